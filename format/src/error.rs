@@ -1,0 +1,124 @@
+//! What can be wrong with bytes. Each variant says where (a byte offset from the start of the file) and what.
+
+use thiserror::Error;
+
+/// Short for a result of this crate.
+pub type Result<T> = std::result::Result<T, FormatError>;
+
+/// What the decoder or the encoder refuses. Offsets (`at`) are bytes from the start of the file (of the input).
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// A frame does not begin with the RecordIO magic.
+    #[error("byte {at}: not a record: expected the magic 0xced7230a, found {found:#010x}")]
+    BadMagic {
+        /// Where the frame should begin.
+        at: u64,
+        /// The four bytes found there, little endian.
+        found: u32,
+    },
+    /// The continuation flag breaks the order whole | first, middle*, last.
+    #[error("byte {at}: record part with flag {found} where {expected} was expected (a part is missing or doubled)")]
+    BadFlag {
+        /// Where the frame begins.
+        at: u64,
+        /// The flag found.
+        found: u8,
+        /// The flags that may stand here.
+        expected: &'static str,
+    },
+    /// A part of an escaped record that is not the last has a length that is no multiple of four.
+    #[error("byte {at}: inner part of an escaped record has length {len}, which is no multiple of 4")]
+    UnalignedPart {
+        /// Where the frame begins.
+        at: u64,
+        /// Its length.
+        len: u64,
+    },
+    /// The input ends before what its lengths promise.
+    #[error("byte {at}: truncated: {what} needs {need} bytes, {have} are left")]
+    Truncated {
+        /// Where the thing begins.
+        at: u64,
+        /// What was being read.
+        what: &'static str,
+        /// Bytes needed.
+        need: u64,
+        /// Bytes left.
+        have: u64,
+    },
+    /// Padding holds something other than zero.
+    #[error("byte {at}: padding is not zero")]
+    DirtyPadding {
+        /// Where the padding begins.
+        at: u64,
+    },
+    /// A checksum does not match.
+    #[error("byte {at}: {what} is damaged: CRC-32 is {computed:08x}, recorded {stored:08x}")]
+    Checksum {
+        /// Where the checked thing begins.
+        at: u64,
+        /// What it is.
+        what: &'static str,
+        /// The checksum in the file.
+        stored: u32,
+        /// The checksum of the bytes found.
+        computed: u32,
+    },
+    /// The file is no segment of ours (it may be a plain `.rec` file).
+    #[error("not a ringreel segment: {why}")]
+    NotASegment {
+        /// What told.
+        why: &'static str,
+    },
+    /// The segment was written by another major version.
+    #[error("segment of format {major}.{minor}; this program reads format {}.x: use a ringreel of that version", crate::FORMAT_MAJOR)]
+    Version {
+        /// Major version found.
+        major: u8,
+        /// Minor version found.
+        minor: u8,
+    },
+    /// A field holds what the format does not allow.
+    #[error("byte {at}: {what}")]
+    Malformed {
+        /// Where the record begins.
+        at: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A dtype code of a later version.
+    #[error("part {part:?} has dtype code {code:#04x}, unknown to this version: only this part cannot be read")]
+    UnknownDType {
+        /// The part's name.
+        part: String,
+        /// The code found.
+        code: u8,
+    },
+    /// More than a limit.
+    #[error("{what}: {value} is over the limit of {limit}")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// How large it is.
+        value: u64,
+        /// What is allowed.
+        limit: u64,
+    },
+    /// A compressed part does not decompress to its declared size.
+    #[error("byte {at}: compressed part {part:?}: {why}")]
+    Decompress {
+        /// Where the sample begins.
+        at: u64,
+        /// The part's name.
+        part: String,
+        /// What zstd said.
+        why: String,
+    },
+    /// What the caller gave to the writer does not fit together.
+    #[error("{0}")]
+    Input(String),
+    /// The sink refused to take bytes.
+    #[error("writing failed: {0}")]
+    Io(#[from] std::io::Error),
+}

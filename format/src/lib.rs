@@ -1,0 +1,41 @@
+//! The record format of ringreel.
+//!
+//! What a byte means, and nothing else: RecordIO [`frame`]s as dmlc and MXNet write them, and on top of them a
+//! [`segment`]: a header, samples of several named tensors each, a footer and a trailer. `SPEC.md` beside this crate
+//! is the contract; this code follows it.
+//!
+//! This crate opens no file, spawns no thread, and holds no `unsafe`. Every length that comes from outside is compared
+//! with what is left of the input before anything is allocated, and every error names a byte offset.
+//!
+//! ```
+//! use ringreel_format::{DType, Meta, PartRef, SampleRef, SegmentId, SegmentInfo, Schema, SegmentWriter, WriteOptions, SegmentSlice};
+//!
+//! let schema = Schema::new([("data", DType::U8, vec![2, 3])])?;
+//! let info = SegmentInfo { id: SegmentId([7; 16]), born: 1, created_unix_ms: 0, first_number: 0, schema, provenance: Meta::new() };
+//! let mut file = Vec::new();
+//! let mut writer = SegmentWriter::begin(&mut file, info, WriteOptions::default())?;
+//! writer.sample(&mut file, &SampleRef { parts: &[PartRef::new(DType::U8, &[2, 3], &[1, 2, 3, 4, 5, 6])], meta: &Meta::new(), unix_ms: 0 })?;
+//! writer.finish(&mut file)?;
+//!
+//! let segment = SegmentSlice::open(file.into())?;
+//! assert_eq!(&segment.sample(0)?.parts[0].data[..], &[1, 2, 3, 4, 5, 6]);
+//! # Ok::<(), ringreel_format::FormatError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod dtype;
+pub mod error;
+pub mod frame;
+pub mod meta;
+pub mod segment;
+mod wire;
+
+pub use dtype::{DType, PartSchema, Schema, Shape};
+pub use error::{FormatError, Result};
+pub use meta::{Meta, Value};
+pub use segment::footer::{Footer, TRAILER_LEN, Trailer};
+pub use segment::head::{Codec, Head, PartHead, PartPlace};
+pub use segment::header::SegmentInfo;
+pub use segment::slice::{Part, Sample, SegmentSlice};
+pub use segment::writer::{PartRef, SampleRef, Sealed, SegmentWriter, WriteOptions};
+pub use segment::{FORMAT_MAJOR, FORMAT_MINOR, SegmentId};

@@ -1,0 +1,146 @@
+//! The footer record (where the samples begin) and the trailer (where the footer begins), at the end of a segment.
+//!
+//! Footer: `CRC-32 [4], as in a head | type 'F' | zero [3] | count u64 | CRC-32 of the heads' CRCs [4] | zero [4] |
+//! offsets u64 × count | segment info`. The heads' checksums pin the parts, the footer's pins the heads: so the footer's
+//! checksum, which the manifest holds, stands for the whole file.
+//!
+//! Trailer, the last 32 bytes: `magic | length 24 | footer's offset u64 | salt u32 | CRC-32 of the offset and the salt |
+//! REELTAIL`. The salt is 0, or the next number with which the checksum is not the magic: so a trailer is never split.
+
+use super::head::check_envelope;
+use super::header::SegmentInfo;
+use super::{SegmentId, TYPE_FOOTER, bound_crc};
+use crate::error::{FormatError, Result};
+use crate::frame;
+use crate::wire::Cursor;
+use byteorder::{ByteOrder, LE};
+use bytes::Bytes;
+use std::ops::Range;
+
+/// Bytes of the trailer, its frame included.
+pub const TRAILER_LEN: u64 = 32;
+const TAG: &[u8; 8] = b"REELTAIL";
+const FIXED: usize = 24;
+
+/// The footer, decoded. Its table of offsets is a slice of the record, not a copy.
+#[derive(Clone, Debug)]
+pub struct Footer {
+    /// What the segment says of itself.
+    pub info: SegmentInfo,
+    /// How many samples it holds.
+    pub count: u64,
+    /// Checksum over the heads' checksums, in order.
+    pub heads_crc: u32,
+    /// Checksum of this record: stands for the whole file.
+    pub check: u32,
+    /// File offset of the footer: the last sample ends here.
+    pub at: u64,
+    offsets: Bytes,
+}
+
+impl Footer {
+    pub(crate) fn encode(info: &SegmentInfo, offsets: &[u64], heads_crc: u32, at: u64) -> Result<(Vec<u8>, u32)> {
+        let mut out = vec![0, 0, 0, 0, TYPE_FOOTER, 0, 0, 0];
+        out.extend_from_slice(&(offsets.len() as u64).to_le_bytes());
+        out.extend_from_slice(&heads_crc.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend(offsets.iter().flat_map(|offset| offset.to_le_bytes()));
+        info.encode(&mut out)?;
+        let check = bound_crc(info.id, at, &out[4..]);
+        LE::write_u32(&mut out[..4], check);
+        Ok((out, check))
+    }
+
+    /// The footer in `payload`, whose first frame lies at file offset `at`.
+    ///
+    /// # Errors
+    /// A checksum that does not match; fields that do not decode.
+    pub fn decode(payload: &Bytes, at: u64) -> Result<Footer> {
+        let mut cursor = Cursor::new(payload, at);
+        let fixed = cursor.take(FIXED as u64, "the footer")?;
+        let (count, heads_crc) = (LE::read_u64(&fixed[8..]), LE::read_u32(&fixed[16..]));
+        if fixed[5..8] != [0; 3] || fixed[20..24] != [0; 4] {
+            return Err(FormatError::DirtyPadding { at });
+        }
+        let table = count.checked_mul(8).unwrap_or(u64::MAX);
+        let begin = cursor.position();
+        cursor.take(table, "the footer's table of offsets")?;
+        let offsets = payload.slice(begin..cursor.position());
+        let id = peek_id(payload, cursor.position(), at)?;
+        let check = check_envelope(payload, at, id, TYPE_FOOTER, "the footer")?;
+        let info = SegmentInfo::decode(&mut cursor, at)?;
+        cursor.end("the footer has bytes left over")?;
+        Ok(Footer { info, count, heads_crc, check, at, offsets })
+    }
+
+    /// File offsets of the first byte of sample `ordinal` and of the first byte after it; none beyond the last.
+    ///
+    /// # Errors
+    /// A table whose offsets do not ascend.
+    pub fn extent(&self, ordinal: u64) -> Result<Option<Range<u64>>> {
+        let offset = |n: u64| self.offsets.get(n as usize * 8..n as usize * 8 + 8).map(LE::read_u64);
+        if ordinal >= self.count {
+            return Ok(None);
+        }
+        let begin = offset(ordinal);
+        let end = if ordinal + 1 == self.count { Some(self.at) } else { offset(ordinal + 1) };
+        match (begin, end) {
+            (Some(begin), Some(end)) if begin < end && end <= self.at && begin % 4 == 0 => Ok(Some(begin..end)),
+            _ => Err(FormatError::Malformed { at: self.at, what: "the footer's offsets do not ascend" }),
+        }
+    }
+}
+
+/// The segment id that stands in the footer, needed to check the record that it stands in.
+fn peek_id(payload: &Bytes, pos: usize, at: u64) -> Result<SegmentId> {
+    Ok(SegmentId(Cursor::new(&payload[pos..], at).array("segment id")?))
+}
+
+/// The last 32 bytes of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trailer {
+    /// File offset of the footer's frame.
+    pub footer_at: u64,
+}
+
+impl Trailer {
+    /// The bytes in the file, its frame included.
+    pub fn encode(self) -> [u8; TRAILER_LEN as usize] {
+        let mut out = [0; TRAILER_LEN as usize];
+        LE::write_u32(&mut out[..4], frame::MAGIC);
+        LE::write_u32(&mut out[4..8], TRAILER_LEN as u32 - 8);
+        LE::write_u64(&mut out[8..16], self.footer_at);
+        for salt in 0..2 {
+            LE::write_u32(&mut out[16..20], salt);
+            let crc = crc32fast::hash(&out[8..20]);
+            LE::write_u32(&mut out[20..24], crc);
+            if crc != frame::MAGIC {
+                break;
+            }
+        }
+        out[24..].copy_from_slice(TAG);
+        out
+    }
+
+    /// The trailer in the last bytes of a file of `file_len` bytes.
+    ///
+    /// # Errors
+    /// No tag (no segment, or one that lost its end); a wrong checksum; an offset outside the file.
+    pub fn decode(bytes: &[u8; TRAILER_LEN as usize], file_len: u64) -> Result<Trailer> {
+        let at = file_len.saturating_sub(TRAILER_LEN);
+        if &bytes[24..] != TAG {
+            return Err(FormatError::NotASegment { why: "it does not end in a trailer (unfinished or truncated?)" });
+        }
+        let footer_at = LE::read_u64(&bytes[8..16]);
+        let stored = LE::read_u32(&bytes[20..24]);
+        let computed = crc32fast::hash(&bytes[8..20]);
+        if stored != computed {
+            return Err(FormatError::Checksum { at, what: "the trailer", stored, computed });
+        }
+        let trailer = Trailer { footer_at };
+        if footer_at >= at || footer_at % 4 != 0 || trailer.encode() != *bytes {
+            return Err(FormatError::Malformed { at, what: "the trailer is not as it is written" });
+        }
+        Ok(trailer)
+    }
+}

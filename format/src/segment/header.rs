@@ -1,0 +1,113 @@
+//! The header record: the first record of a segment.
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | `RINGREEL` |
+//! | 8 | 1, 1, 2 | major, minor, zero |
+//! | 12 | 4 | CRC-32 of this record without these four bytes |
+//! | 16 | | [`SegmentInfo`], see its `encode` |
+
+use super::{FORMAT_MAJOR, FORMAT_MINOR, SegmentId};
+use crate::dtype::Schema;
+use crate::error::{FormatError, Result};
+use crate::meta::{MAX_META, Meta};
+use crate::wire::{Cursor, put_varint};
+use byteorder::{ByteOrder, LE};
+
+/// First bytes of a header record's payload.
+pub const SIGNATURE: &[u8; 8] = b"RINGREEL";
+
+/// What a segment says of itself, in its header and once more in its footer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SegmentInfo {
+    /// Its id.
+    pub id: SegmentId,
+    /// The generation that was being written when it was begun.
+    pub born: u64,
+    /// When it was begun, by its writer's clock: milliseconds since 1970.
+    pub created_unix_ms: u64,
+    /// Running number, at its writer, of its first sample.
+    pub first_number: u64,
+    /// What its samples look like.
+    pub schema: Schema,
+    /// Who wrote it: `generator` (its owner), `host`, `pid`.
+    pub provenance: Meta,
+}
+
+impl SegmentInfo {
+    /// `id [16] | born u64 | created u64 | first number u64 | schema | provenance length varint | provenance (CBOR)`
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) -> Result<()> {
+        out.extend_from_slice(&self.id.0);
+        for field in [self.born, self.created_unix_ms, self.first_number] {
+            out.extend_from_slice(&field.to_le_bytes());
+        }
+        self.schema.encode(out);
+        let provenance = self.provenance.encode()?;
+        put_varint(out, provenance.len() as u64);
+        out.extend_from_slice(&provenance);
+        Ok(())
+    }
+
+    pub(crate) fn decode(cursor: &mut Cursor<'_>, at: u64) -> Result<SegmentInfo> {
+        let id = SegmentId(cursor.array("segment id")?);
+        let born = cursor.u64("born")?;
+        let created_unix_ms = cursor.u64("time")?;
+        let first_number = cursor.u64("first number")?;
+        let schema = Schema::decode(cursor, at)?;
+        let len = cursor.varint("length of the provenance")?;
+        if len > MAX_META {
+            return Err(FormatError::TooLarge { what: "bytes of the provenance", value: len, limit: MAX_META });
+        }
+        let provenance = Meta::decode(cursor.take(len, "provenance")?, at)?;
+        Ok(SegmentInfo { id, born, created_unix_ms, first_number, schema, provenance })
+    }
+
+    /// The owner of the segment, as its provenance names it; empty where it names none.
+    pub fn owner(&self) -> &str {
+        self.provenance.text("generator").unwrap_or_default()
+    }
+
+    /// The header record's payload.
+    ///
+    /// # Errors
+    /// Provenance that cannot be encoded.
+    pub fn encode_header(&self) -> Result<Vec<u8>> {
+        let mut out = [&SIGNATURE[..], &[FORMAT_MAJOR, FORMAT_MINOR, 0, 0], &[0; 4]].concat();
+        self.encode(&mut out)?;
+        let crc = header_crc(&out);
+        LE::write_u32(&mut out[12..16], crc);
+        Ok(out)
+    }
+
+    /// The header in the first record's payload.
+    ///
+    /// # Errors
+    /// No signature, another major version, a wrong checksum, fields that do not decode.
+    pub fn decode_header(payload: &[u8]) -> Result<SegmentInfo> {
+        if payload.len() < 16 || &payload[..8] != SIGNATURE {
+            return Err(FormatError::NotASegment { why: "its first record is no ringreel header" });
+        }
+        let (major, minor) = (payload[8], payload[9]);
+        if major != FORMAT_MAJOR {
+            return Err(FormatError::Version { major, minor });
+        }
+        let stored = LE::read_u32(&payload[12..16]);
+        let computed = header_crc(payload);
+        if stored != computed {
+            return Err(FormatError::Checksum { at: 0, what: "the header", stored, computed });
+        }
+        let mut cursor = Cursor::new(&payload[16..], 0);
+        let info = SegmentInfo::decode(&mut cursor, 0)?;
+        if minor == FORMAT_MINOR {
+            cursor.end("the header has bytes left over")?; // a later minor version may add fields at the end
+        }
+        Ok(info)
+    }
+}
+
+fn header_crc(payload: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&payload[..12]);
+    crc.update(&payload[16..]);
+    crc.finalize()
+}

@@ -1,0 +1,90 @@
+//! A segment: the file `<index>.rec`. A header, samples, a footer, a trailer, all of them RecordIO records.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`header`] | who wrote the segment, when it was born, what its samples look like |
+//! | [`head`] | one sample's head record: small parts inside, the large ones' lengths and checksums |
+//! | [`footer`] | where the samples begin; the trailer that finds the footer from the end |
+//! | [`writer`] | samples to bytes |
+//! | [`slice`] | bytes to samples, by position |
+//! | [`walk`] | bytes to samples, from front to back, every byte checked |
+
+pub mod footer;
+pub mod head;
+pub mod header;
+pub mod slice;
+pub mod walk;
+pub mod writer;
+
+use crate::error::{FormatError, Result};
+use crate::frame;
+use std::fmt;
+use std::str::FromStr;
+
+/// Major version that is written and read; another one is refused.
+pub const FORMAT_MAJOR: u8 = 1;
+/// Minor version that is written; any minor version of this major is read.
+pub const FORMAT_MINOR: u8 = 0;
+
+/// Tensors in records of their own begin at multiples of this, in bytes.
+pub const ALIGNMENT: u64 = 64;
+/// Most bytes of a large part in one record; a larger part is cut into several.
+pub const CHUNK: u64 = 1 << 28;
+
+pub(crate) const TYPE_PAD: u8 = 0;
+pub(crate) const TYPE_SAMPLE: u8 = b'S';
+pub(crate) const TYPE_FOOTER: u8 = b'F';
+
+/// Random 128 bits that name a segment for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SegmentId(
+    /// The bits.
+    pub [u8; 16],
+);
+
+impl fmt::Display for SegmentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for SegmentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for SegmentId {
+    type Err = FormatError;
+
+    fn from_str(text: &str) -> Result<SegmentId> {
+        let bad = || FormatError::Input(format!("{text:?} is no segment id (32 hexadecimal digits)"));
+        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)) {
+            return Err(bad());
+        }
+        let bits = u128::from_str_radix(text, 16).map_err(|_| bad())?;
+        Ok(SegmentId(bits.to_be_bytes()))
+    }
+}
+
+/// CRC-32 of a record that is bound to its place: the segment's id, the frame's offset, then `body`. A record that
+/// was copied elsewhere does not pass.
+pub(crate) fn bound_crc(id: SegmentId, at: u64, body: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&id.0);
+    crc.update(&at.to_le_bytes());
+    crc.update(body);
+    crc.finalize()
+}
+
+/// Payload length of the pad record that must stand at `pos` so that the next record's payload is aligned; none where
+/// it is aligned without one.
+pub(crate) fn pad_before(pos: u64) -> Option<u64> {
+    let misaligned = |pos: u64| pos.wrapping_neg() % ALIGNMENT;
+    (misaligned(pos + frame::HEADER_LEN) != 0).then(|| misaligned(pos + 2 * frame::HEADER_LEN))
+}
+
+/// Lengths of the records that a large part of `len` bytes is cut into.
+pub(crate) fn chunks(len: u64) -> impl Iterator<Item = u64> {
+    (0..len.div_ceil(CHUNK).max(1)).map(move |n| (len - n * CHUNK).min(CHUNK))
+}

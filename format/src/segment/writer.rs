@@ -1,0 +1,257 @@
+//! Samples to bytes. The sink is the caller's; the writer keeps its own position, so that after a failed write the
+//! caller may cut the file back to [`SegmentWriter::position`] and give the same sample again.
+
+use super::footer::{Footer, Trailer};
+use super::head::{CODEC_SHIFT, LARGE, OWN_SHAPE, SPLIT};
+use super::header::SegmentInfo;
+use super::{CHUNK, SegmentId, TYPE_PAD, TYPE_SAMPLE, bound_crc, pad_before};
+use crate::dtype::{DType, MAX_NDIM, encode_shape};
+use crate::error::{FormatError, Result};
+use crate::frame::{self, framed_len, split_points};
+use crate::meta::Meta;
+use crate::wire::put_varint;
+use byteorder::{ByteOrder, LE};
+use std::borrow::Cow;
+use std::io::Write;
+
+/// Bytes that are checked and searched at a time, so that they are still in the cache for the second look.
+const BLOCK: usize = 1 << 18;
+
+/// How to store samples.
+#[derive(Clone, Debug)]
+pub struct WriteOptions {
+    /// zstd level for each part of the schema, in its order; missing or none: not compressed.
+    pub compress: Vec<Option<i32>>,
+    /// Parts of at most this many stored bytes stand in the head record.
+    pub inline_max: usize,
+}
+
+impl Default for WriteOptions {
+    fn default() -> WriteOptions {
+        WriteOptions { compress: Vec::new(), inline_max: 1024 }
+    }
+}
+
+/// One part to be written: little-endian elements in row-major order.
+#[derive(Clone, Debug)]
+pub struct PartRef<'a> {
+    /// Type of the elements.
+    pub dtype: DType,
+    /// Lengths of the axes.
+    pub shape: &'a [u64],
+    /// The elements' bytes: item size × product of the axes.
+    pub data: &'a [u8],
+}
+
+impl<'a> PartRef<'a> {
+    /// A part of these three.
+    pub fn new(dtype: DType, shape: &'a [u64], data: &'a [u8]) -> PartRef<'a> {
+        PartRef { dtype, shape, data }
+    }
+}
+
+/// One sample to be written.
+#[derive(Clone, Debug)]
+pub struct SampleRef<'a> {
+    /// Its parts, in the schema's order.
+    pub parts: &'a [PartRef<'a>],
+    /// The user's meta.
+    pub meta: &'a Meta,
+    /// When it was finished: milliseconds since 1970.
+    pub unix_ms: u64,
+}
+
+/// What a finished segment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// Its id.
+    pub id: SegmentId,
+    /// Bytes of the file.
+    pub len: u64,
+    /// Samples in it.
+    pub samples: u64,
+    /// The footer's checksum, which stands for the whole file.
+    pub check: u32,
+}
+
+/// Writes one segment.
+pub struct SegmentWriter {
+    info: SegmentInfo,
+    options: WriteOptions,
+    position: u64,
+    offsets: Vec<u64>,
+    heads: crc32fast::Hasher,
+}
+
+/// A part made ready: compressed or not, checked, its split points known.
+struct Ready<'a> {
+    flags: u8,
+    stored: Cow<'a, [u8]>,
+    crc: u32,
+    /// For each record of a large part, where the framing splits it.
+    splits: Vec<Vec<usize>>,
+}
+
+impl SegmentWriter {
+    /// Writes the header.
+    ///
+    /// # Errors
+    /// Provenance that cannot be encoded; what the sink says.
+    pub fn begin(sink: &mut dyn Write, info: SegmentInfo, options: WriteOptions) -> Result<SegmentWriter> {
+        let header = info.encode_header()?;
+        let position = frame::write_record(sink, &header, &split_points(&header))?;
+        Ok(SegmentWriter { info, options, position, offsets: Vec::new(), heads: crc32fast::Hasher::new() })
+    }
+
+    /// Bytes written so far, unfinished samples not counted.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Samples written so far.
+    pub fn samples(&self) -> u64 {
+        self.offsets.len() as u64
+    }
+
+    /// What the segment says of itself.
+    pub fn info(&self) -> &SegmentInfo {
+        &self.info
+    }
+
+    /// Writes one sample.
+    ///
+    /// # Errors
+    /// Parts that do not fit the schema's number, or data that does not fit dtype × shape: nothing was written then.
+    /// What the sink says: then the position is still that before the sample.
+    pub fn sample(&mut self, sink: &mut dyn Write, sample: &SampleRef<'_>) -> Result<()> {
+        let at = self.position;
+        let ready = self.make_ready(sample.parts)?;
+        let (head, crc) = self.encode_head(sample, &ready, at)?;
+        let mut end = at + frame::write_record(sink, &head, &split_points(&head))?;
+        for part in ready.iter().filter(|part| part.flags & LARGE != 0) {
+            for (chunk, splits) in chunk_slices(&part.stored).zip(&part.splits) {
+                if let Some(pad) = pad_before(end) {
+                    const { assert!(TYPE_PAD == 0) };
+                    end += frame::write_record(sink, &[0; 64][..pad as usize], &[])?;
+                }
+                end += frame::write_record(sink, chunk, splits)?;
+            }
+        }
+        self.position = end;
+        self.offsets.push(at);
+        self.heads.update(&crc.to_le_bytes());
+        Ok(())
+    }
+
+    /// Writes footer and trailer. May be called again after it failed and the file was cut back.
+    ///
+    /// # Errors
+    /// What the sink says; more samples than a footer can list (67 million).
+    pub fn finish(&mut self, sink: &mut dyn Write) -> Result<Sealed> {
+        let (footer, check) =
+            Footer::encode(&self.info, &self.offsets, self.heads.clone().finalize(), self.position)?;
+        let footer_len = frame::write_record(sink, &footer, &split_points(&footer))?;
+        let trailer = Trailer { footer_at: self.position }.encode();
+        sink.write_all(&trailer)?;
+        let len = self.position + footer_len + trailer.len() as u64;
+        Ok(Sealed { id: self.info.id, len, samples: self.samples(), check })
+    }
+
+    fn make_ready<'a>(&self, parts: &[PartRef<'a>]) -> Result<Vec<Ready<'a>>> {
+        let schema = &self.info.schema.parts;
+        if parts.len() != schema.len() {
+            let names = schema.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(", ");
+            let (given, wanted) = (parts.len(), schema.len());
+            return Err(FormatError::Input(format!("a sample has {given} parts, {wanted} are expected: {names}")));
+        }
+        let mut ready = Vec::with_capacity(parts.len());
+        for (n, (part, expected)) in parts.iter().zip(schema).enumerate() {
+            let want = part.dtype.byte_len(part.shape)?;
+            if want != part.data.len() as u64 || part.shape.len() > MAX_NDIM {
+                return Err(FormatError::Input(format!(
+                    "part {:?} has {} bytes; {} of shape {:?} has {want}",
+                    expected.name,
+                    part.data.len(),
+                    part.dtype,
+                    part.shape,
+                )));
+            }
+            let own = part.dtype != expected.dtype || part.shape != expected.shape;
+            let level = self.options.compress.get(n).copied().flatten();
+            ready.push(self.store(part, level, if own { OWN_SHAPE } else { 0 })?);
+        }
+        Ok(ready)
+    }
+
+    fn store<'a>(&self, part: &PartRef<'a>, level: Option<i32>, mut flags: u8) -> Result<Ready<'a>> {
+        let mut stored = Cow::Borrowed(part.data);
+        if let Some(level) = level.filter(|_| !part.data.is_empty()) {
+            let packed = zstd::bulk::compress(part.data, level)?;
+            if packed.len() < part.data.len() {
+                flags |= 1 << CODEC_SHIFT;
+                stored = Cow::Owned(packed);
+            }
+        }
+        if stored.len() <= self.options.inline_max {
+            return Ok(Ready { flags, stored, crc: 0, splits: Vec::new() });
+        }
+        flags |= LARGE;
+        let mut crc = crc32fast::Hasher::new();
+        let mut splits = Vec::new();
+        for chunk in chunk_slices(&stored) {
+            let mut points = Vec::new();
+            for (n, block) in chunk.chunks(BLOCK).enumerate() {
+                crc.update(block);
+                points.extend(split_points(block).into_iter().map(|point| point + n * BLOCK));
+            }
+            splits.push(points);
+        }
+        if splits.iter().any(|points| !points.is_empty()) {
+            flags |= SPLIT;
+        }
+        Ok(Ready { flags, stored, crc: crc.finalize(), splits })
+    }
+
+    fn encode_head(&self, sample: &SampleRef<'_>, ready: &[Ready<'_>], at: u64) -> Result<(Vec<u8>, u32)> {
+        let inline: usize = ready.iter().filter(|part| part.flags & LARGE == 0).map(|part| part.stored.len()).sum();
+        let mut out = Vec::with_capacity(inline + 64);
+        out.extend_from_slice(&[0, 0, 0, 0, TYPE_SAMPLE]);
+        put_varint(&mut out, self.samples());
+        put_varint(&mut out, sample.unix_ms.saturating_sub(self.info.created_unix_ms));
+        let meta = if sample.meta.is_empty() { Vec::new() } else { sample.meta.encode()? };
+        put_varint(&mut out, meta.len() as u64);
+        out.extend_from_slice(&meta);
+        for (part, ready) in sample.parts.iter().zip(ready) {
+            out.push(ready.flags);
+            if ready.flags & OWN_SHAPE != 0 {
+                part.dtype.encode(&mut out);
+                encode_shape(part.shape, &mut out);
+            }
+            if ready.flags >> CODEC_SHIFT & 3 != 0 {
+                put_varint(&mut out, ready.stored.len() as u64);
+            }
+            if ready.flags & LARGE == 0 {
+                out.extend_from_slice(&ready.stored);
+                continue;
+            }
+            out.extend_from_slice(&ready.crc.to_le_bytes());
+            if ready.flags & SPLIT != 0 {
+                ready.splits.iter().for_each(|points| put_varint(&mut out, points.len() as u64));
+            }
+        }
+        let crc = bound_crc(self.info.id, at, &out[4..]);
+        LE::write_u32(&mut out[..4], crc);
+        Ok((out, crc))
+    }
+
+    /// Bytes that one sample of these parts takes at most, framing and padding included: for asking whether the disk
+    /// has room.
+    pub fn estimate(parts: &[PartRef<'_>]) -> u64 {
+        parts.iter().map(|part| framed_len(part.data.len() as u64, 0) + 256).sum::<u64>() + 4096
+    }
+}
+
+fn chunk_slices(stored: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let empty = stored.is_empty().then_some(stored);
+    stored.chunks(CHUNK as usize).chain(empty)
+}

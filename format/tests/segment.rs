@@ -1,0 +1,143 @@
+//! Segments, written and read back, whole and damaged.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use bytes::Bytes;
+use ringreel_format::{
+    DType, Meta, PartRef, SampleRef, Schema, SegmentId, SegmentInfo, SegmentSlice, SegmentWriter, WriteOptions, frame,
+    segment::walk,
+};
+
+fn info(schema: Schema) -> SegmentInfo {
+    let mut provenance = Meta::new();
+    provenance.set("generator", "node1-42-abcdef");
+    SegmentInfo { id: SegmentId(*b"0123456789abcdef"), born: 3, created_unix_ms: 1_000, first_number: 5, schema, provenance }
+}
+
+/// Bytes that are easy to tell apart and hold the magic at multiples of four now and then.
+fn noise(len: usize, seed: u32) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state
+    };
+    let words = (0..len.div_ceil(4)).map(|_| if next() % 97 == 0 { frame::MAGIC } else { next() });
+    words.flat_map(u32::to_le_bytes).take(len).collect()
+}
+
+fn write(samples: &[(Vec<u8>, Vec<u8>)], options: WriteOptions) -> Vec<u8> {
+    let schema = Schema::new([("data", DType::U8, vec![samples[0].0.len() as u64]), ("label", DType::Bytes, vec![0])]);
+    let mut file = Vec::new();
+    let mut writer = SegmentWriter::begin(&mut file, info(schema.unwrap()), options).unwrap();
+    for (n, (data, label)) in samples.iter().enumerate() {
+        let mut meta = Meta::new();
+        meta.set("seed", n as u64);
+        let (d, l) = ([data.len() as u64], [label.len() as u64]);
+        let parts = [PartRef::new(DType::U8, &d, data), PartRef::new(DType::Bytes, &l, label)];
+        writer.sample(&mut file, &SampleRef { parts: &parts, meta: &meta, unix_ms: 1_000 + n as u64 }).unwrap();
+    }
+    let sealed = writer.finish(&mut file).unwrap();
+    assert_eq!((sealed.len, sealed.samples), (file.len() as u64, samples.len() as u64));
+    file
+}
+
+#[test]
+fn samples_come_back_bit_for_bit_with_or_without_compression_and_are_aligned() {
+    let samples: Vec<_> = (0..20).map(|n| (noise(n * 500, n as u32), noise(n * 37, 99 + n as u32))).collect();
+    let zstd = WriteOptions { compress: vec![Some(3), Some(1)], ..Default::default() };
+    let all_large = WriteOptions { inline_max: 0, ..Default::default() };
+    for options in [WriteOptions::default(), zstd, all_large] {
+        let plain = options.compress.is_empty();
+        let file = Bytes::from(write(&samples, options));
+        let segment = SegmentSlice::open(file.clone()).unwrap();
+        assert_eq!(segment.footer().count, 20);
+        for (n, (data, label)) in samples.iter().enumerate() {
+            let sample = segment.sample(n as u64).unwrap();
+            assert_eq!(sample.parts[0].data, data);
+            assert_eq!(sample.parts[1].data, label);
+            assert_eq!((sample.unix_ms, sample.meta.get("seed")), (1_000 + n as u64, Some(&(n as u64).into())));
+            let place = (sample.parts[0].data.as_ptr() as usize).wrapping_sub(file.as_ptr() as usize);
+            if plain && data.len() > 1024 && frame::split_points(data).is_empty() {
+                assert_eq!(place % 64, 0, "sample {n}");
+            }
+        }
+        let mut seen = 0;
+        walk::check(&file, |_| seen += 1).unwrap();
+        assert_eq!(seen, 20);
+    }
+}
+
+#[test]
+fn every_flipped_bit_and_every_truncation_is_found() {
+    let samples: Vec<_> = (0..4).map(|n| (noise(1300, n), noise(60, n))).collect();
+    let file = write(&samples, WriteOptions::default());
+    walk::check(&file.clone().into(), |_| {}).unwrap();
+    for bit in 0..file.len() * 8 {
+        let mut damaged = file.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(walk::check(&damaged.into(), |_| {}).is_err(), "bit {bit}");
+    }
+    for len in 0..file.len() {
+        let cut = Bytes::copy_from_slice(&file[..len]);
+        assert!(walk::check(&cut, |_| {}).is_err(), "cut at {len}");
+        assert!(SegmentSlice::open(cut).is_err(), "cut at {len}");
+    }
+}
+
+#[test]
+fn a_100_byte_sample_costs_at_most_32_bytes_more() {
+    let schema = Schema::new([("data", DType::U8, vec![100])]).unwrap();
+    let mut file = Vec::new();
+    let mut writer = SegmentWriter::begin(&mut file, info(schema), WriteOptions::default()).unwrap();
+    let (count, data) = (20_000u64, [7; 100]);
+    for n in 0..count {
+        let parts = [PartRef::new(DType::U8, &[100], &data)];
+        writer.sample(&mut file, &SampleRef { parts: &parts, meta: &Meta::new(), unix_ms: 1_000 + n }).unwrap();
+    }
+    writer.finish(&mut file).unwrap();
+    let extra = file.len() as f64 / count as f64 - 100.0;
+    assert!(extra <= 32.0, "{extra}");
+}
+
+#[test]
+fn scalars_empty_tensors_and_other_shapes_than_the_schema_come_back() {
+    let schema = Schema::new([("x", DType::F32, vec![])]).unwrap();
+    let mut file = Vec::new();
+    let mut writer = SegmentWriter::begin(&mut file, info(schema), WriteOptions::default()).unwrap();
+    let numpy = DType::Numpy { descr: "<M8[ns]".into(), itemsize: 8 };
+    let cases: [(DType, &[u64], &[u8]); 4] = [
+        (DType::F32, &[], &[1, 2, 3, 4]),
+        (DType::F32, &[0, 5], &[]),
+        (DType::C128, &[1], &[9; 16]),
+        (numpy, &[2], &[8; 16]),
+    ];
+    for (dtype, shape, data) in &cases {
+        let parts = [PartRef::new(dtype.clone(), shape, data)];
+        writer.sample(&mut file, &SampleRef { parts: &parts, meta: &Meta::new(), unix_ms: 0 }).unwrap();
+    }
+    writer.finish(&mut file).unwrap();
+    let segment = SegmentSlice::open(file.into()).unwrap();
+    for (n, (dtype, shape, data)) in cases.iter().enumerate() {
+        let part = &segment.sample(n as u64).unwrap().parts[0];
+        assert_eq!((&part.dtype, &part.shape[..], &part.data[..]), (dtype, *shape, *data));
+    }
+}
+
+#[test]
+fn a_sample_that_does_not_fit_is_refused_and_leaves_the_segment_as_it_was() {
+    let schema = Schema::new([("x", DType::U8, vec![4])]).unwrap();
+    let mut file = Vec::new();
+    let mut writer = SegmentWriter::begin(&mut file, info(schema), WriteOptions::default()).unwrap();
+    let before = file.len();
+    let meta = Meta::new();
+    let four = PartRef::new(DType::U8, &[4], &[0; 4]);
+    let short = PartRef::new(DType::U8, &[4], &[0; 3]);
+    for parts in [vec![], vec![four.clone(), four.clone()], vec![short]] {
+        assert!(writer.sample(&mut file, &SampleRef { parts: &parts, meta: &meta, unix_ms: 0 }).is_err());
+    }
+    assert_eq!(file.len(), before);
+    writer.sample(&mut file, &SampleRef { parts: &[four], meta: &meta, unix_ms: 0 }).unwrap();
+    writer.finish(&mut file).unwrap();
+    walk::check(&file.into(), |_| {}).unwrap();
+}
