@@ -77,9 +77,9 @@ def paint(labels, parameters, rng):
 
 
 def _means_apart(rng, at_least=0.12):
-    """Three uniform means in [0.1, 1], any two of them `at_least` apart."""
+    """Three uniform means in [0.2, 1], any two of them `at_least` apart."""
     while True:
-        means = rng.uniform(0.1, 1, 3)
+        means = rng.uniform(0.2, 1, 3)
         if np.diff(np.sort(means)).min() >= at_least:
             return means.round(4).tolist()
 

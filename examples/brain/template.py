@@ -72,11 +72,10 @@ def fetch_maps(cache=CACHE):
     cache.mkdir(parents=True, exist_ok=True)
     paths = {name: cache / Path(_MAP_PATH.format(name)).name for name in _MAP_SHA256}
     if not all(path.exists() for path in paths.values()):
-        with tempfile.TemporaryDirectory(dir=cache) as folder:
-            with zipfile.ZipFile(_download_wheel(folder)) as wheel:
-                for name, path in paths.items():
-                    content = wheel.read(_MAP_PATH.format(name))
-                    _write_whole(path, lambda file, content=content: file.write(content))
+        with tempfile.TemporaryDirectory(dir=cache) as folder, zipfile.ZipFile(_download_wheel(folder)) as wheel:
+            for name, path in paths.items():
+                content = wheel.read(_MAP_PATH.format(name))
+                _write_whole(path, lambda file, content=content: file.write(content))
     for name, path in paths.items():
         if hashlib.sha256(path.read_bytes()).hexdigest() != _MAP_SHA256[name]:
             raise RuntimeError(f"{path} is not the file this example knows; delete it and run again")

@@ -3,8 +3,8 @@
 The recipe is that of SynthSeg (Billot et al. 2023,
 doi:10.1016/j.media.2023.102789): rotation, scaling and shearing drawn from
 uniform distributions, and the flow of a smooth random stationary velocity
-field, which cannot fold space. The ranges are SynthSeg's defaults, but for
-scaling and displacement, which are narrower so that every brain fits the image.
+field, which cannot fold space. The ranges are somewhat narrower than SynthSeg's
+defaults, so that every brain fits the image.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ def draw(rng):
     swapped).
     """
     return {
-        "rotation_deg": rng.uniform(-15, 15, 3).round(3).tolist(),
+        "rotation_deg": rng.uniform(-10, 10, 3).round(3).tolist(),
         "scaling": rng.uniform(0.85, 1.05, 3).round(4).tolist(),
         "shear": rng.uniform(-0.012, 0.012, 3).round(5).tolist(),
         "velocity_mm": round(float(rng.uniform(0, 3)), 3),

@@ -1,0 +1,197 @@
+//! What can go wrong, in one enum: each variant says what happened, to which path, and what to do.
+
+use ringreel_format::FormatError;
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Short for a result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What a filesystem refused, and on which path.
+#[derive(Debug, Error)]
+#[error("{op} {path}: {source}", path = .path.display())]
+pub struct FsError {
+    /// What was asked for: "create", "link", ...
+    pub op: &'static str,
+    /// Of which path; of two, the one that should come into being.
+    pub path: PathBuf,
+    /// What the system said.
+    #[source]
+    pub source: io::Error,
+}
+
+impl FsError {
+    /// An error of `op` on `path`.
+    pub fn new(op: &'static str, path: &Path, source: io::Error) -> FsError {
+        FsError { op, path: path.to_owned(), source }
+    }
+
+    /// The name is not there (or no longer: a stale handle means the same to us).
+    pub fn is_gone(&self) -> bool {
+        self.source.kind() == io::ErrorKind::NotFound || self.source.kind() == io::ErrorKind::StaleNetworkFileHandle
+    }
+
+    /// The name is there already.
+    pub fn is_taken(&self) -> bool {
+        matches!(self.source.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty)
+    }
+
+    /// The system forbids it to this user.
+    pub fn is_denied(&self) -> bool {
+        matches!(self.source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+    }
+
+    /// The disk, the quota or the table of inodes is full.
+    pub fn is_full(&self) -> bool {
+        matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+
+    /// Trying again later may help: a full disk, a server that is away, an interrupted call.
+    pub fn is_retryable(&self) -> bool {
+        use io::ErrorKind as K;
+        let passing = [K::Interrupted, K::TimedOut, K::StaleNetworkFileHandle, K::ResourceBusy, K::WouldBlock];
+        let away = [K::NotConnected, K::HostUnreachable, K::NetworkUnreachable, K::NetworkDown, K::ConnectionReset];
+        const EIO: i32 = 5;
+        let kind = self.source.kind();
+        self.is_full() || passing.contains(&kind) || away.contains(&kind) || self.source.raw_os_error() == Some(EIO)
+    }
+}
+
+/// Everything that this crate reports.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The configuration cannot be used.
+    #[error("{origin}: {message}")]
+    Config {
+        /// The file and, where known, the line.
+        origin: String,
+        /// The key, what is wrong, and what would be right.
+        message: String,
+    },
+    /// There is no ring where one is expected.
+    #[error("no ring at {path}: start `ringreel manager` or a generator first, or check RING and DBNAME", path = .path.display())]
+    NoRing {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The ring there is another one than the configuration describes.
+    #[error("the ring at {path} does not fit: {message}", path = .path.display())]
+    WrongRing {
+        /// The ring's directory.
+        path: PathBuf,
+        /// What differs and what to do.
+        message: String,
+    },
+    /// The filesystem refused something.
+    #[error("{source}{hint}", hint = advice(.source))]
+    Fs {
+        /// What and where.
+        #[from]
+        source: FsError,
+    },
+    /// A file's contents are not what they should be.
+    #[error("{path}: {source}", path = .path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: FormatError,
+    },
+    /// A manifest is damaged.
+    #[error("manifest {path}: {message}", path = .path.display())]
+    Manifest {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// A sample that its generation's manifest lists cannot be read.
+    #[error("sample {sample} (generation {generation}, position {position}) is damaged: {path}: {message}", path = .path.display())]
+    Damaged {
+        /// Its generation.
+        generation: u64,
+        /// Its position there.
+        position: u64,
+        /// Its id.
+        sample: String,
+        /// The segment's file.
+        path: PathBuf,
+        /// What is wrong.
+        message: String,
+    },
+    /// A generation was reclaimed while it was read: go on with the newest one.
+    #[error("generation {generation} is gone (reclaimed); go on with the newest one")]
+    Reclaimed {
+        /// The generation.
+        generation: u64,
+    },
+    /// What the caller gave does not fit the ring.
+    #[error("{0}")]
+    Sample(String),
+    /// A position that is not there.
+    #[error("there is no sample {position}: generation {generation} holds {samples}")]
+    OutOfRange {
+        /// The position asked for.
+        position: u64,
+        /// The generation.
+        generation: u64,
+        /// How many samples it holds.
+        samples: u64,
+    },
+    /// It took too long.
+    #[error("waited {seconds:.0} s for {what}")]
+    Timeout {
+        /// For how long.
+        seconds: f64,
+        /// For what, and what to look at.
+        what: String,
+    },
+    /// Somebody asked to stop (a signal).
+    #[error("interrupted while waiting for {what}")]
+    Interrupted {
+        /// What was waited for.
+        what: String,
+    },
+    /// A sealed segment vanished before a manifest listed it.
+    #[error("segment {id} was sealed at {path} and is gone, and no manifest lists it: somebody removed it by hand?", path = .path.display())]
+    Lost {
+        /// The segment.
+        id: String,
+        /// Where it was.
+        path: PathBuf,
+    },
+    /// The index (counter, status, leases) failed.
+    #[error("index: {0}")]
+    Index(String),
+}
+
+fn advice(source: &FsError) -> &'static str {
+    if source.is_full() {
+        " (no room: free some space or inodes, raise the quota, or lower KEEP or SWAP_CAP)"
+    } else if source.is_denied() {
+        " (check the owner and the mode of this directory, and that it is not mounted read-only)"
+    } else {
+        ""
+    }
+}
+
+impl Error {
+    /// Whether the same call may work later without anybody doing anything but making room.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Error::Fs { source } => source.is_retryable(),
+            Error::NoRing { .. } | Error::Reclaimed { .. } | Error::Timeout { .. } | Error::Index(_) => true,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn format(path: &Path) -> impl FnOnce(FormatError) -> Error + '_ {
+        move |source| match source {
+            FormatError::Io(source) => FsError::new("write", path, source).into(),
+            FormatError::Input(message) => Error::Sample(message),
+            source => Error::Format { path: path.to_owned(), source },
+        }
+    }
+}

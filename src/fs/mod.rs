@@ -1,0 +1,227 @@
+//! What the ring asks of a filesystem, and nothing more.
+//!
+//! [`Fs`] is the contract; [`Posix`] keeps it on a real one. Tests put one in between that injects faults. The calls
+//! are few on purpose: coordination is by the presence of names (create, link, mkdir and rename have one winner on
+//! every filesystem that was measured), never by locks or by contents that change.
+
+pub mod map;
+mod posix;
+pub mod publish;
+pub mod watch;
+
+pub use crate::error::FsError;
+pub use posix::Posix;
+
+use bytes::Bytes;
+use std::fmt;
+use std::io::Write;
+use std::ops::Range;
+use std::path::Path;
+
+/// Short for what a filesystem call returns.
+pub type FsResult<T> = std::result::Result<T, FsError>;
+
+/// What tells two files apart, and how large one is in this client's view (which may be stale on a network).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Device and inode.
+    pub inode: (u64, u64),
+    /// Bytes.
+    pub len: u64,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+}
+
+/// Room on a filesystem, for this user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes free.
+    pub bytes: u64,
+    /// Inodes free; none where the filesystem does not count them.
+    pub inodes: Option<u64>,
+}
+
+/// Which kind of filesystem a directory lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Its name, as `mount` would say it, where known.
+    pub name: &'static str,
+    /// Known to be used by this machine alone: mapping is safe, inotify fires, what one process does all others see.
+    pub local: bool,
+}
+
+/// How to map a range of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapMode {
+    /// Read-only, shared with everybody who maps the file.
+    Shared,
+    /// Copy on write: whoever writes into it changes his own copy, and nobody else's.
+    Private,
+}
+
+/// A file that is being written, by this process alone.
+pub trait FileWriter: Write + Send {
+    /// Cuts the file back to `len` bytes, after which writing goes on there.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn cut(&mut self, len: u64) -> FsResult<()>;
+
+    /// Brings everything written to the disk (or to the server).
+    ///
+    /// # Errors
+    /// What the system says. After that the file's contents are unknown: throw it away, never sync it again.
+    fn sync(&mut self) -> FsResult<()>;
+
+    /// Closes the file. On a network filesystem this is where a failed write may show.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn close(self: Box<Self>) -> FsResult<()>;
+}
+
+/// A file that is being read.
+pub trait FileReader: Send + Sync {
+    /// Bytes in it, in this client's view.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn len(&self) -> FsResult<u64>;
+
+    /// Fills `buffer` from byte `offset` on.
+    ///
+    /// # Errors
+    /// What the system says; an end of the file before the buffer is full.
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<()>;
+
+    /// Maps bytes of a file that will never change. None where this filesystem cannot map.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn map(&self, range: Range<u64>, mode: MapMode) -> FsResult<Option<Bytes>>;
+}
+
+/// A filesystem.
+pub trait Fs: Send + Sync + fmt::Debug {
+    /// Creates a file that does not exist. Of several who try, one wins; the others get [`FsError::is_taken`].
+    ///
+    /// # Errors
+    /// What the system says.
+    fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>>;
+
+    /// Opens a file. A link in place of a file is refused.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>>;
+
+    /// The names in a directory, unsorted; names that are not UTF-8 are left out (no name of ours is such).
+    ///
+    /// # Errors
+    /// What the system says.
+    fn list(&self, dir: &Path) -> FsResult<Vec<String>>;
+
+    /// Makes one directory. [`FsError::is_taken`] when it is there.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn make_dir(&self, path: &Path) -> FsResult<()>;
+
+    /// Gives a file a second name, which must not exist. May fail after it happened, when the reply is lost.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn link(&self, from: &Path, to: &Path) -> FsResult<()>;
+
+    /// Moves a file or a directory. May fail after it happened, when the reply is lost.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn rename(&self, from: &Path, to: &Path) -> FsResult<()>;
+
+    /// Removes a file's name.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn remove_file(&self, path: &Path) -> FsResult<()>;
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn remove_dir(&self, path: &Path) -> FsResult<()>;
+
+    /// What is at `path`; links are not followed.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn identity(&self, path: &Path) -> FsResult<Identity>;
+
+    /// Brings a directory's names to the disk.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn sync_dir(&self, path: &Path) -> FsResult<()>;
+
+    /// Room left where `path` lies.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn space(&self, path: &Path) -> FsResult<Space>;
+
+    /// Which kind of filesystem `path` lies on.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn kind(&self, path: &Path) -> FsResult<Kind>;
+
+    /// A small file, whole: at most `limit` bytes.
+    ///
+    /// # Errors
+    /// What the system says; a file that is larger.
+    fn read(&self, path: &Path, limit: u64) -> FsResult<Vec<u8>> {
+        let file = self.open(path)?;
+        let len = file.len()?;
+        if len > limit {
+            let why = std::io::Error::other(format!("it has {len} bytes, {limit} are allowed"));
+            return Err(FsError::new("read", path, why));
+        }
+        let mut bytes = vec![0; len as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    }
+
+    /// Makes a directory, which may be there already.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn ensure_dir(&self, path: &Path) -> FsResult<()> {
+        match self.make_dir(path) {
+            Err(error) if error.is_taken() => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Whether there is something at `path`.
+    ///
+    /// # Errors
+    /// What the system says, but for a name that is gone.
+    fn exists(&self, path: &Path) -> FsResult<bool> {
+        match self.identity(path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_gone() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a file's name, which may be gone already.
+    ///
+    /// # Errors
+    /// What the system says, but for a name that is gone.
+    fn forget_file(&self, path: &Path) -> FsResult<()> {
+        match self.remove_file(path) {
+            Err(error) if error.is_gone() => Ok(()),
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Publishing: a file appears under its name whole or not at all, and the first who publishes a name wins.
+
+use super::{Fs, FsResult};
+use std::path::Path;
+
+/// Writes a new file, whole, under a name that nobody else looks at.
+///
+/// # Errors
+/// What the filesystem says; the file is removed then.
+pub fn write_new(fs: &dyn Fs, path: &Path, bytes: &[u8], sync: bool) -> FsResult<()> {
+    let mut file = fs.create_new(path)?;
+    let written = file.write_all(bytes).map_err(|source| super::FsError::new("write", path, source));
+    let written = written.and_then(|()| if sync { file.sync() } else { Ok(()) });
+    let closed = file.close();
+    let result = written.and(closed);
+    if result.is_err() {
+        let _ = fs.forget_file(path); // it is ours alone, and of no use
+    }
+    result
+}
+
+/// Publishes `bytes` as `target`, by way of `temp` (a name of ours alone, on the same filesystem). True: what stands
+/// there now is ours. False: somebody else was first.
+///
+/// # Errors
+/// What the filesystem says, when it did not happen.
+pub fn publish(fs: &dyn Fs, temp: &Path, target: &Path, bytes: &[u8], sync: bool) -> FsResult<bool> {
+    write_new(fs, temp, bytes, sync)?;
+    let result = match fs.link(temp, target) {
+        Ok(()) => Ok(true),
+        // Either another one was first, or the reply to our own call was lost and it was sent again; and a call that
+        // failed may have happened all the same.
+        Err(error) => match same_file(fs, temp, target) {
+            Ok(Some(ours)) => Ok(ours),
+            _ => Err(error),
+        },
+    };
+    let _ = fs.forget_file(temp); // litter at worst
+    result
+}
+
+/// Whether `a` and `b` are one file; none where `b` is not there.
+///
+/// # Errors
+/// What the filesystem says.
+pub fn same_file(fs: &dyn Fs, a: &Path, b: &Path) -> FsResult<Option<bool>> {
+    match fs.identity(b) {
+        Ok(target) => Ok(Some(fs.identity(a)?.inode == target.inode)),
+        Err(error) if error.is_gone() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,76 @@
+//! Waiting for somebody else to do something: polling with jitter, which inotify cuts short where it fires.
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longest time for which a wait does not ask whether it shall stop.
+const SLICE: Duration = Duration::from_millis(50);
+
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    cond: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.cond.notify_all();
+    }
+}
+
+/// Waits between two looks. On a network filesystem inotify is silent and this is plain polling.
+pub struct Pacer {
+    poll: Duration,
+    bell: Arc<Bell>,
+    watcher: Option<RecommendedWatcher>,
+}
+
+impl Pacer {
+    /// Looks again after about `poll`.
+    pub fn new(poll: Duration) -> Pacer {
+        Pacer { poll, bell: Arc::default(), watcher: None }
+    }
+
+    /// Also looks again as soon as a name comes or goes in `dir`, where the system tells.
+    pub fn watch(mut self, dir: &Path) -> Pacer {
+        let bell = self.bell.clone();
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            if event.is_ok_and(|event| !event.kind.is_access()) {
+                bell.ring();
+            }
+        });
+        self.watcher = watcher.ok().and_then(|mut watcher: RecommendedWatcher| {
+            watcher.watch(dir, RecursiveMode::NonRecursive).ok().map(|()| watcher)
+        });
+        self
+    }
+
+    /// Waits for about the polling time (at most `limit`), or until a name changed, or until `stop` says so (asked
+    /// every 50 ms).
+    pub fn pause(&self, limit: Duration, stop: &dyn Fn() -> bool) {
+        let end = Instant::now() + jittered(self.poll).min(limit);
+        let mut rung = self.bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*rung {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() || stop() {
+                break;
+            }
+            rung = self.bell.cond.wait_timeout(rung, left.min(SLICE)).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *rung = false;
+    }
+}
+
+/// `time` ± 25 %, so that a thousand processes do not look in the same instant.
+pub fn jittered(time: Duration) -> Duration {
+    let spread = f64::from(random_u32()) / f64::from(u32::MAX);
+    time.mul_f64(0.75 + 0.5 * spread)
+}
+
+/// A random number, from the system.
+pub fn random_u32() -> u32 {
+    getrandom::u32().unwrap_or_else(|_| std::process::id().wrapping_mul(0x9e37_79b9))
+}

@@ -1,0 +1,447 @@
+//! The generator's side: samples in, sealed segments out, committed until a manifest lists them.
+//!
+//! Promise: a sample whose id was returned is finished. It survives the death of this process, and is delivered exactly
+//! once. What was not yet sealed when the process died is gone.
+
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::fs::watch::{Pacer, random_u32};
+use crate::fs::{Fs, Posix};
+use crate::presence::Presence;
+use crate::ring::Ring;
+use crate::ring::commit::{Commit, Staged, Step};
+use crate::ring::liveness::Watch;
+use crate::ring::promote::When;
+use crate::segment::SampleId;
+use crate::segment::staging::{StagingOptions, StagingWriter};
+use crate::unix_ms;
+use ringreel_format::{
+    DType, Meta, PartRef, SampleRef, Schema, SegmentId, SegmentInfo, SegmentWriter, Value, WriteOptions,
+};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Room that must be left on the disk besides what is to be written: names and manifests need some.
+const SPARE_BYTES: u64 = 256 << 10;
+const SPARE_INODES: u64 = 4;
+/// Time between two looks at a full disk.
+const DISK_POLL: Duration = Duration::from_millis(500);
+
+/// One named part of a sample: little-endian elements in row-major order.
+#[derive(Clone, Debug)]
+pub struct NamedPart<'a> {
+    /// Its name, one of SAMPLE.
+    pub name: &'a str,
+    /// Type and shape and bytes.
+    pub part: PartRef<'a>,
+}
+
+impl<'a> NamedPart<'a> {
+    /// A part of these. `data` holds item size × product of `shape` bytes.
+    pub fn new(name: &'a str, dtype: DType, shape: &'a [u64], data: &'a [u8]) -> NamedPart<'a> {
+        NamedPart { name, part: PartRef::new(dtype, shape, data) }
+    }
+}
+
+/// What a generator did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// Samples finished: sealed, and safe.
+    pub finished: u64,
+    /// Of those, listed by a manifest, as far as was seen.
+    pub delivered: u64,
+    /// Of those, not listed yet: linked into the generation that fills, or left in staging for the manager.
+    pub waiting: u64,
+    /// Bytes of the segments.
+    pub bytes: u64,
+    /// Seconds spent waiting for room in the ring or on the disk.
+    pub waited_seconds: f64,
+    /// Promotions done by this generator.
+    pub swaps: u64,
+}
+
+/// A generator. Not to be used after a fork: open it in the child.
+pub struct Generator {
+    ring: Arc<Ring>,
+    presence: Presence,
+    watch: Watch,
+    pacer: Pacer,
+    options: StagingOptions,
+    segment_samples: u64,
+    budget: (Option<u64>, Option<u64>),
+    writing: Option<StagingWriter>,
+    commits: Vec<Commit>,
+    settled: u64,
+    number: u64,
+    summary: Summary,
+    last_problem: Option<String>,
+}
+
+impl Generator {
+    /// Finds or makes the ring and takes part in it.
+    ///
+    /// # Errors
+    /// As [`Ring::find_or_make`].
+    pub fn open(config: &Config) -> Result<Generator> {
+        Generator::open_on(Arc::new(Posix), config)
+    }
+
+    /// The same on another filesystem.
+    ///
+    /// # Errors
+    /// As [`Ring::find_or_make`].
+    pub fn open_on(fs: Arc<dyn Fs>, config: &Config) -> Result<Generator> {
+        Ok(Generator::on_ring(Arc::new(Ring::find_or_make(fs, config)?), config))
+    }
+
+    /// The same in a ring that was found already.
+    pub fn on_ring(ring: Arc<Ring>, config: &Config) -> Generator {
+        let presence = Presence::begin(ring.index.clone(), &ring.me, "generator", ring.lease);
+        let pacer = Pacer::new(ring.poll).watch(&ring.layout.manifests());
+        let write = WriteOptions { compress: config.compression_of(&ring.birth.sample), ..WriteOptions::default() };
+        let options =
+            StagingOptions { write, buffer: config.write_buffer, sync: ring.syncs_files(), sync_dir: ring.syncs_dirs() };
+        Generator {
+            watch: Watch::new(ring.lease),
+            segment_samples: config.segment_samples.min(ring.birth.swap_cap),
+            budget: (config.max_bytes, config.max_files),
+            writing: None,
+            commits: Vec::new(),
+            settled: 0,
+            number: 0,
+            summary: Summary::default(),
+            last_problem: None,
+            presence,
+            pacer,
+            options,
+            ring,
+        }
+    }
+
+    /// The ring.
+    pub fn ring(&self) -> &Arc<Ring> {
+        &self.ring
+    }
+
+    /// What was done so far.
+    pub fn summary(&self) -> Summary {
+        let waiting = self.commits.iter().map(|commit| commit.staged.samples).sum();
+        Summary { waiting, ..self.summary.clone() }
+    }
+
+    /// Puts one sample in. Returns the ids of the samples that are finished now: with SEGMENT_SAMPLES 1 this one, else
+    /// those of its segment when that was filled. Waits while the ring or the disk is full; `stop` is asked now and then.
+    ///
+    /// # Errors
+    /// A sample that does not fit SAMPLE; [`Error::Interrupted`]; what the filesystem says and waiting does not mend.
+    /// The ring is then as it was before, and the same sample may be given again.
+    pub fn write(&mut self, parts: &[NamedPart<'_>], meta: &Meta, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
+        let parts = self.in_order(parts)?;
+        let sample = SampleRef { parts: &parts, meta, unix_ms: unix_ms() };
+        self.check_input(&sample)?;
+        self.await_room(SegmentWriter::estimate(&parts), stop)?;
+        loop {
+            match self.append(&sample) {
+                Ok(()) => break,
+                Err(error) => self.bear(error, "writing a sample", stop)?,
+            }
+        }
+        let full = self.writing.as_ref().is_some_and(|writing| writing.samples() >= self.segment_samples);
+        if full { self.flush(stop) } else { Ok(Vec::new()) }
+    }
+
+    /// Seals what was written so far and commits it. Returns the ids of the samples that are finished now.
+    ///
+    /// # Errors
+    /// As [`Generator::write`].
+    pub fn flush(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
+        let ids = self.seal_segment(stop)?;
+        self.settle()?;
+        self.commit_all(stop)?;
+        Ok(ids)
+    }
+
+    /// Seals without committing: the finished samples' ids. For writing them down before anything else can go wrong.
+    ///
+    /// # Errors
+    /// As [`Generator::write`].
+    pub fn seal_segment(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
+        let Some(writing) = self.writing.as_mut().filter(|writing| writing.samples() > 0) else {
+            return Ok(Vec::new());
+        };
+        let info = (writing.info().id, writing.info().born);
+        let sealed = loop {
+            let Some(writing) = self.writing.as_mut() else { return Ok(Vec::new()) };
+            match writing.seal() {
+                Ok((sealed, _)) => break sealed,
+                Err(error) if writing.must_discard() => {
+                    // A failed fsync or close: what the file holds is unknown. Never trusted, never synced again.
+                    let lost = writing.samples();
+                    if let Some(writing) = self.writing.take() {
+                        writing.discard();
+                    }
+                    tracing::error!(%error, samples = lost, "a segment could not be finished; its samples are not counted as finished");
+                    return Err(error);
+                }
+                Err(error) => self.bear(error, "sealing a segment", stop)?,
+            }
+        };
+        self.writing = None;
+        let (id, born) = info;
+        let staged = Staged { owner: self.ring.me.clone(), id, born, samples: sealed.samples, bytes: sealed.len };
+        self.commits.push(Commit::new(staged));
+        self.summary.finished += sealed.samples;
+        self.summary.bytes += sealed.len;
+        let (finished, bytes) = (self.summary.finished, self.summary.bytes);
+        self.presence.report(|report| (report.samples, report.bytes) = (finished, bytes));
+        Ok((0..sealed.samples).map(|ordinal| SampleId { segment: id, ordinal }).collect())
+    }
+
+    /// Finishes: seals, commits, and leaves. With `seal`, waits until everything is visible, promoting a generation
+    /// that is not full. What cannot be committed stays staged; the manager brings it in.
+    ///
+    /// # Errors
+    /// As [`Generator::write`].
+    pub fn finish(mut self, seal: bool, stop: &dyn Fn() -> bool) -> Result<Summary> {
+        self.flush(stop)?;
+        while seal && !self.commits.is_empty() && !stop() {
+            match self.ring.promote(When::NotEmpty) {
+                Ok(promotion) => {
+                    self.summary.swaps += u64::from(promotion.is_some_and(|promotion| promotion.ours));
+                    self.ring.reclaim().map(|_| ()).or_else(|error| self.bear(error, "reclaiming", stop))?;
+                }
+                Err(error) => self.bear(error, "promoting the last generation", stop)?,
+            }
+            self.settle()?;
+            self.commit_all(stop)?;
+        }
+        let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me)); // stays where something is in it
+        Ok(self.summary())
+    }
+
+    fn in_order<'a>(&self, given: &[NamedPart<'a>]) -> Result<Vec<PartRef<'a>>> {
+        let names = &self.ring.birth.sample;
+        let one = |name: &String| {
+            let mut found = given.iter().filter(|part| part.name == name);
+            match (found.next(), found.next()) {
+                (Some(part), None) => Ok(part.part.clone()),
+                (Some(_), Some(_)) => Err(Error::Sample(format!("part {name:?} was given twice"))),
+                (None, _) => Err(Error::Sample(format!("part {name:?} is missing; SAMPLE is [{}]", names.join(", ")))),
+            }
+        };
+        if let Some(stray) = given.iter().find(|part| !names.iter().any(|name| name == part.name)) {
+            let message = format!("part {:?} is not in SAMPLE [{}]", stray.name, names.join(", "));
+            return Err(Error::Sample(message));
+        }
+        names.iter().map(one).collect()
+    }
+
+    /// What would make the writer refuse the sample, found before anything is touched.
+    fn check_input(&self, sample: &SampleRef<'_>) -> Result<()> {
+        sample.meta.encode().map_err(|error| Error::Sample(format!("meta: {error}")))?;
+        for (part, name) in sample.parts.iter().zip(&self.ring.birth.sample) {
+            let want = part.dtype.byte_len(part.shape).map_err(|error| Error::Sample(format!("part {name:?}: {error}")))?;
+            if want != part.data.len() as u64 {
+                let (have, dtype, shape) = (part.data.len(), &part.dtype, part.shape);
+                return Err(Error::Sample(format!("part {name:?} has {have} bytes; {dtype} of shape {shape:?} has {want}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, sample: &SampleRef<'_>) -> Result<()> {
+        if self.writing.is_none() {
+            self.writing = Some(self.begin_segment(sample)?);
+        }
+        let Some(writing) = self.writing.as_mut() else { return Ok(()) };
+        writing.sample(sample)?;
+        self.number += 1;
+        Ok(())
+    }
+
+    fn begin_segment(&self, sample: &SampleRef<'_>) -> Result<StagingWriter> {
+        let names = self.ring.birth.sample.iter().map(String::as_str);
+        let parts = names.zip(sample.parts).map(|(name, part)| (name, part.dtype.clone(), part.shape.to_vec()));
+        let schema = Schema::new(parts).map_err(|error| Error::Sample(error.to_string()))?;
+        let mut provenance = Meta::new();
+        provenance.set("generator", self.ring.me.as_str());
+        provenance.set("host", rustix::system::uname().nodename().to_string_lossy().as_ref());
+        provenance.set("pid", Value::Int(i128::from(std::process::id())));
+        let id = SegmentId(std::array::from_fn(|_| random_u32() as u8));
+        let born = self.ring.manifests.newest()? + 1;
+        let info =
+            SegmentInfo { id, born, created_unix_ms: unix_ms(), first_number: self.number, schema, provenance };
+        StagingWriter::begin(self.ring.fs.clone(), &self.ring.layout, &self.ring.me, info, &self.options)
+    }
+
+    /// Goes on only when the disk and the budget have room for `bytes` more.
+    fn await_room(&mut self, bytes: u64, stop: &dyn Fn() -> bool) -> Result<()> {
+        while let Some(lack) = self.lacks_room(bytes)? {
+            self.tend_ring(Duration::MAX)?; // promoting and reclaiming is what makes room
+            if self.lacks_room(bytes)?.is_some() {
+                self.pause(&lack, DISK_POLL, stop)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lacks_room(&self, bytes: u64) -> Result<Option<String>> {
+        let root = self.ring.layout.root();
+        let space = self.ring.fs.space(root)?;
+        if space.bytes < bytes.saturating_add(SPARE_BYTES) {
+            let (free, place) = (space.bytes, root.display());
+            return Ok(Some(format!("room on the disk of {place}: {free} bytes are free, {bytes} are needed")));
+        }
+        if space.inodes.is_some_and(|inodes| inodes < SPARE_INODES) {
+            return Ok(Some(format!("inodes on the disk of {}: none are free", root.display())));
+        }
+        let (max_bytes, max_files) = self.budget;
+        if max_bytes.is_some() || max_files.is_some() {
+            let (used, files) = self.ring.usage()?;
+            if max_bytes.is_some_and(|max| used + bytes > max) {
+                return Ok(Some(format!("room under MAX_BYTES: {used} bytes are used, {bytes} are needed")));
+            }
+            if max_files.is_some_and(|max| files + 1 > max) {
+                return Ok(Some(format!("room under MAX_FILES: {files} files are used")));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Looks at what newer manifests say of earlier segments.
+    fn settle(&mut self) -> Result<()> {
+        let newest = self.ring.manifests.newest()?;
+        if newest == self.settled {
+            return Ok(());
+        }
+        self.settled = newest;
+        let commits = std::mem::take(&mut self.commits);
+        for mut commit in commits {
+            let open = commit.linked().is_some_and(|n| n > newest);
+            match if open { Ok(Step::Linked(newest + 1)) } else { self.ring.commit_step(&mut commit, false) } {
+                Ok(Step::Delivered(_)) => self.summary.delivered += commit.staged.samples,
+                Ok(Step::Quarantined(why)) => self.problem(format!("a segment was put into quarantine: {why}")),
+                Ok(_) => self.commits.push(commit),
+                Err(error @ Error::Lost { .. }) => self.problem(error.to_string()),
+                Err(error) => {
+                    self.problem(error.to_string());
+                    self.commits.push(commit);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Links everything that is not linked yet; waits where there is no room.
+    fn commit_all(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+        let started = Instant::now();
+        let mut n = 0;
+        while n < self.commits.len() {
+            if self.commits[n].linked().is_some() {
+                n += 1;
+                continue;
+            }
+            let thorough = started.elapsed() > self.ring.poll * 2;
+            match self.ring.commit_step(&mut self.commits[n], thorough) {
+                Ok(Step::Linked(_)) => n += 1,
+                Ok(Step::Delivered(_)) => self.summary.delivered += self.commits.remove(n).staged.samples,
+                Ok(Step::Quarantined(why)) => {
+                    self.commits.remove(n);
+                    self.problem(format!("a segment was put into quarantine: {why}"));
+                }
+                Ok(Step::Wait(generation)) => {
+                    if stop() {
+                        return Ok(()); // it is sealed: it stays staged, and somebody will bring it in
+                    }
+                    if !self.tend_ring(started.elapsed())? {
+                        let what = format!("generation {generation} to be promoted");
+                        if let Err(Error::Interrupted { .. }) = self.pause(&what, self.ring.poll, stop) {
+                            return Ok(());
+                        }
+                    }
+                    self.settle()?;
+                    n = 0;
+                }
+                Ok(Step::Refused) => return Err(Error::Index("this generator may not link its own file".to_owned())),
+                Err(error @ Error::Lost { .. }) => {
+                    self.commits.remove(n);
+                    return Err(error);
+                }
+                Err(error) => {
+                    if let Err(error) = self.bear(error, "committing a segment", stop) {
+                        return if matches!(error, Error::Interrupted { .. }) { Ok(()) } else { Err(error) };
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where no manager lives, or ours seems to do nothing for a whole lease, does its work once. True: it helped.
+    fn tend_ring(&mut self, waited: Duration) -> Result<bool> {
+        self.watch.look(&*self.ring.index).unwrap_or_else(|error| tracing::debug!(%error, "members cannot be seen"));
+        if self.manager_lives() && waited <= self.ring.lease {
+            return Ok(false);
+        }
+        let done = self.ring.promote(When::Full).and_then(|promotion| {
+            self.ring.reclaim()?;
+            self.ring.recover(&mut self.watch)?;
+            Ok(promotion)
+        });
+        match done {
+            Ok(Some(promotion)) => {
+                self.summary.swaps += u64::from(promotion.ours);
+                tracing::info!(generation = promotion.manifest.summary.generation, "promoted by a generator: no manager lives");
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            Err(error) if error.is_retryable() => {
+                self.problem(error.to_string());
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn manager_lives(&mut self) -> bool {
+        match self.ring.index.lease("manager") {
+            Ok(Some(lease)) => !lease.released && !self.watch.is_dead(&lease.holder),
+            _ => false,
+        }
+    }
+
+    /// An error that passes is waited out; another one is the caller's.
+    fn bear(&mut self, error: Error, doing: &str, stop: &dyn Fn() -> bool) -> Result<()> {
+        if !error.is_retryable() {
+            return Err(error);
+        }
+        self.problem(format!("{doing}: {error}; trying again"));
+        self.tend_ring(Duration::ZERO)?;
+        self.pause(doing, DISK_POLL, stop)
+    }
+
+    fn problem(&mut self, message: String) {
+        if self.last_problem.as_ref() != Some(&message) {
+            tracing::warn!("{message}");
+            self.presence.report(|report| report.last_error = Some(message.clone()));
+            self.last_problem = Some(message);
+        }
+    }
+
+    fn pause(&mut self, what: &str, limit: Duration, stop: &dyn Fn() -> bool) -> Result<()> {
+        if stop() {
+            return Err(Error::Interrupted { what: what.to_owned() });
+        }
+        let started = Instant::now();
+        self.presence.report(|report| report.doing = format!("waiting for {what}"));
+        self.pacer.pause(limit, stop);
+        self.presence.report(|report| report.doing.clear());
+        self.summary.waited_seconds += started.elapsed().as_secs_f64();
+        if stop() { Err(Error::Interrupted { what: what.to_owned() }) } else { Ok(()) }
+    }
+
+    /// Tells the others of an error that ended the generator, in its last report.
+    pub fn failed(&mut self, message: &str) {
+        self.problem(message.to_owned());
+    }
+}

@@ -1,0 +1,273 @@
+//! The index kept in the ring itself, as names. No contents that change are ever read, and no lock is taken: a name
+//! that was created has one creator on every filesystem that was measured, whereas a counter in a file under flock lost
+//! half of its increments on one of them.
+//!
+//!     counter/<generation>/<block>     whoever creates it owns a block of numbers
+//!     counter/<generation>/closed      no more numbers
+//!     status/<generation>              the highest one counts
+//!     leases/<role>.<token>            holds its holder's name; the highest token counts
+//!     leases/<role>.<token>.free       was given up
+//!     members/<owner>.<beat>           a sign of life, with a report; the highest beat counts
+//!     tmp/                             being written
+
+use super::{Index, Lease, Report, SwapStatus};
+use crate::error::{Error, Result};
+use crate::fs::publish::{publish, write_new};
+use crate::fs::watch::random_u32;
+use crate::fs::{Fs, FsResult};
+use crate::ring::layout::parse_number;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Largest report, status or lease, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
+/// How often a block that another one took is followed by the next before we jump at random.
+const PATIENCE: u32 = 64;
+/// Old leases that are left lying, so that a late claimant finds its token taken.
+const LEASES_KEPT: u64 = 16;
+
+/// See the module.
+pub struct FilesIndex {
+    fs: Arc<dyn Fs>,
+    root: PathBuf,
+    me: String,
+    block: u64,
+    counter: Mutex<Counter>,
+    temp: AtomicU64,
+    /// The last beat of each member that this process speaks for: its name is removed after the next.
+    beats: Mutex<HashMap<String, u64>>,
+}
+
+#[derive(Default)]
+struct Counter {
+    generation: u64,
+    next: u64,
+    end: u64,
+}
+
+impl FilesIndex {
+    /// The index in directory `root`. `me` is this process's owner name, `block` how many numbers it takes at a time.
+    pub fn new(fs: Arc<dyn Fs>, root: PathBuf, me: &str, block: u64) -> FilesIndex {
+        let block = block.max(1);
+        let (counter, beats) = (Mutex::default(), Mutex::default());
+        FilesIndex { fs, root, me: me.to_owned(), block, counter, temp: AtomicU64::new(0), beats }
+    }
+
+    fn dir(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    fn counter_dir(&self, generation: u64) -> PathBuf {
+        self.dir("counter").join(generation.to_string())
+    }
+
+    fn temp(&self) -> PathBuf {
+        let n = self.temp.fetch_add(1, Ordering::Relaxed);
+        self.dir("tmp").join(format!("{}.{n}.{:08x}", self.me, random_u32()))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        match self.fs.list(dir) {
+            Ok(names) => Ok(names),
+            Err(error) if error.is_gone() => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Does `action`; where a directory is missing, makes them all and does it again.
+    fn with_dirs<T>(&self, below: Option<&Path>, action: impl Fn() -> FsResult<T>) -> FsResult<T> {
+        match action() {
+            Err(error) if error.is_gone() => {
+                self.fs.ensure_dir(&self.root)?;
+                for name in ["counter", "status", "leases", "members", "tmp"] {
+                    self.fs.ensure_dir(&self.dir(name))?;
+                }
+                below.map_or(Ok(()), |dir| self.fs.ensure_dir(dir))?;
+                action()
+            }
+            other => other,
+        }
+    }
+
+    /// Claims the first block that nobody has. None: the generation is closed.
+    fn claim_block(&self, generation: u64, after: Option<u64>) -> Result<Option<u64>> {
+        let dir = self.counter_dir(generation);
+        if self.fs.exists(&dir.join("closed"))? {
+            return Ok(None);
+        }
+        let mut block = after.map_or(0, |last| last + 1);
+        for attempt in 0..=PATIENCE {
+            match self.with_dirs(Some(&dir), || self.fs.create_new(&dir.join(block.to_string()))) {
+                Ok(file) => return file.close().map(|()| Some(block)).map_err(Error::from),
+                Err(error) if error.is_taken() => {}
+                Err(error) => return Err(error.into()),
+            }
+            let names = self.list(&dir)?;
+            let highest = names.iter().filter_map(|name| parse_number(name)).max();
+            // The listing may be old, and many may look at once: leave some room to the others.
+            let spread = u64::from(random_u32()) % u64::from(attempt + 1);
+            block = highest.map_or(0, |n| n + 1).max(block + 1) + spread;
+        }
+        Err(Error::Index(format!("no free block of numbers in {}: is the directory writable?", dir.display())))
+    }
+
+    fn read<T: serde::de::DeserializeOwned>(&self, path: &Path) -> Result<Option<T>> {
+        match self.fs.read(path, MAX_BYTES) {
+            Ok(bytes) => match serde_json::from_slice(&bytes) {
+                Ok(value) => Ok(Some(value)),
+                Err(error) => Err(Error::Index(format!("{}: {error}", path.display()))),
+            },
+            Err(error) if error.is_gone() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn encode<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
+        serde_json::to_vec(value).map_err(|error| Error::Index(error.to_string()))
+    }
+}
+
+/// `<name>.<number>`, split.
+fn numbered(name: &str) -> Option<(&str, u64)> {
+    let (name, number) = name.rsplit_once('.')?;
+    Some((name, parse_number(number)?))
+}
+
+impl Index for FilesIndex {
+    fn name(&self) -> &'static str {
+        "files"
+    }
+
+    fn next_index(&self, generation: u64) -> Result<Option<u64>> {
+        let mut counter = self.counter.lock().unwrap_or_else(PoisonError::into_inner);
+        if counter.generation != generation || counter.next == counter.end {
+            let last = (counter.generation == generation && counter.end > 0).then(|| counter.end / self.block - 1);
+            let Some(block) = self.claim_block(generation, last)? else { return Ok(None) };
+            *counter = Counter { generation, next: block * self.block, end: (block + 1) * self.block };
+        }
+        counter.next += 1;
+        Ok(Some(counter.next - 1))
+    }
+
+    fn close_generation(&self, generation: u64) -> Result<()> {
+        let dir = self.counter_dir(generation);
+        match self.with_dirs(Some(&dir), || self.fs.create_new(&dir.join("closed"))) {
+            Ok(file) => Ok(file.close()?),
+            Err(error) if error.is_taken() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn publish_status(&self, status: &SwapStatus) -> Result<bool> {
+        let target = self.dir("status").join(status.generation.to_string());
+        let bytes = Self::encode(status)?;
+        self.with_dirs(None, || publish(&*self.fs, &self.temp(), &target, &bytes, false))?;
+        let names = self.list(&self.dir("status"))?;
+        Ok(names.iter().filter_map(|name| parse_number(name)).max() <= Some(status.generation))
+    }
+
+    fn status(&self) -> Result<Option<SwapStatus>> {
+        let names = self.list(&self.dir("status"))?;
+        match names.iter().filter_map(|name| parse_number(name)).max() {
+            Some(newest) => self.read(&self.dir("status").join(newest.to_string())),
+            None => Ok(None),
+        }
+    }
+
+    fn lease(&self, role: &str) -> Result<Option<Lease>> {
+        let names = self.list(&self.dir("leases"))?;
+        let tokens = names.iter().filter_map(|name| numbered(name)).filter(|(name, _)| *name == role);
+        let Some(token) = tokens.map(|(_, token)| token).max() else { return Ok(None) };
+        let holder = self.read(&self.dir("leases").join(format!("{role}.{token}")))?;
+        let released = names.contains(&format!("{role}.{token}.free"));
+        Ok(holder.map(|holder| Lease { token, holder, released }))
+    }
+
+    fn claim_lease(&self, role: &str, token: u64, holder: &str) -> Result<bool> {
+        let dir = self.dir("leases");
+        let target = dir.join(format!("{role}.{token}"));
+        let bytes = Self::encode(&holder)?;
+        let won = self.with_dirs(None, || publish(&*self.fs, &self.temp(), &target, &bytes, false))?;
+        if won {
+            for name in self.list(&dir)? {
+                let old = numbered(name.strip_suffix(".free").unwrap_or(&name));
+                if old.is_some_and(|(other, n)| other == role && n + LEASES_KEPT < token) {
+                    self.fs.forget_file(&dir.join(name))?;
+                }
+            }
+        }
+        Ok(won)
+    }
+
+    fn release_lease(&self, role: &str, token: u64) -> Result<()> {
+        let path = self.dir("leases").join(format!("{role}.{token}.free"));
+        match self.with_dirs(None, || self.fs.create_new(&path)) {
+            Ok(file) => Ok(file.close()?),
+            Err(error) if error.is_taken() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn beat(&self, member: &str, beat: u64, report: &Report) -> Result<()> {
+        let dir = self.dir("members");
+        let bytes = Self::encode(report)?;
+        let target = dir.join(format!("{member}.{beat}"));
+        self.with_dirs(None, || {
+            let temp = self.temp();
+            write_new(&*self.fs, &temp, &bytes, false)?;
+            self.fs.rename(&temp, &target)
+        })?;
+        let mut beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = beats.insert(member.to_owned(), beat) {
+            self.fs.forget_file(&dir.join(format!("{member}.{last}")))?;
+        }
+        Ok(())
+    }
+
+    fn leave(&self, member: &str) -> Result<()> {
+        for name in self.list(&self.dir("members"))? {
+            if numbered(&name).is_some_and(|(other, _)| other == member) {
+                self.fs.forget_file(&self.dir("members").join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn members(&self) -> Result<Vec<(String, u64)>> {
+        let mut last = HashMap::new();
+        for name in self.list(&self.dir("members"))? {
+            if let Some((member, beat)) = numbered(&name) {
+                let known = last.entry(member.to_owned()).or_insert(beat);
+                *known = beat.max(*known);
+            }
+        }
+        Ok(last.into_iter().collect())
+    }
+
+    fn report(&self, member: &str, beat: u64) -> Result<Option<Report>> {
+        self.read(&self.dir("members").join(format!("{member}.{beat}")))
+    }
+
+    fn forget_before(&self, generation: u64) -> Result<()> {
+        for name in self.list(&self.dir("status"))? {
+            if parse_number(&name).is_some_and(|n| n < generation) {
+                self.fs.forget_file(&self.dir("status").join(name))?;
+            }
+        }
+        for name in self.list(&self.dir("counter"))? {
+            if let Some(old) = parse_number(&name).filter(|n| *n < generation) {
+                let dir = self.counter_dir(old);
+                for name in self.list(&dir)? {
+                    self.fs.forget_file(&dir.join(name))?;
+                }
+                match self.fs.remove_dir(&dir) {
+                    Err(error) if !error.is_gone() && !error.is_taken() => return Err(error.into()),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}

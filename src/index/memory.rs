@@ -1,0 +1,107 @@
+//! An index in the memory of one process: for tests, and the plainest statement of what an index does.
+
+use super::{Index, Lease, Report, SwapStatus};
+use crate::error::Result;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// See the module.
+#[derive(Default)]
+pub struct MemoryIndex {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    counters: HashMap<u64, u64>,
+    closed: HashSet<u64>,
+    status: Option<SwapStatus>,
+    leases: HashMap<String, Lease>,
+    members: HashMap<String, (u64, Report)>,
+}
+
+impl MemoryIndex {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Index for MemoryIndex {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn next_index(&self, generation: u64) -> Result<Option<u64>> {
+        let mut state = self.lock();
+        if state.closed.contains(&generation) {
+            return Ok(None);
+        }
+        let counter = state.counters.entry(generation).or_default();
+        *counter += 1;
+        Ok(Some(*counter - 1))
+    }
+
+    fn close_generation(&self, generation: u64) -> Result<()> {
+        self.lock().closed.insert(generation);
+        Ok(())
+    }
+
+    fn publish_status(&self, status: &SwapStatus) -> Result<bool> {
+        let mut state = self.lock();
+        if state.status.as_ref().is_some_and(|old| old.generation > status.generation) {
+            return Ok(false);
+        }
+        state.status = Some(status.clone());
+        Ok(true)
+    }
+
+    fn status(&self) -> Result<Option<SwapStatus>> {
+        Ok(self.lock().status.clone())
+    }
+
+    fn lease(&self, role: &str) -> Result<Option<Lease>> {
+        Ok(self.lock().leases.get(role).cloned())
+    }
+
+    fn claim_lease(&self, role: &str, token: u64, holder: &str) -> Result<bool> {
+        let mut state = self.lock();
+        if state.leases.get(role).is_some_and(|lease| lease.token >= token) {
+            return Ok(false);
+        }
+        state.leases.insert(role.to_owned(), Lease { token, holder: holder.to_owned(), released: false });
+        Ok(true)
+    }
+
+    fn release_lease(&self, role: &str, token: u64) -> Result<()> {
+        if let Some(lease) = self.lock().leases.get_mut(role).filter(|lease| lease.token == token) {
+            lease.released = true;
+        }
+        Ok(())
+    }
+
+    fn beat(&self, member: &str, beat: u64, report: &Report) -> Result<()> {
+        self.lock().members.insert(member.to_owned(), (beat, report.clone()));
+        Ok(())
+    }
+
+    fn leave(&self, member: &str) -> Result<()> {
+        self.lock().members.remove(member);
+        Ok(())
+    }
+
+    fn members(&self) -> Result<Vec<(String, u64)>> {
+        Ok(self.lock().members.iter().map(|(name, (beat, _))| (name.clone(), *beat)).collect())
+    }
+
+    fn report(&self, member: &str, beat: u64) -> Result<Option<Report>> {
+        let state = self.lock();
+        Ok(state.members.get(member).filter(|(last, _)| *last == beat).map(|(_, report)| report.clone()))
+    }
+
+    fn forget_before(&self, generation: u64) -> Result<()> {
+        let mut state = self.lock();
+        state.counters.retain(|n, _| *n >= generation);
+        state.closed.retain(|n| *n >= generation);
+        Ok(())
+    }
+}

@@ -1,0 +1,279 @@
+//! The manager: promotes full generations, reclaims old ones, brings in what dead generators finished.
+//!
+//! Any number may run; one holds the lease, the others stand by. Two that both think they hold it harm nothing: each
+//! step may be done by two at once.
+
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::fs::publish::write_new;
+use crate::fs::watch::jittered;
+use crate::fs::{Fs, Posix};
+use crate::presence::Presence;
+use crate::ring::Ring;
+use crate::ring::liveness::Watch;
+use crate::ring::promote::{Promotion, When};
+use notify::{RecursiveMode, Watcher};
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The role's name in the index.
+pub const ROLE: &str = "manager";
+/// Bytes held in reserve, so that a full disk does not keep the manager from publishing and reclaiming.
+const RESERVE: usize = 1 << 20;
+
+/// One swap, as the log tells it: Wirehead's three figures and the rate.
+#[derive(Clone, Debug)]
+pub struct Swap {
+    /// The generation that became readable.
+    pub generation: u64,
+    /// When: milliseconds since 1970.
+    pub unix_ms: u64,
+    /// Samples in it.
+    pub samples: u64,
+    /// Samples in all generations so far.
+    pub generated: u64,
+    /// Samples deleted with the generations that were reclaimed at this swap.
+    pub deleted: u64,
+    /// Samples per second since the swap before.
+    pub per_second: f64,
+    /// For how long no generator could commit, in milliseconds.
+    pub swap_ms: f64,
+    /// From then until the generation was readable, in milliseconds.
+    pub publish_ms: f64,
+}
+
+/// A manager.
+pub struct Manager {
+    ring: Arc<Ring>,
+    presence: Presence,
+    watch: Watch,
+    token: Option<u64>,
+    last_swap: Instant,
+    next_recovery: Instant,
+    reserve: PathBuf,
+    last_problem: Option<String>,
+    standing_by: bool,
+}
+
+impl Manager {
+    /// Finds or makes the ring.
+    ///
+    /// # Errors
+    /// As [`Ring::find_or_make`].
+    pub fn open(config: &Config) -> Result<Manager> {
+        Manager::open_on(Arc::new(Posix), config)
+    }
+
+    /// The same on another filesystem.
+    ///
+    /// # Errors
+    /// As [`Ring::find_or_make`].
+    pub fn open_on(fs: Arc<dyn Fs>, config: &Config) -> Result<Manager> {
+        Ok(Manager::on_ring(Arc::new(Ring::find_or_make(fs, config)?)))
+    }
+
+    /// The same in a ring that was found already.
+    pub fn on_ring(ring: Arc<Ring>) -> Manager {
+        let now = Instant::now();
+        Manager {
+            presence: Presence::begin(ring.index.clone(), &ring.me, ROLE, ring.lease),
+            watch: Watch::new(ring.lease),
+            token: None,
+            last_swap: now,
+            next_recovery: now,
+            reserve: ring.layout.staging_of(&ring.me).join("reserve"),
+            last_problem: None,
+            standing_by: false,
+            ring,
+        }
+    }
+
+    /// The ring.
+    pub fn ring(&self) -> &Arc<Ring> {
+        &self.ring
+    }
+
+    /// Runs until `stop` is ready; then gives the lease up. `on_swap` is told of each swap.
+    ///
+    /// # Errors
+    /// None that waiting might mend: those are logged, and the next round tries again.
+    pub async fn run(mut self, stop: impl Future<Output = ()>, mut on_swap: impl FnMut(&Swap)) -> Result<()> {
+        let bell = Arc::new(tokio::sync::Notify::new());
+        let mut watching = None;
+        tokio::pin!(stop);
+        loop {
+            let turned = Instant::now();
+            match self.turn() {
+                Ok(Some(swap)) => {
+                    on_swap(&swap);
+                    watching = None; // the generation that fills is another directory now
+                    continue;
+                }
+                Ok(None) => {}
+                Err(error) if error.is_retryable() => self.problem(&error),
+                Err(error) => {
+                    self.leave();
+                    return Err(error);
+                }
+            }
+            if watching.is_none() {
+                watching = self.watch_writes(bell.clone());
+            }
+            // A look costs more the fuller the generation is: rest for a few times as long as it took.
+            tokio::time::sleep(turned.elapsed() * 4).await;
+            tokio::select! {
+                () = &mut stop => break,
+                () = bell.notified() => {}
+                () = tokio::time::sleep(jittered(self.ring.poll)) => {}
+            }
+        }
+        self.leave();
+        Ok(())
+    }
+
+    /// One round: takes or keeps the lease, promotes what is full, now and then brings in what the dead left.
+    ///
+    /// # Errors
+    /// What the filesystem or the index says.
+    pub fn turn(&mut self) -> Result<Option<Swap>> {
+        if !self.hold_lease()? {
+            return Ok(None);
+        }
+        let done = self.work();
+        match done {
+            Err(Error::Fs { ref source }) if source.is_full() => {
+                self.ring.fs.forget_file(&self.reserve)?;
+                self.work()
+            }
+            other => other,
+        }
+    }
+
+    fn work(&mut self) -> Result<Option<Swap>> {
+        let promotion = self.ring.promote(When::Full)?;
+        if promotion.is_some() || Instant::now() >= self.next_recovery {
+            let reclaimed = self.ring.reclaim()?;
+            let recovered = self.ring.recover(&mut self.watch)?;
+            if recovered.adopted + recovered.quarantined + recovered.litter > 0 {
+                tracing::info!(?recovered, "brought in what dead generators left");
+            }
+            self.next_recovery = Instant::now() + self.ring.lease / 2;
+            self.keep_reserve();
+            return Ok(promotion.map(|promotion| self.tell(&promotion, reclaimed.samples)));
+        }
+        Ok(None)
+    }
+
+    fn tell(&mut self, promotion: &Promotion, deleted: u64) -> Swap {
+        let summary = &promotion.manifest.summary;
+        let elapsed = self.last_swap.elapsed().as_secs_f64();
+        self.last_swap = Instant::now();
+        let swap = Swap {
+            generation: summary.generation,
+            unix_ms: summary.unix_ms,
+            samples: summary.samples,
+            generated: summary.total_samples,
+            deleted,
+            per_second: summary.samples as f64 / elapsed.max(1e-9),
+            swap_ms: promotion.swap_ms,
+            publish_ms: promotion.publish_ms,
+        };
+        tracing::info!(
+            "swap: generation {} is readable: time {:.3}, generated so far {}, deleted {}, {:.2} samples/s (generators waited {:.1} ms, readable after {:.1} ms)",
+            swap.generation,
+            swap.unix_ms as f64 / 1e3,
+            swap.generated,
+            swap.deleted,
+            swap.per_second,
+            swap.swap_ms,
+            swap.publish_ms,
+        );
+        self.presence.report(|report| (report.samples, report.bytes) = (summary.total_samples, summary.total_bytes));
+        self.last_problem = None;
+        swap
+    }
+
+    fn hold_lease(&mut self) -> Result<bool> {
+        let lease = self.ring.index.lease(ROLE)?;
+        let next = match lease {
+            Some(lease) if Some(lease.token) == self.token && lease.holder == self.ring.me => return Ok(true),
+            Some(lease) => {
+                self.watch.look(&*self.ring.index)?;
+                if self.token.take().is_some() {
+                    tracing::warn!(holder = lease.holder, "the manager's lease was taken over: standing by");
+                }
+                let silent = self.watch.is_dead(&lease.holder);
+                if !lease.released && !silent {
+                    if !self.standing_by {
+                        tracing::info!(holder = lease.holder, "another manager holds the lease: standing by");
+                        self.standing_by = true;
+                    }
+                    self.presence.report(|report| report.doing = "standing by".to_owned());
+                    return Ok(false);
+                }
+                lease.token + 1
+            }
+            None => 1,
+        };
+        if !self.ring.index.claim_lease(ROLE, next, &self.ring.me)? {
+            return Ok(false);
+        }
+        tracing::info!(token = next, ring = %self.ring.layout.root().display(), "this manager holds the lease");
+        self.token = Some(next);
+        self.standing_by = false;
+        self.presence.report(|report| report.doing.clear());
+        Ok(true)
+    }
+
+    fn keep_reserve(&self) {
+        let there = self.ring.fs.exists(&self.reserve).unwrap_or(true);
+        let room = self.ring.fs.space(self.ring.layout.root()).map_or(0, |space| space.bytes);
+        if !there && room > 16 * RESERVE as u64 {
+            let made = self.ring.fs.ensure_dir(&self.ring.layout.staging_of(&self.ring.me));
+            let made = made.and_then(|()| write_new(&*self.ring.fs, &self.reserve, &vec![0; RESERVE], false));
+            made.unwrap_or_else(|error| tracing::debug!(%error, "no reserve can be held"));
+        }
+    }
+
+    fn watch_writes(&self, bell: Arc<tokio::sync::Notify>) -> Option<notify::RecommendedWatcher> {
+        let newest = self.ring.manifests.newest().ok()?;
+        let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            if event.is_ok_and(|event| !event.kind.is_access()) {
+                bell.notify_one();
+            }
+        })
+        .ok()?;
+        watcher.watch(&self.ring.layout.write(newest + 1), RecursiveMode::NonRecursive).ok()?;
+        Some(watcher)
+    }
+
+    fn problem(&mut self, error: &Error) {
+        let message = error.to_string();
+        if self.last_problem.as_ref() != Some(&message) {
+            tracing::warn!("{message}; trying again");
+            self.presence.report(|report| report.last_error = Some(message.clone()));
+            self.last_problem = Some(message);
+        }
+    }
+
+    fn leave(&self) {
+        let _ = self.ring.fs.forget_file(&self.reserve);
+        let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me));
+        if let Some(token) = self.token {
+            let released = self.ring.index.release_lease(ROLE, token);
+            released.unwrap_or_else(|error| tracing::warn!(%error, "the lease runs out by itself"));
+        }
+    }
+}
+
+/// How often a future asks a question that can only be asked again and again.
+pub const ASK_EVERY: Duration = Duration::from_millis(50);
+
+/// Ready when `stop` says so; asked every 50 ms.
+pub async fn until(stop: impl Fn() -> bool) {
+    while !stop() {
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+}

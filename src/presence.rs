@@ -1,0 +1,89 @@
+//! A role's sign of life: a thread that publishes a growing beat, with a report, for as long as the role lives.
+
+use crate::index::{Index, Report};
+use crate::unix_ms;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Beats in the time of one lease.
+const BEATS_PER_LEASE: u32 = 4;
+
+struct Shared {
+    report: Mutex<Report>,
+    stopped: Mutex<bool>,
+    wake: Condvar,
+}
+
+/// A living role. It ends, and is struck off the list, when this is dropped; a killed process just falls silent.
+pub struct Presence {
+    index: Arc<dyn Index>,
+    member: String,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Presence {
+    /// Begins to beat as `member` in `role`. The first beat is published before this returns.
+    pub fn begin(index: Arc<dyn Index>, member: &str, role: &str, lease: Duration) -> Presence {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let started_unix_ms = unix_ms();
+        let report =
+            Report { role: role.to_owned(), host, pid: std::process::id(), started_unix_ms, ..Report::default() };
+        let (report, stopped) = (Mutex::new(report), Mutex::new(false));
+        let shared = Arc::new(Shared { report, stopped, wake: Condvar::new() });
+        beat(&*index, member, 1, &shared);
+        let thread = std::thread::Builder::new().name("ringreel-presence".into()).spawn({
+            let (index, member, shared) = (index.clone(), member.to_owned(), shared.clone());
+            move || {
+                let mut number = 1;
+                let pause = lease / BEATS_PER_LEASE;
+                let mut stopped = shared.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+                while !*stopped {
+                    let waited = shared.wake.wait_timeout(stopped, pause).unwrap_or_else(PoisonError::into_inner);
+                    stopped = waited.0;
+                    if !*stopped && waited.1.timed_out() {
+                        drop(stopped);
+                        number += 1;
+                        beat(&*index, &member, number, &shared);
+                        stopped = shared.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+                    }
+                }
+            }
+        });
+        Presence { index, member: member.to_owned(), shared, thread: thread.ok() }
+    }
+
+    /// Changes what the next beat reports.
+    pub fn report(&self, change: impl FnOnce(&mut Report)) {
+        change(&mut self.shared.report.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+fn beat(index: &dyn Index, member: &str, number: u64, shared: &Shared) {
+    let report = {
+        let mut report = shared.report.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = unix_ms();
+        let elapsed = now.saturating_sub(report.started_unix_ms) as f64 / 1e3;
+        report.unix_ms = now;
+        report.per_second = if elapsed > 0.0 { report.samples as f64 / elapsed } else { 0.0 };
+        report.clone()
+    };
+    if let Err(error) = index.beat(member, number, &report) {
+        // A reader may have no right to write here. Others only lose work: they may be taken for dead.
+        tracing::debug!(%error, member, "no sign of life could be given");
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        *self.shared.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.shared.wake.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        if let Err(error) = self.index.leave(&self.member) {
+            tracing::debug!(%error, member = self.member, "could not be struck off the list");
+        }
+    }
+}

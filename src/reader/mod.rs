@@ -1,0 +1,323 @@
+//! The reader's side: samples by position in a generation, as its manifest lists them.
+//!
+//! | file | |
+//! |---|---|
+//! | here | [`Reader`]: one sample, by generation and position |
+//! | [`split`] | which positions are whose |
+//! | [`stream`] | one generation after the other, for one rank |
+//!
+//! A sample that is listed and cannot be read is an error that says why; the reader goes on.
+
+pub mod split;
+pub mod stream;
+
+use crate::config::{Config, ReadMode, Verify};
+use crate::error::{Error, Result};
+use crate::fs::watch::Pacer;
+use crate::fs::{Fs, Posix};
+use crate::ring::Ring;
+use crate::ring::manifest::{Manifest, SegmentEntry};
+use crate::segment::SampleId;
+use crate::segment::reader::{Access, SegmentReader};
+use bytes::Bytes;
+use ringreel_format::segment::slice::ReadOptions;
+use ringreel_format::{DType, Meta, Value};
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Segments that are held open.
+const OPEN_SEGMENTS: usize = 128;
+/// Samples whose checksums are remembered as compared; beyond, they are compared again.
+const REMEMBERED: usize = 1 << 22;
+
+/// One part of a sample.
+#[derive(Clone, Debug)]
+pub struct ReadPart {
+    /// Its name.
+    pub name: String,
+    /// Type of its elements.
+    pub dtype: DType,
+    /// Lengths of its axes.
+    pub shape: Vec<u64>,
+    /// Its bytes: little endian, row-major. They keep alive the map that they lie in.
+    pub data: Bytes,
+}
+
+/// One sample as a reader gets it.
+#[derive(Clone, Debug)]
+pub struct ReadSample {
+    /// The generation it was read from.
+    pub generation: u64,
+    /// Its position there.
+    pub position: u64,
+    /// Its id.
+    pub id: SampleId,
+    /// Its parts, in the order of SAMPLE.
+    pub parts: Vec<ReadPart>,
+    /// The user's meta over ours: `host`, `pid`, `generator`, `number` (running number at its generator), `time`
+    /// (seconds since 1970, by its generator's clock).
+    pub meta: Meta,
+}
+
+/// Reads samples of one ring. May be shared by threads; not to be used after a fork: open it in the child.
+pub struct Reader {
+    ring: Ring,
+    access: Access,
+    verify: Verify,
+    max_part: u64,
+    open: Mutex<VecDeque<(u64, Arc<SegmentReader>)>>,
+    compared: Mutex<HashSet<SampleId>>,
+    damaged: AtomicU64,
+}
+
+impl Reader {
+    /// Opens the ring that `config` describes, which must be there.
+    ///
+    /// # Errors
+    /// [`Error::NoRing`], [`Error::WrongRing`], or what the filesystem says.
+    pub fn open(config: &Config) -> Result<Reader> {
+        Reader::open_on(Arc::new(Posix), config)
+    }
+
+    /// The same on another filesystem.
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub fn open_on(fs: Arc<dyn Fs>, config: &Config) -> Result<Reader> {
+        let ring = Ring::find(fs, config)?;
+        let access = match config.read {
+            ReadMode::Mmap => Access::Shared,
+            ReadMode::Auto if ring.kind.local => Access::Shared,
+            ReadMode::Auto | ReadMode::Pread => Access::Copy,
+        };
+        Ok(Reader {
+            ring,
+            access,
+            verify: config.verify,
+            max_part: config.max_part,
+            open: Mutex::default(),
+            compared: Mutex::default(),
+            damaged: AtomicU64::new(0),
+        })
+    }
+
+    /// Where samples would be mapped, gives each a map of its own, copy on write: for callers whose users may write
+    /// into what they get.
+    pub fn with_private_maps(mut self) -> Reader {
+        if self.access == Access::Shared {
+            self.access = Access::Private;
+        }
+        self
+    }
+
+    /// Waits for a ring and its first sample. `tell` is called once with what is waited for, and then about every 10 s.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], [`Error::Interrupted`], or what is wrong with the ring.
+    pub fn wait_for(
+        config: &Config,
+        timeout: Option<Duration>,
+        stop: &dyn Fn() -> bool,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Reader> {
+        let mut wait = Waiting::new(timeout, config.poll.unwrap_or(Duration::from_millis(200)));
+        let reader = loop {
+            match Reader::open(config) {
+                Err(Error::NoRing { path }) => {
+                    wait.more(&format!("a ring at {} (no generator or manager has started yet)", path.display()), stop, tell)?;
+                }
+                other => break other?,
+            }
+        };
+        while reader.newest_filled()?.is_none() {
+            let fill = reader.ring.fill_of(reader.ring.manifests.newest()? + 1).unwrap_or(0);
+            let (cap, place) = (reader.ring.birth.swap_cap, reader.ring.layout.root().display());
+            wait.more(&format!("the first generation of {place}: {fill} of {cap} samples are there"), stop, tell)?;
+        }
+        Ok(reader)
+    }
+
+    /// The ring.
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Samples that were listed and could not be read.
+    pub fn damaged(&self) -> u64 {
+        self.damaged.load(Ordering::Relaxed)
+    }
+
+    /// The newest generation that holds a sample; none when there is none yet.
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub fn newest_filled(&self) -> Result<Option<Arc<Manifest>>> {
+        let newest = self.ring.manifests.newest()?;
+        let oldest = newest.saturating_sub(self.ring.keep);
+        self.lock_open().retain(|(generation, _)| *generation >= oldest);
+        for n in (oldest..=newest).rev() {
+            if let Some(manifest) = self.ring.manifests.get(n)?.filter(|manifest| manifest.summary.samples > 0) {
+                return Ok(Some(manifest));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The newest generation that holds a sample.
+    ///
+    /// # Errors
+    /// [`Error::NoRing`] when there is none yet; what the filesystem says.
+    pub fn newest(&self) -> Result<Arc<Manifest>> {
+        self.newest_filled()?.ok_or_else(|| Error::NoRing { path: self.ring.layout.root().to_owned() })
+    }
+
+    /// The generations whose samples are still there, oldest first.
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub fn kept(&self) -> Result<Vec<Arc<Manifest>>> {
+        let newest = self.ring.manifests.newest()?;
+        let mut kept = Vec::new();
+        for n in newest.saturating_sub(self.ring.keep)..=newest {
+            if let Some(manifest) = self.ring.manifests.get(n)?.filter(|manifest| manifest.summary.samples > 0) {
+                kept.push(manifest);
+            }
+        }
+        Ok(kept)
+    }
+
+    /// The sample at `position` of a generation.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`]; [`Error::Reclaimed`] when the generation is no longer there; [`Error::Damaged`].
+    pub fn sample(&self, manifest: &Manifest, position: u64) -> Result<ReadSample> {
+        let (generation, samples) = (manifest.summary.generation, manifest.summary.samples);
+        let beyond = Error::OutOfRange { position, generation, samples };
+        let (entry, ordinal) = manifest.locate(position).ok_or(beyond)?;
+        let id = SampleId { segment: entry.id, ordinal };
+        let error = match self.read(generation, position, entry, id) {
+            Ok(sample) => return Ok(sample),
+            // A stale handle, or a stale view: once more, from the name.
+            Err(_) => {
+                self.lock_open().retain(|(_, open)| open.info().id != entry.id);
+                match self.read(generation, position, entry, id) {
+                    Ok(sample) => return Ok(sample),
+                    Err(error) => error,
+                }
+            }
+        };
+        let dir = self.ring.layout.read(generation);
+        if !self.ring.fs.exists(&dir)? {
+            return Err(Error::Reclaimed { generation });
+        }
+        self.damaged.fetch_add(1, Ordering::Relaxed);
+        let (path, sample) = (dir.join(&entry.file), id.to_string());
+        let message = match error {
+            Error::Fs { source } if source.is_gone() => "the file is missing".to_owned(),
+            Error::Fs { source } => source.to_string(),
+            Error::Format { source, .. } => source.to_string(),
+            other => other.to_string(),
+        };
+        Err(Error::Damaged { generation, position, sample, path, message })
+    }
+
+    fn read(&self, generation: u64, position: u64, entry: &SegmentEntry, id: SampleId) -> Result<ReadSample> {
+        let segment = self.segment(generation, entry)?;
+        let verify = match self.verify {
+            Verify::Always => true,
+            Verify::Never => false,
+            Verify::First => !self.lock_compared().contains(&id),
+        };
+        let sample = segment.sample(id.ordinal, ReadOptions { verify, max_part: self.max_part })?;
+        if verify && self.verify == Verify::First {
+            let mut compared = self.lock_compared();
+            if compared.len() >= REMEMBERED {
+                compared.clear();
+            }
+            compared.insert(id);
+        }
+        let info = segment.info();
+        let parts = info.schema.parts.iter().zip(sample.parts).map(|(named, part)| ReadPart {
+            name: named.name.clone(),
+            dtype: part.dtype,
+            shape: part.shape,
+            data: part.data,
+        });
+        let mut meta = info.provenance.clone();
+        meta.set("number", info.first_number + id.ordinal);
+        meta.set("time", Value::Float(sample.unix_ms as f64 / 1e3));
+        for (key, value) in sample.meta.iter() {
+            meta.set(key, value.clone());
+        }
+        Ok(ReadSample { generation, position, id, parts: parts.collect(), meta })
+    }
+
+    /// The segment that the manifest lists, open, and the one it lists: same id, same length, same checksum.
+    fn segment(&self, generation: u64, entry: &SegmentEntry) -> Result<Arc<SegmentReader>> {
+        if let Some((_, open)) = self.lock_open().iter().find(|(_, open)| open.info().id == entry.id) {
+            return Ok(open.clone());
+        }
+        let path = self.ring.layout.read(generation).join(&entry.file);
+        let segment = SegmentReader::open(&*self.ring.fs, &path, self.access)?;
+        let tail = segment.tail();
+        let found = (tail.footer.info.id, tail.len, tail.footer.check, tail.footer.count);
+        if found != (entry.id, entry.bytes, entry.check, entry.samples) {
+            let message = format!("it holds another segment ({}, {} bytes) than the manifest lists", found.0, found.1);
+            return Err(Error::Manifest { path, message });
+        }
+        let segment = Arc::new(segment);
+        let mut open = self.lock_open();
+        open.push_back((generation, segment.clone()));
+        if open.len() > OPEN_SEGMENTS {
+            open.pop_front();
+        }
+        Ok(segment)
+    }
+
+    fn lock_open(&self) -> MutexGuard<'_, VecDeque<(u64, Arc<SegmentReader>)>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_compared(&self) -> MutexGuard<'_, HashSet<SampleId>> {
+        self.compared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waiting with a message, a time limit and a way out.
+pub(crate) struct Waiting {
+    started: Instant,
+    told: Option<Instant>,
+    timeout: Option<Duration>,
+    pacer: Pacer,
+}
+
+/// Time between two messages of one wait.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
+impl Waiting {
+    pub(crate) fn new(timeout: Option<Duration>, poll: Duration) -> Waiting {
+        Waiting { started: Instant::now(), told: None, timeout, pacer: Pacer::new(poll) }
+    }
+
+    pub(crate) fn watch(mut self, dir: &std::path::Path) -> Waiting {
+        self.pacer = self.pacer.watch(dir);
+        self
+    }
+
+    /// One pause.
+    pub(crate) fn more(&mut self, what: &str, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
+        let waited = self.started.elapsed();
+        let left = self.timeout.map_or(Duration::MAX, |timeout| timeout.saturating_sub(waited));
+        if left.is_zero() {
+            return Err(Error::Timeout { seconds: waited.as_secs_f64(), what: what.to_owned() });
+        }
+        if self.told.is_none_or(|told| told.elapsed() > TELL_EVERY) {
+            tell(what);
+            self.told = Some(Instant::now());
+        }
+        self.pacer.pause(left, stop);
+        if stop() { Err(Error::Interrupted { what: what.to_owned() }) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,196 @@
+//! The birth of a ring: `ring.json` and the empty manifest 0 are published once each; the first one wins, and all
+//! others use what is there or refuse to go on.
+
+use super::layout::{DIRECTORIES, Layout};
+use super::manifest::{Manifest, Manifests, Summary};
+use crate::config::Config;
+use crate::error::{Error, FsError, Result};
+use crate::fs::Fs;
+use crate::fs::publish::publish;
+use crate::fs::watch::random_u32;
+use serde::{Deserialize, Serialize};
+
+/// Version of a ring's layout that is made and used.
+pub const RING_VERSION: u32 = 1;
+
+/// `ring.json`: what a ring is, once and for all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Birth {
+    /// Version of the layout.
+    pub ringreel: u32,
+    /// Random name of the ring.
+    pub ring_id: String,
+    /// Samples in a generation.
+    pub swap_cap: u64,
+    /// Names of the parts, in order.
+    pub sample: Vec<String>,
+    /// How a segment comes into a generation: `link`.
+    pub publish: String,
+}
+
+/// Reads `ring.json`; none where there is no ring.
+///
+/// # Errors
+/// A ring of another version; a file that is no `ring.json`; what the filesystem says.
+pub fn read(fs: &dyn Fs, layout: &Layout) -> Result<Option<Birth>> {
+    let path = layout.root().to_owned();
+    let wrong = |message: String| Error::WrongRing { path: path.clone(), message };
+    let bytes = match fs.read(&layout.ring_json(), 1 << 20) {
+        Ok(bytes) => bytes,
+        Err(error) if error.is_gone() => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let value: serde_json::Value =
+        serde_json::from_slice(&bytes).map_err(|error| wrong(format!("its ring.json cannot be read: {error}")))?;
+    match value.get("ringreel").and_then(serde_json::Value::as_u64) {
+        Some(version) if version == u64::from(RING_VERSION) => {}
+        Some(version) => {
+            return Err(wrong(format!(
+                "it has version {version}, this program uses version {RING_VERSION}: use a ringreel of that version, or another RING"
+            )));
+        }
+        None => return Err(wrong("its ring.json names no version".to_owned())),
+    }
+    let birth: Birth =
+        serde_json::from_value(value).map_err(|error| wrong(format!("its ring.json cannot be read: {error}")))?;
+    if birth.publish != "link" {
+        return Err(wrong(format!("its segments are published by {:?}, this program knows `link`", birth.publish)));
+    }
+    if birth.swap_cap == 0 || birth.sample.is_empty() {
+        return Err(wrong("its ring.json names no parts or no cap".to_owned()));
+    }
+    Ok(Some(birth))
+}
+
+/// Whether what the user configured is what the ring is.
+///
+/// # Errors
+/// Names the key that differs, both values, and what to do.
+pub fn check(birth: &Birth, config: &Config) -> Result<()> {
+    let wrong = |message: String| Error::WrongRing { path: config.ring.clone(), message };
+    match config.swap_cap {
+        Some(cap) if cap != birth.swap_cap => {
+            let is = birth.swap_cap;
+            return Err(wrong(format!("it was made with SWAP_CAP {is}, the configuration says {cap}: use {is}, or another RING")));
+        }
+        _ => {}
+    }
+    match &config.sample {
+        Some(sample) if *sample != birth.sample => {
+            let (is, says) = (birth.sample.join(", "), sample.join(", "));
+            Err(wrong(format!("it was made with SAMPLE [{is}], the configuration says [{says}]: use the same, or another RING")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Finds the ring that the configuration describes, or makes it.
+///
+/// # Errors
+/// A directory that cannot be made; a ring that does not fit. What was begun is taken back.
+pub fn find_or_make(fs: &dyn Fs, layout: &Layout, config: &Config, owner: &str, manifests: &Manifests) -> Result<Birth> {
+    let birth = match read(fs, layout)? {
+        Some(birth) => birth,
+        None => make(fs, layout, config, owner)?,
+    };
+    check(&birth, config)?;
+    if manifests.numbers()?.is_empty() {
+        first_generation(fs, layout, &birth, owner)?;
+    }
+    Ok(birth)
+}
+
+fn make(fs: &dyn Fs, layout: &Layout, config: &Config, owner: &str) -> Result<Birth> {
+    let missing = |key: &str| Error::Config {
+        origin: layout.root().display().to_string(),
+        message: format!("there is no ring here yet, and to make one {key} is needed in the configuration"),
+    };
+    let birth = Birth {
+        ringreel: RING_VERSION,
+        ring_id: (0..4).map(|_| format!("{:08x}", random_u32())).collect(),
+        swap_cap: config.swap_cap.ok_or_else(|| missing("SWAP_CAP"))?,
+        sample: config.sample.clone().ok_or_else(|| missing("SAMPLE"))?,
+        publish: "link".to_owned(),
+    };
+    let made = match fs.make_dir(layout.root()) {
+        Ok(()) => true,
+        Err(error) if error.is_taken() => {
+            refuse_foreign(fs, layout)?;
+            false
+        }
+        Err(error) if error.is_gone() => {
+            let message = format!("the directory that is to hold the ring does not exist: make it, or change RING ({error})");
+            return Err(Error::Config { origin: layout.root().display().to_string(), message });
+        }
+        Err(error) => return Err(error.into()),
+    };
+    match fill(fs, layout, &birth, owner) {
+        Ok(()) => read(fs, layout)?.ok_or_else(|| Error::NoRing { path: layout.root().to_owned() }),
+        Err(error) => {
+            if made && !fs.exists(&layout.ring_json()).unwrap_or(true) {
+                take_back(fs, layout, owner);
+            }
+            Err(error)
+        }
+    }
+}
+
+fn fill(fs: &dyn Fs, layout: &Layout, birth: &Birth, owner: &str) -> Result<()> {
+    for name in DIRECTORIES {
+        fs.ensure_dir(&layout.root().join(name))?;
+    }
+    fs.ensure_dir(&layout.staging_of(owner))?;
+    let temp = layout.staging_of(owner).join("ring.json.new");
+    let mut bytes = serde_json::to_vec_pretty(birth).map_err(|error| Error::Sample(error.to_string()))?;
+    bytes.push(b'\n');
+    publish(fs, &temp, &layout.ring_json(), &bytes, true).map_err(no_links)?;
+    fs.sync_dir(layout.root())?;
+    Ok(())
+}
+
+fn no_links(error: FsError) -> Error {
+    const ENOTSUP: i32 = 95;
+    let refused = matches!(error.source.raw_os_error(), Some(ENOTSUP | 1 | 38));
+    if error.op == "link" && refused {
+        let message = format!("this filesystem has no hard links, which a ring needs ({error}): choose another directory for RING");
+        return Error::Config { origin: error.path.display().to_string(), message };
+    }
+    error.into()
+}
+
+fn take_back(fs: &dyn Fs, layout: &Layout, owner: &str) {
+    // Only what is empty goes: somebody else may be making the same ring at this moment.
+    let _ = fs.forget_file(&layout.staging_of(owner).join("ring.json.new"));
+    let _ = fs.remove_dir(&layout.staging_of(owner));
+    for name in DIRECTORIES {
+        let _ = fs.remove_dir(&layout.root().join(name));
+    }
+    let _ = fs.remove_dir(layout.root());
+}
+
+/// A directory that holds other things is not made a ring of.
+fn refuse_foreign(fs: &dyn Fs, layout: &Layout) -> Result<()> {
+    let names = fs.list(layout.root())?;
+    let ours = |name: &String| DIRECTORIES.contains(&name.as_str()) || name == "ring.json" || name == "write.1";
+    match names.iter().find(|name| !ours(name)) {
+        Some(stray) => Err(Error::WrongRing {
+            path: layout.root().to_owned(),
+            message: format!("it is no ring, and holds other things ({stray:?}): choose an empty or a new directory for RING"),
+        }),
+        None => Ok(()),
+    }
+}
+
+fn first_generation(fs: &dyn Fs, layout: &Layout, birth: &Birth, owner: &str) -> Result<()> {
+    for name in DIRECTORIES {
+        fs.ensure_dir(&layout.root().join(name))?;
+    }
+    fs.ensure_dir(&layout.write(1))?;
+    fs.ensure_dir(&layout.staging_of(owner))?;
+    let summary = Summary::empty(&birth.ring_id, owner);
+    let bytes = Manifest::new(summary, Vec::new()).encode().map_err(|error| Error::Sample(error.to_string()))?;
+    let temp = layout.staging_of(owner).join(format!("manifest.0.{:08x}", random_u32()));
+    publish(fs, &temp, &layout.manifest(0), &bytes, true)?;
+    fs.sync_dir(&layout.manifests())?;
+    Ok(())
+}

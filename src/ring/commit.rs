@@ -1,0 +1,217 @@
+//! Commit: a sealed segment is linked into the generation that fills, and stays staged until a manifest lists it.
+//!
+//! By its owner, or by somebody else when the owner is dead; both at once is harmless, since a manifest lists an id
+//! once. One call of [`Ring::commit_step`] does what can be done now and says what has to be waited for.
+
+use super::layout::segment_name;
+use super::{MANIFESTS_KEPT, Ring};
+use crate::error::{Error, FsError, Result};
+use crate::fs::publish::same_file;
+use crate::fs::watch::random_u32;
+use crate::segment::reader::check_whole;
+use ringreel_format::SegmentId;
+use std::path::{Path, PathBuf};
+
+/// How many names are tried before the step is given up for now.
+const ATTEMPTS: usize = 1000;
+
+/// A sealed segment that no manifest is known to list.
+#[derive(Clone, Debug)]
+pub struct Staged {
+    /// Who wrote it.
+    pub owner: String,
+    /// Its id.
+    pub id: SegmentId,
+    /// The generation that was being written when it was begun.
+    pub born: u64,
+    /// Samples in it.
+    pub samples: u64,
+    /// Bytes in it.
+    pub bytes: u64,
+}
+
+/// A segment on its way.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    /// The segment.
+    pub staged: Staged,
+    /// The newest manifest that is known not to list it, as all before it.
+    checked: Option<u64>,
+    /// The generation that it was linked into last.
+    linked: Option<u64>,
+}
+
+/// Where a segment is after a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Linked into this generation, which has no manifest yet.
+    Linked(u64),
+    /// This generation's manifest lists it: done.
+    Delivered(u64),
+    /// This generation is full, or being promoted: wait for its manifest.
+    Wait(u64),
+    /// The filesystem does not let us link another one's file: leave it to its owner.
+    Refused,
+    /// It is damaged, or too old to be judged, and was moved to quarantine.
+    Quarantined(String),
+}
+
+/// How full the generation being written was when it was last looked at: so that not every commit lists it.
+#[derive(Debug, Default)]
+pub(super) struct Occupancy {
+    generation: u64,
+    room: u64,
+    spent: u64,
+}
+
+impl Commit {
+    /// The beginning.
+    pub fn new(staged: Staged) -> Commit {
+        Commit { staged, checked: None, linked: None }
+    }
+
+    /// The generation it was linked into last, if it is still open as far as we know.
+    pub fn linked(&self) -> Option<u64> {
+        self.linked
+    }
+}
+
+impl Ring {
+    /// One step of the commit. `thorough`: waiting for this generation goes on for a while, so count it exactly.
+    ///
+    /// # Errors
+    /// What the filesystem or the index says; [`Error::Lost`] when somebody removed the staged file by hand.
+    pub fn commit_step(&self, commit: &mut Commit, thorough: bool) -> Result<Step> {
+        let staged = self.layout.sealed(&commit.staged.owner, commit.staged.id);
+        for _ in 0..ATTEMPTS {
+            let newest = self.manifests.newest()?;
+            if let Some(step) = self.judge(commit, &staged, newest)? {
+                return Ok(step);
+            }
+            let target = newest + 1;
+            if self.is_full(target, commit.staged.samples, thorough)? {
+                return Ok(Step::Wait(target));
+            }
+            let Some(index) = self.index.next_index(target)? else {
+                return Ok(Step::Wait(target));
+            };
+            let name = self.layout.write(target).join(segment_name(index));
+            let Err(error) = self.fs.link(&staged, &name) else {
+                return Ok(self.linked(commit, target));
+            };
+            // The reply may have been lost; then the name is ours although the call failed.
+            match same_file(&*self.fs, &staged, &name) {
+                Ok(Some(true)) => return Ok(self.linked(commit, target)),
+                Ok(Some(false)) => continue, // another one's: take the next
+                _ => {}
+            }
+            if error.is_gone() {
+                if let Some(step) = self.look_afresh(commit, &staged, target)? {
+                    return Ok(step);
+                }
+            } else if error.is_denied() && commit.staged.owner != self.me {
+                return Ok(Step::Refused);
+            } else if !error.is_taken() {
+                return Err(error.into());
+            }
+        }
+        Err(Error::Index(format!("no free name in {} after {ATTEMPTS} tries", self.layout.write(commit.staged.born).display())))
+    }
+
+    /// What the manifests say: delivered, waiting for one, or to be linked (again).
+    fn judge(&self, commit: &mut Commit, staged: &Path, newest: u64) -> Result<Option<Step>> {
+        let Staged { id, born, .. } = commit.staged;
+        let from = commit.checked.map_or(born, |n| n + 1);
+        if let Some(n) = self.manifests.find(id, from, newest)? {
+            self.fs.forget_file(staged)?;
+            return Ok(Some(Step::Delivered(n)));
+        }
+        if commit.checked.is_none() && born + MANIFESTS_KEPT <= newest && !self.fs.exists(&self.layout.manifest(born))? {
+            let why = format!("it was begun in generation {born}, whose manifest is gone: whether it was delivered cannot be told");
+            return self.quarantine(commit, staged, why).map(Some);
+        }
+        commit.checked = Some(newest.max(born.saturating_sub(1)));
+        match commit.linked {
+            Some(n) if n > newest => return Ok(Some(Step::Linked(n))),
+            Some(_) => {
+                // It was linked, and is not listed: too many, too late, or damaged.
+                if let Err(Error::Format { source, .. }) = check_whole(&*self.fs, staged) {
+                    return self.quarantine(commit, staged, source.to_string()).map(Some);
+                }
+                commit.linked = None;
+            }
+            None => {}
+        }
+        Ok(None)
+    }
+
+    fn linked(&self, commit: &mut Commit, target: u64) -> Step {
+        commit.linked = Some(target);
+        let mut occupancy = self.occupancy();
+        if occupancy.generation == target {
+            occupancy.spent += commit.staged.samples;
+        }
+        Step::Linked(target)
+    }
+
+    /// The link found no file or no directory. None: try again.
+    fn look_afresh(&self, commit: &mut Commit, staged: &Path, target: u64) -> Result<Option<Step>> {
+        let newest = self.manifests.newest_listed()?;
+        if !self.fs.exists(staged)? {
+            let Staged { id, born, .. } = commit.staged;
+            return match self.manifests.find(id, born, newest)? {
+                Some(n) => Ok(Some(Step::Delivered(n))),
+                None => Err(Error::Lost { id: id.to_string(), path: staged.to_owned() }),
+            };
+        }
+        if newest >= target {
+            return Ok(None);
+        }
+        if self.fs.exists(&self.layout.read(target))? {
+            return Ok(Some(Step::Wait(target))); // it is being promoted
+        }
+        self.fs.ensure_dir(&self.layout.write(target))?;
+        Ok(None)
+    }
+
+    /// Whether generation `n` has no room. By its names where that is enough, by its footers where it is not.
+    fn is_full(&self, n: u64, samples: u64, thorough: bool) -> Result<bool> {
+        let mut occupancy = self.occupancy();
+        let fresh = occupancy.generation == n && occupancy.room > 0;
+        if fresh && !thorough && occupancy.spent * 8 < occupancy.room {
+            return Ok(false);
+        }
+        let cap = self.birth.swap_cap;
+        let names = match self.fs.list(&self.layout.write(n)) {
+            Ok(names) => names.iter().filter(|name| name.ends_with(".rec")).count() as u64,
+            Err(error) if error.is_gone() => return Ok(false), // the link will tell what is the matter
+            Err(error) => return Err(error.into()),
+        };
+        let mut room = cap.saturating_sub(names.saturating_mul(samples.max(1)));
+        if room == 0 && thorough {
+            room = match self.fill_of(n) {
+                Ok(fill) => cap.saturating_sub(fill),
+                Err(Error::Fs { source }) if source.is_gone() => return Ok(false),
+                Err(error) => return Err(error),
+            };
+        }
+        *occupancy = Occupancy { generation: n, room, spent: 0 };
+        Ok(room == 0)
+    }
+
+    fn quarantine(&self, commit: &Commit, staged: &Path, why: String) -> Result<Step> {
+        let Staged { owner, id, .. } = &commit.staged;
+        let name = format!("{owner}.{id}.{:08x}", random_u32());
+        let target: PathBuf = self.layout.quarantine().join(format!("{name}.rec"));
+        tracing::error!(segment = %id, owner, reason = why, to = %target.display(), "a staged segment is moved to quarantine");
+        match self.fs.rename(staged, &target) {
+            Ok(()) => {}
+            Err(error) if error.is_gone() => {}
+            Err(error) => return Err(error.into()),
+        }
+        let note = self.layout.quarantine().join(format!("{name}.why"));
+        let noted = crate::fs::publish::write_new(&*self.fs, &note, format!("{why}\n").as_bytes(), false);
+        noted.unwrap_or_else(|error: FsError| tracing::warn!(%error, "the reason could not be written beside it"));
+        Ok(Step::Quarantined(why))
+    }
+}

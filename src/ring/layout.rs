@@ -1,0 +1,150 @@
+//! Where everything in a ring lies, and how names are told apart.
+
+use ringreel_format::SegmentId;
+use std::path::{Path, PathBuf};
+
+/// The paths of one ring.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    root: PathBuf,
+}
+
+/// The directories that every ring has from its birth on.
+pub const DIRECTORIES: [&str; 5] = ["manifests", "staging", "index", "quarantine", "trash"];
+
+/// A directory of the ring that holds a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GenerationDir {
+    /// `write.<n>`
+    Write(u64),
+    /// `read.<n>`
+    Read(u64),
+}
+
+impl GenerationDir {
+    /// The generation's number in a directory's name.
+    pub fn parse(name: &str) -> Option<GenerationDir> {
+        let (kind, number) = name.split_once('.')?;
+        let number = parse_number(number)?;
+        match kind {
+            "write" => Some(GenerationDir::Write(number)),
+            "read" => Some(GenerationDir::Read(number)),
+            _ => None,
+        }
+    }
+}
+
+/// A number as we write it: digits, without leading zeros.
+pub fn parse_number(text: &str) -> Option<u64> {
+    let number = text.parse::<u64>().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
+/// The name of the segment at `index` in its generation.
+pub fn segment_name(index: u64) -> String {
+    format!("{index:06}.rec")
+}
+
+/// The index in a segment's name.
+pub fn segment_index(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".rec")?;
+    let index = digits.parse().ok()?;
+    (segment_name(index) == name).then_some(index)
+}
+
+/// Whether `owner` may be a directory's name: ours are host, pid and a random number.
+pub fn is_owner(owner: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !owner.is_empty() && owner.len() <= 200 && !owner.starts_with('.') && owner.bytes().all(plain)
+}
+
+impl Layout {
+    /// The layout of the ring in `root`.
+    pub fn new(root: &Path) -> Layout {
+        Layout { root: root.to_owned() }
+    }
+
+    /// The ring's directory.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What the ring is, once and for all.
+    pub fn ring_json(&self) -> PathBuf {
+        self.root.join("ring.json")
+    }
+
+    /// Manifests, named by their generation.
+    pub fn manifests(&self) -> PathBuf {
+        self.root.join("manifests")
+    }
+
+    /// The manifest of generation `n`.
+    pub fn manifest(&self, n: u64) -> PathBuf {
+        self.manifests().join(n.to_string())
+    }
+
+    /// Generation `n` while it fills.
+    pub fn write(&self, n: u64) -> PathBuf {
+        self.root.join(format!("write.{n}"))
+    }
+
+    /// Generation `n` from its promotion on.
+    pub fn read(&self, n: u64) -> PathBuf {
+        self.root.join(format!("read.{n}"))
+    }
+
+    /// Directories of all owners.
+    pub fn staging(&self) -> PathBuf {
+        self.root.join("staging")
+    }
+
+    /// What `owner` is writing, and what it finished that no manifest lists yet.
+    pub fn staging_of(&self, owner: &str) -> PathBuf {
+        self.staging().join(owner)
+    }
+
+    /// A finished segment.
+    pub fn sealed(&self, owner: &str, id: SegmentId) -> PathBuf {
+        self.staging_of(owner).join(format!("{id}.rec"))
+    }
+
+    /// A segment that its owner is writing.
+    pub fn part(&self, owner: &str, id: SegmentId) -> PathBuf {
+        self.staging_of(owner).join(format!("{id}.part"))
+    }
+
+    /// The index kept in files.
+    pub fn index(&self) -> PathBuf {
+        self.root.join("index")
+    }
+
+    /// What was found broken.
+    pub fn quarantine(&self) -> PathBuf {
+        self.root.join("quarantine")
+    }
+
+    /// What is being removed.
+    pub fn trash(&self) -> PathBuf {
+        self.root.join("trash")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_as_we_write_them_are_ours() {
+        assert_eq!(GenerationDir::parse("write.12"), Some(GenerationDir::Write(12)));
+        for name in ["write.012", "write.", "write", "read.-1", "read.1x", "trash.1", "write.1.2"] {
+            assert_eq!(GenerationDir::parse(name), None, "{name}");
+        }
+        assert_eq!(segment_index("000017.rec"), Some(17));
+        assert_eq!(segment_index("1234567.rec"), Some(1_234_567));
+        for name in ["17.rec", "000017.rec2", "0000017.rec", "x.rec", "+00017.rec"] {
+            assert_eq!(segment_index(name), None, "{name}");
+        }
+        assert!(is_owner("node-1.lab_4711-9f") && !is_owner("..") && !is_owner("a/b") && !is_owner(""));
+    }
+}

@@ -1,0 +1,162 @@
+//! The ring: how a sealed segment becomes part of a generation, and a generation visible. One file for each step.
+//!
+//! | file | step |
+//! |---|---|
+//! | [`layout`] | names and paths |
+//! | [`birth`] | a ring comes into being |
+//! | [`manifest`] | the sealed list of a generation: the only judge |
+//! | [`scan`] | what a generation's directory holds right now |
+//! | [`commit`] | a sealed segment is linked into the generation that fills, until a manifest lists it |
+//! | [`promote`] | a full generation is renamed and gets its manifest |
+//! | [`reclaim`] | old generations and litter are removed |
+//! | [`recover`] | what dead owners finished is committed for them |
+//! | [`liveness`] | who is alive |
+//!
+//! Every step may be done by anybody, by two at once, and again. It knows the filesystem and the index by their traits
+//! alone. Why the steps are as they are: `docs/design.md`.
+
+pub mod birth;
+pub mod commit;
+pub mod layout;
+pub mod liveness;
+pub mod manifest;
+pub mod promote;
+pub mod reclaim;
+pub mod recover;
+pub mod scan;
+
+use crate::config::{Config, Durability};
+use crate::error::{Error, Result};
+use crate::fs::watch::random_u32;
+use crate::fs::{Fs, Kind};
+use crate::index::{FilesIndex, Index};
+use birth::Birth;
+use commit::Occupancy;
+use layout::Layout;
+use manifest::Manifests;
+use scan::Scan;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Manifests that stay at least. A staged segment that was born before them cannot be judged any more.
+pub const MANIFESTS_KEPT: u64 = 1024;
+
+/// One process's view of a ring.
+pub struct Ring {
+    /// The filesystem it lies on.
+    pub fs: Arc<dyn Fs>,
+    /// Counter, status, leases.
+    pub index: Arc<dyn Index>,
+    /// Its paths.
+    pub layout: Layout,
+    /// Its manifests.
+    pub manifests: Manifests,
+    /// What it is.
+    pub birth: Birth,
+    /// This process's owner name.
+    pub me: String,
+    /// Which kind of filesystem it lies on.
+    pub kind: Kind,
+    /// Generations kept besides the newest.
+    pub keep: u64,
+    /// For how long a role may be silent.
+    pub lease: Duration,
+    /// Time between two looks.
+    pub poll: Duration,
+    /// What survives what.
+    pub durability: Durability,
+    scan: Mutex<Scan>,
+    occupancy: Mutex<Occupancy>,
+}
+
+impl Ring {
+    /// Finds or makes the ring that `config` describes: for generators and managers.
+    ///
+    /// # Errors
+    /// A directory that cannot be made; a ring that does not fit.
+    pub fn find_or_make(fs: Arc<dyn Fs>, config: &Config) -> Result<Ring> {
+        let layout = Layout::new(&config.ring);
+        let me = owner_name();
+        let manifests = Manifests::new(fs.clone(), layout.clone());
+        let birth = birth::find_or_make(&*fs, &layout, config, &me, &manifests)?;
+        Ring::assemble(fs, config, birth, me)
+    }
+
+    /// Finds the ring that `config` describes: for readers.
+    ///
+    /// # Errors
+    /// No ring (yet); a ring that does not fit.
+    pub fn find(fs: Arc<dyn Fs>, config: &Config) -> Result<Ring> {
+        let layout = Layout::new(&config.ring);
+        let none = || Error::NoRing { path: config.ring.clone() };
+        let birth = birth::read(&*fs, &layout)?.ok_or_else(none)?;
+        birth::check(&birth, config)?;
+        Ring::assemble(fs, config, birth, owner_name())
+    }
+
+    fn assemble(fs: Arc<dyn Fs>, config: &Config, birth: Birth, me: String) -> Result<Ring> {
+        let layout = Layout::new(&config.ring);
+        // Numbers are taken in blocks, so that many generators cost the filesystem few names; small rings get small
+        // blocks, so that their names stay dense.
+        let block = (birth.swap_cap / 64).clamp(1, 64);
+        let index: Arc<dyn Index> = Arc::new(FilesIndex::new(fs.clone(), layout.index(), &me, block));
+        let kind = fs.kind(layout.root())?;
+        let default_poll = if kind.local { Duration::from_millis(200) } else { Duration::from_secs(1) };
+        let poll = config.poll.unwrap_or(default_poll).min(config.lease / 4);
+        Ok(Ring {
+            manifests: Manifests::new(fs.clone(), layout.clone()),
+            scan: Mutex::new(Scan::new()),
+            occupancy: Mutex::default(),
+            fs,
+            index,
+            layout,
+            birth,
+            me,
+            kind,
+            keep: config.keep,
+            lease: config.lease,
+            poll,
+            durability: config.durability,
+        })
+    }
+
+    /// The same ring with another index.
+    pub fn with_index(mut self, index: Arc<dyn Index>) -> Ring {
+        self.index = index;
+        self
+    }
+
+    /// Whether files are synced before they are sealed: on a network always, since a full server may take writes and
+    /// keep nothing.
+    pub fn syncs_files(&self) -> bool {
+        !self.kind.local || self.durability == Durability::Node
+    }
+
+    /// Whether directories are synced at each step.
+    pub fn syncs_dirs(&self) -> bool {
+        self.durability == Durability::Node
+    }
+
+    /// Syncs a directory, where that was asked for.
+    fn settle_dir(&self, dir: &Path) -> Result<()> {
+        if self.syncs_dirs() { Ok(self.fs.sync_dir(dir)?) } else { Ok(()) }
+    }
+
+    fn scan(&self) -> MutexGuard<'_, Scan> {
+        self.scan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn occupancy(&self) -> MutexGuard<'_, Occupancy> {
+        self.occupancy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A name for this process that no other process has or will have: host, pid, and a random number.
+pub fn owner_name() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' };
+    let host: String = host.chars().map(plain).take(64).collect();
+    let host = if host.is_empty() { "host".to_owned() } else { host };
+    format!("{host}-{}-{:08x}", std::process::id(), random_u32())
+}

@@ -1,0 +1,140 @@
+//! Promotion: a full `write.<n>` becomes `read.<n>` by one rename, then gets its manifest.
+//!
+//! Only of the generation after the newest one. By the manager or by whoever finds it full; every step may be done
+//! again, by anybody, or by two at once: the rename happens once, the manifest is published once.
+
+use super::Ring;
+use super::manifest::{Manifest, SegmentEntry};
+use super::scan::Found;
+use crate::error::{Error, Result};
+use crate::fs::publish::publish;
+use crate::fs::watch::random_u32;
+use crate::index::SwapStatus;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// When a generation is promoted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// When it holds SWAP_CAP samples.
+    Full,
+    /// When it holds a sample.
+    NotEmpty,
+}
+
+/// What a promotion did.
+#[derive(Clone, Debug)]
+pub struct Promotion {
+    /// The manifest that counts, ours or another's.
+    pub manifest: Arc<Manifest>,
+    /// Whether it is ours.
+    pub ours: bool,
+    /// From closing the generation until the next one was open, in milliseconds.
+    pub swap_ms: f64,
+    /// From closing the generation until it was readable, in milliseconds.
+    pub publish_ms: f64,
+    /// Segments that were in the directory and are not listed.
+    pub left_out: u64,
+    /// Of those, damaged ones (or seen too early).
+    pub damaged: u64,
+}
+
+impl Ring {
+    /// Promotes the generation after the newest one, if it is time. None: it is not.
+    ///
+    /// # Errors
+    /// What the filesystem says; the promotion can then be tried again by anybody.
+    pub fn promote(&self, when: When) -> Result<Option<Promotion>> {
+        let n = self.manifests.newest()? + 1;
+        let begun = self.fs.exists(&self.layout.read(n))?;
+        if !begun {
+            let fill = match self.fill_of(n) {
+                Ok(fill) => fill,
+                Err(Error::Fs { source }) if source.is_gone() => {
+                    self.fs.ensure_dir(&self.layout.write(n))?;
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            };
+            let wanted = if when == When::Full { self.birth.swap_cap } else { 1 };
+            if fill < wanted {
+                return Ok(None);
+            }
+        }
+        if self.manifests.newest_listed()? != n - 1 {
+            return Ok(None); // it was promoted while we looked
+        }
+        let started = Instant::now();
+        self.switch_over(n)?;
+        let swap_ms = started.elapsed().as_secs_f64() * 1e3;
+        let found = self.look_at(n, &self.layout.read(n))?;
+        let (manifest, ours) = self.publish_manifest(n, &found, swap_ms)?;
+        let publish_ms = started.elapsed().as_secs_f64() * 1e3;
+        let left_out = found.segments.iter().filter(|entry| !lists_name(&manifest, entry)).count() + found.damaged.len();
+        self.after_promotion(&manifest, &found)?;
+        let (left_out, damaged) = (left_out as u64, found.damaged.len() as u64);
+        Ok(Some(Promotion { manifest, ours, swap_ms, publish_ms, left_out, damaged }))
+    }
+
+    /// Closes generation `n`, opens the next one, renames `write.<n>` to `read.<n>`.
+    fn switch_over(&self, n: u64) -> Result<()> {
+        // The index is a hint: without it, late links are found out by the manifest all the same.
+        self.index.close_generation(n).unwrap_or_else(|error| tracing::warn!(%error, "generation {n} was not closed"));
+        self.fs.ensure_dir(&self.layout.write(n + 1))?;
+        let (write, read) = (self.layout.write(n), self.layout.read(n));
+        if let Err(error) = self.fs.rename(&write, &read)
+            && !self.fs.exists(&read)?
+        {
+            return Err(error.into()); // whatever failed: it did not happen
+        }
+        self.settle_dir(self.layout.root())
+    }
+
+    fn publish_manifest(&self, n: u64, found: &Found, swap_ms: f64) -> Result<(Arc<Manifest>, bool)> {
+        let path = self.layout.manifest(n - 1);
+        let missing = || Error::Manifest { path, message: "it is missing, and the next one builds on it".to_owned() };
+        let before = self.manifests.get(n - 1)?.ok_or_else(missing)?;
+        let segments = choose(&self.countable(n, &found.segments)?, self.birth.swap_cap);
+        let summary = before.summary.next(&self.me, &segments, swap_ms);
+        let bytes = Manifest::new(summary, segments).encode().map_err(|error| Error::Index(error.to_string()))?;
+        self.settle_dir(&self.layout.read(n))?;
+        let temp = self.layout.staging_of(&self.me).join(format!("manifest.{n}.{:08x}", random_u32()));
+        self.fs.ensure_dir(&self.layout.staging_of(&self.me))?;
+        let ours = publish(&*self.fs, &temp, &self.layout.manifest(n), &bytes, self.syncs_files())?;
+        self.settle_dir(&self.layout.manifests())?;
+        let path = self.layout.manifest(n);
+        let unseen = || Error::Manifest { path, message: "it was published and cannot be seen yet".to_owned() };
+        Ok((self.manifests.get(n)?.ok_or_else(unseen)?, ours))
+    }
+
+    /// Says so in the index, removes the staging names of what is listed and the links of what is not.
+    fn after_promotion(&self, manifest: &Manifest, found: &Found) -> Result<()> {
+        let summary = &manifest.summary;
+        let (n, total_samples) = (summary.generation, summary.total_samples);
+        let status = SwapStatus { generation: n, unix_ms: summary.unix_ms, total_samples };
+        self.index.publish_status(&status).map(|_| ()).unwrap_or_else(|error| tracing::warn!(%error, "the status was not published"));
+        for entry in &manifest.segments {
+            self.fs.forget_file(&self.layout.sealed(&entry.owner, entry.id))?;
+        }
+        // Only what passed its check: a damaged one may only have been seen too early, and its owner will look at it.
+        for entry in found.segments.iter().filter(|entry| !lists_name(manifest, entry)) {
+            self.fs.forget_file(&self.layout.read(n).join(&entry.file))?;
+        }
+        Ok(())
+    }
+}
+
+fn lists_name(manifest: &Manifest, entry: &SegmentEntry) -> bool {
+    manifest.locate_id(entry.id).is_some_and(|listed| listed.file == entry.file)
+}
+
+/// Whole segments, in order, as long as the cap is not passed; one that would pass it is skipped.
+fn choose(countable: &[SegmentEntry], cap: u64) -> Vec<SegmentEntry> {
+    let mut samples = 0;
+    let fits = |entry: &&SegmentEntry| {
+        let fits = samples + entry.samples <= cap && entry.samples > 0;
+        samples += if fits { entry.samples } else { 0 };
+        fits
+    };
+    countable.iter().filter(fits).cloned().collect()
+}

@@ -1,0 +1,100 @@
+//! Reclaim: old generations, litter and old manifests are removed. A directory is first moved to `trash/`, so that
+//! nobody finds half of it, and then emptied.
+
+use super::layout::GenerationDir;
+use super::{MANIFESTS_KEPT, Ring};
+use crate::error::Result;
+use crate::fs::FsError;
+use crate::fs::watch::random_u32;
+use std::path::Path;
+
+/// What was removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Generations.
+    pub generations: u64,
+    /// Samples in them, as their manifests say.
+    pub samples: u64,
+    /// Files unlinked.
+    pub files: u64,
+}
+
+impl Ring {
+    /// Removes what is older than KEEP, and what nobody can need.
+    ///
+    /// # Errors
+    /// What the filesystem says, but for names that are gone or still held open.
+    pub fn reclaim(&self) -> Result<Reclaimed> {
+        let newest = self.manifests.newest_listed()?;
+        let mut done = Reclaimed::default();
+        for name in self.fs.list(self.layout.root())? {
+            let retire = match GenerationDir::parse(&name) {
+                // Older than what is kept; or from the future, by a late rename.
+                Some(GenerationDir::Read(g)) => g + self.keep < newest || g > newest + 1,
+                // Promoted long ago, and made again by a late mkdir; or from the future.
+                Some(GenerationDir::Write(g)) => g <= newest || g > newest + 2,
+                None => false,
+            };
+            if !retire {
+                continue;
+            }
+            let target = self.layout.trash().join(format!("{name}.{:08x}", random_u32()));
+            match self.fs.rename(&self.layout.root().join(&name), &target) {
+                Ok(()) => {}
+                Err(error) if error.is_gone() => continue, // somebody else did it
+                Err(error) => return Err(error.into()),
+            }
+            if let Some(GenerationDir::Read(g)) = GenerationDir::parse(&name) {
+                done.generations += 1;
+                done.samples += self.manifests.get(g)?.map_or(0, |manifest| manifest.summary.samples);
+            }
+        }
+        for name in self.fs.list(&self.layout.trash())? {
+            done.files += self.empty(&self.layout.trash().join(name))?;
+        }
+        self.prune_manifests(newest)?;
+        self.index.forget_before(newest)?;
+        Ok(done)
+    }
+
+    fn empty(&self, dir: &Path) -> Result<u64> {
+        let names = match self.fs.list(dir) {
+            Ok(names) => names,
+            Err(error) if error.is_gone() => return Ok(0),
+            Err(error) => return Err(error.into()),
+        };
+        let mut removed = 0;
+        for name in names {
+            match self.fs.remove_file(&dir.join(name)) {
+                Ok(()) => removed += 1,
+                Err(error) if held(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match self.fs.remove_dir(dir) {
+            Err(error) if !held(&error) => Err(error.into()),
+            _ => Ok(removed),
+        }
+    }
+
+    /// In batches: the directory may grow to twice what is kept.
+    fn prune_manifests(&self, newest: u64) -> Result<()> {
+        if newest < 2 * MANIFESTS_KEPT || newest % 64 != 0 {
+            return Ok(());
+        }
+        let mut numbers = self.manifests.numbers()?;
+        if (numbers.len() as u64) < 2 * MANIFESTS_KEPT {
+            return Ok(());
+        }
+        numbers.sort_unstable();
+        for n in numbers.into_iter().take_while(|n| n + MANIFESTS_KEPT < newest) {
+            self.fs.forget_file(&self.layout.manifest(n))?;
+        }
+        Ok(())
+    }
+}
+
+/// Gone already, or held open by a reader (`.nfs*` files on NFS): the next round sees to it.
+fn held(error: &FsError) -> bool {
+    error.is_gone() || error.is_taken() || error.source.kind() == std::io::ErrorKind::ResourceBusy
+}

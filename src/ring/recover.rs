@@ -1,0 +1,139 @@
+//! Recovery: what dead owners finished is committed for them; what they had begun is litter.
+
+use super::Ring;
+use super::commit::{Commit, Staged, Step};
+use super::layout::is_owner;
+use super::liveness::Watch;
+use crate::error::{Error, Result};
+use crate::segment::reader::read_tail;
+use ringreel_format::SegmentId;
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// An unfinished file is kept for this many leases after its owner fell silent: he may only have been stopped.
+const GRACE: u32 = 6;
+
+/// What a round of recovery did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Segments of dead owners that were linked.
+    pub adopted: u64,
+    /// Segments of dead owners that a manifest lists: only their staging names were left.
+    pub delivered: u64,
+    /// Segments that were moved to quarantine.
+    pub quarantined: u64,
+    /// Unfinished files that were removed.
+    pub litter: u64,
+}
+
+impl Ring {
+    /// One round. Nothing is waited for: what cannot be linked now is left to the next round.
+    ///
+    /// # Errors
+    /// What the filesystem or the index says.
+    pub fn recover(&self, watch: &mut Watch) -> Result<Recovered> {
+        watch.look(&*self.index)?;
+        let mut done = Recovered::default();
+        let mut present: Option<HashSet<SegmentId>> = None;
+        for owner in self.fs.list(&self.layout.staging())? {
+            if owner == self.me || !is_owner(&owner) || !watch.is_dead(&owner) {
+                continue;
+            }
+            let names = match self.fs.list(&self.layout.staging_of(&owner)) {
+                Ok(names) => names,
+                Err(error) if error.is_gone() => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let long_dead = watch.silence(&owner) > self.lease.saturating_mul(GRACE);
+            let mut left = names.len();
+            for name in names {
+                match name.strip_suffix(".rec").and_then(|id| id.parse::<SegmentId>().ok()) {
+                    Some(id) => left -= usize::from(self.adopt(&owner, id, &mut present, &mut done)?),
+                    None if long_dead => {
+                        self.fs.forget_file(&self.layout.staging_of(&owner).join(&name))?;
+                        done.litter += 1;
+                        left -= 1;
+                    }
+                    None => {}
+                }
+            }
+            if left == 0 && long_dead {
+                let _ = self.fs.remove_dir(&self.layout.staging_of(&owner)); // not empty after all: next time
+                self.index.leave(&owner)?;
+                watch.forget(&owner);
+            }
+        }
+        for member in self.silent_members(watch)? {
+            self.index.leave(&member)?;
+            watch.forget(&member);
+        }
+        Ok(done)
+    }
+
+    /// Readers and managers have nothing staged; when long dead they are struck off the list.
+    fn silent_members(&self, watch: &mut Watch) -> Result<Vec<String>> {
+        let limit: Duration = self.lease.saturating_mul(GRACE).max(Duration::from_secs(60));
+        let members = self.index.members()?;
+        let mut silent = Vec::new();
+        for (member, _) in members {
+            if watch.silence(&member) > limit && !self.fs.exists(&self.layout.staging_of(&member))? {
+                silent.push(member);
+            }
+        }
+        Ok(silent)
+    }
+
+    /// True: the staging name is gone.
+    fn adopt(
+        &self,
+        owner: &str,
+        id: SegmentId,
+        present: &mut Option<HashSet<SegmentId>>,
+        done: &mut Recovered,
+    ) -> Result<bool> {
+        let path = self.layout.sealed(owner, id);
+        let tail = match read_tail(&*self.fs, &path) {
+            Ok(tail) => tail,
+            Err(Error::Fs { source }) if source.is_gone() => return Ok(true),
+            // Perhaps only seen too early. It harms nobody where it is; `ringreel verify` names it.
+            Err(error) => {
+                tracing::warn!(%error, owner, "a dead owner's segment cannot be read: left where it is");
+                return Ok(false);
+            }
+        };
+        let footer = &tail.footer;
+        let staged =
+            Staged { owner: owner.to_owned(), id, born: footer.info.born, samples: footer.count, bytes: tail.len };
+        let newest = self.manifests.newest()?;
+        if self.manifests.find(id, staged.born, newest)?.is_none() && self.is_present(id, newest + 1, present)? {
+            return Ok(false); // linked already, by its owner: the next manifest will tell
+        }
+        match self.commit_step(&mut Commit::new(staged), false)? {
+            Step::Linked(_) => {
+                done.adopted += 1;
+                present.get_or_insert_default().insert(id);
+                Ok(false)
+            }
+            Step::Delivered(_) => {
+                done.delivered += 1;
+                Ok(true)
+            }
+            Step::Quarantined(_) => {
+                done.quarantined += 1;
+                Ok(true)
+            }
+            Step::Wait(_) | Step::Refused => Ok(false),
+        }
+    }
+
+    fn is_present(&self, id: SegmentId, n: u64, present: &mut Option<HashSet<SegmentId>>) -> Result<bool> {
+        if present.is_none() {
+            *present = Some(match self.look_at(n, &self.layout.write(n)) {
+                Ok(found) => found.segments.iter().map(|entry| entry.id).collect(),
+                Err(Error::Fs { source }) if source.is_gone() => HashSet::new(),
+                Err(error) => return Err(error),
+            });
+        }
+        Ok(present.as_ref().is_some_and(|ids| ids.contains(&id)))
+    }
+}

@@ -1,0 +1,132 @@
+//! What a generation's directory holds right now. Each segment's footer is read once; a damaged one (perhaps only seen
+//! too early) is looked at again each time.
+
+use super::Ring;
+use super::layout::segment_index;
+use super::manifest::SegmentEntry;
+use crate::error::{Error, Result};
+use crate::segment::reader::{Tail, read_tail};
+use ringreel_format::SegmentId;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+/// A generation's directory, as far as it was read.
+pub struct Scan {
+    generation: u64,
+    by_name: HashMap<String, SegmentEntry>,
+}
+
+/// What a look at the directory found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Segments that pass their footer check, sorted by (born, index): the order in which they are chosen.
+    pub segments: Vec<SegmentEntry>,
+    /// Files that did not pass, and why.
+    pub damaged: Vec<(String, String)>,
+}
+
+impl Scan {
+    pub(super) fn new() -> Scan {
+        Scan { generation: 0, by_name: HashMap::new() }
+    }
+}
+
+impl SegmentEntry {
+    /// The entry for a segment of these contents, under this name.
+    pub fn of(tail: &Tail, index: u64, file: &str) -> SegmentEntry {
+        let footer = &tail.footer;
+        SegmentEntry {
+            id: footer.info.id,
+            index,
+            file: file.to_owned(),
+            owner: footer.info.owner().to_owned(),
+            born: footer.info.born,
+            samples: footer.count,
+            bytes: tail.len,
+            check: footer.check,
+        }
+    }
+}
+
+impl Ring {
+    /// Looks at the directory of generation `n`, be it `write.<n>` or `read.<n>`.
+    ///
+    /// # Errors
+    /// A directory that is gone, or what else the filesystem says.
+    pub fn look_at(&self, n: u64, dir: &Path) -> Result<Found> {
+        let names = self.fs.list(dir)?;
+        let mut scan = self.scan();
+        if scan.generation != n {
+            *scan = Scan { generation: n, by_name: HashMap::new() };
+        }
+        let mut found = Found::default();
+        for name in names {
+            let Some(index) = segment_index(&name) else { continue };
+            if let Some(entry) = scan.by_name.get(&name) {
+                found.segments.push(entry.clone());
+                continue;
+            }
+            match read_tail(&*self.fs, &dir.join(&name)) {
+                Ok(tail) => {
+                    let entry = SegmentEntry::of(&tail, index, &name);
+                    scan.by_name.insert(name, entry.clone());
+                    found.segments.push(entry);
+                }
+                Err(Error::Fs { source }) if source.is_gone() => {}
+                Err(error) => found.damaged.push((name, error.to_string())),
+            }
+        }
+        found.segments.sort_by_key(|entry| (entry.born, entry.index, entry.id));
+        Ok(found)
+    }
+
+    /// The segments of generation `n` that count: each id once, and none that an earlier manifest lists.
+    ///
+    /// # Errors
+    /// As the manifests' reading.
+    pub fn countable(&self, n: u64, found: &[SegmentEntry]) -> Result<Vec<SegmentEntry>> {
+        let mut ids: HashSet<SegmentId> = HashSet::new();
+        let mut counted = Vec::new();
+        for entry in found {
+            let elsewhere = n > 0 && self.manifests.find(entry.id, entry.born, n - 1)?.is_some();
+            if !elsewhere && ids.insert(entry.id) {
+                counted.push(entry.clone());
+            }
+        }
+        Ok(counted)
+    }
+
+    /// Samples in `write.<n>` that would be listed if it were promoted now.
+    ///
+    /// # Errors
+    /// A directory that is gone, or what else the filesystem says.
+    pub fn fill_of(&self, n: u64) -> Result<u64> {
+        let found = self.look_at(n, &self.layout.write(n))?;
+        Ok(self.countable(n, &found.segments)?.iter().map(|entry| entry.samples).sum())
+    }
+
+    /// Bytes and files that the ring takes: what the kept manifests list, and what the generation that fills holds.
+    /// (What is staged and linked is one file.)
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub fn usage(&self) -> Result<(u64, u64)> {
+        let newest = self.manifests.newest()?;
+        let (mut bytes, mut files) = (0, 0);
+        for n in newest.saturating_sub(self.keep)..=newest {
+            if let Some(manifest) = self.manifests.get(n)? {
+                bytes += manifest.summary.bytes;
+                files += manifest.segments.len() as u64;
+            }
+        }
+        match self.look_at(newest + 1, &self.layout.write(newest + 1)) {
+            Ok(found) => {
+                bytes += found.segments.iter().map(|entry| entry.bytes).sum::<u64>();
+                files += (found.segments.len() + found.damaged.len()) as u64;
+            }
+            Err(Error::Fs { source }) if source.is_gone() => {}
+            Err(error) => return Err(error),
+        }
+        Ok((bytes, files))
+    }
+}

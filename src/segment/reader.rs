@@ -1,0 +1,173 @@
+//! Reading a sealed segment: mapped, or read into memory of our own. Both give the same bytes.
+//!
+//! A segment that was truncated, overwritten or deleted under its reader is found and reported, not trusted: its length
+//! is compared before each sample, heads are always checked, large parts as VERIFY says.
+
+use crate::error::{Error, FsError, Result};
+use crate::fs::{FileReader, Fs, FsResult, MapMode};
+use bytes::Bytes;
+use ringreel_format::segment::slice::ReadOptions;
+use ringreel_format::segment::walk;
+use ringreel_format::{Footer, FormatError, Sample, SegmentInfo, TRAILER_LEN, Trailer, frame};
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// What is read first: the trailer, and in a segment of few samples the footer with it.
+const TAIL: u64 = 4096;
+/// Smaller samples are read even where a private map is wished for: a map costs more than their copy.
+const SMALL: u64 = 64 << 10;
+/// Where tensors begin in memory of our own, as in the file.
+const ALIGNMENT: usize = 64;
+
+/// How bytes come from the file to whoever asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// One map of the whole file, kept: no copy.
+    Shared,
+    /// A map of its own for each sample, copy on write: no copy, and whoever writes into it harms nobody. Small samples
+    /// are read.
+    Private,
+    /// Read into memory.
+    Copy,
+}
+
+/// The footer of a segment and what its file looks like from here.
+#[derive(Clone, Debug)]
+pub struct Tail {
+    /// The footer.
+    pub footer: Footer,
+    /// Bytes of the file, in this client's view.
+    pub len: u64,
+}
+
+/// Reads and checks trailer and footer.
+///
+/// # Errors
+/// No segment; a damaged or unfinished one; what the filesystem says.
+pub fn read_tail(fs: &dyn Fs, path: &Path) -> Result<Tail> {
+    tail_of(&*fs.open(path)?, path)
+}
+
+fn tail_of(file: &dyn FileReader, path: &Path) -> Result<Tail> {
+    let bad = |source| Error::Format { path: path.to_owned(), source };
+    let len = file.len()?;
+    if len < TRAILER_LEN {
+        return Err(bad(FormatError::NotASegment { why: "it is shorter than a trailer" }));
+    }
+    let begin = len.saturating_sub(TAIL);
+    let mut tail = read_range(file, begin..len)?;
+    let trailer = tail.last_chunk().ok_or(FormatError::NotASegment { why: "it is shorter than a trailer" });
+    let at = trailer.and_then(|trailer| Trailer::decode(trailer, len)).map_err(bad)?.footer_at;
+    let mut base = begin;
+    if at < begin {
+        if len - at > frame::MAX_LEN {
+            return Err(bad(FormatError::TooLarge { what: "bytes of a footer", value: len - at, limit: frame::MAX_LEN }));
+        }
+        tail = read_range(file, at..len)?;
+        base = at;
+    }
+    let record = frame::read_record(&tail, (at - base) as usize, base).map_err(bad)?;
+    if base + record.next as u64 != len - TRAILER_LEN {
+        return Err(bad(FormatError::Malformed { at, what: "the footer does not end at the trailer" }));
+    }
+    Ok(Tail { footer: Footer::decode(&record.payload, at).map_err(bad)?, len })
+}
+
+/// Bytes of the file, in memory where byte n of the file lies as far from a multiple of 64 as n does.
+fn read_range(file: &dyn FileReader, range: Range<u64>) -> FsResult<Bytes> {
+    let len = (range.end - range.start) as usize;
+    let mut buffer = vec![0u8; len + ALIGNMENT];
+    let wanted = (range.start % ALIGNMENT as u64) as usize;
+    let start = (wanted + ALIGNMENT - buffer.as_ptr() as usize % ALIGNMENT) % ALIGNMENT;
+    file.read_exact_at(&mut buffer[start..start + len], range.start)?;
+    Ok(Bytes::from(buffer).slice(start..start + len))
+}
+
+/// Looks at every byte of a finished segment.
+///
+/// # Errors
+/// The first damage found; what the filesystem says.
+pub fn check_whole(fs: &dyn Fs, path: &Path) -> Result<Tail> {
+    let file = fs.open(path)?;
+    let len = file.len()?;
+    let bytes = read_range(&*file, 0..len)?;
+    let footer = walk::check(&bytes, |_| {}).map_err(|source| Error::Format { path: path.to_owned(), source })?;
+    Ok(Tail { footer, len })
+}
+
+/// A sealed segment, open for reading.
+pub struct SegmentReader {
+    file: Box<dyn FileReader>,
+    path: PathBuf,
+    tail: Tail,
+    access: Access,
+    whole: OnceLock<Bytes>,
+}
+
+impl SegmentReader {
+    /// Opens the segment at `path`.
+    ///
+    /// # Errors
+    /// As [`read_tail`].
+    pub fn open(fs: &dyn Fs, path: &Path, access: Access) -> Result<SegmentReader> {
+        let file = fs.open(path)?;
+        let tail = tail_of(&*file, path)?;
+        Ok(SegmentReader { file, path: path.to_owned(), tail, access, whole: OnceLock::new() })
+    }
+
+    /// Trailer and footer.
+    pub fn tail(&self) -> &Tail {
+        &self.tail
+    }
+
+    /// What the segment says of itself.
+    pub fn info(&self) -> &SegmentInfo {
+        &self.tail.footer.info
+    }
+
+    /// Sample `ordinal`.
+    ///
+    /// # Errors
+    /// Damage: a file that has another length than when it was opened, a checksum, a head of another sample; an ordinal
+    /// beyond the last.
+    pub fn sample(&self, ordinal: u64, options: ReadOptions) -> Result<Sample> {
+        let bad = |source| Error::Format { path: self.path.clone(), source };
+        let beyond = || Error::Sample(format!("{}: there is no sample {ordinal}", self.path.display()));
+        let extent = self.tail.footer.extent(ordinal).map_err(bad)?.ok_or_else(beyond)?;
+        let have = self.file.len()?;
+        if have != self.tail.len {
+            let (need, what) = (self.tail.len, "the segment (its length changed after it was opened)");
+            return Err(bad(FormatError::Truncated { at: have.min(need), what, need, have }));
+        }
+        let base = extent.start;
+        let bytes = self.bytes(extent)?;
+        let sample = Sample::decode(&bytes, base, self.info(), options).map_err(bad)?;
+        if sample.ordinal != ordinal {
+            return Err(bad(FormatError::Malformed { at: base, what: "a sample has another ordinal" }));
+        }
+        Ok(sample)
+    }
+
+    fn bytes(&self, extent: Range<u64>) -> Result<Bytes> {
+        let (begin, end) = (extent.start as usize, extent.end as usize);
+        let cannot = || FsError::new("map", &self.path, io::Error::other("this filesystem cannot map; use READ: pread"));
+        match self.access {
+            Access::Shared => {
+                if let Some(whole) = self.whole.get() {
+                    return Ok(whole.slice(begin..end));
+                }
+                let whole = self.file.map(0..self.tail.len, MapMode::Shared)?.ok_or_else(cannot)?;
+                Ok(self.whole.get_or_init(|| whole).slice(begin..end))
+            }
+            Access::Private if extent.end - extent.start > SMALL => {
+                // The map begins at a page, so that alignment in memory is that in the file.
+                let from = extent.start & !(SMALL - 1);
+                let map = self.file.map(from..extent.end, MapMode::Private)?.ok_or_else(cannot)?;
+                Ok(map.slice((extent.start - from) as usize..))
+            }
+            Access::Private | Access::Copy => Ok(read_range(&*self.file, extent)?),
+        }
+    }
+}

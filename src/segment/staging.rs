@@ -1,0 +1,191 @@
+//! Writing a segment in `staging/<owner>/`: `<id>.part` while it is written, by its owner alone, and `<id>.rec` from
+//! its sealing on, which is one rename to a name that was never used.
+//!
+//! Promise: what [`StagingWriter::seal`] returned is whole, and is never opened for writing again.
+
+use crate::error::{Error, Result};
+use crate::fs::{FileWriter, Fs, FsResult};
+use crate::ring::layout::Layout;
+use ringreel_format::{FormatError, SampleRef, Sealed, SegmentInfo, SegmentWriter, WriteOptions};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A segment that is being written.
+pub struct StagingWriter {
+    fs: Arc<dyn Fs>,
+    part: PathBuf,
+    rec: PathBuf,
+    dir: PathBuf,
+    file: Buffered,
+    writer: SegmentWriter,
+    sync: bool,
+    sync_dir: bool,
+}
+
+/// How a segment is to be written.
+#[derive(Clone, Debug)]
+pub struct StagingOptions {
+    /// Compression and the like.
+    pub write: WriteOptions,
+    /// Bytes of the write buffer.
+    pub buffer: usize,
+    /// fsync before sealing: on a network always.
+    pub sync: bool,
+    /// fsync of the directory after sealing: for DURABILITY node.
+    pub sync_dir: bool,
+}
+
+impl StagingWriter {
+    /// Begins the segment that `info` describes, among the things of `owner`.
+    ///
+    /// # Errors
+    /// What the filesystem says; then nothing is left behind.
+    pub fn begin(
+        fs: Arc<dyn Fs>,
+        layout: &Layout,
+        owner: &str,
+        info: SegmentInfo,
+        options: &StagingOptions,
+    ) -> Result<StagingWriter> {
+        let (part, rec) = (layout.part(owner, info.id), layout.sealed(owner, info.id));
+        let file = match fs.create_new(&part) {
+            Err(error) if error.is_gone() => {
+                fs.ensure_dir(&layout.staging())?;
+                fs.ensure_dir(&layout.staging_of(owner))?;
+                fs.create_new(&part)?
+            }
+            other => other?,
+        };
+        let mut file = Buffered { file: Some(file), drained: 0, buffer: Vec::new(), limit: options.buffer };
+        let begun = SegmentWriter::begin(&mut file, info, options.write.clone());
+        let writer = begun.map_err(|error| {
+            let _ = fs.forget_file(&part);
+            Error::format(&part)(error)
+        })?;
+        let (dir, sync, sync_dir) = (layout.staging_of(owner), options.sync, options.sync_dir);
+        Ok(StagingWriter { fs, part, rec, dir, file, writer, sync, sync_dir })
+    }
+
+    /// What the segment says of itself.
+    pub fn info(&self) -> &SegmentInfo {
+        self.writer.info()
+    }
+
+    /// Samples in it so far.
+    pub fn samples(&self) -> u64 {
+        self.writer.samples()
+    }
+
+    /// Bytes in it so far.
+    pub fn bytes(&self) -> u64 {
+        self.writer.position()
+    }
+
+    /// Appends one sample. After an error that [`Error::is_retryable`], the same sample may be given again.
+    ///
+    /// # Errors
+    /// A sample that does not fit; what the filesystem says.
+    pub fn sample(&mut self, sample: &SampleRef<'_>) -> Result<()> {
+        let written = self.writer.sample(&mut self.file, sample);
+        written.or_else(|error| self.roll_back(error))
+    }
+
+    /// Cuts the file back to the last whole sample, so that the failed write can be done again.
+    fn roll_back<T>(&mut self, error: FormatError) -> Result<T> {
+        self.file.cut(self.writer.position())?;
+        Err(Error::format(&self.part)(error))
+    }
+
+    /// Finishes the segment: from now on it is sealed, at the path that is returned. After an error that
+    /// [`Error::is_retryable`], it may be called again, unless [`StagingWriter::must_discard`].
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub fn seal(&mut self) -> Result<(Sealed, PathBuf)> {
+        let finished = self.writer.finish(&mut self.file);
+        let sealed = match finished.and_then(|sealed| Ok(self.file.flush().map(|()| sealed)?)) {
+            Ok(sealed) => sealed,
+            Err(error) => return self.roll_back(error),
+        };
+        if let Some(mut file) = self.file.file.take() {
+            if self.sync {
+                file.sync()?;
+            }
+            file.close()?;
+        }
+        match self.fs.rename(&self.part, &self.rec) {
+            Ok(()) => {}
+            // The reply may have been lost: then the new name is there, and nobody else could have made it.
+            Err(error) => match self.fs.exists(&self.rec) {
+                Ok(true) => {}
+                _ => return Err(error.into()),
+            },
+        }
+        if self.sync_dir {
+            self.fs.sync_dir(&self.dir)?;
+        }
+        Ok((sealed, self.rec.clone()))
+    }
+
+    /// Whether the file was closed, or failed to be: nothing can be appended to it any more.
+    pub fn must_discard(&self) -> bool {
+        self.file.file.is_none()
+    }
+
+    /// Removes the unfinished file.
+    pub fn discard(self) {
+        let _ = self.fs.forget_file(&self.part); // litter at worst
+    }
+}
+
+/// A write buffer that can be cut back to any earlier length, also after a write that failed half-way. Large writes go
+/// past it.
+struct Buffered {
+    file: Option<Box<dyn FileWriter>>,
+    /// Bytes that the file holds for certain; the buffer follows them.
+    drained: u64,
+    buffer: Vec<u8>,
+    limit: usize,
+}
+
+impl Buffered {
+    fn pass(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let file = self.file.as_mut().ok_or_else(|| io::Error::other("the file was closed"))?;
+        file.write_all(bytes)?;
+        self.drained += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn cut(&mut self, len: u64) -> FsResult<()> {
+        let Some(file) = self.file.as_mut() else { return Ok(()) };
+        let buffered = len.saturating_sub(self.drained) as usize;
+        self.buffer.truncate(buffered);
+        self.drained = self.drained.min(len);
+        file.cut(self.drained)
+    }
+}
+
+impl Write for Buffered {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.buffer.len() + bytes.len() > self.limit {
+            self.flush()?;
+        }
+        if bytes.len() >= self.limit {
+            self.pass(bytes)?;
+        } else {
+            self.buffer.extend_from_slice(bytes);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let buffer = std::mem::take(&mut self.buffer);
+        let passed = self.pass(&buffer);
+        self.buffer = buffer; // also for its memory
+        if passed.is_ok() {
+            self.buffer.clear();
+        }
+        passed
+    }
+}

@@ -1,0 +1,208 @@
+//! What a ring looks like now, for people and scripts. Read-only: it changes nothing and takes no part.
+
+use crate::error::{Error, Result};
+use crate::index::Report;
+use crate::manager::ROLE;
+use crate::ring::Ring;
+use crate::ring::layout::GenerationDir;
+use crate::segment::reader::read_tail;
+use crate::unix_ms;
+use ringreel_format::SegmentId;
+use serde::Serialize;
+use std::collections::HashSet;
+
+/// Swaps over which rates and times are averaged.
+const RECENT: u64 = 8;
+
+/// A readable generation.
+#[derive(Clone, Debug, Serialize)]
+pub struct GenerationStatus {
+    /// Its number.
+    pub generation: u64,
+    /// Samples in it.
+    pub samples: u64,
+    /// Bytes of its segments.
+    pub bytes: u64,
+    /// Its segments.
+    pub segments: u64,
+    /// Seconds since it became readable, by this machine's clock.
+    pub age_seconds: f64,
+    /// For how long generators could not commit at its promotion, in milliseconds.
+    pub swap_ms: f64,
+}
+
+/// The generation that fills.
+#[derive(Clone, Debug, Serialize)]
+pub struct WritingStatus {
+    /// Its number.
+    pub generation: u64,
+    /// Samples in it.
+    pub samples: u64,
+    /// Samples at which it is promoted.
+    pub cap: u64,
+}
+
+/// A process that takes part.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemberStatus {
+    /// Its owner name.
+    pub name: String,
+    /// Seconds since its last sign of life, by this machine's clock.
+    pub silent_seconds: f64,
+    /// What it said last.
+    #[serde(flatten)]
+    pub report: Report,
+}
+
+/// A whole ring.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// Its directory.
+    pub ring: String,
+    /// Its id.
+    pub ring_id: String,
+    /// The parts of a sample.
+    pub sample: Vec<String>,
+    /// Samples in a generation.
+    pub swap_cap: u64,
+    /// The newest generation.
+    pub newest: u64,
+    /// Seconds since it became readable; none before the first.
+    pub newest_age_seconds: Option<f64>,
+    /// Promotions so far.
+    pub swaps: u64,
+    /// Mean time for which generators could not commit at a swap, over the last ones, in milliseconds.
+    pub swap_ms_mean: Option<f64>,
+    /// Samples that manifests list: all that were ever delivered.
+    pub samples_delivered: u64,
+    /// Samples that are finished and in no manifest yet.
+    pub samples_waiting: u64,
+    /// Both together.
+    pub samples_generated: u64,
+    /// Samples per second over the last swaps.
+    pub samples_per_second: Option<f64>,
+    /// Bytes that the ring's segments take.
+    pub bytes: u64,
+    /// Generations that can be read, oldest first.
+    pub generations: Vec<GenerationStatus>,
+    /// The generation that fills.
+    pub writing: WritingStatus,
+    /// Who holds the manager's lease.
+    pub manager: Option<String>,
+    /// Managers, standby ones included.
+    pub managers: Vec<MemberStatus>,
+    /// Generators.
+    pub generators: Vec<MemberStatus>,
+    /// Readers.
+    pub readers: Vec<MemberStatus>,
+    /// Files in quarantine.
+    pub quarantined: u64,
+}
+
+/// Looks at a ring.
+///
+/// # Errors
+/// What the filesystem says.
+pub fn status(ring: &Ring) -> Result<Status> {
+    let newest = ring.manifests.newest_listed()?;
+    let now = unix_ms();
+    let mut generations = Vec::new();
+    for name in ring.fs.list(ring.layout.root())? {
+        let Some(GenerationDir::Read(n)) = GenerationDir::parse(&name) else { continue };
+        if let Some(manifest) = ring.manifests.get(n)? {
+            let summary = &manifest.summary;
+            generations.push(GenerationStatus {
+                generation: n,
+                samples: summary.samples,
+                bytes: summary.bytes,
+                segments: manifest.segments.len() as u64,
+                age_seconds: now.saturating_sub(summary.unix_ms) as f64 / 1e3,
+                swap_ms: summary.swap_ms,
+            });
+        }
+    }
+    generations.sort_by_key(|generation| generation.generation);
+    let delivered = ring.manifests.get(newest)?.map_or(0, |manifest| manifest.summary.total_samples);
+    let waiting = waiting(ring, newest)?;
+    let (swap_ms_mean, samples_per_second) = recent(ring, newest)?;
+    let filling = match ring.fill_of(newest + 1) {
+        Ok(fill) => fill,
+        Err(Error::Fs { source }) if source.is_gone() => 0,
+        Err(error) => return Err(error),
+    };
+    let (managers, generators, readers) = members(ring, now)?;
+    let lease = ring.index.lease(ROLE)?.filter(|lease| !lease.released);
+    Ok(Status {
+        ring: ring.layout.root().display().to_string(),
+        ring_id: ring.birth.ring_id.clone(),
+        sample: ring.birth.sample.clone(),
+        swap_cap: ring.birth.swap_cap,
+        newest,
+        newest_age_seconds: generations.iter().find(|g| g.generation == newest).map(|g| g.age_seconds),
+        swaps: newest,
+        swap_ms_mean,
+        samples_delivered: delivered,
+        samples_waiting: waiting,
+        samples_generated: delivered + waiting,
+        samples_per_second,
+        bytes: ring.usage()?.0,
+        generations,
+        writing: WritingStatus { generation: newest + 1, samples: filling, cap: ring.birth.swap_cap },
+        manager: lease.map(|lease| lease.holder),
+        managers,
+        generators,
+        readers,
+        quarantined: ring.fs.list(&ring.layout.quarantine())?.iter().filter(|name| name.ends_with(".rec")).count() as u64,
+    })
+}
+
+/// Samples that are sealed in staging and that no manifest lists.
+fn waiting(ring: &Ring, newest: u64) -> Result<u64> {
+    let mut samples = 0;
+    let mut seen = HashSet::new();
+    for owner in ring.fs.list(&ring.layout.staging())? {
+        let dir = ring.layout.staging_of(&owner);
+        for name in ring.fs.list(&dir).unwrap_or_default() {
+            let Some(id) = name.strip_suffix(".rec").and_then(|id| id.parse::<SegmentId>().ok()) else { continue };
+            let Ok(tail) = read_tail(&*ring.fs, &dir.join(&name)) else { continue };
+            let listed = ring.manifests.find(id, tail.footer.info.born, newest)?.is_some();
+            if !listed && seen.insert(id) {
+                samples += tail.footer.count;
+            }
+        }
+    }
+    Ok(samples)
+}
+
+fn recent(ring: &Ring, newest: u64) -> Result<(Option<f64>, Option<f64>)> {
+    let mut summaries = Vec::new();
+    for n in newest.saturating_sub(RECENT).max(1)..=newest {
+        if let Some(manifest) = ring.manifests.get(n)? {
+            summaries.push(manifest.summary.clone());
+        }
+    }
+    let (Some(first), Some(last)) = (summaries.first(), summaries.last()) else { return Ok((None, None)) };
+    let mean = summaries.iter().map(|summary| summary.swap_ms).sum::<f64>() / summaries.len() as f64;
+    let seconds = last.unix_ms.saturating_sub(first.unix_ms) as f64 / 1e3;
+    let rate = (seconds > 0.0).then(|| (last.total_samples - first.total_samples) as f64 / seconds);
+    Ok((Some(mean), rate))
+}
+
+type ByRole = (Vec<MemberStatus>, Vec<MemberStatus>, Vec<MemberStatus>);
+
+fn members(ring: &Ring, now: u64) -> Result<ByRole> {
+    let (mut managers, mut generators, mut readers) = (Vec::new(), Vec::new(), Vec::new());
+    let mut members = ring.index.members()?;
+    members.sort();
+    for (name, beat) in members {
+        let Some(report) = ring.index.report(&name, beat)? else { continue };
+        let silent_seconds = now.saturating_sub(report.unix_ms) as f64 / 1e3;
+        let member = MemberStatus { name, silent_seconds, report };
+        match member.report.role.as_str() {
+            ROLE => managers.push(member),
+            "generator" => generators.push(member),
+            _ => readers.push(member),
+        }
+    }
+    Ok((managers, generators, readers))
+}
