@@ -130,15 +130,18 @@ impl Generator {
     }
 
     /// Puts one sample in. Returns the ids of the samples that are finished now: with SEGMENT_SAMPLES 1 this one, else
-    /// those of its segment when that was filled. Waits while the ring or the disk is full; `stop` is asked now and then.
+    /// those of its segment when that was filled. They are safe; where the ring is full, the *next* call waits until
+    /// they have a place. Waits also while the disk is full. When `stop` says so, nothing is waited for any more.
     ///
     /// # Errors
-    /// A sample that does not fit SAMPLE; [`Error::Interrupted`]; what the filesystem says and waiting does not mend.
-    /// The ring is then as it was before, and the same sample may be given again.
+    /// A sample that does not fit SAMPLE; [`Error::Interrupted`] when there was no room for it; what the filesystem says
+    /// and waiting does not mend. The ring is then as it was before, and the same sample may be given again.
     pub fn write(&mut self, parts: &[NamedPart<'_>], meta: &Meta, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
         let parts = self.in_order(parts)?;
         let sample = SampleRef { parts: &parts, meta, unix_ms: unix_ms() };
         self.check_input(&sample)?;
+        self.settle()?;
+        self.commit_all(stop, true)?;
         self.await_room(SegmentWriter::estimate(&parts), stop)?;
         loop {
             match self.append(&sample) {
@@ -147,25 +150,30 @@ impl Generator {
             }
         }
         let full = self.writing.as_ref().is_some_and(|writing| writing.samples() >= self.segment_samples);
-        if full { self.flush(stop) } else { Ok(Vec::new()) }
+        if !full {
+            return Ok(Vec::new());
+        }
+        let ids = self.seal(stop)?;
+        self.commit_all(stop, false)?;
+        Ok(ids)
     }
 
-    /// Seals what was written so far and commits it. Returns the ids of the samples that are finished now.
+    /// Seals what was written so far and waits until it has a place in a generation. Returns the ids of the samples that are finished now.
     ///
     /// # Errors
     /// As [`Generator::write`].
     pub fn flush(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
-        let ids = self.seal_segment(stop)?;
+        let ids = self.seal(stop)?;
         self.settle()?;
-        self.commit_all(stop)?;
+        self.commit_all(stop, true)?;
         Ok(ids)
     }
 
-    /// Seals without committing: the finished samples' ids. For writing them down before anything else can go wrong.
+    /// Seals what was written so far: the ids of the samples that are finished now. [`Generator::finish`] commits them.
     ///
     /// # Errors
     /// As [`Generator::write`].
-    pub fn seal_segment(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
+    pub fn seal(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
         let Some(writing) = self.writing.as_mut().filter(|writing| writing.samples() > 0) else {
             return Ok(Vec::new());
         };
@@ -213,7 +221,7 @@ impl Generator {
                 Err(error) => self.bear(error, "promoting the last generation", stop)?,
             }
             self.settle()?;
-            self.commit_all(stop)?;
+            self.commit_all(stop, true)?;
         }
         let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me)); // stays where something is in it
         Ok(self.summary())
@@ -332,8 +340,9 @@ impl Generator {
         Ok(())
     }
 
-    /// Links everything that is not linked yet; waits where there is no room.
-    fn commit_all(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+    /// Links everything that is not linked yet. Where there is no room: waits, if that is wished for; but when `stop`
+    /// says so, what is sealed stays staged, and somebody else will bring it in.
+    fn commit_all(&mut self, stop: &dyn Fn() -> bool, wait: bool) -> Result<()> {
         let started = Instant::now();
         let mut n = 0;
         while n < self.commits.len() {
@@ -350,8 +359,8 @@ impl Generator {
                     self.problem(format!("a segment was put into quarantine: {why}"));
                 }
                 Ok(Step::Wait(generation)) => {
-                    if stop() {
-                        return Ok(()); // it is sealed: it stays staged, and somebody will bring it in
+                    if !wait || stop() {
+                        return Ok(());
                     }
                     if !self.tend_ring(started.elapsed())? {
                         let what = format!("generation {generation} to be promoted");
@@ -367,6 +376,7 @@ impl Generator {
                     self.commits.remove(n);
                     return Err(error);
                 }
+                Err(error) if !wait && error.is_retryable() => return Ok(()),
                 Err(error) => {
                     if let Err(error) = self.bear(error, "committing a segment", stop) {
                         return if matches!(error, Error::Interrupted { .. }) { Ok(()) } else { Err(error) };

@@ -1,1 +1,116 @@
-//! x
+//! The command: one file per subcommand. Results go to stdout, everything else to stderr; with `--json`, stdout holds
+//! one JSON object a line.
+
+mod config;
+mod generate;
+mod manager;
+mod output;
+mod read;
+mod signals;
+mod status;
+
+use crate::config::Config;
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use tracing_subscriber::EnvFilter;
+
+/// A ring of record segments on a shared filesystem, between sample generators and a training job.
+#[derive(Parser)]
+#[command(name = "ringreel", version, arg_required_else_help = true, after_help = "\
+Examples:
+  ringreel manager  -c config.yaml                        keep the ring turning
+  ringreel generate -c config.yaml --samples 100 --seal   put random samples in
+  ringreel read     -c config.yaml --all --json           what is there, a line per sample
+  ringreel status   -c config.yaml                        how it goes
+  ringreel config   -c config.yaml                        the values in effect, and where they came from")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every subcommand takes.
+#[derive(Args)]
+struct Common {
+    /// The configuration
+    #[arg(short, long, value_name = "FILE", default_value = "config.yaml")]
+    config: PathBuf,
+    /// One JSON object a line on stdout
+    #[arg(long)]
+    json: bool,
+    /// More on stderr (RINGREEL_LOG=debug does the same)
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Promote full generations, reclaim old ones, bring in what dead generators finished
+    Manager(manager::Options),
+    /// Put seeded random samples into the ring
+    Generate(generate::Options),
+    /// Take samples out
+    Read(read::Options),
+    /// Show generations, fill, rates, and who takes part
+    Status(status::Options),
+    /// Show the values in effect, and where each came from
+    Config(config::Options),
+}
+
+impl Command {
+    fn common(&self) -> &Common {
+        match self {
+            Command::Manager(options) => &options.common,
+            Command::Generate(options) => &options.common,
+            Command::Read(options) => &options.common,
+            Command::Status(options) => &options.common,
+            Command::Config(options) => &options.common,
+        }
+    }
+}
+
+/// Runs the command with these arguments, the first being its own name. Returns its exit status: 0 well, 1 damage was
+/// found or something failed, 2 it was asked for something that makes no sense.
+pub fn run_from(args: Vec<OsString>) -> i32 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return error.exit_code();
+        }
+    };
+    log_to_stderr(cli.command.common().verbose);
+    let done = match &cli.command {
+        Command::Manager(options) => manager::run(options),
+        Command::Generate(options) => generate::run(options),
+        Command::Read(options) => read::run(options),
+        Command::Status(options) => status::run(options),
+        Command::Config(options) => config::run(options),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) if output::is_broken_pipe(&error) => 0,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "ringreel: {error:#}");
+            match error.downcast_ref::<crate::Error>() {
+                Some(crate::Error::Config { .. } | crate::Error::WrongRing { .. } | crate::Error::Sample(_)) => 2,
+                _ => 1,
+            }
+        }
+    }
+}
+
+fn log_to_stderr(verbose: bool) {
+    let default = if verbose { "ringreel=debug" } else { "ringreel=info" };
+    let filter = EnvFilter::try_from_env("RINGREEL_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let ansi = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi);
+    let _ = log.with_target(false).try_init(); // a program that runs us may log in its own way
+}
+
+fn load(common: &Common) -> anyhow::Result<Config> {
+    let config = Config::load(&common.config)?;
+    config.notes.iter().for_each(|note| tracing::info!("{note}"));
+    Ok(config)
+}

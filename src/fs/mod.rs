@@ -86,7 +86,7 @@ pub trait FileReader: Send + Sync {
     ///
     /// # Errors
     /// What the system says.
-    fn len(&self) -> FsResult<u64>;
+    fn size(&self) -> FsResult<u64>;
 
     /// Fills `buffer` from byte `offset` on.
     ///
@@ -181,7 +181,7 @@ pub trait Fs: Send + Sync + fmt::Debug {
     /// What the system says; a file that is larger.
     fn read(&self, path: &Path, limit: u64) -> FsResult<Vec<u8>> {
         let file = self.open(path)?;
-        let len = file.len()?;
+        let len = file.size()?;
         if len > limit {
             let why = std::io::Error::other(format!("it has {len} bytes, {limit} are allowed"));
             return Err(FsError::new("read", path, why));

@@ -151,7 +151,7 @@ struct Reader {
 }
 
 impl FileReader for Reader {
-    fn len(&self) -> FsResult<u64> {
+    fn size(&self) -> FsResult<u64> {
         on("look at", &self.path, self.file.metadata().map(|meta| meta.len()))
     }
 

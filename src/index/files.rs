@@ -2,13 +2,15 @@
 //! that was created has one creator on every filesystem that was measured, whereas a counter in a file under flock lost
 //! half of its increments on one of them.
 //!
-//!     counter/<generation>/<block>     whoever creates it owns a block of numbers
-//!     counter/<generation>/closed      no more numbers
-//!     status/<generation>              the highest one counts
-//!     leases/<role>.<token>            holds its holder's name; the highest token counts
-//!     leases/<role>.<token>.free       was given up
-//!     members/<owner>.<beat>           a sign of life, with a report; the highest beat counts
-//!     tmp/                             being written
+//! ```text
+//! counter/<generation>/<block>     whoever creates it owns a block of numbers
+//! counter/<generation>/closed      no more numbers
+//! status/<generation>              the highest one counts
+//! leases/<role>.<token>            holds its holder's name; the highest token counts
+//! leases/<role>.<token>.free       was given up
+//! members/<owner>.<beat>           a sign of life, with a report; the highest beat counts
+//! tmp/                             being written
+//! ```
 
 use super::{Index, Lease, Report, SwapStatus};
 use crate::error::{Error, Result};

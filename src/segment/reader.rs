@@ -52,7 +52,7 @@ pub fn read_tail(fs: &dyn Fs, path: &Path) -> Result<Tail> {
 
 fn tail_of(file: &dyn FileReader, path: &Path) -> Result<Tail> {
     let bad = |source| Error::Format { path: path.to_owned(), source };
-    let len = file.len()?;
+    let len = file.size()?;
     if len < TRAILER_LEN {
         return Err(bad(FormatError::NotASegment { why: "it is shorter than a trailer" }));
     }
@@ -91,7 +91,7 @@ fn read_range(file: &dyn FileReader, range: Range<u64>) -> FsResult<Bytes> {
 /// The first damage found; what the filesystem says.
 pub fn check_whole(fs: &dyn Fs, path: &Path) -> Result<Tail> {
     let file = fs.open(path)?;
-    let len = file.len()?;
+    let len = file.size()?;
     let bytes = read_range(&*file, 0..len)?;
     let footer = walk::check(&bytes, |_| {}).map_err(|source| Error::Format { path: path.to_owned(), source })?;
     Ok(Tail { footer, len })
@@ -136,7 +136,7 @@ impl SegmentReader {
         let bad = |source| Error::Format { path: self.path.clone(), source };
         let beyond = || Error::Sample(format!("{}: there is no sample {ordinal}", self.path.display()));
         let extent = self.tail.footer.extent(ordinal).map_err(bad)?.ok_or_else(beyond)?;
-        let have = self.file.len()?;
+        let have = self.file.size()?;
         if have != self.tail.len {
             let (need, what) = (self.tail.len, "the segment (its length changed after it was opened)");
             return Err(bad(FormatError::Truncated { at: have.min(need), what, need, have }));

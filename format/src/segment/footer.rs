@@ -62,7 +62,7 @@ impl Footer {
         if fixed[5..8] != [0; 3] || fixed[20..24] != [0; 4] {
             return Err(FormatError::DirtyPadding { at });
         }
-        let table = count.checked_mul(8).unwrap_or(u64::MAX);
+        let table = count.saturating_mul(8);
         let begin = cursor.position();
         cursor.take(table, "the footer's table of offsets")?;
         let offsets = payload.slice(begin..cursor.position());

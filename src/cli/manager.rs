@@ -1,0 +1,41 @@
+//! `ringreel manager`
+
+use super::Common;
+use super::output::json_line;
+use super::signals::Stop;
+use crate::manager::{Manager, until};
+use clap::Args;
+use serde_json::json;
+
+/// What it takes.
+#[derive(Args)]
+pub struct Options {
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Runs until a signal.
+pub fn run(options: &Options) -> anyhow::Result<i32> {
+    let config = super::load(&options.common)?;
+    let stop = Stop::on_signals()?;
+    let manager = Manager::open(&config)?;
+    let json = options.common.json;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    runtime.block_on(manager.run(until(|| stop.is_set()), |swap| {
+        if json {
+            let line = json_line(&json!({
+                "generation": swap.generation,
+                "time": swap.unix_ms as f64 / 1e3,
+                "samples": swap.samples,
+                "generated": swap.generated,
+                "deleted": swap.deleted,
+                "samples_per_second": swap.per_second,
+                "swap_ms": swap.swap_ms,
+                "publish_ms": swap.publish_ms,
+            }));
+            line.unwrap_or_else(|error| tracing::debug!(%error, "nobody reads our output"));
+        }
+    }))?;
+    tracing::info!("the manager has left; generators go on without it");
+    Ok(0)
+}

@@ -1,0 +1,96 @@
+//! Lines on stdout, and a progress bar on stderr where a person watches.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use ringreel_format::{Meta, Value};
+use serde_json::json;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+/// Writes one JSON object as a line, at once.
+pub fn json_line(value: &serde_json::Value) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, value)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// Writes one line of text.
+pub fn line(text: &str) -> io::Result<()> {
+    writeln!(io::stdout().lock(), "{text}")
+}
+
+/// Whether whoever read our output went away: no failure of ours.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(broken))
+}
+
+/// A bar on a terminal; nothing elsewhere, and nothing where stdout is for a program that shares the terminal.
+pub fn progress(total: Option<u64>, what: &str) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new);
+    bar.set_draw_target(ProgressDrawTarget::stderr());
+    let template = match total {
+        Some(_) => "{msg} {wide_bar} {pos}/{len} {per_sec} {eta}",
+        None => "{msg} {pos} {per_sec} {spinner}",
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.set_message(what.to_owned());
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// A meta map as JSON. Bytes become hexadecimal text; NaN and infinities become text.
+pub fn meta_json(meta: &Meta) -> serde_json::Value {
+    meta.iter().map(|(key, value)| (key.to_owned(), value_json(value))).collect::<serde_json::Map<_, _>>().into()
+}
+
+fn value_json(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(b) => json!(b),
+        Value::Int(n) => match (u64::try_from(*n), i64::try_from(*n)) {
+            (Ok(n), _) => json!(n),
+            (_, Ok(n)) => json!(n),
+            _ => json!(n.to_string()),
+        },
+        Value::Float(x) if x.is_finite() => json!(x),
+        Value::Float(x) => json!(x.to_string()),
+        Value::Text(text) => json!(text),
+        Value::Bytes(bytes) => json!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
+        Value::Array(values) => values.iter().map(value_json).collect(),
+        Value::Map(meta) => meta_json(meta),
+    }
+}
+
+/// `bytes` in the unit that fits, with a space.
+pub fn human_bytes(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
+}
+
+/// Seconds in the unit that fits.
+pub fn human_seconds(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.1} s"),
+        s if s < 7200.0 => format!("{:.1} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.1} h", s / 3600.0),
+        s => format!("{:.1} d", s / 86_400.0),
+    }
+}
+
+/// Tells, on stderr, what is waited for.
+pub fn tell(what: &str) {
+    tracing::info!("waiting for {what}");
+}
+

@@ -1,0 +1,154 @@
+//! `ringreel read`
+
+use super::Common;
+use super::output::{human_bytes, json_line, line, meta_json, progress, tell};
+use super::signals::Stop;
+use crate::error::Error;
+use crate::reader::split::Share;
+use crate::reader::stream::{Item, Stream, StreamOptions};
+use crate::reader::{ReadSample, Reader};
+use clap::Args;
+use indicatif::ProgressBar;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What it takes.
+#[derive(Args)]
+pub struct Options {
+    #[command(flatten)]
+    pub common: Common,
+    /// This reader's number, from 0
+    #[arg(long, default_value_t = 0)]
+    rank: u64,
+    /// How many readers share the samples
+    #[arg(long, default_value_t = 1)]
+    world: u64,
+    /// End after so many samples (a generation is read again while there is no newer one)
+    #[arg(long, value_name = "N", conflicts_with_all = ["generations", "all"])]
+    samples: Option<u64>,
+    /// End after so many generations, each once, waiting for new ones
+    #[arg(long, value_name = "G", conflicts_with = "all")]
+    generations: Option<u64>,
+    /// Every sample of every generation that is kept now, once, without waiting
+    #[arg(long)]
+    all: bool,
+    /// Give up after waiting so many seconds
+    #[arg(long, value_name = "S")]
+    timeout: Option<f64>,
+}
+
+/// What was read.
+struct Tally<'a> {
+    options: &'a Options,
+    bar: ProgressBar,
+    samples: u64,
+    bytes: u64,
+    damaged: u64,
+}
+
+/// Runs until what was asked for is read, or until a signal. 1 when a sample was damaged.
+pub fn run(options: &Options) -> anyhow::Result<i32> {
+    let config = super::load(&options.common)?;
+    let share = Share::new(options.rank, options.world)?;
+    let stop = Stop::on_signals()?;
+    let stopped = || stop.is_set();
+    let timeout = options.timeout.map(Duration::try_from_secs_f64).transpose()?;
+    let started = Instant::now();
+    let mut tally = Tally { options, bar: ProgressBar::hidden(), samples: 0, bytes: 0, damaged: 0 };
+    if options.all {
+        let reader = Reader::open(&config)?;
+        read_all(&reader, share, &stopped, &mut tally)?;
+    } else {
+        let reader = match Reader::wait_for(&config, timeout, &stopped, &mut tell) {
+            Err(Error::Interrupted { .. }) => return Ok(0),
+            other => other?,
+        };
+        let repeat = options.generations.is_none();
+        let stream = StreamOptions { share, epochs: options.generations, repeat, timeout };
+        read_stream(Stream::new(Arc::new(reader), stream), &stopped, &mut tally)?;
+    }
+    tally.bar.finish_and_clear();
+    tally.tell(started.elapsed().as_secs_f64())?;
+    Ok(i32::from(tally.damaged > 0))
+}
+
+fn read_all(reader: &Reader, share: Share, stop: &dyn Fn() -> bool, tally: &mut Tally<'_>) -> anyhow::Result<()> {
+    let kept = reader.kept()?;
+    tally.bar = progress(Some(kept.iter().map(|manifest| share.steps(manifest.summary.samples)).sum()), "reading");
+    for manifest in kept {
+        for step in 0..share.steps(manifest.summary.samples) {
+            if stop() {
+                return Ok(());
+            }
+            let Some(position) = share.position(step, manifest.summary.samples) else { break };
+            match reader.sample(&manifest, position) {
+                Ok(sample) => tally.sample(&sample)?,
+                Err(error @ Error::Damaged { .. }) => tally.damage(&error)?,
+                Err(Error::Reclaimed { generation }) => {
+                    tracing::info!(generation, "it was reclaimed while it was read");
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_stream(mut stream: Stream, stop: &dyn Fn() -> bool, tally: &mut Tally<'_>) -> anyhow::Result<()> {
+    tally.bar = progress(tally.options.samples, "reading");
+    while tally.options.samples.is_none_or(|samples| tally.samples < samples) && !stop() {
+        match stream.next(stop, &mut tell) {
+            Ok(Some(Item::Sample(sample))) => tally.sample(&sample)?,
+            Ok(Some(Item::Damaged(error))) => tally.damage(&error)?,
+            Ok(None) | Err(Error::Interrupted { .. }) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+impl Tally<'_> {
+    fn sample(&mut self, sample: &ReadSample) -> anyhow::Result<()> {
+        self.samples += 1;
+        self.bytes += sample.parts.iter().map(|part| part.data.len() as u64).sum::<u64>();
+        self.bar.inc(1);
+        if self.options.common.json {
+            let part = |part: &crate::reader::ReadPart| {
+                let crc32 = crc32fast::hash(&part.data);
+                let told = json!({ "dtype": part.dtype.to_string(), "shape": part.shape, "crc32": crc32 });
+                (part.name.clone(), told)
+            };
+            let parts: serde_json::Map<_, _> = sample.parts.iter().map(part).collect();
+            json_line(&json!({
+                "generation": sample.generation,
+                "position": sample.position,
+                "sample_id": sample.id.to_string(),
+                "parts": parts,
+                "meta": meta_json(&sample.meta),
+            }))?;
+        }
+        Ok(())
+    }
+
+    fn damage(&mut self, error: &Error) -> anyhow::Result<()> {
+        self.damaged += 1;
+        if let (true, Error::Damaged { path, .. }) = (self.options.common.json, error) {
+            json_line(&json!({ "error": error.to_string(), "path": path.display().to_string() }))?;
+        }
+        tracing::error!("{error}");
+        Ok(())
+    }
+
+    fn tell(&self, seconds: f64) -> anyhow::Result<()> {
+        let (samples, damaged, size) = (self.samples, self.damaged, human_bytes(self.bytes));
+        let rate = samples as f64 / seconds.max(1e-9);
+        let text = format!("{samples} samples read ({size}) in {seconds:.1} s, {rate:.1} samples/s; {damaged} damaged");
+        if self.options.common.json {
+            tracing::info!("{text}");
+            return Ok(());
+        }
+        Ok(line(&text)?)
+    }
+}

@@ -1,0 +1,87 @@
+//! `ringreel status`
+
+use super::Common;
+use super::output::{human_bytes, human_seconds, json_line, line};
+use crate::fs::Posix;
+use crate::ring::Ring;
+use crate::status::{MemberStatus, Status, status};
+use clap::Args;
+use std::sync::Arc;
+
+/// What it takes.
+#[derive(Args)]
+pub struct Options {
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Looks once.
+pub fn run(options: &Options) -> anyhow::Result<i32> {
+    let config = super::load(&options.common)?;
+    let ring = Ring::find(Arc::new(Posix), &config)?;
+    let status = status(&ring)?;
+    if options.common.json {
+        json_line(&serde_json::to_value(&status)?)?;
+    } else {
+        for text in lines(&status) {
+            line(&text)?;
+        }
+    }
+    Ok(0)
+}
+
+fn lines(status: &Status) -> Vec<String> {
+    let mut out = vec![format!("ring       {} ({})", status.ring, status.sample.join(", "))];
+    let writing = &status.writing;
+    out.push(format!("writing    generation {}: {} of {} samples", writing.generation, writing.samples, writing.cap));
+    match status.newest_age_seconds {
+        Some(age) => out.push(format!("newest     generation {}, readable for {}", status.newest, human_seconds(age))),
+        None => out.push("newest     none yet: readers wait".to_owned()),
+    }
+    for generation in &status.generations {
+        let (samples, size) = (generation.samples, human_bytes(generation.bytes));
+        let (segments, age) = (generation.segments, human_seconds(generation.age_seconds));
+        out.push(format!("  read.{:<6} {samples} samples, {size} in {segments} files, {age} old", generation.generation));
+    }
+    out.push(format!("delivered  {} samples in {} swaps", status.samples_delivered, status.swaps));
+    out.push(format!("waiting    {} finished samples are in no readable generation yet", status.samples_waiting));
+    if let Some(rate) = status.samples_per_second {
+        out.push(format!("rate       {rate:.2} samples/s over the last swaps"));
+    }
+    if let Some(swap_ms) = status.swap_ms_mean {
+        out.push(format!("swap       {swap_ms:.1} ms on average"));
+    }
+    out.push(format!("disk       {}", human_bytes(status.bytes)));
+    if status.quarantined > 0 {
+        out.push(format!("quarantine {} segments: look into quarantine/", status.quarantined));
+    }
+    out.push(match &status.manager {
+        Some(manager) => format!("manager    {manager}"),
+        None => "manager    none: generators promote by themselves".to_owned(),
+    });
+    for (role, members) in
+        [("managers", &status.managers), ("generators", &status.generators), ("readers", &status.readers)]
+    {
+        out.push(format!("{role:<10} {}", members.len()));
+        out.extend(members.iter().map(member));
+    }
+    out
+}
+
+fn member(member: &MemberStatus) -> String {
+    let report = &member.report;
+    let mut text = format!(
+        "  {}: {} samples, {:.2}/s, last sign of life {} ago",
+        member.name,
+        report.samples,
+        report.per_second,
+        human_seconds(member.silent_seconds)
+    );
+    if !report.doing.is_empty() {
+        text.push_str(&format!(", {}", report.doing));
+    }
+    if let Some(error) = &report.last_error {
+        text.push_str(&format!("\n    last error: {error}"));
+    }
+    text
+}
