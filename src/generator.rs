@@ -24,8 +24,6 @@ use std::time::{Duration, Instant};
 /// Room that must be left on the disk besides what is to be written: names and manifests need some.
 const SPARE_BYTES: u64 = 256 << 10;
 const SPARE_INODES: u64 = 4;
-/// Time between two looks at a full disk.
-const DISK_POLL: Duration = Duration::from_millis(500);
 
 /// One named part of a sample: little-endian elements in row-major order.
 #[derive(Clone, Debug)]
@@ -214,10 +212,11 @@ impl Generator {
         self.flush(stop)?;
         while seal && !self.commits.is_empty() && !stop() {
             match self.ring.promote(When::NotEmpty) {
-                Ok(promotion) => {
-                    self.summary.swaps += u64::from(promotion.is_some_and(|promotion| promotion.ours));
+                Ok(Some(promotion)) => {
+                    self.summary.swaps += u64::from(promotion.ours);
                     self.ring.reclaim().map(|_| ()).or_else(|error| self.bear(error, "reclaiming", stop))?;
                 }
+                Ok(None) => self.pause("the last generation to be promoted", self.ring.poll, stop)?,
                 Err(error) => self.bear(error, "promoting the last generation", stop)?,
             }
             self.settle()?;
@@ -287,7 +286,7 @@ impl Generator {
         while let Some(lack) = self.lacks_room(bytes)? {
             self.tend_ring(Duration::MAX)?; // promoting and reclaiming is what makes room
             if self.lacks_room(bytes)?.is_some() {
-                self.pause(&lack, DISK_POLL, stop)?;
+                self.pause(&lack, self.ring.poll, stop)?;
             }
         }
         Ok(())
@@ -322,7 +321,7 @@ impl Generator {
         if newest == self.settled {
             return Ok(());
         }
-        self.settled = newest;
+        let mut all = true;
         let commits = std::mem::take(&mut self.commits);
         for mut commit in commits {
             let open = commit.linked().is_some_and(|n| n > newest);
@@ -334,8 +333,12 @@ impl Generator {
                 Err(error) => {
                     self.problem(error.to_string());
                     self.commits.push(commit);
+                    all = false;
                 }
             }
+        }
+        if all {
+            self.settled = newest;
         }
         Ok(())
     }
@@ -427,7 +430,7 @@ impl Generator {
         }
         self.problem(format!("{doing}: {error}; trying again"));
         self.tend_ring(Duration::ZERO)?;
-        self.pause(doing, DISK_POLL, stop)
+        self.pause(doing, self.ring.poll, stop)
     }
 
     fn problem(&mut self, message: String) {

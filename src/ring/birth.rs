@@ -140,7 +140,7 @@ fn fill(fs: &dyn Fs, layout: &Layout, birth: &Birth, owner: &str) -> Result<()> 
         fs.ensure_dir(&layout.root().join(name))?;
     }
     fs.ensure_dir(&layout.staging_of(owner))?;
-    let temp = layout.staging_of(owner).join("ring.json.new");
+    let temp = layout.staging_of(owner).join(format!("ring.json.{:08x}", random_u32()));
     let mut bytes = serde_json::to_vec_pretty(birth).map_err(|error| Error::Sample(error.to_string()))?;
     bytes.push(b'\n');
     publish(fs, &temp, &layout.ring_json(), &bytes, true).map_err(no_links)?;
@@ -160,7 +160,6 @@ fn no_links(error: FsError) -> Error {
 
 fn take_back(fs: &dyn Fs, layout: &Layout, owner: &str) {
     // Only what is empty goes: somebody else may be making the same ring at this moment.
-    let _ = fs.forget_file(&layout.staging_of(owner).join("ring.json.new"));
     let _ = fs.remove_dir(&layout.staging_of(owner));
     for name in DIRECTORIES {
         let _ = fs.remove_dir(&layout.root().join(name));

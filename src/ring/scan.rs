@@ -14,7 +14,11 @@ use std::path::Path;
 pub struct Scan {
     generation: u64,
     by_name: HashMap<String, SegmentEntry>,
+    unreadable: HashMap<String, u32>,
 }
+
+/// A segment that could not be read so often is no longer just seen too early: somebody is told.
+const TELL_AFTER: u32 = 5;
 
 /// What a look at the directory found.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +31,15 @@ pub struct Found {
 
 impl Scan {
     pub(super) fn new() -> Scan {
-        Scan { generation: 0, by_name: HashMap::new() }
+        Scan { generation: 0, by_name: HashMap::new(), unreadable: HashMap::new() }
+    }
+
+    fn tell(&mut self, name: &str, error: &Error) {
+        let times = self.unreadable.entry(name.to_owned()).or_default();
+        *times += 1;
+        if *times == TELL_AFTER {
+            tracing::warn!("a segment cannot be read and is not counted: {error}");
+        }
     }
 }
 
@@ -57,7 +69,7 @@ impl Ring {
         let names = self.fs.list(dir)?;
         let mut scan = self.scan();
         if scan.generation != n {
-            *scan = Scan { generation: n, by_name: HashMap::new() };
+            *scan = Scan { generation: n, ..Scan::new() };
         }
         let mut found = Found::default();
         for name in names {
@@ -73,7 +85,10 @@ impl Ring {
                     found.segments.push(entry);
                 }
                 Err(Error::Fs { source }) if source.is_gone() => {}
-                Err(error) => found.damaged.push((name, error.to_string())),
+                Err(error) => {
+                    scan.tell(&name, &error);
+                    found.damaged.push((name, error.to_string()));
+                }
             }
         }
         found.segments.sort_by_key(|entry| (entry.born, entry.index, entry.id));

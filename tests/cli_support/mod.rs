@@ -1,0 +1,317 @@
+//! What the tests share that run the command, or look at a ring from outside: a directory with a configuration, the
+//! binary and what it said, samples that are known by their number, small filesystems, and listings with contents.
+#![allow(dead_code)]
+
+use ringreel::reader::ReadSample;
+use ringreel::{Config, Generator, NamedPart};
+use ringreel_format::{DType, Meta, Value};
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Longest time that anything here is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory that holds a `config.yaml`; its ring is `demo.ring`, unless the configuration says otherwise.
+pub struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    /// A new directory with this configuration. `DBNAME: demo` and short times are put before it.
+    pub fn new(yaml: &str) -> Place {
+        Place::verbatim(&format!("DBNAME: demo\nPOLL_SECONDS: 0.02\nLEASE_SECONDS: 1\n{yaml}"))
+    }
+
+    /// A new directory with this configuration and nothing else.
+    pub fn verbatim(yaml: &str) -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+        let place = Place { dir };
+        place.configure(yaml);
+        place
+    }
+
+    /// Replaces the configuration.
+    pub fn configure(&self, yaml: &str) {
+        fs::write(self.dir.path().join("config.yaml"), yaml).unwrap();
+    }
+
+    /// The same configuration, with these lines after it.
+    pub fn with(&self, more: &str) -> Config {
+        let text = fs::read_to_string(self.dir.path().join("config.yaml")).unwrap();
+        Config::parse(&format!("{text}\n{more}"), "config.yaml", self.dir.path(), true).unwrap()
+    }
+
+    pub fn config(&self) -> Config {
+        self.with("")
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn ring(&self) -> PathBuf {
+        self.dir.path().join("demo.ring")
+    }
+
+    /// The command, to be run here.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringreel"));
+        command.args(args).current_dir(self.dir.path()).env_remove("RINGREEL_LOG");
+        command
+    }
+
+    /// Runs the command here and waits for its end.
+    pub fn run(&self, args: &[&str]) -> Said {
+        Running::start(self.command(args)).finish()
+    }
+
+    /// Starts the command here.
+    pub fn start(&self, args: &[&str]) -> Running {
+        Running::start(self.command(args))
+    }
+}
+
+/// A command that runs. It is killed when it is dropped.
+pub struct Running {
+    child: Child,
+    out: Arc<Mutex<Vec<u8>>>,
+    err: Arc<Mutex<Vec<u8>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What a command said.
+#[derive(Debug)]
+pub struct Said {
+    pub code: Option<i32>,
+    pub status: ExitStatus,
+    pub out: String,
+    pub err: String,
+}
+
+impl Running {
+    pub fn start(mut command: Command) -> Running {
+        let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().unwrap();
+        let (out, err) = (Arc::default(), Arc::default());
+        let stdout = collect(child.stdout.take().unwrap(), &out);
+        let stderr = collect(child.stderr.take().unwrap(), &err);
+        Running { child, out, err, threads: vec![stdout, stderr] }
+    }
+
+    pub fn err(&self) -> String {
+        String::from_utf8(self.err.lock().unwrap().clone()).unwrap()
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Waits until stderr holds `text`.
+    pub fn await_err(&mut self, text: &str) {
+        let begun = Instant::now();
+        while !self.err().contains(text) {
+            let said = self.err();
+            assert!(self.is_running(), "it ended without saying {text:?}: {said}");
+            assert!(begun.elapsed() < PATIENCE, "it never said {text:?}: {said}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Asks it to stop, as a batch system does.
+    pub fn terminate(&self) {
+        assert!(Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap().success());
+    }
+
+    /// Waits for its end.
+    pub fn finish(mut self) -> Said {
+        let begun = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it does not end: {}", self.err());
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        self.threads.drain(..).for_each(|thread| thread.join().unwrap());
+        let text = |bytes: &Mutex<Vec<u8>>| String::from_utf8(bytes.lock().unwrap().clone()).unwrap();
+        Said { code: status.code(), status, out: text(&self.out), err: text(&self.err) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn collect(mut from: impl Read + Send + 'static, to: &Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {
+    let to = to.clone();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(n @ 1..) = from.read(&mut buffer) {
+            to.lock().unwrap().extend_from_slice(&buffer[..n]);
+        }
+    })
+}
+
+impl Said {
+    /// The lines of stdout, each a JSON object.
+    pub fn json(&self) -> Vec<serde_json::Value> {
+        self.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The values of `key` in the lines that have it.
+    pub fn values(&self, key: &str) -> Vec<String> {
+        let text = |value: &serde_json::Value| value.as_str().map_or(value.to_string(), str::to_owned);
+        self.json().iter().filter_map(|line| line.get(key).map(text)).collect()
+    }
+
+    pub fn ok(self) -> Said {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self
+    }
+}
+
+/// Prints a line past the harness, which would keep it to itself.
+pub fn loudly(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Waits until it is true.
+pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < PATIENCE, "it never came to this: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Everything below a directory: kind, mode, and contents (for a link, where it leads). The directory's own times and
+/// link counts are left out.
+pub fn listing(dir: &Path) -> BTreeMap<PathBuf, (String, Vec<u8>)> {
+    let mut all = BTreeMap::new();
+    let mut todo = vec![dir.to_owned()];
+    while let Some(dir) = todo.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let kind = meta.file_type();
+            let (name, contents) = if kind.is_dir() {
+                todo.push(path.clone());
+                ("directory", Vec::new())
+            } else if kind.is_symlink() {
+                ("link", fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes())
+            } else if kind.is_file() {
+                ("file", fs::read(&path).unwrap())
+            } else {
+                (if kind.is_fifo() { "fifo" } else { "other" }, Vec::new())
+            };
+            all.insert(path, (format!("{name} {:o} {}", meta.mode(), meta.uid()), contents));
+        }
+    }
+    all
+}
+
+/// A small filesystem of its own, gone when this is dropped.
+pub struct Mount {
+    dir: TempDir,
+}
+
+impl Mount {
+    /// A tmpfs with these options. None where this user may not mount: the test is then skipped, loudly.
+    pub fn tmpfs(test: &str, options: &str) -> Option<Mount> {
+        let dir = tempfile::tempdir().unwrap();
+        let done = Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(dir.path()).output();
+        match done {
+            Ok(done) if done.status.success() => Some(Mount { dir }),
+            Ok(done) => {
+                loudly(&format!("SKIPPED: {test}: cannot mount: {}", String::from_utf8_lossy(&done.stderr).trim()));
+                None
+            }
+            Err(error) => {
+                loudly(&format!("SKIPPED: {test}: cannot run mount: {error}"));
+                None
+            }
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Changes its options.
+    pub fn remount(&self, options: &str) {
+        let done = Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(self.path()).status();
+        assert!(done.unwrap().success());
+    }
+
+    /// Takes all the room there is but for so many pages.
+    pub fn fill_up(&self, but_pages: usize) {
+        let path = self.path().join("filler");
+        let mut file = fs::File::create(&path).unwrap();
+        while file.write_all(&[7; 4096]).is_ok() {}
+        let len = file.metadata().unwrap().len();
+        file.set_len(len - 4096 * but_pages as u64).unwrap();
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let done = Command::new("umount").arg(self.path()).output();
+        if !done.is_ok_and(|done| done.status.success()) {
+            let _ = Command::new("umount").arg("-l").arg(self.path()).output();
+        }
+    }
+}
+
+/// Bytes of sample `n`'s part `data`, the large one, and of `label`, the small one.
+pub const DATA: usize = 4096;
+pub const LABEL: usize = 16;
+
+/// What part `part` of sample `n` holds. Full of zeros where a word of text would be, so that it can be compressed.
+pub fn contents(n: u64, part: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| if i % 8 < 4 { 0 } else { (i / 8 * 31 + n * 7 + part * 101 + i % 8) as u8 }).collect()
+}
+
+/// Puts sample `n` in.
+pub fn put(generator: &mut Generator, n: u64) -> Vec<ringreel::SampleId> {
+    let (data, label) = (contents(n, 0, DATA), contents(n, 1, LABEL));
+    let parts = [
+        NamedPart::new("data", DType::U8, &[DATA as u64], &data),
+        NamedPart::new("label", DType::U8, &[LABEL as u64], &label),
+    ];
+    let mut meta = Meta::new();
+    meta.set("n", n);
+    generator.write(&parts, &meta, &|| false).unwrap()
+}
+
+/// Puts these samples in, and makes all of them visible.
+pub fn generate(config: &Config, numbers: std::ops::Range<u64>) {
+    let mut generator = Generator::open(config).unwrap();
+    numbers.for_each(|n| drop(put(&mut generator, n)));
+    let summary = generator.finish(true, &|| false).unwrap();
+    assert_eq!(summary.waiting, 0, "{summary:?}");
+}
+
+/// The number of a sample that [`put`] made, after a look at every byte of it.
+pub fn checked(sample: &ReadSample) -> u64 {
+    let Some(Value::Int(n)) = sample.meta.get("n") else { panic!("no number: {:?}", sample.meta) };
+    let n = *n as u64;
+    let names: Vec<_> = sample.parts.iter().map(|part| part.name.as_str()).collect();
+    assert_eq!(names, ["data", "label"]);
+    for (part, (which, len)) in sample.parts.iter().zip([(0, DATA), (1, LABEL)]) {
+        assert_eq!(part.shape, [len as u64]);
+        assert!(part.data[..] == contents(n, which, len)[..], "sample {n} has other bytes in {}", part.name);
+    }
+    n
+}

@@ -1,0 +1,162 @@
+//! What the tests of the ring share: a filesystem with a hook before each call, and a look at what was delivered.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use ringreel::format::{DType, Meta};
+use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Posix, Space};
+use ringreel::ring::Ring;
+use ringreel::ring::layout::Layout;
+use ringreel::ring::manifest::Manifests;
+use ringreel::{Config, Generator, NamedPart, SampleId};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
+
+/// What shall become of a call.
+pub enum Action {
+    Pass,
+    /// It is refused with this errno, and does not happen.
+    Refuse(i32),
+    /// It happens, and says that it failed with this errno: a lost reply.
+    LoseReply(i32),
+    /// It happens to another path: a client that looks a directory up by an old name.
+    Elsewhere(PathBuf),
+}
+
+pub const EIO: i32 = 5;
+pub const EACCES: i32 = 13;
+pub const ESTALE: i32 = 116;
+
+/// Calls that change something, and calls that look.
+pub const CHANGES: [&str; 6] = ["create", "make_dir", "link", "rename", "remove_file", "remove_dir"];
+
+type Hook = dyn Fn(usize, &str, &Path) -> Action + Send + Sync;
+
+/// A real filesystem with a hook before each call: its number, its name, the path that it is about.
+#[derive(Default)]
+pub struct HookFs {
+    calls: AtomicUsize,
+    hook: RwLock<Option<Box<Hook>>>,
+}
+
+impl std::fmt::Debug for HookFs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HookFs")
+    }
+}
+
+impl HookFs {
+    /// From now on, calls are numbered from 0, and `hook` decides about them.
+    pub fn hook(&self, hook: impl Fn(usize, &str, &Path) -> Action + Send + Sync + 'static) {
+        self.calls.store(0, Ordering::SeqCst);
+        *self.hook.write().unwrap() = Some(Box::new(hook));
+    }
+
+    pub fn unhook(&self) {
+        *self.hook.write().unwrap() = None;
+    }
+
+    pub fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    fn through<T>(&self, op: &'static str, path: &Path, call: impl Fn(&Path) -> FsResult<T>) -> FsResult<T> {
+        let n = self.calls.fetch_add(1, Ordering::SeqCst);
+        let action = self.hook.read().unwrap().as_ref().map_or(Action::Pass, |hook| hook(n, op, path));
+        let error = |errno| FsError::new(op, path, io::Error::from_raw_os_error(errno));
+        match action {
+            Action::Pass => call(path),
+            Action::Refuse(errno) => Err(error(errno)),
+            Action::LoseReply(errno) => call(path).and_then(|_| Err(error(errno))),
+            Action::Elsewhere(other) => call(&other),
+        }
+    }
+}
+
+impl Fs for HookFs {
+    fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
+        self.through("create", path, |path| Posix.create_new(path))
+    }
+    fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
+        self.through("open", path, |path| Posix.open(path))
+    }
+    fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
+        self.through("list", dir, |dir| Posix.list(dir))
+    }
+    fn make_dir(&self, path: &Path) -> FsResult<()> {
+        self.through("make_dir", path, |path| Posix.make_dir(path))
+    }
+    fn link(&self, from: &Path, to: &Path) -> FsResult<()> {
+        self.through("link", to, |to| Posix.link(from, to))
+    }
+    fn rename(&self, from: &Path, to: &Path) -> FsResult<()> {
+        self.through("rename", to, |to| Posix.rename(from, to))
+    }
+    fn remove_file(&self, path: &Path) -> FsResult<()> {
+        self.through("remove_file", path, |path| Posix.remove_file(path))
+    }
+    fn remove_dir(&self, path: &Path) -> FsResult<()> {
+        self.through("remove_dir", path, |path| Posix.remove_dir(path))
+    }
+    fn identity(&self, path: &Path) -> FsResult<Identity> {
+        self.through("identity", path, |path| Posix.identity(path))
+    }
+    fn sync_dir(&self, path: &Path) -> FsResult<()> {
+        self.through("sync_dir", path, |path| Posix.sync_dir(path))
+    }
+    fn space(&self, path: &Path) -> FsResult<Space> {
+        Posix.space(path)
+    }
+    fn kind(&self, path: &Path) -> FsResult<Kind> {
+        Posix.kind(path)
+    }
+}
+
+/// A ring for a test: `cap` samples in a generation, parts `data`, short times.
+pub fn config(dir: &Path, cap: u64, more: &str) -> Config {
+    let yaml = format!("DBNAME: t\nSWAP_CAP: {cap}\nSAMPLE: [data]\nPOLL_SECONDS: 0.001\nLEASE_SECONDS: 60\n{more}");
+    Config::parse(&yaml, "test", dir, true).unwrap()
+}
+
+pub fn never() -> bool {
+    false
+}
+
+/// Writes sample `n`; its one part holds `n`.
+pub fn write(generator: &mut Generator, n: u64) -> ringreel::Result<Vec<SampleId>> {
+    let data = n.to_le_bytes();
+    let mut meta = Meta::new();
+    meta.set("n", n);
+    generator.write(&[NamedPart::new("data", DType::U64, &[1], &data)], &meta, &never)
+}
+
+/// Every listed sample, and the generations that list it.
+pub fn listed(root: &Path) -> BTreeMap<SampleId, Vec<u64>> {
+    let manifests = Manifests::new(Arc::new(Posix), Layout::new(root));
+    let mut numbers = manifests.numbers().unwrap();
+    numbers.sort_unstable();
+    let mut found: BTreeMap<SampleId, Vec<u64>> = BTreeMap::new();
+    for n in numbers {
+        let manifest = manifests.get(n).unwrap().unwrap();
+        for segment in &manifest.segments {
+            for ordinal in 0..segment.samples {
+                found.entry(SampleId { segment: segment.id, ordinal }).or_default().push(n);
+            }
+        }
+    }
+    found
+}
+
+/// Panics unless each of `ids` is listed by exactly one manifest, and nothing is listed twice.
+pub fn assert_delivered_once(root: &Path, ids: &[SampleId], what: &str) {
+    let listed = listed(root);
+    let lost: Vec<_> = ids.iter().filter(|id| !listed.contains_key(id)).collect();
+    let twice: Vec<_> = listed.iter().filter(|(_, generations)| generations.len() > 1).collect();
+    assert!(lost.is_empty() && twice.is_empty(), "{what}: lost {lost:?}, twice {twice:?}");
+}
+
+/// Another process's view of the same ring, on the plain filesystem.
+pub fn another(config: &Config) -> Ring {
+    Ring::find_or_make(Arc::new(Posix), config).unwrap()
+}

@@ -1,0 +1,289 @@
+//! The ring's steps under lost replies, late calls, crashes and rivals, at every call to the filesystem.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use common::{Action, CHANGES, EACCES, EIO, ESTALE, HookFs, another, assert_delivered_once, config, listed, never, write};
+use ringreel::ring::Ring;
+use ringreel::ring::layout::segment_name;
+use ringreel::ring::liveness::Watch;
+use ringreel::ring::promote::When;
+use ringreel::{Config, Generator, SampleId};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const CAP: u64 = 4;
+const SAMPLES: u64 = 10;
+
+/// A generator on a filesystem with a hook, writing ten samples into a ring of four; returns what it called finished.
+fn generate(fs: &Arc<HookFs>, config: &Config) -> Vec<SampleId> {
+    let mut finished = Vec::new();
+    let Ok(mut generator) = Generator::open_on(fs.clone(), config) else { return finished };
+    for n in 0..SAMPLES {
+        match write(&mut generator, n) {
+            Ok(ids) => finished.extend(ids),
+            Err(_) => return finished,
+        }
+    }
+    let _ = generator.finish(true, &never);
+    finished
+}
+
+/// Brings in what dead owners left, and makes everything visible.
+fn bring_in(ring: &Ring) {
+    let mut watch = Watch::new(Duration::ZERO);
+    for _ in 0..20 {
+        ring.recover(&mut watch).unwrap();
+        ring.promote(When::NotEmpty).unwrap();
+        ring.reclaim().unwrap();
+        let owners = ring.fs.list(&ring.layout.staging()).unwrap();
+        let names = owners.iter().flat_map(|owner| ring.fs.list(&ring.layout.staging_of(owner)).unwrap_or_default());
+        if !names.into_iter().any(|name| name.ends_with(".rec")) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// How many calls an undisturbed run makes.
+fn calls_of_a_run() -> usize {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = Arc::new(HookFs::default());
+    let config = config(dir.path(), CAP, "");
+    assert_eq!(generate(&fs, &config).len() as u64, SAMPLES);
+    assert_eq!(listed(&config.ring).len() as u64, SAMPLES);
+    fs.calls()
+}
+
+#[test]
+fn a_lost_reply_of_any_change_loses_and_doubles_nothing() {
+    let calls = calls_of_a_run();
+    let mut lost_replies = 0;
+    for at in 0..calls + 20 {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = Arc::new(HookFs::default());
+        let config = config(dir.path(), CAP, "");
+        another(&config); // the ring is there: its birth has a test of its own
+        let hit = Arc::new(AtomicBool::new(false));
+        let seen = hit.clone();
+        fs.hook(move |n, op, _| {
+            if n >= at && CHANGES.contains(&op) && !seen.swap(true, Ordering::SeqCst) {
+                return Action::LoseReply(EIO);
+            }
+            Action::Pass
+        });
+        let finished = generate(&fs, &config);
+        lost_replies += usize::from(hit.load(Ordering::SeqCst));
+        bring_in(&another(&config));
+        assert_eq!(finished.len() as u64, SAMPLES, "lost reply at call {at}: the generator gave up");
+        assert_delivered_once(&config.ring, &finished, &format!("lost reply at call {at}"));
+    }
+    assert!(lost_replies > calls / 3, "{lost_replies} of {calls}");
+}
+
+#[test]
+fn a_call_that_fails_once_loses_and_doubles_nothing() {
+    let calls = calls_of_a_run();
+    for errno in [EIO, ESTALE] {
+        for at in 0..calls {
+            let dir = tempfile::tempdir().unwrap();
+            let fs = Arc::new(HookFs::default());
+            let config = config(dir.path(), CAP, "");
+            another(&config);
+            fs.hook(move |n, _, _| if n == at { Action::Refuse(errno) } else { Action::Pass });
+            let finished = generate(&fs, &config);
+            bring_in(&another(&config));
+            assert_delivered_once(&config.ring, &finished, &format!("errno {errno} at call {at}"));
+        }
+    }
+}
+
+#[test]
+fn a_generator_that_dies_at_any_call_loses_no_finished_sample() {
+    let calls = calls_of_a_run();
+    for happened in [false, true] {
+        for at in 0..calls {
+            let dir = tempfile::tempdir().unwrap();
+            let fs = Arc::new(HookFs::default());
+            let config = config(dir.path(), CAP, "");
+            fs.hook(move |n, _, _| match n {
+                n if n < at => Action::Pass,
+                n if n == at && happened => Action::LoseReply(EACCES),
+                _ => Action::Refuse(EACCES),
+            });
+            let finished = generate(&fs, &config);
+            bring_in(&another(&config));
+            assert_delivered_once(&config.ring, &finished, &format!("death at call {at}, which happened: {happened}"));
+        }
+    }
+}
+
+/// What a rival does in between.
+fn interrupted_by(rival: impl Fn(&Ring) + Send + Sync + 'static) {
+    let rival = Arc::new(rival);
+    for at in 0..calls_of_a_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = Arc::new(HookFs::default());
+        let config = config(dir.path(), CAP, "KEEP: 100");
+        let other = Mutex::new(another(&config));
+        let rival = rival.clone();
+        fs.hook(move |n, _, _| {
+            if n == at {
+                rival(&other.lock().unwrap());
+            }
+            Action::Pass
+        });
+        let finished = generate(&fs, &config);
+        assert_eq!(finished.len() as u64, SAMPLES);
+        bring_in(&another(&config));
+        assert_delivered_once(&config.ring, &finished, &format!("a rival at call {at}"));
+    }
+}
+
+#[test]
+fn at_every_call_a_rival_may_promote_what_is_there() {
+    interrupted_by(|ring| {
+        ring.promote(When::NotEmpty).unwrap();
+        ring.reclaim().unwrap();
+    });
+}
+
+#[test]
+fn at_every_call_a_rival_may_adopt_what_is_staged_and_promote_it_twice() {
+    interrupted_by(|ring| {
+        let mut watch = Watch::new(Duration::ZERO);
+        for _ in 0..2 {
+            std::thread::sleep(Duration::from_millis(1));
+            ring.recover(&mut watch).unwrap();
+            ring.promote(When::NotEmpty).unwrap();
+        }
+    });
+}
+
+/// The path that a client uses which still knows `write.<n>` as the directory that is `read.<n>` by now.
+fn by_the_old_name(path: &Path) -> Option<PathBuf> {
+    let dir = path.parent()?;
+    let number = dir.file_name()?.to_str()?.strip_prefix("write.")?;
+    Some(dir.with_file_name(format!("read.{number}")).join(path.file_name()?))
+}
+
+#[test]
+fn a_commit_that_lands_in_the_promoted_directory_is_made_again_in_the_next_generation() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = Arc::new(HookFs::default());
+    let config = config(dir.path(), CAP, "KEEP: 100");
+    let other = another(&config);
+    let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
+    let mut finished = write(&mut generator, 0).unwrap();
+    let late = Arc::new(Mutex::new(Vec::new()));
+    let seen = late.clone();
+    fs.hook(move |_, op, path| {
+        let mut seen = seen.lock().unwrap();
+        if op == "link" && seen.is_empty() && path.extension().is_some_and(|end| end == "rec") {
+            other.promote(When::NotEmpty).unwrap().unwrap();
+            let landed = by_the_old_name(path).unwrap();
+            seen.push(landed.clone());
+            return Action::Elsewhere(landed);
+        }
+        Action::Pass
+    });
+    for n in 1..3 {
+        finished.extend(write(&mut generator, n).unwrap());
+    }
+    let landed = late.lock().unwrap().pop().unwrap();
+    assert!(landed.exists(), "the late link is there, and nobody looks at it: {}", landed.display());
+    generator.finish(true, &never).unwrap();
+    assert_delivered_once(&config.ring, &finished, "a late link");
+    let listed = listed(&config.ring);
+    assert_eq!((listed[&finished[0]][0], listed[&finished[1]][0]), (1, 2));
+}
+
+#[test]
+fn a_generation_does_not_wait_for_the_indices_that_a_dead_generator_took() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), CAP, "");
+    let dead = another(&config);
+    for _ in 0..3 {
+        dead.index.next_index(1).unwrap().unwrap();
+    }
+    let mut generator = Generator::open(&config).unwrap();
+    let finished: Vec<_> = (0..CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
+    assert!(generator.ring().promote(When::Full).unwrap().is_some());
+    assert_delivered_once(&config.ring, &finished, "holes in the numbers");
+}
+
+#[test]
+fn a_promotion_that_somebody_left_half_done_is_finished_by_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = Arc::new(HookFs::default());
+    let mut at = 0;
+    loop {
+        let config = config(&dir.path().join(at.to_string()), CAP, "");
+        std::fs::create_dir(dir.path().join(at.to_string())).unwrap();
+        let mut generator = Generator::open(&config).unwrap();
+        let finished: Vec<_> = (0..CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
+        let dying = Ring::find_or_make(fs.clone(), &config).unwrap();
+        fs.hook(move |n, _, _| if n < at { Action::Pass } else { Action::Refuse(EACCES) });
+        let done = dying.promote(When::Full);
+        fs.unhook();
+        let published = config.ring.join("manifests/1").exists();
+        let again = another(&config).promote(When::Full).unwrap();
+        assert_eq!(again.is_some(), !published, "promotion left at call {at}");
+        assert_delivered_once(&config.ring, &finished, &format!("promotion left at call {at}"));
+        if done.is_ok_and(|promotion| promotion.is_some()) {
+            break;
+        }
+        at += 1;
+    }
+    assert!(at > 20, "a promotion makes more calls than {at}");
+}
+
+#[test]
+fn a_ring_is_born_once_whatever_call_its_maker_dies_at() {
+    for happened in [false, true] {
+        for at in 0.. {
+            let dir = tempfile::tempdir().unwrap();
+            let fs = Arc::new(HookFs::default());
+            let config = config(dir.path(), CAP, "");
+            fs.hook(move |n, _, _| match n {
+                n if n < at => Action::Pass,
+                n if n == at && happened => Action::LoseReply(EACCES),
+                _ => Action::Refuse(EACCES),
+            });
+            let born = Ring::find_or_make(fs.clone(), &config).is_ok();
+            let ring = another(&config);
+            assert_eq!(ring.manifests.newest().unwrap(), 0, "death at call {at}");
+            assert!(config.ring.join("write.1").exists(), "death at call {at}");
+            if born {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn litter_of_late_calls_is_removed_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), CAP, "");
+    let mut generator = Generator::open(&config).unwrap();
+    let finished: Vec<_> = (0..CAP * 3 + 1).flat_map(|n| write(&mut generator, n).unwrap()).collect();
+    let ring = generator.ring().clone();
+    let newest = ring.manifests.newest().unwrap();
+    for litter in [ring.layout.write(1), ring.layout.write(newest + 9), ring.layout.read(newest + 5)] {
+        std::fs::create_dir(&litter).unwrap();
+        std::fs::write(litter.join(segment_name(3)), "late").unwrap();
+    }
+    std::fs::create_dir(dir.path().join("t.ring/mine")).unwrap();
+    ring.reclaim().unwrap();
+    let mut left: Vec<_> = ring.fs.list(ring.layout.root()).unwrap();
+    left.retain(|name| name.contains('.') || name == "mine");
+    left.sort();
+    let want = ["mine".to_owned(), format!("read.{}", newest - 1), format!("read.{newest}"), "ring.json".to_owned()];
+    let write = format!("write.{}", newest + 1);
+    assert_eq!(left, [&want[..], &[write]].concat());
+    assert!(ring.fs.list(&ring.layout.trash()).unwrap().is_empty());
+    generator.finish(true, &never).unwrap();
+    assert_delivered_once(&config.ring, &finished, "litter");
+}
