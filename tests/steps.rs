@@ -129,13 +129,21 @@ fn interrupted_by(rival: impl Fn(&Ring) + Send + Sync + 'static) {
         let config = config(dir.path(), CAP, "KEEP: 100");
         let other = Mutex::new(another(&config));
         let rival = rival.clone();
+        let published = Arc::new(Mutex::new(Vec::new()));
+        let seen = published.clone();
         fs.hook(move |n, _, _| {
             if n == at {
-                rival(&other.lock().unwrap());
+                let other = other.lock().unwrap();
+                rival(&other);
+                let manifests = other.manifests.numbers().unwrap().into_iter().map(|n| other.layout.manifest(n));
+                *seen.lock().unwrap() = manifests.map(|path| (std::fs::read(&path).unwrap(), path)).collect();
             }
             Action::Pass
         });
         let finished = generate(&fs, &config);
+        for (bytes, path) in published.lock().unwrap().iter() {
+            assert_eq!(&std::fs::read(path).unwrap(), bytes, "a manifest was changed after a rival at call {at}");
+        }
         assert_eq!(finished.len() as u64, SAMPLES);
         bring_in(&another(&config));
         assert_delivered_once(&config.ring, &finished, &format!("a rival at call {at}"));
@@ -261,6 +269,44 @@ fn a_ring_is_born_once_whatever_call_its_maker_dies_at() {
             }
         }
     }
+}
+
+#[test]
+fn a_segment_that_was_linked_again_is_listed_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), CAP, "KEEP: 100");
+    let mut generator = Generator::open(&config).unwrap();
+    let ring = generator.ring().clone();
+    let mut finished = write(&mut generator, 0).unwrap();
+    ring.promote(When::NotEmpty).unwrap().unwrap();
+    finished.extend(write(&mut generator, 1).unwrap());
+    // Into generation 2: what generation 1 lists, once more; and what is there already, twice more.
+    let listed_before = ring.layout.read(1).join(segment_name(0));
+    let there = ring.layout.write(2).join(ring.fs.list(&ring.layout.write(2)).unwrap().remove(0));
+    std::fs::hard_link(listed_before, ring.layout.write(2).join(segment_name(97))).unwrap();
+    std::fs::hard_link(&there, ring.layout.write(2).join(segment_name(98))).unwrap();
+    std::fs::hard_link(&there, ring.layout.write(2).join(segment_name(99))).unwrap();
+    assert_eq!(ring.fill_of(2).unwrap(), 1, "only what would be listed counts as fill");
+    ring.promote(When::NotEmpty).unwrap().unwrap();
+    assert_delivered_once(&config.ring, &finished, "links made again");
+    assert_eq!(ring.fs.list(&ring.layout.read(2)).unwrap().len(), 1, "the other links are removed");
+}
+
+#[test]
+fn a_manifest_that_cannot_be_seen_is_not_taken_for_one_that_lists_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), CAP, "KEEP: 100");
+    let mut generator = Generator::open(&config).unwrap();
+    let finished: Vec<_> = (0..CAP * 2).flat_map(|n| write(&mut generator, n).unwrap()).collect();
+    let ring = generator.ring().clone();
+    ring.promote(When::NotEmpty).unwrap().unwrap();
+    let fresh = another(&config);
+    std::fs::rename(ring.layout.manifest(1), ring.layout.root().join("hidden")).unwrap();
+    let newest = fresh.manifests.newest().unwrap();
+    let hidden = fresh.manifests.find(finished[0].segment, 1, newest);
+    assert!(hidden.as_ref().is_err_and(ringreel::Error::is_retryable), "{hidden:?}");
+    std::fs::rename(ring.layout.root().join("hidden"), ring.layout.manifest(1)).unwrap();
+    assert_eq!(fresh.manifests.find(finished[0].segment, 1, newest).unwrap(), Some(1));
 }
 
 #[test]

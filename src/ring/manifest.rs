@@ -3,12 +3,14 @@
 //! Text, for people and `grep`: a line of JSON about the generation, a line for each segment, and a last line with the
 //! number of lines and the CRC-32 of all before it. Published whole, by link; never changed.
 
+use super::MANIFESTS_KEPT;
 use super::layout::{Layout, is_owner, parse_number, segment_index};
-use crate::error::{Error, Result};
+use crate::error::{Error, FsError, Result};
 use crate::fs::Fs;
 use ringreel_format::SegmentId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -324,14 +326,22 @@ impl Manifests {
         Ok(Some(manifest))
     }
 
-    /// The first of the generations `from` to `to` whose manifest lists the segment.
+    /// The first of the generations `from` to `to`, which is the newest or an earlier one, whose manifest lists the
+    /// segment. Manifests that may have been pruned count as listing nothing.
     ///
     /// # Errors
-    /// As [`Manifests::get`].
+    /// A manifest that must be there and cannot be seen: not to be taken for one that lists nothing. As
+    /// [`Manifests::get`].
     pub fn find(&self, id: SegmentId, from: u64, to: u64) -> Result<Option<u64>> {
         for n in from..=to {
-            if self.get(n)?.is_some_and(|manifest| manifest.lists(id)) {
-                return Ok(Some(n));
+            match self.get(n)? {
+                Some(manifest) if manifest.lists(id) => return Ok(Some(n)),
+                Some(_) => {}
+                None if n + MANIFESTS_KEPT <= to => {}
+                None => {
+                    let unseen = io::Error::from(io::ErrorKind::StaleNetworkFileHandle);
+                    return Err(FsError::new("find manifest", &self.layout.manifest(n), unseen).into());
+                }
             }
         }
         Ok(None)

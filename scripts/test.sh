@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Everything that is tested: Rust, Python, documentation. A part that cannot run here is named and counted as skipped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+passed=0
+skipped=0
+
+part() {
+    echo "== $1"
+    shift
+    "$@"
+    passed=$((passed + 1))
+}
+
+skip() {
+    echo "== SKIPPED: $1" >&2
+    skipped=$((skipped + 1))
+}
+
+documentation() {
+    RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --package ringreel --package ringreel-format
+}
+
+torch_tests() {
+    [ -x .venv-torch/bin/python ] || /usr/bin/python3 -m venv --system-site-packages .venv-torch
+    .venv-torch/bin/pip install --quiet --disable-pip-version-check './python[test]'
+    .venv-torch/bin/python -m pytest --quiet python/tests
+}
+
+part "formatting" cargo fmt --all --check
+part "lints" cargo clippy --quiet --workspace --all-targets -- -D warnings
+part "Rust tests" cargo test --quiet
+part "documentation" documentation
+part "installation into .venv" scripts/install.sh '[test]'
+part "Python tests" .venv/bin/python -m pytest --quiet python/tests
+
+# PyTorch from Debian's packages, for the system's own Python: a few seconds, against gigabytes from elsewhere.
+if ! /usr/bin/python3 -c 'import torch' 2>/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    { apt-get update && apt-get install --yes python3-torch python3-venv; } >/dev/null 2>&1 || true
+fi
+if /usr/bin/python3 -c 'import sys, torch; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    part "Python tests with PyTorch" torch_tests
+else
+    skip "Python tests with PyTorch: /usr/bin/python3 (3.11 or later) has no torch; install Debian's python3-torch"
+fi
+
+echo "parts: $passed passed, 0 failed, $skipped skipped"
