@@ -16,12 +16,12 @@ def ring_numbers(status):
     waiting (finished samples that no manifest lists yet) and swap_s (mean
     seconds of a swap, or None where the status does not tell).
     """
-    delivered = status.get("samples_delivered", status.get("samples_generated", 0))
+    swap_ms = status["swap_ms_mean"]
     return {
-        "swaps": status.get("swaps", 0),
-        "delivered": delivered,
-        "waiting": status.get("samples_waiting", 0),
-        "swap_s": status.get("swap_seconds_mean"),
+        "swaps": status["swaps"],
+        "delivered": status["samples_delivered"],
+        "waiting": status["samples_waiting"],
+        "swap_s": None if swap_ms is None else swap_ms / 1000,
     }
 
 

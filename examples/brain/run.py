@@ -72,10 +72,12 @@ def watch(args, everyone):
 
 def open_ring():
     """The ring, or None as long as nobody has made it."""
+    ring = ringreel.Ring(CONFIG)
     try:
-        return ringreel.Ring(CONFIG)
-    except Exception:
+        ring.status()
+    except ringreel.NoRingError:
         return None
+    return ring
 
 
 def draw(path, result, count=6, candidates=60):

@@ -123,7 +123,7 @@ impl Ring {
         let Staged { id, born, .. } = commit.staged;
         let from = commit.checked.map_or(born, |n| n + 1);
         if let Some(n) = self.manifests.find(id, from, newest)? {
-            self.fs.forget_file(staged)?;
+            self.tidy(staged)?;
             return Ok(Some(Step::Delivered(n)));
         }
         if commit.checked.is_none() && born + MANIFESTS_KEPT <= newest && !self.fs.exists(&self.layout.manifest(born))? {

@@ -143,6 +143,18 @@ impl Ring {
         if self.syncs_dirs() { Ok(self.fs.sync_dir(dir)?) } else { Ok(()) }
     }
 
+    /// Removes a name that is of no use any more. Where another user's directory does not let us, it stays: its owner
+    /// removes it.
+    fn tidy(&self, path: &Path) -> Result<()> {
+        match self.fs.forget_file(path) {
+            Err(error) if error.is_denied() => {
+                tracing::debug!(%error, "left to its owner");
+                Ok(())
+            }
+            other => Ok(other?),
+        }
+    }
+
     fn scan(&self) -> MutexGuard<'_, Scan> {
         self.scan.lock().unwrap_or_else(PoisonError::into_inner)
     }

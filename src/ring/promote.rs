@@ -114,11 +114,11 @@ impl Ring {
         let status = SwapStatus { generation: n, unix_ms: summary.unix_ms, total_samples };
         self.index.publish_status(&status).map(|_| ()).unwrap_or_else(|error| tracing::warn!(%error, "the status was not published"));
         for entry in &manifest.segments {
-            self.fs.forget_file(&self.layout.sealed(&entry.owner, entry.id))?;
+            self.tidy(&self.layout.sealed(&entry.owner, entry.id))?;
         }
         // Only what passed its check: a damaged one may only have been seen too early, and its owner will look at it.
         for entry in found.segments.iter().filter(|entry| !lists_name(manifest, entry)) {
-            self.fs.forget_file(&self.layout.read(n).join(&entry.file))?;
+            self.tidy(&self.layout.read(n).join(&entry.file))?;
         }
         Ok(())
     }

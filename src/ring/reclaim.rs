@@ -42,6 +42,10 @@ impl Ring {
             match self.fs.rename(&self.layout.root().join(&name), &target) {
                 Ok(()) => {}
                 Err(error) if error.is_gone() => continue, // somebody else did it
+                Err(error) if error.is_denied() => {
+                    tracing::warn!("an old generation cannot be removed: {error}");
+                    continue;
+                }
                 Err(error) => return Err(error.into()),
             }
             if let Some(GenerationDir::Read(g)) = GenerationDir::parse(&name) {
@@ -67,12 +71,12 @@ impl Ring {
         for name in names {
             match self.fs.remove_file(&dir.join(name)) {
                 Ok(()) => removed += 1,
-                Err(error) if held(&error) => {}
+                Err(error) if held(&error) || error.is_denied() => {}
                 Err(error) => return Err(error.into()),
             }
         }
         match self.fs.remove_dir(dir) {
-            Err(error) if !held(&error) => Err(error.into()),
+            Err(error) if !held(&error) && !error.is_denied() => Err(error.into()),
             _ => Ok(removed),
         }
     }

@@ -50,7 +50,7 @@ impl Ring {
                 match name.strip_suffix(".rec").and_then(|id| id.parse::<SegmentId>().ok()) {
                     Some(id) => left -= usize::from(self.adopt(&owner, id, &mut present, &mut done)?),
                     None if long_dead => {
-                        self.fs.forget_file(&self.layout.staging_of(&owner).join(&name))?;
+                        self.tidy(&self.layout.staging_of(&owner).join(&name))?;
                         done.litter += 1;
                         left -= 1;
                     }
