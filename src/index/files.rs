@@ -234,6 +234,11 @@ impl Index for FilesIndex {
                 self.fs.forget_file(&self.dir("members").join(name))?;
             }
         }
+        for name in self.list(&self.dir("tmp"))? {
+            if name.strip_prefix(member).is_some_and(|rest| rest.starts_with('.')) {
+                self.fs.forget_file(&self.dir("tmp").join(name))?;
+            }
+        }
         Ok(())
     }
 
