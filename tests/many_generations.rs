@@ -1,0 +1,231 @@
+//! A ring that has turned many times: joining it costs no more than joining a young one, nobody reads a manifest twice,
+//! and manifests do not pile up for ever.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod cli_support;
+
+use cli_support::{Place, checked, generate, listing, loudly, put};
+use ringreel::fs::{FileReader, FileWriter, Fs, FsResult, Identity, Kind, Posix, Space};
+use ringreel::reader::stream::Item;
+use ringreel::ring::{MANIFESTS_KEPT, Ring};
+use ringreel::{Config, Error, Generator, Reader, Stream, StreamOptions};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// The filesystem, and how often each manifest was opened.
+#[derive(Debug, Default)]
+struct Counting {
+    opened: Mutex<BTreeMap<u64, u32>>,
+}
+
+impl Counting {
+    fn take(&self) -> BTreeMap<u64, u32> {
+        std::mem::take(&mut *self.opened.lock().unwrap())
+    }
+}
+
+impl Fs for Counting {
+    fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
+        if path.parent().is_some_and(|dir| dir.ends_with("manifests")) {
+            let number = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
+            *self.opened.lock().unwrap().entry(number).or_default() += 1;
+        }
+        Posix.open(path)
+    }
+
+    fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
+        Posix.create_new(path)
+    }
+
+    fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
+        Posix.list(dir)
+    }
+
+    fn make_dir(&self, path: &Path) -> FsResult<()> {
+        Posix.make_dir(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> FsResult<()> {
+        Posix.link(from, to)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> FsResult<()> {
+        Posix.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> FsResult<()> {
+        Posix.remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> FsResult<()> {
+        Posix.remove_dir(path)
+    }
+
+    fn identity(&self, path: &Path) -> FsResult<Identity> {
+        Posix.identity(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> FsResult<()> {
+        Posix.sync_dir(path)
+    }
+
+    fn space(&self, path: &Path) -> FsResult<Space> {
+        Posix.space(path)
+    }
+
+    fn kind(&self, path: &Path) -> FsResult<Kind> {
+        Posix.kind(path)
+    }
+}
+
+fn twice(opened: &BTreeMap<u64, u32>) -> Vec<(u64, u32)> {
+    opened.iter().filter(|(_, times)| **times > 1).map(|(number, times)| (*number, *times)).collect()
+}
+
+/// Turns the ring until generation `newest` is readable; its generations are of as many samples as `cap`.
+fn turn_until(generator: &mut Generator, newest: u64, cap: u64) {
+    let mut n = generator.ring().manifests.newest().unwrap() * cap;
+    while generator.ring().manifests.newest().unwrap() < newest {
+        put(generator, n);
+        n += 1;
+    }
+}
+
+fn timed<T>(what: &str, limit: Duration, action: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let result = action();
+    let took = begun.elapsed();
+    loudly(&format!("{what}: {:.1} ms", took.as_secs_f64() * 1e3));
+    assert!(took < limit, "{what} took {took:?}");
+    result
+}
+
+#[test]
+fn a_new_process_joins_a_ring_of_a_thousand_manifests_at_once() {
+    let place = Place::new("SWAP_CAP: 1\nSAMPLE: [data, label]\n");
+    turn_until(&mut Generator::open(&place.config()).unwrap(), 1000, 1);
+    let limit = Duration::from_secs(if cfg!(debug_assertions) { 3 } else { 1 });
+    let status = timed("status of a ring of 1,000 manifests", limit, || place.run(&["status", "--json"]).ok());
+    assert!(status.json()[0]["newest"].as_u64().unwrap() >= 1000);
+    let read = timed("its first sample", limit, || place.run(&["read", "--samples", "1", "--json"]).ok());
+    assert_eq!(read.json().len(), 1);
+    let args = ["generate", "--samples", "1", "--shape", "8", "--seal"];
+    timed("a sample into it, and visible", limit, || place.run(&args).ok());
+    timed("and read again by all", limit, || place.run(&["read", "--all"]).ok());
+}
+
+#[test]
+fn those_who_join_late_read_only_the_manifests_they_need() {
+    let place = Place::new("SWAP_CAP: 1\nSAMPLE: [data, label]\n");
+    turn_until(&mut Generator::open(&place.config()).unwrap(), 300, 1);
+    let counting = Arc::new(Counting::default());
+    let reader = Reader::open_on(counting.clone(), &place.config()).unwrap();
+    let newest = reader.newest().unwrap();
+    checked(&reader.sample(&newest, 0).unwrap());
+    assert_eq!(counting.take().len(), 1, "a reader needs the newest alone");
+    let mut generator = Generator::open_on(counting.clone(), &place.config()).unwrap();
+    put(&mut generator, 300);
+    assert!(counting.take().len() <= 2, "a generator needs the newest, and the one before it to reclaim");
+    drop(generator.finish(true, &|| false).unwrap());
+    ringreel::status::status(&Ring::find(counting.clone(), &place.config()).unwrap()).unwrap();
+    assert!(counting.take().len() <= 16, "status looks back over the last few");
+}
+
+#[test]
+fn a_running_reader_and_a_running_generator_read_each_manifest_once_at_most() {
+    let place = Place::new("SWAP_CAP: 3\nSAMPLE: [data, label]\nKEEP: 2\n");
+    generate(&place.config(), 0..3);
+    let (reads, writes) = (Arc::new(Counting::default()), Arc::new(Counting::default()));
+    let mut generator = Generator::open_on(writes.clone(), &place.config()).unwrap();
+    let mut other = Generator::open(&place.config()).unwrap();
+    let reader = Arc::new(Reader::open_on(reads.clone(), &place.config()).unwrap());
+    let timeout = Some(cli_support::PATIENCE);
+    let mut stream = Stream::new(reader, StreamOptions { timeout, ..StreamOptions::default() });
+    for n in 0..180 {
+        put(if n % 2 == 0 { &mut generator } else { &mut other }, n);
+        let Some(Item::Sample(_)) = stream.next(&|| false, &mut |_| {}).unwrap() else { panic!("no sample") };
+    }
+    let (reads, writes) = (reads.take(), writes.take());
+    assert!(reads.len() > 40 && writes.len() > 40, "{reads:?} {writes:?}");
+    assert_eq!((twice(&reads), twice(&writes)), (vec![], vec![]));
+}
+
+/// A generator whose segment takes so long that others promote many generations meanwhile.
+fn slow_generator(place: &Place) -> Generator {
+    let mut slow = Generator::open(&place.with("SEGMENT_SAMPLES: 2\n")).unwrap();
+    assert!(put(&mut slow, 1_000_000).is_empty(), "begun, not finished");
+    slow
+}
+
+#[test]
+fn a_segment_that_was_begun_many_generations_ago_makes_nobody_read_manifests_again_and_again() {
+    let place = Place::new("SWAP_CAP: 4\nSAMPLE: [data, label]\n");
+    let mut slow = slow_generator(&place);
+    turn_until(&mut Generator::open(&place.config()).unwrap(), 60, 4);
+    let finished = put(&mut slow, 1_000_001);
+    assert_eq!(finished.len(), 2);
+    slow.flush(&|| false).unwrap(); // in the generation that fills, or in the one after it
+
+    let counting = Arc::new(Counting::default());
+    let ring = Ring::find(counting.clone(), &place.config()).unwrap();
+    for _ in 0..5 {
+        ring.fill_of(ring.manifests.newest().unwrap() + 1).unwrap();
+    }
+    let looks = counting.take();
+    assert!(looks.len() >= 60, "it was begun in the first generation: {looks:?}");
+    assert_eq!(twice(&looks), [], "five looks at the generation that fills");
+
+    // And it is delivered, once.
+    slow.finish(true, &|| false).unwrap();
+    let reader = Reader::open(&place.config()).unwrap();
+    let kept = reader.kept().unwrap();
+    let delivered: Vec<_> = kept.iter().filter(|manifest| manifest.lists(finished[0].segment)).collect();
+    assert_eq!(delivered.len(), 1);
+}
+
+/// All samples that a ring ever listed, in its last manifests.
+fn listed(config: &Config, id: ringreel_format::SegmentId) -> Vec<u64> {
+    let ring = Ring::find(Arc::new(Posix), config).unwrap();
+    let numbers = ring.manifests.numbers().unwrap();
+    numbers.into_iter().filter(|n| ring.manifests.get(*n).unwrap().unwrap().lists(id)).collect()
+}
+
+#[test]
+fn old_manifests_go_but_for_the_last_1024_and_what_cannot_be_judged_without_them_is_put_aside_and_told() {
+    let place = Place::new("SWAP_CAP: 2\nSAMPLE: [data, label]\n");
+    let mut slow = slow_generator(&place);
+    let mut generator = Generator::open(&place.with("SEGMENT_SAMPLES: 2\n")).unwrap();
+    turn_until(&mut generator, 2 * MANIFESTS_KEPT - 2, 2);
+    let ring = generator.ring().clone();
+    let manifests = || {
+        let numbers = ring.manifests.numbers().unwrap();
+        (numbers.len() as u64, *numbers.iter().min().unwrap(), *numbers.iter().max().unwrap())
+    };
+    let (count, oldest, newest) = manifests();
+    assert_eq!((count, oldest), (newest + 1, 0), "up to twice what is kept, none goes");
+    turn_until(&mut generator, 2 * MANIFESTS_KEPT + 70, 2);
+    let (count, oldest, newest) = manifests();
+    assert_eq!(count, newest - oldest + 1, "those that stay are the last ones, without a hole");
+    assert!(count > MANIFESTS_KEPT && oldest > 0 && count < 2 * MANIFESTS_KEPT, "{count} from {oldest} to {newest}");
+    let status = &place.run(&["status", "--json"]).ok().json()[0];
+    assert_eq!(status["samples_delivered"], 2 * newest, "what was delivered is known all the same");
+
+    let finished = put(&mut slow, 1_000_001);
+    let (ring, quarantine) = (slow.ring().clone(), place.ring().join("quarantine"));
+    let report = slow.finish(false, &|| false);
+    assert!(matches!(report, Ok(_) | Err(Error::Lost { .. })), "{report:?}");
+    let names: Vec<_> = listing(&quarantine).into_iter().collect();
+    let [(segment, _), (why, (_, reason))] = &names[..] else { panic!("not a segment and its reason: {names:?}") };
+    assert!(segment.with_extension("why") == *why && segment.extension().unwrap() == "rec");
+    let id = finished[0].segment;
+    assert!(segment.file_name().unwrap().to_str().unwrap().contains(&id.to_string()));
+    assert!(String::from_utf8(reason.clone()).unwrap().contains("begun in generation 1,"), "{reason:?}");
+    assert_eq!(ringreel::segment::reader::check_whole(&Posix, segment).unwrap().footer.count, 2, "it is whole");
+    assert!(!ring.layout.sealed(&ring.me, id).exists() && listed(&place.config(), id).is_empty());
+
+    let said = place.run(&["status", "--json"]).ok().json().remove(0);
+    assert_eq!(said["quarantined"], 1);
+    assert!(place.run(&["status"]).ok().out.contains("quarantine 1 segments"));
+}
