@@ -47,14 +47,20 @@ impl FsError {
         matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 
+    /// The server does not answer.
+    pub fn is_away(&self) -> bool {
+        use io::ErrorKind as K;
+        let away = [K::NotConnected, K::HostUnreachable, K::NetworkUnreachable, K::NetworkDown, K::ConnectionReset, K::TimedOut];
+        away.contains(&self.source.kind())
+    }
+
     /// Trying again later may help: a full disk, a server that is away, an interrupted call.
     pub fn is_retryable(&self) -> bool {
         use io::ErrorKind as K;
-        let passing = [K::Interrupted, K::TimedOut, K::StaleNetworkFileHandle, K::ResourceBusy, K::WouldBlock];
-        let away = [K::NotConnected, K::HostUnreachable, K::NetworkUnreachable, K::NetworkDown, K::ConnectionReset];
+        let passing = [K::Interrupted, K::StaleNetworkFileHandle, K::ResourceBusy, K::WouldBlock];
         const EIO: i32 = 5;
         let kind = self.source.kind();
-        self.is_full() || passing.contains(&kind) || away.contains(&kind) || self.source.raw_os_error() == Some(EIO)
+        self.is_full() || self.is_away() || passing.contains(&kind) || self.source.raw_os_error() == Some(EIO)
     }
 }
 
@@ -100,12 +106,14 @@ pub enum Error {
         source: FormatError,
     },
     /// A manifest is damaged.
-    #[error("manifest {path}: {message}", path = .path.display())]
+    #[error("{path}: this manifest cannot be used: {message}", path = .path.display())]
     Manifest {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         message: String,
+        /// Whether it may only have been seen too early.
+        passing: bool,
     },
     /// A sample that its generation's manifest lists cannot be read.
     #[error("sample {sample} (generation {generation}, position {position}) is damaged: {path}: {message}", path = .path.display())]
@@ -182,6 +190,7 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::Fs { source } => source.is_retryable(),
+            Error::Manifest { passing, .. } => *passing,
             Error::NoRing { .. } | Error::Reclaimed { .. } | Error::Timeout { .. } | Error::Index(_) => true,
             _ => false,
         }

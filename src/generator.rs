@@ -5,7 +5,8 @@
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::fs::watch::{Pacer, random_u32};
+use crate::fs::watch::Pacer;
+use crate::random::random_bytes;
 use crate::fs::{Fs, Posix};
 use crate::presence::Presence;
 use crate::ring::Ring;
@@ -24,6 +25,8 @@ use std::time::{Duration, Instant};
 /// Room that must be left on the disk besides what is to be written: names and manifests need some.
 const SPARE_BYTES: u64 = 256 << 10;
 const SPARE_INODES: u64 = 4;
+/// For at least so long the end of a sealed run waits for a generation that nobody can promote.
+const SEAL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// One named part of a sample: little-endian elements in row-major order.
 #[derive(Clone, Debug)]
@@ -56,6 +59,8 @@ pub struct Summary {
     pub waited_seconds: f64,
     /// Promotions done by this generator.
     pub swaps: u64,
+    /// Of those finished, found damaged before any manifest listed them: they lie in quarantine.
+    pub quarantined: u64,
 }
 
 /// A generator. Not to be used after a fork: open it in the child.
@@ -73,6 +78,8 @@ pub struct Generator {
     number: u64,
     summary: Summary,
     last_problem: Option<String>,
+    /// An error that came after samples were finished: their ids were returned first.
+    deferred: Option<Error>,
 }
 
 impl Generator {
@@ -109,6 +116,7 @@ impl Generator {
             number: 0,
             summary: Summary::default(),
             last_problem: None,
+            deferred: None,
             presence,
             pacer,
             options,
@@ -135,25 +143,44 @@ impl Generator {
     /// A sample that does not fit SAMPLE; [`Error::Interrupted`] when there was no room for it; what the filesystem says
     /// and waiting does not mend. The ring is then as it was before, and the same sample may be given again.
     pub fn write(&mut self, parts: &[NamedPart<'_>], meta: &Meta, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
+        self.deferred.take().map_or(Ok(()), Err)?;
         let parts = self.in_order(parts)?;
         let sample = SampleRef { parts: &parts, meta, unix_ms: unix_ms() };
         self.check_input(&sample)?;
-        self.settle()?;
-        self.commit_all(stop, true)?;
+        self.commit_earlier(stop)?;
         self.await_room(SegmentWriter::estimate(&parts), stop)?;
         loop {
             match self.append(&sample) {
-                Ok(()) => break,
-                Err(error) => self.bear(error, "writing a sample", stop)?,
+                Ok(()) => {}
+                Err(error) => {
+                    self.bear(error, "writing a sample", stop)?;
+                    continue;
+                }
+            }
+            let full = self.writing.as_ref().is_some_and(|writing| writing.samples() >= self.segment_samples);
+            if !full {
+                return Ok(Vec::new());
+            }
+            match self.seal(stop) {
+                Ok(ids) => {
+                    self.deferred = self.commit_all(stop, false).err();
+                    return Ok(ids);
+                }
+                // The file was thrown away, and this sample is still in hand: once more, in a new one.
+                Err(error) if self.writing.is_none() && !stop() => {
+                    self.problem(format!("{error}; writing the sample again"));
+                    self.pause("a segment to be written again", self.ring.poll, stop)?;
+                }
+                Err(error) => return Err(error),
             }
         }
-        let full = self.writing.as_ref().is_some_and(|writing| writing.samples() >= self.segment_samples);
-        if !full {
-            return Ok(Vec::new());
+    }
+
+    fn commit_earlier(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+        while let Err(error) = self.settle() {
+            self.bear(error, "looking at the manifests", stop)?;
         }
-        let ids = self.seal(stop)?;
-        self.commit_all(stop, false)?;
-        Ok(ids)
+        self.commit_all(stop, true)
     }
 
     /// Seals what was written so far and waits until it has a place in a generation. Returns the ids of the samples that are finished now.
@@ -161,9 +188,9 @@ impl Generator {
     /// # Errors
     /// As [`Generator::write`].
     pub fn flush(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
+        self.deferred.take().map_or(Ok(()), Err)?;
         let ids = self.seal(stop)?;
-        self.settle()?;
-        self.commit_all(stop, true)?;
+        self.deferred = self.commit_earlier(stop).err();
         Ok(ids)
     }
 
@@ -186,7 +213,7 @@ impl Generator {
                     if let Some(writing) = self.writing.take() {
                         writing.discard();
                     }
-                    tracing::error!(%error, samples = lost, "a segment could not be finished; its samples are not counted as finished");
+                    tracing::error!(%error, samples = lost, "a segment could not be finished; its samples do not count as finished");
                     return Err(error);
                 }
                 Err(error) => self.bear(error, "sealing a segment", stop)?,
@@ -210,20 +237,43 @@ impl Generator {
     /// As [`Generator::write`].
     pub fn finish(mut self, seal: bool, stop: &dyn Fn() -> bool) -> Result<Summary> {
         self.flush(stop)?;
-        while seal && !self.commits.is_empty() && !stop() {
+        self.deferred.take().map_or(Ok(()), Err)?;
+        if seal {
+            match self.make_visible(stop) {
+                Ok(()) | Err(Error::Interrupted { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me)); // stays where something is in it
+        Ok(self.summary())
+    }
+
+    /// Promotes what is there until everything of ours is listed.
+    fn make_visible(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+        let mut idle = Instant::now();
+        while !self.commits.is_empty() {
             match self.ring.promote(When::NotEmpty) {
                 Ok(Some(promotion)) => {
                     self.summary.swaps += u64::from(promotion.ours);
-                    self.ring.reclaim().map(|_| ()).or_else(|error| self.bear(error, "reclaiming", stop))?;
+                    idle = Instant::now();
+                    if let Err(error) = self.ring.reclaim() {
+                        self.bear(error, "reclaiming", stop)?;
+                    }
+                }
+                Ok(None) if idle.elapsed() > (self.ring.lease * 2).max(SEAL_PATIENCE) => {
+                    let left: u64 = self.commits.iter().map(|commit| commit.staged.samples).sum();
+                    self.problem(format!("{left} samples cannot be made visible: they are staged, and stay there"));
+                    return Ok(());
                 }
                 Ok(None) => self.pause("the last generation to be promoted", self.ring.poll, stop)?,
                 Err(error) => self.bear(error, "promoting the last generation", stop)?,
             }
-            self.settle()?;
-            self.commit_all(stop, true)?;
+            self.commit_earlier(stop)?;
+            if stop() {
+                break;
+            }
         }
-        let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me)); // stays where something is in it
-        Ok(self.summary())
+        Ok(())
     }
 
     fn in_order<'a>(&self, given: &[NamedPart<'a>]) -> Result<Vec<PartRef<'a>>> {
@@ -261,7 +311,14 @@ impl Generator {
             self.writing = Some(self.begin_segment(sample)?);
         }
         let Some(writing) = self.writing.as_mut() else { return Ok(()) };
-        writing.sample(sample)?;
+        if let Err(error) = writing.sample(sample) {
+            if writing.must_discard() {
+                let lost = writing.samples();
+                tracing::error!(%error, samples = lost, "a segment was thrown away; its samples do not count as finished");
+                self.writing.take().map(StagingWriter::discard);
+            }
+            return Err(error);
+        }
         self.number += 1;
         Ok(())
     }
@@ -274,7 +331,7 @@ impl Generator {
         provenance.set("generator", self.ring.me.as_str());
         provenance.set("host", rustix::system::uname().nodename().to_string_lossy().as_ref());
         provenance.set("pid", Value::Int(i128::from(std::process::id())));
-        let id = SegmentId(std::array::from_fn(|_| random_u32() as u8));
+        let id = SegmentId(random_bytes());
         let born = self.ring.manifests.newest()? + 1;
         let info =
             SegmentInfo { id, born, created_unix_ms: unix_ms(), first_number: self.number, schema, provenance };
@@ -283,21 +340,27 @@ impl Generator {
 
     /// Goes on only when the disk and the budget have room for `bytes` more.
     fn await_room(&mut self, bytes: u64, stop: &dyn Fn() -> bool) -> Result<()> {
-        while let Some(lack) = self.lacks_room(bytes)? {
-            self.tend_ring(Duration::MAX)?; // promoting and reclaiming is what makes room
-            if self.lacks_room(bytes)?.is_some() {
-                self.pause(&lack, self.ring.poll, stop)?;
+        loop {
+            match self.lacks_room(bytes) {
+                Ok(None) => return Ok(()),
+                Ok(Some(lack)) => {
+                    self.problem(format!("waiting for {lack}"));
+                    if !self.tend_ring(Duration::MAX)? {
+                        self.pause(&lack, self.ring.poll, stop)?;
+                    }
+                }
+                Err(error) => self.bear(error, "looking for room", stop)?,
             }
         }
-        Ok(())
     }
 
     fn lacks_room(&self, bytes: u64) -> Result<Option<String>> {
         let root = self.ring.layout.root();
         let space = self.ring.fs.space(root)?;
-        if space.bytes < bytes.saturating_add(SPARE_BYTES) {
-            let (free, place) = (space.bytes, root.display());
-            return Ok(Some(format!("room on the disk of {place}: {free} bytes are free, {bytes} are needed")));
+        let bytes = bytes.saturating_add(SPARE_BYTES);
+        if space.bytes < bytes {
+            let place = root.display();
+            return Ok(Some(format!("room on the disk of {place}: less than the {bytes} bytes that are needed")));
         }
         if space.inodes.is_some_and(|inodes| inodes < SPARE_INODES) {
             return Ok(Some(format!("inodes on the disk of {}: none are free", root.display())));
@@ -306,7 +369,7 @@ impl Generator {
         if max_bytes.is_some() || max_files.is_some() {
             let (used, files) = self.ring.usage()?;
             if max_bytes.is_some_and(|max| used + bytes > max) {
-                return Ok(Some(format!("room under MAX_BYTES: {used} bytes are used, {bytes} are needed")));
+                return Ok(Some(format!("room under MAX_BYTES: {used} bytes are used, {bytes} more are needed")));
             }
             if max_files.is_some_and(|max| files + 1 > max) {
                 return Ok(Some(format!("room under MAX_FILES: {files} files are used")));
@@ -327,7 +390,7 @@ impl Generator {
             let open = commit.linked().is_some_and(|n| n > newest);
             match if open { Ok(Step::Linked(newest + 1)) } else { self.ring.commit_step(&mut commit, false) } {
                 Ok(Step::Delivered(_)) => self.summary.delivered += commit.staged.samples,
-                Ok(Step::Quarantined(why)) => self.problem(format!("a segment was put into quarantine: {why}")),
+                Ok(Step::Quarantined(why)) => self.quarantined(&commit, &why),
                 Ok(_) => self.commits.push(commit),
                 Err(error @ Error::Lost { .. }) => self.problem(error.to_string()),
                 Err(error) => {
@@ -358,8 +421,8 @@ impl Generator {
                 Ok(Step::Linked(_)) => n += 1,
                 Ok(Step::Delivered(_)) => self.summary.delivered += self.commits.remove(n).staged.samples,
                 Ok(Step::Quarantined(why)) => {
-                    self.commits.remove(n);
-                    self.problem(format!("a segment was put into quarantine: {why}"));
+                    let commit = self.commits.remove(n);
+                    self.quarantined(&commit, &why);
                 }
                 Ok(Step::Wait(generation)) => {
                     if !wait || stop() {
@@ -371,7 +434,11 @@ impl Generator {
                             return Ok(());
                         }
                     }
-                    self.settle()?;
+                    if let Err(error) = self.settle()
+                        && let Err(error) = self.bear(error, "looking at the manifests", stop)
+                    {
+                        return if matches!(error, Error::Interrupted { .. }) { Ok(()) } else { Err(error) };
+                    }
                     n = 0;
                 }
                 Ok(Step::Refused) => return Err(Error::Index("this generator may not link its own file".to_owned())),
@@ -396,8 +463,11 @@ impl Generator {
         if self.manager_lives() && waited <= self.ring.lease {
             return Ok(false);
         }
-        let done = self.ring.promote(When::Full).and_then(|promotion| {
-            self.ring.reclaim()?;
+        // On a full disk, promoting may fail for want of what reclaiming gives back: never the one without the other.
+        let promoted = self.ring.promote(When::Full);
+        let reclaimed = self.ring.reclaim();
+        let done = promoted.and_then(|promotion| {
+            reclaimed?;
             self.ring.recover(&mut self.watch)?;
             Ok(promotion)
         });
@@ -431,6 +501,11 @@ impl Generator {
         self.problem(format!("{doing}: {error}; trying again"));
         self.tend_ring(Duration::ZERO)?;
         self.pause(doing, self.ring.poll, stop)
+    }
+
+    fn quarantined(&mut self, commit: &Commit, why: &str) {
+        self.summary.quarantined += commit.staged.samples;
+        self.problem(format!("{} finished samples were put into quarantine: {why}", commit.staged.samples));
     }
 
     fn problem(&mut self, message: String) {

@@ -106,11 +106,7 @@ impl Manager {
         loop {
             let turned = Instant::now();
             match self.turn() {
-                Ok(Some(swap)) => {
-                    on_swap(&swap);
-                    watching = None; // the generation that fills is another directory now
-                    continue;
-                }
+                Ok(Some(swap)) => on_swap(&swap),
                 Ok(None) => {}
                 Err(error) if error.is_retryable() => self.problem(&error),
                 Err(error) => {
@@ -118,15 +114,16 @@ impl Manager {
                     return Err(error);
                 }
             }
-            if watching.is_none() {
-                watching = self.watch_writes(bell.clone());
+            let filling = self.ring.manifests.newest().map_or(0, |newest| newest + 1);
+            if watching.as_ref().is_none_or(|(n, _)| *n != filling) {
+                watching = self.watch_write(filling, bell.clone()).map(|watcher| (filling, watcher));
             }
             // A look costs more the fuller the generation is: rest for a few times as long as it took.
-            tokio::time::sleep(turned.elapsed() * 4).await;
+            let rest = turned.elapsed() * 4;
             tokio::select! {
                 () = &mut stop => break,
-                () = bell.notified() => {}
-                () = tokio::time::sleep(jittered(self.ring.poll)) => {}
+                () = async { tokio::time::sleep(rest).await; bell.notified().await } => {}
+                () = tokio::time::sleep(rest.max(jittered(self.ring.poll))) => {}
             }
         }
         self.leave();
@@ -145,6 +142,7 @@ impl Manager {
         match done {
             Err(Error::Fs { ref source }) if source.is_full() => {
                 self.ring.fs.forget_file(&self.reserve)?;
+                self.ring.reclaim()?;
                 self.work()
             }
             other => other,
@@ -237,15 +235,14 @@ impl Manager {
         }
     }
 
-    fn watch_writes(&self, bell: Arc<tokio::sync::Notify>) -> Option<notify::RecommendedWatcher> {
-        let newest = self.ring.manifests.newest().ok()?;
+    fn watch_write(&self, n: u64, bell: Arc<tokio::sync::Notify>) -> Option<notify::RecommendedWatcher> {
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             if event.is_ok_and(|event| !event.kind.is_access()) {
                 bell.notify_one();
             }
         })
         .ok()?;
-        watcher.watch(&self.ring.layout.write(newest + 1), RecursiveMode::NonRecursive).ok()?;
+        watcher.watch(&self.ring.layout.write(n), RecursiveMode::NonRecursive).ok()?;
         Some(watcher)
     }
 

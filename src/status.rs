@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::index::Report;
 use crate::manager::ROLE;
 use crate::ring::Ring;
-use crate::ring::layout::GenerationDir;
+use crate::layout::GenerationDir;
 use crate::segment::reader::read_tail;
 use crate::unix_ms;
 use ringreel_format::SegmentId;

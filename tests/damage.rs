@@ -6,7 +6,7 @@ mod cli_support;
 
 use cli_support::{DATA, LABEL, Place, checked, contents, generate, put};
 use ringreel::reader::stream::Item;
-use ringreel::ring::layout::Layout;
+use ringreel::layout::Layout;
 use ringreel::ring::manifest::Manifest;
 use ringreel::{Config, Error, Generator, Reader, Stream, StreamOptions};
 use std::fs::{self, OpenOptions};

@@ -130,8 +130,11 @@ fn large_parts_begin_at_multiples_of_64_in_memory() {
     let open = |read| Reader::open(&place.with(read)).unwrap();
     for (how, reader) in [("mmap", open(READS[0])), ("pread", open(READS[1])), ("own maps", open(READS[0]).with_private_maps())] {
         let newest = reader.newest().unwrap();
-        for position in 0..6 {
+        let mut held = Vec::new(); // so that each lies elsewhere
+        for turn in 0..60 {
+            let position = turn % 6;
             let sample = reader.sample(&newest, position).unwrap();
+            held.push((sample.clone(), vec![0u8; 17 * turn as usize]));
             for part in &sample.parts {
                 assert!(part.data.len() >= 1031 && part.data.as_ptr() as usize % 64 == 0, "{how}: {} of {position}", part.name);
             }

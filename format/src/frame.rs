@@ -7,7 +7,7 @@
 use crate::error::{FormatError, Result};
 use byteorder::{ByteOrder, LE};
 use bytes::Bytes;
-use std::io::{self, Write};
+use std::io::Write;
 
 /// First four bytes of every frame, as a little-endian number.
 pub const MAGIC: u32 = 0xced7_230a;
@@ -156,24 +156,6 @@ fn read_frame(input: &Bytes, pos: usize, base: u64) -> Result<(FrameHeader, Byte
         return Err(FormatError::DirtyPadding { at: base + end as u64 });
     }
     Ok((frame, input.slice(begin..end), next))
-}
-
-/// Writes nothing and counts: for measuring what a record will take.
-#[derive(Default)]
-pub struct CountingSink(
-    /// Bytes seen.
-    pub u64,
-);
-
-impl Write for CountingSink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len() as u64;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub struct Options {
     ledger: Option<PathBuf>,
 }
 
-/// Runs until the samples are done, or until a signal.
+/// Runs until the samples are done, or until a signal. 1 when a finished sample ended in quarantine.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let mut config = super::load(&options.common)?;
     let plan = Plan::new(options, &mut config)?;
@@ -85,15 +85,15 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     let summary = generator.finish(options.seal, &stopped)?;
     bar.finish_and_clear();
     tell(options, &summary, started.elapsed().as_secs_f64())?;
-    Ok(0)
+    Ok(i32::from(summary.quarantined > 0))
 }
 
 fn tell(options: &Options, summary: &Summary, seconds: f64) -> anyhow::Result<()> {
-    let Summary { finished, delivered, waiting, bytes, waited_seconds, swaps } = summary;
+    let Summary { finished, delivered, waiting, bytes, waited_seconds, swaps, quarantined } = summary;
     if options.common.json {
         return Ok(json_line(&json!({ "summary": {
             "finished": finished, "delivered": delivered, "waiting": waiting, "bytes": bytes,
-            "waited_seconds": waited_seconds, "swaps": swaps, "seconds": seconds,
+            "waited_seconds": waited_seconds, "swaps": swaps, "quarantined": quarantined, "seconds": seconds,
         }}))?);
     }
     let rate = *finished as f64 / seconds.max(1e-9);

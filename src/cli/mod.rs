@@ -92,8 +92,11 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => 0,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "ringreel: {error:#}");
-            match error.downcast_ref::<crate::Error>() {
+            // Ours tell their causes themselves.
+            let known = error.downcast_ref::<crate::Error>();
+            let text = known.map_or_else(|| format!("{error:#}"), ToString::to_string);
+            let _ = writeln!(std::io::stderr(), "ringreel: {text}");
+            match known {
                 Some(crate::Error::Config { .. } | crate::Error::WrongRing { .. } | crate::Error::Sample(_)) => 2,
                 _ => 1,
             }

@@ -32,6 +32,8 @@ pub fn publish(fs: &dyn Fs, temp: &Path, target: &Path, bytes: &[u8], sync: bool
         // failed may have happened all the same.
         Err(error) => match same_file(fs, temp, target) {
             Ok(Some(ours)) => Ok(ours),
+            // It is taken, says one call, and not there, says the next: another one's, that we cannot see yet.
+            Ok(None) if error.is_taken() => Ok(false),
             _ => Err(error),
         },
     };

@@ -1,5 +1,6 @@
 //! Waiting for somebody else to do something: polling with jitter, which inotify cuts short where it fires.
 
+use crate::random::random_u32;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -68,9 +69,4 @@ impl Pacer {
 pub fn jittered(time: Duration) -> Duration {
     let spread = f64::from(random_u32()) / f64::from(u32::MAX);
     time.mul_f64(0.75 + 0.5 * spread)
-}
-
-/// A random number, from the system.
-pub fn random_u32() -> u32 {
-    getrandom::u32().unwrap_or_else(|_| std::process::id().wrapping_mul(0x9e37_79b9))
 }

@@ -15,9 +15,9 @@
 use super::{Index, Lease, Report, SwapStatus};
 use crate::error::{Error, Result};
 use crate::fs::publish::{publish, write_new};
-use crate::fs::watch::random_u32;
+use crate::random::random_u32;
 use crate::fs::{Fs, FsResult};
-use crate::ring::layout::parse_number;
+use crate::layout::parse_number;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -104,6 +104,7 @@ impl FilesIndex {
             match self.with_dirs(Some(&dir), || self.fs.create_new(&dir.join(block.to_string()))) {
                 Ok(file) => return file.close().map(|()| Some(block)).map_err(Error::from),
                 Err(error) if error.is_taken() => {}
+                Err(error) if error.is_gone() => return Ok(None), // just forgotten: the generation is over
                 Err(error) => return Err(error.into()),
             }
             let names = self.list(&dir)?;
@@ -138,10 +139,6 @@ fn numbered(name: &str) -> Option<(&str, u64)> {
 }
 
 impl Index for FilesIndex {
-    fn name(&self) -> &'static str {
-        "files"
-    }
-
     fn next_index(&self, generation: u64) -> Result<Option<u64>> {
         let mut counter = self.counter.lock().unwrap_or_else(PoisonError::into_inner);
         if counter.generation != generation || counter.next == counter.end {
@@ -216,14 +213,24 @@ impl Index for FilesIndex {
         let dir = self.dir("members");
         let bytes = Self::encode(report)?;
         let target = dir.join(format!("{member}.{beat}"));
-        self.with_dirs(None, || {
+        let mut beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = beats.get(member).map(|last| dir.join(format!("{member}.{last}")));
+        let said = self.with_dirs(None, || {
             let temp = self.temp();
             write_new(&*self.fs, &temp, &bytes, false)?;
             self.fs.rename(&temp, &target)
-        })?;
-        let mut beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(last) = beats.insert(member.to_owned(), beat) {
-            self.fs.forget_file(&dir.join(format!("{member}.{last}")))?;
+        });
+        match (said, last) {
+            (Ok(()), last) => {
+                beats.insert(member.to_owned(), beat);
+                last.map_or(Ok(()), |last| self.fs.forget_file(&last))?;
+            }
+            // On a full disk the old report takes the new number: being alive needs no room.
+            (Err(error), Some(last)) if error.is_full() => {
+                self.fs.rename(&last, &target)?;
+                beats.insert(member.to_owned(), beat);
+            }
+            (Err(error), _) => return Err(error.into()),
         }
         Ok(())
     }

@@ -27,10 +27,6 @@ impl MemoryIndex {
 }
 
 impl Index for MemoryIndex {
-    fn name(&self) -> &'static str {
-        "memory"
-    }
-
     fn next_index(&self, generation: u64) -> Result<Option<u64>> {
         let mut state = self.lock();
         if state.closed.contains(&generation) {

@@ -62,9 +62,6 @@ pub struct Report {
 
 /// The index of one ring.
 pub trait Index: Send + Sync {
-    /// Its kind, for messages: `files`, ...
-    fn name(&self) -> &'static str;
-
     /// A number for a segment's name in `generation`, one that nobody got before as far as the index remembers; none
     /// when the generation was closed.
     ///

@@ -21,7 +21,7 @@ use crate::segment::SampleId;
 use crate::segment::reader::{Access, SegmentReader};
 use bytes::Bytes;
 use ringreel_format::segment::slice::ReadOptions;
-use ringreel_format::{DType, Meta, Value};
+use ringreel_format::{DType, FormatError, Meta, Value};
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -131,12 +131,16 @@ impl Reader {
                 other => break other?,
             }
         };
-        while reader.newest_filled()?.is_none() {
-            let fill = reader.ring.fill_of(reader.ring.manifests.newest()? + 1).unwrap_or(0);
+        loop {
+            match reader.newest_filled() {
+                Ok(Some(_)) => return Ok(reader),
+                Ok(None) | Err(Error::NoRing { .. }) => {} // it may be being born
+                Err(error) => return Err(error),
+            }
+            let fill = reader.ring.manifests.newest().and_then(|newest| reader.ring.fill_of(newest + 1)).unwrap_or(0);
             let (cap, place) = (reader.ring.birth.swap_cap, reader.ring.layout.root().display());
             wait.more(&format!("the first generation of {place}: {fill} of {cap} samples are there"), stop, tell)?;
         }
-        Ok(reader)
     }
 
     /// The ring.
@@ -209,8 +213,17 @@ impl Reader {
             }
         };
         let dir = self.ring.layout.read(generation);
-        if !self.ring.fs.exists(&dir)? {
-            return Err(Error::Reclaimed { generation });
+        match &error {
+            // A view of the directory may outlive it: what is older than what is kept counts as gone.
+            Error::Fs { source } if source.is_gone() => {
+                let old = generation + self.ring.keep < self.ring.manifests.newest_listed()?;
+                if old || !self.ring.fs.exists(&dir)? {
+                    return Err(Error::Reclaimed { generation });
+                }
+            }
+            // A server that is away is no damage. (An EIO is: of a disk.)
+            Error::Fs { source } if source.is_away() => return Err(error),
+            _ => {}
         }
         self.damaged.fetch_add(1, Ordering::Relaxed);
         let (path, sample) = (dir.join(&entry.file), id.to_string());
@@ -264,8 +277,8 @@ impl Reader {
         let tail = segment.tail();
         let found = (tail.footer.info.id, tail.len, tail.footer.check, tail.footer.count);
         if found != (entry.id, entry.bytes, entry.check, entry.samples) {
-            let message = format!("it holds another segment ({}, {} bytes) than the manifest lists", found.0, found.1);
-            return Err(Error::Manifest { path, message });
+            let why = "it is another segment than the manifest lists";
+            return Err(Error::Format { path, source: FormatError::NotASegment { why } });
         }
         let segment = Arc::new(segment);
         let mut open = self.lock_open();

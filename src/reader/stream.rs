@@ -42,6 +42,8 @@ pub struct Stream {
     reader: Arc<Reader>,
     options: StreamOptions,
     manifest: Option<Arc<Manifest>>,
+    /// The next generation must be newer than this one.
+    after: Option<u64>,
     step: u64,
     epochs: u64,
     good: bool,
@@ -53,7 +55,18 @@ pub struct Stream {
 impl Stream {
     /// A stream that begins with the newest generation.
     pub fn new(reader: Arc<Reader>, options: StreamOptions) -> Stream {
-        Stream { reader, options, manifest: None, step: 0, epochs: 0, good: true, samples: 0, bytes: 0, presence: None }
+        Stream {
+            reader,
+            options,
+            manifest: None,
+            after: None,
+            step: 0,
+            epochs: 0,
+            good: true,
+            samples: 0,
+            bytes: 0,
+            presence: None,
+        }
     }
 
     /// The reader that it reads by.
@@ -75,16 +88,17 @@ impl Stream {
             let ring = self.reader.ring();
             self.presence = Some(Presence::begin(ring.index.clone(), &ring.me, "reader", ring.lease));
         }
+        let mut away: Option<Waiting> = None;
         loop {
             let Some(manifest) = self.manifest.clone() else {
                 if self.options.epochs.is_some_and(|epochs| self.epochs >= epochs) {
                     return Ok(None);
                 }
-                self.manifest = Some(self.next_generation(None, stop, tell)?);
+                self.manifest = Some(self.next_generation(stop, tell)?);
                 continue;
             };
             let Some(position) = self.options.share.position(self.step, manifest.summary.samples) else {
-                self.end_epoch(&manifest, stop, tell)?;
+                self.end_epoch(&manifest);
                 continue;
             };
             self.step += 1;
@@ -97,35 +111,32 @@ impl Stream {
                 Err(error @ Error::Damaged { .. }) => return Ok(Some(Item::Damaged(error))),
                 Err(Error::Reclaimed { generation }) => {
                     tracing::info!(generation, "the generation was reclaimed while it was read: going on with the newest one");
-                    self.end_epoch(&manifest, stop, tell)?;
+                    self.end_epoch(&manifest);
+                }
+                // A server that is away: the same sample is next when it is back.
+                Err(error) if error.is_retryable() => {
+                    self.step -= 1;
+                    let wait = away.get_or_insert_with(|| Waiting::new(self.options.timeout, self.reader.ring().poll));
+                    wait.more(&error.to_string(), stop, tell)?;
                 }
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn end_epoch(&mut self, manifest: &Manifest, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
+    fn end_epoch(&mut self, manifest: &Manifest) {
         (self.step, self.manifest) = (0, None);
         self.epochs += 1;
-        if self.options.epochs.is_some_and(|epochs| self.epochs >= epochs) {
-            return Ok(());
-        }
         // A pass that gave nothing (a share of no positions, a generation that cannot be read) is not repeated at
         // once: that would be a loop at full speed.
-        let after = (!self.options.repeat || !self.good).then_some(manifest.summary.generation);
+        self.after = (!self.options.repeat || !self.good).then_some(manifest.summary.generation);
         self.good = false;
-        self.manifest = Some(self.next_generation(after, stop, tell)?);
-        Ok(())
     }
 
     /// The newest generation; one after `after`, where that is given.
-    fn next_generation(
-        &self,
-        after: Option<u64>,
-        stop: &dyn Fn() -> bool,
-        tell: &mut dyn FnMut(&str),
-    ) -> Result<Arc<Manifest>> {
+    fn next_generation(&self, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<Arc<Manifest>> {
         let ring = self.reader.ring();
+        let after = self.after;
         let mut wait: Option<Waiting> = None;
         loop {
             let newest = self.reader.newest_filled()?;

@@ -1,17 +1,22 @@
 //! The birth of a ring: `ring.json` and the empty manifest 0 are published once each; the first one wins, and all
 //! others use what is there or refuse to go on.
 
-use super::layout::{DIRECTORIES, Layout};
+use crate::layout::{DIRECTORIES, Layout};
 use super::manifest::{Manifest, Manifests, Summary};
 use crate::config::Config;
 use crate::error::{Error, FsError, Result};
 use crate::fs::Fs;
 use crate::fs::publish::publish;
-use crate::fs::watch::random_u32;
+use crate::random::random_u32;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Version of a ring's layout that is made and used.
 pub const RING_VERSION: u32 = 1;
+
+/// How often the birth is tried when something passes by, and the first pause between.
+const ATTEMPTS: u32 = 6;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// `ring.json`: what a ring is, once and for all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,9 +94,17 @@ pub fn check(birth: &Birth, config: &Config) -> Result<()> {
 /// # Errors
 /// A directory that cannot be made; a ring that does not fit. What was begun is taken back.
 pub fn find_or_make(fs: &dyn Fs, layout: &Layout, config: &Config, owner: &str, manifests: &Manifests) -> Result<Birth> {
-    let birth = match read(fs, layout)? {
-        Some(birth) => birth,
-        None => make(fs, layout, config, owner)?,
+    let mut attempt = 0;
+    let birth = loop {
+        attempt += 1;
+        match read(fs, layout)? {
+            Some(birth) => break birth,
+            // Another one may be making it just now, and on some filesystems, once in a thousand times, nobody wins.
+            None => match make(fs, layout, config, owner) {
+                Err(error) if error.is_retryable() && attempt < ATTEMPTS => std::thread::sleep(PAUSE * attempt),
+                other => break other?,
+            },
+        }
     };
     check(&birth, config)?;
     if manifests.numbers()?.is_empty() {

@@ -3,15 +3,18 @@
 //! By its owner, or by somebody else when the owner is dead; both at once is harmless, since a manifest lists an id
 //! once. One call of [`Ring::commit_step`] does what can be done now and says what has to be waited for.
 
-use super::layout::segment_name;
+use crate::layout::segment_name;
 use super::{MANIFESTS_KEPT, Ring};
 use crate::error::{Error, FsError, Result};
 use crate::fs::publish::same_file;
-use crate::fs::watch::random_u32;
+use crate::random::random_u32;
 use crate::segment::reader::check_whole;
 use ringreel_format::SegmentId;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
+/// Numbers beyond these are nobody's: for when the index hands out none.
+const STRAY_INDEX: u64 = 1 << 40;
 /// How many names are tried before the step is given up for now.
 const ATTEMPTS: usize = 1000;
 
@@ -39,6 +42,8 @@ pub struct Commit {
     checked: Option<u64>,
     /// The generation that it was linked into last.
     linked: Option<u64>,
+    /// Since when its staged file cannot be seen, although no manifest that we see lists it.
+    missing: Option<Instant>,
 }
 
 /// Where a segment is after a step.
@@ -60,14 +65,18 @@ pub enum Step {
 #[derive(Debug, Default)]
 pub(super) struct Occupancy {
     generation: u64,
+    /// Samples that had a place, at the last look.
     room: u64,
+    /// Samples that this process committed since.
     spent: u64,
+    /// Members of the ring then: they may all commit as fast as we do.
+    sharers: u64,
 }
 
 impl Commit {
     /// The beginning.
     pub fn new(staged: Staged) -> Commit {
-        Commit { staged, checked: None, linked: None }
+        Commit { staged, checked: None, linked: None, missing: None }
     }
 
     /// The generation it was linked into last, if it is still open as far as we know.
@@ -92,8 +101,12 @@ impl Ring {
             if self.is_full(target, commit.staged.samples, thorough)? {
                 return Ok(Step::Wait(target));
             }
-            let Some(index) = self.index.next_index(target)? else {
-                return Ok(Step::Wait(target));
+            let index = match self.index.next_index(target)? {
+                Some(index) => index,
+                // Closed, and not promoted for a while: whoever closed it died. The index is only a hint: go on with
+                // a number that nobody has.
+                None if thorough => STRAY_INDEX + u64::from(random_u32()),
+                None => return Ok(Step::Wait(target)),
             };
             let name = self.layout.write(target).join(segment_name(index));
             let Err(error) = self.fs.link(&staged, &name) else {
@@ -115,7 +128,7 @@ impl Ring {
                 return Err(error.into());
             }
         }
-        Err(Error::Index(format!("no free name in {} after {ATTEMPTS} tries", self.layout.write(commit.staged.born).display())))
+        Err(Error::Index(format!("no free name for a segment in {} after {ATTEMPTS} tries", self.layout.root().display())))
     }
 
     /// What the manifests say: delivered, waiting for one, or to be linked (again).
@@ -161,9 +174,14 @@ impl Ring {
             let Staged { id, born, .. } = commit.staged;
             return match self.manifests.find(id, born, newest)? {
                 Some(n) => Ok(Some(Step::Delivered(n))),
+                // Most likely somebody adopted it, and our view of the manifests is the older one.
+                None if commit.missing.get_or_insert_with(Instant::now).elapsed() <= self.lease => {
+                    Ok(Some(Step::Wait(target)))
+                }
                 None => Err(Error::Lost { id: id.to_string(), path: staged.to_owned() }),
             };
         }
+        commit.missing = None;
         if newest >= target {
             return Ok(None);
         }
@@ -178,7 +196,7 @@ impl Ring {
     fn is_full(&self, n: u64, samples: u64, thorough: bool) -> Result<bool> {
         let mut occupancy = self.occupancy();
         let fresh = occupancy.generation == n && occupancy.room > 0;
-        if fresh && !thorough && occupancy.spent * 8 < occupancy.room {
+        if fresh && !thorough && occupancy.spent * 8 * occupancy.sharers < occupancy.room {
             return Ok(false);
         }
         let cap = self.birth.swap_cap;
@@ -188,14 +206,17 @@ impl Ring {
             Err(error) => return Err(error.into()),
         };
         let mut room = cap.saturating_sub(names.saturating_mul(samples.max(1)));
-        if room == 0 && thorough {
+        // Segments of one sample: as many names, as many samples (but for doubles, which a thorough look finds). Of
+        // more: names × our own size may be too much, since others' segments may be smaller.
+        if room == 0 && (thorough || samples > 1) {
             room = match self.fill_of(n) {
                 Ok(fill) => cap.saturating_sub(fill),
                 Err(Error::Fs { source }) if source.is_gone() => return Ok(false),
                 Err(error) => return Err(error),
             };
         }
-        *occupancy = Occupancy { generation: n, room, spent: 0 };
+        let sharers = self.index.members().map_or(1, |members| members.len().max(1)) as u64;
+        *occupancy = Occupancy { generation: n, room, spent: 0, sharers };
         Ok(room == 0)
     }
 

@@ -4,7 +4,7 @@
 //! number of lines and the CRC-32 of all before it. Published whole, by link; never changed.
 
 use super::MANIFESTS_KEPT;
-use super::layout::{Layout, is_owner, parse_number, segment_index};
+use crate::layout::{Layout, is_owner, parse_number, segment_index};
 use crate::error::{Error, FsError, Result};
 use crate::fs::Fs;
 use ringreel_format::SegmentId;
@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 const VERSION: u32 = 1;
 /// Largest manifest that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
+const CUT_OFF: &str = "it is cut off";
 /// Manifests held in memory.
-const CACHED: usize = 16;
+const CACHED: usize = 64;
 
 /// One segment, as its generation's manifest lists it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,6 +131,11 @@ impl Manifest {
         Manifest { summary, segments, by_id: OnceLock::new(), starts: OnceLock::new() }
     }
 
+    fn of_generation(self, n: u64) -> std::result::Result<Manifest, String> {
+        let is = self.summary.generation;
+        if is == n { Ok(self) } else { Err(format!("it is that of generation {is}, under another name")) }
+    }
+
     /// Whether it lists the segment.
     pub fn lists(&self, id: SegmentId) -> bool {
         self.locate_id(id).is_some()
@@ -178,10 +184,10 @@ impl Manifest {
     /// # Errors
     /// In words: truncated, damaged, another version, or names that lead out of the generation's directory.
     pub fn decode(bytes: &[u8]) -> std::result::Result<Manifest, String> {
-        let body = bytes.strip_suffix(b"\n").ok_or("it is cut off: no end of line")?;
-        let cut = body.iter().rposition(|byte| *byte == b'\n').ok_or("it is cut off: it has one line only")? + 1;
+        let body = bytes.strip_suffix(b"\n").ok_or(format!("{CUT_OFF}: no end of line"))?;
+        let cut = body.iter().rposition(|byte| *byte == b'\n').ok_or(format!("{CUT_OFF}: it has one line only"))? + 1;
         let (lines, last) = body.split_at(cut);
-        let end: End = serde_json::from_slice(last).map_err(|_| "it is cut off: the last line is not an end")?;
+        let end: End = serde_json::from_slice(last).map_err(|_| format!("{CUT_OFF}: the last line is not an end"))?;
         let crc32 = format!("{:08x}", crc32fast::hash(lines));
         if end.crc32 != crc32 {
             return Err(format!("it is damaged: CRC-32 is {crc32}, recorded {}", end.crc32));
@@ -290,6 +296,15 @@ impl Manifests {
         self.newest()
     }
 
+    /// Somebody says that generation `n` is out. Believed when it is seen.
+    pub fn hint(&self, n: u64) {
+        if self.fs.exists(&self.layout.manifest(n)).unwrap_or(false) {
+            let mut seen = self.lock();
+            seen.newest = seen.newest.max(Some(n));
+            seen.listed_at = Some(Instant::now());
+        }
+    }
+
     /// Generations that have a manifest, unsorted.
     ///
     /// # Errors
@@ -316,7 +331,9 @@ impl Manifests {
             Err(error) if error.is_gone() => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let manifest = Manifest::decode(&bytes).map_err(|message| Error::Manifest { path, message })?;
+        // A manifest that is cut off may be seen too early: it was published whole.
+        let bad = |message: String| Error::Manifest { passing: message.starts_with(CUT_OFF), message, path };
+        let manifest = Manifest::decode(&bytes).and_then(|manifest| manifest.of_generation(n)).map_err(bad)?;
         let manifest = Arc::new(manifest);
         let mut seen = self.lock();
         seen.cache.insert(n, manifest.clone());
@@ -357,7 +374,7 @@ mod tests {
         let entry = |n: u64| SegmentEntry {
             id: SegmentId((n as u128).to_be_bytes()),
             index: n * 3,
-            file: super::super::layout::segment_name(n * 3),
+            file: crate::layout::segment_name(n * 3),
             owner: "node-1-ab".into(),
             born: 4,
             samples: n % 3 + 1,

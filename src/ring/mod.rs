@@ -2,7 +2,6 @@
 //!
 //! | file | step |
 //! |---|---|
-//! | [`layout`] | names and paths |
 //! | [`birth`] | a ring comes into being |
 //! | [`manifest`] | the sealed list of a generation: the only judge |
 //! | [`scan`] | what a generation's directory holds right now |
@@ -17,7 +16,6 @@
 
 pub mod birth;
 pub mod commit;
-pub mod layout;
 pub mod liveness;
 pub mod manifest;
 pub mod promote;
@@ -27,12 +25,12 @@ pub mod scan;
 
 use crate::config::{Config, Durability};
 use crate::error::{Error, Result};
-use crate::fs::watch::random_u32;
+use crate::random::random_u32;
 use crate::fs::{Fs, Kind};
 use crate::index::{FilesIndex, Index};
 use birth::Birth;
 use commit::Occupancy;
-use layout::Layout;
+use crate::layout::Layout;
 use manifest::Manifests;
 use scan::Scan;
 use std::path::Path;
@@ -104,8 +102,12 @@ impl Ring {
         let kind = fs.kind(layout.root())?;
         let default_poll = if kind.local { Duration::from_millis(200) } else { Duration::from_secs(1) };
         let poll = config.poll.unwrap_or(default_poll).min(config.lease / 4);
+        let manifests = Manifests::new(fs.clone(), layout.clone());
+        if let Ok(Some(status)) = index.status() {
+            manifests.hint(status.generation);
+        }
         Ok(Ring {
-            manifests: Manifests::new(fs.clone(), layout.clone()),
+            manifests,
             scan: Mutex::new(Scan::new()),
             occupancy: Mutex::default(),
             fs,
@@ -119,12 +121,6 @@ impl Ring {
             poll,
             durability: config.durability,
         })
-    }
-
-    /// The same ring with another index.
-    pub fn with_index(mut self, index: Arc<dyn Index>) -> Ring {
-        self.index = index;
-        self
     }
 
     /// Whether files are synced before they are sealed: on a network always, since a full server may take writes and

@@ -8,8 +8,9 @@ use super::manifest::{Manifest, SegmentEntry};
 use super::scan::Found;
 use crate::error::{Error, Result};
 use crate::fs::publish::publish;
-use crate::fs::watch::random_u32;
+use crate::random::random_u32;
 use crate::index::SwapStatus;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -45,6 +46,14 @@ impl Ring {
     /// # Errors
     /// What the filesystem says; the promotion can then be tried again by anybody.
     pub fn promote(&self, when: When) -> Result<Option<Promotion>> {
+        match self.promote_next(when) {
+            // Somebody else promoted it meanwhile, or more than one: the next look will tell.
+            Err(Error::Fs { source }) if source.is_gone() => Ok(None),
+            other => other,
+        }
+    }
+
+    fn promote_next(&self, when: When) -> Result<Option<Promotion>> {
         let n = self.manifests.newest()? + 1;
         let begun = self.fs.exists(&self.layout.read(n))?;
         if !begun {
@@ -92,19 +101,19 @@ impl Ring {
 
     fn publish_manifest(&self, n: u64, found: &Found, swap_ms: f64) -> Result<(Arc<Manifest>, bool)> {
         let path = self.layout.manifest(n - 1);
-        let missing = || Error::Manifest { path, message: "it is missing, and the next one builds on it".to_owned() };
-        let before = self.manifests.get(n - 1)?.ok_or_else(missing)?;
+        let before = self.manifests.get(n - 1)?.ok_or_else(|| unseen(&path))?;
         let segments = choose(&self.countable(n, &found.segments)?, self.birth.swap_cap);
         let summary = before.summary.next(&self.me, &segments, swap_ms);
-        let bytes = Manifest::new(summary, segments).encode().map_err(|error| Error::Index(error.to_string()))?;
+        let path = self.layout.manifest(n);
+        let refused = |message: String| Error::Manifest { path: path.clone(), message, passing: false };
+        let bytes = Manifest::new(summary, segments).encode().map_err(|error| refused(error.to_string()))?;
+        Manifest::decode(&bytes).map_err(refused)?; // what nobody could read is never published
         self.settle_dir(&self.layout.read(n))?;
         let temp = self.layout.staging_of(&self.me).join(format!("manifest.{n}.{:08x}", random_u32()));
         self.fs.ensure_dir(&self.layout.staging_of(&self.me))?;
         let ours = publish(&*self.fs, &temp, &self.layout.manifest(n), &bytes, self.syncs_files())?;
         self.settle_dir(&self.layout.manifests())?;
-        let path = self.layout.manifest(n);
-        let unseen = || Error::Manifest { path, message: "it was published and cannot be seen yet".to_owned() };
-        Ok((self.manifests.get(n)?.ok_or_else(unseen)?, ours))
+        Ok((self.manifests.get(n)?.ok_or_else(|| unseen(&path))?, ours))
     }
 
     /// Says so in the index, removes the staging names of what is listed and the links of what is not.
@@ -122,6 +131,11 @@ impl Ring {
         }
         Ok(())
     }
+}
+
+/// A manifest that is there, and that our view of the directory does not show yet.
+fn unseen(path: &Path) -> Error {
+    Error::Manifest { path: path.to_owned(), message: "it cannot be seen yet".to_owned(), passing: true }
 }
 
 fn lists_name(manifest: &Manifest, entry: &SegmentEntry) -> bool {

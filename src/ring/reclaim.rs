@@ -1,11 +1,12 @@
 //! Reclaim: old generations, litter and old manifests are removed. A directory is first moved to `trash/`, so that
 //! nobody finds half of it, and then emptied.
 
-use super::layout::GenerationDir;
+use crate::layout::GenerationDir;
 use super::{MANIFESTS_KEPT, Ring};
 use crate::error::Result;
 use crate::fs::FsError;
-use crate::fs::watch::random_u32;
+use crate::random::random_u32;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// What was removed.
@@ -29,10 +30,10 @@ impl Ring {
         let mut done = Reclaimed::default();
         for name in self.fs.list(self.layout.root())? {
             let retire = match GenerationDir::parse(&name) {
-                // Older than what is kept; or from the future, by a late rename.
-                Some(GenerationDir::Read(g)) => g + self.keep < newest || g > newest + 1,
-                // Promoted long ago, and made again by a late mkdir; or from the future.
-                Some(GenerationDir::Write(g)) => g <= newest || g > newest + 2,
+                // Nothing is removed for being too new: our view of the manifests may be the older one.
+                Some(GenerationDir::Read(g)) => g + self.keep < newest,
+                // Promoted, and made again by a late mkdir or rename.
+                Some(GenerationDir::Write(g)) => g <= newest,
                 None => false,
             };
             if !retire {
@@ -65,6 +66,10 @@ impl Ring {
         let names = match self.fs.list(dir) {
             Ok(names) => names,
             Err(error) if error.is_gone() => return Ok(0),
+            Err(error) if error.source.kind() == ErrorKind::NotADirectory => {
+                self.tidy(dir)?;
+                return Ok(1);
+            }
             Err(error) => return Err(error.into()),
         };
         let mut removed = 0;
@@ -72,6 +77,8 @@ impl Ring {
             match self.fs.remove_file(&dir.join(name)) {
                 Ok(()) => removed += 1,
                 Err(error) if held(&error) || error.is_denied() => {}
+                // A directory that somebody put there: not ours to take apart.
+                Err(error) if error.source.kind() == ErrorKind::IsADirectory => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -100,5 +107,5 @@ impl Ring {
 
 /// Gone already, or held open by a reader (`.nfs*` files on NFS): the next round sees to it.
 fn held(error: &FsError) -> bool {
-    error.is_gone() || error.is_taken() || error.source.kind() == std::io::ErrorKind::ResourceBusy
+    error.is_gone() || error.is_taken() || error.source.kind() == ErrorKind::ResourceBusy
 }

@@ -2,7 +2,7 @@
 
 use super::Ring;
 use super::commit::{Commit, Staged, Step};
-use super::layout::is_owner;
+use crate::layout::is_owner;
 use super::liveness::Watch;
 use crate::error::{Error, Result};
 use crate::segment::reader::read_tail;
@@ -95,7 +95,7 @@ impl Ring {
         let tail = match read_tail(&*self.fs, &path) {
             Ok(tail) => tail,
             Err(Error::Fs { source }) if source.is_gone() => return Ok(true),
-            // Perhaps only seen too early. It harms nobody where it is; `ringreel verify` names it.
+            // Perhaps only seen too early. It harms nobody where it is.
             Err(error) => {
                 tracing::warn!(%error, owner, "a dead owner's segment cannot be read: left where it is");
                 return Ok(false);
@@ -108,7 +108,7 @@ impl Ring {
         if self.manifests.find(id, staged.born, newest)?.is_none() && self.is_present(id, newest + 1, present)? {
             return Ok(false); // linked already, by its owner: the next manifest will tell
         }
-        match self.commit_step(&mut Commit::new(staged), false)? {
+        match self.commit_step(&mut Commit::new(staged), true)? {
             Step::Linked(_) => {
                 done.adopted += 1;
                 present.get_or_insert_default().insert(id);

@@ -2,19 +2,23 @@
 //! too early) is looked at again each time.
 
 use super::Ring;
-use super::layout::segment_index;
+use crate::layout::{is_owner, segment_index};
 use super::manifest::SegmentEntry;
 use crate::error::{Error, Result};
 use crate::segment::reader::{Tail, read_tail};
-use ringreel_format::SegmentId;
+use ringreel_format::{FormatError, SegmentId};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// A generation's directory, as far as it was read.
 pub struct Scan {
     generation: u64,
+    /// Which directory that is: a rename keeps it, a directory that was made anew is another one.
+    inode: (u64, u64),
     by_name: HashMap<String, SegmentEntry>,
     unreadable: HashMap<String, u32>,
+    /// Whether an earlier generation's manifest lists a segment; those do not change.
+    listed_before: HashMap<SegmentId, bool>,
 }
 
 /// A segment that could not be read so often is no longer just seen too early: somebody is told.
@@ -31,7 +35,13 @@ pub struct Found {
 
 impl Scan {
     pub(super) fn new() -> Scan {
-        Scan { generation: 0, by_name: HashMap::new(), unreadable: HashMap::new() }
+        Scan {
+            generation: 0,
+            inode: (0, 0),
+            by_name: HashMap::new(),
+            unreadable: HashMap::new(),
+            listed_before: HashMap::new(),
+        }
     }
 
     fn tell(&mut self, name: &str, error: &Error) {
@@ -66,10 +76,11 @@ impl Ring {
     /// # Errors
     /// A directory that is gone, or what else the filesystem says.
     pub fn look_at(&self, n: u64, dir: &Path) -> Result<Found> {
+        let inode = self.fs.identity(dir)?.inode;
         let names = self.fs.list(dir)?;
         let mut scan = self.scan();
-        if scan.generation != n {
-            *scan = Scan { generation: n, ..Scan::new() };
+        if (scan.generation, scan.inode) != (n, inode) {
+            *scan = Scan { generation: n, inode, ..Scan::new() };
         }
         let mut found = Found::default();
         for name in names {
@@ -78,9 +89,8 @@ impl Ring {
                 found.segments.push(entry.clone());
                 continue;
             }
-            match read_tail(&*self.fs, &dir.join(&name)) {
-                Ok(tail) => {
-                    let entry = SegmentEntry::of(&tail, index, &name);
+            match read_tail(&*self.fs, &dir.join(&name)).and_then(|tail| self.entry(&tail, index, &name)) {
+                Ok(entry) => {
                     scan.by_name.insert(name, entry.clone());
                     found.segments.push(entry);
                 }
@@ -95,6 +105,18 @@ impl Ring {
         Ok(found)
     }
 
+    /// What would stand in the manifest; an error for what must not stand there.
+    fn entry(&self, tail: &Tail, index: u64, name: &str) -> Result<SegmentEntry> {
+        let entry = SegmentEntry::of(tail, index, name);
+        let why = match entry.samples {
+            _ if !is_owner(&entry.owner) => "its owner's name is none of ours",
+            0 => "it holds no sample",
+            n if n > self.birth.swap_cap => "it holds more samples than a generation",
+            _ => return Ok(entry),
+        };
+        Err(Error::Format { path: name.into(), source: FormatError::NotASegment { why } })
+    }
+
     /// The segments of generation `n` that count: each id once, and none that an earlier manifest lists.
     ///
     /// # Errors
@@ -103,12 +125,23 @@ impl Ring {
         let mut ids: HashSet<SegmentId> = HashSet::new();
         let mut counted = Vec::new();
         for entry in found {
-            let elsewhere = n > 0 && self.manifests.find(entry.id, entry.born, n - 1)?.is_some();
-            if !elsewhere && ids.insert(entry.id) {
+            if !self.is_listed_before(n, entry)? && ids.insert(entry.id) {
                 counted.push(entry.clone());
             }
         }
         Ok(counted)
+    }
+
+    fn is_listed_before(&self, n: u64, entry: &SegmentEntry) -> Result<bool> {
+        if let Some(listed) = self.scan().listed_before.get(&entry.id) {
+            return Ok(*listed);
+        }
+        let listed = n > 0 && self.manifests.find(entry.id, entry.born, n - 1)?.is_some();
+        let mut scan = self.scan();
+        if scan.generation == n {
+            scan.listed_before.insert(entry.id, listed);
+        }
+        Ok(listed)
     }
 
     /// Samples in `write.<n>` that would be listed if it were promoted now.

@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::fs::{FileWriter, Fs, FsResult};
-use crate::ring::layout::Layout;
+use crate::layout::Layout;
 use ringreel_format::{FormatError, SampleRef, Sealed, SegmentInfo, SegmentWriter, WriteOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -82,7 +82,8 @@ impl StagingWriter {
         self.writer.position()
     }
 
-    /// Appends one sample. After an error that [`Error::is_retryable`], the same sample may be given again.
+    /// Appends one sample. After an error that [`Error::is_retryable`], the same sample may be given again, unless
+    /// [`StagingWriter::must_discard`].
     ///
     /// # Errors
     /// A sample that does not fit; what the filesystem says.
@@ -93,8 +94,13 @@ impl StagingWriter {
 
     /// Cuts the file back to the last whole sample, so that the failed write can be done again.
     fn roll_back<T>(&mut self, error: FormatError) -> Result<T> {
-        self.file.cut(self.writer.position())?;
-        Err(Error::format(&self.part)(error))
+        let failed = Error::format(&self.part)(error);
+        if let Err(error) = self.file.cut(self.writer.position()) {
+            // What the file holds is unknown now: nothing more is to be written to it.
+            tracing::warn!(%error, "a failed write could not be taken back");
+            self.file.file = None;
+        }
+        Err(failed)
     }
 
     /// Finishes the segment: from now on it is sealed, at the path that is returned. After an error that

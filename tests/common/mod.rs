@@ -4,7 +4,7 @@
 use ringreel::format::{DType, Meta};
 use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Posix, Space};
 use ringreel::ring::Ring;
-use ringreel::ring::layout::Layout;
+use ringreel::layout::Layout;
 use ringreel::ring::manifest::Manifests;
 use ringreel::{Config, Generator, NamedPart, SampleId};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The footer record (where the samples begin) and the trailer (where the footer begins), at the end of a segment.
 //!
-//! Footer: `CRC-32 [4], as in a head | type 'F' | zero [3] | count u64 | CRC-32 of the heads' CRCs [4] | zero [4] |
+//! Footer: `CRC-32 [4], as in a head | type 'F' | major | minor | zero | count u64 | CRC-32 of the heads' CRCs [4] | zero [4] |
 //! offsets u64 × count | segment info`. The heads' checksums pin the parts, the footer's pins the heads: so the footer's
 //! checksum, which the manifest holds, stands for the whole file.
 //!
@@ -9,7 +9,7 @@
 
 use super::head::check_envelope;
 use super::header::SegmentInfo;
-use super::{SegmentId, TYPE_FOOTER, bound_crc};
+use super::{FORMAT_MAJOR, FORMAT_MINOR, SegmentId, TYPE_FOOTER, bound_crc};
 use crate::error::{FormatError, Result};
 use crate::frame;
 use crate::wire::Cursor;
@@ -40,7 +40,7 @@ pub struct Footer {
 
 impl Footer {
     pub(crate) fn encode(info: &SegmentInfo, offsets: &[u64], heads_crc: u32, at: u64) -> Result<(Vec<u8>, u32)> {
-        let mut out = vec![0, 0, 0, 0, TYPE_FOOTER, 0, 0, 0];
+        let mut out = vec![0, 0, 0, 0, TYPE_FOOTER, FORMAT_MAJOR, FORMAT_MINOR, 0];
         out.extend_from_slice(&(offsets.len() as u64).to_le_bytes());
         out.extend_from_slice(&heads_crc.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
@@ -59,17 +59,23 @@ impl Footer {
         let mut cursor = Cursor::new(payload, at);
         let fixed = cursor.take(FIXED as u64, "the footer")?;
         let (count, heads_crc) = (LE::read_u64(&fixed[8..]), LE::read_u32(&fixed[16..]));
-        if fixed[5..8] != [0; 3] || fixed[20..24] != [0; 4] {
-            return Err(FormatError::DirtyPadding { at });
-        }
         let table = count.saturating_mul(8);
         let begin = cursor.position();
         cursor.take(table, "the footer's table of offsets")?;
         let offsets = payload.slice(begin..cursor.position());
         let id = peek_id(payload, cursor.position(), at)?;
         let check = check_envelope(payload, at, id, TYPE_FOOTER, "the footer")?;
+        let (major, minor) = (payload[5], payload[6]);
+        if major != FORMAT_MAJOR {
+            return Err(FormatError::Version { major, minor });
+        }
         let info = SegmentInfo::decode(&mut cursor, at)?;
-        cursor.end("the footer has bytes left over")?;
+        if minor == FORMAT_MINOR {
+            cursor.end("the footer has bytes left over")?; // a later minor version may add fields at the end
+            if payload[7] != 0 || payload[20..24] != [0; 4] {
+                return Err(FormatError::DirtyPadding { at });
+            }
+        }
         Ok(Footer { info, count, heads_crc, check, at, offsets })
     }
 
