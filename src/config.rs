@@ -323,20 +323,15 @@ impl<'a> Given<'a> {
         let Some(value) = self.values.get("SAMPLE") else { return Ok(None) };
         let names: Option<Vec<String>> =
             value.as_sequence().map(|list| list.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect());
-        let bad = |why: &str| self.bad("SAMPLE", why);
         match names {
-            Some(names) if names.is_empty() => Err(bad("it names no part")),
             Some(names) if value.as_sequence().is_some_and(|list| list.len() == names.len()) => {
-                let mut sorted = names.clone();
-                sorted.sort();
-                sorted.dedup();
-                match names.iter().find(|name| name.is_empty() || name.len() > 255) {
-                    Some(name) => Err(bad(&format!("{name:?} is no name of a part (1 to 255 bytes)"))),
-                    None if sorted.len() != names.len() => Err(bad("a part is named twice")),
-                    None => Ok(Some(names)),
-                }
+                check_names(&names).map_err(|why| self.bad("SAMPLE", &why))?;
+                Ok(Some(names))
             }
-            _ => Err(bad(&format!("expected a list of names, as in [data, label], found {}", shown(value)))),
+            _ => {
+                let why = format!("expected a list of names, as in [data, label], found {}", shown(value));
+                Err(self.bad("SAMPLE", &why))
+            }
         }
     }
 
@@ -371,6 +366,22 @@ impl<'a> Given<'a> {
             None => Effective { key, value: default.to_owned(), origin: "default".to_owned() },
         };
         KEYS.iter().map(row).collect()
+    }
+}
+
+/// Whether these can be the parts of a sample.
+///
+/// # Errors
+/// In words: none at all, an empty or overlong name, a name twice.
+pub fn check_names(names: &[String]) -> std::result::Result<(), String> {
+    let mut sorted = names.to_vec();
+    sorted.sort();
+    sorted.dedup();
+    match names.iter().find(|name| name.is_empty() || name.len() > 255) {
+        Some(name) => Err(format!("{name:?} is no name of a part (1 to 255 bytes)")),
+        None if names.is_empty() => Err("it names no part".to_owned()),
+        None if sorted.len() != names.len() => Err("a part is named twice".to_owned()),
+        None => Ok(()),
     }
 }
 

@@ -337,7 +337,7 @@ fn litter_of_late_calls_is_removed_and_nothing_else() {
     let newest = ring.manifests.newest().unwrap();
     // A directory that seems to come from the future may be one that our view is too old for: it stays.
     let future = ring.layout.read(newest + 5);
-    for litter in [ring.layout.write(1), ring.layout.write(newest), ring.layout.read(1), future.clone()] {
+    for litter in [ring.layout.write(1), ring.layout.write(newest), ring.layout.read(0), future.clone()] {
         std::fs::create_dir(&litter).unwrap();
         std::fs::write(litter.join(segment_name(3)), "late").unwrap();
     }

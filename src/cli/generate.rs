@@ -3,11 +3,13 @@
 use super::Common;
 use super::output::{human_bytes, json_line, line, progress};
 use super::signals::Stop;
+use crate::config::check_names;
 use crate::generator::{Generator, NamedPart, Summary};
 use crate::segment::SampleId;
 use crate::{Config, Error};
 use anyhow::Context;
 use clap::Args;
+use ringreel_format::dtype::MAX_NDIM;
 use ringreel_format::{DType, Meta, Value};
 use serde_json::json;
 use std::fs::{File, OpenOptions};
@@ -103,6 +105,12 @@ fn tell(options: &Options, summary: &Summary, seconds: f64) -> anyhow::Result<()
     ))?)
 }
 
+fn sorted(names: &[String]) -> Vec<String> {
+    let mut names = names.to_vec();
+    names.sort();
+    names
+}
+
 struct Plan {
     dtype: DType,
     shape: Vec<u64>,
@@ -120,11 +128,20 @@ impl Plan {
         if len > config.max_part {
             return Err(Error::Sample(format!("--shape: a part of {len} bytes is over MAX_PART {}", config.max_part)).into());
         }
+        if shape.len() > MAX_NDIM {
+            return Err(Error::Sample(format!("--shape: {} axes are over the limit of {MAX_NDIM}", shape.len())).into());
+        }
         let names = match (&options.parts, &config.sample) {
+            (Some(parts), Some(sample)) if sorted(parts) != sorted(sample) => {
+                let (given, wanted) = (parts.join(", "), sample.join(", "));
+                let message = format!("--parts names [{given}], and SAMPLE is [{wanted}]: they must be the same");
+                return Err(Error::Sample(message).into());
+            }
             (Some(parts), _) => parts.clone(),
             (None, Some(sample)) => sample.clone(),
             (None, None) => return Err(Error::Sample("neither SAMPLE nor --parts names the parts".to_owned()).into()),
         };
+        check_names(&names).map_err(|why| Error::Sample(format!("the parts {names:?}: {why}")))?;
         config.sample.get_or_insert_with(|| names.clone());
         Ok(Plan { dtype, shape, len: len as usize, names, seed: options.seed })
     }

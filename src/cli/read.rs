@@ -34,8 +34,13 @@ pub struct Options {
     #[arg(long)]
     all: bool,
     /// Give up after waiting so many seconds
-    #[arg(long, value_name = "S")]
-    timeout: Option<f64>,
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    timeout: Option<Duration>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 /// What was read.
@@ -53,7 +58,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     let share = Share::new(options.rank, options.world)?;
     let stop = Stop::on_signals()?;
     let stopped = || stop.is_set();
-    let timeout = options.timeout.map(Duration::try_from_secs_f64).transpose()?;
+    let timeout = options.timeout;
     let started = Instant::now();
     let mut tally = Tally { options, bar: ProgressBar::hidden(), samples: 0, bytes: 0, damaged: 0 };
     if options.all {

@@ -9,6 +9,7 @@ use crate::fs::Fs;
 use crate::fs::publish::publish;
 use crate::random::random_u32;
 use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
 use std::time::Duration;
 
 /// Version of a ring's layout that is made and used.
@@ -43,6 +44,7 @@ pub fn read(fs: &dyn Fs, layout: &Layout) -> Result<Option<Birth>> {
     let bytes = match fs.read(&layout.ring_json(), 1 << 20) {
         Ok(bytes) => bytes,
         Err(error) if error.is_gone() => return Ok(None),
+        Err(error) if error.source.kind() == ErrorKind::NotADirectory => return Err(no_directory(layout)),
         Err(error) => return Err(error.into()),
     };
     let value: serde_json::Value =
@@ -111,6 +113,11 @@ pub fn find_or_make(fs: &dyn Fs, layout: &Layout, config: &Config, owner: &str, 
         first_generation(fs, layout, &birth, owner)?;
     }
     Ok(birth)
+}
+
+fn no_directory(layout: &Layout) -> Error {
+    let message = "it is no directory, and cannot hold a ring: choose another directory for RING".to_owned();
+    Error::Config { origin: layout.root().display().to_string(), message }
 }
 
 fn make(fs: &dyn Fs, layout: &Layout, config: &Config, owner: &str) -> Result<Birth> {
@@ -182,7 +189,10 @@ fn take_back(fs: &dyn Fs, layout: &Layout, owner: &str) {
 
 /// A directory that holds other things is not made a ring of.
 fn refuse_foreign(fs: &dyn Fs, layout: &Layout) -> Result<()> {
-    let names = fs.list(layout.root())?;
+    let names = fs.list(layout.root()).map_err(|error| match error.source.kind() {
+        ErrorKind::NotADirectory | ErrorKind::NotFound => no_directory(layout),
+        _ => error.into(),
+    })?;
     let ours = |name: &String| DIRECTORIES.contains(&name.as_str()) || name == "ring.json" || name == "write.1";
     match names.iter().find(|name| !ours(name)) {
         Some(stray) => Err(Error::WrongRing {
