@@ -4,8 +4,8 @@
 
 mod cli_support;
 
-use cli_support::{Place, checked, generate, listing, loudly, put};
-use ringreel::fs::{FileReader, FileWriter, Fs, FsResult, Identity, Kind, Posix, Space};
+use cli_support::{Place, Through, checked, generate, listing, loudly, put};
+use ringreel::fs::{Fs, Posix};
 use ringreel::reader::stream::Item;
 use ringreel::ring::{MANIFESTS_KEPT, Ring};
 use ringreel::{Config, Error, Generator, Reader, Stream, StreamOptions};
@@ -14,73 +14,31 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The filesystem, and how often each manifest was opened.
-#[derive(Debug, Default)]
-struct Counting {
-    opened: Mutex<BTreeMap<u64, u32>>,
-}
+type Opened = BTreeMap<u64, u32>;
 
-impl Counting {
-    fn take(&self) -> BTreeMap<u64, u32> {
-        std::mem::take(&mut *self.opened.lock().unwrap())
+/// How often each manifest was opened.
+#[derive(Clone, Default)]
+struct Count(Arc<Mutex<Opened>>);
+
+impl Count {
+    /// The filesystem, counted.
+    fn fs(&self) -> Arc<dyn Fs> {
+        let count = self.0.clone();
+        let on_open = move |path: &Path| {
+            if path.parent().is_some_and(|dir| dir.ends_with("manifests")) {
+                let number = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
+                *count.lock().unwrap().entry(number).or_default() += 1;
+            }
+        };
+        Arc::new(Through { on_open: Some(Box::new(on_open)), free: None })
+    }
+
+    fn take(&self) -> Opened {
+        std::mem::take(&mut *self.0.lock().unwrap())
     }
 }
 
-impl Fs for Counting {
-    fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
-        if path.parent().is_some_and(|dir| dir.ends_with("manifests")) {
-            let number = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
-            *self.opened.lock().unwrap().entry(number).or_default() += 1;
-        }
-        Posix.open(path)
-    }
-
-    fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
-        Posix.create_new(path)
-    }
-
-    fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
-        Posix.list(dir)
-    }
-
-    fn make_dir(&self, path: &Path) -> FsResult<()> {
-        Posix.make_dir(path)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> FsResult<()> {
-        Posix.link(from, to)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> FsResult<()> {
-        Posix.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> FsResult<()> {
-        Posix.remove_file(path)
-    }
-
-    fn remove_dir(&self, path: &Path) -> FsResult<()> {
-        Posix.remove_dir(path)
-    }
-
-    fn identity(&self, path: &Path) -> FsResult<Identity> {
-        Posix.identity(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> FsResult<()> {
-        Posix.sync_dir(path)
-    }
-
-    fn space(&self, path: &Path) -> FsResult<Space> {
-        Posix.space(path)
-    }
-
-    fn kind(&self, path: &Path) -> FsResult<Kind> {
-        Posix.kind(path)
-    }
-}
-
-fn twice(opened: &BTreeMap<u64, u32>) -> Vec<(u64, u32)> {
+fn twice(opened: &Opened) -> Vec<(u64, u32)> {
     opened.iter().filter(|(_, times)| **times > 1).map(|(number, times)| (*number, *times)).collect()
 }
 
@@ -120,16 +78,16 @@ fn a_new_process_joins_a_ring_of_a_thousand_manifests_at_once() {
 fn those_who_join_late_read_only_the_manifests_they_need() {
     let place = Place::new("SWAP_CAP: 1\nSAMPLE: [data, label]\n");
     turn_until(&mut Generator::open(&place.config()).unwrap(), 300, 1);
-    let counting = Arc::new(Counting::default());
-    let reader = Reader::open_on(counting.clone(), &place.config()).unwrap();
+    let counting = Count::default();
+    let reader = Reader::open_on(counting.fs(), &place.config()).unwrap();
     let newest = reader.newest().unwrap();
     checked(&reader.sample(&newest, 0).unwrap());
     assert_eq!(counting.take().len(), 1, "a reader needs the newest alone");
-    let mut generator = Generator::open_on(counting.clone(), &place.config()).unwrap();
+    let mut generator = Generator::open_on(counting.fs(), &place.config()).unwrap();
     put(&mut generator, 300);
     assert!(counting.take().len() <= 2, "a generator needs the newest, and the one before it to reclaim");
     drop(generator.finish(true, &|| false).unwrap());
-    ringreel::status::status(&Ring::find(counting.clone(), &place.config()).unwrap()).unwrap();
+    ringreel::status::status(&Ring::find(counting.fs(), &place.config()).unwrap()).unwrap();
     assert!(counting.take().len() <= 16, "status looks back over the last few");
 }
 
@@ -137,10 +95,10 @@ fn those_who_join_late_read_only_the_manifests_they_need() {
 fn a_running_reader_and_a_running_generator_read_each_manifest_once_at_most() {
     let place = Place::new("SWAP_CAP: 3\nSAMPLE: [data, label]\nKEEP: 2\n");
     generate(&place.config(), 0..3);
-    let (reads, writes) = (Arc::new(Counting::default()), Arc::new(Counting::default()));
-    let mut generator = Generator::open_on(writes.clone(), &place.config()).unwrap();
+    let (reads, writes) = (Count::default(), Count::default());
+    let mut generator = Generator::open_on(writes.fs(), &place.config()).unwrap();
     let mut other = Generator::open(&place.config()).unwrap();
-    let reader = Arc::new(Reader::open_on(reads.clone(), &place.config()).unwrap());
+    let reader = Arc::new(Reader::open_on(reads.fs(), &place.config()).unwrap());
     let timeout = Some(cli_support::PATIENCE);
     let mut stream = Stream::new(reader, StreamOptions { timeout, ..StreamOptions::default() });
     for n in 0..180 {
@@ -168,8 +126,8 @@ fn a_segment_that_was_begun_many_generations_ago_makes_nobody_read_manifests_aga
     assert_eq!(finished.len(), 2);
     slow.flush(&|| false).unwrap(); // in the generation that fills, or in the one after it
 
-    let counting = Arc::new(Counting::default());
-    let ring = Ring::find(counting.clone(), &place.config()).unwrap();
+    let counting = Count::default();
+    let ring = Ring::find(counting.fs(), &place.config()).unwrap();
     for _ in 0..5 {
         ring.fill_of(ring.manifests.newest().unwrap() + 1).unwrap();
     }

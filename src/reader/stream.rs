@@ -62,7 +62,7 @@ impl Stream {
             after: None,
             step: 0,
             epochs: 0,
-            good: true,
+            good: false,
             samples: 0,
             bytes: 0,
             presence: None,
@@ -112,6 +112,7 @@ impl Stream {
                 Err(Error::Reclaimed { generation }) => {
                     tracing::info!(generation, "the generation was reclaimed while it was read: going on with the newest one");
                     self.end_epoch(&manifest);
+                    self.after = Some(generation);
                 }
                 // A server that is away: the same sample is next when it is back.
                 Err(error) if error.is_retryable() => {

@@ -2,6 +2,7 @@
 //! binary and what it said, samples that are known by their number, small filesystems, and listings with contents.
 #![allow(dead_code)]
 
+use ringreel::fs::{FileReader, FileWriter, Fs, FsResult, Identity, Kind, Posix, Space};
 use ringreel::reader::ReadSample;
 use ringreel::{Config, Generator, NamedPart};
 use ringreel_format::{DType, Meta, Value};
@@ -314,4 +315,70 @@ pub fn checked(sample: &ReadSample) -> u64 {
         assert!(part.data[..] == contents(n, which, len)[..], "sample {n} has other bytes in {}", part.name);
     }
     n
+}
+
+/// The real filesystem, seen through something: who opens what, and how much room there seems to be.
+#[derive(Default)]
+pub struct Through {
+    /// Is told of each path that is opened for reading.
+    pub on_open: Option<Box<dyn Fn(&Path) + Send + Sync>>,
+    /// Is said to be free, whatever there is.
+    pub free: Option<Space>,
+}
+
+impl std::fmt::Debug for Through {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Through")
+    }
+}
+
+impl Fs for Through {
+    fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
+        self.on_open.as_ref().inspect(|told| told(path));
+        Posix.open(path)
+    }
+
+    fn space(&self, path: &Path) -> FsResult<Space> {
+        self.free.map_or_else(|| Posix.space(path), Ok)
+    }
+
+    fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
+        Posix.create_new(path)
+    }
+
+    fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
+        Posix.list(dir)
+    }
+
+    fn make_dir(&self, path: &Path) -> FsResult<()> {
+        Posix.make_dir(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> FsResult<()> {
+        Posix.link(from, to)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> FsResult<()> {
+        Posix.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> FsResult<()> {
+        Posix.remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> FsResult<()> {
+        Posix.remove_dir(path)
+    }
+
+    fn identity(&self, path: &Path) -> FsResult<Identity> {
+        Posix.identity(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> FsResult<()> {
+        Posix.sync_dir(path)
+    }
+
+    fn kind(&self, path: &Path) -> FsResult<Kind> {
+        Posix.kind(path)
+    }
 }
