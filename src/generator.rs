@@ -315,7 +315,9 @@ impl Generator {
             if writing.must_discard() {
                 let lost = writing.samples();
                 tracing::error!(%error, samples = lost, "a segment was thrown away; its samples do not count as finished");
-                self.writing.take().map(StagingWriter::discard);
+                if let Some(writing) = self.writing.take() {
+                    writing.discard();
+                }
             }
             return Err(error);
         }

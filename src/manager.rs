@@ -235,7 +235,11 @@ impl Manager {
         }
     }
 
+    /// None while the directory is not there: a watcher costs a thread, so none is made in vain.
     fn watch_write(&self, n: u64, bell: Arc<tokio::sync::Notify>) -> Option<notify::RecommendedWatcher> {
+        if !self.ring.fs.exists(&self.ring.layout.write(n)).unwrap_or(false) {
+            return None;
+        }
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             if event.is_ok_and(|event| !event.kind.is_access()) {
                 bell.notify_one();

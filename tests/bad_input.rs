@@ -115,9 +115,11 @@ fn arguments_that_make_no_sense_are_refused_and_leave_all_as_it_was() {
 
 #[test]
 fn a_timeout_that_is_no_time_is_refused_by_its_name() {
-    let cases: [(&[&str], &[&str]); 3] =
-        ["--timeout=-1", "--timeout=nan", "--timeout=1e300"].map(|arg| (&*vec![&*"read", arg].leak(), &["timeout"][..]));
-    refused_with_and_without_a_ring(&cases);
+    refused_with_and_without_a_ring(&[
+        (&["read", "--timeout=-1"], &["timeout"]),
+        (&["read", "--timeout=nan"], &["timeout"]),
+        (&["read", "--timeout=1e300"], &["timeout"]),
+    ]);
 }
 
 #[test]
@@ -349,7 +351,7 @@ fn a_generator_on_a_full_disk_waits_says_so_and_loses_nothing_and_readers_go_on(
     });
     assert!(generator.is_running(), "it ended: {}", generator.err());
     let visible = place.run(&["read", "--all", "--json"]).ok().values("sample_id").len();
-    assert!(visible > 0 && visible % 10 == 0 && visible <= last, "{visible} of {last}");
+    assert!(visible > 0 && visible.is_multiple_of(10) && visible <= last, "{visible} of {last}");
     let told = generator.err();
     assert!(told.contains("room on the disk"), "it does not say what it waits for: {told:?}");
     eventually("status says what it waits for", || {
@@ -392,7 +394,7 @@ fn a_write_that_finds_the_disk_full_is_done_again_when_there_is_room() {
         let place = Place::new(&format!("RING: {}\nSWAP_CAP: 10\nSAMPLE: [data, label]\nKEEP: 500\n{more}", ring.display()));
         // A server that says that there is room, and has none when it comes to it.
         let free = Some(Space { bytes: 1 << 40, inodes: None });
-        let mut generator = Generator::open_on(Arc::new(Through { free, on_open: None }), &place.config()).unwrap();
+        let mut generator = Generator::open_on(Arc::new(Through { free, ..Through::default() }), &place.config()).unwrap();
         let written = AtomicU64::new(0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -418,6 +420,36 @@ fn a_write_that_finds_the_disk_full_is_done_again_when_there_is_room() {
         fs::remove_dir_all(&ring).unwrap();
         mount.remount("size=256k");
     }
+}
+
+#[test]
+fn a_budget_is_used_and_not_passed_and_the_generator_says_that_it_waits_for_it() {
+    for (budget, most) in [("MAX_BYTES: 60000", 13), ("MAX_FILES: 9", 9)] {
+        let place = Place::new(&format!("SWAP_CAP: 100\nSAMPLE: [data]\n{budget}\n"));
+        let mut generator = place.start(&["generate", "--shape", "4300"]);
+        generator.await_err(&format!("room under {}", budget.split(':').next().unwrap()));
+        generator.terminate();
+        generator.finish().ok();
+        let status = &place.run(&["status", "--json"]).ok().json()[0];
+        let (samples, bytes) = (status["samples_generated"].as_u64().unwrap(), status["bytes"].as_u64().unwrap());
+        assert!((most - 1..=most).contains(&samples) && bytes <= 60_000, "{samples} samples, {bytes} bytes: {budget}");
+    }
+}
+
+#[test]
+fn a_ring_that_is_made_and_turns_just_before_another_one_makes_it_is_used_by_both() {
+    let place = Place::new(SMALL);
+    let (ring, config) = (place.ring(), place.config());
+    let on_make_dir = move |path: &Path| {
+        if path == ring && !ring.exists() {
+            generate(&config, 0..8); // somebody else was faster, and far faster
+        }
+    };
+    let fs = Through { on_make_dir: Some(Box::new(on_make_dir)), ..Through::default() };
+    let mut late = Generator::open_on(Arc::new(fs), &place.config()).unwrap();
+    (8..12).for_each(|n| drop(put(&mut late, n)));
+    late.finish(true, &|| false).unwrap();
+    assert_eq!(place.run(&["status", "--json"]).ok().json()[0]["samples_delivered"], 12);
 }
 
 #[test]

@@ -317,8 +317,10 @@ fn when_the_newest_generation_itself_is_removed_the_stream_waits_for_the_next() 
     assert_eq!((sample.generation, checked(&sample), reader.damaged()), (2, 8, 0));
 }
 
+type NamedHarm = (&'static str, Box<dyn Fn()>);
+
 /// Ways to damage the newest of three manifests.
-fn manifest_harms(ring: &Path) -> Vec<(&'static str, Box<dyn Fn()>)> {
+fn manifest_harms(ring: &Path) -> Vec<NamedHarm> {
     let layout = Layout::new(ring);
     let (path, before) = (layout.manifest(3), layout.manifest(2));
     let bytes = fs::read(&path).unwrap();

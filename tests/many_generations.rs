@@ -30,7 +30,7 @@ impl Count {
                 *count.lock().unwrap().entry(number).or_default() += 1;
             }
         };
-        Arc::new(Through { on_open: Some(Box::new(on_open)), free: None })
+        Arc::new(Through { on_open: Some(Box::new(on_open)), ..Through::default() })
     }
 
     fn take(&self) -> Opened {
@@ -86,7 +86,7 @@ fn those_who_join_late_read_only_the_manifests_they_need() {
     let mut generator = Generator::open_on(counting.fs(), &place.config()).unwrap();
     put(&mut generator, 300);
     assert!(counting.take().len() <= 2, "a generator needs the newest, and the one before it to reclaim");
-    drop(generator.finish(true, &|| false).unwrap());
+    generator.finish(true, &|| false).unwrap();
     ringreel::status::status(&Ring::find(counting.fs(), &place.config()).unwrap()).unwrap();
     assert!(counting.take().len() <= 16, "status looks back over the last few");
 }

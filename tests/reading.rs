@@ -136,7 +136,7 @@ fn large_parts_begin_at_multiples_of_64_in_memory() {
             let sample = reader.sample(&newest, position).unwrap();
             held.push((sample.clone(), vec![0u8; 17 * turn as usize]));
             for part in &sample.parts {
-                assert!(part.data.len() >= 1031 && part.data.as_ptr() as usize % 64 == 0, "{how}: {} of {position}", part.name);
+                assert!(part.data.len() >= 1031 && (part.data.as_ptr() as usize).is_multiple_of(64), "{how}: {} of {position}", part.name);
             }
         }
     }

@@ -27,6 +27,7 @@ fn generate(fs: &Arc<HookFs>, config: &Config) -> Vec<SampleId> {
             Err(_) => return finished,
         }
     }
+    finished.extend(generator.seal(&never).unwrap_or_default());
     let _ = generator.finish(true, &never);
     finished
 }
@@ -96,6 +97,29 @@ fn a_call_that_fails_once_loses_and_doubles_nothing() {
             let finished = generate(&fs, &config);
             bring_in(&another(&config));
             assert_delivered_once(&config.ring, &finished, &format!("errno {errno} at call {at}"));
+        }
+    }
+}
+
+#[test]
+fn a_write_that_fails_and_cannot_be_taken_back_spoils_no_finished_sample() {
+    for more in ["", "SEGMENT_SAMPLES: 3\nDURABILITY: node"] {
+        for at in 0..40 {
+            let dir = tempfile::tempdir().unwrap();
+            let fs = Arc::new(HookFs::default());
+            let config = config(dir.path(), CAP, more);
+            another(&config);
+            let seen = AtomicBool::new(false);
+            fs.hook(move |n, op, path| {
+                let staged = path.extension().is_some_and(|end| end == "part");
+                let hit = staged && n >= at && op == "write" && !seen.swap(true, Ordering::SeqCst);
+                if hit || (op == "cut" && staged) { Action::Refuse(EIO) } else { Action::Pass }
+            });
+            let finished = generate(&fs, &config);
+            bring_in(&another(&config));
+            assert_delivered_once(&config.ring, &finished, &format!("a write that failed at call {at}"));
+            assert!(finished.len() as u64 >= SAMPLES - 3, "at call {at}: only {} of {SAMPLES}", finished.len());
+            assert_eq!(std::fs::read_dir(config.ring.join("quarantine")).unwrap().count(), 0);
         }
     }
 }
@@ -238,6 +262,59 @@ fn a_generation_does_not_wait_for_the_indices_that_a_dead_generator_took() {
     let finished: Vec<_> = (0..CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
     assert!(generator.ring().promote(When::Full).unwrap().is_some());
     assert_delivered_once(&config.ring, &finished, "holes in the numbers");
+}
+
+#[test]
+fn a_generation_that_was_closed_by_somebody_who_died_still_fills() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), CAP, "");
+    another(&config).index.close_generation(1).unwrap();
+    let mut generator = Generator::open(&config).unwrap();
+    let mut finished: Vec<_> = (0..SAMPLES).flat_map(|n| write(&mut generator, n).unwrap()).collect();
+    finished.extend(generator.flush(&never).unwrap());
+    assert!(generator.ring().manifests.newest().unwrap() >= 2);
+    generator.finish(true, &never).unwrap();
+    assert_delivered_once(&config.ring, &finished, "closed, and its closer gone");
+}
+
+#[test]
+fn a_dead_generators_large_segment_is_adopted_beside_small_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = config(dir.path(), CAP, "");
+    let large = config(dir.path(), CAP, "SEGMENT_SAMPLES: 3");
+    let fs = Arc::new(HookFs::default());
+    let mut dying = Generator::open_on(fs.clone(), &large).unwrap();
+    fs.hook(|_, op, path| {
+        let commit = op == "link" && path.extension().is_some_and(|end| end == "rec");
+        if commit { Action::Refuse(EACCES) } else { Action::Pass }
+    });
+    let mut finished: Vec<_> = (0..3).flat_map(|n| write(&mut dying, n).unwrap()).collect();
+    drop(dying);
+    let mut generator = Generator::open(&small).unwrap();
+    finished.extend((3..5).flat_map(|n| write(&mut generator, n).unwrap()));
+    let (ring, mut watch) = (another(&small), Watch::new(Duration::ZERO));
+    ring.recover(&mut watch).unwrap();
+    std::thread::sleep(Duration::from_millis(1));
+    assert_eq!(ring.recover(&mut watch).unwrap().adopted, 1);
+    generator.finish(true, &never).unwrap();
+    bring_in(&ring);
+    assert_delivered_once(&small.ring, &finished, "a large segment among small ones");
+}
+
+#[test]
+fn on_a_full_disk_the_living_still_give_signs_of_life() {
+    const ENOSPC: i32 = 28;
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), CAP, "");
+    let fs = Arc::new(HookFs::default());
+    let ring = Ring::find_or_make(fs.clone(), &config).unwrap();
+    ring.index.beat("me", 1, &Default::default()).unwrap();
+    fs.hook(|_, op, _| if op == "create" { Action::Refuse(ENOSPC) } else { Action::Pass });
+    ring.index.beat("me", 2, &Default::default()).unwrap();
+    assert_eq!(another(&config).index.members().unwrap(), [("me".to_owned(), 2)]);
+    fs.unhook();
+    ring.index.beat("me", 3, &Default::default()).unwrap();
+    assert_eq!(another(&config).index.members().unwrap(), [("me".to_owned(), 3)]);
 }
 
 #[test]

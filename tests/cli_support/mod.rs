@@ -317,11 +317,15 @@ pub fn checked(sample: &ReadSample) -> u64 {
     n
 }
 
+type Told = Box<dyn Fn(&Path) + Send + Sync>;
+
 /// The real filesystem, seen through something: who opens what, and how much room there seems to be.
 #[derive(Default)]
 pub struct Through {
     /// Is told of each path that is opened for reading.
-    pub on_open: Option<Box<dyn Fn(&Path) + Send + Sync>>,
+    pub on_open: Option<Told>,
+    /// Is told of each directory before it is made.
+    pub on_make_dir: Option<Told>,
     /// Is said to be free, whatever there is.
     pub free: Option<Space>,
 }
@@ -351,6 +355,7 @@ impl Fs for Through {
     }
 
     fn make_dir(&self, path: &Path) -> FsResult<()> {
+        self.on_make_dir.as_ref().inspect(|told| told(path));
         Posix.make_dir(path)
     }
 

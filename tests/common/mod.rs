@@ -29,13 +29,18 @@ pub const EACCES: i32 = 13;
 pub const ESTALE: i32 = 116;
 
 /// Calls that change something, and calls that look.
-pub const CHANGES: [&str; 6] = ["create", "make_dir", "link", "rename", "remove_file", "remove_dir"];
+pub const CHANGES: [&str; 9] =
+    ["create", "make_dir", "link", "rename", "remove_file", "remove_dir", "write", "sync", "close"];
 
 type Hook = dyn Fn(usize, &str, &Path) -> Action + Send + Sync;
 
-/// A real filesystem with a hook before each call: its number, its name, the path that it is about.
+/// A real filesystem with a hook before each call: its number, its name, the path that it is about. Calls to a file
+/// that is being written ("write", "cut", "sync", "close") are calls like the others.
+#[derive(Clone, Default)]
+pub struct HookFs(Arc<Shared>);
+
 #[derive(Default)]
-pub struct HookFs {
+struct Shared {
     calls: AtomicUsize,
     hook: RwLock<Option<Box<Hook>>>,
 }
@@ -49,23 +54,26 @@ impl std::fmt::Debug for HookFs {
 impl HookFs {
     /// From now on, calls are numbered from 0, and `hook` decides about them.
     pub fn hook(&self, hook: impl Fn(usize, &str, &Path) -> Action + Send + Sync + 'static) {
-        self.calls.store(0, Ordering::SeqCst);
-        *self.hook.write().unwrap() = Some(Box::new(hook));
+        self.0.calls.store(0, Ordering::SeqCst);
+        *self.0.hook.write().unwrap() = Some(Box::new(hook));
     }
 
     pub fn unhook(&self) {
-        *self.hook.write().unwrap() = None;
+        *self.0.hook.write().unwrap() = None;
     }
 
     pub fn calls(&self) -> usize {
-        self.calls.load(Ordering::SeqCst)
+        self.0.calls.load(Ordering::SeqCst)
     }
 
-    fn through<T>(&self, op: &'static str, path: &Path, call: impl Fn(&Path) -> FsResult<T>) -> FsResult<T> {
-        let n = self.calls.fetch_add(1, Ordering::SeqCst);
-        let action = self.hook.read().unwrap().as_ref().map_or(Action::Pass, |hook| hook(n, op, path));
+    fn ask(&self, op: &str, path: &Path) -> Action {
+        let n = self.0.calls.fetch_add(1, Ordering::SeqCst);
+        self.0.hook.read().unwrap().as_ref().map_or(Action::Pass, |hook| hook(n, op, path))
+    }
+
+    fn through<T>(&self, op: &'static str, path: &Path, call: impl FnOnce(&Path) -> FsResult<T>) -> FsResult<T> {
         let error = |errno| FsError::new(op, path, io::Error::from_raw_os_error(errno));
-        match action {
+        match self.ask(op, path) {
             Action::Pass => call(path),
             Action::Refuse(errno) => Err(error(errno)),
             Action::LoseReply(errno) => call(path).and_then(|_| Err(error(errno))),
@@ -74,9 +82,54 @@ impl HookFs {
     }
 }
 
+struct HookWriter {
+    inner: Box<dyn FileWriter>,
+    fs: HookFs,
+    path: PathBuf,
+}
+
+impl io::Write for HookWriter {
+    /// A write that is refused has written half.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.fs.ask("write", &self.path) {
+            Action::Refuse(errno) => {
+                self.inner.write_all(&bytes[..bytes.len() / 2])?;
+                Err(io::Error::from_raw_os_error(errno))
+            }
+            Action::LoseReply(errno) => {
+                self.inner.write_all(bytes)?;
+                Err(io::Error::from_raw_os_error(errno))
+            }
+            _ => self.inner.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl FileWriter for HookWriter {
+    fn cut(&mut self, len: u64) -> FsResult<()> {
+        let Self { inner, fs, path } = self;
+        fs.through("cut", path, |_| inner.cut(len))
+    }
+
+    fn sync(&mut self) -> FsResult<()> {
+        let Self { inner, fs, path } = self;
+        fs.through("sync", path, |_| inner.sync())
+    }
+
+    fn close(self: Box<Self>) -> FsResult<()> {
+        let Self { inner, fs, path } = *self;
+        fs.through("close", &path, |_| inner.close())
+    }
+}
+
 impl Fs for HookFs {
     fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
-        self.through("create", path, |path| Posix.create_new(path))
+        let inner = self.through("create", path, |path| Posix.create_new(path))?;
+        Ok(Box::new(HookWriter { inner, fs: self.clone(), path: path.to_owned() }))
     }
     fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
         self.through("open", path, |path| Posix.open(path))
