@@ -141,3 +141,33 @@ fn a_sample_that_does_not_fit_is_refused_and_leaves_the_segment_as_it_was() {
     writer.finish(&mut file).unwrap();
     walk::check(&file.into(), |_| {}).unwrap();
 }
+
+/// The lines of section 17 of SPEC.md that hold the whole segment.
+fn segment_of_the_specification() -> Vec<u8> {
+    let spec = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/SPEC.md")).unwrap();
+    let section = spec.split("## 17 ").nth(1).unwrap();
+    let is_row = |line: &&str| line.starts_with("    0") && line.len() > 10;
+    let digits = section.lines().filter(is_row).flat_map(|line| line[10..].bytes().filter(u8::is_ascii_hexdigit));
+    let digits: Vec<u8> = digits.collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(byte).collect()
+}
+
+#[test]
+fn the_segment_in_the_specification_is_what_the_writer_writes() {
+    let schema = Schema::new([("data", DType::U8, vec![2, 3])]).unwrap();
+    let created_unix_ms = 1_700_000_000_000;
+    let id = SegmentId([7; 16]);
+    let info = SegmentInfo { id, born: 1, created_unix_ms, first_number: 0, schema, provenance: Meta::new() };
+    let mut file = Vec::new();
+    let mut writer = SegmentWriter::begin(&mut file, info, WriteOptions::default()).unwrap();
+    let parts = [PartRef::new(DType::U8, &[2, 3], &[1, 2, 3, 4, 5, 6])];
+    let sample = SampleRef { parts: &parts, meta: &Meta::new(), unix_ms: created_unix_ms + 250 };
+    writer.sample(&mut file, &sample).unwrap();
+    writer.finish(&mut file).unwrap();
+    let rows = file.chunks(16).enumerate().map(|(n, row)| {
+        let words = row.chunks(2).map(|w| w.iter().map(|b| format!("{b:02x}")).collect::<String>());
+        format!("    {:04x}  {}", n * 16, words.collect::<Vec<_>>().join(" "))
+    });
+    assert_eq!(segment_of_the_specification(), file, "section 17 should be:\n{}", rows.collect::<Vec<_>>().join("\n"));
+}
