@@ -3,13 +3,12 @@
 
 mod cli_support;
 
-use cli_support::{Mount, Place, Running, Said, Through, eventually, generate, listing, loudly, put};
+use cli_support::{Mount, Place, Running, Said, Through, as_nobody, eventually, generate, listing, put};
 use ringreel::Generator;
 use ringreel::fs::Space;
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -212,25 +211,6 @@ fn another_rings_configuration_and_a_ring_of_another_version_are_refused_by_all(
     }
 }
 
-/// The command as a user who is not root. None, loudly, where that cannot be.
-fn as_nobody(test: &str, place: &Place, args: &[&str]) -> Option<Said> {
-    let am_root = fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0);
-    let other = |args: &[&str]| {
-        let mut command = place.command(args);
-        if am_root {
-            command.uid(65534).gid(65534);
-        }
-        command
-    };
-    match other(&["--version"]).output() {
-        Ok(done) if done.status.success() => Some(Running::start(other(args)).finish()),
-        why => {
-            loudly(&format!("SKIPPED: {test}: the command cannot be run as another user: {why:?}"));
-            None
-        }
-    }
-}
-
 #[test]
 fn a_directory_that_may_not_be_written_is_refused_by_its_path_and_stays_as_it_is() {
     let test = "a directory that may not be written";
@@ -280,8 +260,9 @@ fn a_filesystem_that_is_mounted_read_only_is_refused_by_its_path_and_can_be_read
 
 #[test]
 fn what_the_system_said_is_told_once() {
-    let place = Place::new(&format!("RING: /proc/no/ring\n{SMALL}"));
-    let said = refused(&place, &["manager"], &["/proc/no/ring"]);
+    let name = "long".repeat(100);
+    let place = Place::new(&format!("RING: {name}\n{SMALL}"));
+    let said = refused(&place, &["manager"], &[&name, "too long"]);
     assert_eq!(said.err.matches("(os error").count(), 1, "{}", said.err);
 }
 
@@ -450,6 +431,23 @@ fn a_ring_that_is_made_and_turns_just_before_another_one_makes_it_is_used_by_bot
     (8..12).for_each(|n| drop(put(&mut late, n)));
     late.finish(true, &|| false).unwrap();
     assert_eq!(place.run(&["status", "--json"]).ok().json()[0]["samples_delivered"], 12);
+}
+
+#[test]
+fn a_counter_that_others_forget_at_the_same_moment_keeps_nobody_from_delivering() {
+    let place = Place::new(SMALL);
+    let left = AtomicU64::new(5);
+    let on_create = move |path: &Path| {
+        let dir = path.parent().unwrap();
+        let counts = dir.parent().is_some_and(|dir| dir.ends_with("counter"));
+        if counts && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            let _ = fs::remove_dir_all(dir);
+        }
+    };
+    let fs = Through { on_create: Some(Box::new(on_create)), ..Through::default() };
+    let mut generator = Generator::open_on(Arc::new(fs), &place.config()).unwrap();
+    (0..12).for_each(|n| drop(put(&mut generator, n)));
+    assert_eq!(generator.finish(true, &|| false).unwrap().delivered, 12);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -223,6 +224,25 @@ pub fn listing(dir: &Path) -> BTreeMap<PathBuf, (String, Vec<u8>)> {
     all
 }
 
+/// The command as a user who is not root. None, loudly, where that cannot be.
+pub fn as_nobody(test: &str, place: &Place, args: &[&str]) -> Option<Said> {
+    let am_root = fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
+    let other = |args: &[&str]| {
+        let mut command = place.command(args);
+        if am_root {
+            command.uid(65534).gid(65534);
+        }
+        command
+    };
+    match other(&["--version"]).output() {
+        Ok(done) if done.status.success() => Some(Running::start(other(args)).finish()),
+        why => {
+            loudly(&format!("SKIPPED: {test}: the command cannot be run as another user: {why:?}"));
+            None
+        }
+    }
+}
+
 /// A small filesystem of its own, gone when this is dropped.
 pub struct Mount {
     dir: TempDir,
@@ -326,6 +346,8 @@ pub struct Through {
     pub on_open: Option<Told>,
     /// Is told of each directory before it is made.
     pub on_make_dir: Option<Told>,
+    /// Is told of each file before it is made.
+    pub on_create: Option<Told>,
     /// Is said to be free, whatever there is.
     pub free: Option<Space>,
 }
@@ -347,6 +369,7 @@ impl Fs for Through {
     }
 
     fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
+        self.on_create.as_ref().inspect(|told| told(path));
         Posix.create_new(path)
     }
 

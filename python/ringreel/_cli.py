@@ -1,0 +1,16 @@
+"""The command `ringreel`."""
+
+import signal
+import sys
+
+from ringreel._ringreel import run_command
+
+
+def main() -> int:
+    """Runs the command with this process's arguments. Returns its exit status."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the command handles its signals itself
+    return run_command(["ringreel", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

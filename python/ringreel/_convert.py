@@ -1,0 +1,124 @@
+"""What a user writes as parts of the ring: name, element type, shape, and little-endian bytes in row-major order."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ringreel import _dtypes
+from ringreel._errors import SampleError
+
+#: Name, element type, bytes of one element, shape, and the bytes.
+Converted = tuple[str, str, int, tuple[int, ...], Any]
+
+
+def split_pair(sample: Any, meta: Any) -> tuple[Any, dict[str, Any]]:
+    """The parts and the meta of what was given to `write`.
+
+    `sample` is a pair ``(sample, meta)`` exactly when it is a tuple of two whose second element is a dict and whose
+    first is a tuple, a list or a dict. No two parts look like that, since a dict is no part.
+    """
+    if isinstance(sample, tuple) and len(sample) == 2 and isinstance(sample[1], dict):
+        if isinstance(sample[0], (tuple, list, dict)):
+            if meta is not None:
+                raise SampleError("meta was given twice: in a pair (sample, meta), and as an argument")
+            sample, meta = sample
+    if meta is None:
+        meta = {}
+    if not isinstance(meta, dict):
+        raise SampleError(f"meta is a dict, or None; {_kind(meta)} was given")
+    return sample, meta
+
+
+def parts_of(sample: Any, names: Sequence[str]) -> list[Converted]:
+    """The parts of `sample` for a ring whose SAMPLE is `names`.
+
+    Raises `SampleError`, which names the part, for anything that does not fit.
+    """
+    if isinstance(sample, Mapping):
+        return [convert(name, value) for name, value in sample.items()]
+    if not isinstance(sample, (tuple, list)):
+        hint = f"({_example(names)},)" if len(names) == 1 else f"({_example(names)})"
+        raise SampleError(f"a sample is a tuple {hint}, a dict, or a pair (sample, meta); {_kind(sample)} was given")
+    if len(sample) != len(names):
+        raise SampleError(f"a sample has {len(names)} parts, SAMPLE is [{_example(names)}]; {len(sample)} were given")
+    return [convert(name, value) for name, value in zip(names, sample, strict=True)]
+
+
+def convert(name: str, value: Any) -> Converted:
+    """One part: bytes as they are, a torch tensor, or whatever `np.asarray` takes. Copied only where it must be."""
+    if not isinstance(name, str):
+        raise SampleError(f"the name of a part is text; {name!r} was given")
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        data = _as_bytes(value)
+        return name, _dtypes.BYTES, 1, (data.nbytes,), data
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        array, dtype = _from_torch(torch, name, value)
+    else:
+        array = _as_array(name, value)
+        try:
+            dtype = _dtypes.name_of(array.dtype)
+        except _dtypes.UnsupportedDType as error:
+            raise SampleError(f"part {name!r}: {error}") from None
+    return name, dtype, array.dtype.itemsize, array.shape, _bytes_of(array)
+
+
+def _as_array(name: str, value: Any) -> np.ndarray[Any, Any]:
+    if isinstance(value, np.ma.MaskedArray):
+        raise SampleError(
+            f"part {name!r} is a masked array, whose mask would be lost: store data and mask as two parts"
+        )
+    try:
+        return np.asarray(value)
+    except Exception as error:
+        raise SampleError(f"part {name!r}: {_kind(value)} is no array: {error}") from error
+
+
+def _as_bytes(value: bytes | bytearray | memoryview) -> memoryview:
+    data = memoryview(value)
+    try:
+        return data.cast("B")
+    except (TypeError, ValueError):  # not contiguous, or a format that cannot be cast
+        return memoryview(data.tobytes())
+
+
+def _from_torch(torch: Any, name: str, tensor: Any) -> tuple[np.ndarray[Any, Any], str]:
+    try:
+        tensor = tensor.detach().cpu()
+        if tensor.dtype == torch.bfloat16:
+            return tensor.contiguous().view(torch.int16).numpy(), _dtypes.BFLOAT16
+        array = tensor.resolve_conj().resolve_neg().numpy()
+    except (TypeError, RuntimeError) as error:
+        kind = f"{tensor.dtype}, {tensor.layout}"
+        raise SampleError(f"part {name!r}: this torch tensor ({kind}) has no NumPy form: {error}") from error
+    return array, _dtypes.name_of(array.dtype)
+
+
+def _bytes_of(array: np.ndarray[Any, Any]) -> Any:
+    """The elements' bytes: little-endian, row-major; a view wherever the array is so already."""
+    if array.size == 0 or array.dtype.itemsize == 0:
+        return b""
+    if not _dtypes.is_bfloat16(array.dtype):
+        little = array.dtype.newbyteorder("<")
+        if little != array.dtype:
+            array = _swapped(array, little)
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return flat.view(np.uint8)
+
+
+def _swapped(array: np.ndarray[Any, Any], little: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    if little.names is None:
+        return array.byteswap().view(little)
+    fresh = np.zeros(array.shape, little)  # zeros, so that what pads the fields is not whatever was in memory
+    fresh[...] = array
+    return fresh
+
+
+def _example(names: Sequence[str]) -> str:
+    return ", ".join(names)
+
+
+def _kind(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")

@@ -1,0 +1,124 @@
+"""Putting samples into a ring."""
+
+import dataclasses
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from ringreel import _ringreel
+from ringreel._convert import parts_of, split_pair
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """What a generator did.
+
+    Attributes
+    ----------
+    finished : samples that are sealed and safe.
+    delivered : of those, samples that a manifest lists, as far as was seen.
+    waiting : of those, samples that no manifest lists yet: in the generation that fills, or left for the manager.
+    bytes : of the segments' files.
+    waited_seconds : time spent waiting for room in the ring or on the disk.
+    swaps : promotions done by this generator.
+    interrupted : whether a signal ended it.
+    """
+
+    finished: int
+    delivered: int
+    waiting: int
+    bytes: int
+    waited_seconds: float
+    swaps: int
+    interrupted: bool = False
+
+
+class Generator:
+    """A generator in a ring, made by `Ring.generator`.
+
+    A context manager: leaving it finishes, after an exception too. What is written survives the end of this process
+    once `write` or `flush` has returned its id. Of use to one process only: in a forked child, open another one.
+    """
+
+    def __init__(self, config: _ringreel.Config) -> None:
+        self._config = config
+        self._generator = _ringreel.Generator.open(config)
+        self._finished = False
+
+    def __repr__(self) -> str:
+        return f"<ringreel.Generator in {self._config.ring}>"
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the parts, in order: the ring's SAMPLE."""
+        return self._generator.names
+
+    @property
+    def summary(self) -> Summary:
+        """What was done so far."""
+        return Summary(**self._generator.summary())
+
+    def write(self, sample: Any, meta: dict[str, Any] | None = None) -> list[str]:
+        """Puts one sample in. Waits while the ring or the disk is full.
+
+        Parameters
+        ----------
+        sample : a tuple or a list of parts in the order of SAMPLE; a dict of parts by name; or a pair
+            ``(sample, meta)``. It is such a pair exactly when it is a tuple of two whose second element is a dict and
+            whose first is a tuple, a list or a dict.
+
+            A part is anything that `np.asarray` takes, of any shape and any element type that NumPy itself has but
+            objects and text of variable length; a torch tensor; or bytes, bytearray or a memoryview, which come back
+            as bytes. Big-endian elements come back in native order, equal in value; everything else comes back bit
+            for bit.
+        meta : dict with text keys; values are None, bool, int (of 64 bits and a sign), float, str, bytes, lists,
+            tuples and dicts of these, NumPy scalars, and arrays of numbers, which come back as lists.
+
+        No other thread may change the parts until it returns.
+
+        Returns
+        -------
+        list of str: ids of the samples that are finished now. With SEGMENT_SAMPLES 1 this one; else none, until a
+        file is full.
+
+        Raises
+        ------
+        SampleError : the sample does not fit; the message names the part, and the ring is as it was before.
+        OSError : what the filesystem says, and waiting does not mend.
+        """
+        return self._write(sample, meta, None)
+
+    def _write(self, sample: Any, meta: dict[str, Any] | None, stop: Callable[[], bool] | None) -> list[str]:
+        sample, meta = split_pair(sample, meta)
+        return self._generator.write(parts_of(sample, self._generator.names), meta, stop)
+
+    def flush(self) -> list[str]:
+        """Seals and commits what was written so far. Returns the ids of the samples that are finished now."""
+        return self._generator.flush()
+
+    def finish(self, seal: bool = False) -> Summary:
+        """Seals, commits, and leaves the ring. With `seal`, waits until everything written can be read, by promoting a
+        generation that is not full.
+
+        Called again, it returns the same summary. After it, nothing can be written.
+        """
+        return self._finish(seal, None)
+
+    def _finish(self, seal: bool, stop: Callable[[], bool] | None) -> Summary:
+        summary = self._generator.finish(seal, stop)
+        self._finished = True
+        return Summary(**summary)
+
+    def _failed(self, error: BaseException) -> None:
+        self._generator.failed(f"{type(error).__name__}: {error}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        if error is not None and not self._finished:
+            self._failed(error)
+        hurry = (lambda: True) if isinstance(error, KeyboardInterrupt) else None
+        self._finish(False, hurry)

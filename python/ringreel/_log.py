@@ -1,0 +1,43 @@
+"""The logger, and where its lines go when nobody said."""
+
+import contextlib
+import logging
+import sys
+from collections.abc import Iterator
+
+logger = logging.getLogger("ringreel")
+
+_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+
+
+class Waiting:
+    """Tells what is waited for: at once as information, and from then on, about every 10 s, as a warning.
+
+    So a script without any logging set up still says why it seems to hang.
+    """
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def __call__(self, what: str) -> None:
+        logger.log(logging.WARNING if self._told else logging.INFO, "waiting for %s", what)
+        self._told = True
+
+
+@contextlib.contextmanager
+def on_stderr() -> Iterator[None]:
+    """Lines go to stderr, from the level INFO on, where the program has set up no logging of its own."""
+    if logger.hasHandlers():
+        yield
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(_FORMAT))
+    level = logger.level
+    logger.addHandler(handler)
+    if logger.getEffectiveLevel() > logging.INFO:
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)

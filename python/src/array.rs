@@ -1,0 +1,176 @@
+//! Bytes across the border: the buffers that Python reads and writes, and those that it gives us.
+//!
+//! The only `unsafe` of this crate. What it rests on:
+//!
+//! - The memory behind a [`Part`] is writable memory that belongs to its sample alone: a `Vec`, or a private
+//!   copy-on-write map. Readers are opened with private maps (`reader.rs`, `stream.rs`), so nobody else ever sees a
+//!   change, and no write faults, not even one through a pointer that was meant for reading.
+//! - It stays where it is for as long as its `Part` lives, and Python holds the `Part` while it uses the memory.
+//! - Once a `Part` exists, no code of this project reads its memory through a Rust reference, but for making a copy
+//!   (`__reduce_ex__`) when it is asked to.
+#![allow(unsafe_code)]
+
+use bytes::Bytes;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple, PyType};
+use std::os::raw::c_int;
+
+/// Where every part begins, so that any element type of NumPy is aligned.
+const ALIGNMENT: usize = 16;
+
+/// One part of a sample: its bytes, read-only for Python, and what they mean.
+#[pyclass(frozen, module = "ringreel._ringreel")]
+pub struct Part {
+    dtype: String,
+    shape: Vec<u64>,
+    data: Bytes,
+}
+
+impl Part {
+    /// A part over `data`, which is memory as the module demands it. Unaligned memory is copied.
+    pub fn over(dtype: String, shape: Vec<u64>, data: Bytes) -> Part {
+        let aligned = data.is_empty() || (data.as_ptr() as usize).is_multiple_of(ALIGNMENT);
+        let data = if aligned { data } else { aligned_copy(&data) };
+        Part { dtype, shape, data }
+    }
+}
+
+fn aligned_copy(data: &[u8]) -> Bytes {
+    let mut buffer = vec![0u8; data.len() + ALIGNMENT];
+    let start = buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+    buffer[start..start + data.len()].copy_from_slice(data);
+    Bytes::from(buffer).slice(start..start + data.len())
+}
+
+#[pymethods]
+impl Part {
+    /// A part with a copy of `data`: for unpickling.
+    #[new]
+    fn new(dtype: String, shape: Vec<u64>, data: &Bound<'_, PyAny>) -> PyResult<Part> {
+        let input = Input::of(data)?;
+        Ok(Part { dtype, shape, data: aligned_copy(input.bytes()) })
+    }
+
+    /// Name of the element type: "f32", "bytes", "numpy:<M8[ns]", ...
+    #[getter]
+    fn dtype(&self) -> &str {
+        &self.dtype
+    }
+
+    /// Lengths of the axes.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.shape)
+    }
+
+    fn __len__(&self) -> usize {
+        self.data.len()
+    }
+
+    /// The same memory, for writing.
+    fn writable(slf: Bound<'_, Part>) -> WritablePart {
+        WritablePart { part: slf.unbind() }
+    }
+
+    fn __reduce_ex__<'py>(
+        slf: &Bound<'py, Part>,
+        protocol: u32,
+    ) -> PyResult<(Bound<'py, PyType>, Bound<'py, PyTuple>)> {
+        let (py, part) = (slf.py(), slf.get());
+        let data = match protocol {
+            5.. => py.import("pickle")?.getattr("PickleBuffer")?.call1((slf,))?,
+            _ => PyBytes::new(py, &part.data).into_any(),
+        };
+        let given = (&part.dtype, part.shape(py)?, data).into_pyobject(py)?;
+        Ok((slf.get_type(), given))
+    }
+
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        // SAFETY: Python's interpreter calls this with a view that it owns and that lives until `__releasebuffer__`.
+        unsafe { fill(slf.as_any(), &slf.get().data, view, flags, Mode::ReadOnly) }
+    }
+
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
+}
+
+/// The memory of a [`Part`], for writing: what torch is given, so that it need not copy.
+#[pyclass(frozen, module = "ringreel._ringreel")]
+pub struct WritablePart {
+    part: Py<Part>,
+}
+
+#[pymethods]
+impl WritablePart {
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        // SAFETY: as above. That the memory may be written is promised by `Part` (see the module): it is the sample's
+        // own, and writable.
+        unsafe { fill(slf.as_any(), &slf.get().part.get().data, view, flags, Mode::Writable) }
+    }
+
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
+}
+
+#[derive(Clone, Copy)]
+enum Mode {
+    Writable = 0,
+    ReadOnly = 1,
+}
+
+/// Describes `data` in `view`; a request for writing is refused where `mode` says so.
+///
+/// # Safety
+/// `view` is valid for writes. `data` is owned by `owner`, stays where it is while `owner` lives, and is writable memory
+/// unless `mode` is read-only.
+unsafe fn fill(
+    owner: &Bound<'_, PyAny>,
+    data: &Bytes,
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+    mode: Mode,
+) -> PyResult<()> {
+    if view.is_null() {
+        return Err(PyBufferError::new_err("no view was given"));
+    }
+    let (start, len) = (data.as_ptr().cast_mut().cast(), data.len() as ffi::Py_ssize_t);
+    // SAFETY: `view` is not null and the caller's to fill. CPython puts a new reference to `owner` into it, so `owner`,
+    // and with it `data`, outlives the view; neither `Bytes` nor its memory ever moves. With `ReadOnly` CPython marks
+    // the view so and refuses PyBUF_WRITABLE; whoever writes all the same finds writable memory of this sample alone.
+    let filled = unsafe { ffi::PyBuffer_FillInfo(view, owner.as_ptr(), start, len, mode as c_int, flags) };
+    if filled == 0 { Ok(()) } else { Err(PyErr::fetch(owner.py())) }
+}
+
+/// Bytes that Python gave, borrowed for the time of one call.
+pub struct Input {
+    buffer: PyBuffer<u8>,
+}
+
+impl Input {
+    /// The bytes of `object`, which has a contiguous buffer of unsigned bytes.
+    ///
+    /// # Errors
+    /// An object without such a buffer.
+    pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Input> {
+        let buffer = PyBuffer::<u8>::get(object)?;
+        if !buffer.is_c_contiguous() {
+            return Err(PyBufferError::new_err("the buffer is not contiguous"));
+        }
+        Ok(Input { buffer })
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        let len = self.buffer.len_bytes();
+        if len == 0 {
+            return &[];
+        }
+        // SAFETY: the exporter keeps `len` contiguous bytes at `buf_ptr` alive and in place for as long as this view is
+        // held (the buffer protocol's rule), and the slice borrows the view. That nobody changes them meanwhile is the
+        // promise of the caller of `write`, stated in its documentation, as for every C function that works on an array
+        // without the GIL: the array belongs to the call until it returns. Who breaks it stores a sample whose
+        // checksum does not fit, which readers find.
+        unsafe { std::slice::from_raw_parts(self.buffer.buf_ptr().cast::<u8>(), len) }
+    }
+}

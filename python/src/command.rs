@@ -1,0 +1,10 @@
+//! The command `ringreel`.
+
+use pyo3::prelude::*;
+use std::ffi::OsString;
+
+/// Runs the command with these arguments, the first being its own name. Returns its exit status.
+#[pyfunction]
+pub fn run_command(py: Python<'_>, args: Vec<OsString>) -> i32 {
+    py.detach(|| ringreel::cli::run_from(args))
+}

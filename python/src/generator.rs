@@ -1,0 +1,193 @@
+//! A generator: parts and meta in, ids of finished samples out.
+
+use crate::array::Input;
+use crate::config::Config;
+use crate::detached::{Listeners, detached};
+use crate::forked::OwnProcess;
+use crate::{errors, logging, meta};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use ringreel::format::DType;
+use ringreel::generator::Summary;
+use ringreel::manager::ROLE;
+use ringreel::ring::promote::When;
+use ringreel::{Error, NamedPart, SampleId};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One part as Python gives it: name, dtype, bytes of one element, shape, and the bytes themselves.
+type Given<'py> = (String, String, u32, Vec<u64>, Bound<'py, PyAny>);
+
+enum State {
+    Open(Box<ringreel::Generator>),
+    Finished(Summary),
+    Lost,
+}
+
+/// A generator in a ring.
+#[pyclass(frozen, module = "ringreel._ringreel")]
+pub struct Generator {
+    state: OwnProcess<Arc<Mutex<State>>>,
+    names: Vec<String>,
+}
+
+impl Generator {
+    /// Does `work` on the open generator, without the GIL.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        stop: Option<Py<PyAny>>,
+        work: impl FnOnce(&mut ringreel::Generator, &dyn Fn() -> bool) -> ringreel::Result<T> + Send,
+    ) -> PyResult<T> {
+        let state = self.state.get("generator")?;
+        let listeners = Listeners { stop, tell: None };
+        let done =
+            detached(py, &listeners, |stop, _| match &mut *state.lock().unwrap_or_else(PoisonError::into_inner) {
+                State::Open(generator) => work(generator, stop).map(Some),
+                State::Finished(_) | State::Lost => Ok(None),
+            })?;
+        done.ok_or_else(|| errors::plain("this generator is finished: open another one"))
+    }
+}
+
+#[pymethods]
+impl Generator {
+    /// Finds or makes the ring, and takes part in it.
+    #[staticmethod]
+    fn open(py: Python<'_>, config: &Bound<'_, Config>) -> PyResult<Generator> {
+        logging::forward();
+        let config = &config.get().inner;
+        let generator = detached(py, &Listeners::default(), |_, _| ringreel::Generator::open(config))?;
+        let names = generator.ring().birth.sample.clone();
+        let state = Mutex::new(State::Open(Box::new(generator)));
+        Ok(Generator { state: OwnProcess::new(Arc::new(state)), names })
+    }
+
+    /// Names of the parts, in order: the ring's SAMPLE.
+    #[getter]
+    fn names(&self) -> Vec<String> {
+        self.names.clone()
+    }
+
+    /// Puts one sample in; returns the ids of the samples that are finished now.
+    #[pyo3(signature = (parts, meta, stop=None))]
+    fn write(
+        &self,
+        py: Python<'_>,
+        parts: Vec<Given<'_>>,
+        meta: &Bound<'_, PyDict>,
+        stop: Option<Py<PyAny>>,
+    ) -> PyResult<Vec<String>> {
+        let meta = meta::from_python(meta)?;
+        let mut owned = Vec::with_capacity(parts.len());
+        for (name, dtype, itemsize, shape, data) in &parts {
+            owned.push((name.as_str(), dtype_of(py, dtype, *itemsize)?, shape.as_slice(), Input::of(data)?));
+        }
+        let ids = self.with(py, stop, |generator, stop| {
+            let named =
+                owned.iter().map(|(name, dtype, shape, data)| NamedPart::new(name, dtype.clone(), shape, data.bytes()));
+            generator.write(&named.collect::<Vec<_>>(), &meta, stop)
+        })?;
+        Ok(as_text(&ids))
+    }
+
+    /// Seals and commits what was written so far; returns the ids of the samples that are finished now.
+    #[pyo3(signature = (stop=None))]
+    fn flush(&self, py: Python<'_>, stop: Option<Py<PyAny>>) -> PyResult<Vec<String>> {
+        let ids = self.with(py, stop, |generator, stop| generator.flush(stop))?;
+        Ok(as_text(&ids))
+    }
+
+    /// Seals, commits, and leaves; with `seal`, waits until everything is visible. Returns the summary, and again when
+    /// it is called again.
+    #[pyo3(signature = (seal, stop=None))]
+    fn finish<'py>(&self, py: Python<'py>, seal: bool, stop: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
+        let state = self.state.get("generator")?;
+        let listeners = Listeners { stop, tell: None };
+        let done = detached(py, &listeners, |stop, _| {
+            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            if let State::Open(generator) = &mut *state {
+                generator.flush(stop)?; // when this fails, the generator stays as it is
+            }
+            let summary = match std::mem::replace(&mut *state, State::Lost) {
+                State::Open(generator) => leave(*generator, seal, stop)?,
+                State::Finished(summary) => summary,
+                State::Lost => return Ok(None),
+            };
+            *state = State::Finished(summary.clone());
+            Ok(Some(summary))
+        })?;
+        let lost = || errors::plain("this generator could not be finished before: open another one");
+        as_dict(py, &done.ok_or_else(lost)?)
+    }
+
+    /// What was done so far.
+    fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let state = self.state.get("generator")?;
+        let done = py.detach(|| match &*state.lock().unwrap_or_else(PoisonError::into_inner) {
+            State::Open(generator) => Some(generator.summary()),
+            State::Finished(summary) => Some(summary.clone()),
+            State::Lost => None,
+        });
+        as_dict(py, &done.unwrap_or_default())
+    }
+
+    /// Tells the others, in its last report, of an error that ended this generator.
+    fn failed(&self, py: Python<'_>, message: &str) -> PyResult<()> {
+        self.with(py, None, |generator, _| {
+            generator.failed(message);
+            Ok(())
+        })
+    }
+}
+
+/// Ends a generator that was flushed. When it is told to stop while it waits, it leaves all the same.
+fn leave(mut generator: ringreel::Generator, seal: bool, stop: &dyn Fn() -> bool) -> ringreel::Result<Summary> {
+    let swaps = match promote_full(&mut generator, stop) {
+        Ok(swaps) => swaps,
+        Err(error) => {
+            tracing::warn!("the last generation is full and was not promoted: {error}");
+            0
+        }
+    };
+    let before = generator.summary();
+    let summary = match generator.finish(seal, stop) {
+        Err(Error::Interrupted { .. }) => before,
+        other => other?,
+    };
+    Ok(Summary { swaps: summary.swaps + swaps, ..summary })
+}
+
+/// Where no manager holds the lease, a generation that this generator has filled is promoted before it leaves: there
+/// may be nobody else who finds it full. How many promotions that were.
+fn promote_full(generator: &mut ringreel::Generator, stop: &dyn Fn() -> bool) -> ringreel::Result<u64> {
+    let ring = generator.ring().clone();
+    if ring.index.lease(ROLE)?.is_some_and(|lease| !lease.released) {
+        return Ok(0);
+    }
+    let Some(promotion) = ring.promote(When::Full)? else { return Ok(0) };
+    ring.reclaim()?;
+    generator.flush(stop)?;
+    Ok(u64::from(promotion.ours))
+}
+
+fn dtype_of(py: Python<'_>, name: &str, itemsize: u32) -> PyResult<DType> {
+    if let Some(descr) = name.strip_prefix("numpy:") {
+        return Ok(DType::Numpy { descr: descr.to_owned(), itemsize });
+    }
+    DType::from_name(name).ok_or_else(|| errors::sample(py, &format!("there is no element type {name:?}")))
+}
+
+fn as_text(ids: &[SampleId]) -> Vec<String> {
+    ids.iter().map(SampleId::to_string).collect()
+}
+
+fn as_dict<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("finished", summary.finished)?;
+    dict.set_item("delivered", summary.delivered)?;
+    dict.set_item("waiting", summary.waiting)?;
+    dict.set_item("bytes", summary.bytes)?;
+    dict.set_item("waited_seconds", summary.waited_seconds)?;
+    dict.set_item("swaps", summary.swaps)?;
+    Ok(dict)
+}

@@ -1,0 +1,98 @@
+//! What the crate logs, from the level info on, told to Python's `logging` as the logger `ringreel`.
+//!
+//! The GIL is taken for each message that is told, and only then. Threads of the crate's own (signs of life) log at
+//! debug only, so that nobody who waits for them can wait for the GIL.
+
+use crate::interpreter::with_python;
+use pyo3::prelude::*;
+use std::fmt::{self, Write};
+use std::sync::Once;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// Makes Python hear, from now on; unless this program listens in another way already.
+pub fn forward() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let _ = tracing::subscriber::set_global_default(Forwarder);
+    });
+}
+
+struct Forwarder;
+
+impl Subscriber for Forwarder {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() <= Level::INFO && metadata.target().starts_with("ringreel")
+    }
+
+    fn max_level_hint(&self) -> Option<tracing::level_filters::LevelFilter> {
+        Some(tracing::level_filters::LevelFilter::INFO)
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text::default();
+        event.record(&mut text);
+        let level = match *event.metadata().level() {
+            Level::ERROR => 40,
+            Level::WARN => 30,
+            _ => 20,
+        };
+        with_python(|py| {
+            if let Err(error) = tell(py, level, &text.line()) {
+                error.write_unraisable(py, None);
+            }
+        });
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+fn tell(py: Python<'_>, level: u8, line: &str) -> PyResult<()> {
+    let logger = py.import("logging")?.call_method1("getLogger", ("ringreel",))?;
+    if logger.call_method1("isEnabledFor", (level,))?.is_truthy()? {
+        logger.call_method1("log", (level, "%s", line))?;
+    }
+    Ok(())
+}
+
+/// An event as one line: the message, then its fields.
+#[derive(Default)]
+struct Text {
+    message: String,
+    fields: String,
+}
+
+impl Text {
+    fn line(&self) -> String {
+        if self.fields.is_empty() {
+            return self.message.clone();
+        }
+        format!("{} ({})", self.message, self.fields)
+    }
+}
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let _ = if field.name() == "message" {
+            write!(self.message, "{value:?}")
+        } else {
+            let comma = if self.fields.is_empty() { "" } else { ", " };
+            write!(self.fields, "{comma}{}: {value:?}", field.name())
+        };
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+}

@@ -1,0 +1,25 @@
+//! The manager, run until it is told to stop.
+
+use crate::config::Config;
+use crate::detached::{Listeners, detached};
+use crate::logging;
+use pyo3::prelude::*;
+use ringreel::Error;
+use ringreel::manager::{Manager, until};
+
+/// Runs a manager until `stop` returns true or a signal handler raises.
+///
+/// # Errors
+/// A ring that does not fit or cannot be made; what a signal handler raised.
+#[pyfunction]
+pub fn run_manager(py: Python<'_>, config: &Bound<'_, Config>, stop: Py<PyAny>) -> PyResult<()> {
+    logging::forward();
+    let config = &config.get().inner;
+    let listeners = Listeners { stop: Some(stop), tell: None };
+    detached(py, &listeners, |stop, _| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let runtime = runtime.map_err(|error| Error::Index(format!("no event loop for the manager: {error}")))?;
+        let manager = Manager::open(config)?;
+        runtime.block_on(manager.run(until(stop), |_| {}))
+    })
+}

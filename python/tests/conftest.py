@@ -1,0 +1,130 @@
+"""What the tests share: configurations of rings in a fresh directory, rings with samples in them, and processes."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+import ringreel
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Makes a configuration: a dict, of a ring that is not there yet."""
+
+    def make(**keys):
+        defaults = {"RING": str(tmp_path / "ring"), "SWAP_CAP": 4, "SAMPLE": ["data"], "LEASE_SECONDS": 0.5}
+        return {**defaults, "POLL_SECONDS": 0.02, **keys}
+
+    return make
+
+
+@pytest.fixture
+def filled(config):
+    """Makes a ring with these samples in one readable generation."""
+
+    def make(samples, **keys):
+        samples = list(samples)
+        first = samples[0][0] if isinstance(samples[0], tuple) and isinstance(samples[0][1:2], tuple) else samples[0]
+        names = list(first) if isinstance(first, dict) else ["data"]
+        ring = ringreel.Ring(config(**{"SAMPLE": names, "SWAP_CAP": max(len(samples), 1), **keys}))
+        add(ring, samples)
+        return ring
+
+    return make
+
+
+def add(ring, samples, seal=True):
+    """Writes samples and makes them readable."""
+    with ring.generator() as generator:
+        ids = [id for sample in samples for id in generator.write(sample)]
+        ids += generator.flush()
+        generator.finish(seal=seal)
+    return ids
+
+
+def numbered(count, size=3, start=0):
+    """Samples that hold their number."""
+    return [{"data": np.full(size, start + n, np.int64)} for n in range(count)]
+
+
+def numbers(samples):
+    """The numbers that they hold."""
+    return [int(sample["data"].flat[0]) for sample in samples]
+
+
+class Script:
+    """A Python program in a process of its own, with what it has said so far."""
+
+    def __init__(self, directory, text, *args):
+        self.path = directory / f"script{len(list(directory.glob('script*.py')))}.py"
+        self.path.write_text(textwrap.dedent(text))
+        self.log = self.path.with_suffix(".log")
+        with self.log.open("w") as log:
+            command = [sys.executable, "-u", str(self.path), *map(str, args)]
+            self.child = subprocess.Popen(command, cwd=directory, stdout=log, stderr=subprocess.STDOUT)
+
+    @property
+    def said(self):
+        return self.log.read_text()
+
+    def wait_for(self, text, seconds=30):
+        """Waits until it has said `text`."""
+        until(lambda: text in self.said or self.child.poll() is not None, seconds)
+        assert text in self.said, self.said
+
+    def end(self, number=None, seconds=30):
+        """Sends a signal, waits for the end, and returns the exit status."""
+        if number is not None:
+            self.child.send_signal(number)
+        return self.child.wait(seconds)
+
+
+def until(condition, seconds=30):
+    """Waits until `condition` holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Starts programs, and ends those that are left."""
+    started = []
+
+    def start(text, *args):
+        started.append(Script(tmp_path, text, *args))
+        return started[-1]
+
+    yield start
+    for each in started:
+        with contextlib.suppress(ProcessLookupError):
+            each.child.kill()
+        each.child.wait()
+
+
+def segment_files(ring):
+    """The files of all readable generations, in order of their paths."""
+    found = []
+    for directory in sorted(os.listdir(ring.path)):
+        if directory.startswith("read."):
+            path = os.path.join(ring.path, directory)
+            found += [os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(".rec")]
+    return found
+
+
+def memory_of(address):
+    """Permissions of the memory map that an address lies in, as in /proc: "rw-p" is private and writable."""
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            span, permissions = line.split()[:2]
+            start, end = (int(n, 16) for n in span.split("-"))
+            if start <= address < end:
+                return permissions
+    return None

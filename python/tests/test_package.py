@@ -1,0 +1,104 @@
+"""The package as a whole: stubs, layout, the command."""
+
+import ast
+import inspect
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+import ringreel
+from ringreel import _ringreel
+
+PACKAGE = pathlib.Path(ringreel.__file__).parent
+
+
+def stub_names(body):
+    """Names that a stub's module or class defines, and the classes among them."""
+    names, classes = set(), {}
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.AnnAssign):
+            names.add(node.target.id)
+        if isinstance(node, ast.ClassDef):
+            classes[node.name] = node
+    return names, classes
+
+
+# What every class has, and what Python's versions before 3.12 do not show of the buffer protocol.
+UNSEEN = {"__buffer__", "__release_buffer__", "__new__", "__module__", "__doc__"}
+
+
+def test_the_stub_names_what_the_extension_holds():
+    stub = ast.parse((PACKAGE / "_ringreel.pyi").read_text())
+    names, classes = stub_names(stub.body)
+    runtime = {name for name in vars(_ringreel) if not name.startswith("__") or name == "__version__"} - {"__all__"}
+    assert names == runtime
+    for name, node in classes.items():
+        kind = getattr(_ringreel, name)
+        members = {member for member in vars(kind) if member not in UNSEEN}
+        assert stub_names(node.body)[0] - UNSEEN == members, name
+
+
+def test_the_stub_gives_each_function_its_parameters():
+    stub = ast.parse((PACKAGE / "_ringreel.pyi").read_text())
+    functions = [(None, node) for node in stub.body if isinstance(node, ast.FunctionDef)]
+    for kind in (node for node in stub.body if isinstance(node, ast.ClassDef)):
+        functions += [(kind.name, node) for node in kind.body if isinstance(node, ast.FunctionDef)]
+    for owner, node in functions:
+        if node.name.startswith("__") or any(getattr(d, "id", "") == "property" for d in node.decorator_list):
+            continue
+        runtime = getattr(getattr(_ringreel, owner) if owner else _ringreel, node.name)
+        found = [name for name in inspect.signature(runtime).parameters if name != "self"]
+        assert found == [arg.arg for arg in node.args.args if arg.arg != "self"], node.name
+
+
+def test_every_public_name_is_there_and_documented():
+    assert sorted(ringreel.__all__) == ringreel.__all__
+    for name in ringreel.__all__:
+        value = getattr(ringreel, name)
+        assert name == "__version__" or inspect.getdoc(value), name
+        for member, function in vars(value).items() if inspect.isclass(value) else ():
+            if not member.startswith("_") and callable(function):
+                assert inspect.getdoc(function), f"{name}.{member}"
+
+
+def test_the_package_is_typed():
+    assert (PACKAGE / "py.typed").exists()
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*", ringreel.__version__)
+
+
+def command(*args, cwd):
+    return subprocess.run([sys.executable, "-m", "ringreel", *args], cwd=cwd, capture_output=True, text=True)
+
+
+def test_the_command_is_there(tmp_path):
+    done = command("--version", cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.strip() == f"ringreel {ringreel.__version__}"
+    done = command("nonsense", cwd=tmp_path)
+    assert done.returncode == 2 and "nonsense" in done.stderr
+
+
+def test_the_command_sees_the_same_ring(tmp_path):
+    (tmp_path / "config.yaml").write_text("DBNAME: x\nSWAP_CAP: 3\nSAMPLE: [data]\n")
+    ringreel.run_generator([(n,) for n in range(3)], tmp_path / "config.yaml")
+    done = command("status", "--json", cwd=tmp_path)
+    assert done.returncode == 0 and '"samples_delivered":3' in done.stdout.replace(" ", ""), done.stderr
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*.py*")), ids=lambda path: path.name)
+def test_files_are_short_and_say_what_they_are_for(path):
+    if path.suffix == ".pyc":
+        return
+    text = path.read_text()
+    assert text.count("\n") <= 500
+    if path.name == "py.typed":
+        return
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno < 70, node.name

@@ -1,0 +1,227 @@
+"""run_generator and run_manager: what they write, how they end, what they say."""
+
+import glob
+import logging
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from conftest import numbered, numbers, until
+
+import ringreel
+
+
+def count(pulled, stop=None):
+    """Samples for ever, or `stop` of them; each number that is pulled is noted."""
+    number = 0
+    while stop is None or number < stop:
+        pulled.append(number)
+        yield {"data": np.full(3, number)}
+        number += 1
+
+
+def test_a_generator_that_ends_is_written_whole(config):
+    pulled = []
+    summary = ringreel.run_generator(count(pulled, 6), config(SWAP_CAP=6))
+    assert (summary.finished, summary.delivered, summary.waiting, summary.interrupted) == (6, 6, 0, False)
+    assert summary.swaps == 1 and summary.bytes > 0 and summary.waited_seconds >= 0
+    assert sorted(numbers(ringreel.Ring(config(SWAP_CAP=6)).dataset())) == list(range(6))
+
+
+def test_a_generator_is_pulled_n_times_and_never_ahead(config):
+    pulled = []
+    for total in (3, 5):
+        ringreel.run_generator(count(pulled), config(), n_samples=3 if total == 3 else 2)
+        assert len(pulled) == total
+    assert ringreel.run_generator(count(pulled), config(), n_samples=0).finished == 0 and len(pulled) == 5
+    with pytest.raises(ValueError, match="n_samples"):
+        ringreel.run_generator([], config(), n_samples=-1)
+
+
+def test_a_partial_generation_is_readable_when_it_is_sealed(config):
+    ring = ringreel.Ring(config(SWAP_CAP=100))
+    assert ringreel.run_generator(numbered(3), ring).delivered == 0
+    assert ringreel.run_generator(numbered(2, start=3), ring, seal=True).delivered == 2
+    assert numbers(ring.dataset()) == [0, 1, 2, 3, 4]
+
+
+def test_a_full_last_generation_is_promoted_where_no_manager_is(config):
+    ring = ringreel.Ring(config(SWAP_CAP=5))
+    assert ringreel.run_generator(numbered(5), ring).delivered == 5
+    assert numbers(ring.dataset(timeout=1)) == [0, 1, 2, 3, 4]
+
+
+def test_a_full_last_generation_is_left_to_the_manager_where_there_is_one(config):
+    ring = ringreel.Ring(config(SWAP_CAP=5, LEASE_SECONDS=30))
+    stop = threading.Event()
+    manager = threading.Thread(target=ringreel.run_manager, args=(ring, stop.is_set))
+    manager.start()
+    until(lambda: os.path.exists(ring.path) and ring.status()["manager"])
+    assert ringreel.run_generator(numbered(5), ring).swaps == 0
+    assert numbers(ring.dataset(timeout=20)) == [0, 1, 2, 3, 4]
+    stop.set()
+    manager.join(20)
+    assert not manager.is_alive() and ring.status()["manager"] is None
+
+
+def test_the_end_waits_until_what_was_written_is_committed(config):
+    """The generation is full, and nobody has found it so yet."""
+    ring = ringreel.Ring(config(SWAP_CAP=2, SEGMENT_SAMPLES=10, KEEP=5))
+    with ring.generator() as other:
+        [other.write(sample) for sample in numbered(2)]
+        assert ring.status()["swaps"] == 0
+        summary = ringreel.run_generator(numbered(1), ring)
+        assert (summary.finished, summary.swaps) == (1, 1)
+        status = ring.status()
+        assert (status["swaps"], status["writing"]["samples"]) == (1, 1)
+
+
+def test_a_segment_that_is_damaged_before_it_is_listed_is_told_as_an_error(config, caplog):
+    ring = ringreel.Ring(config(SWAP_CAP=2))
+    with ring.generator() as generator:
+        generator.write((1,))
+        (path,) = glob.glob(os.path.join(ring.path, "write.1", "*.rec"))
+        os.truncate(path, os.path.getsize(path) // 2)
+        for sample in numbered(3):
+            generator.write(sample)
+    told = [record for record in caplog.records if "quarantine" in record.getMessage()]
+    assert [record.levelname for record in told] == ["ERROR", "WARNING"], caplog.text
+    assert "reason: " in told[0].getMessage() and ring.status()["quarantined"] == 1
+
+
+class Unlucky(Exception):
+    """What a user's generator raises."""
+
+
+def unlucky(after):
+    yield from numbered(after)
+    raise Unlucky("out of luck", 7)
+
+
+@pytest.mark.parametrize("segment_samples", [1, 10])
+def test_an_exception_in_the_generator_comes_whole_and_what_was_finished_is_committed(config, segment_samples, caplog):
+    ring = ringreel.Ring(config(SWAP_CAP=100, SEGMENT_SAMPLES=segment_samples))
+    with pytest.raises(Unlucky) as caught:
+        ringreel.run_generator(unlucky(5), ring)
+    error = caught.value
+    assert error.args == ("out of luck", 7)
+    assert error.__notes__ == [
+        f"ringreel: 5 samples were committed to {ring.path} before this "
+        "(0 delivered, 5 waiting for their generation to fill)"
+    ]
+    assert "unlucky" in [entry.name for entry in caught.traceback]
+    assert ring.status()["samples_waiting"] == 5 and ring.status()["writing"]["samples"] == 5
+    assert "Unlucky: ('out of luck', 7)" in caplog.text
+
+
+def test_the_others_are_told_of_an_exception(config, monkeypatch):
+    ring = ringreel.Ring(config())
+    told = []
+    monkeypatch.setattr(ringreel.Generator, "_failed", lambda self, error: told.append(error))
+    with pytest.raises(Unlucky) as caught:
+        ringreel.run_generator(unlucky(1), ring)
+    assert told == [caught.value]
+
+
+def test_a_sample_that_does_not_fit_ends_it_the_same_way(config):
+    ring = ringreel.Ring(config(SWAP_CAP=100))
+    with pytest.raises(ringreel.SampleError, match="part 'data'") as caught:
+        ringreel.run_generator([{"data": 1}, {"data": object()}, {"data": 2}], ring)
+    assert "1 samples were committed" in caught.value.__notes__[0]
+
+
+def test_system_exit_commits_and_goes_on(config):
+    def leaving():
+        yield from numbered(2)
+        raise SystemExit(3)
+
+    ring = ringreel.Ring(config(SWAP_CAP=100))
+    with pytest.raises(SystemExit) as caught:
+        ringreel.run_generator(leaving(), ring)
+    assert caught.value.code == 3 and ring.status()["samples_waiting"] == 2
+
+
+def test_what_is_no_iterable_is_refused_with_a_hint(config):
+    with pytest.raises(TypeError, match="found function; call it"):
+        ringreel.run_generator(count, config())
+
+
+def test_signal_handlers_are_put_back(config):
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    seen = []
+
+    def look():
+        seen.append((signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)))
+        yield {"data": 1}
+
+    ringreel.run_generator(look(), config())
+    with pytest.raises(Unlucky):
+        ringreel.run_generator(unlucky(0), config())
+    assert before == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
+    assert all(during is not handler for during, handler in zip(seen[0], before, strict=True))
+
+
+def test_outside_the_main_thread_signals_are_left_alone(config):
+    done = []
+    thread = threading.Thread(target=lambda: done.append(ringreel.run_generator(numbered(2), config())))
+    before = signal.getsignal(signal.SIGINT)
+    thread.start()
+    thread.join()
+    assert done[0].finished == 2 and signal.getsignal(signal.SIGINT) is before
+
+
+def test_others_run_while_rust_waits(config):
+    """The GIL is not held while a generator waits for room."""
+    ring = ringreel.Ring(config(SWAP_CAP=1, KEEP=0, MAX_FILES=1, LEASE_SECONDS=60))
+    generator = ring.generator()
+    stop = threading.Event()
+    ticks = []
+
+    def tick():
+        while not stop.is_set():
+            ticks.append(time.monotonic())
+            time.sleep(0.01)
+
+    clock = threading.Thread(target=tick)
+    clock.start()
+    try:
+        with pytest.raises(Unlucky):
+            signal.signal(signal.SIGALRM, give_up)
+            signal.setitimer(signal.ITIMER_REAL, 0.5)
+            for sample in numbered(100):
+                generator.write(sample)
+    finally:
+        stop.set()
+        clock.join()
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    gaps = np.diff(ticks)
+    assert len(gaps) > 10 and gaps.max() < 0.3
+
+
+def give_up(number, frame):
+    raise Unlucky("time is up")
+
+
+def test_every_swap_and_every_note_is_told_through_logging(config, caplog):
+    caplog.set_level(logging.INFO, "ringreel")
+    keys = config(SWAP_CAP=2, MONGOHOST="localhost")
+    stop = threading.Event()
+    manager = threading.Thread(target=ringreel.run_manager, args=(keys, stop.is_set))
+    manager.start()
+    ringreel.run_generator(numbered(4), keys)
+    until(lambda: ringreel.Ring(keys).status()["swaps"] == 2)
+    stop.set()
+    manager.join(20)
+    swaps = [record for record in caplog.records if record.getMessage().startswith("swap: generation")]
+    assert [record.name for record in swaps] == ["ringreel"] * len(swaps) and len(swaps) + 0 >= 1
+    assert "note: MONGOHOST is accepted" in caplog.text
+    assert "4 samples are finished and safe in" in caplog.text
+
+
+def test_nothing_is_logged_below_info(config, caplog):
+    caplog.set_level(logging.DEBUG, "ringreel")
+    ringreel.run_generator(numbered(4), config())
+    assert caplog.records and all(record.levelno >= logging.INFO for record in caplog.records)

@@ -1,0 +1,303 @@
+"""A sample: a mapping of read-only arrays in memory of its own."""
+
+import ctypes
+import gc
+import pickle
+import sys
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from conftest import add, memory_of
+
+import ringreel
+
+LARGE = 200_000  # bytes beyond which a sample is mapped, not read
+MAGIC = np.full(LARGE // 4, 0xCED7230A, "<u4")  # escaped in the file, so that it is copied
+
+
+def everything():
+    """A sample with a part of each kind that is stored in a way of its own."""
+    return {
+        "large": np.arange(LARGE, dtype=np.uint8),
+        "inline": np.arange(5, dtype=np.int16),
+        "scalar": np.array(2.5),
+        "empty": np.zeros((0, 3), np.float32),
+        "escaped": MAGIC,
+        "packed": np.zeros(LARGE, np.uint8),
+        "raw": b"bytes" * 10,
+    }
+
+
+READS = ["auto", "mmap", "pread"]
+
+
+@pytest.fixture(params=READS)
+def dataset(request, filled):
+    """Two samples in one file, for each way of reading."""
+    ring = filled([everything()] * 2, SEGMENT_SAMPLES=2, COMPRESS={"packed": 3}, READ=request.param)
+    return ring.dataset()
+
+
+def test_a_sample_is_a_mapping_in_the_order_of_its_parts(dataset):
+    sample = dataset[0]
+    assert isinstance(sample, Mapping) and len(sample) == 7
+    assert list(sample) == list(everything()) == list(sample.keys())
+    assert "large" in sample and "other" not in sample and sample.get("other") is None
+    assert all(type(value) is np.ndarray for name, value in sample.items() if name != "raw")
+    assert sample["raw"] == b"bytes" * 10
+    assert sample.dtypes["inline"] == "i16" and sample.dtypes["raw"] == "bytes"
+    with pytest.raises(KeyError, match="no part 'other'; the parts are large, inline"):
+        sample["other"]
+
+
+def test_a_sample_says_where_it_comes_from(dataset):
+    first, second = dataset
+    assert (first.generation, first.position, second.position) == (1, 0, 1)
+    assert first.sample_id.endswith(".0") and second.sample_id.endswith(".1")
+    assert first.meta["number"] == 0 and second.meta["number"] == 1 and first.meta["pid"] > 0
+    assert first.sample_id in repr(first) and "large: u8[200000]" in repr(first)
+    assert first == first and first != dataset[0] and len({first, second}) == 2
+
+
+def test_arrays_are_read_only_for_good(dataset):
+    for name, array in dataset[0].items():
+        if name == "raw":
+            continue
+        assert not array.flags.writeable and array.flags.aligned and array.flags.c_contiguous
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            array.flags.writeable = True
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+        with pytest.raises((TypeError, ValueError, BufferError)):
+            ctypes.c_char.from_buffer(array)
+
+
+def test_arrays_outlive_their_sample(dataset):
+    array = dataset[0]["large"]
+    again = dataset[0]["inline"]
+    gc.collect()
+    assert array.tobytes() == everything()["large"].tobytes() and again.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_the_memory_behind_every_array_is_writable_and_private(dataset):
+    sample = dataset[0]
+    for name in sample:
+        array = np.frombuffer(sample._parts[name], np.uint8) if name == "raw" else sample[name]
+        if array.size:
+            assert memory_of(array.ctypes.data) == "rw-p", name
+            assert memory_of(array.ctypes.data + array.nbytes - 1) == "rw-p", name
+
+
+def test_a_large_part_is_mapped_where_maps_are_asked_for(filled):
+    ring = filled([everything()], READ="mmap")
+    address = ring.dataset()[0]["large"].ctypes.data
+    del address
+    sample = ring.dataset()[0]
+    with open("/proc/self/maps") as maps:
+        assert any(ring.path in line and "rw-p" in line for line in maps), "no private map of the file"
+    assert sample["large"].base is sample._parts["large"]
+
+
+def test_a_write_into_an_array_crashes_nothing_and_nobody_sees_it(dataset):
+    sample, held = dataset[0], dataset[0]
+    for name in sample:
+        if name != "raw" and sample[name].size:
+            ctypes.memset(sample[name].ctypes.data, 0xEE, sample[name].nbytes)
+            assert sample[name].tobytes() == b"\xee" * sample[name].nbytes
+    for other in (held, dataset[0], dataset[1]):
+        for name, value in everything().items():
+            assert bytes(other._parts[name]) == (value if name == "raw" else value.tobytes()), name
+
+
+def test_a_sample_can_be_pickled(dataset):
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        sample = dataset[1]
+        again = pickle.loads(pickle.dumps(sample, protocol))
+        assert again.meta == sample.meta and again.sample_id == sample.sample_id and again.dtypes == sample.dtypes
+        assert (again.generation, again.position) == (1, 1)
+        for name, value in sample.items():
+            if name == "raw":
+                assert again[name] == value
+                continue
+            assert again[name].dtype == value.dtype and again[name].tobytes() == value.tobytes()
+            assert not again[name].flags.writeable
+            with pytest.raises(ValueError, match="WRITEABLE"):
+                again[name].flags.writeable = True
+            if value.size:
+                ctypes.memset(again[name].ctypes.data, 1, 1)  # memory of its own: nothing happens
+
+
+def test_numpy_imports_a_part_as_a_copy_that_may_be_changed(dataset):
+    sample = dataset[0]
+    part = sample.part("large")
+    assert (part.name, part.dtype, part.shape) == ("large", "u8", (LARGE,)) and "large" in repr(part)
+    copy = np.asarray(part)
+    copy[:] = 7
+    assert np.asarray(part, dtype=np.float32).dtype == np.float32
+    assert sample["large"].tobytes() == everything()["large"].tobytes()
+    with pytest.raises(ValueError, match="copy"):
+        part.__array__(copy=False)
+    with pytest.raises(KeyError, match="other"):
+        sample.part("other")
+
+
+def test_dlpack_exports_copies_on_every_numpy(dataset):
+    sample = dataset[0]
+    for name in ("large", "inline", "scalar", "empty", "escaped"):
+        part = sample.part(name)
+        assert part.__dlpack_device__() == (1, 0)
+        found = np.from_dlpack(part)
+        assert found.dtype == sample[name].dtype and found.tobytes() == sample[name].tobytes()
+        if found.size:
+            assert not np.shares_memory(found, sample[name])
+            ctypes.memset(found.ctypes.data, 9, found.nbytes)
+            assert sample[name].tobytes() == everything()[name].tobytes()
+    part.__dlpack__(stream=None, max_version=(1, 0), dl_device=(1, 0), copy=True)
+    with pytest.raises(BufferError, match="CPU"):
+        part.__dlpack__(dl_device=(2, 0))
+    with pytest.raises(BufferError, match="copy"):
+        part.__dlpack__(copy=False)
+
+
+def test_what_dlpack_cannot_express_is_a_buffer_error(filled):
+    sample = filled([{"data": np.zeros(3, "M8[s]")}]).dataset()[0]
+    with pytest.raises(BufferError, match="part 'data' is numpy:<M8"):
+        sample.part("data").__dlpack__()
+
+
+def test_bfloat16_is_exported_as_bfloat16_or_not_at_all(filled, monkeypatch):
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: bfloat16 arrays are NOT tested")
+    part = filled([{"data": np.ones(3, ml_dtypes.bfloat16)}]).dataset()[0].part("data")
+    monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
+    with pytest.raises(BufferError, match="part 'data' is bf16"):
+        part.__dlpack__()
+
+
+META = {
+    "none": None,
+    "yes": True,
+    "no": False,
+    "ints": [0, -1, 23, 24, 255, 256, 2**32, 2**63, 2**64 - 1, -(2**64)],
+    "float": 0.1,
+    "infinite": float("inf"),
+    "text": "Größe \N{GREEK SMALL LETTER ALPHA}",
+    "bytes": b"\x00\xff",
+    "nested": {"list": [[], {}, [None, {"deep": [1.5]}]], "": 0},
+}
+
+
+def test_meta_comes_back(filled):
+    meta = filled([({"data": 1}, META)]).dataset()[0].meta
+    assert {key: meta[key] for key in META} == META
+    assert all(type(meta[key]) is type(META[key]) for key in META)
+
+
+def test_numpy_values_tuples_and_bytearrays_in_meta_become_plain_ones(filled):
+    given = {
+        "i": np.int8(-3),
+        "f": np.float32(0.5),
+        "b": np.bool_(True),
+        "s": np.str_("x"),
+        "array": np.arange(6).reshape(2, 3),
+        "tuple": (1, (2,)),
+        "bytearray": bytearray(b"ab"),
+        "big": np.array([1.5], ">f8"),
+    }
+    meta = filled([({"data": 1}, given)]).dataset()[0].meta
+    found = {key: meta[key] for key in given}
+    assert found == {
+        "i": -3, "f": 0.5, "b": True, "s": "x", "array": [[0, 1, 2], [3, 4, 5]], "tuple": [1, [2]],
+        "bytearray": b"ab", "big": [1.5],
+    }  # fmt: skip
+    assert type(found["i"]) is int and type(found["b"]) is bool and type(found["s"]) is str
+
+
+def test_the_users_meta_stands_over_the_rings(filled):
+    meta = filled([({"data": 1}, {"pid": "mine"})]).dataset()[0].meta
+    assert meta["pid"] == "mine" and {"generator", "host", "number", "time"} <= set(meta)
+
+
+def endless():
+    """A list that holds itself."""
+    loop = []
+    loop.append(loop)
+    return loop
+
+
+BAD_META = {
+    "an object": ({"a": object()}, r"meta\['?\"a\"'?\]: object cannot be stored"),
+    "a set": ({"a": {1}}, "set cannot be stored"),
+    "a complex number": ({"a": 1j}, "complex cannot be stored"),
+    "a date": ({"a": np.datetime64("2020-01-01")}, "date cannot be stored"),
+    "a long double": ({"a": np.longdouble(1)}, "cannot be stored"),
+    "a key that is no text": ({1: 2}, "the key 1 is int; keys are text"),
+    "a large integer": ({"a": [0, 2**64]}, r"\[1\]: an integer is from -2\*\*64 to 2\*\*64 - 1"),
+    "a small integer": ({"a": -(2**64) - 1}, "an integer is from"),
+    "half a character": ({"a": "\ud800"}, "UTF-8"),
+    "a list in itself": ({"a": endless()}, "more than 16 levels"),
+    "an array of objects": ({"a": np.array([object()])}, "object cannot be stored"),
+    "a list": ([1], "meta is a dict, or None; list was given"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_META)
+def test_meta_that_cannot_be_stored_is_refused(config, what):
+    meta, message = BAD_META[what]
+    with ringreel.Ring(config()).generator() as generator:
+        with pytest.raises(ringreel.SampleError, match=message):
+            generator.write({"data": 1}, meta)
+        assert generator.summary.finished == 0
+
+
+def test_a_sample_is_a_tuple_a_list_a_dict_or_a_pair_with_meta(config):
+    ring = ringreel.Ring(config(SAMPLE=["a", "b"], SWAP_CAP=10))
+    with ring.generator() as generator:
+        assert generator.names == ["a", "b"]
+    samples = [
+        (1, 2),
+        [1, 2],
+        {"b": 2, "a": 1},
+        ((1, 2), {"k": 1}),
+        ([1, 2], {"k": 1}),
+        ({"a": 1, "b": 2}, {"k": 1}),
+    ]
+    add(ring, samples)
+    dataset = ring.dataset()
+    assert [(int(s["a"]), int(s["b"]), s.meta.get("k")) for s in dataset] == [(1, 2, None)] * 3 + [(1, 2, 1)] * 3
+
+
+def test_meta_may_be_given_apart(config):
+    ring = ringreel.Ring(config())
+    with ring.generator() as generator:
+        generator.write((1,), {"k": 1})
+        with pytest.raises(ringreel.SampleError, match="twice"):
+            generator.write(((1,), {"k": 1}), {"k": 2})
+        generator.finish(seal=True)
+    assert ring.dataset()[0].meta["k"] == 1
+
+
+MISFITS = {
+    "too few parts": ((1,), r"a sample has 2 parts, SAMPLE is \[a, b\]; 1 were given"),
+    "too many": ((1, 2, 3), "3 were given"),
+    "a part that is missing": ({"a": 1}, 'part "b" is missing'),
+    "one that is not in SAMPLE": ({"a": 1, "b": 2, "c": 3}, 'part "c" is not in SAMPLE'),
+    "no tuple": (np.zeros((2, 2)), "numpy.ndarray was given"),
+    "a pair with a wrong tuple": (((1,), {}), "1 were given"),
+    "a dict in the place of a part": ((1, {"x": 1}), "part 'b'"),
+    "a name that is no text": ({1: 2, "a": 1}, "the name of a part is text"),
+}
+
+
+@pytest.mark.parametrize("what", MISFITS)
+def test_a_sample_that_does_not_fit_is_refused_and_the_ring_stays_as_it_was(config, what):
+    sample, message = MISFITS[what]
+    ring = ringreel.Ring(config(SAMPLE=["a", "b"]))
+    with ring.generator() as generator:
+        generator.write((1, 2))
+        before = {key: value for key, value in ring.status().items() if "seconds" not in key and key != "generators"}
+        with pytest.raises(ringreel.SampleError, match=message):
+            generator.write(sample)
+        after = ring.status()
+        assert {key: after[key] for key in before} == before
+        assert generator.summary.finished == 1 and len(generator.write((3, 4))) == 1
