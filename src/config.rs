@@ -170,7 +170,9 @@ impl Config {
         let ring = match (given.text_of("RING")?, given.text_of("DBNAME")?) {
             (Some(ring), _) => base.join(ring),
             (None, Some(name)) if is_plain_name(&name) => base.join(format!("{name}.ring")),
-            (None, Some(name)) => return Err(given.bad("DBNAME", &format!("{name:?} cannot be part of a file name; give RING"))),
+            (None, Some(name)) => {
+                return Err(given.bad("DBNAME", &format!("{name:?} cannot be part of a file name; give RING")));
+            }
             (None, None) => return Err(given.fail("neither RING nor DBNAME is given: say where the ring is")),
         };
         match given.text_of("INDEX")?.as_deref() {
@@ -180,7 +182,9 @@ impl Config {
         }
         let mut notes = Vec::new();
         if given.values.contains_key("MONGOHOST") && !given.values.contains_key("INDEX") {
-            notes.push("MONGOHOST is accepted; this version keeps the index in the ring itself (INDEX: files)".to_owned());
+            notes.push(
+                "MONGOHOST is accepted; this version keeps the index in the ring itself (INDEX: files)".to_owned(),
+            );
         }
         let (compress, compress_all) = given.compress()?;
         let sample = given.sample()?;
@@ -198,8 +202,10 @@ impl Config {
             segment_samples: given.whole("SEGMENT_SAMPLES", 1, 1 << 24)?.unwrap_or(1),
             compress,
             compress_all,
-            verify: given.choice("VERIFY", &[("first", Verify::First), ("always", Verify::Always), ("never", Verify::Never)])?,
-            read: given.choice("READ", &[("auto", ReadMode::Auto), ("mmap", ReadMode::Mmap), ("pread", ReadMode::Pread)])?,
+            verify: given
+                .choice("VERIFY", &[("first", Verify::First), ("always", Verify::Always), ("never", Verify::Never)])?,
+            read: given
+                .choice("READ", &[("auto", ReadMode::Auto), ("mmap", ReadMode::Mmap), ("pread", ReadMode::Pread)])?,
             durability: given.choice("DURABILITY", &[("process", Durability::Process), ("node", Durability::Node)])?,
             lease: given.seconds("LEASE_SECONDS")?.unwrap_or(Duration::from_secs(10)),
             poll: given.seconds("POLL_SECONDS")?,
@@ -227,7 +233,8 @@ impl Config {
 impl<'a> Given<'a> {
     fn new(text: &'a str, origin: &'a str, has_lines: bool) -> Result<Given<'a>> {
         let mut given = Given { text, origin, has_lines, values: BTreeMap::new() };
-        let parsed: Value = serde_yaml::from_str(text).map_err(|error| given.fail(&format!("not valid YAML: {error}")))?;
+        let parsed: Value =
+            serde_yaml::from_str(text).map_err(|error| given.fail(&format!("not valid YAML: {error}")))?;
         let map = match parsed {
             Value::Mapping(map) => map,
             Value::Null => return Err(given.fail("the configuration is empty")),
@@ -252,7 +259,8 @@ impl<'a> Given<'a> {
     fn line(&self, key: &str) -> Option<usize> {
         let is_key = |line: &str| {
             let line = line.trim_start().trim_start_matches(['"', '\'']);
-            line.strip_prefix(key).is_some_and(|rest| rest.trim_start_matches(['"', '\'']).trim_start().starts_with(':'))
+            line.strip_prefix(key)
+                .is_some_and(|rest| rest.trim_start_matches(['"', '\'']).trim_start().starts_with(':'))
         };
         self.has_lines.then(|| self.text.lines().position(is_key).map(|n| n + 1)).flatten()
     }
@@ -338,7 +346,10 @@ impl<'a> Given<'a> {
     fn compress(&self) -> Result<(BTreeMap<String, i32>, Option<i32>)> {
         let level = |value: &Value| value.as_i64().filter(|n| (-7..=19).contains(n)).map(|n| n as i32);
         let bad = |value: &Value| {
-            self.bad("COMPRESS", &format!("expected none, a level from -7 to 19, or {{part: level}}, found {}", shown(value)))
+            self.bad(
+                "COMPRESS",
+                &format!("expected none, a level from -7 to 19, or {{part: level}}, found {}", shown(value)),
+            )
         };
         match self.values.get("COMPRESS") {
             None => Ok((BTreeMap::new(), None)),
@@ -427,13 +438,25 @@ mod tests {
         for (text, want) in [
             ("DBNAME: x\nSWAP_CAPP: 3", "config.yaml:2: SWAP_CAPP: unknown key (did you mean SWAP_CAP?)"),
             ("DBNAME: x\nswap_cap: 3", "config.yaml:2: swap_cap: unknown key (did you mean SWAP_CAP?)"),
-            ("DBNAME: x\n\nSWAP_CAP: -1", "config.yaml:3: SWAP_CAP: expected a whole number, 1 to 1099511627776, found -1"),
-            ("DBNAME: x\nVERIFY: allways", "config.yaml:2: VERIFY: expected one of first, always, never, found \"allways\" (did you mean always?)"),
+            (
+                "DBNAME: x\n\nSWAP_CAP: -1",
+                "config.yaml:3: SWAP_CAP: expected a whole number, 1 to 1099511627776, found -1",
+            ),
+            (
+                "DBNAME: x\nVERIFY: allways",
+                "config.yaml:2: VERIFY: expected one of first, always, never, found \"allways\" (did you mean always?)",
+            ),
             ("DBNAME: x\nSAMPLE: [data, data]", "config.yaml:2: SAMPLE: a part is named twice"),
-            ("DBNAME: x\nSAMPLE: [data]\nCOMPRESS: {dat: 3}", "config.yaml:3: COMPRESS: \"dat\" is no part of SAMPLE (did you mean data?)"),
+            (
+                "DBNAME: x\nSAMPLE: [data]\nCOMPRESS: {dat: 3}",
+                "config.yaml:3: COMPRESS: \"dat\" is no part of SAMPLE (did you mean data?)",
+            ),
             ("SWAP_CAP: 3", "config.yaml: neither RING nor DBNAME is given: say where the ring is"),
             ("DBNAME: a/b", "config.yaml:1: DBNAME: \"a/b\" cannot be part of a file name; give RING"),
-            ("DBNAME: x\nVALIDATION: 5", "config.yaml:2: VALIDATION: the held-out slice is not in this version; leave the key out"),
+            (
+                "DBNAME: x\nVALIDATION: 5",
+                "config.yaml:2: VALIDATION: the held-out slice is not in this version; leave the key out",
+            ),
             ("DBNAME: x\nPORT: 70000", "config.yaml:2: PORT: expected a whole number, 1 to 65535, found 70000"),
             ("", "config.yaml: the configuration is empty"),
         ] {

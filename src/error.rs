@@ -50,7 +50,14 @@ impl FsError {
     /// The server does not answer.
     pub fn is_away(&self) -> bool {
         use io::ErrorKind as K;
-        let away = [K::NotConnected, K::HostUnreachable, K::NetworkUnreachable, K::NetworkDown, K::ConnectionReset, K::TimedOut];
+        let away = [
+            K::NotConnected,
+            K::HostUnreachable,
+            K::NetworkUnreachable,
+            K::NetworkDown,
+            K::ConnectionReset,
+            K::TimedOut,
+        ];
         away.contains(&self.source.kind())
     }
 

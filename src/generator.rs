@@ -6,9 +6,9 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::fs::watch::Pacer;
-use crate::random::random_bytes;
 use crate::fs::{Fs, Posix};
 use crate::presence::Presence;
+use crate::random::random_bytes;
 use crate::ring::Ring;
 use crate::ring::commit::{Commit, Staged, Step};
 use crate::ring::liveness::Watch;
@@ -104,8 +104,12 @@ impl Generator {
         let presence = Presence::begin(ring.index.clone(), &ring.me, "generator", ring.lease);
         let pacer = Pacer::new(ring.poll).watch(&ring.layout.manifests());
         let write = WriteOptions { compress: config.compression_of(&ring.birth.sample), ..WriteOptions::default() };
-        let options =
-            StagingOptions { write, buffer: config.write_buffer, sync: ring.syncs_files(), sync_dir: ring.syncs_dirs() };
+        let options = StagingOptions {
+            write,
+            buffer: config.write_buffer,
+            sync: ring.syncs_files(),
+            sync_dir: ring.syncs_dirs(),
+        };
         Generator {
             watch: Watch::new(ring.lease),
             segment_samples: config.segment_samples.min(ring.birth.swap_cap),
@@ -297,10 +301,13 @@ impl Generator {
     fn check_input(&self, sample: &SampleRef<'_>) -> Result<()> {
         sample.meta.encode().map_err(|error| Error::Sample(format!("meta: {error}")))?;
         for (part, name) in sample.parts.iter().zip(&self.ring.birth.sample) {
-            let want = part.dtype.byte_len(part.shape).map_err(|error| Error::Sample(format!("part {name:?}: {error}")))?;
+            let want =
+                part.dtype.byte_len(part.shape).map_err(|error| Error::Sample(format!("part {name:?}: {error}")))?;
             if want != part.data.len() as u64 {
                 let (have, dtype, shape) = (part.data.len(), &part.dtype, part.shape);
-                return Err(Error::Sample(format!("part {name:?} has {have} bytes; {dtype} of shape {shape:?} has {want}")));
+                return Err(Error::Sample(format!(
+                    "part {name:?} has {have} bytes; {dtype} of shape {shape:?} has {want}"
+                )));
             }
         }
         Ok(())
@@ -335,8 +342,7 @@ impl Generator {
         provenance.set("pid", Value::Int(i128::from(std::process::id())));
         let id = SegmentId(random_bytes());
         let born = self.ring.manifests.newest()? + 1;
-        let info =
-            SegmentInfo { id, born, created_unix_ms: unix_ms(), first_number: self.number, schema, provenance };
+        let info = SegmentInfo { id, born, created_unix_ms: unix_ms(), first_number: self.number, schema, provenance };
         StagingWriter::begin(self.ring.fs.clone(), &self.ring.layout, &self.ring.me, info, &self.options)
     }
 
@@ -476,7 +482,10 @@ impl Generator {
         match done {
             Ok(Some(promotion)) => {
                 self.summary.swaps += u64::from(promotion.ours);
-                tracing::info!(generation = promotion.manifest.summary.generation, "promoted by a generator: no manager lives");
+                tracing::info!(
+                    generation = promotion.manifest.summary.generation,
+                    "promoted by a generator: no manager lives"
+                );
                 Ok(true)
             }
             Ok(None) => Ok(false),

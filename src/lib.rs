@@ -53,8 +53,8 @@ pub use generator::{Generator, NamedPart};
 pub use reader::Reader;
 pub use reader::stream::{Stream, StreamOptions};
 pub use ring::Ring;
-pub use segment::SampleId;
 pub use ringreel_format as format;
+pub use segment::SampleId;
 
 /// Milliseconds since 1970, by this machine's clock. For people to read; never compared between machines.
 pub fn unix_ms() -> u64 {

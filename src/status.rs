@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::index::Report;
+use crate::layout::GenerationDir;
 use crate::manager::ROLE;
 use crate::ring::Ring;
-use crate::layout::GenerationDir;
 use crate::segment::reader::read_tail;
 use crate::unix_ms;
 use ringreel_format::SegmentId;
@@ -152,7 +152,8 @@ pub fn status(ring: &Ring) -> Result<Status> {
         managers,
         generators,
         readers,
-        quarantined: ring.fs.list(&ring.layout.quarantine())?.iter().filter(|name| name.ends_with(".rec")).count() as u64,
+        quarantined: ring.fs.list(&ring.layout.quarantine())?.iter().filter(|name| name.ends_with(".rec")).count()
+            as u64,
     })
 }
 

@@ -372,10 +372,12 @@ fn a_write_that_finds_the_disk_full_is_done_again_when_there_is_room() {
     let Some(mount) = Mount::tmpfs("a write to a full disk", "size=256k") else { return };
     let ring = mount.path().join("ring");
     for more in ["", "SEGMENT_SAMPLES: 7\n"] {
-        let place = Place::new(&format!("RING: {}\nSWAP_CAP: 10\nSAMPLE: [data, label]\nKEEP: 500\n{more}", ring.display()));
+        let place =
+            Place::new(&format!("RING: {}\nSWAP_CAP: 10\nSAMPLE: [data, label]\nKEEP: 500\n{more}", ring.display()));
         // A server that says that there is room, and has none when it comes to it.
         let free = Some(Space { bytes: 1 << 40, inodes: None });
-        let mut generator = Generator::open_on(Arc::new(Through { free, ..Through::default() }), &place.config()).unwrap();
+        let mut generator =
+            Generator::open_on(Arc::new(Through { free, ..Through::default() }), &place.config()).unwrap();
         let written = AtomicU64::new(0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -456,7 +458,20 @@ fn many_who_make_the_ring_at_the_same_time_make_one() {
         let place = Place::new(&format!("SWAP_CAP: {}\nSAMPLE: [data]\nKEEP: 500\n", [1, 4][round % 2]));
         let ledger = |n: usize| format!("ledger.{n}");
         let generators: Vec<_> = (0..6)
-            .map(|n| place.start(&["generate", "--samples", "6", "--shape", "8", "--seal", "--ledger", &ledger(n), "--seed", &n.to_string()]))
+            .map(|n| {
+                place.start(&[
+                    "generate",
+                    "--samples",
+                    "6",
+                    "--shape",
+                    "8",
+                    "--seal",
+                    "--ledger",
+                    &ledger(n),
+                    "--seed",
+                    &n.to_string(),
+                ])
+            })
             .collect();
         let managers = [place.start(&["manager"]), place.start(&["manager"])];
         generators.into_iter().for_each(|generator| drop(generator.finish().ok()));

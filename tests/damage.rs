@@ -5,8 +5,8 @@
 mod cli_support;
 
 use cli_support::{DATA, LABEL, Place, checked, contents, eventually, generate, put};
-use ringreel::reader::stream::Item;
 use ringreel::layout::Layout;
+use ringreel::reader::stream::Item;
 use ringreel::ring::manifest::Manifest;
 use ringreel::{Config, Error, Generator, Reader, Stream, StreamOptions};
 use std::fs::{self, OpenOptions};
@@ -379,7 +379,9 @@ fn a_damaged_manifest_is_a_clear_error_for_everybody_and_no_panic() {
             let mut generator = Generator::open(&place.config()).unwrap();
             (0..8).for_each(|n| drop(put(&mut generator, n)));
             let mut manager = place.start(&["manager"]);
-            eventually("the manager says what is wrong", || manager.err().contains("manifests/3") || !manager.is_running());
+            eventually("the manager says what is wrong", || {
+                manager.err().contains("manifests/3") || !manager.is_running()
+            });
             manager.terminate();
             let said = manager.finish();
             assert!(matches!(said.code, Some(0 | 1)) && said.err.contains("manifests/3"), "{name}: {said:?}");

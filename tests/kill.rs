@@ -71,7 +71,8 @@ impl Cast {
 
 /// Every line that a reader printed: its sample is listed where it says, and holds what its generator put in.
 fn check_seen(dir: &Path, listed: &BTreeMap<SampleId, Vec<u64>>) -> (u64, u64) {
-    let by_name: BTreeMap<String, u64> = listed.iter().map(|(id, generations)| (id.to_string(), generations[0])).collect();
+    let by_name: BTreeMap<String, u64> =
+        listed.iter().map(|(id, generations)| (id.to_string(), generations[0])).collect();
     let (mut seen, mut distinct) = (0, HashSet::new());
     for path in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
         if !path.file_name().unwrap().to_str().unwrap().starts_with("seen.") {

@@ -108,7 +108,10 @@ fn mapped_and_read_samples_are_the_same() {
             for other in [read, own] {
                 assert_eq!((mapped.id, &mapped.meta), (other.id, &other.meta));
                 let pairs = mapped.parts.iter().zip(&other.parts);
-                assert!(pairs.clone().all(|(a, b)| (&a.name, &a.shape, &a.data) == (&b.name, &b.shape, &b.data)), "{more}");
+                assert!(
+                    pairs.clone().all(|(a, b)| (&a.name, &a.shape, &a.data) == (&b.name, &b.shape, &b.data)),
+                    "{more}"
+                );
             }
         }
     }
@@ -122,13 +125,14 @@ fn large_parts_begin_at_multiples_of_64_in_memory() {
     for n in 0..6 {
         let lens = PARTS.map(|(_, len)| [(len + n) as u64]);
         let bytes: Vec<_> = PARTS.iter().map(|(_, len)| contents(n as u64, 0, len + n)).collect();
-        let parts: Vec<_> =
-            (0..3).map(|p| NamedPart::new(PARTS[p].0, DType::U8, &lens[p], &bytes[p])).collect();
+        let parts: Vec<_> = (0..3).map(|p| NamedPart::new(PARTS[p].0, DType::U8, &lens[p], &bytes[p])).collect();
         generator.write(&parts, &Meta::new(), &|| false).unwrap();
     }
     generator.finish(true, &|| false).unwrap();
     let open = |read| Reader::open(&place.with(read)).unwrap();
-    for (how, reader) in [("mmap", open(READS[0])), ("pread", open(READS[1])), ("own maps", open(READS[0]).with_private_maps())] {
+    for (how, reader) in
+        [("mmap", open(READS[0])), ("pread", open(READS[1])), ("own maps", open(READS[0]).with_private_maps())]
+    {
         let newest = reader.newest().unwrap();
         let mut held = Vec::new(); // so that each lies elsewhere
         for turn in 0..60 {
@@ -136,7 +140,11 @@ fn large_parts_begin_at_multiples_of_64_in_memory() {
             let sample = reader.sample(&newest, position).unwrap();
             held.push((sample.clone(), vec![0u8; 17 * turn as usize]));
             for part in &sample.parts {
-                assert!(part.data.len() >= 1031 && (part.data.as_ptr() as usize).is_multiple_of(64), "{how}: {} of {position}", part.name);
+                assert!(
+                    part.data.len() >= 1031 && (part.data.as_ptr() as usize).is_multiple_of(64),
+                    "{how}: {} of {position}",
+                    part.name
+                );
             }
         }
     }
@@ -319,7 +327,9 @@ fn segments_that_do_not_divide_a_generation_lose_nothing_and_pass_no_cap() {
             "SWAP_CAP: 10\nSAMPLE: [data, label]\nKEEP: 100\nSEGMENT_SAMPLES: {segment_samples}\n"
         ));
         let half = |first: u64| generate(&place.config(), first..first + 41);
-        std::thread::scope(|scope| [0, 41].map(|first| scope.spawn(move || half(first))).map(|half| half.join().unwrap()));
+        std::thread::scope(|scope| {
+            [0, 41].map(|first| scope.spawn(move || half(first))).map(|half| half.join().unwrap())
+        });
         let reader = Reader::open(&place.config()).unwrap();
         let kept = reader.kept().unwrap();
         assert!(kept.iter().all(|manifest| manifest.summary.samples <= 10));
@@ -341,8 +351,10 @@ fn only_the_parts_that_are_to_be_compressed_are_and_come_back_as_they_were() {
         let mut generator = Generator::open(&place.config()).unwrap();
         for n in 0..3u64 {
             let (data, label) = (contents(n, 0, 8000), vec![n as u8; 50_000]);
-            let parts =
-                [NamedPart::new("data", DType::U8, &[8000], &data), NamedPart::new("label", DType::U16, &[100, 250], &label)];
+            let parts = [
+                NamedPart::new("data", DType::U8, &[8000], &data),
+                NamedPart::new("label", DType::U16, &[100, 250], &label),
+            ];
             generator.write(&parts, &Meta::new(), &|| false).unwrap();
         }
         generator.finish(true, &|| false).unwrap();
@@ -353,7 +365,9 @@ fn only_the_parts_that_are_to_be_compressed_are_and_come_back_as_they_were() {
                 let sample = reader.sample(&newest, n).unwrap();
                 assert_eq!(sample.parts[0].data[..], contents(n, 0, 8000));
                 assert_eq!((&sample.parts[1].dtype, &sample.parts[1].shape[..]), (&DType::U16, &[100, 250][..]));
-                assert!(sample.parts[1].data.len() == 50_000 && sample.parts[1].data.iter().all(|byte| *byte == n as u8));
+                assert!(
+                    sample.parts[1].data.len() == 50_000 && sample.parts[1].data.iter().all(|byte| *byte == n as u8)
+                );
             }
         }
         let segment = fs::read_dir(place.ring().join("read.1")).unwrap().next().unwrap().unwrap();

@@ -3,9 +3,11 @@
 
 mod common;
 
-use common::{Action, CHANGES, EACCES, EIO, ESTALE, HookFs, another, assert_delivered_once, config, listed, never, write};
-use ringreel::ring::Ring;
+use common::{
+    Action, CHANGES, EACCES, EIO, ESTALE, HookFs, another, assert_delivered_once, config, listed, never, write,
+};
 use ringreel::layout::segment_name;
+use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
 use ringreel::ring::promote::When;
 use ringreel::{Config, Generator, SampleId};

@@ -72,7 +72,10 @@ pub enum FormatError {
         why: &'static str,
     },
     /// The segment was written by another major version.
-    #[error("segment of format {major}.{minor}; this program reads format {}.x: use a ringreel of that version", crate::FORMAT_MAJOR)]
+    #[error(
+        "segment of format {major}.{minor}; this program reads format {}.x: use a ringreel of that version",
+        crate::FORMAT_MAJOR
+    )]
     Version {
         /// Major version found.
         major: u8,

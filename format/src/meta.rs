@@ -307,13 +307,13 @@ mod tests {
         let deep = [&[0xa1, 0x61, b'a'][..], &[0x81; 40], &[0xf6]].concat();
         let cases: [&[u8]; 8] = [
             &deep,
-            &[0x80],                                                      // no map
-            &[0xbf, 0xff],                                                // indefinite
-            &[0xa1, 0x61, b'a', 0x18, 0x01],                              // not shortest
-            &[0xa2, 0x61, b'a', 0x01, 0x61, b'a', 0x01],                  // twice
+            &[0x80],                                                           // no map
+            &[0xbf, 0xff],                                                     // indefinite
+            &[0xa1, 0x61, b'a', 0x18, 0x01],                                   // not shortest
+            &[0xa2, 0x61, b'a', 0x01, 0x61, b'a', 0x01],                       // twice
             &[0xa1, 0x61, b'a', 0x5b, 255, 255, 255, 255, 255, 255, 255, 255], // claims 2^64 bytes
-            &[0xa1, 0x61, b'a', 0xc0, 0x01],                              // a tag
-            &[0xa0, 0x00],                                                // left over
+            &[0xa1, 0x61, b'a', 0xc0, 0x01],                                   // a tag
+            &[0xa0, 0x00],                                                     // left over
         ];
         for case in cases {
             assert!(Meta::decode(case, 0).is_err(), "{case:x?}");

@@ -109,7 +109,13 @@ mod tests {
             put_varint(&mut bytes, value);
             assert_eq!(Cursor::new(&bytes, 0).varint("n")?, value);
         }
-        for bad in [&[0x80, 0x00][..], &[0xff; 10], &[0x80; 11], &[0x80], &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]] {
+        for bad in [
+            &[0x80, 0x00][..],
+            &[0xff; 10],
+            &[0x80; 11],
+            &[0x80],
+            &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02],
+        ] {
             assert!(Cursor::new(bad, 0).varint("n").is_err(), "{bad:?}");
         }
         Ok(())

@@ -10,7 +10,14 @@ use ringreel_format::{
 fn info(schema: Schema) -> SegmentInfo {
     let mut provenance = Meta::new();
     provenance.set("generator", "node1-42-abcdef");
-    SegmentInfo { id: SegmentId(*b"0123456789abcdef"), born: 3, created_unix_ms: 1_000, first_number: 5, schema, provenance }
+    SegmentInfo {
+        id: SegmentId(*b"0123456789abcdef"),
+        born: 3,
+        created_unix_ms: 1_000,
+        first_number: 5,
+        schema,
+        provenance,
+    }
 }
 
 /// Bytes that are easy to tell apart and hold the magic at multiples of four now and then.

@@ -121,12 +121,15 @@ struct Plan {
 
 impl Plan {
     fn new(options: &Options, config: &mut Config) -> anyhow::Result<Plan> {
-        let dtype = DType::from_name(&options.dtype)
-            .ok_or_else(|| Error::Sample(format!("--dtype: {:?} is not known; bool, u8, i16, f32, ...", options.dtype)))?;
+        let dtype = DType::from_name(&options.dtype).ok_or_else(|| {
+            Error::Sample(format!("--dtype: {:?} is not known; bool, u8, i16, f32, ...", options.dtype))
+        })?;
         let shape = options.shape.clone();
         let len = dtype.byte_len(&shape).map_err(|error| Error::Sample(format!("--shape: {error}")))?;
         if len > config.max_part {
-            return Err(Error::Sample(format!("--shape: a part of {len} bytes is over MAX_PART {}", config.max_part)).into());
+            return Err(
+                Error::Sample(format!("--shape: a part of {len} bytes is over MAX_PART {}", config.max_part)).into()
+            );
         }
         if shape.len() > MAX_NDIM {
             return Err(Error::Sample(format!("--shape: {} axes are over the limit of {MAX_NDIM}", shape.len())).into());

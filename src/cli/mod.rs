@@ -18,13 +18,18 @@ use tracing_subscriber::EnvFilter;
 
 /// A ring of record segments on a shared filesystem, between sample generators and a training job.
 #[derive(Parser)]
-#[command(name = "ringreel", version, arg_required_else_help = true, after_help = "\
+#[command(
+    name = "ringreel",
+    version,
+    arg_required_else_help = true,
+    after_help = "\
 Examples:
   ringreel manager  -c config.yaml                        keep the ring turning
   ringreel generate -c config.yaml --samples 100 --seal   put random samples in
   ringreel read     -c config.yaml --all --json           what is there, a line per sample
   ringreel status   -c config.yaml                        how it goes
-  ringreel config   -c config.yaml                        the values in effect, and where they came from")]
+  ringreel config   -c config.yaml                        the values in effect, and where they came from"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -93,4 +93,3 @@ pub fn human_seconds(seconds: f64) -> String {
 pub fn tell(what: &str) {
     tracing::info!("waiting for {what}");
 }
-

@@ -41,7 +41,10 @@ fn lines(status: &Status) -> Vec<String> {
     for generation in &status.generations {
         let (samples, size) = (generation.samples, human_bytes(generation.bytes));
         let (segments, age) = (generation.segments, human_seconds(generation.age_seconds));
-        out.push(format!("  read.{:<6} {samples} samples, {size} in {segments} files, {age} old", generation.generation));
+        out.push(format!(
+            "  read.{:<6} {samples} samples, {size} in {segments} files, {age} old",
+            generation.generation
+        ));
     }
     out.push(format!("delivered  {} samples in {} swaps", status.samples_delivered, status.swaps));
     out.push(format!("waiting    {} finished samples are in no readable generation yet", status.samples_waiting));

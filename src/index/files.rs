@@ -15,9 +15,9 @@
 use super::{Index, Lease, Report, SwapStatus};
 use crate::error::{Error, Result};
 use crate::fs::publish::{publish, write_new};
-use crate::random::random_u32;
 use crate::fs::{Fs, FsResult};
 use crate::layout::parse_number;
+use crate::random::random_u32;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

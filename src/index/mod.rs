@@ -163,7 +163,9 @@ mod conformance {
             let numbers: Vec<u64> = std::thread::scope(|scope| {
                 let threads: Vec<_> = indices
                     .iter()
-                    .map(|index| scope.spawn(|| (0..100).map(|_| index.next_index(1).unwrap().unwrap()).collect::<Vec<_>>()))
+                    .map(|index| {
+                        scope.spawn(|| (0..100).map(|_| index.next_index(1).unwrap().unwrap()).collect::<Vec<_>>())
+                    })
                     .collect();
                 threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
             });
@@ -201,7 +203,9 @@ mod conformance {
             assert!(open().lease("manager").unwrap().unwrap().released);
             let winners: usize = std::thread::scope(|scope| {
                 let indices: Vec<_> = (0..8).map(|_| open()).collect();
-                let claim = |n: usize, index: &Arc<dyn Index>| usize::from(index.claim_lease("manager", 3, &format!("x{n}")).unwrap());
+                let claim = |n: usize, index: &Arc<dyn Index>| {
+                    usize::from(index.claim_lease("manager", 3, &format!("x{n}")).unwrap())
+                };
                 let threads: Vec<_> =
                     indices.into_iter().enumerate().map(|(n, index)| scope.spawn(move || claim(n, &index))).collect();
                 threads.into_iter().map(|thread| thread.join().unwrap()).sum()

@@ -126,7 +126,11 @@ impl Reader {
         let reader = loop {
             match Reader::open(config) {
                 Err(Error::NoRing { path }) => {
-                    wait.more(&format!("a ring at {} (no generator or manager has started yet)", path.display()), stop, tell)?;
+                    wait.more(
+                        &format!("a ring at {} (no generator or manager has started yet)", path.display()),
+                        stop,
+                        tell,
+                    )?;
                 }
                 other => break other?,
             }

@@ -60,7 +60,8 @@ mod tests {
                 let mut seen = vec![0; samples as usize];
                 for rank in 0..world {
                     let share = Share::new(rank, world).unwrap();
-                    (0..share.steps(samples)).for_each(|step| seen[share.position(step, samples).unwrap() as usize] += 1);
+                    (0..share.steps(samples))
+                        .for_each(|step| seen[share.position(step, samples).unwrap() as usize] += 1);
                     assert_eq!(share.position(share.steps(samples), samples), None);
                 }
                 assert!(seen.iter().all(|n| *n == 1), "{samples} over {world}");

@@ -110,7 +110,10 @@ impl Stream {
                 }
                 Err(error @ Error::Damaged { .. }) => return Ok(Some(Item::Damaged(error))),
                 Err(Error::Reclaimed { generation }) => {
-                    tracing::info!(generation, "the generation was reclaimed while it was read: going on with the newest one");
+                    tracing::info!(
+                        generation,
+                        "the generation was reclaimed while it was read: going on with the newest one"
+                    );
                     self.end_epoch(&manifest);
                     self.after = Some(generation);
                 }
@@ -144,9 +147,8 @@ impl Stream {
             if let Some(found) = newest.filter(|found| after.is_none_or(|after| found.summary.generation > after)) {
                 return Ok(found);
             }
-            let wait = wait.get_or_insert_with(|| {
-                Waiting::new(self.options.timeout, ring.poll).watch(&ring.layout.manifests())
-            });
+            let wait = wait
+                .get_or_insert_with(|| Waiting::new(self.options.timeout, ring.poll).watch(&ring.layout.manifests()));
             let next = ring.manifests.newest()? + 1;
             let fill = ring.fill_of(next).unwrap_or(0);
             let what = format!("generation {next}: {fill} of {} samples are there", ring.birth.swap_cap);

@@ -1,12 +1,12 @@
 //! The birth of a ring: `ring.json` and the empty manifest 0 are published once each; the first one wins, and all
 //! others use what is there or refuse to go on.
 
-use crate::layout::{DIRECTORIES, Layout};
 use super::manifest::{Manifest, Manifests, Summary};
 use crate::config::Config;
 use crate::error::{Error, FsError, Result};
 use crate::fs::Fs;
 use crate::fs::publish::publish;
+use crate::layout::{DIRECTORIES, Layout};
 use crate::random::random_u32;
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
@@ -78,14 +78,18 @@ pub fn check(birth: &Birth, config: &Config) -> Result<()> {
     match config.swap_cap {
         Some(cap) if cap != birth.swap_cap => {
             let is = birth.swap_cap;
-            return Err(wrong(format!("it was made with SWAP_CAP {is}, the configuration says {cap}: use {is}, or another RING")));
+            return Err(wrong(format!(
+                "it was made with SWAP_CAP {is}, the configuration says {cap}: use {is}, or another RING"
+            )));
         }
         _ => {}
     }
     match &config.sample {
         Some(sample) if *sample != birth.sample => {
             let (is, says) = (birth.sample.join(", "), sample.join(", "));
-            Err(wrong(format!("it was made with SAMPLE [{is}], the configuration says [{says}]: use the same, or another RING")))
+            Err(wrong(format!(
+                "it was made with SAMPLE [{is}], the configuration says [{says}]: use the same, or another RING"
+            )))
         }
         _ => Ok(()),
     }
@@ -95,7 +99,13 @@ pub fn check(birth: &Birth, config: &Config) -> Result<()> {
 ///
 /// # Errors
 /// A directory that cannot be made; a ring that does not fit. What was begun is taken back.
-pub fn find_or_make(fs: &dyn Fs, layout: &Layout, config: &Config, owner: &str, manifests: &Manifests) -> Result<Birth> {
+pub fn find_or_make(
+    fs: &dyn Fs,
+    layout: &Layout,
+    config: &Config,
+    owner: &str,
+    manifests: &Manifests,
+) -> Result<Birth> {
     let mut attempt = 0;
     let birth = loop {
         attempt += 1;
@@ -139,7 +149,8 @@ fn make(fs: &dyn Fs, layout: &Layout, config: &Config, owner: &str) -> Result<Bi
             false
         }
         Err(error) if error.is_gone() => {
-            let message = format!("the directory that is to hold the ring does not exist: make it, or change RING ({error})");
+            let message =
+                format!("the directory that is to hold the ring does not exist: make it, or change RING ({error})");
             return Err(Error::Config { origin: layout.root().display().to_string(), message });
         }
         Err(error) => return Err(error.into()),
@@ -172,7 +183,9 @@ fn no_links(error: FsError) -> Error {
     const ENOTSUP: i32 = 95;
     let refused = matches!(error.source.raw_os_error(), Some(ENOTSUP | 1 | 38));
     if error.op == "link" && refused {
-        let message = format!("this filesystem has no hard links, which a ring needs ({error}): choose another directory for RING");
+        let message = format!(
+            "this filesystem has no hard links, which a ring needs ({error}): choose another directory for RING"
+        );
         return Error::Config { origin: error.path.display().to_string(), message };
     }
     error.into()
@@ -197,7 +210,9 @@ fn refuse_foreign(fs: &dyn Fs, layout: &Layout) -> Result<()> {
     match names.iter().find(|name| !ours(name)) {
         Some(stray) => Err(Error::WrongRing {
             path: layout.root().to_owned(),
-            message: format!("it is no ring, and holds other things ({stray:?}): choose an empty or a new directory for RING"),
+            message: format!(
+                "it is no ring, and holds other things ({stray:?}): choose an empty or a new directory for RING"
+            ),
         }),
         None => Ok(()),
     }

@@ -3,10 +3,10 @@
 //! By its owner, or by somebody else when the owner is dead; both at once is harmless, since a manifest lists an id
 //! once. One call of [`Ring::commit_step`] does what can be done now and says what has to be waited for.
 
-use crate::layout::segment_name;
 use super::{MANIFESTS_KEPT, Ring};
 use crate::error::{Error, FsError, Result};
 use crate::fs::publish::same_file;
+use crate::layout::segment_name;
 use crate::random::random_u32;
 use crate::segment::reader::check_whole;
 use ringreel_format::SegmentId;
@@ -128,7 +128,10 @@ impl Ring {
                 return Err(error.into());
             }
         }
-        Err(Error::Index(format!("no free name for a segment in {} after {ATTEMPTS} tries", self.layout.root().display())))
+        Err(Error::Index(format!(
+            "no free name for a segment in {} after {ATTEMPTS} tries",
+            self.layout.root().display()
+        )))
     }
 
     /// What the manifests say: delivered, waiting for one, or to be linked (again).
@@ -139,8 +142,13 @@ impl Ring {
             self.tidy(staged)?;
             return Ok(Some(Step::Delivered(n)));
         }
-        if commit.checked.is_none() && born + MANIFESTS_KEPT <= newest && !self.fs.exists(&self.layout.manifest(born))? {
-            let why = format!("it was begun in generation {born}, whose manifest is gone: whether it was delivered cannot be told");
+        if commit.checked.is_none()
+            && born + MANIFESTS_KEPT <= newest
+            && !self.fs.exists(&self.layout.manifest(born))?
+        {
+            let why = format!(
+                "it was begun in generation {born}, whose manifest is gone: whether it was delivered cannot be told"
+            );
             return self.quarantine(commit, staged, why).map(Some);
         }
         commit.checked = Some(newest.max(born.saturating_sub(1)));

@@ -1,7 +1,7 @@
 //! Who lives: by watching, on our own monotonic clock, whether a growing beat goes on. No clocks are compared.
 
-use crate::index::Index;
 use crate::error::Result;
+use crate::index::Index;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,10 @@ impl Watch {
 
     /// Members that do not count as dead.
     pub fn living(&self) -> impl Iterator<Item = &str> {
-        self.seen.iter().filter(|(_, seen)| seen.0.is_some() && seen.1.elapsed() <= self.ttl).map(|(name, _)| name.as_str())
+        self.seen
+            .iter()
+            .filter(|(_, seen)| seen.0.is_some() && seen.1.elapsed() <= self.ttl)
+            .map(|(name, _)| name.as_str())
     }
 
     /// Stops watching `member`.

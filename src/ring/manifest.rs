@@ -4,9 +4,9 @@
 //! number of lines and the CRC-32 of all before it. Published whole, by link; never changed.
 
 use super::MANIFESTS_KEPT;
-use crate::layout::{Layout, is_owner, parse_number, segment_index};
 use crate::error::{Error, FsError, Result};
 use crate::fs::Fs;
+use crate::layout::{Layout, is_owner, parse_number, segment_index};
 use ringreel_format::SegmentId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};

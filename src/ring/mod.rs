@@ -25,12 +25,12 @@ pub mod scan;
 
 use crate::config::{Config, Durability};
 use crate::error::{Error, Result};
-use crate::random::random_u32;
 use crate::fs::{Fs, Kind};
 use crate::index::{FilesIndex, Index};
+use crate::layout::Layout;
+use crate::random::random_u32;
 use birth::Birth;
 use commit::Occupancy;
-use crate::layout::Layout;
 use manifest::Manifests;
 use scan::Scan;
 use std::path::Path;

@@ -8,8 +8,8 @@ use super::manifest::{Manifest, SegmentEntry};
 use super::scan::Found;
 use crate::error::{Error, Result};
 use crate::fs::publish::publish;
-use crate::random::random_u32;
 use crate::index::SwapStatus;
+use crate::random::random_u32;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -79,7 +79,8 @@ impl Ring {
         let found = self.look_at(n, &self.layout.read(n))?;
         let (manifest, ours) = self.publish_manifest(n, &found, swap_ms)?;
         let publish_ms = started.elapsed().as_secs_f64() * 1e3;
-        let left_out = found.segments.iter().filter(|entry| !lists_name(&manifest, entry)).count() + found.damaged.len();
+        let left_out =
+            found.segments.iter().filter(|entry| !lists_name(&manifest, entry)).count() + found.damaged.len();
         self.after_promotion(&manifest, &found)?;
         let (left_out, damaged) = (left_out as u64, found.damaged.len() as u64);
         Ok(Some(Promotion { manifest, ours, swap_ms, publish_ms, left_out, damaged }))
@@ -121,7 +122,10 @@ impl Ring {
         let summary = &manifest.summary;
         let (n, total_samples) = (summary.generation, summary.total_samples);
         let status = SwapStatus { generation: n, unix_ms: summary.unix_ms, total_samples };
-        self.index.publish_status(&status).map(|_| ()).unwrap_or_else(|error| tracing::warn!(%error, "the status was not published"));
+        self.index
+            .publish_status(&status)
+            .map(|_| ())
+            .unwrap_or_else(|error| tracing::warn!(%error, "the status was not published"));
         for entry in &manifest.segments {
             self.tidy(&self.layout.sealed(&entry.owner, entry.id))?;
         }

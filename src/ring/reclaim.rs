@@ -1,10 +1,10 @@
 //! Reclaim: old generations, litter and old manifests are removed. A directory is first moved to `trash/`, so that
 //! nobody finds half of it, and then emptied.
 
-use crate::layout::GenerationDir;
 use super::{MANIFESTS_KEPT, Ring};
 use crate::error::Result;
 use crate::fs::FsError;
+use crate::layout::GenerationDir;
 use crate::random::random_u32;
 use std::io::ErrorKind;
 use std::path::Path;

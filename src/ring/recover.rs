@@ -2,9 +2,9 @@
 
 use super::Ring;
 use super::commit::{Commit, Staged, Step};
-use crate::layout::is_owner;
 use super::liveness::Watch;
 use crate::error::{Error, Result};
+use crate::layout::is_owner;
 use crate::segment::reader::read_tail;
 use ringreel_format::SegmentId;
 use std::collections::HashSet;

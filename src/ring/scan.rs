@@ -2,9 +2,9 @@
 //! too early) is looked at again each time.
 
 use super::Ring;
-use crate::layout::{is_owner, segment_index};
 use super::manifest::SegmentEntry;
 use crate::error::{Error, Result};
+use crate::layout::{is_owner, segment_index};
 use crate::segment::reader::{Tail, read_tail};
 use ringreel_format::{FormatError, SegmentId};
 use std::collections::{HashMap, HashSet};

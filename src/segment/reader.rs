@@ -63,7 +63,11 @@ fn tail_of(file: &dyn FileReader, path: &Path) -> Result<Tail> {
     let mut base = begin;
     if at < begin {
         if len - at > frame::MAX_LEN {
-            return Err(bad(FormatError::TooLarge { what: "bytes of a footer", value: len - at, limit: frame::MAX_LEN }));
+            return Err(bad(FormatError::TooLarge {
+                what: "bytes of a footer",
+                value: len - at,
+                limit: frame::MAX_LEN,
+            }));
         }
         tail = read_range(file, at..len)?;
         base = at;
@@ -152,7 +156,8 @@ impl SegmentReader {
 
     fn bytes(&self, extent: Range<u64>) -> Result<Bytes> {
         let (begin, end) = (extent.start as usize, extent.end as usize);
-        let cannot = || FsError::new("map", &self.path, io::Error::other("this filesystem cannot map; use READ: pread"));
+        let cannot =
+            || FsError::new("map", &self.path, io::Error::other("this filesystem cannot map; use READ: pread"));
         match self.access {
             Access::Shared => {
                 if let Some(whole) = self.whole.get() {

@@ -3,8 +3,8 @@
 
 use ringreel::format::{DType, Meta};
 use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Posix, Space};
-use ringreel::ring::Ring;
 use ringreel::layout::Layout;
+use ringreel::ring::Ring;
 use ringreel::ring::manifest::Manifests;
 use ringreel::{Config, Generator, NamedPart, SampleId};
 use std::collections::BTreeMap;

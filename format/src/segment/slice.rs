@@ -60,9 +60,8 @@ impl Sample {
     pub fn decode(bytes: &Bytes, base: u64, info: &SegmentInfo, options: ReadOptions) -> Result<Sample> {
         let head = decode_head(bytes, base, info)?;
         let schema = &info.schema.parts;
-        let parts = head.parts.iter().zip(schema).map(|(part, named)| {
-            decode_part(bytes, base, part, &named.name, options)
-        });
+        let parts =
+            head.parts.iter().zip(schema).map(|(part, named)| decode_part(bytes, base, part, &named.name, options));
         let parts = parts.collect::<Result<_>>()?;
         Ok(Sample { ordinal: head.ordinal, unix_ms: head.unix_ms, meta: head.meta, parts })
     }
@@ -192,4 +191,3 @@ impl SegmentSlice {
         Ok(sample)
     }
 }
-

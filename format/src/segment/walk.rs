@@ -40,7 +40,10 @@ pub fn check(bytes: &Bytes, mut on_head: impl FnMut(&Head)) -> Result<Footer> {
                 let footer = Footer::decode(&record.payload, at)?;
                 let (again, _) = Footer::encode(&info, &offsets, heads_crc.finalize(), at)?;
                 if again != record.payload {
-                    return Err(FormatError::Malformed { at, what: "header, samples and footer contradict one another" });
+                    return Err(FormatError::Malformed {
+                        at,
+                        what: "header, samples and footer contradict one another",
+                    });
                 }
                 let rest = &bytes[record.next..];
                 let have = rest.len() as u64;
@@ -66,7 +69,11 @@ fn kind_of(payload: &[u8], at: u64, info: &SegmentInfo) -> Result<u8> {
         return Err(FormatError::Malformed { at, what: "a record stands where none belongs" });
     }
     let (stored, computed) = (LE::read_u32(payload), bound_crc(info.id, at, &payload[4..]));
-    if stored == computed { Ok(payload[4]) } else { Err(FormatError::Checksum { at, what: "a record", stored, computed }) }
+    if stored == computed {
+        Ok(payload[4])
+    } else {
+        Err(FormatError::Checksum { at, what: "a record", stored, computed })
+    }
 }
 
 fn check_parts(bytes: &Bytes, head: &Head, after_head: u64, info: &SegmentInfo) -> Result<()> {

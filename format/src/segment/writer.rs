@@ -148,8 +148,7 @@ impl SegmentWriter {
     /// # Errors
     /// What the sink says; more samples than a footer can list (67 million).
     pub fn finish(&mut self, sink: &mut dyn Write) -> Result<Sealed> {
-        let (footer, check) =
-            Footer::encode(&self.info, &self.offsets, self.heads.clone().finalize(), self.position)?;
+        let (footer, check) = Footer::encode(&self.info, &self.offsets, self.heads.clone().finalize(), self.position)?;
         let footer_len = frame::write_record(sink, &footer, &split_points(&footer))?;
         let trailer = Trailer { footer_at: self.position }.encode();
         sink.write_all(&trailer)?;
