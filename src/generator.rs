@@ -365,10 +365,10 @@ impl Generator {
     fn lacks_room(&self, bytes: u64) -> Result<Option<String>> {
         let root = self.ring.layout.root();
         let space = self.ring.fs.space(root)?;
-        let bytes = bytes.saturating_add(SPARE_BYTES);
-        if space.bytes < bytes {
+        let needed = bytes.saturating_add(SPARE_BYTES);
+        if space.bytes < needed {
             let place = root.display();
-            return Ok(Some(format!("room on the disk of {place}: less than the {bytes} bytes that are needed")));
+            return Ok(Some(format!("room on the disk of {place}: less than the {needed} bytes that are needed")));
         }
         if space.inodes.is_some_and(|inodes| inodes < SPARE_INODES) {
             return Ok(Some(format!("inodes on the disk of {}: none are free", root.display())));

@@ -1,6 +1,7 @@
 """Each error of the core is the exception that mirrors it, and says what to do."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -66,11 +67,14 @@ def test_what_the_filesystem_refuses_is_an_os_error(config, tmp_path):
     assert caught.value.filename == str(forbidden / "ring")
 
 
-def test_what_the_system_refuses_has_its_number_and_its_path(config, tmp_path):
-    (tmp_path / "file").write_text("")
+def test_what_the_system_refuses_has_its_number_and_its_path(filled):
+    ring = filled(numbered(1))
+    manifests = os.path.join(ring.path, "manifests")
+    shutil.rmtree(manifests)
+    open(manifests, "w").close()
     with pytest.raises(NotADirectoryError) as caught:
-        ringreel.Ring(config(RING=str(tmp_path / "file" / "ring"))).status()
-    assert caught.value.errno == 20 and caught.value.filename.startswith(str(tmp_path / "file"))
+        ring.status()
+    assert caught.value.errno == 20 and caught.value.filename.startswith(manifests)
     assert "Not a directory (" in str(caught.value)
 
 

@@ -181,6 +181,26 @@ def test_the_end_waits_for_a_slow_manager(config, script):
     assert manager.end(signal.SIGTERM) == 0
 
 
+END = """
+    import json, sys, threading, time
+    import ringreel
+
+    ring = ringreel.Ring(json.loads(sys.argv[1]))
+    ringreel.run_generator([(1,)], ring, seal=True)
+    for n in range(30):
+        threading.Thread(target=list, args=(ring.stream(repeat=False),), daemon=True).start()
+    for n in range(10):
+        threading.Thread(target=ringreel.run_manager, args=(ring,), daemon=True).start()
+    time.sleep(0.5)
+"""
+
+
+def test_an_interpreter_may_end_while_its_threads_wait(config, script):
+    """A crash is a matter of luck, and came in every third run."""
+    keys = config(POLL_SECONDS=0.2)
+    assert [script(END, json.dumps(keys)).end() for _ in range(8)] == [0] * 8
+
+
 INTERRUPT = """
     import json, sys, ringreel
     ring = ringreel.Ring(json.loads(sys.argv[1]))

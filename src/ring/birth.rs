@@ -206,7 +206,10 @@ fn refuse_foreign(fs: &dyn Fs, layout: &Layout) -> Result<()> {
         ErrorKind::NotADirectory | ErrorKind::NotFound => no_directory(layout),
         _ => error.into(),
     })?;
-    let ours = |name: &String| DIRECTORIES.contains(&name.as_str()) || name == "ring.json" || name == "write.1";
+    if names.iter().any(|name| name == "ring.json") {
+        return Ok(()); // somebody was faster
+    }
+    let ours = |name: &String| DIRECTORIES.contains(&name.as_str()) || name == "write.1";
     match names.iter().find(|name| !ours(name)) {
         Some(stray) => Err(Error::WrongRing {
             path: layout.root().to_owned(),

@@ -246,7 +246,7 @@ impl SegmentWriter {
     /// Bytes that one sample of these parts takes at most, framing and padding included: for asking whether the disk
     /// has room.
     pub fn estimate(parts: &[PartRef<'_>]) -> u64 {
-        parts.iter().map(|part| framed_len(part.data.len() as u64, 0) + 256).sum::<u64>() + 4096
+        parts.iter().map(|part| framed_len(part.data.len() as u64, 0) + 256).sum::<u64>() + 1024
     }
 }
 
