@@ -284,6 +284,26 @@ fn the_command_prints_a_line_for_each_damage_and_exits_with_1_and_with_0_on_a_cl
     }
 }
 
+/// A map is of no use here: whoever looks at a page of it beyond the file's new end is killed (SIGBUS).
+#[test]
+fn with_pread_a_segment_may_be_truncated_in_the_midst_of_a_reading() {
+    let place = Place::new("SWAP_CAP: 6\nSAMPLE: [data]\nREAD: pread\nVERIFY: always\n");
+    place.run(&["generate", "--samples", "6", "--shape", "4000000", "--seal"]).ok();
+    let reader = place.start(&["read", "--json", "--timeout", "1"]);
+    for n in 0..5 {
+        std::thread::sleep(Duration::from_millis(60));
+        let file = place.ring().join(format!("read.1/{n:06}.rec"));
+        OpenOptions::new().write(true).open(file).unwrap().set_len(1000).unwrap();
+    }
+    eventually("it went on over all of them", || reader.err().matches(" is damaged: ").count() > 15);
+    reader.terminate();
+    let said = reader.finish();
+    assert_eq!(said.code, Some(1), "{:?}: {}", said.status, said.err);
+    let last: Vec<_> = said.json().into_iter().rev().take(6).collect();
+    assert_eq!(last.iter().filter(|line| line.get("error").is_some()).count(), 5, "{last:?}");
+    assert_eq!(last.iter().filter(|line| line.get("sample_id").is_some()).count(), 1, "{last:?}");
+}
+
 #[test]
 fn when_a_whole_generation_is_removed_the_stream_goes_on_with_the_newest() {
     for read in READS {

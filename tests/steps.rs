@@ -4,7 +4,7 @@
 mod common;
 
 use common::{
-    Action, CHANGES, EACCES, EIO, ESTALE, HookFs, another, assert_delivered_once, config, listed, never, write,
+    Action, CHANGES, EACCES, EIO, ESTALE, HookFs, another, assert_delivered_once, config, listed, never, scratch, write,
 };
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
@@ -52,7 +52,7 @@ fn bring_in(ring: &Ring) {
 
 /// How many calls an undisturbed run makes.
 fn calls_of_a_run() -> usize {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let fs = Arc::new(HookFs::default());
     let config = config(dir.path(), CAP, "");
     assert_eq!(generate(&fs, &config).len() as u64, SAMPLES);
@@ -65,7 +65,7 @@ fn a_lost_reply_of_any_change_loses_and_doubles_nothing() {
     let calls = calls_of_a_run();
     let mut lost_replies = 0;
     for at in 0..calls + 20 {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = scratch();
         let fs = Arc::new(HookFs::default());
         let config = config(dir.path(), CAP, "");
         another(&config); // the ring is there: its birth has a test of its own
@@ -91,7 +91,7 @@ fn a_call_that_fails_once_loses_and_doubles_nothing() {
     let calls = calls_of_a_run();
     for errno in [EIO, ESTALE] {
         for at in 0..calls {
-            let dir = tempfile::tempdir().unwrap();
+            let dir = scratch();
             let fs = Arc::new(HookFs::default());
             let config = config(dir.path(), CAP, "");
             another(&config);
@@ -107,7 +107,7 @@ fn a_call_that_fails_once_loses_and_doubles_nothing() {
 fn a_write_that_fails_and_cannot_be_taken_back_spoils_no_finished_sample() {
     for more in ["", "SEGMENT_SAMPLES: 3\nDURABILITY: node"] {
         for at in 0..40 {
-            let dir = tempfile::tempdir().unwrap();
+            let dir = scratch();
             let fs = Arc::new(HookFs::default());
             let config = config(dir.path(), CAP, more);
             another(&config);
@@ -131,7 +131,7 @@ fn a_generator_that_dies_at_any_call_loses_no_finished_sample() {
     let calls = calls_of_a_run();
     for happened in [false, true] {
         for at in 0..calls {
-            let dir = tempfile::tempdir().unwrap();
+            let dir = scratch();
             let fs = Arc::new(HookFs::default());
             let config = config(dir.path(), CAP, "");
             fs.hook(move |n, _, _| match n {
@@ -150,7 +150,7 @@ fn a_generator_that_dies_at_any_call_loses_no_finished_sample() {
 fn interrupted_by(rival: impl Fn(&Arc<Ring>, &Config) + Send + Sync + 'static) {
     let rival = Arc::new(rival);
     for at in 0..calls_of_a_run() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = scratch();
         let fs = Arc::new(HookFs::default());
         let config = config(dir.path(), CAP, "KEEP: 100");
         let (other, of_rival) = (Mutex::new(Arc::new(another(&config))), config.clone());
@@ -223,7 +223,7 @@ fn by_the_old_name(path: &Path) -> Option<PathBuf> {
 
 #[test]
 fn a_commit_that_lands_in_the_promoted_directory_is_made_again_in_the_next_generation() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let fs = Arc::new(HookFs::default());
     let config = config(dir.path(), CAP, "KEEP: 100");
     let other = another(&config);
@@ -254,7 +254,7 @@ fn a_commit_that_lands_in_the_promoted_directory_is_made_again_in_the_next_gener
 
 #[test]
 fn a_generation_does_not_wait_for_the_indices_that_a_dead_generator_took() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let dead = another(&config);
     for _ in 0..3 {
@@ -268,7 +268,7 @@ fn a_generation_does_not_wait_for_the_indices_that_a_dead_generator_took() {
 
 #[test]
 fn a_generation_that_was_closed_by_somebody_who_died_still_fills() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let config = config(dir.path(), CAP, "");
     another(&config).index.close_generation(1).unwrap();
     let mut generator = Generator::open(&config).unwrap();
@@ -281,7 +281,7 @@ fn a_generation_that_was_closed_by_somebody_who_died_still_fills() {
 
 #[test]
 fn a_dead_generators_large_segment_is_adopted_beside_small_ones() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let small = config(dir.path(), CAP, "");
     let large = config(dir.path(), CAP, "SEGMENT_SAMPLES: 3");
     let fs = Arc::new(HookFs::default());
@@ -306,7 +306,7 @@ fn a_dead_generators_large_segment_is_adopted_beside_small_ones() {
 #[test]
 fn on_a_full_disk_the_living_still_give_signs_of_life() {
     const ENOSPC: i32 = 28;
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let fs = Arc::new(HookFs::default());
     let ring = Ring::find_or_make(fs.clone(), &config).unwrap();
@@ -321,7 +321,7 @@ fn on_a_full_disk_the_living_still_give_signs_of_life() {
 
 #[test]
 fn a_promotion_that_somebody_left_half_done_is_finished_by_the_next() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let fs = Arc::new(HookFs::default());
     let mut at = 0;
     loop {
@@ -349,7 +349,7 @@ fn a_promotion_that_somebody_left_half_done_is_finished_by_the_next() {
 fn a_ring_is_born_once_whatever_call_its_maker_dies_at() {
     for happened in [false, true] {
         for at in 0.. {
-            let dir = tempfile::tempdir().unwrap();
+            let dir = scratch();
             let fs = Arc::new(HookFs::default());
             let config = config(dir.path(), CAP, "");
             fs.hook(move |n, _, _| match n {
@@ -370,7 +370,7 @@ fn a_ring_is_born_once_whatever_call_its_maker_dies_at() {
 
 #[test]
 fn a_segment_that_was_linked_again_is_listed_once() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let config = config(dir.path(), CAP, "KEEP: 100");
     let mut generator = Generator::open(&config).unwrap();
     let ring = generator.ring().clone();
@@ -391,7 +391,7 @@ fn a_segment_that_was_linked_again_is_listed_once() {
 
 #[test]
 fn a_manifest_that_cannot_be_seen_is_not_taken_for_one_that_lists_nothing() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let config = config(dir.path(), CAP, "KEEP: 100");
     let mut generator = Generator::open(&config).unwrap();
     let finished: Vec<_> = (0..CAP * 2).flat_map(|n| write(&mut generator, n).unwrap()).collect();
@@ -408,7 +408,7 @@ fn a_manifest_that_cannot_be_seen_is_not_taken_for_one_that_lists_nothing() {
 
 #[test]
 fn litter_of_late_calls_is_removed_and_nothing_else() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let mut generator = Generator::open(&config).unwrap();
     let finished: Vec<_> = (0..CAP * 3 + 1).flat_map(|n| write(&mut generator, n).unwrap()).collect();

@@ -213,3 +213,8 @@ pub fn assert_delivered_once(root: &Path, ids: &[SampleId], what: &str) {
 pub fn another(config: &Config) -> Ring {
     Ring::find_or_make(Arc::new(Posix), config).unwrap()
 }
+
+/// A directory in memory where there is one: these tests make thousands of rings, each with its own syncs.
+pub fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}

@@ -6,7 +6,7 @@
 //! | [`head`] | one sample's head record: small parts inside, the large ones' lengths and checksums |
 //! | [`footer`] | where the samples begin; the trailer that finds the footer from the end |
 //! | [`writer`] | samples to bytes |
-//! | [`slice`] | bytes to samples, by position |
+//! | [`mod@slice`] | bytes to samples, by position |
 //! | [`walk`] | bytes to samples, from front to back, every byte checked |
 
 pub mod footer;
