@@ -23,7 +23,8 @@ documentation() {
 
 torch_tests() {
     [ -x .venv-torch/bin/python ] || /usr/bin/python3 -m venv --system-site-packages .venv-torch
-    .venv-torch/bin/pip install --quiet --disable-pip-version-check './python[test]'
+    # Debian's torch is built for NumPy 1.
+    .venv-torch/bin/pip install --quiet --disable-pip-version-check './python[test]' 'numpy<2'
     .venv-torch/bin/python -m pytest --quiet python/tests
 }
 

@@ -9,10 +9,10 @@ use crate::fs::watch::Pacer;
 use crate::fs::{Fs, Posix};
 use crate::presence::Presence;
 use crate::random::random_bytes;
-use crate::ring::Ring;
 use crate::ring::commit::{Commit, Staged, Step};
 use crate::ring::liveness::Watch;
 use crate::ring::promote::When;
+use crate::ring::{MANIFESTS_KEPT, Ring};
 use crate::segment::SampleId;
 use crate::segment::staging::{StagingOptions, StagingWriter};
 use crate::unix_ms;
@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 /// Room that must be left on the disk besides what is to be written: names and manifests need some.
 const SPARE_BYTES: u64 = 256 << 10;
 const SPARE_INODES: u64 = 4;
+/// After so many generations a segment is sealed, full or not.
+const SEAL_AFTER: u64 = MANIFESTS_KEPT / 4;
 /// For at least so long the end of a sealed run waits for a generation that nobody can promote.
 const SEAL_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -161,13 +163,16 @@ impl Generator {
                     continue;
                 }
             }
-            let full = self.writing.as_ref().is_some_and(|writing| writing.samples() >= self.segment_samples);
-            if !full {
+            // One that was begun long ago is sealed while the manifests that can judge it are still there.
+            let due = |writing: &StagingWriter| {
+                writing.samples() >= self.segment_samples || writing.info().born + SEAL_AFTER < self.settled
+            };
+            if !self.writing.as_ref().is_some_and(due) {
                 return Ok(Vec::new());
             }
             match self.seal(stop) {
                 Ok(ids) => {
-                    self.deferred = self.commit_all(stop, false).err();
+                    self.deferred = self.commit_all(stop, false).and_then(|()| self.promote_if_filled()).err();
                     return Ok(ids);
                 }
                 // The file was thrown away, and this sample is still in hand: once more, in a new one.
@@ -178,6 +183,14 @@ impl Generator {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// What we filled ourselves is readable at once, where no manager sees to it.
+    fn promote_if_filled(&mut self) -> Result<()> {
+        if self.ring.seems_full() {
+            self.tend_ring(Duration::ZERO)?;
+        }
+        Ok(())
     }
 
     fn commit_earlier(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {

@@ -50,6 +50,11 @@ fn bring_in(ring: &Ring) {
     }
 }
 
+/// From now on generators leave promotion to it, for a lease.
+fn a_manager_seems_to_live(config: &Config) {
+    assert!(another(config).index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
+}
+
 /// How many calls an undisturbed run makes.
 fn calls_of_a_run() -> usize {
     let dir = scratch();
@@ -257,6 +262,7 @@ fn a_generation_does_not_wait_for_the_indices_that_a_dead_generator_took() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let dead = another(&config);
+    a_manager_seems_to_live(&config);
     for _ in 0..3 {
         dead.index.next_index(1).unwrap().unwrap();
     }
@@ -327,6 +333,7 @@ fn a_promotion_that_somebody_left_half_done_is_finished_by_the_next() {
     loop {
         let config = config(&dir.path().join(at.to_string()), CAP, "");
         std::fs::create_dir(dir.path().join(at.to_string())).unwrap();
+        a_manager_seems_to_live(&config);
         let mut generator = Generator::open(&config).unwrap();
         let finished: Vec<_> = (0..CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
         let dying = Ring::find_or_make(fs.clone(), &config).unwrap();
@@ -369,6 +376,15 @@ fn a_ring_is_born_once_whatever_call_its_maker_dies_at() {
 }
 
 #[test]
+fn a_generation_that_is_filled_where_no_manager_lives_is_readable_at_once() {
+    let dir = scratch();
+    let config = config(dir.path(), CAP, "");
+    let mut generator = Generator::open(&config).unwrap();
+    let finished: Vec<_> = (0..CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
+    assert_delivered_once(&config.ring, &finished, "filled, and nothing written after it");
+}
+
+#[test]
 fn a_segment_that_was_linked_again_is_listed_once() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "KEEP: 100");
@@ -396,7 +412,6 @@ fn a_manifest_that_cannot_be_seen_is_not_taken_for_one_that_lists_nothing() {
     let mut generator = Generator::open(&config).unwrap();
     let finished: Vec<_> = (0..CAP * 2).flat_map(|n| write(&mut generator, n).unwrap()).collect();
     let ring = generator.ring().clone();
-    ring.promote(When::NotEmpty).unwrap().unwrap();
     let fresh = another(&config);
     std::fs::rename(ring.layout.manifest(1), ring.layout.root().join("hidden")).unwrap();
     let newest = fresh.manifests.newest().unwrap();

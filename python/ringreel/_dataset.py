@@ -71,8 +71,12 @@ class Dataset:
         return self._at(operator.index(index))
 
     def __iter__(self) -> Iterator[Sample]:
+        """The samples in order. It ends early when it had to move on to a generation that is shorter."""
         for i in range(len(self)):
-            yield self._at(i)
+            try:
+                yield self._at(i)
+            except IndexError:
+                return
 
     def refresh(self) -> bool:
         """Goes on with the newest generation. Whether that is another one."""

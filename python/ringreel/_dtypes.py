@@ -124,6 +124,6 @@ def _dtype_from(text: str) -> np.dtype[Any]:
     """The type that a description means. A description comes from a file: it is a literal, or nothing."""
     structured = text.startswith("[")
     dtype = np.dtype(np.lib.format.descr_to_dtype(ast.literal_eval(text)) if structured else text)
-    if dtype.hasobject:
-        raise ValueError("it holds Python objects")
+    if dtype.hasobject or dtype.subdtype is not None:
+        raise ValueError("it holds Python objects, or is an array of its own")
     return dtype

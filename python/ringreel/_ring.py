@@ -35,7 +35,7 @@ class Ring:
         self._config = _parsed(config)
 
     @classmethod
-    def of(cls, config: "Config | Ring") -> "Ring":
+    def _of(cls, config: "Config | Ring") -> "Ring":
         """`config` itself where it is a ring, else the ring that it describes."""
         return config if isinstance(config, Ring) else cls(config)
 

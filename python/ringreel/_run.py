@@ -43,7 +43,7 @@ def run_generator(
     if n_samples is not None and n_samples < 0:
         raise ValueError(f"n_samples: expected 0 or more, or None, found {n_samples}")
     iterator = _iterator(iterable)
-    ring = Ring.of(config)
+    ring = Ring._of(config)
     with on_stderr(), StopOnSignal() as stopped:
         ring._tell_notes()
         generator = ring.generator()
@@ -120,7 +120,7 @@ def run_manager(config: Config | Ring, stop: Callable[[], bool] | None = None) -
     ------
     ConfigError, WrongRingError : the ring cannot be made, or does not fit.
     """
-    ring = Ring.of(config)
+    ring = Ring._of(config)
     with on_stderr(), StopOnSignal() as stopped:
         ring._tell_notes()
         logger.info("manager of %s (process %d)", ring.path, os.getpid())

@@ -1,15 +1,20 @@
 """A sample as a reader gets it: parts by name, meta, and where it came from."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ringreel import _dtypes
+from ringreel._errors import RingreelError
 from ringreel._ringreel import Part
 
 if TYPE_CHECKING:
     import torch
+
+
+_OLD_NUMPY = np.lib.NumpyVersion(np.__version__) < "2.1.0"
 
 
 class Sample(Mapping[str, Any]):
@@ -157,8 +162,10 @@ class Tensor:
             raise BufferError(f"part {self.name!r} is exported as a copy only")
         if self.dtype == _dtypes.BFLOAT16:  # NumPy would call it an integer, or refuse it
             return self._dlpack_by_torch("it is no type of NumPy's own")
+        # Only a capsule of the new kind says that it may be written to, as this may; NumPy makes them from 2.1 on.
+        version: dict[str, Any] = {} if max_version is None or _OLD_NUMPY else {"max_version": max_version}
         try:
-            return self.__array__().__dlpack__()
+            return self.__array__().__dlpack__(**version)
         except (BufferError, TypeError, RuntimeError) as error:
             return self._dlpack_by_torch(str(error))
 
@@ -179,14 +186,19 @@ class Tensor:
 
 
 def _array(part: Part, memory: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
-    return np.ndarray(part.shape, dtype or _dtypes.dtype_of(part.dtype), buffer=memory)
+    dtype = dtype or _dtypes.dtype_of(part.dtype)
+    if dtype.itemsize * math.prod(part.shape) != len(part):
+        raise RingreelError(
+            f"{len(part)} bytes are no array of {dtype} and shape {part.shape}: the file is not as it should be"
+        )
+    return np.ndarray(part.shape, dtype, buffer=memory)
 
 
 def _tensor(torch: Any, name: str, part: Part) -> Any:
     if part.dtype == _dtypes.BYTES:
         return bytes(part)
     if part.dtype == _dtypes.BFLOAT16:
-        return torch.from_numpy(_array(part, part.writable(), np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(_array(part, part.writable(), np.dtype(np.int16))).view(torch.bfloat16)
     array = _array(part, part.writable())
     try:
         return torch.from_numpy(array)

@@ -212,7 +212,7 @@ def _ring_of(collection: Any) -> Ring:
     if collection is None:
         raise ConfigError("no data is named: give config_path, the path of the configuration")
     try:
-        return Ring.of(collection)
+        return Ring._of(collection)
     except ConfigError as error:
         if type(collection).__module__.split(".")[0] == "pymongo":
             raise ConfigError("a MongoDB collection holds no ring: give config_path instead of collection") from error

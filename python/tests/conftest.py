@@ -30,7 +30,7 @@ def filled(config):
 
     def make(samples, **keys):
         samples = list(samples)
-        first = samples[0][0] if isinstance(samples[0], tuple) and isinstance(samples[0][1:2], tuple) else samples[0]
+        first = samples[0][0] if isinstance(samples[0], tuple) else samples[0]
         names = list(first) if isinstance(first, dict) else ["data"]
         ring = ringreel.Ring(config(**{"SAMPLE": names, "SWAP_CAP": max(len(samples), 1), **keys}))
         add(ring, samples)

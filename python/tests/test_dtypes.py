@@ -223,10 +223,20 @@ def test_text_of_variable_length_is_refused(config):
 HOSTILE = ["numpy:O", "numpy:[('a','O')]", "numpy:__import__('os').system('x')", "numpy:[('a',", "numpy:" + "[" * 5000]
 
 
-@pytest.mark.parametrize("name", [*HOSTILE, "numpy:|O8", "numpy:[('a', '<f4'), ('a', '<f4')]", "unknown:0x42", "f33"])
+@pytest.mark.parametrize(
+    "name", [*HOSTILE, "numpy:|O8", "numpy:(9,)i4", "numpy:[('a', '<f4'), ('a', '<f4')]", "unknown:0x42", "f33"]
+)
 def test_a_description_in_a_file_is_a_literal_or_an_error(name):
     with pytest.raises(ringreel.RingreelError):
         ringreel._dtypes.dtype_of(name)
+
+
+@pytest.mark.parametrize(("dtype", "shape", "length"), [("f32", [3], 11), ("f32", [3], 13), ("numpy:S5", [2], 2)])
+def test_bytes_that_are_no_such_array_are_an_error(dtype, shape, length):
+    part = ringreel._ringreel.Part(dtype, shape, bytes(length))
+    sample = ringreel.Sample({"data": part}, {}, "id", 1, 0)
+    with pytest.raises(ringreel.RingreelError, match=f"{length} bytes are no array"):
+        sample["data"]
 
 
 def test_what_was_read_can_be_written_again(filled, config, tmp_path):

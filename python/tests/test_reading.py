@@ -58,6 +58,16 @@ def test_an_index_beyond_the_generation_that_it_moved_to_is_an_index_error(fille
         dataset[3]
 
 
+def test_iterating_ends_early_after_a_move_to_a_shorter_generation(filled):
+    ring = filled(numbered(4), KEEP=0)
+    found = []
+    for sample in ring.dataset():
+        found += numbers([sample])
+        if len(found) == 1:
+            add(ring, numbered(2, start=10))
+    assert found == [0, 11]
+
+
 def test_a_generation_that_is_gone_without_a_newer_one_is_a_reclaimed_error(filled):
     ring = filled(numbered(2))
     dataset = ring.dataset()

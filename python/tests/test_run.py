@@ -207,16 +207,17 @@ def give_up(number, frame):
 
 def test_every_swap_and_every_note_is_told_through_logging(config, caplog):
     caplog.set_level(logging.INFO, "ringreel")
-    keys = config(SWAP_CAP=2, MONGOHOST="localhost")
+    keys = config(SWAP_CAP=2, MONGOHOST="localhost", LEASE_SECONDS=30)
     stop = threading.Event()
     manager = threading.Thread(target=ringreel.run_manager, args=(keys, stop.is_set))
     manager.start()
+    until(lambda: "this manager holds the lease" in caplog.text)
     ringreel.run_generator(numbered(4), keys)
     until(lambda: ringreel.Ring(keys).status()["swaps"] == 2)
     stop.set()
     manager.join(20)
     swaps = [record for record in caplog.records if record.getMessage().startswith("swap: generation")]
-    assert [record.name for record in swaps] == ["ringreel"] * len(swaps) and len(swaps) + 0 >= 1
+    assert [(record.name, record.levelname) for record in swaps] == [("ringreel", "INFO")] * 2
     assert "note: MONGOHOST is accepted" in caplog.text
     assert "4 samples are finished and safe in" in caplog.text
 

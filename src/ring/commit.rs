@@ -200,6 +200,12 @@ impl Ring {
         Ok(None)
     }
 
+    /// Whether the generation that fills seems to have no room left after our own last commit.
+    pub fn seems_full(&self) -> bool {
+        let occupancy = self.occupancy();
+        occupancy.generation > 0 && occupancy.spent >= occupancy.room
+    }
+
     /// Whether generation `n` has no room. By its names where that is enough, by its footers where it is not.
     fn is_full(&self, n: u64, samples: u64, thorough: bool) -> Result<bool> {
         let mut occupancy = self.occupancy();
