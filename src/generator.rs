@@ -255,6 +255,9 @@ impl Generator {
     pub fn finish(mut self, seal: bool, stop: &dyn Fn() -> bool) -> Result<Summary> {
         self.flush(stop)?;
         self.deferred.take().map_or(Ok(()), Err)?;
+        if let Err(error) = self.tend_ring(Duration::ZERO).and_then(|_| self.settle()) {
+            self.problem(error.to_string()); // what is sealed is safe
+        }
         if seal {
             match self.make_visible(stop) {
                 Ok(()) | Err(Error::Interrupted { .. }) => {}

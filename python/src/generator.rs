@@ -106,7 +106,10 @@ impl Generator {
         let done = detached(py, &listeners, |stop, _| {
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
             if let State::Open(generator) = &mut *state {
-                generator.flush(stop)?; // when this fails, the generator stays as it is
+                match generator.flush(stop) {
+                    Ok(_) | Err(Error::Interrupted { .. }) => {}
+                    Err(error) => return Err(error), // the generator stays as it is, and may be finished again
+                }
             }
             let summary = match std::mem::replace(&mut *state, State::Lost) {
                 State::Open(generator) => leave(*generator, seal, stop)?,

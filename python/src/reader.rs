@@ -2,18 +2,15 @@
 
 use crate::array::Part;
 use crate::config::Config;
-use crate::detached::{Listeners, Stop, Tell, detached, time_limit};
+use crate::detached::{Listeners, detached, time_limit};
 use crate::forked::OwnProcess;
 use crate::{errors, logging, meta};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ringreel::Error;
 use ringreel::fs::Posix;
-use ringreel::manager::ASK_EVERY;
 use ringreel::reader::ReadSample;
 use ringreel::ring::manifest::Manifest;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// A sample as the package builds its own from: parts by name, meta, id, generation, position.
 pub type Handed<'py> = (Bound<'py, PyDict>, Bound<'py, PyDict>, String, u64, u64);
@@ -45,25 +42,8 @@ pub fn open_reader(
     logging::forward();
     let (config, timeout) = (&config.get().inner, time_limit(timeout)?);
     let listeners = Listeners { stop: None, tell };
-    detached(py, &listeners, |stop, tell| wait_for(config, timeout, stop, tell))
+    detached(py, &listeners, |stop, tell| ringreel::Reader::wait_for(config, timeout, stop, tell))
         .map(ringreel::Reader::with_private_maps)
-}
-
-/// As the crate's, and also through the moment in which a ring has its description and no manifest yet.
-fn wait_for(
-    config: &ringreel::Config,
-    timeout: Option<Duration>,
-    stop: Stop<'_>,
-    tell: Tell<'_>,
-) -> ringreel::Result<ringreel::Reader> {
-    let started = Instant::now();
-    loop {
-        let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
-        match ringreel::Reader::wait_for(config, left, stop, tell) {
-            Err(Error::NoRing { .. }) if left != Some(Duration::ZERO) && !stop() => std::thread::sleep(ASK_EVERY),
-            other => return other,
-        }
-    }
 }
 
 /// A generation that was listed by its manifest.

@@ -48,8 +48,9 @@ def test_a_partial_generation_is_readable_when_it_is_sealed(config):
     assert numbers(ring.dataset()) == [0, 1, 2, 3, 4]
 
 
-def test_a_full_last_generation_is_promoted_where_no_manager_is(config):
-    ring = ringreel.Ring(config(SWAP_CAP=5))
+@pytest.mark.parametrize("segment_samples", [1, 2, 5])
+def test_a_full_last_generation_is_promoted_where_no_manager_is(config, segment_samples):
+    ring = ringreel.Ring(config(SWAP_CAP=5, SEGMENT_SAMPLES=segment_samples))
     assert ringreel.run_generator(numbered(5), ring).delivered == 5
     assert numbers(ring.dataset(timeout=1)) == [0, 1, 2, 3, 4]
 
