@@ -1,0 +1,122 @@
+//! Waiting: for room on the disk, for a generation's promotion, for errors to pass. Who waits where no manager lives does
+//! the manager's work meanwhile.
+
+use super::Generator;
+use crate::error::{Error, Result};
+use crate::ring::promote::When;
+use std::time::{Duration, Instant};
+
+/// Room that must be left on the disk besides what is to be written: names and manifests need some.
+const SPARE_BYTES: u64 = 256 << 10;
+const SPARE_INODES: u64 = 4;
+
+impl Generator {
+    /// Goes on only when the disk and the budget have room for `bytes` more.
+    pub(super) fn await_room(&mut self, bytes: u64, stop: &dyn Fn() -> bool) -> Result<()> {
+        loop {
+            match self.lacks_room(bytes) {
+                Ok(None) => return Ok(()),
+                Ok(Some(lack)) => {
+                    self.problem(format!("waiting for {lack}"));
+                    if !self.tend_ring(Duration::MAX)? {
+                        self.pause(&lack, self.ring.poll, stop)?;
+                    }
+                }
+                Err(error) => self.bear(error, "looking for room", stop)?,
+            }
+        }
+    }
+
+    fn lacks_room(&self, bytes: u64) -> Result<Option<String>> {
+        let root = self.ring.layout.root();
+        let space = self.ring.fs.space(root)?;
+        let needed = bytes.saturating_add(SPARE_BYTES);
+        if space.bytes < needed {
+            let place = root.display();
+            return Ok(Some(format!("room on the disk of {place}: less than the {needed} bytes that are needed")));
+        }
+        if space.inodes.is_some_and(|inodes| inodes < SPARE_INODES) {
+            return Ok(Some(format!("inodes on the disk of {}: none are free", root.display())));
+        }
+        let (max_bytes, max_files) = self.budget;
+        if max_bytes.is_some() || max_files.is_some() {
+            let (used, files) = self.ring.usage()?;
+            if max_bytes.is_some_and(|max| used + bytes > max) {
+                return Ok(Some(format!("room under MAX_BYTES: {used} bytes are used, {bytes} more are needed")));
+            }
+            if max_files.is_some_and(|max| files + 1 > max) {
+                return Ok(Some(format!("room under MAX_FILES: {files} files are used")));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where no manager lives, or ours seems to do nothing for a whole lease, does its work once. True: it helped.
+    pub(super) fn tend_ring(&mut self, waited: Duration) -> Result<bool> {
+        self.watch.look(&*self.ring.index).unwrap_or_else(|error| tracing::debug!(%error, "members cannot be seen"));
+        if self.manager_lives() && waited <= self.ring.lease {
+            return Ok(false);
+        }
+        // On a full disk, promoting may fail for want of what reclaiming gives back: never the one without the other.
+        let promoted = self.ring.promote(When::Full);
+        let reclaimed = self.ring.reclaim();
+        let done = promoted.and_then(|promotion| {
+            reclaimed?;
+            self.ring.recover(&mut self.watch)?;
+            Ok(promotion)
+        });
+        match done {
+            Ok(Some(promotion)) => {
+                self.summary.swaps += u64::from(promotion.ours);
+                tracing::info!(
+                    generation = promotion.manifest.summary.generation,
+                    "promoted by a generator: no manager lives"
+                );
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            Err(error) if error.is_retryable() => {
+                self.problem(error.to_string());
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn manager_lives(&mut self) -> bool {
+        match self.ring.index.lease("manager") {
+            Ok(Some(lease)) => !lease.released && !self.watch.is_dead(&lease.holder),
+            _ => false,
+        }
+    }
+
+    /// An error that passes is waited out; another one is the caller's.
+    pub(super) fn bear(&mut self, error: Error, doing: &str, stop: &dyn Fn() -> bool) -> Result<()> {
+        if !error.is_retryable() {
+            return Err(error);
+        }
+        self.problem(format!("{doing}: {error}; trying again"));
+        self.tend_ring(Duration::ZERO)?;
+        self.pause(doing, self.ring.poll, stop)
+    }
+
+    pub(super) fn problem(&mut self, message: String) {
+        if self.last_problem.as_ref() != Some(&message) {
+            tracing::warn!("{message}");
+            self.presence.report(|report| report.last_error = Some(message.clone()));
+            self.last_problem = Some(message);
+        }
+    }
+
+    pub(super) fn pause(&mut self, what: &str, limit: Duration, stop: &dyn Fn() -> bool) -> Result<()> {
+        if stop() {
+            return Err(Error::Interrupted { what: what.to_owned() });
+        }
+        let started = Instant::now();
+        self.presence.report(|report| report.doing = format!("waiting for {what}"));
+        self.pacer.pause(limit, stop);
+        self.presence.report(|report| report.doing.clear());
+        self.summary.waited_seconds += started.elapsed().as_secs_f64();
+        if stop() { Err(Error::Interrupted { what: what.to_owned() }) } else { Ok(()) }
+    }
+}
