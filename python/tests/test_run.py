@@ -55,12 +55,13 @@ def test_a_full_last_generation_is_promoted_where_no_manager_is(config, segment_
     assert numbers(ring.dataset(timeout=1)) == [0, 1, 2, 3, 4]
 
 
-def test_a_full_last_generation_is_left_to_the_manager_where_there_is_one(config):
+def test_a_full_last_generation_is_left_to_the_manager_where_there_is_one(config, caplog):
+    caplog.set_level(logging.INFO, "ringreel")
     ring = ringreel.Ring(config(SWAP_CAP=5, LEASE_SECONDS=30))
     stop = threading.Event()
     manager = threading.Thread(target=ringreel.run_manager, args=(ring, stop.is_set))
     manager.start()
-    until(lambda: os.path.exists(ring.path) and ring.status()["manager"])
+    until(lambda: "this manager holds the lease" in caplog.text)
     assert ringreel.run_generator(numbered(5), ring).swaps == 0
     assert numbers(ring.dataset(timeout=20)) == [0, 1, 2, 3, 4]
     stop.set()
