@@ -1,10 +1,12 @@
 """What the tests share: configurations of rings in a fresh directory, rings with samples in them, and processes."""
 
 import contextlib
+import logging
 import os
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import numpy as np
@@ -91,6 +93,22 @@ def until(condition, seconds=30):
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def managed(config, log):
+    """A manager in a thread. `log` is pytest's caplog: it is waited for that the manager says that it works."""
+    log.set_level(logging.INFO, "ringreel")
+    stop = threading.Event()
+    thread = threading.Thread(target=ringreel.run_manager, args=(config, stop.is_set), daemon=True)
+    thread.start()
+    try:
+        until(lambda: "this manager holds the lease" in log.text)
+        yield
+    finally:
+        stop.set()
+        thread.join(30)
+    assert not thread.is_alive()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import numbered, numbers, until
+from conftest import managed, numbered, numbers, until
 
 import ringreel
 
@@ -56,17 +56,11 @@ def test_a_full_last_generation_is_promoted_where_no_manager_is(config, segment_
 
 
 def test_a_full_last_generation_is_left_to_the_manager_where_there_is_one(config, caplog):
-    caplog.set_level(logging.INFO, "ringreel")
     ring = ringreel.Ring(config(SWAP_CAP=5, LEASE_SECONDS=30))
-    stop = threading.Event()
-    manager = threading.Thread(target=ringreel.run_manager, args=(ring, stop.is_set))
-    manager.start()
-    until(lambda: "this manager holds the lease" in caplog.text)
-    assert ringreel.run_generator(numbered(5), ring).swaps == 0
-    assert numbers(ring.dataset(timeout=20)) == [0, 1, 2, 3, 4]
-    stop.set()
-    manager.join(20)
-    assert not manager.is_alive() and ring.status()["manager"] is None
+    with managed(ring, caplog):
+        assert ringreel.run_generator(numbered(5), ring).swaps == 0
+        assert numbers(ring.dataset(timeout=20)) == [0, 1, 2, 3, 4]
+    assert ring.status()["manager"] is None
 
 
 def test_a_generation_that_is_filled_where_there_is_no_manager_is_readable_at_once(config):
@@ -206,16 +200,10 @@ def give_up(number, frame):
 
 
 def test_every_swap_and_every_note_is_told_through_logging(config, caplog):
-    caplog.set_level(logging.INFO, "ringreel")
     keys = config(SWAP_CAP=2, MONGOHOST="localhost", LEASE_SECONDS=30)
-    stop = threading.Event()
-    manager = threading.Thread(target=ringreel.run_manager, args=(keys, stop.is_set))
-    manager.start()
-    until(lambda: "this manager holds the lease" in caplog.text)
-    ringreel.run_generator(numbered(4), keys)
-    until(lambda: ringreel.Ring(keys).status()["swaps"] == 2)
-    stop.set()
-    manager.join(20)
+    with managed(keys, caplog):
+        ringreel.run_generator(numbered(4), keys)
+        until(lambda: ringreel.Ring(keys).status()["swaps"] == 2)
     swaps = [record for record in caplog.records if record.getMessage().startswith("swap: generation")]
     assert [(record.name, record.levelname) for record in swaps] == [("ringreel", "INFO")] * 2
     assert "note: MONGOHOST is accepted" in caplog.text
