@@ -65,6 +65,15 @@ fn calls_of_a_run() -> usize {
     fs.calls()
 }
 
+/// From call `at` on, nothing is done any more; call `at` itself is done when `happened`.
+fn dies_at(fs: &HookFs, at: usize, happened: bool) {
+    fs.hook(move |n, _, _| match n {
+        n if n < at => Action::Pass,
+        n if n == at && happened => Action::LoseReply(EACCES),
+        _ => Action::Refuse(EACCES),
+    });
+}
+
 #[test]
 fn a_lost_reply_of_any_change_loses_and_doubles_nothing() {
     let calls = calls_of_a_run();
@@ -139,11 +148,7 @@ fn a_generator_that_dies_at_any_call_loses_no_finished_sample() {
             let dir = scratch();
             let fs = Arc::new(HookFs::default());
             let config = config(dir.path(), CAP, "");
-            fs.hook(move |n, _, _| match n {
-                n if n < at => Action::Pass,
-                n if n == at && happened => Action::LoseReply(EACCES),
-                _ => Action::Refuse(EACCES),
-            });
+            dies_at(&fs, at, happened);
             let finished = generate(&fs, &config);
             bring_in(&another(&config));
             assert_delivered_once(&config.ring, &finished, &format!("death at call {at}, which happened: {happened}"));
@@ -359,11 +364,7 @@ fn a_ring_is_born_once_whatever_call_its_maker_dies_at() {
             let dir = scratch();
             let fs = Arc::new(HookFs::default());
             let config = config(dir.path(), CAP, "");
-            fs.hook(move |n, _, _| match n {
-                n if n < at => Action::Pass,
-                n if n == at && happened => Action::LoseReply(EACCES),
-                _ => Action::Refuse(EACCES),
-            });
+            dies_at(&fs, at, happened);
             let born = Ring::find_or_make(fs.clone(), &config).is_ok();
             let ring = another(&config);
             assert_eq!(ring.manifests.newest().unwrap(), 0, "death at call {at}");

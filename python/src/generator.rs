@@ -9,8 +9,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ringreel::format::DType;
 use ringreel::generator::Summary;
-use ringreel::manager::ROLE;
-use ringreel::ring::promote::When;
 use ringreel::{Error, NamedPart, SampleId};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -144,33 +142,12 @@ impl Generator {
 }
 
 /// Ends a generator that was flushed. When it is told to stop while it waits, it leaves all the same.
-fn leave(mut generator: ringreel::Generator, seal: bool, stop: &dyn Fn() -> bool) -> ringreel::Result<Summary> {
-    let swaps = match promote_full(&mut generator, stop) {
-        Ok(swaps) => swaps,
-        Err(error) => {
-            tracing::warn!("the last generation is full and was not promoted: {error}");
-            0
-        }
-    };
+fn leave(generator: ringreel::Generator, seal: bool, stop: &dyn Fn() -> bool) -> ringreel::Result<Summary> {
     let before = generator.summary();
-    let summary = match generator.finish(seal, stop) {
-        Err(Error::Interrupted { .. }) => before,
-        other => other?,
-    };
-    Ok(Summary { swaps: summary.swaps + swaps, ..summary })
-}
-
-/// Where no manager holds the lease, a generation that this generator has filled is promoted before it leaves: there
-/// may be nobody else who finds it full. How many promotions that were.
-fn promote_full(generator: &mut ringreel::Generator, stop: &dyn Fn() -> bool) -> ringreel::Result<u64> {
-    let ring = generator.ring().clone();
-    if ring.index.lease(ROLE)?.is_some_and(|lease| !lease.released) {
-        return Ok(0);
+    match generator.finish(seal, stop) {
+        Err(Error::Interrupted { .. }) => Ok(before),
+        other => other,
     }
-    let Some(promotion) = ring.promote(When::Full)? else { return Ok(0) };
-    ring.reclaim()?;
-    generator.flush(stop)?;
-    Ok(u64::from(promotion.ours))
 }
 
 fn dtype_of(py: Python<'_>, name: &str, itemsize: u32) -> PyResult<DType> {

@@ -4,22 +4,14 @@ use super::Common;
 use super::output::json_line;
 use super::signals::Stop;
 use crate::manager::{Manager, until};
-use clap::Args;
 use serde_json::json;
 
-/// What it takes.
-#[derive(Args)]
-pub struct Options {
-    #[command(flatten)]
-    pub common: Common,
-}
-
 /// Runs until a signal.
-pub fn run(options: &Options) -> anyhow::Result<i32> {
-    let config = super::load(&options.common)?;
+pub fn run(common: &Common) -> anyhow::Result<i32> {
+    let config = super::load(common)?;
     let stop = Stop::on_signals()?;
     let manager = Manager::open(&config)?;
-    let json = options.common.json;
+    let json = common.json;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(manager.run(until(|| stop.is_set()), |swap| {
         if json {

@@ -52,25 +52,25 @@ struct Common {
 #[derive(Subcommand)]
 enum Command {
     /// Promote full generations, reclaim old ones, bring in what dead generators finished
-    Manager(manager::Options),
+    Manager(Common),
     /// Put seeded random samples into the ring
     Generate(generate::Options),
     /// Take samples out
     Read(read::Options),
     /// Show generations, fill, rates, and who takes part
-    Status(status::Options),
+    Status(Common),
     /// Show the values in effect, and where each came from
-    Config(config::Options),
+    Config(Common),
 }
 
 impl Command {
     fn common(&self) -> &Common {
         match self {
-            Command::Manager(options) => &options.common,
+            Command::Manager(common) => common,
             Command::Generate(options) => &options.common,
             Command::Read(options) => &options.common,
-            Command::Status(options) => &options.common,
-            Command::Config(options) => &options.common,
+            Command::Status(common) => common,
+            Command::Config(common) => common,
         }
     }
 }
@@ -87,11 +87,11 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
     };
     log_to_stderr(cli.command.common().verbose);
     let done = match &cli.command {
-        Command::Manager(options) => manager::run(options),
+        Command::Manager(common) => manager::run(common),
         Command::Generate(options) => generate::run(options),
         Command::Read(options) => read::run(options),
-        Command::Status(options) => status::run(options),
-        Command::Config(options) => config::run(options),
+        Command::Status(common) => status::run(common),
+        Command::Config(common) => config::run(common),
     };
     match done {
         Ok(code) => code,

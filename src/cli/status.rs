@@ -5,22 +5,14 @@ use super::output::{human_bytes, human_seconds, json_line, line};
 use crate::fs::Posix;
 use crate::ring::Ring;
 use crate::status::{MemberStatus, Status, status};
-use clap::Args;
 use std::sync::Arc;
 
-/// What it takes.
-#[derive(Args)]
-pub struct Options {
-    #[command(flatten)]
-    pub common: Common,
-}
-
 /// Looks once.
-pub fn run(options: &Options) -> anyhow::Result<i32> {
-    let config = super::load(&options.common)?;
+pub fn run(common: &Common) -> anyhow::Result<i32> {
+    let config = super::load(common)?;
     let ring = Ring::find(Arc::new(Posix), &config)?;
     let status = status(&ring)?;
-    if options.common.json {
+    if common.json {
         json_line(&serde_json::to_value(&status)?)?;
     } else {
         for text in lines(&status) {
