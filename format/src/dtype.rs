@@ -259,6 +259,11 @@ impl Schema {
             let shape = decode_shape(cursor)?;
             schema.parts.push(PartSchema { name, dtype, shape });
         }
-        schema.check().map(|()| schema)
+        match schema.check() {
+            Err(FormatError::Input(_)) => {
+                Err(FormatError::Malformed { at, what: "a part's name is empty, too long, or stands twice" })
+            }
+            other => other.map(|()| schema),
+        }
     }
 }

@@ -6,7 +6,7 @@ use thiserror::Error;
 pub type Result<T> = std::result::Result<T, FormatError>;
 
 /// What the decoder or the encoder refuses. Offsets (`at`) are bytes from the start of the file (of the input).
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum FormatError {
     /// A frame does not begin with the RecordIO magic.
@@ -28,12 +28,36 @@ pub enum FormatError {
         expected: &'static str,
     },
     /// A part of an escaped record that is not the last has a length that is no multiple of four.
-    #[error("byte {at}: inner part of an escaped record has length {len}, which is no multiple of 4")]
+    #[error(
+        "byte {at}: inner part of a split record has length {len}, which is no multiple of 4: this is not RecordIO as \
+         dmlc and MXNet write it, but the dialect that cuts records anywhere and joins them without the magic (ml-io, \
+         SageMaker); convert the file with the tool that wrote it"
+    )]
     UnalignedPart {
         /// Where the frame begins.
         at: u64,
         /// Its length.
         len: u64,
+    },
+    /// The magic stands inside a payload where it would have been escaped.
+    #[error(
+        "byte {at}: the magic stands at a multiple of 4 inside a record: either a record's length is damaged, or the \
+         writer of this file never escapes the magic (a dialect that cannot be split or resynchronised); write the \
+         file again with a writer that does"
+    )]
+    UnescapedMagic {
+        /// Where that magic stands.
+        at: u64,
+    },
+    /// A line of an `.idx` or `.lst` file is not as it should be.
+    #[error("line {line} (byte {at}) {what}")]
+    BadLine {
+        /// Where the line begins.
+        at: u64,
+        /// Its number, from 1.
+        line: u64,
+        /// What is wrong.
+        what: &'static str,
     },
     /// The input ends before what its lengths promise.
     #[error("byte {at}: truncated: {what} needs {need} bytes, {have} are left")]
@@ -98,6 +122,14 @@ pub enum FormatError {
         /// The code found.
         code: u8,
     },
+    /// A codec of a later version.
+    #[error("part {part:?} has codec {code}, unknown to this version: only this part cannot be read")]
+    UnknownCodec {
+        /// The part's name.
+        part: String,
+        /// The code found.
+        code: u8,
+    },
     /// More than a limit.
     #[error("{what}: {value} is over the limit of {limit}")]
     TooLarge {
@@ -121,7 +153,55 @@ pub enum FormatError {
     /// What the caller gave to the writer does not fit together.
     #[error("{0}")]
     Input(String),
-    /// The sink refused to take bytes.
-    #[error("writing failed: {0}")]
-    Io(#[from] std::io::Error),
+    /// The source or the sink of the bytes failed.
+    #[error("{0}")]
+    Io(std::sync::Arc<std::io::Error>),
+}
+
+impl From<std::io::Error> for FormatError {
+    fn from(error: std::io::Error) -> FormatError {
+        FormatError::Io(error.into())
+    }
+}
+
+impl FormatError {
+    /// Its name, as in section 19 of SPEC.md.
+    pub fn name(&self) -> &'static str {
+        match self {
+            FormatError::BadMagic { .. } => "BadMagic",
+            FormatError::BadFlag { .. } => "BadFlag",
+            FormatError::UnalignedPart { .. } => "UnalignedPart",
+            FormatError::UnescapedMagic { .. } => "UnescapedMagic",
+            FormatError::BadLine { .. } => "BadLine",
+            FormatError::Truncated { .. } => "Truncated",
+            FormatError::DirtyPadding { .. } => "DirtyPadding",
+            FormatError::Checksum { .. } => "Checksum",
+            FormatError::NotASegment { .. } => "NotASegment",
+            FormatError::Version { .. } => "Version",
+            FormatError::Malformed { .. } => "Malformed",
+            FormatError::UnknownDType { .. } => "UnknownDType",
+            FormatError::UnknownCodec { .. } => "UnknownCodec",
+            FormatError::TooLarge { .. } => "TooLarge",
+            FormatError::Decompress { .. } => "Decompress",
+            FormatError::Input(_) => "Input",
+            FormatError::Io(_) => "Io",
+        }
+    }
+
+    /// The byte offset that it names, from the start of the file.
+    pub fn at(&self) -> Option<u64> {
+        match self {
+            FormatError::BadMagic { at, .. }
+            | FormatError::BadFlag { at, .. }
+            | FormatError::UnalignedPart { at, .. }
+            | FormatError::UnescapedMagic { at }
+            | FormatError::BadLine { at, .. }
+            | FormatError::Truncated { at, .. }
+            | FormatError::DirtyPadding { at }
+            | FormatError::Checksum { at, .. }
+            | FormatError::Malformed { at, .. }
+            | FormatError::Decompress { at, .. } => Some(*at),
+            _ => None,
+        }
+    }
 }

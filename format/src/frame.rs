@@ -6,7 +6,7 @@
 
 use crate::error::{FormatError, Result};
 use byteorder::{ByteOrder, LE};
-use bytes::Bytes;
+use std::borrow::Cow;
 use std::io::Write;
 
 /// First four bytes of every frame, as a little-endian number.
@@ -17,28 +17,42 @@ pub const HEADER_LEN: u64 = 8;
 pub const MAX_LEN: u64 = (1 << 29) - 1;
 
 /// Bytes of zero padding after `len` bytes.
+#[inline]
 pub fn padding(len: u64) -> u64 {
     len.wrapping_neg() & 3
 }
 
 /// Bytes that a record of `len` payload bytes takes when it is split `splits` times.
+#[inline]
 pub fn framed_len(len: u64, splits: u64) -> u64 {
     HEADER_LEN + len + padding(len) + 4 * splits
 }
 
-/// Offsets of the magic in `payload`, those that are multiples of four, ascending: where the record is to be split.
-pub fn split_points(payload: &[u8]) -> Vec<usize> {
-    const BLOCK: usize = 4096;
-    let mut found = Vec::new();
-    for (block, bytes) in payload.chunks(BLOCK).enumerate() {
+/// Offset of the first magic in `bytes` at a multiple of four from `from` on, which is a multiple of four itself.
+#[inline]
+pub fn next_magic(bytes: &[u8], from: usize) -> Option<usize> {
+    const BLOCK: usize = 1024;
+    let rest = bytes.get(from..)?;
+    let in_block = |block: &[u8]| block.chunks_exact(4).position(|word| LE::read_u32(word) == MAGIC);
+    let mut pos = from;
+    for block in rest.chunks(BLOCK) {
         // Without a branch in the loop, so that the compiler makes wide compares of it.
-        let any = bytes.chunks_exact(4).fold(false, |any, word| any | (LE::read_u32(word) == MAGIC));
-        if any {
-            let hits = bytes.chunks_exact(4).enumerate().filter(|(_, word)| LE::read_u32(word) == MAGIC);
-            found.extend(hits.map(|(word, _)| block * BLOCK + word * 4));
+        if block.chunks_exact(4).fold(false, |any, word| any | (LE::read_u32(word) == MAGIC)) {
+            return in_block(block).map(|word| pos + word * 4);
         }
+        pos += block.len();
     }
-    found
+    None
+}
+
+/// Offsets of the magic in `payload`, those that are multiples of four, ascending: where the record is to be split.
+pub fn split_points(payload: &[u8]) -> impl Iterator<Item = usize> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let found = next_magic(payload, from)?;
+        from = found + 4;
+        Some(found)
+    })
 }
 
 fn header(flag: u32, len: usize) -> [u8; 8] {
@@ -48,25 +62,38 @@ fn header(flag: u32, len: usize) -> [u8; 8] {
     bytes
 }
 
-/// Writes one record. `splits` is [`split_points`] of `payload`. Returns the bytes written.
+/// Writes one record, split where it has to be. Returns the bytes written.
 ///
 /// # Errors
 /// A payload over [`MAX_LEN`]; what the sink says.
-pub fn write_record(sink: &mut dyn Write, payload: &[u8], splits: &[usize]) -> Result<u64> {
-    if payload.len() as u64 > MAX_LEN {
-        let value = payload.len() as u64;
-        return Err(FormatError::TooLarge { what: "bytes of a record", value, limit: MAX_LEN });
+pub fn write_record(sink: &mut (impl Write + ?Sized), payload: &[u8]) -> Result<u64> {
+    write_split(sink, payload, split_points(payload))
+}
+
+/// Writes one record that [`split_points`] does not split.
+///
+/// # Errors
+/// As [`write_record`].
+pub(crate) fn write_unsplit(sink: &mut (impl Write + ?Sized), payload: &[u8]) -> Result<u64> {
+    write_split(sink, payload, std::iter::empty())
+}
+
+fn write_split(sink: &mut (impl Write + ?Sized), payload: &[u8], points: impl Iterator<Item = usize>) -> Result<u64> {
+    let len = payload.len() as u64;
+    if len > MAX_LEN {
+        return Err(FormatError::TooLarge { what: "bytes of a record", value: len, limit: MAX_LEN });
     }
-    let mut begin = 0;
-    for (count, end) in splits.iter().enumerate() {
-        sink.write_all(&header(if count == 0 { 1 } else { 2 }, end - begin))?;
-        sink.write_all(&payload[begin..*end])?;
+    let (mut begin, mut splits) = (0, 0);
+    for end in points {
+        sink.write_all(&header(if splits == 0 { 1 } else { 2 }, end - begin))?;
+        sink.write_all(&payload[begin..end])?;
         begin = end + 4;
+        splits += 1;
     }
-    sink.write_all(&header(if splits.is_empty() { 0 } else { 3 }, payload.len() - begin))?;
+    sink.write_all(&header(if splits == 0 { 0 } else { 3 }, payload.len() - begin))?;
     sink.write_all(&payload[begin..])?;
-    sink.write_all(&[0; 3][..padding(payload.len() as u64) as usize])?;
-    Ok(framed_len(payload.len() as u64, splits.len() as u64))
+    sink.write_all(&[0; 3][..padding(len) as usize])?;
+    Ok(framed_len(len, splits))
 }
 
 /// One frame's header, checked as far as it can be without its payload.
@@ -83,6 +110,7 @@ impl FrameHeader {
     ///
     /// # Errors
     /// No magic; a flag over 3; a part that is not the last and whose length is no multiple of four.
+    #[inline]
     pub fn parse(bytes: &[u8; 8], at: u64) -> Result<FrameHeader> {
         let found = LE::read_u32(&bytes[..4]);
         if found != MAGIC {
@@ -97,65 +125,163 @@ impl FrameHeader {
             _ => Err(FormatError::BadFlag { at, found: flag, expected: "0, 1, 2 or 3" }),
         }
     }
+
+    /// Bytes of header, payload and padding.
+    #[inline]
+    pub fn framed_len(self) -> u64 {
+        framed_len(self.len, 0)
+    }
+}
+
+/// The order of the parts of one record: 0, or 1, any number of 2, 3.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sequence {
+    splits: u64,
+    /// Bytes of the record so far; `None` before its first frame.
+    len: Option<u64>,
+    complete: bool,
+}
+
+impl Sequence {
+    /// Takes the next frame of the record, which begins at file offset `at`.
+    ///
+    /// # Errors
+    /// A flag out of order; a record over [`MAX_LEN`].
+    #[inline]
+    pub fn take(&mut self, frame: FrameHeader, at: u64) -> Result<()> {
+        let FrameHeader { flag, len } = frame;
+        let value = match self.len {
+            None if flag < 2 => len,
+            None => return Err(FormatError::BadFlag { at, found: flag, expected: "0 or 1" }),
+            Some(_) if flag < 2 => return Err(FormatError::BadFlag { at, found: flag, expected: "2 or 3" }),
+            Some(before) => {
+                self.splits += 1;
+                before + 4 + len
+            }
+        };
+        if value > MAX_LEN {
+            return Err(FormatError::TooLarge { what: "bytes of a record", value, limit: MAX_LEN });
+        }
+        self.len = Some(value);
+        self.complete = flag == 0 || flag == 3;
+        Ok(())
+    }
+
+    /// Whether the record's last frame was taken.
+    #[inline]
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// How often the record was split, so far.
+    pub fn splits(&self) -> u64 {
+        self.splits
+    }
+
+    /// Bytes of the record, so far.
+    pub fn payload_len(&self) -> u64 {
+        self.len.unwrap_or(0)
+    }
 }
 
 /// One record, its parts joined.
 #[derive(Clone, Debug)]
-pub struct Record {
-    /// What was written. A slice of the input where the record was not split, else a copy.
-    pub payload: Bytes,
+pub struct Joined<'a> {
+    /// What was written: borrowed where the record was not split, else a copy.
+    pub payload: Cow<'a, [u8]>,
     /// How often it was split.
     pub splits: u64,
     /// Where the next frame begins: an offset in the input.
     pub next: usize,
 }
 
-/// Reads the record that begins at `pos` in `input`, whose first byte is byte `base` of the file.
+/// Reads the record that begins at `pos` in `input`, whose first byte is byte `base` of the file. It does not look for
+/// magics inside the payload: see [`read_strict`].
 ///
 /// # Errors
-/// Whatever breaks the framing: see [`FormatError`]. Parts are never merged across a mistake.
-pub fn read_record(input: &Bytes, pos: usize, base: u64) -> Result<Record> {
-    let (frame, payload, mut next) = read_frame(input, pos, base)?;
-    match frame.flag {
-        0 => return Ok(Record { payload, splits: 0, next }),
-        1 => {}
-        found => return Err(FormatError::BadFlag { at: base + pos as u64, found, expected: "0 or 1" }),
-    }
-    let mut joined = payload.to_vec();
-    let mut splits = 0;
-    loop {
-        let at = base + next as u64;
-        let (frame, payload, after) = read_frame(input, next, base)?;
-        if frame.flag != 2 && frame.flag != 3 {
-            return Err(FormatError::BadFlag { at, found: frame.flag, expected: "2 or 3" });
-        }
-        joined.extend_from_slice(&MAGIC.to_le_bytes());
-        joined.extend_from_slice(&payload);
-        splits += 1;
-        next = after;
-        if frame.flag == 3 {
-            return Ok(Record { payload: joined.into(), splits, next });
-        }
-    }
+/// Whatever else breaks the framing: see [`FormatError`]. Parts are never merged across a mistake.
+pub fn read_record(input: &[u8], pos: usize, base: u64) -> Result<Joined<'_>> {
+    read_joined(input, pos, base, false)
 }
 
-fn read_frame(input: &Bytes, pos: usize, base: u64) -> Result<(FrameHeader, Bytes, usize)> {
+/// As [`read_record`], and refuses a magic at a multiple of four inside a payload too. So a record that it accepts ends
+/// before the next magic that could begin one.
+///
+/// # Errors
+/// Whatever breaks the framing.
+pub fn read_strict(input: &[u8], pos: usize, base: u64) -> Result<Joined<'_>> {
+    read_joined(input, pos, base, true)
+}
+
+fn read_joined(input: &[u8], pos: usize, base: u64, strict: bool) -> Result<Joined<'_>> {
+    let mut sequence = Sequence::default();
+    let mut next = pos;
+    while !sequence.is_complete() {
+        let (frame, payload, after) = read_frame(input, next, base, &mut sequence)?;
+        if strict {
+            check_escaped(payload, base + next as u64 + HEADER_LEN)?;
+        }
+        next = after;
+        if frame.flag == 0 {
+            return Ok(Joined { payload: Cow::Borrowed(payload), splits: 0, next });
+        }
+    }
+    // All of it is there: now there may be a buffer for it.
+    let mut joined = Vec::with_capacity(sequence.payload_len() as usize);
+    let (mut from, mut again) = (pos, Sequence::default());
+    while from < next {
+        if from > pos {
+            joined.extend_from_slice(&MAGIC.to_le_bytes());
+        }
+        let (_, payload, after) = read_frame(input, from, base, &mut again)?;
+        joined.extend_from_slice(payload);
+        from = after;
+    }
+    Ok(Joined { payload: Cow::Owned(joined), splits: sequence.splits(), next })
+}
+
+#[inline]
+fn read_frame<'a>(
+    input: &'a [u8],
+    pos: usize,
+    base: u64,
+    sequence: &mut Sequence,
+) -> Result<(FrameHeader, &'a [u8], usize)> {
     let at = base + pos as u64;
     let left = input.get(pos..).unwrap_or_default();
-    let truncated = |what, need| FormatError::Truncated { at, what, need, have: left.len() as u64 };
-    let header: &[u8; 8] = left.first_chunk().ok_or_else(|| truncated("a frame's header", HEADER_LEN))?;
+    let have = left.len() as u64;
+    let header = left.first_chunk().ok_or_else(|| truncated_header(at, have))?;
     let frame = FrameHeader::parse(header, at)?;
-    let whole = HEADER_LEN + frame.len + padding(frame.len);
-    if whole > left.len() as u64 {
-        return Err(truncated("a frame", whole));
+    sequence.take(frame, at)?;
+    let whole = frame.framed_len();
+    if whole > have {
+        return Err(truncated_frame(at, whole, have));
     }
-    let begin = pos + HEADER_LEN as usize;
-    let end = begin + frame.len as usize;
-    let next = pos + whole as usize;
-    if input[end..next].iter().any(|byte| *byte != 0) {
-        return Err(FormatError::DirtyPadding { at: base + end as u64 });
+    let end = (HEADER_LEN + frame.len) as usize;
+    check_padding(&left[end..whole as usize], at + end as u64)?;
+    Ok((frame, &left[HEADER_LEN as usize..end], pos + whole as usize))
+}
+
+pub(crate) fn truncated_header(at: u64, have: u64) -> FormatError {
+    FormatError::Truncated { at, what: "a frame's header", need: HEADER_LEN, have }
+}
+
+pub(crate) fn truncated_frame(at: u64, need: u64, have: u64) -> FormatError {
+    FormatError::Truncated { at, what: "a frame", need, have }
+}
+
+#[inline]
+pub(crate) fn check_padding(bytes: &[u8], at: u64) -> Result<()> {
+    if bytes.iter().all(|byte| *byte == 0) { Ok(()) } else { Err(FormatError::DirtyPadding { at }) }
+}
+
+/// Refuses a magic at a multiple of four inside a frame's payload, or in the part `bytes` of it, at file offset `at`.
+#[inline]
+pub(crate) fn check_escaped(bytes: &[u8], at: u64) -> Result<()> {
+    match next_magic(bytes, 0) {
+        None => Ok(()),
+        Some(found) => Err(FormatError::UnescapedMagic { at: at + found as u64 }),
     }
-    Ok((frame, input.slice(begin..end), next))
 }
 
 #[cfg(test)]
@@ -164,8 +290,7 @@ mod tests {
 
     fn framed(payload: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        let splits = split_points(payload);
-        let len = write_record(&mut out, payload, &splits).unwrap_or(0);
+        let len = write_record(&mut out, payload).unwrap_or(0);
         assert_eq!(len, out.len() as u64);
         out
     }
@@ -183,11 +308,11 @@ mod tests {
             for magics in 0..4 {
                 for tail in 0..9 {
                     let payload = [&vec![7; lead][..], &magic.repeat(magics), &vec![9; tail]].concat();
-                    let file = Bytes::from([framed(&payload), framed(b"next")].concat());
+                    let file = [framed(&payload), framed(b"next")].concat();
                     let record = read_record(&file, 0, 0)?;
                     assert_eq!(record.payload, payload);
                     assert_eq!(record.splits as usize, if lead % 4 == 0 { magics } else { 0 });
-                    assert_eq!(read_record(&file, record.next, 0)?.payload, &b"next"[..]);
+                    assert_eq!(*read_record(&file, record.next, 0)?.payload, b"next"[..]);
                 }
             }
         }
@@ -203,9 +328,23 @@ mod tests {
             ([&split[..8], &whole[..]].concat(), 8),
             ([&split[..8], &split[..8]].concat(), 8),
         ] {
-            match read_record(&bytes.into(), 0, 100) {
+            match read_record(&bytes, 0, 100) {
                 Err(FormatError::BadFlag { at, .. }) => assert_eq!(at, 100 + want),
                 other => assert!(other.is_err(), "{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_search_for_the_magic_finds_each_aligned_one_and_no_other() {
+        for len in [0, 3, 4, 1020, 1024, 1028, 5000] {
+            for at in 0..len {
+                let mut bytes = vec![7; len];
+                let end = len.min(at + 4);
+                bytes[at..end].copy_from_slice(&MAGIC.to_le_bytes()[..end - at]);
+                let want = (at % 4 == 0 && at + 4 <= len).then_some(at);
+                assert_eq!(next_magic(&bytes, 0), want, "{at} of {len}");
+                assert_eq!(split_points(&bytes).collect::<Vec<_>>(), want.into_iter().collect::<Vec<_>>());
             }
         }
     }

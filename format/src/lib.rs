@@ -18,7 +18,7 @@
 //! writer.finish(&mut file)?;
 //!
 //! let segment = SegmentSlice::open(file.into())?;
-//! assert_eq!(&segment.sample(0)?.parts[0].data[..], &[1, 2, 3, 4, 5, 6]);
+//! assert_eq!(&segment.sample(0)?.parts[0].data()?[..], &[1, 2, 3, 4, 5, 6]);
 //! # Ok::<(), ringreel_format::FormatError>(())
 //! ```
 #![forbid(unsafe_code)]
@@ -26,7 +26,9 @@
 pub mod dtype;
 pub mod error;
 pub mod frame;
+pub mod input;
 pub mod meta;
+pub mod recordio;
 pub mod segment;
 mod wire;
 
@@ -36,6 +38,7 @@ pub use meta::{Meta, Value};
 pub use segment::footer::{Footer, TRAILER_LEN, Trailer};
 pub use segment::head::{Codec, Head, PartHead, PartPlace};
 pub use segment::header::SegmentInfo;
-pub use segment::slice::{Part, Sample, SegmentSlice};
+pub use segment::part::{Part, ReadOptions};
+pub use segment::slice::{Sample, SegmentSlice};
 pub use segment::writer::{PartRef, SampleRef, Sealed, SegmentWriter, WriteOptions};
 pub use segment::{FORMAT_MAJOR, FORMAT_MINOR, SegmentId};

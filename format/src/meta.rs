@@ -8,6 +8,8 @@ use crate::error::{FormatError, Result};
 
 /// Most levels of arrays and maps inside one another.
 pub const MAX_DEPTH: usize = 16;
+/// Most values in a meta map, at all levels together. It bounds the memory that a hostile map can take.
+pub const MAX_VALUES: usize = 65_536;
 /// Longest encoded meta map, in bytes.
 pub const MAX_META: u64 = 16 << 20;
 
@@ -30,6 +32,17 @@ pub enum Value {
     Array(Vec<Value>),
     /// A map.
     Map(Meta),
+}
+
+impl Value {
+    /// Itself, and the values in it.
+    fn count(&self) -> usize {
+        1 + match self {
+            Value::Array(values) => values.iter().map(Value::count).sum(),
+            Value::Map(meta) => meta.values(),
+            _ => 0,
+        }
+    }
 }
 
 impl From<&str> for Value {
@@ -93,13 +106,23 @@ impl Meta {
         self.entries.is_empty()
     }
 
+    /// Values in it, at all levels.
+    fn values(&self) -> usize {
+        self.entries.iter().map(|(_, value)| value.count()).sum()
+    }
+
     /// The bytes in the file.
     ///
     /// # Errors
-    /// An integer beyond 65 bits, nesting beyond [`MAX_DEPTH`], or more than [`MAX_META`] bytes.
+    /// An integer beyond 65 bits, nesting beyond [`MAX_DEPTH`], more than [`MAX_VALUES`] values or [`MAX_META`] bytes.
     pub fn encode(&self) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         encode_map(self, 0, &mut out)?;
+        let values = self.values();
+        if values > MAX_VALUES {
+            let limit = MAX_VALUES as u64;
+            return Err(FormatError::TooLarge { what: "values of meta", value: values as u64, limit });
+        }
         if out.len() as u64 > MAX_META {
             return Err(FormatError::TooLarge { what: "bytes of meta", value: out.len() as u64, limit: MAX_META });
         }
@@ -111,7 +134,7 @@ impl Meta {
     /// # Errors
     /// Anything outside the subset, and bytes left over.
     pub fn decode(bytes: &[u8], at: u64) -> Result<Meta> {
-        let mut input = Input { bytes, at };
+        let mut input = Input { bytes, at, values: 0 };
         let (major, count) = input.head()?;
         if major != 5 {
             return Err(input.bad("meta is not a map"));
@@ -190,6 +213,7 @@ fn encode_value(value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<()> {
 struct Input<'a> {
     bytes: &'a [u8],
     at: u64,
+    values: usize,
 }
 
 impl<'a> Input<'a> {
@@ -253,7 +277,13 @@ impl<'a> Input<'a> {
 
     fn value(&mut self, depth: usize) -> Result<Value> {
         if depth > MAX_DEPTH {
-            return Err(self.bad("meta is nested too deeply"));
+            let (value, limit) = (depth as u64, MAX_DEPTH as u64);
+            return Err(FormatError::TooLarge { what: "levels of meta", value, limit });
+        }
+        self.values += 1;
+        if self.values > MAX_VALUES {
+            let (value, limit) = (self.values as u64, MAX_VALUES as u64);
+            return Err(FormatError::TooLarge { what: "values of meta", value, limit });
         }
         let (major, n) = self.head()?;
         Ok(match (major, n) {

@@ -64,7 +64,10 @@ impl Footer {
         cursor.take(table, "the footer's table of offsets")?;
         let offsets = payload.slice(begin..cursor.position());
         let id = peek_id(payload, cursor.position(), at)?;
-        let check = check_envelope(payload, at, id, TYPE_FOOTER, "the footer")?;
+        let (check, kind) = check_envelope(payload, at, id, "the footer")?;
+        if kind != TYPE_FOOTER {
+            return Err(FormatError::Malformed { at, what: "a record of another type, no footer" });
+        }
         let (major, minor) = (payload[5], payload[6]);
         if major != FORMAT_MAJOR {
             return Err(FormatError::Version { major, minor });
@@ -77,6 +80,11 @@ impl Footer {
             }
         }
         Ok(Footer { info, count, heads_crc, check, at, offsets })
+    }
+
+    /// The table: file offsets of the first bytes of the samples, in order.
+    pub fn offsets(&self) -> impl Iterator<Item = u64> {
+        self.offsets.chunks_exact(8).map(LE::read_u64)
     }
 
     /// File offsets of the first byte of sample `ordinal` and of the first byte after it; none beyond the last.

@@ -14,14 +14,13 @@
 //! framing. In this order: `dtype, shape` (bit 0) · `stored length varint` (codec not 0) · `CRC-32` (bit 1) · `number of
 //! splits varint`, one for each record of the part (bits 1 and 4) · the bytes (bit 1 clear).
 
-use super::{SegmentId, TYPE_SAMPLE, bound_crc, chunks, header::SegmentInfo, pad_before};
+use super::{SegmentId, TYPE_SAMPLE, bound_crc, chunk_count, chunks, header::SegmentInfo, pad_before};
 use crate::dtype::{DType, Schema, Shape, decode_shape};
 use crate::error::{FormatError, Result};
 use crate::frame;
 use crate::meta::{MAX_META, Meta};
 use crate::wire::Cursor;
 use byteorder::{ByteOrder, LE};
-use bytes::Bytes;
 use std::ops::Range;
 
 pub(crate) const OWN_SHAPE: u8 = 1;
@@ -44,8 +43,8 @@ pub enum Codec {
 /// Where a part's stored bytes are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartPlace {
-    /// In the head record.
-    Inline(Bytes),
+    /// In the head record: there, in its payload.
+    Inline(Range<usize>),
     /// In records of their own.
     Large {
         /// CRC-32 of the stored bytes.
@@ -70,7 +69,22 @@ pub struct PartHead {
     pub place: PartPlace,
 }
 
+impl Default for PartHead {
+    fn default() -> PartHead {
+        let (dtype, codec, place) = (DType::Bytes, Codec::Plain, PartPlace::Inline(0..0));
+        PartHead { dtype, shape: Shape::new(), codec, stored_len: 0, place }
+    }
+}
+
 impl PartHead {
+    /// File offset of its first record, where it has records of its own.
+    pub(super) fn first_record(&self) -> Option<u64> {
+        match &self.place {
+            PartPlace::Inline(_) => None,
+            PartPlace::Large { records, .. } => records.first().map(|record| record.0.start),
+        }
+    }
+
     /// Bytes of the tensor, decoded.
     ///
     /// # Errors
@@ -80,8 +94,8 @@ impl PartHead {
     }
 }
 
-/// A sample's head record, decoded.
-#[derive(Clone, Debug, PartialEq)]
+/// A sample's head record, decoded. The bytes of its inline parts stay where they are, in the record's payload.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Head {
     /// File offset of its first frame.
     pub at: u64,
@@ -104,97 +118,143 @@ impl Head {
     ///
     /// # Errors
     /// A checksum that does not match (damage, or a head of another segment or place); fields that do not decode.
-    pub fn decode(payload: &Bytes, frames: Range<u64>, info: &SegmentInfo) -> Result<Head> {
+    pub fn decode(payload: &[u8], frames: Range<u64>, info: &SegmentInfo) -> Result<Head> {
+        let mut head = Head::default();
+        head.decode_again(payload, frames, info)?;
+        Ok(head)
+    }
+
+    /// As [`Head::decode`], into a head whose memory is used again. After an error its fields mean nothing.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn decode_again(&mut self, payload: &[u8], frames: Range<u64>, info: &SegmentInfo) -> Result<()> {
+        let (crc, kind) = check_envelope(payload, frames.start, info.id, "a sample's head")?;
+        if kind != TYPE_SAMPLE {
+            return Err(FormatError::Malformed {
+                at: frames.start,
+                what: "a record of another type, no sample's head",
+            });
+        }
+        self.decode_checked(payload, frames, info, crc)
+    }
+
+    /// As [`Head::decode_again`], where [`check_envelope`] found `crc` and the type of a head.
+    pub(super) fn decode_checked(
+        &mut self,
+        payload: &[u8],
+        frames: Range<u64>,
+        info: &SegmentInfo,
+        crc: u32,
+    ) -> Result<()> {
         let at = frames.start;
-        let crc = check_envelope(payload, at, info.id, TYPE_SAMPLE, "a sample's head")?;
+        (self.at, self.crc) = (at, crc);
         let mut cursor = Cursor::new(payload, at);
-        cursor.take(5, "a sample's head")?;
-        let ordinal = cursor.varint("ordinal")?;
-        let unix_ms = info.created_unix_ms.saturating_add(cursor.varint("time")?);
+        cursor.take(ENVELOPE, "a sample's head")?;
+        self.ordinal = cursor.varint("ordinal")?;
+        self.unix_ms = info.created_unix_ms.saturating_add(cursor.varint("time")?);
         let len = cursor.varint("length of meta")?;
         if len > MAX_META {
             return Err(FormatError::TooLarge { what: "bytes of meta", value: len, limit: MAX_META });
         }
         let meta = cursor.take(len, "meta")?;
-        let meta = if meta.is_empty() { Meta::new() } else { Meta::decode(meta, at)? };
-        let mut end = frames.end;
-        let parts = decode_parts(payload, &mut cursor, &info.schema, &mut end, at)?;
-        cursor.end("a sample's head has bytes left over")?;
-        Ok(Head { at, ordinal, unix_ms, meta, parts, end, crc })
+        self.meta = if meta.is_empty() { Meta::new() } else { Meta::decode(meta, at)? };
+        self.end = frames.end;
+        self.decode_parts(&mut cursor, &info.schema)?;
+        cursor.end("a sample's head has bytes left over")
+    }
+
+    fn decode_parts(&mut self, cursor: &mut Cursor<'_>, schema: &Schema) -> Result<()> {
+        let at = self.at;
+        let mut pieces = 0;
+        self.parts.truncate(schema.parts.len());
+        for (n, named) in schema.parts.iter().enumerate() {
+            let flags = cursor.u8("flags of a part")?;
+            if flags & !KNOWN != 0 {
+                return Err(FormatError::Malformed { at, what: "a part has flags that this version does not know" });
+            }
+            if n == self.parts.len() {
+                self.parts.push(PartHead::default());
+            }
+            let part = &mut self.parts[n];
+            if flags & OWN_SHAPE != 0 {
+                part.dtype = DType::decode(cursor, at)?;
+                part.shape = decode_shape(cursor)?;
+            } else {
+                part.dtype.clone_from(&named.dtype);
+                part.shape.clone_from(&named.shape);
+            }
+            part.codec = match flags >> CODEC_SHIFT & 3 {
+                0 => Codec::Plain,
+                1 => Codec::Zstd,
+                other => Codec::Unknown(other),
+            };
+            let len = part.decoded_len()?;
+            part.stored_len =
+                if part.codec == Codec::Plain { len } else { cursor.varint("stored length of a part")? };
+            part.place = if flags & LARGE == 0 {
+                let begin = cursor.position();
+                cursor.take(part.stored_len, "a part")?;
+                PartPlace::Inline(begin..cursor.position())
+            } else {
+                let crc = cursor.u32("checksum of a part")?;
+                let records =
+                    place_records(cursor, part.stored_len, flags & SPLIT != 0, &mut self.end, at, &mut pieces)?;
+                PartPlace::Large { crc, records }
+            };
+        }
+        Ok(())
     }
 }
 
-fn decode_parts(
-    payload: &Bytes,
+/// Where the records of a large part lie, the first of them behind `end`, which goes on to the end of the last.
+fn place_records(
     cursor: &mut Cursor<'_>,
-    schema: &Schema,
+    stored_len: u64,
+    split: bool,
     end: &mut u64,
     at: u64,
-) -> Result<Vec<PartHead>> {
+    pieces: &mut u64,
+) -> Result<Vec<(Range<u64>, u64)>> {
     let overflow = || FormatError::Malformed { at, what: "a part's length leads beyond 2^63" };
-    let mut parts = Vec::with_capacity(schema.parts.len());
-    for part in &schema.parts {
-        let flags = cursor.u8("flags of a part")?;
-        if flags & !KNOWN != 0 {
-            return Err(FormatError::Malformed { at, what: "a part has flags that this version does not know" });
-        }
-        let (dtype, shape) = if flags & OWN_SHAPE != 0 {
-            (DType::decode(cursor, at)?, decode_shape(cursor)?)
-        } else {
-            (part.dtype.clone(), part.shape.clone())
-        };
-        let codec = match flags >> CODEC_SHIFT & 3 {
-            0 => Codec::Plain,
-            1 => Codec::Zstd,
-            other => Codec::Unknown(other),
-        };
-        let decoded_len = dtype.byte_len(&shape)?;
-        let stored_len = if codec == Codec::Plain { decoded_len } else { cursor.varint("stored length of a part")? };
-        let place = if flags & LARGE == 0 {
-            let begin = cursor.position();
-            cursor.take(stored_len, "a part")?;
-            PartPlace::Inline(payload.slice(begin..cursor.position()))
-        } else {
-            let crc = cursor.u32("checksum of a part")?;
-            if stored_len > i64::MAX as u64 - *end {
-                return Err(overflow());
-            }
-            let mut records = Vec::new();
-            for len in chunks(stored_len) {
-                let splits = if flags & SPLIT != 0 { cursor.varint("number of splits")? } else { 0 };
-                if splits > len / 4 {
-                    return Err(FormatError::Malformed { at, what: "a part claims more splits than it has words" });
-                }
-                let begin = *end + pad_before(*end).map_or(0, |pad| frame::framed_len(pad, 0));
-                *end = begin.checked_add(frame::framed_len(len, splits)).ok_or_else(overflow)?;
-                records.push((begin..*end, len));
-                if records.len() > MAX_RECORDS {
-                    return Err(FormatError::TooLarge {
-                        what: "bytes of a part",
-                        value: stored_len,
-                        limit: MAX_RECORDS as u64 * super::CHUNK,
-                    });
-                }
-            }
-            PartPlace::Large { crc, records }
-        };
-        parts.push(PartHead { dtype, shape, codec, stored_len, place });
+    *pieces += chunk_count(stored_len);
+    if *pieces > MAX_PIECES {
+        return Err(FormatError::TooLarge { what: "pieces of a sample's parts", value: *pieces, limit: MAX_PIECES });
     }
-    Ok(parts)
+    let mut records = Vec::new();
+    for len in chunks(stored_len) {
+        let splits = if split { cursor.varint("number of splits")? } else { 0 };
+        if splits > len / 4 {
+            return Err(FormatError::Malformed { at, what: "a part claims more splits than it has words" });
+        }
+        let begin = *end + pad_before(*end).map_or(0, |pad| frame::framed_len(pad, 0));
+        *end = begin
+            .checked_add(frame::framed_len(len, splits))
+            .filter(|end| *end <= i64::MAX as u64)
+            .ok_or_else(overflow)?;
+        records.push((begin..*end, len));
+    }
+    Ok(records)
 }
 
-/// Most records that one part may take: 2^16 chunks, 16 TiB. It bounds what a hostile head can make us allocate.
-const MAX_RECORDS: usize = 1 << 16;
+/// Most records that the large parts of a sample may take together: 2^16 pieces, 16 TiB. It bounds what a hostile head
+/// can make us allocate.
+const MAX_PIECES: u64 = 1 << 16;
 
-/// Checks a record's checksum, bound to its place, and its type. Returns the checksum.
-pub(crate) fn check_envelope(payload: &[u8], at: u64, id: SegmentId, kind: u8, what: &'static str) -> Result<u32> {
-    if payload.len() < 5 {
-        return Err(FormatError::Truncated { at, what, need: 5, have: payload.len() as u64 });
+/// Bytes of checksum and type, with which heads, footers and records of later minor versions begin.
+const ENVELOPE: u64 = 5;
+
+/// Checks a record's checksum, bound to its place. Returns the checksum and the record's type.
+pub(crate) fn check_envelope(payload: &[u8], at: u64, id: SegmentId, what: &'static str) -> Result<(u32, u8)> {
+    let have = payload.len() as u64;
+    if have < ENVELOPE {
+        return Err(FormatError::Truncated { at, what, need: ENVELOPE, have });
     }
     let stored = LE::read_u32(&payload[..4]);
     let computed = bound_crc(id, at, &payload[4..]);
-    if stored != computed {
-        return Err(FormatError::Checksum { at, what, stored, computed });
+    if stored == computed {
+        Ok((stored, payload[4]))
+    } else {
+        Err(FormatError::Checksum { at, what, stored, computed })
     }
-    if payload[4] == kind { Ok(stored) } else { Err(FormatError::Malformed { at, what: "a record has another type" }) }
 }

@@ -6,12 +6,16 @@
 //! | [`head`] | one sample's head record: small parts inside, the large ones' lengths and checksums |
 //! | [`footer`] | where the samples begin; the trailer that finds the footer from the end |
 //! | [`writer`] | samples to bytes |
+//! | [`part`] | one part, from its stored bytes |
 //! | [`mod@slice`] | bytes to samples, by position |
 //! | [`walk`] | bytes to samples, from front to back, every byte checked |
+//! | [`salvage`] | what is left of a damaged or unfinished segment |
 
 pub mod footer;
 pub mod head;
 pub mod header;
+pub mod part;
+pub mod salvage;
 pub mod slice;
 pub mod walk;
 pub mod writer;
@@ -84,7 +88,12 @@ pub(crate) fn pad_before(pos: u64) -> Option<u64> {
     (misaligned(pos + frame::HEADER_LEN) != 0).then(|| misaligned(pos + 2 * frame::HEADER_LEN))
 }
 
+/// Number of records that a large part of `len` bytes is cut into.
+pub(crate) fn chunk_count(len: u64) -> u64 {
+    len.div_ceil(CHUNK).max(1)
+}
+
 /// Lengths of the records that a large part of `len` bytes is cut into.
 pub(crate) fn chunks(len: u64) -> impl Iterator<Item = u64> {
-    (0..len.div_ceil(CHUNK).max(1)).map(move |n| (len - n * CHUNK).min(CHUNK))
+    (0..chunk_count(len)).map(move |n| (len - n * CHUNK).min(CHUNK))
 }

@@ -2,42 +2,14 @@
 //! mapped file and a buffer that was read.
 
 use super::footer::{Footer, TRAILER_LEN, Trailer};
-use super::head::{Codec, Head, PartHead, PartPlace};
+use super::head::{Head, PartPlace};
 use super::header::SegmentInfo;
-use crate::dtype::{DType, Shape};
+use super::part::{Part, ReadOptions, decode_part, stored_in};
 use crate::error::{FormatError, Result};
 use crate::frame::read_record;
 use crate::meta::Meta;
 use bytes::Bytes;
-
-/// zstd cannot shrink further than this: a smaller stored part that claims more is a lie, found before allocating.
-const MAX_RATIO: u64 = 1 << 16;
-
-/// How to decode parts.
-#[derive(Clone, Copy, Debug)]
-pub struct ReadOptions {
-    /// Whether the checksums of large parts are compared (heads always are).
-    pub verify: bool,
-    /// Most bytes that a compressed part may decode to.
-    pub max_part: u64,
-}
-
-impl Default for ReadOptions {
-    fn default() -> ReadOptions {
-        ReadOptions { verify: true, max_part: 1 << 40 }
-    }
-}
-
-/// One part of a sample, decoded.
-#[derive(Clone, Debug)]
-pub struct Part {
-    /// Type of its elements.
-    pub dtype: DType,
-    /// Lengths of the axes.
-    pub shape: Shape,
-    /// The elements: little endian, row-major. A slice of the input wherever that is possible.
-    pub data: Bytes,
-}
+use std::borrow::Cow;
 
 /// One sample, decoded.
 #[derive(Clone, Debug)]
@@ -56,95 +28,33 @@ impl Sample {
     /// The sample in `bytes`, which begin at file offset `base` with the sample's head.
     ///
     /// # Errors
-    /// Damage anywhere in what is looked at; a part of an unknown codec or dtype.
+    /// Damage anywhere in what is looked at.
     pub fn decode(bytes: &Bytes, base: u64, info: &SegmentInfo, options: ReadOptions) -> Result<Sample> {
-        let head = decode_head(bytes, base, info)?;
-        let schema = &info.schema.parts;
-        let parts =
-            head.parts.iter().zip(schema).map(|(part, named)| decode_part(bytes, base, part, &named.name, options));
-        let parts = parts.collect::<Result<_>>()?;
+        let (head, payload) = decode_head(bytes, base, info)?;
+        let mut parts = Vec::with_capacity(head.parts.len());
+        for (part, named) in head.parts.iter().zip(&info.schema.parts) {
+            let stored = match &part.place {
+                PartPlace::Inline(range) => payload.slice(range.clone()),
+                PartPlace::Large { records, .. } => stored_in(bytes, base, records)?,
+            };
+            parts.push(decode_part(stored, part, &named.name, base, options)?);
+        }
         Ok(Sample { ordinal: head.ordinal, unix_ms: head.unix_ms, meta: head.meta, parts })
     }
 }
 
-/// The head at the beginning of `bytes`.
+/// The head at the beginning of `bytes`, and its record's payload, in which its inline parts lie.
 ///
 /// # Errors
 /// See [`Head::decode`].
-pub fn decode_head(bytes: &Bytes, base: u64, info: &SegmentInfo) -> Result<Head> {
+pub fn decode_head(bytes: &Bytes, base: u64, info: &SegmentInfo) -> Result<(Head, Bytes)> {
     let record = read_record(bytes, 0, base)?;
-    Head::decode(&record.payload, base..base + record.next as u64, info)
-}
-
-/// One part of the sample in `bytes`.
-///
-/// # Errors
-/// Damage; an unknown codec or dtype.
-pub fn decode_part(bytes: &Bytes, base: u64, part: &PartHead, name: &str, options: ReadOptions) -> Result<Part> {
-    if let DType::Unknown { code, .. } = part.dtype {
-        return Err(FormatError::UnknownDType { part: name.to_owned(), code });
-    }
-    let stored = match &part.place {
-        PartPlace::Inline(stored) => stored.clone(),
-        PartPlace::Large { crc, records } => {
-            let stored = join_records(bytes, base, records)?;
-            if options.verify {
-                let computed = crc32fast::hash(&stored);
-                if computed != *crc {
-                    let at = records.first().map_or(base, |record| record.0.start);
-                    return Err(FormatError::Checksum { at, what: "a part", stored: *crc, computed });
-                }
-            }
-            stored
-        }
+    let head = Head::decode(&record.payload, base..base + record.next as u64, info)?;
+    let payload = match record.payload {
+        Cow::Borrowed(payload) => bytes.slice_ref(payload),
+        Cow::Owned(joined) => joined.into(),
     };
-    let data = unpack(stored, part, name, base, options)?;
-    Ok(Part { dtype: part.dtype.clone(), shape: part.shape.clone(), data })
-}
-
-fn join_records(bytes: &Bytes, base: u64, records: &[(std::ops::Range<u64>, u64)]) -> Result<Bytes> {
-    let one = |(frames, len): &(std::ops::Range<u64>, u64)| {
-        let at = frames.start;
-        let pos = at.checked_sub(base).filter(|pos| *pos <= bytes.len() as u64);
-        let pos = pos.ok_or(FormatError::Malformed { at, what: "a part lies outside its sample" })?;
-        let record = read_record(bytes, pos as usize, base)?;
-        if record.payload.len() as u64 != *len || base + record.next as u64 != frames.end {
-            return Err(FormatError::Malformed { at, what: "a part's record has another length than its head says" });
-        }
-        Ok(record.payload)
-    };
-    match records {
-        [only] => one(only),
-        many => {
-            let mut joined = Vec::new();
-            for record in many {
-                joined.extend_from_slice(&one(record)?);
-            }
-            Ok(joined.into())
-        }
-    }
-}
-
-fn unpack(stored: Bytes, part: &PartHead, name: &str, at: u64, options: ReadOptions) -> Result<Bytes> {
-    let len = part.decoded_len()?;
-    let bad = |why: String| FormatError::Decompress { at, part: name.to_owned(), why };
-    match part.codec {
-        Codec::Plain => Ok(stored),
-        Codec::Zstd => {
-            if len > options.max_part {
-                return Err(FormatError::TooLarge { what: "bytes of a part", value: len, limit: options.max_part });
-            }
-            if len > (stored.len() as u64).saturating_mul(MAX_RATIO) {
-                return Err(bad(format!("{len} bytes cannot come out of {}", stored.len())));
-            }
-            let data = zstd::bulk::decompress(&stored, len as usize).map_err(|e| bad(e.to_string()))?;
-            if data.len() as u64 != len {
-                return Err(bad(format!("{} bytes came out, {len} were declared", data.len())));
-            }
-            Ok(data.into())
-        }
-        Codec::Unknown(code) => Err(bad(format!("codec {code} is unknown to this version"))),
-    }
+    Ok((head, payload))
 }
 
 /// A whole segment in memory (or mapped).
@@ -168,7 +78,8 @@ impl SegmentSlice {
             let what = "the footer does not end at the trailer";
             return Err(FormatError::Malformed { at: trailer.footer_at, what });
         }
-        Ok(SegmentSlice { footer: Footer::decode(&record.payload, trailer.footer_at)?, bytes })
+        let footer = Footer::decode(&Bytes::from(record.payload.into_owned()), trailer.footer_at)?;
+        Ok(SegmentSlice { footer, bytes })
     }
 
     /// The footer.

@@ -1,100 +1,255 @@
-//! Bytes to samples, from front to back: every frame, every padding, every checksum is looked at. What it accepts is
-//! exactly what the writer writes; any single flipped bit is found.
+//! Bytes to samples, from front to back, from memory, a map or any `Read`: every frame, every padding, every checksum is
+//! looked at. What it accepts is what a writer of this version writes (and what a later minor version may add); any
+//! single flipped bit is found. It needs memory for one sample, and for checking for much less.
 
 use super::footer::{Footer, TRAILER_LEN, Trailer};
-use super::head::{Head, PartPlace};
+use super::head::{Codec, Head, PartPlace, check_envelope};
 use super::header::SegmentInfo;
-use super::slice::{ReadOptions, decode_part};
-use super::{TYPE_FOOTER, TYPE_SAMPLE, bound_crc, pad_before};
+use super::part::{Part, ReadOptions, check_crc, decode_part};
+use super::slice::Sample;
+use super::{TYPE_FOOTER, TYPE_SAMPLE, pad_before};
 use crate::error::{FormatError, Result};
-use crate::frame::{framed_len, read_record};
-use byteorder::{ByteOrder, LE};
+use crate::frame::truncated_header;
+use crate::input::{Input, StreamInput};
+use crate::recordio::RecordReader;
 use bytes::Bytes;
+use std::io::Read;
+use std::ops::Range;
 
-/// Walks a whole, finished segment and checks all of it. `on_head` sees each sample's head. Returns the footer.
+/// Bytes by which the memory for a part grows at a time: with what arrived, not with what was promised.
+const GROWTH: usize = 4 << 20;
+
+/// Walks a whole, finished segment and checks all of it. Returns its footer.
 ///
 /// # Errors
-/// The first damage found.
-pub fn check(bytes: &Bytes, mut on_head: impl FnMut(&Head)) -> Result<Footer> {
-    let first = read_record(bytes, 0, 0)?;
-    let info = SegmentInfo::decode_header(&first.payload)?;
-    let mut heads_crc = crc32fast::Hasher::new();
-    let mut offsets = Vec::new();
-    let mut pos = first.next;
-    loop {
-        let at = pos as u64;
-        let record = read_record(bytes, pos, 0)?;
-        match kind_of(&record.payload, at, &info)? {
-            TYPE_SAMPLE => {
-                let head = Head::decode(&record.payload, at..record.next as u64, &info)?;
-                if head.ordinal != offsets.len() as u64 {
-                    return Err(FormatError::Malformed { at, what: "a sample has another ordinal" });
-                }
-                check_parts(bytes, &head, record.next as u64, &info)?;
-                heads_crc.update(&head.crc.to_le_bytes());
-                offsets.push(at);
-                pos = head.end as usize;
-                on_head(&head);
+/// The first damage found; what the source says.
+pub fn check(input: impl Input) -> Result<Footer> {
+    let mut walk = SegmentWalk::begin(input)?;
+    walk.keep_plain = false;
+    while let Some(sample) = walk.next()? {
+        for (n, part) in sample.head.parts.iter().enumerate() {
+            if part.codec == Codec::Zstd {
+                sample.part(n)?;
             }
-            TYPE_FOOTER => {
-                let footer = Footer::decode(&record.payload, at)?;
-                let (again, _) = Footer::encode(&info, &offsets, heads_crc.finalize(), at)?;
-                if again != record.payload {
-                    return Err(FormatError::Malformed {
-                        at,
-                        what: "header, samples and footer contradict one another",
-                    });
-                }
-                let rest = &bytes[record.next..];
-                let have = rest.len() as u64;
-                let tail: &[u8; TRAILER_LEN as usize] = rest.try_into().map_err(|_| FormatError::Truncated {
-                    at: record.next as u64,
-                    what: "the trailer",
-                    need: TRAILER_LEN,
-                    have,
-                })?;
-                if Trailer::decode(tail, bytes.len() as u64)?.footer_at != at {
-                    return Err(FormatError::Malformed { at, what: "the trailer names another footer" });
-                }
-                return Ok(footer);
-            }
-            _ => pos = record.next, // a kind of a later minor version
         }
     }
+    walk.footer.ok_or(FormatError::NotASegment { why: "it has no footer" })
 }
 
-/// The type of a record that is neither the header nor a part, its checksum compared.
-fn kind_of(payload: &[u8], at: u64, info: &SegmentInfo) -> Result<u8> {
-    if payload.len() < 5 {
-        return Err(FormatError::Malformed { at, what: "a record stands where none belongs" });
+/// Reads samples one after the other, and checks everything on the way.
+pub struct SegmentWalk<I> {
+    records: RecordReader<I>,
+    info: SegmentInfo,
+    /// Whether the bytes of large parts that are not compressed are kept.
+    keep_plain: bool,
+    heads: crc32fast::Hasher,
+    offsets: Vec<u64>,
+    head: Head,
+    payload: Vec<u8>,
+    large: Vec<Bytes>,
+    footer: Option<Footer>,
+}
+
+/// One sample, all of whose checksums match.
+#[derive(Clone, Copy)]
+pub struct WalkedSample<'a> {
+    /// Its head.
+    pub head: &'a Head,
+    info: &'a SegmentInfo,
+    payload: &'a [u8],
+    large: &'a [Bytes],
+}
+
+impl WalkedSample<'_> {
+    /// The stored bytes of part `n` of the schema.
+    ///
+    /// # Panics
+    /// Where the schema has no part `n`.
+    pub fn stored(&self, n: usize) -> &[u8] {
+        match &self.head.parts[n].place {
+            PartPlace::Inline(range) => &self.payload[range.clone()],
+            PartPlace::Large { .. } => &self.large[n],
+        }
     }
-    let (stored, computed) = (LE::read_u32(payload), bound_crc(info.id, at, &payload[4..]));
-    if stored == computed {
-        Ok(payload[4])
-    } else {
-        Err(FormatError::Checksum { at, what: "a record", stored, computed })
+
+    /// Part `n` of the schema.
+    ///
+    /// # Errors
+    /// A compressed part that does not decode to its length.
+    ///
+    /// # Panics
+    /// Where the schema has no part `n`.
+    pub fn part(&self, n: usize) -> Result<Part> {
+        let stored = match &self.head.parts[n].place {
+            PartPlace::Inline(range) => Bytes::copy_from_slice(&self.payload[range.clone()]),
+            PartPlace::Large { .. } => self.large[n].clone(),
+        };
+        let options = ReadOptions { verify: false, ..ReadOptions::default() }; // the walk did
+        decode_part(stored, &self.head.parts[n], &self.info.schema.parts[n].name, self.head.at, options)
+    }
+
+    /// All of it.
+    ///
+    /// # Errors
+    /// As [`WalkedSample::part`].
+    pub fn sample(&self) -> Result<Sample> {
+        let Head { ordinal, unix_ms, meta, parts, .. } = self.head;
+        let parts = (0..parts.len()).map(|n| self.part(n)).collect::<Result<_>>()?;
+        Ok(Sample { ordinal: *ordinal, unix_ms: *unix_ms, meta: meta.clone(), parts })
     }
 }
 
-fn check_parts(bytes: &Bytes, head: &Head, after_head: u64, info: &SegmentInfo) -> Result<()> {
-    let mut pos = after_head;
-    for (part, named) in head.parts.iter().zip(&info.schema.parts) {
-        if let PartPlace::Large { records, .. } = &part.place {
-            for (frames, _) in records {
-                if let Some(pad) = pad_before(pos) {
-                    let record = read_record(bytes, pos as usize, 0)?;
-                    let dirty = record.payload.iter().any(|byte| *byte != 0);
-                    if dirty || record.payload.len() as u64 != pad || framed_len(pad, 0) != record.next as u64 - pos {
-                        return Err(FormatError::DirtyPadding { at: pos });
+impl<R: Read> SegmentWalk<StreamInput<R>> {
+    /// Reads the header from a file, a pipe, or whatever can be read from the beginning of a segment on.
+    ///
+    /// # Errors
+    /// As [`SegmentWalk::begin`].
+    pub fn new(source: R) -> Result<SegmentWalk<StreamInput<R>>> {
+        SegmentWalk::begin(StreamInput::new(source, 0))
+    }
+}
+
+impl<I: Input> SegmentWalk<I> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// No segment; a damaged header; what the source says.
+    pub fn begin(input: I) -> Result<SegmentWalk<I>> {
+        let mut records = RecordReader::with_input(input);
+        let first = records.next()?.ok_or_else(|| truncated_header(0, 0))?;
+        Ok(SegmentWalk {
+            info: SegmentInfo::decode_header(first.payload)?,
+            records,
+            keep_plain: true,
+            heads: crc32fast::Hasher::new(),
+            offsets: Vec::new(),
+            head: Head::default(),
+            payload: Vec::new(),
+            large: Vec::new(),
+            footer: None,
+        })
+    }
+
+    /// What the segment says of itself.
+    pub fn info(&self) -> &SegmentInfo {
+        &self.info
+    }
+
+    /// The footer, once the last sample was read.
+    pub fn footer(&self) -> Option<&Footer> {
+        self.footer.as_ref()
+    }
+
+    /// The next sample; none once footer and trailer were read and fit all that came before.
+    ///
+    /// # Errors
+    /// The first damage found; what the source says. Do not go on after an error.
+    #[allow(clippy::should_implement_trait)] // it lends what it gives
+    pub fn next(&mut self) -> Result<Option<WalkedSample<'_>>> {
+        if self.footer.is_some() {
+            return Ok(None);
+        }
+        loop {
+            let end = self.records.position();
+            let record = self.records.next()?.ok_or_else(|| truncated_header(end, 0))?;
+            let frames = record.at..record.end;
+            let (crc, kind) = check_envelope(record.payload, record.at, self.info.id, "a record")?;
+            match kind {
+                TYPE_SAMPLE => {
+                    self.head.decode_checked(record.payload, frames, &self.info, crc)?;
+                    self.payload.clear();
+                    self.payload.extend_from_slice(record.payload);
+                    break;
+                }
+                TYPE_FOOTER => {
+                    let footer = Footer::decode(&Bytes::copy_from_slice(record.payload), frames.start)?;
+                    self.check_end(&footer, frames.end)?;
+                    self.footer = Some(footer);
+                    return Ok(None);
+                }
+                _ => {} // a type of a later minor version
+            }
+        }
+        let (at, ordinal) = (self.head.at, self.offsets.len() as u64);
+        if self.head.ordinal != ordinal {
+            return Err(FormatError::Malformed { at, what: "a sample has another ordinal" });
+        }
+        self.offsets.push(at);
+        self.heads.update(&self.head.crc.to_le_bytes());
+        self.read_parts()?;
+        Ok(Some(WalkedSample { head: &self.head, info: &self.info, payload: &self.payload, large: &self.large }))
+    }
+
+    /// Reads the records of the large parts, which follow the head.
+    fn read_parts(&mut self) -> Result<()> {
+        self.large.clear();
+        for part in &self.head.parts {
+            let PartPlace::Large { records, .. } = &part.place else {
+                self.large.push(Bytes::new());
+                continue;
+            };
+            let keep = self.keep_plain || part.codec == Codec::Zstd;
+            let (mut stored, mut crc) = (Vec::new(), crc32fast::Hasher::new());
+            for (frames, len) in records {
+                read_pad(&mut self.records)?;
+                self.records.pass(frames.clone(), *len, &mut |block| {
+                    crc.update(block);
+                    if keep {
+                        let left = part.stored_len as usize - stored.len();
+                        if stored.capacity() - stored.len() < block.len() {
+                            stored.reserve_exact(left.min(GROWTH.max(block.len())));
+                        }
+                        stored.extend_from_slice(block);
                     }
-                }
-                pos = frames.end;
+                })?;
             }
+            check_crc(part, || crc.finalize())?;
+            self.large.push(stored.into());
         }
-        match decode_part(bytes, 0, part, &named.name, ReadOptions::default()) {
-            Ok(_) | Err(FormatError::UnknownDType { .. }) => {}
-            Err(error) => return Err(error),
-        }
+        Ok(())
     }
-    Ok(())
+
+    fn check_end(&mut self, footer: &Footer, end: u64) -> Result<()> {
+        let at = footer.at;
+        let bytes = |info: &SegmentInfo| {
+            let mut bytes = Vec::new();
+            info.encode(&mut bytes).map(|()| bytes)
+        };
+        let same = footer.count == self.offsets.len() as u64
+            && footer.heads_crc == self.heads.clone().finalize()
+            && footer.offsets().eq(self.offsets.iter().copied())
+            && bytes(&footer.info)? == bytes(&self.info)?;
+        if !same {
+            return Err(FormatError::Malformed { at, what: "header, samples and footer contradict one another" });
+        }
+        let rest = self.records.rest(TRAILER_LEN as usize + 1)?;
+        let have = rest.len() as u64;
+        let (what, need) = ("the trailer", TRAILER_LEN);
+        let tail = rest.first_chunk().ok_or(FormatError::Truncated { at: end, what, need, have })?;
+        if have > TRAILER_LEN {
+            return Err(FormatError::Malformed { at: end, what: "something follows the trailer" });
+        }
+        if Trailer::decode(tail, end + TRAILER_LEN)?.footer_at != at {
+            return Err(FormatError::Malformed { at: end, what: "the trailer names another footer" });
+        }
+        Ok(())
+    }
+}
+
+/// Reads the pad that has to stand where the reader is, if any.
+pub(super) fn read_pad(records: &mut RecordReader<impl Input>) -> Result<()> {
+    let at = records.position();
+    let Some(want) = pad_before(at) else { return Ok(()) };
+    let record = records.next()?.ok_or_else(|| truncated_header(at, 0))?;
+    let clean = record.payload.iter().all(|byte| *byte == 0);
+    if clean && record.splits == 0 && record.payload.len() as u64 == want && record.end - record.at == want + 8 {
+        Ok(())
+    } else {
+        Err(FormatError::DirtyPadding { at })
+    }
+}
+
+/// The frames of a pad that has to stand at file offset `pos`; empty where there is none.
+pub(super) fn pad_at(pos: u64) -> Range<u64> {
+    pos..pos + pad_before(pos).map_or(0, |len| len + 8)
 }

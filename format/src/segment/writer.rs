@@ -88,8 +88,8 @@ struct Ready<'a> {
     flags: u8,
     stored: Cow<'a, [u8]>,
     crc: u32,
-    /// For each record of a large part, where the framing splits it.
-    splits: Vec<Vec<usize>>,
+    /// For each record of a large part, how often the framing splits it.
+    splits: Vec<u64>,
 }
 
 impl SegmentWriter {
@@ -99,7 +99,7 @@ impl SegmentWriter {
     /// Provenance that cannot be encoded; what the sink says.
     pub fn begin(sink: &mut dyn Write, info: SegmentInfo, options: WriteOptions) -> Result<SegmentWriter> {
         let header = info.encode_header()?;
-        let position = frame::write_record(sink, &header, &split_points(&header))?;
+        let position = frame::write_record(sink, &header)?;
         Ok(SegmentWriter { info, options, position, offsets: Vec::new(), heads: crc32fast::Hasher::new() })
     }
 
@@ -127,14 +127,17 @@ impl SegmentWriter {
         let at = self.position;
         let ready = self.make_ready(sample.parts)?;
         let (head, crc) = self.encode_head(sample, &ready, at)?;
-        let mut end = at + frame::write_record(sink, &head, &split_points(&head))?;
+        let mut end = at + frame::write_record(sink, &head)?;
         for part in ready.iter().filter(|part| part.flags & LARGE != 0) {
             for (chunk, splits) in chunk_slices(&part.stored).zip(&part.splits) {
                 if let Some(pad) = pad_before(end) {
                     const { assert!(TYPE_PAD == 0) };
-                    end += frame::write_record(sink, &[0; 64][..pad as usize], &[])?;
+                    end += frame::write_unsplit(sink, &[0; 64][..pad as usize])?;
                 }
-                end += frame::write_record(sink, chunk, splits)?;
+                end += match splits {
+                    0 => frame::write_unsplit(sink, chunk)?,
+                    _ => frame::write_record(sink, chunk)?,
+                };
             }
         }
         self.position = end;
@@ -149,7 +152,7 @@ impl SegmentWriter {
     /// What the sink says; more samples than a footer can list (67 million).
     pub fn finish(&mut self, sink: &mut dyn Write) -> Result<Sealed> {
         let (footer, check) = Footer::encode(&self.info, &self.offsets, self.heads.clone().finalize(), self.position)?;
-        let footer_len = frame::write_record(sink, &footer, &split_points(&footer))?;
+        let footer_len = frame::write_record(sink, &footer)?;
         let trailer = Trailer { footer_at: self.position }.encode();
         sink.write_all(&trailer)?;
         let len = self.position + footer_len + trailer.len() as u64;
@@ -198,14 +201,14 @@ impl SegmentWriter {
         let mut crc = crc32fast::Hasher::new();
         let mut splits = Vec::new();
         for chunk in chunk_slices(&stored) {
-            let mut points = Vec::new();
-            for (n, block) in chunk.chunks(BLOCK).enumerate() {
+            let mut count = 0;
+            for block in chunk.chunks(BLOCK) {
                 crc.update(block);
-                points.extend(split_points(block).into_iter().map(|point| point + n * BLOCK));
+                count += split_points(block).count() as u64;
             }
-            splits.push(points);
+            splits.push(count);
         }
-        if splits.iter().any(|points| !points.is_empty()) {
+        if splits.iter().any(|count| *count > 0) {
             flags |= SPLIT;
         }
         Ok(Ready { flags, stored, crc: crc.finalize(), splits })
@@ -235,7 +238,7 @@ impl SegmentWriter {
             }
             out.extend_from_slice(&ready.crc.to_le_bytes());
             if ready.flags & SPLIT != 0 {
-                ready.splits.iter().for_each(|points| put_varint(&mut out, points.len() as u64));
+                ready.splits.iter().for_each(|count| put_varint(&mut out, *count));
             }
         }
         let crc = bound_crc(self.info.id, at, &out[4..]);

@@ -1,0 +1,120 @@
+//! Bytes from front to back, from memory or from any [`Read`], behind one trait: so that there is one reader of frames.
+
+use std::io::{self, Read};
+
+/// Bytes from front to back.
+pub trait Input {
+    /// The next `n` bytes, which stay unread; or, where the input has fewer left, all that are left.
+    ///
+    /// # Errors
+    /// What the source says.
+    fn peek(&mut self, n: usize) -> io::Result<&[u8]>;
+
+    /// Steps over `n` bytes. They were seen by [`Input::peek`] before.
+    fn consume(&mut self, n: usize);
+
+    /// Bytes from the beginning of the file to here.
+    fn position(&self) -> u64;
+}
+
+/// Memory, or a map: peeking costs nothing.
+#[derive(Clone, Debug)]
+pub struct SliceInput<'a> {
+    bytes: &'a [u8],
+    pos: usize,
+    base: u64,
+}
+
+impl<'a> SliceInput<'a> {
+    /// All of `bytes`, which begin at file offset `base`.
+    pub fn new(bytes: &'a [u8], base: u64) -> SliceInput<'a> {
+        SliceInput { bytes, pos: 0, base }
+    }
+}
+
+impl Input for SliceInput<'_> {
+    #[inline]
+    fn peek(&mut self, n: usize) -> io::Result<&[u8]> {
+        let left = &self.bytes[self.pos..];
+        Ok(&left[..n.min(left.len())])
+    }
+
+    #[inline]
+    fn consume(&mut self, n: usize) {
+        self.pos = self.bytes.len().min(self.pos + n);
+    }
+
+    #[inline]
+    fn position(&self) -> u64 {
+        self.base + self.pos as u64
+    }
+}
+
+/// Any source, through a buffer that is used again.
+///
+/// The buffer grows with what really arrived, never with what a length in the file promises: at most [`STEP`] bytes ahead.
+#[derive(Debug)]
+pub struct StreamInput<R> {
+    source: R,
+    buffer: Vec<u8>,
+    /// What of the buffer holds bytes that were read; those before `pos` were consumed.
+    pos: usize,
+    filled: usize,
+    base: u64,
+}
+
+/// Bytes by which the buffer of a [`StreamInput`] grows, and the most that it asks for at a time.
+pub const STEP: usize = 256 << 10;
+
+impl<R: Read> StreamInput<R> {
+    /// What `source` gives, whose next byte is at file offset `base`.
+    pub fn new(source: R, base: u64) -> StreamInput<R> {
+        StreamInput { source, buffer: Vec::new(), pos: 0, filled: 0, base }
+    }
+
+    /// The source, and where it stands may be beyond [`Input::position`]: what was read ahead is lost.
+    pub fn into_inner(self) -> R {
+        self.source
+    }
+
+    #[cold]
+    fn fill(&mut self, n: usize) -> io::Result<()> {
+        self.buffer.copy_within(self.pos..self.filled, 0);
+        self.base += self.pos as u64;
+        self.filled -= self.pos;
+        self.pos = 0;
+        while self.filled < n {
+            if self.buffer.len() == self.filled {
+                self.buffer.reserve_exact(STEP);
+                self.buffer.resize(self.filled + STEP, 0);
+            }
+            match self.source.read(&mut self.buffer[self.filled..]) {
+                Ok(0) => break,
+                Ok(read) => self.filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> Input for StreamInput<R> {
+    #[inline]
+    fn peek(&mut self, n: usize) -> io::Result<&[u8]> {
+        if self.filled - self.pos < n {
+            self.fill(n)?;
+        }
+        let left = &self.buffer[self.pos..self.filled];
+        Ok(&left[..n.min(left.len())])
+    }
+
+    #[inline]
+    fn consume(&mut self, n: usize) {
+        self.pos = self.filled.min(self.pos + n);
+    }
+
+    fn position(&self) -> u64 {
+        self.base + self.pos as u64
+    }
+}

@@ -1,0 +1,92 @@
+//! The header with which MXNet begins the records of labelled images: `IRHeader`, in Python's `struct` notation `IfQQ`.
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 4 | flag, u32: number of labels that follow the header; 0: the label is in it |
+//! | 4 | 4 | label, f32 |
+//! | 8 | 8 | id, u64 |
+//! | 16 | 8 | id2, u64 |
+//! | 24 | 4 × flag | labels, f32 each |
+//! | | | the image file, or any bytes |
+
+use crate::error::{FormatError, Result};
+use byteorder::{ByteOrder, LE};
+
+/// Bytes of the header, the labels behind it not counted.
+pub const LEN: usize = 24;
+
+/// The header, and what follows it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Image<'a> {
+    /// The label where there is one, else what the writer left there (MXNet: 0).
+    pub label: f32,
+    /// The image's number.
+    pub id: u64,
+    /// Not in use by MXNet: 0.
+    pub id2: u64,
+    /// Labels behind the header, as the bytes of f32 numbers; empty where the only label is in the header.
+    labels: &'a [u8],
+    /// The image file, or any bytes.
+    pub content: &'a [u8],
+}
+
+impl<'a> Image<'a> {
+    /// The image in a record's payload.
+    ///
+    /// # Errors
+    /// A payload that is shorter than the header and its labels.
+    pub fn decode(payload: &'a [u8]) -> Result<Image<'a>> {
+        let short =
+            |need| FormatError::Truncated { at: 0, what: "an image's header", need, have: payload.len() as u64 };
+        let (header, rest) = payload.split_at_checked(LEN).ok_or_else(|| short(LEN as u64))?;
+        let labels = u64::from(LE::read_u32(header)) * 4;
+        let (labels, content) = rest.split_at_checked(labels as usize).ok_or_else(|| short(LEN as u64 + labels))?;
+        let (label, id, id2) = (LE::read_f32(&header[4..]), LE::read_u64(&header[8..]), LE::read_u64(&header[16..]));
+        Ok(Image { label, id, id2, labels, content })
+    }
+
+    /// All labels: those behind the header, or the one in it.
+    pub fn labels(&self) -> impl Iterator<Item = f32> + 'a {
+        let only = self.labels.is_empty().then_some(self.label);
+        self.labels.chunks_exact(4).map(LE::read_f32).chain(only)
+    }
+}
+
+/// The payload of a record: header, labels, content. One label stands in the header, any other number behind it.
+pub fn encode(id: u64, labels: &[f32], content: &[u8]) -> Vec<u8> {
+    let (flag, label, behind) = match labels {
+        [only] => (0, *only, &[][..]),
+        many => (many.len() as u32, 0.0, many),
+    };
+    let mut out = Vec::with_capacity(LEN + 4 * behind.len() + content.len());
+    out.extend_from_slice(&flag.to_le_bytes());
+    out.extend_from_slice(&label.to_le_bytes());
+    out.extend_from_slice(&id.to_le_bytes());
+    out.extend_from_slice(&[0; 8]);
+    behind.iter().for_each(|label| out.extend_from_slice(&label.to_le_bytes()));
+    out.extend_from_slice(content);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_label_stands_in_the_header_and_more_behind_it() -> Result<()> {
+        let one = encode(9, &[2.5], b"jpg");
+        assert_eq!(&one[..16], [0, 0, 0, 0, 0, 0, 0x20, 0x40, 9, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(Image::decode(&one)?.labels().collect::<Vec<_>>(), [2.5]);
+        let three = encode(9, &[1.0, 2.0, 3.0], b"jpg");
+        let image = Image::decode(&three)?;
+        assert_eq!(
+            (image.id, image.labels().collect::<Vec<_>>(), image.content),
+            (9, vec![1.0, 2.0, 3.0], &b"jpg"[..])
+        );
+        assert_eq!(three.len(), LEN + 12 + 3);
+        for len in 0..LEN + 12 {
+            assert!(Image::decode(&three[..len]).is_err());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! One part of a sample: from its stored bytes to a tensor's.
+
+use super::head::{Codec, PartHead, PartPlace};
+use crate::dtype::{DType, Shape};
+use crate::error::{FormatError, Result};
+use crate::frame::read_record;
+use bytes::Bytes;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// zstd cannot shrink further than this: a smaller stored part that claims more is a lie, found before allocating.
+const MAX_RATIO: u64 = 1 << 16;
+
+/// How to decode parts.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadOptions {
+    /// Whether the checksums of large parts are compared (heads always are).
+    pub verify: bool,
+    /// Most bytes that a compressed part may decode to.
+    pub max_part: u64,
+}
+
+impl Default for ReadOptions {
+    fn default() -> ReadOptions {
+        ReadOptions { verify: true, max_part: 1 << 40 }
+    }
+}
+
+/// One part of a sample, decoded; or, where this version knows its dtype or codec not, only stepped over.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Type of its elements.
+    pub dtype: DType,
+    /// Lengths of the axes.
+    pub shape: Shape,
+    data: std::result::Result<Bytes, Unknown>,
+}
+
+/// What of a part a later version of the format knows.
+#[derive(Clone, Debug)]
+struct Unknown {
+    part: String,
+    code: u8,
+    is_codec: bool,
+}
+
+impl Part {
+    /// The elements: little endian, row-major. A slice of the input wherever that is possible.
+    ///
+    /// # Errors
+    /// A dtype or a codec of a later version: [`FormatError::UnknownDType`], [`FormatError::UnknownCodec`].
+    pub fn data(&self) -> Result<&Bytes> {
+        self.data.as_ref().map_err(|unknown| match unknown.clone() {
+            Unknown { part, code, is_codec: true } => FormatError::UnknownCodec { part, code },
+            Unknown { part, code, .. } => FormatError::UnknownDType { part, code },
+        })
+    }
+
+    /// Bytes of the tensor, whether they can be read or not.
+    pub fn len(&self) -> u64 {
+        self.data.as_ref().map_or_else(|_| self.dtype.byte_len(&self.shape).unwrap_or(0), |data| data.len() as u64)
+    }
+
+    /// Whether the tensor has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The part `head` of the sample whose head begins at file offset `at`, from its stored bytes.
+///
+/// # Errors
+/// A large part whose checksum does not match; a compressed one that does not decode to its length. Not a dtype or codec
+/// of a later version: that part comes without data.
+pub fn decode_part(stored: Bytes, head: &PartHead, name: &str, at: u64, options: ReadOptions) -> Result<Part> {
+    let at = head.first_record().unwrap_or(at);
+    if options.verify {
+        check_crc(head, || crc32fast::hash(&stored))?;
+    }
+    let unknown = |code, is_codec| Unknown { part: name.to_owned(), code, is_codec };
+    let data = match (&head.dtype, head.codec) {
+        (DType::Unknown { code, .. }, _) => Err(unknown(*code, false)),
+        (_, Codec::Unknown(code)) => Err(unknown(code, true)),
+        (_, Codec::Plain) => Ok(stored),
+        (_, Codec::Zstd) => Ok(decompress(&stored, head.decoded_len()?, name, at, options.max_part)?),
+    };
+    Ok(Part { dtype: head.dtype.clone(), shape: head.shape.clone(), data })
+}
+
+/// Compares the checksum of a large part with that of the stored bytes found.
+pub(super) fn check_crc(head: &PartHead, computed: impl FnOnce() -> u32) -> Result<()> {
+    let PartPlace::Large { crc: recorded, records } = &head.place else { return Ok(()) };
+    let computed = computed();
+    if computed == *recorded {
+        return Ok(());
+    }
+    let at = records.first().map_or(0, |record| record.0.start);
+    Err(FormatError::Checksum { at, what: "a part", stored: *recorded, computed })
+}
+
+fn decompress(stored: &[u8], len: u64, name: &str, at: u64, limit: u64) -> Result<Bytes> {
+    let bad = |why: String| FormatError::Decompress { at, part: name.to_owned(), why };
+    if len > limit {
+        return Err(FormatError::TooLarge { what: "bytes of a part", value: len, limit });
+    }
+    if len > (stored.len() as u64).saturating_mul(MAX_RATIO) {
+        return Err(bad(format!("{len} bytes cannot come out of {}", stored.len())));
+    }
+    let data = zstd::bulk::decompress(stored, len as usize).map_err(|e| bad(e.to_string()))?;
+    if data.len() as u64 != len {
+        return Err(bad(format!("{} bytes came out, {len} were declared", data.len())));
+    }
+    Ok(data.into())
+}
+
+/// The stored bytes of a large part that lies in `bytes`, which begin at file offset `base`: a slice of them where it is
+/// one record that the framing did not split, else a copy.
+///
+/// # Errors
+/// Frames that are not those which the head foretells.
+pub(super) fn stored_in(bytes: &Bytes, base: u64, records: &[(Range<u64>, u64)]) -> Result<Bytes> {
+    let one = |(frames, len): &(Range<u64>, u64)| {
+        let at = frames.start;
+        let pos = at.checked_sub(base).filter(|pos| *pos <= bytes.len() as u64).ok_or_else(|| beyond(at, frames))?;
+        let record = read_record(bytes, pos as usize, base)?;
+        check_extent(frames, *len, record.payload.len() as u64, base + record.next as u64)?;
+        Ok(record.payload)
+    };
+    match records {
+        [only] => Ok(match one(only)? {
+            Cow::Borrowed(payload) => bytes.slice_ref(payload),
+            Cow::Owned(joined) => joined.into(),
+        }),
+        many => {
+            let pieces = many.iter().map(one).collect::<Result<Vec<_>>>()?; // all are there: now there may be a buffer
+            Ok(pieces.concat().into())
+        }
+    }
+}
+
+fn beyond(at: u64, frames: &Range<u64>) -> FormatError {
+    FormatError::Truncated { at, what: "a part", need: frames.end - frames.start, have: 0 }
+}
+
+/// Compares a part's record with what the head says of it: `frames` and bytes of payload.
+pub(super) fn check_extent(frames: &Range<u64>, want: u64, len: u64, end: u64) -> Result<()> {
+    if len == want && end == frames.end {
+        return Ok(());
+    }
+    let what = "a part's record has another length than its head says";
+    Err(FormatError::Malformed { at: frames.start, what })
+}

@@ -1,0 +1,239 @@
+//! What is left of a damaged or unfinished segment: section 16 of SPEC.md.
+
+use super::footer::{Footer, TRAILER_LEN, Trailer};
+use super::head::{Head, PartPlace, check_envelope};
+use super::header::SegmentInfo;
+use super::part::{Part, ReadOptions, decode_part, stored_in};
+use super::slice::SegmentSlice;
+use super::walk::{pad_at, read_pad};
+use super::{TYPE_FOOTER, TYPE_SAMPLE};
+use crate::error::{FormatError, Result};
+use crate::frame::{next_magic, read_strict, truncated_header};
+use crate::input::SliceInput;
+use crate::meta::Meta;
+use crate::recordio::{RecordReader, Region};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// A sample whose head is whole. Each of its parts is, or is not.
+#[derive(Debug)]
+pub struct SalvagedSample {
+    /// File offset of its head.
+    pub at: u64,
+    /// Position in its segment.
+    pub ordinal: u64,
+    /// When it was finished, by its writer's clock: milliseconds since 1970.
+    pub unix_ms: u64,
+    /// The user's meta.
+    pub meta: Meta,
+    /// Its parts, in the schema's order.
+    pub parts: Vec<Result<Part>>,
+}
+
+/// What a [`Salvage`] comes across, from front to back.
+#[derive(Debug)]
+pub enum Salvaged {
+    /// A sample.
+    Sample(SalvagedSample),
+    /// A stretch of the file that could not be used.
+    Skipped(Region),
+}
+
+/// Goes through a segment from front to back, takes what is whole, and reports what is not.
+///
+/// It loses at most the samples, and of a sample whose head is whole at most the parts, that the damage touches. It takes
+/// time in proportion to the file.
+pub struct Salvage {
+    bytes: Bytes,
+    /// None where neither header nor footer is left: then there is nothing to be had.
+    info: Option<SegmentInfo>,
+    options: ReadOptions,
+    pos: usize,
+    /// Ordinals below this one were seen.
+    ordinal: u64,
+    /// What was found and not given yet.
+    found: VecDeque<Salvaged>,
+    finished: bool,
+}
+
+/// What stands at a place, and where its record ends.
+enum Standing {
+    Sample {
+        head: Head,
+        payload: Bytes,
+        end: usize,
+    },
+    Footer {
+        end: usize,
+    },
+    /// A record of a later minor version.
+    Other {
+        end: usize,
+    },
+}
+
+impl Salvage {
+    /// Looks for the header, or for what stands in for it. The bytes are a whole file, in memory or mapped.
+    pub fn new(bytes: Bytes, options: ReadOptions) -> Salvage {
+        let header =
+            read_strict(&bytes, 0, 0).and_then(|first| Ok((SegmentInfo::decode_header(&first.payload)?, first.next)));
+        let mut salvage =
+            Salvage { bytes, info: None, options, pos: 0, ordinal: 0, found: VecDeque::new(), finished: false };
+        match header {
+            Ok((info, end)) => (salvage.info, salvage.pos) = (Some(info), end),
+            Err(why) => {
+                salvage.info = salvage.info_from_footer();
+                salvage.search(why);
+            }
+        }
+        salvage
+    }
+
+    /// What the segment says of itself, where that is left.
+    pub fn info(&self) -> Option<&SegmentInfo> {
+        self.info.as_ref()
+    }
+
+    fn info_from_footer(&self) -> Option<SegmentInfo> {
+        if let Ok(segment) = SegmentSlice::open(self.bytes.clone()) {
+            return Some(segment.footer().info.clone());
+        }
+        candidates(&self.bytes, 0).find_map(|pos| {
+            let record = read_strict(&self.bytes, pos, 0).ok()?;
+            let footer = record.payload.get(4) == Some(&TYPE_FOOTER);
+            let decode = || Footer::decode(&Bytes::from(record.payload.into_owned()), pos as u64).ok();
+            footer.then(decode).flatten().map(|footer| footer.info)
+        })
+    }
+
+    /// What stands at `pos`.
+    fn standing(&self, pos: usize) -> Result<Standing> {
+        let info = self.info.as_ref().ok_or(FormatError::NotASegment { why: "it has neither header nor footer" })?;
+        let record = read_strict(&self.bytes, pos, 0)?;
+        let (at, end) = (pos as u64, record.next);
+        let (crc, kind) = check_envelope(&record.payload, at, info.id, "a record")?;
+        let payload = || Bytes::copy_from_slice(&record.payload);
+        match kind {
+            TYPE_SAMPLE => {
+                let mut head = Head::default();
+                head.decode_checked(&record.payload, at..end as u64, info, crc)?;
+                if head.ordinal < self.ordinal {
+                    return Err(FormatError::Malformed { at, what: "a sample has another ordinal" });
+                }
+                Ok(Standing::Sample { head, payload: payload(), end })
+            }
+            TYPE_FOOTER => Footer::decode(&payload(), at).map(|_| Standing::Footer { end }),
+            _ => Ok(Standing::Other { end }),
+        }
+    }
+
+    /// Goes on to the next place where a head or a footer stands. What lies between is a stretch that is no use.
+    fn search(&mut self, why: FormatError) {
+        let begin = self.pos;
+        let passes = |pos: &usize| matches!(self.standing(*pos), Ok(Standing::Sample { .. } | Standing::Footer { .. }));
+        let found = candidates(&self.bytes, begin + 4).find(|pos| self.info.is_some() && passes(pos));
+        self.finished |= found.is_none();
+        self.pos = found.unwrap_or(self.bytes.len());
+        self.skip(begin as u64..self.pos as u64, why);
+    }
+
+    fn skip(&mut self, stretch: Range<u64>, why: FormatError) {
+        self.found.push_back(Salvaged::Skipped(Region { begin: stretch.start, end: stretch.end, why }));
+    }
+
+    fn advance(&mut self) {
+        let len = self.bytes.len();
+        if self.pos == len {
+            self.finished = true;
+            return self.skip(len as u64..len as u64, truncated_header(len as u64, 0));
+        }
+        match self.standing(self.pos) {
+            Ok(Standing::Sample { head, payload, end }) => self.take_sample(head, &payload, end as u64),
+            Ok(Standing::Other { end }) => self.pos = end,
+            Ok(Standing::Footer { end }) => {
+                self.finished = true;
+                if let Err(why) = self.check_trailer(end) {
+                    self.skip(end as u64..len as u64, why);
+                }
+            }
+            Err(why) => self.search(why),
+        }
+    }
+
+    fn take_sample(&mut self, head: Head, payload: &Bytes, mut pos: u64) {
+        let Some(info) = &self.info else { return };
+        let len = self.bytes.len() as u64;
+        let (mut parts, mut stretches) = (Vec::new(), Vec::new());
+        for (part, named) in head.parts.iter().zip(&info.schema.parts) {
+            let stored = match &part.place {
+                PartPlace::Inline(range) => Ok(payload.slice(range.clone())),
+                PartPlace::Large { records, .. } => {
+                    for (frames, _) in records {
+                        if let Err(why) = check_pad(&self.bytes, pos) {
+                            stretches.push((pad_at(pos), why));
+                        }
+                        pos = frames.end;
+                    }
+                    stored_in(&self.bytes, 0, records)
+                }
+            };
+            let decoded = stored.and_then(|stored| decode_part(stored, part, &named.name, head.at, self.options));
+            if let (Err(why), Some(begin)) = (&decoded, part.first_record()) {
+                stretches.push((begin..pos, why.clone()));
+            }
+            parts.push(decoded);
+        }
+        self.pos = head.end.min(len) as usize;
+        self.ordinal = head.ordinal + 1;
+        let (at, ordinal, unix_ms, meta) = (head.at, head.ordinal, head.unix_ms, head.meta);
+        self.found.push_back(Salvaged::Sample(SalvagedSample { at, ordinal, unix_ms, meta, parts }));
+        stretches.sort_by_key(|stretch| stretch.0.start);
+        for (stretch, why) in stretches.into_iter().filter(|stretch| stretch.0.start < len) {
+            self.finished |= stretch.end >= len;
+            self.skip(stretch.start..stretch.end.min(len), why);
+        }
+    }
+
+    fn check_trailer(&self, at: usize) -> Result<()> {
+        let rest = &self.bytes[at..];
+        let (need, have) = (TRAILER_LEN, rest.len() as u64);
+        let short = FormatError::Truncated { at: at as u64, what: "the trailer", need, have };
+        let tail = rest.first_chunk().ok_or(short)?;
+        if have > need {
+            return Err(FormatError::Malformed { at: at as u64, what: "something follows the trailer" });
+        }
+        match Trailer::decode(tail, self.bytes.len() as u64)?.footer_at {
+            footer if footer == self.pos as u64 => Ok(()),
+            _ => Err(FormatError::Malformed { at: at as u64, what: "the trailer names another footer" }),
+        }
+    }
+}
+
+impl Iterator for Salvage {
+    type Item = Salvaged;
+
+    fn next(&mut self) -> Option<Salvaged> {
+        while self.found.is_empty() && !self.finished {
+            self.advance();
+        }
+        self.found.pop_front()
+    }
+}
+
+/// Checks the pad that has to stand at file offset `pos`, if any.
+fn check_pad(bytes: &[u8], pos: u64) -> Result<()> {
+    let here = bytes.get(pos as usize..).unwrap_or_default();
+    read_pad(&mut RecordReader::with_input(SliceInput::new(here, pos)))
+}
+
+/// Offsets from `from` on, multiples of four, where a magic stands with the flag of a whole record or of a first part.
+fn candidates(bytes: &[u8], from: usize) -> impl Iterator<Item = usize> {
+    let mut from = from;
+    std::iter::from_fn(move || {
+        let found = next_magic(bytes, from)?;
+        from = found + 4;
+        Some(found)
+    })
+    .filter(|pos| bytes.get(pos + 7).is_some_and(|byte| byte >> 5 < 2))
+}
