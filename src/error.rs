@@ -203,11 +203,17 @@ impl Error {
         }
     }
 
-    pub(crate) fn format(path: &Path) -> impl FnOnce(FormatError) -> Error + '_ {
+    /// What the format said of the file at `path`, in which the call `op` may have failed.
+    pub(crate) fn format<'a>(op: &'static str, path: &'a Path) -> impl FnOnce(FormatError) -> Error + 'a {
         move |source| match source {
-            FormatError::Io(source) => FsError::new("write", path, source).into(),
+            FormatError::Io(source) => FsError::new(op, path, owned(&source)).into(),
             FormatError::Input(message) => Error::Sample(message),
             source => Error::Format { path: path.to_owned(), source },
         }
     }
+}
+
+/// The same error once more.
+fn owned(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| io::Error::new(error.kind(), error.to_string()), io::Error::from_raw_os_error)
 }

@@ -25,7 +25,7 @@
 //! let reader = Reader::open(&config)?;
 //! let generation = reader.newest()?;
 //! let sample = reader.sample(&generation, 1)?;
-//! assert_eq!(&sample.parts[0].data[..], &[1; 3]);
+//! assert_eq!(&sample.parts[0].data()?[..], &[1; 3]);
 //! # Ok(())
 //! # }
 //! ```

@@ -28,6 +28,8 @@ class Sample(Mapping[str, Any]):
     A bfloat16 part is an array of `ml_dtypes.bfloat16` where ml_dtypes is installed. Else it is a uint16 array of the
     bits, and `dtypes` says ``"bf16"``; `torch` gives torch.bfloat16 in both cases.
 
+    A part whose element type or codec only a later version of ringreel knows raises RingreelError; the others are read.
+
     Attributes
     ----------
     meta : dict, the meta that was written, over what the ring knows: `generator`, `host`, `pid`, `number` (running
@@ -109,9 +111,12 @@ class Sample(Mapping[str, Any]):
 
     def _part(self, name: str) -> Part:
         try:
-            return self._parts[name]
+            part = self._parts[name]
         except KeyError:
             raise KeyError(f"there is no part {name!r}; the parts are {', '.join(self._parts)}") from None
+        if part.unreadable is not None:
+            raise RingreelError(f"sample {self.sample_id}: {part.unreadable}")
+        return part
 
 
 class Tensor:

@@ -27,6 +27,8 @@ pub struct Part {
     dtype: String,
     shape: Vec<u64>,
     data: Bytes,
+    /// Why this version cannot read it, where it cannot.
+    unreadable: Option<String>,
 }
 
 impl Part {
@@ -34,7 +36,12 @@ impl Part {
     pub fn over(dtype: String, shape: Vec<u64>, data: Bytes) -> Part {
         let aligned = data.is_empty() || (data.as_ptr() as usize).is_multiple_of(ALIGNMENT);
         let data = if aligned { data } else { aligned_copy(&data) };
-        Part { dtype, shape, data }
+        Part { dtype, shape, data, unreadable: None }
+    }
+
+    /// A part without data, which a later version wrote.
+    pub fn unreadable(dtype: String, shape: Vec<u64>, why: String) -> Part {
+        Part { dtype, shape, data: Bytes::new(), unreadable: Some(why) }
     }
 }
 
@@ -49,9 +56,16 @@ fn aligned_copy(data: &[u8]) -> Bytes {
 impl Part {
     /// A part with a copy of `data`: for unpickling.
     #[new]
-    fn new(dtype: String, shape: Vec<u64>, data: &Bound<'_, PyAny>) -> PyResult<Part> {
+    #[pyo3(signature = (dtype, shape, data, unreadable = None))]
+    fn new(dtype: String, shape: Vec<u64>, data: &Bound<'_, PyAny>, unreadable: Option<String>) -> PyResult<Part> {
         let input = Input::of(data)?;
-        Ok(Part { dtype, shape, data: aligned_copy(input.bytes()) })
+        Ok(Part { dtype, shape, data: aligned_copy(input.bytes()), unreadable })
+    }
+
+    /// Why this version cannot read the part (a later version wrote it), or None.
+    #[getter(unreadable)]
+    fn why_unreadable(&self) -> Option<&str> {
+        self.unreadable.as_deref()
     }
 
     /// Name of the element type: "f32", "bytes", "numpy:<M8[ns]", ...
@@ -84,7 +98,7 @@ impl Part {
             5.. => py.import("pickle")?.getattr("PickleBuffer")?.call1((slf,))?,
             _ => PyBytes::new(py, &part.data).into_any(),
         };
-        let given = (&part.dtype, part.shape(py)?, data).into_pyobject(py)?;
+        let given = (&part.dtype, part.shape(py)?, data, &part.unreadable).into_pyobject(py)?;
         Ok((slf.get_type(), given))
     }
 

@@ -8,7 +8,7 @@ use crate::{errors, logging, meta};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ringreel::fs::Posix;
-use ringreel::reader::ReadSample;
+use ringreel::reader::{ReadPart, ReadSample};
 use ringreel::ring::manifest::Manifest;
 use std::sync::Arc;
 
@@ -21,9 +21,13 @@ pub type Handed<'py> = (Bound<'py, PyDict>, Bound<'py, PyDict>, String, u64, u64
 /// When memory runs out.
 pub fn hand_over(py: Python<'_>, sample: ReadSample) -> PyResult<Handed<'_>> {
     let parts = PyDict::new(py);
-    for part in sample.parts {
+    for ReadPart { name, part } in sample.parts {
         let dtype = part.dtype.to_string();
-        parts.set_item(part.name, Bound::new(py, Part::over(dtype, part.shape, part.data))?)?;
+        let handed = match part.part.data() {
+            Ok(data) => Part::over(dtype, part.shape.clone(), data.clone()),
+            Err(why) => Part::unreadable(dtype, part.shape.clone(), why.to_string()),
+        };
+        parts.set_item(name, Bound::new(py, handed)?)?;
     }
     let meta = meta::to_python(py, &sample.meta)?;
     Ok((parts, meta, sample.id.to_string(), sample.generation, sample.position))

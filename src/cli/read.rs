@@ -117,12 +117,15 @@ fn read_stream(mut stream: Stream, stop: &dyn Fn() -> bool, tally: &mut Tally<'_
 impl Tally<'_> {
     fn sample(&mut self, sample: &ReadSample) -> anyhow::Result<()> {
         self.samples += 1;
-        self.bytes += sample.parts.iter().map(|part| part.data.len() as u64).sum::<u64>();
+        self.bytes += sample.parts.iter().map(|part| part.len()).sum::<u64>();
         self.bar.inc(1);
         if self.options.common.json {
             let part = |part: &crate::reader::ReadPart| {
-                let crc32 = crc32fast::hash(&part.data);
-                let told = json!({ "dtype": part.dtype.to_string(), "shape": part.shape, "crc32": crc32 });
+                let mut told = json!({ "dtype": part.dtype.to_string(), "shape": part.shape });
+                match part.data() {
+                    Ok(data) => told["crc32"] = crc32fast::hash(data).into(),
+                    Err(error) => told["error"] = error.to_string().into(),
+                }
                 (part.name.clone(), told)
             };
             let parts: serde_json::Map<_, _> = sample.parts.iter().map(part).collect();

@@ -20,8 +20,7 @@ use crate::ring::manifest::{Manifest, SegmentEntry};
 use crate::segment::SampleId;
 use crate::segment::reader::{Access, SegmentReader};
 use bytes::Bytes;
-use ringreel_format::segment::slice::ReadOptions;
-use ringreel_format::{DType, FormatError, Meta, Value};
+use ringreel_format::{FormatError, Meta, Part, ReadOptions, Value};
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,12 +36,26 @@ const REMEMBERED: usize = 1 << 22;
 pub struct ReadPart {
     /// Its name.
     pub name: String,
-    /// Type of its elements.
-    pub dtype: DType,
-    /// Lengths of its axes.
-    pub shape: Vec<u64>,
-    /// Its bytes: little endian, row-major. They keep alive the map that they lie in.
-    pub data: Bytes,
+    /// Its dtype, shape and bytes. The bytes keep alive the map that they lie in.
+    pub part: Part,
+}
+
+impl ReadPart {
+    /// The elements: little endian, row-major.
+    ///
+    /// # Errors
+    /// An element type or a codec that only a later version knows.
+    pub fn data(&self) -> Result<&Bytes> {
+        self.part.data().map_err(|error| Error::Sample(error.to_string()))
+    }
+}
+
+impl std::ops::Deref for ReadPart {
+    type Target = Part;
+
+    fn deref(&self) -> &Part {
+        &self.part
+    }
 }
 
 /// One sample as a reader gets it.
@@ -256,12 +269,8 @@ impl Reader {
             compared.insert(id);
         }
         let info = segment.info();
-        let parts = info.schema.parts.iter().zip(sample.parts).map(|(named, part)| ReadPart {
-            name: named.name.clone(),
-            dtype: part.dtype,
-            shape: part.shape,
-            data: part.data,
-        });
+        let names = info.schema.parts.iter().map(|named| named.name.clone());
+        let parts = names.zip(sample.parts).map(|(name, part)| ReadPart { name, part });
         let mut meta = info.provenance.clone();
         meta.set("number", info.first_number + id.ordinal);
         meta.set("time", Value::Float(sample.unix_ms as f64 / 1e3));

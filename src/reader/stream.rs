@@ -161,7 +161,7 @@ impl Stream {
 
     fn count(&mut self, sample: &ReadSample) {
         self.samples += 1;
-        self.bytes += sample.parts.iter().map(|part| part.data.len() as u64).sum::<u64>();
+        self.bytes += sample.parts.iter().map(|part| part.len()).sum::<u64>();
         let (samples, bytes, generation) = (self.samples, self.bytes, sample.generation);
         if let Some(presence) = &self.presence {
             presence.report(|report| {

@@ -6,10 +6,13 @@
 use crate::error::{Error, FsError, Result};
 use crate::fs::{FileReader, Fs, FsResult, MapMode};
 use bytes::Bytes;
-use ringreel_format::segment::slice::ReadOptions;
-use ringreel_format::segment::walk;
-use ringreel_format::{Footer, FormatError, Sample, SegmentInfo, TRAILER_LEN, Trailer, frame};
-use std::io;
+use ringreel_format::frame::{self, FrameHeader};
+use ringreel_format::input::StreamInput;
+use ringreel_format::segment::part::{ReadOptions, gather, stored_in};
+use ringreel_format::segment::slice::decode_head;
+use ringreel_format::segment::{CHUNK, walk};
+use ringreel_format::{Footer, FormatError, PartHead, Sample, SegmentInfo, TRAILER_LEN, Trailer};
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -76,29 +79,53 @@ fn tail_of(file: &dyn FileReader, path: &Path) -> Result<Tail> {
     if base + record.next as u64 != len - TRAILER_LEN {
         return Err(bad(FormatError::Malformed { at, what: "the footer does not end at the trailer" }));
     }
-    Ok(Tail { footer: Footer::decode(&record.payload, at).map_err(bad)?, len })
+    Ok(Tail { footer: Footer::decode(&record.payload.into_owned().into(), at).map_err(bad)?, len })
 }
 
 /// Bytes of the file, in memory where byte n of the file lies as far from a multiple of 64 as n does.
 fn read_range(file: &dyn FileReader, range: Range<u64>) -> FsResult<Bytes> {
-    let len = (range.end - range.start) as usize;
+    aligned((range.end - range.start) as usize, range.start, |out| file.read_exact_at(out, range.start))
+}
+
+/// `len` bytes that `fill` wrote, in memory that lies as far from a multiple of 64 as `at` does.
+fn aligned<E>(
+    len: usize,
+    at: u64,
+    fill: impl FnOnce(&mut [u8]) -> std::result::Result<(), E>,
+) -> std::result::Result<Bytes, E> {
     let mut buffer = vec![0u8; len + ALIGNMENT];
-    let wanted = (range.start % ALIGNMENT as u64) as usize;
+    let wanted = (at % ALIGNMENT as u64) as usize;
     let start = (wanted + ALIGNMENT - buffer.as_ptr() as usize % ALIGNMENT) % ALIGNMENT;
-    file.read_exact_at(&mut buffer[start..start + len], range.start)?;
+    fill(&mut buffer[start..start + len])?;
     Ok(Bytes::from(buffer).slice(start..start + len))
 }
 
-/// Looks at every byte of a finished segment.
+/// Looks at every byte of a finished segment. It needs little memory, however large the segment is.
 ///
 /// # Errors
 /// The first damage found; what the filesystem says.
 pub fn check_whole(fs: &dyn Fs, path: &Path) -> Result<Tail> {
     let file = fs.open(path)?;
     let len = file.size()?;
-    let bytes = read_range(&*file, 0..len)?;
-    let footer = walk::check(&bytes, |_| {}).map_err(|source| Error::Format { path: path.to_owned(), source })?;
+    let source = FromFront { file: &*file, pos: 0, len };
+    let footer = walk::check(StreamInput::new(source, 0)).map_err(Error::format("read", path))?;
     Ok(Tail { footer, len })
+}
+
+/// A file from front to back.
+struct FromFront<'a> {
+    file: &'a dyn FileReader,
+    pos: u64,
+    len: u64,
+}
+
+impl Read for FromFront<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = (self.len - self.pos).min(buffer.len() as u64) as usize;
+        self.file.read_exact_at(&mut buffer[..len], self.pos).map_err(|error| error.source)?;
+        self.pos += len as u64;
+        Ok(len)
+    }
 }
 
 /// A sealed segment, open for reading.
@@ -146,15 +173,58 @@ impl SegmentReader {
             return Err(bad(FormatError::Truncated { at: have.min(need), what, need, have }));
         }
         let base = extent.start;
-        let bytes = self.bytes(extent)?;
-        let sample = Sample::decode(&bytes, base, self.info(), options).map_err(bad)?;
+        let sample = if extent.end - base > CHUNK {
+            self.gathered(extent, options)?
+        } else {
+            let bytes = self.bytes(extent)?;
+            Sample::decode(&bytes, base, self.info(), options).map_err(bad)?
+        };
         if sample.ordinal != ordinal {
             return Err(bad(FormatError::Malformed { at: base, what: "a sample has another ordinal" }));
         }
         Ok(sample)
     }
 
-    fn bytes(&self, extent: Range<u64>) -> Result<Bytes> {
+    /// A sample that may have a part in several records, which cannot be given without a copy: read part by part, each
+    /// straight into memory of its own. A part in one record is mapped where that is the way.
+    fn gathered(&self, extent: Range<u64>, options: ReadOptions) -> Result<Sample> {
+        let bad = |source| Error::Format { path: self.path.clone(), source };
+        let base = extent.start;
+        let head = read_range(&*self.file, self.frames_at(extent.clone())?)?;
+        let (head, payload) = decode_head(&head, base, self.info()).map_err(bad)?;
+        let large = |part: &PartHead, records: &[(Range<u64>, u64)]| match records {
+            [(frames, _)] if frames.end <= extent.end => {
+                let bytes = self.bytes(frames.clone()).map_err(|error| error.source)?;
+                stored_in(&bytes, frames.start, records)
+            }
+            _ => {
+                if part.stored_len > extent.end - base {
+                    let what = "a part is larger than its sample";
+                    return Err(FormatError::Malformed { at: base, what });
+                }
+                let read_at = &mut |out: &mut [u8], at| self.file.read_exact_at(out, at).map_err(|error| error.source);
+                aligned(part.stored_len as usize, 0, |out| gather(part, out, read_at))
+            }
+        };
+        let sample = Sample::assemble(head, &payload, base, self.info(), options, large);
+        sample.map_err(Error::format("read", &self.path))
+    }
+
+    /// The frames of the record that begins where `extent` does.
+    fn frames_at(&self, extent: Range<u64>) -> Result<Range<u64>> {
+        let mut end = extent.start;
+        loop {
+            let mut header = [0; frame::HEADER_LEN as usize];
+            self.file.read_exact_at(&mut header, end)?;
+            let frame = FrameHeader::parse(&header, end).map_err(Error::format("read", &self.path))?;
+            end = extent.end.min(end + frame.framed_len());
+            if frame.flag == 0 || frame.flag == 3 || end == extent.end {
+                return Ok(extent.start..end);
+            }
+        }
+    }
+
+    fn bytes(&self, extent: Range<u64>) -> FsResult<Bytes> {
         let (begin, end) = (extent.start as usize, extent.end as usize);
         let cannot =
             || FsError::new("map", &self.path, io::Error::other("this filesystem cannot map; use READ: pread"));
@@ -172,7 +242,7 @@ impl SegmentReader {
                 let map = self.file.map(from..extent.end, MapMode::Private)?.ok_or_else(cannot)?;
                 Ok(map.slice((extent.start - from) as usize..))
             }
-            Access::Private | Access::Copy => Ok(read_range(&*self.file, extent)?),
+            Access::Private | Access::Copy => read_range(&*self.file, extent),
         }
     }
 }

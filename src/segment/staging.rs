@@ -61,7 +61,7 @@ impl StagingWriter {
         let begun = SegmentWriter::begin(&mut file, info, options.write.clone());
         let writer = begun.map_err(|error| {
             let _ = fs.forget_file(&part);
-            Error::format(&part)(error)
+            Error::format("write", &part)(error)
         })?;
         let (dir, sync, sync_dir) = (layout.staging_of(owner), options.sync, options.sync_dir);
         Ok(StagingWriter { fs, part, rec, dir, file, writer, sync, sync_dir })
@@ -94,7 +94,7 @@ impl StagingWriter {
 
     /// Cuts the file back to the last whole sample, so that the failed write can be done again.
     fn roll_back<T>(&mut self, error: FormatError) -> Result<T> {
-        let failed = Error::format(&self.part)(error);
+        let failed = Error::format("write", &self.part)(error);
         if let Err(error) = self.file.cut(self.writer.position()) {
             // What the file holds is unknown now: nothing more is to be written to it.
             tracing::warn!(%error, "a failed write could not be taken back");

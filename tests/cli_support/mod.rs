@@ -333,7 +333,7 @@ pub fn checked(sample: &ReadSample) -> u64 {
     assert_eq!(names, ["data", "label"]);
     for (part, (which, len)) in sample.parts.iter().zip([(0, DATA), (1, LABEL)]) {
         assert_eq!(part.shape, [len as u64]);
-        assert!(part.data[..] == contents(n, which, len)[..], "sample {n} has other bytes in {}", part.name);
+        assert!(part.data().unwrap()[..] == contents(n, which, len)[..], "sample {n} has other bytes in {}", part.name);
     }
     n
 }

@@ -3,9 +3,12 @@
 use super::head::{Codec, PartHead, PartPlace};
 use crate::dtype::{DType, Shape};
 use crate::error::{FormatError, Result};
-use crate::frame::read_record;
+use crate::frame::{FrameHeader, HEADER_LEN, check_padding, framed_len, read_record};
+use crate::input::StreamInput;
+use crate::recordio::RecordReader;
 use bytes::Bytes;
 use std::borrow::Cow;
+use std::io::{self, Read};
 use std::ops::Range;
 
 /// zstd cannot shrink further than this: a smaller stored part that claims more is a lie, found before allocating.
@@ -118,7 +121,7 @@ fn decompress(stored: &[u8], len: u64, name: &str, at: u64, limit: u64) -> Resul
 ///
 /// # Errors
 /// Frames that are not those which the head foretells.
-pub(super) fn stored_in(bytes: &Bytes, base: u64, records: &[(Range<u64>, u64)]) -> Result<Bytes> {
+pub fn stored_in(bytes: &Bytes, base: u64, records: &[(Range<u64>, u64)]) -> Result<Bytes> {
     let one = |(frames, len): &(Range<u64>, u64)| {
         let at = frames.start;
         let pos = at.checked_sub(base).filter(|pos| *pos <= bytes.len() as u64).ok_or_else(|| beyond(at, frames))?;
@@ -135,6 +138,66 @@ pub(super) fn stored_in(bytes: &Bytes, base: u64, records: &[(Range<u64>, u64)])
             let pieces = many.iter().map(one).collect::<Result<Vec<_>>>()?; // all are there: now there may be a buffer
             Ok(pieces.concat().into())
         }
+    }
+}
+
+/// Reads the stored bytes of a large part into `out`, which is as long as they are. `read_at` fills a buffer from a file
+/// offset on. So a part in several records needs no memory but its own. The checksum is for [`decode_part`].
+///
+/// # Errors
+/// Frames that are not those which the head foretells; what `read_at` says.
+pub fn gather(head: &PartHead, mut out: &mut [u8], read_at: &mut ReadAt<'_>) -> Result<()> {
+    let PartPlace::Large { records, .. } = &head.place else { return Ok(()) };
+    for (frames, len) in records {
+        let (piece, rest) = out.split_at_mut(*len as usize);
+        out = rest;
+        if frames.end - frames.start == framed_len(*len, 0) {
+            gather_frame(frames, piece, read_at)?;
+            continue;
+        }
+        let source = Positional { read_at, pos: frames.start, end: frames.end };
+        let mut filled = 0;
+        RecordReader::with_input(StreamInput::new(source, frames.start)).pass(frames.clone(), *len, &mut |block| {
+            piece[filled..filled + block.len()].copy_from_slice(block);
+            filled += block.len();
+        })?;
+    }
+    Ok(())
+}
+
+/// A record that the framing did not split: past all buffers, straight to where it belongs.
+fn gather_frame(frames: &Range<u64>, piece: &mut [u8], read_at: &mut ReadAt<'_>) -> Result<()> {
+    let (at, end) = (frames.start, frames.start + HEADER_LEN + piece.len() as u64);
+    let mut header = [0; HEADER_LEN as usize];
+    read_at(&mut header, at)?;
+    let FrameHeader { flag, len } = FrameHeader::parse(&header, at)?;
+    if flag != 0 {
+        return Err(FormatError::BadFlag { at, found: flag, expected: "0" });
+    }
+    check_extent(frames, piece.len() as u64, len, frames.end)?;
+    read_at(piece, at + HEADER_LEN)?;
+    let mut zeros = [0; 3];
+    let zeros = &mut zeros[..(frames.end - end) as usize];
+    read_at(zeros, end)?;
+    check_padding(zeros, end)
+}
+
+/// Fills a buffer from a file offset on.
+pub type ReadAt<'a> = dyn FnMut(&mut [u8], u64) -> io::Result<()> + 'a;
+
+/// A range of a file, from front to back.
+struct Positional<'a, 'b> {
+    read_at: &'a mut ReadAt<'b>,
+    pos: u64,
+    end: u64,
+}
+
+impl Read for Positional<'_, '_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = (self.end - self.pos).min(buffer.len() as u64) as usize;
+        (self.read_at)(&mut buffer[..len], self.pos)?;
+        self.pos += len as u64;
+        Ok(len)
     }
 }
 

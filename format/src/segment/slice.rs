@@ -2,7 +2,7 @@
 //! mapped file and a buffer that was read.
 
 use super::footer::{Footer, TRAILER_LEN, Trailer};
-use super::head::{Head, PartPlace};
+use super::head::{Head, PartHead, PartPlace};
 use super::header::SegmentInfo;
 use super::part::{Part, ReadOptions, decode_part, stored_in};
 use crate::error::{FormatError, Result};
@@ -10,6 +10,7 @@ use crate::frame::read_record;
 use crate::meta::Meta;
 use bytes::Bytes;
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// One sample, decoded.
 #[derive(Clone, Debug)]
@@ -31,11 +32,26 @@ impl Sample {
     /// Damage anywhere in what is looked at.
     pub fn decode(bytes: &Bytes, base: u64, info: &SegmentInfo, options: ReadOptions) -> Result<Sample> {
         let (head, payload) = decode_head(bytes, base, info)?;
+        Sample::assemble(head, &payload, base, info, options, |_, records| stored_in(bytes, base, records))
+    }
+
+    /// The sample of this head, whose record's payload is `payload`. `large` gives the stored bytes of a large part.
+    ///
+    /// # Errors
+    /// Damage anywhere in what is looked at; what `large` says.
+    pub fn assemble(
+        head: Head,
+        payload: &Bytes,
+        base: u64,
+        info: &SegmentInfo,
+        options: ReadOptions,
+        mut large: impl FnMut(&PartHead, &[(Range<u64>, u64)]) -> Result<Bytes>,
+    ) -> Result<Sample> {
         let mut parts = Vec::with_capacity(head.parts.len());
         for (part, named) in head.parts.iter().zip(&info.schema.parts) {
             let stored = match &part.place {
                 PartPlace::Inline(range) => payload.slice(range.clone()),
-                PartPlace::Large { records, .. } => stored_in(bytes, base, records)?,
+                PartPlace::Large { records, .. } => large(part, records)?,
             };
             parts.push(decode_part(stored, part, &named.name, base, options)?);
         }
