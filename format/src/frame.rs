@@ -29,7 +29,6 @@ pub fn framed_len(len: u64, splits: u64) -> u64 {
 }
 
 /// Offset of the first magic in `bytes` at a multiple of four from `from` on, which is a multiple of four itself.
-#[inline]
 pub fn next_magic(bytes: &[u8], from: usize) -> Option<usize> {
     const BLOCK: usize = 1024;
     let rest = bytes.get(from..)?;

@@ -1,5 +1,5 @@
 //! Segments, written and read back, whole and damaged.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 mod common;
 
@@ -33,19 +33,26 @@ fn samples_come_back_bit_for_bit_with_or_without_compression_and_are_aligned() {
     }
 }
 
-#[test]
-fn a_100_byte_sample_costs_at_most_32_bytes_more() {
-    let schema = Schema::new([("data", DType::U8, vec![100])]).unwrap();
+/// Bytes of a whole segment beyond its payload, for each of `count` samples of one part of `len` bytes.
+fn overhead(len: usize, count: u64) -> f64 {
+    let schema = Schema::new([("data", DType::U8, vec![len as u64])]).unwrap();
     let mut file = Vec::new();
     let mut writer = SegmentWriter::begin(&mut file, info(schema), WriteOptions::default()).unwrap();
-    let (count, data) = (20_000u64, [7; 100]);
+    let data = vec![7; len];
     for n in 0..count {
-        let parts = [PartRef::new(DType::U8, &[100], &data)];
+        let shape = [len as u64];
+        let parts = [PartRef::new(DType::U8, &shape, &data)];
         writer.sample(&mut file, &SampleRef { parts: &parts, meta: &Meta::new(), unix_ms: 1_000 + n }).unwrap();
     }
     writer.finish(&mut file).unwrap();
-    let extra = file.len() as f64 / count as f64 - 100.0;
-    assert!(extra <= 32.0, "{extra}");
+    (file.len() as u64 - count * len as u64) as f64 / count as f64
+}
+
+#[test]
+fn a_100_byte_sample_costs_at_most_32_bytes_more_and_a_16_mib_part_256() {
+    let (small, large) = (overhead(100, 20_000), overhead(16 << 20, 4));
+    println!("beyond the payload: {small:.1} bytes for a sample of 100 bytes, {large:.1} for a part of 16 MiB");
+    assert!(small <= 32.0 && large <= 256.0, "{small}, {large}");
 }
 
 #[test]
