@@ -68,31 +68,36 @@ pub enum DType {
 }
 
 const NUMPY_CODE: u8 = 0xff;
-const PLAIN: [(DType, u8, u64, &str); 16] = [
-    (DType::Bytes, 0, 1, "bytes"),
-    (DType::Bool, 1, 1, "bool"),
-    (DType::U8, 2, 1, "u8"),
-    (DType::U16, 3, 2, "u16"),
-    (DType::U32, 4, 4, "u32"),
-    (DType::U64, 5, 8, "u64"),
-    (DType::I8, 6, 1, "i8"),
-    (DType::I16, 7, 2, "i16"),
-    (DType::I32, 8, 4, "i32"),
-    (DType::I64, 9, 8, "i64"),
-    (DType::F16, 10, 2, "f16"),
-    (DType::BF16, 11, 2, "bf16"),
-    (DType::F32, 12, 4, "f32"),
-    (DType::F64, 13, 8, "f64"),
-    (DType::C64, 14, 8, "c64"),
-    (DType::C128, 15, 16, "c128"),
+/// Code in the file and short name.
+const PLAIN: [(DType, u8, &str); 16] = [
+    (DType::Bytes, 0, "bytes"),
+    (DType::Bool, 1, "bool"),
+    (DType::U8, 2, "u8"),
+    (DType::U16, 3, "u16"),
+    (DType::U32, 4, "u32"),
+    (DType::U64, 5, "u64"),
+    (DType::I8, 6, "i8"),
+    (DType::I16, 7, "i16"),
+    (DType::I32, 8, "i32"),
+    (DType::I64, 9, "i64"),
+    (DType::F16, 10, "f16"),
+    (DType::BF16, 11, "bf16"),
+    (DType::F32, 12, "f32"),
+    (DType::F64, 13, "f64"),
+    (DType::C64, 14, "c64"),
+    (DType::C128, 15, "c128"),
 ];
 
 impl DType {
     /// Bytes of one element.
     pub fn itemsize(&self) -> u64 {
         match self {
+            DType::Bytes | DType::Bool | DType::U8 | DType::I8 => 1,
+            DType::U16 | DType::I16 | DType::F16 | DType::BF16 => 2,
+            DType::U32 | DType::I32 | DType::F32 => 4,
+            DType::U64 | DType::I64 | DType::F64 | DType::C64 => 8,
+            DType::C128 => 16,
             DType::Numpy { itemsize, .. } | DType::Unknown { itemsize, .. } => u64::from(*itemsize),
-            plain => PLAIN.iter().find(|row| row.0 == *plain).map_or(1, |row| row.2),
         }
     }
 
@@ -115,7 +120,7 @@ impl DType {
             "complex128" => "c128",
             other => other,
         };
-        PLAIN.iter().find(|row| row.3 == short).map(|row| row.0.clone())
+        PLAIN.iter().find(|row| row.2 == short).map(|row| row.0.clone())
     }
 
     /// Bytes of a tensor of this type and `shape`; an error when that is more than 2^63.
@@ -124,7 +129,7 @@ impl DType {
         shape
             .iter()
             .try_fold(self.itemsize(), |total, axis| total.checked_mul(*axis).filter(|n| *n <= limit))
-            .ok_or(FormatError::TooLarge { what: "bytes of a tensor", value: u64::MAX, limit })
+            .ok_or_else(|| FormatError::TooLarge { what: "bytes of a tensor", value: u64::MAX, limit })
     }
 
     fn code(&self) -> u8 {
@@ -154,7 +159,7 @@ impl DType {
             return Ok(DType::Numpy { descr: cursor.text(MAX_NAME, "NumPy type description")?.to_owned(), itemsize });
         }
         match PLAIN.iter().find(|row| row.1 == code) {
-            Some(row) if row.2 == value => Ok(row.0.clone()),
+            Some(row) if row.0.itemsize() == value => Ok(row.0.clone()),
             Some(_) => Err(FormatError::Malformed { at, what: "a dtype has the wrong item size" }),
             None => Ok(DType::Unknown { code, itemsize }),
         }
@@ -166,7 +171,7 @@ impl fmt::Display for DType {
         match self {
             DType::Numpy { descr, .. } => write!(f, "numpy:{descr}"),
             DType::Unknown { code, .. } => write!(f, "unknown:{code:#04x}"),
-            plain => f.write_str(PLAIN.iter().find(|row| row.0 == *plain).map_or("?", |row| row.3)),
+            plain => f.write_str(PLAIN.iter().find(|row| row.0 == *plain).map_or("?", |row| row.2)),
         }
     }
 }

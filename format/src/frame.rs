@@ -30,18 +30,12 @@ pub fn framed_len(len: u64, splits: u64) -> u64 {
 
 /// Offset of the first magic in `bytes` at a multiple of four from `from` on, which is a multiple of four itself.
 pub fn next_magic(bytes: &[u8], from: usize) -> Option<usize> {
-    const BLOCK: usize = 1024;
-    let rest = bytes.get(from..)?;
-    let in_block = |block: &[u8]| block.chunks_exact(4).position(|word| LE::read_u32(word) == MAGIC);
-    let mut pos = from;
-    for block in rest.chunks(BLOCK) {
-        // Without a branch in the loop, so that the compiler makes wide compares of it.
-        if block.chunks_exact(4).fold(false, |any, word| any | (LE::read_u32(word) == MAGIC)) {
-            return in_block(block).map(|word| pos + word * 4);
-        }
-        pos += block.len();
-    }
-    None
+    let words = bytes.get(from..)?.as_chunks::<4>().0;
+    // Without a branch in the inner loop, so that the compiler makes wide compares of it.
+    let holds = |block: &[[u8; 4]]| block.iter().fold(false, |any, word| any | (u32::from_le_bytes(*word) == MAGIC));
+    let block = words.chunks(256).position(holds)? * 256;
+    let word = words[block..].iter().position(|word| u32::from_le_bytes(*word) == MAGIC)?;
+    Some(from + (block + word) * 4)
 }
 
 /// Offsets of the magic in `payload`, those that are multiples of four, ascending: where the record is to be split.

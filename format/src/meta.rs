@@ -133,6 +133,7 @@ impl Meta {
     ///
     /// # Errors
     /// Anything outside the subset, and bytes left over.
+    #[inline(never)] // mostly there is none
     pub fn decode(bytes: &[u8], at: u64) -> Result<Meta> {
         let mut input = Input { bytes, at, values: 0 };
         let (major, count) = input.head()?;

@@ -23,18 +23,26 @@ impl<'a> Cursor<'a> {
         self.bytes.len() - self.pos
     }
 
+    #[inline]
     pub(crate) fn take(&mut self, n: u64, what: &'static str) -> Result<&'a [u8]> {
-        let have = self.left() as u64;
-        if n > have {
-            return Err(FormatError::Truncated { at: self.base, what, need: n, have });
+        if n > self.left() as u64 {
+            return Err(self.truncated(n, what));
         }
         let start = self.pos;
         self.pos += n as usize;
         Ok(&self.bytes[start..self.pos])
     }
 
+    #[cold]
+    fn truncated(&self, need: u64, what: &'static str) -> FormatError {
+        FormatError::Truncated { at: self.base, what, need, have: self.left() as u64 }
+    }
+
+    #[inline]
     pub(crate) fn u8(&mut self, what: &'static str) -> Result<u8> {
-        Ok(self.take(1, what)?[0])
+        let byte = *self.bytes.get(self.pos).ok_or_else(|| self.truncated(1, what))?;
+        self.pos += 1;
+        Ok(byte)
     }
 
     pub(crate) fn u32(&mut self, what: &'static str) -> Result<u32> {
@@ -52,23 +60,41 @@ impl<'a> Cursor<'a> {
     }
 
     /// An unsigned LEB128 number; the shortest form only, so that every value has one encoding.
+    #[inline]
     pub(crate) fn varint(&mut self, what: &'static str) -> Result<u64> {
-        let mut value = 0u64;
-        for shift in (0..70).step_by(7) {
-            let byte = self.u8(what)?;
-            let bits = u64::from(byte & 0x7f);
-            if shift == 63 && bits > 1 {
-                return Err(FormatError::Malformed { at: self.base, what: "a varint is longer than 64 bits" });
+        match self.bytes.get(self.pos) {
+            Some(byte) if *byte < 0x80 => {
+                self.pos += 1;
+                Ok(u64::from(*byte))
             }
-            value |= bits << shift;
-            if byte & 0x80 == 0 {
-                if byte == 0 && shift > 0 {
-                    return Err(FormatError::Malformed { at: self.base, what: "a varint is not in its shortest form" });
-                }
-                return Ok(value);
-            }
+            _ => self.long_varint(what),
         }
-        Err(FormatError::Malformed { at: self.base, what: "a varint is longer than 64 bits" })
+    }
+
+    fn long_varint(&mut self, what: &'static str) -> Result<u64> {
+        let (mut value, mut shift) = (0, 0);
+        loop {
+            let byte = u64::from(self.u8(what)?);
+            if byte < 0x80 {
+                if byte == 0 {
+                    return Err(self.malformed("a varint is not in its shortest form"));
+                }
+                if shift == 63 && byte > 1 {
+                    return Err(self.malformed("a varint is longer than 64 bits"));
+                }
+                return Ok(value | byte << shift);
+            }
+            if shift == 63 {
+                return Err(self.malformed("a varint is longer than 64 bits"));
+            }
+            value |= (byte & 0x7f) << shift;
+            shift += 7;
+        }
+    }
+
+    #[cold]
+    fn malformed(&self, what: &'static str) -> FormatError {
+        FormatError::Malformed { at: self.base, what }
     }
 
     pub(crate) fn text(&mut self, limit: u64, what: &'static str) -> Result<&'a str> {
@@ -77,11 +103,28 @@ impl<'a> Cursor<'a> {
             return Err(FormatError::TooLarge { what, value: len, limit });
         }
         let bytes = self.take(len, what)?;
-        std::str::from_utf8(bytes).map_err(|_| FormatError::Malformed { at: self.base, what: "a name is not UTF-8" })
+        std::str::from_utf8(bytes).map_err(|_| self.malformed("a name is not UTF-8"))
     }
 
     pub(crate) fn end(&self, what: &'static str) -> Result<()> {
-        if self.left() == 0 { Ok(()) } else { Err(FormatError::Malformed { at: self.base, what }) }
+        if self.left() == 0 { Ok(()) } else { Err(self.malformed(what)) }
+    }
+}
+
+/// A varint from the front of `bytes`, which is left behind it. None where [`Cursor::varint`] has to look.
+#[inline]
+pub(crate) fn quick_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let (mut value, mut shift) = (0, 0);
+    loop {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        match byte {
+            0 if shift > 0 => return None,
+            0..0x80 => return Some(value),
+            _ if shift == 49 => return None,
+            _ => shift += 7,
+        }
     }
 }
 
@@ -108,6 +151,8 @@ mod tests {
             let mut bytes = Vec::new();
             put_varint(&mut bytes, value);
             assert_eq!(Cursor::new(&bytes, 0).varint("n")?, value);
+            let quick = quick_varint(&mut &bytes[..]);
+            assert_eq!(quick, (value >> 56 == 0).then_some(value));
         }
         for bad in [
             &[0x80, 0x00][..],
@@ -117,6 +162,7 @@ mod tests {
             &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02],
         ] {
             assert!(Cursor::new(bad, 0).varint("n").is_err(), "{bad:?}");
+            assert_eq!(quick_varint(&mut &bad[..]), None);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::frame::{
     truncated_header,
 };
 use crate::input::{Input, STEP, SliceInput, StreamInput};
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Range;
 
 /// One record, its parts joined.
@@ -25,10 +25,12 @@ pub struct Record<'a> {
 }
 
 /// Where a record that was checked lies, and how it is framed.
-pub(super) struct Span {
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
     at: u64,
     len: usize,
-    sequence: Sequence,
+    payload_len: usize,
+    splits: u64,
 }
 
 /// Reads records one after the other.
@@ -95,27 +97,38 @@ impl<I: Input> RecordReader<I> {
     }
 
     /// Checks the next record, which then is the one that [`RecordReader::lend`] lends.
-    #[inline]
-    pub(super) fn advance(&mut self) -> Result<Option<Span>> {
+    #[inline(always)] // its result is wide, and passing it through memory costs as much as its work
+    pub(crate) fn advance(&mut self) -> Result<Option<Span>> {
         self.input.consume(std::mem::take(&mut self.given));
         let at = self.input.position();
+        if let Some(payload_len) = whole_record(&mut self.input)? {
+            let len = HEADER_LEN as usize + payload_len + padding(payload_len as u64) as usize;
+            self.given = len;
+            return Ok(Some(Span { at, len, payload_len, splits: 0 }));
+        }
+        self.advance_slowly(at)
+    }
+
+    /// A record that is split or not as it should be, or the end.
+    #[cold]
+    fn advance_slowly(&mut self, at: u64) -> Result<Option<Span>> {
         let mut sequence = Sequence::default();
         let Some(mut len) = check_frame(&mut self.input, 0, &mut sequence)? else { return Ok(None) };
         if !sequence.is_complete() {
             len = self.join(len, &mut sequence)?;
         }
         self.given = len;
-        Ok(Some(Span { at, len, sequence }))
+        Ok(Some(Span { at, len, payload_len: sequence.payload_len() as usize, splits: sequence.splits() }))
     }
 
     #[inline]
-    pub(super) fn lend(&mut self, span: Span) -> Result<Record<'_>> {
-        let Span { at, len, sequence } = span;
-        let payload = match sequence.splits() {
-            0 => &self.input.peek(len)?[HEADER_LEN as usize..][..sequence.payload_len() as usize],
+    pub(crate) fn lend(&mut self, span: Span) -> Result<Record<'_>> {
+        let Span { at, len, payload_len, splits } = span;
+        let payload = match splits {
+            0 => &self.input.peek(len)?[HEADER_LEN as usize..][..payload_len],
             _ => &self.joined[..],
         };
-        Ok(Record { at, payload, splits: sequence.splits(), end: at + len as u64 })
+        Ok(Record { at, payload, splits, end: at + len as u64 })
     }
 
     /// Makes the next call give the record once more that was checked last.
@@ -223,6 +236,18 @@ impl<I: Input> RecordReader<I> {
         self.input.consume(std::mem::take(&mut self.given));
         Ok(self.input.peek(n)?)
     }
+}
+
+/// Bytes of payload of the record here, where it is a single frame to which nothing is to be said. None: look closely.
+#[inline(always)]
+fn whole_record(input: &mut impl Input) -> io::Result<Option<usize>> {
+    let Some(header) = input.peek(HEADER_LEN as usize)?.first_chunk() else { return Ok(None) };
+    let Ok(FrameHeader { flag: 0, len }) = FrameHeader::parse(header, 0) else { return Ok(None) };
+    let len = len as usize;
+    let padding = padding(len as u64) as usize;
+    let bytes = &input.peek(HEADER_LEN as usize + len + padding)?[HEADER_LEN as usize..];
+    let clean = bytes.len() == len + padding && bytes[len..].iter().all(|byte| *byte == 0);
+    Ok((clean && next_magic(&bytes[..len], 0).is_none()).then_some(len))
 }
 
 /// Checks the frame that begins `skip` bytes further on. Returns the bytes that it takes; none where the input has ended

@@ -7,9 +7,8 @@
 //! Trailer, the last 32 bytes: `magic | length 24 | footer's offset u64 | salt u32 | CRC-32 of the offset and the salt |
 //! REELTAIL`. The salt is 0, or the next number with which the checksum is not the magic: so a trailer is never split.
 
-use super::head::check_envelope;
 use super::header::SegmentInfo;
-use super::{FORMAT_MAJOR, FORMAT_MINOR, SegmentId, TYPE_FOOTER, bound_crc};
+use super::{BoundCrc, FORMAT_MAJOR, FORMAT_MINOR, SegmentId, TYPE_FOOTER};
 use crate::error::{FormatError, Result};
 use crate::frame;
 use crate::wire::Cursor;
@@ -46,7 +45,7 @@ impl Footer {
         out.extend_from_slice(&[0; 4]);
         out.extend(offsets.iter().flat_map(|offset| offset.to_le_bytes()));
         info.encode(&mut out)?;
-        let check = bound_crc(info.id, at, &out[4..]);
+        let check = BoundCrc::new(info.id).of(at, &out[4..]);
         LE::write_u32(&mut out[..4], check);
         Ok((out, check))
     }
@@ -64,7 +63,7 @@ impl Footer {
         cursor.take(table, "the footer's table of offsets")?;
         let offsets = payload.slice(begin..cursor.position());
         let id = peek_id(payload, cursor.position(), at)?;
-        let (check, kind) = check_envelope(payload, at, id, "the footer")?;
+        let (check, kind) = BoundCrc::new(id).check(payload, at, "the footer")?;
         if kind != TYPE_FOOTER {
             return Err(FormatError::Malformed { at, what: "a record of another type, no footer" });
         }

@@ -14,13 +14,12 @@
 //! framing. In this order: `dtype, shape` (bit 0) · `stored length varint` (codec not 0) · `CRC-32` (bit 1) · `number of
 //! splits varint`, one for each record of the part (bits 1 and 4) · the bytes (bit 1 clear).
 
-use super::{SegmentId, TYPE_SAMPLE, bound_crc, chunk_count, chunks, header::SegmentInfo, pad_before};
+use super::{BoundCrc, ENVELOPE, TYPE_SAMPLE, chunk_count, chunks, header::SegmentInfo, pad_before};
 use crate::dtype::{DType, Schema, Shape, decode_shape};
 use crate::error::{FormatError, Result};
 use crate::frame;
 use crate::meta::{MAX_META, Meta};
-use crate::wire::Cursor;
-use byteorder::{ByteOrder, LE};
+use crate::wire::{Cursor, quick_varint};
 use std::ops::Range;
 
 pub(crate) const OWN_SHAPE: u8 = 1;
@@ -67,12 +66,14 @@ pub struct PartHead {
     pub stored_len: u64,
     /// Where.
     pub place: PartPlace,
+    /// Whether dtype and shape are the schema's.
+    is_schemas: bool,
 }
 
 impl Default for PartHead {
     fn default() -> PartHead {
         let (dtype, codec, place) = (DType::Bytes, Codec::Plain, PartPlace::Inline(0..0));
-        PartHead { dtype, shape: Shape::new(), codec, stored_len: 0, place }
+        PartHead { dtype, shape: Shape::new(), codec, stored_len: 0, place, is_schemas: false }
     }
 }
 
@@ -119,27 +120,21 @@ impl Head {
     /// # Errors
     /// A checksum that does not match (damage, or a head of another segment or place); fields that do not decode.
     pub fn decode(payload: &[u8], frames: Range<u64>, info: &SegmentInfo) -> Result<Head> {
-        let mut head = Head::default();
-        head.decode_again(payload, frames, info)?;
-        Ok(head)
-    }
-
-    /// As [`Head::decode`], into a head whose memory is used again. After an error its fields mean nothing.
-    ///
-    /// # Errors
-    /// The same.
-    pub fn decode_again(&mut self, payload: &[u8], frames: Range<u64>, info: &SegmentInfo) -> Result<()> {
-        let (crc, kind) = check_envelope(payload, frames.start, info.id, "a sample's head")?;
+        let (crc, kind) = BoundCrc::new(info.id).check(payload, frames.start, "a sample's head")?;
         if kind != TYPE_SAMPLE {
             return Err(FormatError::Malformed {
                 at: frames.start,
                 what: "a record of another type, no sample's head",
             });
         }
-        self.decode_checked(payload, frames, info, crc)
+        let mut head = Head::default();
+        head.decode_checked(payload, frames, info, crc)?;
+        Ok(head)
     }
 
-    /// As [`Head::decode_again`], where [`check_envelope`] found `crc` and the type of a head.
+    /// As [`Head::decode`], where [`BoundCrc::check`] found `crc` and the type of a head, into a head whose memory is used
+    /// again: a fresh one, or one of the same segment. After an error its fields mean nothing.
+    #[inline]
     pub(super) fn decode_checked(
         &mut self,
         payload: &[u8],
@@ -149,19 +144,42 @@ impl Head {
     ) -> Result<()> {
         let at = frames.start;
         (self.at, self.crc) = (at, crc);
+        if self.parts.len() == info.schema.parts.len() && self.decode_usual(payload, info.created_unix_ms).is_some() {
+            self.end = frames.end;
+            return Ok(());
+        }
+        self.decode_closely(payload, frames, info)
+    }
+
+    #[inline(never)]
+    fn decode_closely(&mut self, payload: &[u8], frames: Range<u64>, info: &SegmentInfo) -> Result<()> {
+        let at = frames.start;
         let mut cursor = Cursor::new(payload, at);
         cursor.take(ENVELOPE, "a sample's head")?;
         self.ordinal = cursor.varint("ordinal")?;
         self.unix_ms = info.created_unix_ms.saturating_add(cursor.varint("time")?);
-        let len = cursor.varint("length of meta")?;
-        if len > MAX_META {
-            return Err(FormatError::TooLarge { what: "bytes of meta", value: len, limit: MAX_META });
-        }
-        let meta = cursor.take(len, "meta")?;
-        self.meta = if meta.is_empty() { Meta::new() } else { Meta::decode(meta, at)? };
+        self.meta = decode_meta(&mut cursor, at)?;
         self.end = frames.end;
         self.decode_parts(&mut cursor, &info.schema)?;
         cursor.end("a sample's head has bytes left over")
+    }
+
+    /// The short way for the usual head of a small sample, one like the last: no meta, and each part inline, plain and
+    /// as in the schema. None: it is another one, or not as it should be.
+    #[inline]
+    fn decode_usual(&mut self, payload: &[u8], created_unix_ms: u64) -> Option<()> {
+        let mut rest = payload.get(ENVELOPE as usize..)?;
+        self.ordinal = quick_varint(&mut rest)?;
+        self.unix_ms = created_unix_ms.saturating_add(quick_varint(&mut rest)?);
+        rest = rest.strip_prefix(&[0])?;
+        for part in &mut self.parts {
+            rest = rest.strip_prefix(&[0]).filter(|_| part.is_schemas && part.codec == Codec::Plain)?;
+            let begin = payload.len() - rest.len();
+            rest = rest.get(usize::try_from(part.stored_len).ok()?..)?;
+            part.place = PartPlace::Inline(begin..payload.len() - rest.len());
+        }
+        self.meta = Meta::new();
+        rest.is_empty().then_some(())
     }
 
     fn decode_parts(&mut self, cursor: &mut Cursor<'_>, schema: &Schema) -> Result<()> {
@@ -178,9 +196,11 @@ impl Head {
             }
             let part = &mut self.parts[n];
             if flags & OWN_SHAPE != 0 {
+                part.is_schemas = false;
                 part.dtype = DType::decode(cursor, at)?;
                 part.shape = decode_shape(cursor)?;
-            } else {
+            } else if !part.is_schemas {
+                part.is_schemas = true;
                 part.dtype.clone_from(&named.dtype);
                 part.shape.clone_from(&named.shape);
             }
@@ -204,6 +224,15 @@ impl Head {
             };
         }
         Ok(())
+    }
+}
+
+fn decode_meta(cursor: &mut Cursor<'_>, at: u64) -> Result<Meta> {
+    let len = cursor.varint("length of meta")?;
+    match len {
+        0 => Ok(Meta::new()),
+        1..=MAX_META => Meta::decode(cursor.take(len, "meta")?, at),
+        _ => Err(FormatError::TooLarge { what: "bytes of meta", value: len, limit: MAX_META }),
     }
 }
 
@@ -240,21 +269,3 @@ fn place_records(
 /// Most records that the large parts of a sample may take together: 2^16 pieces, 16 TiB. It bounds what a hostile head
 /// can make us allocate.
 const MAX_PIECES: u64 = 1 << 16;
-
-/// Bytes of checksum and type, with which heads, footers and records of later minor versions begin.
-const ENVELOPE: u64 = 5;
-
-/// Checks a record's checksum, bound to its place. Returns the checksum and the record's type.
-pub(crate) fn check_envelope(payload: &[u8], at: u64, id: SegmentId, what: &'static str) -> Result<(u32, u8)> {
-    let have = payload.len() as u64;
-    if have < ENVELOPE {
-        return Err(FormatError::Truncated { at, what, need: ENVELOPE, have });
-    }
-    let stored = LE::read_u32(&payload[..4]);
-    let computed = bound_crc(id, at, &payload[4..]);
-    if stored == computed {
-        Ok((stored, payload[4]))
-    } else {
-        Err(FormatError::Checksum { at, what, stored, computed })
-    }
-}

@@ -22,6 +22,7 @@ pub mod writer;
 
 use crate::error::{FormatError, Result};
 use crate::frame;
+use byteorder::{ByteOrder, LE};
 use std::fmt;
 use std::str::FromStr;
 
@@ -71,14 +72,45 @@ impl FromStr for SegmentId {
     }
 }
 
-/// CRC-32 of a record that is bound to its place: the segment's id, the frame's offset, then `body`. A record that
-/// was copied elsewhere does not pass.
-pub(crate) fn bound_crc(id: SegmentId, at: u64, body: &[u8]) -> u32 {
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(&id.0);
-    crc.update(&at.to_le_bytes());
-    crc.update(body);
-    crc.finalize()
+/// Bytes of checksum and type, with which heads, footers and records of later minor versions begin.
+pub(crate) const ENVELOPE: u64 = 5;
+
+/// CRC-32s of records that are bound to their place: over the segment's id, the frame's offset, then the record's bytes
+/// behind the checksum. A record that was copied elsewhere does not pass.
+#[derive(Clone)]
+pub(crate) struct BoundCrc {
+    after_id: crc32fast::Hasher,
+}
+
+impl BoundCrc {
+    pub(crate) fn new(id: SegmentId) -> BoundCrc {
+        let mut after_id = crc32fast::Hasher::new();
+        after_id.update(&id.0);
+        BoundCrc { after_id }
+    }
+
+    pub(crate) fn of(&self, at: u64, body: &[u8]) -> u32 {
+        let mut crc = self.after_id.clone();
+        crc.update(&at.to_le_bytes());
+        crc.update(body);
+        crc.finalize()
+    }
+
+    /// Compares the checksum with which the record at file offset `at` begins. Returns it, and the record's type.
+    #[inline]
+    pub(crate) fn check(&self, payload: &[u8], at: u64, what: &'static str) -> Result<(u32, u8)> {
+        let have = payload.len() as u64;
+        if have < ENVELOPE {
+            return Err(FormatError::Truncated { at, what, need: ENVELOPE, have });
+        }
+        let stored = LE::read_u32(&payload[..4]);
+        let computed = self.of(at, &payload[4..]);
+        if stored == computed {
+            Ok((stored, payload[4]))
+        } else {
+            Err(FormatError::Checksum { at, what, stored, computed })
+        }
+    }
 }
 
 /// Payload length of the pad record that must stand at `pos` so that the next record's payload is aligned; none where

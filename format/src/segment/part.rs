@@ -75,10 +75,10 @@ impl Part {
 /// # Errors
 /// A large part whose checksum does not match; a compressed one that does not decode to its length. Not a dtype or codec
 /// of a later version: that part comes without data.
-pub fn decode_part(stored: Bytes, head: &PartHead, name: &str, at: u64, options: ReadOptions) -> Result<Part> {
+pub fn decode_part(stored: Bytes, head: PartHead, name: &str, at: u64, options: ReadOptions) -> Result<Part> {
     let at = head.first_record().unwrap_or(at);
     if options.verify {
-        check_crc(head, || crc32fast::hash(&stored))?;
+        check_crc(&head, || crc32fast::hash(&stored))?;
     }
     let unknown = |code, is_codec| Unknown { part: name.to_owned(), code, is_codec };
     let data = match (&head.dtype, head.codec) {
@@ -87,7 +87,7 @@ pub fn decode_part(stored: Bytes, head: &PartHead, name: &str, at: u64, options:
         (_, Codec::Plain) => Ok(stored),
         (_, Codec::Zstd) => Ok(decompress(&stored, head.decoded_len()?, name, at, options.max_part)?),
     };
-    Ok(Part { dtype: head.dtype.clone(), shape: head.shape.clone(), data })
+    Ok(Part { dtype: head.dtype, shape: head.shape, data })
 }
 
 /// Compares the checksum of a large part with that of the stored bytes found.

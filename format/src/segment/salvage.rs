@@ -1,12 +1,12 @@
 //! What is left of a damaged or unfinished segment: section 16 of SPEC.md.
 
 use super::footer::{Footer, TRAILER_LEN, Trailer};
-use super::head::{Head, PartPlace, check_envelope};
+use super::head::{Head, PartPlace};
 use super::header::SegmentInfo;
 use super::part::{Part, ReadOptions, decode_part, stored_in};
 use super::slice::SegmentSlice;
 use super::walk::{pad_at, read_pad};
-use super::{TYPE_FOOTER, TYPE_SAMPLE};
+use super::{BoundCrc, TYPE_FOOTER, TYPE_SAMPLE};
 use crate::error::{FormatError, Result};
 use crate::frame::{next_magic, read_strict, truncated_header};
 use crate::input::SliceInput;
@@ -112,7 +112,7 @@ impl Salvage {
         let info = self.info.as_ref().ok_or(FormatError::NotASegment { why: "it has neither header nor footer" })?;
         let record = read_strict(&self.bytes, pos, 0)?;
         let (at, end) = (pos as u64, record.next);
-        let (crc, kind) = check_envelope(&record.payload, at, info.id, "a record")?;
+        let (crc, kind) = BoundCrc::new(info.id).check(&record.payload, at, "a record")?;
         let payload = || Bytes::copy_from_slice(&record.payload);
         match kind {
             TYPE_SAMPLE => {
@@ -178,7 +178,8 @@ impl Salvage {
                     stored_in(&self.bytes, 0, records)
                 }
             };
-            let decoded = stored.and_then(|stored| decode_part(stored, part, &named.name, head.at, self.options));
+            let decoded =
+                stored.and_then(|stored| decode_part(stored, part.clone(), &named.name, head.at, self.options));
             if let (Err(why), Some(begin)) = (&decoded, part.first_record()) {
                 stretches.push((begin..pos, why.clone()));
             }

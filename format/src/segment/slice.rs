@@ -48,10 +48,10 @@ impl Sample {
         mut large: impl FnMut(&PartHead, &[(Range<u64>, u64)]) -> Result<Bytes>,
     ) -> Result<Sample> {
         let mut parts = Vec::with_capacity(head.parts.len());
-        for (part, named) in head.parts.iter().zip(&info.schema.parts) {
+        for (part, named) in head.parts.into_iter().zip(&info.schema.parts) {
             let stored = match &part.place {
                 PartPlace::Inline(range) => payload.slice(range.clone()),
-                PartPlace::Large { records, .. } => large(part, records)?,
+                PartPlace::Large { records, .. } => large(&part, records)?,
             };
             parts.push(decode_part(stored, part, &named.name, base, options)?);
         }

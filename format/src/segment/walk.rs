@@ -3,11 +3,11 @@
 //! single flipped bit is found. It needs memory for one sample, and for checking for much less.
 
 use super::footer::{Footer, TRAILER_LEN, Trailer};
-use super::head::{Codec, Head, PartPlace, check_envelope};
+use super::head::{Codec, Head, PartPlace};
 use super::header::SegmentInfo;
 use super::part::{Part, ReadOptions, check_crc, decode_part};
 use super::slice::Sample;
-use super::{TYPE_FOOTER, TYPE_SAMPLE, pad_before};
+use super::{BoundCrc, TYPE_FOOTER, TYPE_SAMPLE, pad_before};
 use crate::error::{FormatError, Result};
 use crate::frame::truncated_header;
 use crate::input::{Input, StreamInput};
@@ -40,11 +40,13 @@ pub fn check(input: impl Input) -> Result<Footer> {
 pub struct SegmentWalk<I> {
     records: RecordReader<I>,
     info: SegmentInfo,
+    bound: BoundCrc,
     /// Whether the bytes of large parts that are not compressed are kept.
     keep_plain: bool,
-    heads: crc32fast::Hasher,
+    heads: HeadsCrc,
     offsets: Vec<u64>,
     head: Head,
+    /// The head's payload, where records behind it had to be read.
     payload: Vec<u8>,
     large: Vec<Bytes>,
     footer: Option<Footer>,
@@ -65,6 +67,7 @@ impl WalkedSample<'_> {
     ///
     /// # Panics
     /// Where the schema has no part `n`.
+    #[inline]
     pub fn stored(&self, n: usize) -> &[u8] {
         match &self.head.parts[n].place {
             PartPlace::Inline(range) => &self.payload[range.clone()],
@@ -85,7 +88,7 @@ impl WalkedSample<'_> {
             PartPlace::Large { .. } => self.large[n].clone(),
         };
         let options = ReadOptions { verify: false, ..ReadOptions::default() }; // the walk did
-        decode_part(stored, &self.head.parts[n], &self.info.schema.parts[n].name, self.head.at, options)
+        decode_part(stored, self.head.parts[n].clone(), &self.info.schema.parts[n].name, self.head.at, options)
     }
 
     /// All of it.
@@ -117,11 +120,13 @@ impl<I: Input> SegmentWalk<I> {
     pub fn begin(input: I) -> Result<SegmentWalk<I>> {
         let mut records = RecordReader::with_input(input);
         let first = records.next()?.ok_or_else(|| truncated_header(0, 0))?;
+        let info = SegmentInfo::decode_header(first.payload)?;
         Ok(SegmentWalk {
-            info: SegmentInfo::decode_header(first.payload)?,
+            bound: BoundCrc::new(info.id),
+            info,
             records,
             keep_plain: true,
-            heads: crc32fast::Hasher::new(),
+            heads: HeadsCrc::default(),
             offsets: Vec::new(),
             head: Head::default(),
             payload: Vec::new(),
@@ -151,15 +156,23 @@ impl<I: Input> SegmentWalk<I> {
         }
         loop {
             let end = self.records.position();
-            let record = self.records.next()?.ok_or_else(|| truncated_header(end, 0))?;
+            let span = self.records.advance()?.ok_or_else(|| truncated_header(end, 0))?;
+            let record = self.records.lend(span)?;
             let frames = record.at..record.end;
-            let (crc, kind) = check_envelope(record.payload, record.at, self.info.id, "a record")?;
+            let (crc, kind) = self.bound.check(record.payload, record.at, "a record")?;
             match kind {
                 TYPE_SAMPLE => {
                     self.head.decode_checked(record.payload, frames, &self.info, crc)?;
-                    self.payload.clear();
-                    self.payload.extend_from_slice(record.payload);
-                    break;
+                    self.count_head()?;
+                    let payload = if self.head.end == self.records.position() {
+                        self.records.lend(span)?.payload
+                    } else {
+                        self.payload.clear();
+                        self.payload.extend_from_slice(self.records.lend(span)?.payload);
+                        self.read_parts()?;
+                        &self.payload
+                    };
+                    return Ok(Some(WalkedSample { head: &self.head, info: &self.info, payload, large: &self.large }));
                 }
                 TYPE_FOOTER => {
                     let footer = Footer::decode(&Bytes::copy_from_slice(record.payload), frames.start)?;
@@ -170,14 +183,17 @@ impl<I: Input> SegmentWalk<I> {
                 _ => {} // a type of a later minor version
             }
         }
-        let (at, ordinal) = (self.head.at, self.offsets.len() as u64);
-        if self.head.ordinal != ordinal {
+    }
+
+    /// Takes the head into the count that the footer must confirm.
+    fn count_head(&mut self) -> Result<()> {
+        let Head { at, ordinal, crc, .. } = self.head;
+        if ordinal != self.offsets.len() as u64 {
             return Err(FormatError::Malformed { at, what: "a sample has another ordinal" });
         }
         self.offsets.push(at);
-        self.heads.update(&self.head.crc.to_le_bytes());
-        self.read_parts()?;
-        Ok(Some(WalkedSample { head: &self.head, info: &self.info, payload: &self.payload, large: &self.large }))
+        self.heads.push(crc);
+        Ok(())
     }
 
     /// Reads the records of the large parts, which follow the head.
@@ -216,7 +232,7 @@ impl<I: Input> SegmentWalk<I> {
             info.encode(&mut bytes).map(|()| bytes)
         };
         let same = footer.count == self.offsets.len() as u64
-            && footer.heads_crc == self.heads.clone().finalize()
+            && footer.heads_crc == self.heads.finish()
             && footer.offsets().eq(self.offsets.iter().copied())
             && bytes(&footer.info)? == bytes(&self.info)?;
         if !same {
@@ -233,6 +249,28 @@ impl<I: Input> SegmentWalk<I> {
             return Err(FormatError::Malformed { at: end, what: "the trailer names another footer" });
         }
         Ok(())
+    }
+}
+
+/// The checksum over the heads' checksums, taken in batches.
+#[derive(Default)]
+struct HeadsCrc {
+    crc: crc32fast::Hasher,
+    batch: Vec<[u8; 4]>,
+}
+
+impl HeadsCrc {
+    fn push(&mut self, crc: u32) {
+        self.batch.push(crc.to_le_bytes());
+        if self.batch.len() >= 1024 {
+            self.finish();
+        }
+    }
+
+    fn finish(&mut self) -> u32 {
+        self.crc.update(self.batch.as_flattened());
+        self.batch.clear();
+        self.crc.clone().finalize()
     }
 }
 

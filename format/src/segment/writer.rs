@@ -4,7 +4,7 @@
 use super::footer::{Footer, Trailer};
 use super::head::{CODEC_SHIFT, LARGE, OWN_SHAPE, SPLIT};
 use super::header::SegmentInfo;
-use super::{CHUNK, SegmentId, TYPE_PAD, TYPE_SAMPLE, bound_crc, pad_before};
+use super::{BoundCrc, CHUNK, SegmentId, TYPE_PAD, TYPE_SAMPLE, pad_before};
 use crate::dtype::{DType, MAX_NDIM, encode_shape};
 use crate::error::{FormatError, Result};
 use crate::frame::{self, framed_len, split_points};
@@ -241,7 +241,7 @@ impl SegmentWriter {
                 ready.splits.iter().for_each(|count| put_varint(&mut out, *count));
             }
         }
-        let crc = bound_crc(self.info.id, at, &out[4..]);
+        let crc = BoundCrc::new(self.info.id).of(at, &out[4..]);
         LE::write_u32(&mut out[..4], crc);
         Ok((out, crc))
     }
