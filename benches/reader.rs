@@ -21,6 +21,7 @@ use std::time::Instant;
 const ROUNDS: usize = 15;
 const SMALL: usize = 100;
 const COUNT: usize = 400_000;
+const MAX_PART: u64 = 1 << 30;
 const LARGE: usize = 32 << 20;
 
 /// Medians of the seconds that each of `ways` takes, in turns.
@@ -131,7 +132,7 @@ fn small() {
         (
             "samples front to back, CRC",
             Box::new(|| {
-                let mut walk = SegmentWalk::begin(SliceInput::new(black_box(&samples), 0)).unwrap();
+                let mut walk = SegmentWalk::begin(SliceInput::new(black_box(&samples), 0), MAX_PART).unwrap();
                 let mut count = 0;
                 while let Some(sample) = walk.next().unwrap() {
                     black_box(sample.stored(0));

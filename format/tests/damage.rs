@@ -5,7 +5,7 @@
 mod common;
 
 use bytes::Bytes;
-use common::{check, info, noise};
+use common::{MAX_PART, check, info, noise};
 use ringreel_format::recordio::{Found, RecordReader, ResyncReader};
 use ringreel_format::segment::head::PartPlace;
 use ringreel_format::segment::salvage::{Salvage, Salvaged};
@@ -53,19 +53,19 @@ fn golden() -> (Vec<u8>, Vec<Model>) {
     }
     writer.finish(&mut file).unwrap();
     assert!(file.len() >= 5 << 10, "{}", file.len());
-    let mut walk = SegmentWalk::new(&file[..]).unwrap();
+    let mut walk = SegmentWalk::new(&file[..], MAX_PART).unwrap();
     let mut models = Vec::new();
     while let Some(sample) = walk.next().unwrap() {
         let head = sample.head;
         let first = head.parts.iter().find_map(|part| match &part.place {
-            PartPlace::Large { records, .. } => Some(records[0].0.start),
+            PartPlace::Large { records, .. } => Some(records.frames().start),
             PartPlace::Inline(_) => None,
         });
         // What lies between the head and the first large part is a pad, which belongs to neither.
         let head_end = first.map_or(head.end, |_| head.at + head_len(&file, head.at));
         let place = |place: &PartPlace| match place {
             PartPlace::Inline(_) => head.at..head_end,
-            PartPlace::Large { records, .. } => records[0].0.start..records.last().unwrap().0.end,
+            PartPlace::Large { records, .. } => records.frames(),
         };
         let parts = contents[models.len()].iter().cloned().zip(head.parts.iter().map(|part| place(&part.place)));
         models.push(Model { head: head.at..head_end, parts: parts.collect(), end: head.end });
@@ -124,7 +124,7 @@ fn every_flipped_bit_is_found_and_costs_only_what_it_touched() {
         let mut damaged = file.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
         assert!(check(&damaged).is_err(), "bit {bit}");
-        assert!(SegmentWalk::new(&damaged[..]).and_then(walk_all).is_err(), "bit {bit}, as a stream");
+        assert!(SegmentWalk::new(&damaged[..], MAX_PART).and_then(walk_all).is_err(), "bit {bit}, as a stream");
         let at = (bit / 8) as u64;
         let (given, _) = salvage_loses_only_what_was_touched(damaged, &models, at..at + 1);
         flips += 1;

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use ringreel_format::frame::{self, FrameHeader};
 use ringreel_format::input::StreamInput;
 use ringreel_format::segment::part::{ReadOptions, gather, stored_in};
+use ringreel_format::segment::pieces::Pieces;
 use ringreel_format::segment::slice::decode_head;
 use ringreel_format::segment::{CHUNK, walk};
 use ringreel_format::{Footer, FormatError, PartHead, Sample, SegmentInfo, TRAILER_LEN, Trailer};
@@ -108,7 +109,7 @@ pub fn check_whole(fs: &dyn Fs, path: &Path) -> Result<Tail> {
     let file = fs.open(path)?;
     let len = file.size()?;
     let source = FromFront { file: &*file, pos: 0, len };
-    let footer = walk::check(StreamInput::new(source, 0)).map_err(Error::format("read", path))?;
+    let footer = walk::check(StreamInput::new(source, 0), ReadOptions::default().max_part).map_err(Error::format("read", path))?;
     Ok(Tail { footer, len })
 }
 
@@ -192,12 +193,12 @@ impl SegmentReader {
         let base = extent.start;
         let head = read_range(&*self.file, self.frames_at(extent.clone())?)?;
         let (head, payload) = decode_head(&head, base, self.info()).map_err(bad)?;
-        let large = |part: &PartHead, records: &[(Range<u64>, u64)]| match records {
-            [(frames, _)] if frames.end <= extent.end => {
+        let large = |part: &PartHead, records: &Pieces| {
+            let frames = records.frames();
+            if records.count() == 1 && frames.end <= extent.end {
                 let bytes = self.bytes(frames.clone()).map_err(|error| error.source)?;
                 stored_in(&bytes, frames.start, records)
-            }
-            _ => {
+            } else {
                 if part.stored_len > extent.end - base {
                     let what = "a part is larger than its sample";
                     return Err(FormatError::Malformed { at: base, what });

@@ -1,7 +1,7 @@
 //! `.idx` files: a line `key <TAB> offset` for each record of the `.rec` file beside it.
 
 use super::lines;
-use crate::error::Result;
+use crate::error::{FormatError, Result};
 use std::io::Write;
 
 /// One line.
@@ -34,8 +34,11 @@ pub fn entries(bytes: &[u8]) -> impl Iterator<Item = Result<Entry<'_>>> {
 /// Writes one line.
 ///
 /// # Errors
-/// What the sink says.
+/// A key that could not be read again: empty, with a TAB or a line end; what the sink says.
 pub fn write_entry(sink: &mut dyn Write, entry: Entry<'_>) -> Result<()> {
+    if entry.key.is_empty() || entry.key.contains(['\t', '\n', '\r']) {
+        return Err(FormatError::Input(format!("{:?} cannot be a key of an index", entry.key)));
+    }
     Ok(writeln!(sink, "{}\t{}", entry.key, entry.offset)?)
 }
 

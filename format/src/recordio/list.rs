@@ -2,7 +2,7 @@
 
 use super::index::decimal;
 use super::lines;
-use crate::error::Result;
+use crate::error::{FormatError, Result};
 use std::io::Write;
 
 /// One line.
@@ -26,7 +26,7 @@ impl<'a> Item<'a> {
 ///
 /// # Errors
 /// Each line that is not as above: fewer than three fields, an index that is no decimal number below 2^64, a label that
-/// is no number, an empty path.
+/// is no number, a path that is empty or ends in a carriage return.
 pub fn items(bytes: &[u8]) -> impl Iterator<Item = Result<Item<'_>>> {
     lines(bytes).map(|line| {
         let (line, text) = line?;
@@ -39,6 +39,9 @@ pub fn items(bytes: &[u8]) -> impl Iterator<Item = Result<Item<'_>>> {
         if path.is_empty() {
             return Err(line.bad("has an empty path"));
         }
+        if path.ends_with('\r') {
+            return Err(line.bad("has a path that ends in a carriage return"));
+        }
         Ok(Item { index, labels, path })
     })
 }
@@ -46,8 +49,11 @@ pub fn items(bytes: &[u8]) -> impl Iterator<Item = Result<Item<'_>>> {
 /// Writes one line.
 ///
 /// # Errors
-/// What the sink says.
+/// No label; a path that could not be read again: empty, with a TAB or a line end; what the sink says.
 pub fn write_item(sink: &mut dyn Write, index: u64, labels: &[f32], path: &str) -> Result<()> {
+    if labels.is_empty() || path.is_empty() || path.contains(['\t', '\n', '\r']) {
+        return Err(FormatError::Input(format!("{path:?} with {} labels cannot be a line of a list", labels.len())));
+    }
     write!(sink, "{index}\t")?;
     for label in labels {
         write!(sink, "{label}\t")?;
@@ -76,6 +82,7 @@ mod tests {
             b"1\t0\t\tx",
             b"1\tcat\tx",
             b"1\t0\t",
+            b"1\t0\tx\r",
             b"1\t0\t\xff",
         ] {
             assert!(matches!(items(bad).next(), Some(Err(_))), "{bad:?}");

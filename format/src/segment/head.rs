@@ -14,10 +14,11 @@
 //! framing. In this order: `dtype, shape` (bit 0) · `stored length varint` (codec not 0) · `CRC-32` (bit 1) · `number of
 //! splits varint`, one for each record of the part (bits 1 and 4) · the bytes (bit 1 clear).
 
-use super::{BoundCrc, ENVELOPE, TYPE_SAMPLE, chunk_count, chunks, header::SegmentInfo, pad_before};
+use super::header::SegmentInfo;
+use super::pieces::{self, Pieces};
+use super::{BoundCrc, ENVELOPE, TYPE_SAMPLE};
 use crate::dtype::{DType, Schema, Shape, decode_shape};
 use crate::error::{FormatError, Result};
-use crate::frame;
 use crate::meta::{MAX_META, Meta};
 use crate::wire::{Cursor, quick_varint};
 use std::ops::Range;
@@ -48,8 +49,8 @@ pub enum PartPlace {
     Large {
         /// CRC-32 of the stored bytes.
         crc: u32,
-        /// Each record: file offsets of its frames, first to last, and its payload's length in bytes.
-        records: Vec<(Range<u64>, u64)>,
+        /// These records.
+        records: Pieces,
     },
 }
 
@@ -82,7 +83,7 @@ impl PartHead {
     pub(super) fn first_record(&self) -> Option<u64> {
         match &self.place {
             PartPlace::Inline(_) => None,
-            PartPlace::Large { records, .. } => records.first().map(|record| record.0.start),
+            PartPlace::Large { records, .. } => Some(records.frames().start),
         }
     }
 
@@ -184,7 +185,7 @@ impl Head {
 
     fn decode_parts(&mut self, cursor: &mut Cursor<'_>, schema: &Schema) -> Result<()> {
         let at = self.at;
-        let mut pieces = 0;
+        let mut count = 0;
         self.parts.truncate(schema.parts.len());
         for (n, named) in schema.parts.iter().enumerate() {
             let flags = cursor.u8("flags of a part")?;
@@ -218,8 +219,13 @@ impl Head {
                 PartPlace::Inline(begin..cursor.position())
             } else {
                 let crc = cursor.u32("checksum of a part")?;
-                let records =
-                    place_records(cursor, part.stored_len, flags & SPLIT != 0, &mut self.end, at, &mut pieces)?;
+                count += pieces::count(part.stored_len);
+                if count > MAX_PIECES {
+                    let what = "pieces of a sample's parts";
+                    return Err(FormatError::TooLarge { what, value: count, limit: MAX_PIECES });
+                }
+                let records = place_records(cursor, part.stored_len, flags & SPLIT != 0, self.end, at)?;
+                self.end = records.frames().end;
                 PartPlace::Large { crc, records }
             };
         }
@@ -236,36 +242,19 @@ fn decode_meta(cursor: &mut Cursor<'_>, at: u64) -> Result<Meta> {
     }
 }
 
-/// Where the records of a large part lie, the first of them behind `end`, which goes on to the end of the last.
-fn place_records(
-    cursor: &mut Cursor<'_>,
-    stored_len: u64,
-    split: bool,
-    end: &mut u64,
-    at: u64,
-    pieces: &mut u64,
-) -> Result<Vec<(Range<u64>, u64)>> {
-    let overflow = || FormatError::Malformed { at, what: "a part's length leads beyond 2^63" };
-    *pieces += chunk_count(stored_len);
-    if *pieces > MAX_PIECES {
-        return Err(FormatError::TooLarge { what: "pieces of a sample's parts", value: *pieces, limit: MAX_PIECES });
-    }
-    let mut records = Vec::new();
-    for len in chunks(stored_len) {
-        let splits = if split { cursor.varint("number of splits")? } else { 0 };
-        if splits > len / 4 {
+/// Where the records of a large part of `len` bytes lie, which follows the record that ends at `after`.
+fn place_records(cursor: &mut Cursor<'_>, len: u64, split: bool, after: u64, at: u64) -> Result<Pieces> {
+    let mut splits = Vec::new();
+    for len in pieces::lengths(len).take(if split { usize::MAX } else { 0 }) {
+        let count = cursor.varint("number of splits")?;
+        if count > len / 4 {
             return Err(FormatError::Malformed { at, what: "a part claims more splits than it has words" });
         }
-        let begin = *end + pad_before(*end).map_or(0, |pad| frame::framed_len(pad, 0));
-        *end = begin
-            .checked_add(frame::framed_len(len, splits))
-            .filter(|end| *end <= i64::MAX as u64)
-            .ok_or_else(overflow)?;
-        records.push((begin..*end, len));
+        splits.push(count);
     }
-    Ok(records)
+    let what = "a part's length leads beyond 2^63";
+    Pieces::place(after, len, splits).ok_or(FormatError::Malformed { at, what })
 }
 
-/// Most records that the large parts of a sample may take together: 2^16 pieces, 16 TiB. It bounds what a hostile head
-/// can make us allocate.
+/// Most records that the large parts of a sample may take together: 16 TiB.
 const MAX_PIECES: u64 = 1 << 16;

@@ -6,6 +6,7 @@
 //! | [`head`] | one sample's head record: small parts inside, the large ones' lengths and checksums |
 //! | [`footer`] | where the samples begin; the trailer that finds the footer from the end |
 //! | [`writer`] | samples to bytes |
+//! | [`pieces`] | where the records of a large part lie |
 //! | [`part`] | one part, from its stored bytes |
 //! | [`mod@slice`] | bytes to samples, by position |
 //! | [`walk`] | bytes to samples, from front to back, every byte checked |
@@ -15,13 +16,13 @@ pub mod footer;
 pub mod head;
 pub mod header;
 pub mod part;
+pub mod pieces;
 pub mod salvage;
 pub mod slice;
 pub mod walk;
 pub mod writer;
 
 use crate::error::{FormatError, Result};
-use crate::frame;
 use byteorder::{ByteOrder, LE};
 use std::fmt;
 use std::str::FromStr;
@@ -111,21 +112,4 @@ impl BoundCrc {
             Err(FormatError::Checksum { at, what, stored, computed })
         }
     }
-}
-
-/// Payload length of the pad record that must stand at `pos` so that the next record's payload is aligned; none where
-/// it is aligned without one.
-pub(crate) fn pad_before(pos: u64) -> Option<u64> {
-    let misaligned = |pos: u64| pos.wrapping_neg() % ALIGNMENT;
-    (misaligned(pos + frame::HEADER_LEN) != 0).then(|| misaligned(pos + 2 * frame::HEADER_LEN))
-}
-
-/// Number of records that a large part of `len` bytes is cut into.
-pub(crate) fn chunk_count(len: u64) -> u64 {
-    len.div_ceil(CHUNK).max(1)
-}
-
-/// Lengths of the records that a large part of `len` bytes is cut into.
-pub(crate) fn chunks(len: u64) -> impl Iterator<Item = u64> {
-    (0..chunk_count(len)).map(move |n| (len - n * CHUNK).min(CHUNK))
 }

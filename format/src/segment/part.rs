@@ -1,6 +1,7 @@
 //! One part of a sample: from its stored bytes to a tensor's.
 
 use super::head::{Codec, PartHead, PartPlace};
+use super::pieces::{Piece, Pieces};
 use crate::dtype::{DType, Shape};
 use crate::error::{FormatError, Result};
 use crate::frame::{FrameHeader, HEADER_LEN, check_padding, framed_len, read_record};
@@ -97,8 +98,7 @@ pub(super) fn check_crc(head: &PartHead, computed: impl FnOnce() -> u32) -> Resu
     if computed == *recorded {
         return Ok(());
     }
-    let at = records.first().map_or(0, |record| record.0.start);
-    Err(FormatError::Checksum { at, what: "a part", stored: *recorded, computed })
+    Err(FormatError::Checksum { at: records.frames().start, what: "a part", stored: *recorded, computed })
 }
 
 fn decompress(stored: &[u8], len: u64, name: &str, at: u64, limit: u64) -> Result<Bytes> {
@@ -121,24 +121,19 @@ fn decompress(stored: &[u8], len: u64, name: &str, at: u64, limit: u64) -> Resul
 ///
 /// # Errors
 /// Frames that are not those which the head foretells.
-pub fn stored_in(bytes: &Bytes, base: u64, records: &[(Range<u64>, u64)]) -> Result<Bytes> {
-    let one = |(frames, len): &(Range<u64>, u64)| {
+pub fn stored_in(bytes: &Bytes, base: u64, records: &Pieces) -> Result<Bytes> {
+    let one = |Piece { frames, len }| {
         let at = frames.start;
-        let pos = at.checked_sub(base).filter(|pos| *pos <= bytes.len() as u64).ok_or_else(|| beyond(at, frames))?;
+        let pos = at.checked_sub(base).filter(|pos| *pos <= bytes.len() as u64).ok_or_else(|| beyond(at, &frames))?;
         let record = read_record(bytes, pos as usize, base)?;
-        check_extent(frames, *len, record.payload.len() as u64, base + record.next as u64)?;
+        check_extent(&frames, len, record.payload.len() as u64, base + record.next as u64)?;
         Ok(record.payload)
     };
-    match records {
-        [only] => Ok(match one(only)? {
-            Cow::Borrowed(payload) => bytes.slice_ref(payload),
-            Cow::Owned(joined) => joined.into(),
-        }),
-        many => {
-            let pieces = many.iter().map(one).collect::<Result<Vec<_>>>()?; // all are there: now there may be a buffer
-            Ok(pieces.concat().into())
-        }
-    }
+    let pieces = records.iter().map(one).collect::<Result<Vec<_>>>()?;
+    Ok(match &pieces[..] {
+        [Cow::Borrowed(payload)] => bytes.slice_ref(payload),
+        _ => pieces.concat().into(), // all are there: now there may be a buffer
+    })
 }
 
 /// Reads the stored bytes of a large part into `out`, which is as long as they are. `read_at` fills a buffer from a file
@@ -148,16 +143,16 @@ pub fn stored_in(bytes: &Bytes, base: u64, records: &[(Range<u64>, u64)]) -> Res
 /// Frames that are not those which the head foretells; what `read_at` says.
 pub fn gather(head: &PartHead, mut out: &mut [u8], read_at: &mut ReadAt<'_>) -> Result<()> {
     let PartPlace::Large { records, .. } = &head.place else { return Ok(()) };
-    for (frames, len) in records {
-        let (piece, rest) = out.split_at_mut(*len as usize);
+    for Piece { frames, len } in records.iter() {
+        let (piece, rest) = out.split_at_mut(len as usize);
         out = rest;
-        if frames.end - frames.start == framed_len(*len, 0) {
-            gather_frame(frames, piece, read_at)?;
+        if frames.end - frames.start == framed_len(len, 0) {
+            gather_frame(&frames, piece, read_at)?;
             continue;
         }
         let source = Positional { read_at, pos: frames.start, end: frames.end };
         let mut filled = 0;
-        RecordReader::with_input(StreamInput::new(source, frames.start)).pass(frames.clone(), *len, &mut |block| {
+        RecordReader::with_input(StreamInput::new(source, frames.start)).pass(frames, len, &mut |block| {
             piece[filled..filled + block.len()].copy_from_slice(block);
             filled += block.len();
         })?;

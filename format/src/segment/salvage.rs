@@ -4,8 +4,9 @@ use super::footer::{Footer, TRAILER_LEN, Trailer};
 use super::head::{Head, PartPlace};
 use super::header::SegmentInfo;
 use super::part::{Part, ReadOptions, decode_part, stored_in};
+use super::pieces::{Piece, pad_frames};
 use super::slice::SegmentSlice;
-use super::walk::{pad_at, read_pad};
+use super::walk::read_pad;
 use super::{BoundCrc, TYPE_FOOTER, TYPE_SAMPLE};
 use crate::error::{FormatError, Result};
 use crate::frame::{next_magic, read_strict, truncated_header};
@@ -169,12 +170,13 @@ impl Salvage {
             let stored = match &part.place {
                 PartPlace::Inline(range) => Ok(payload.slice(range.clone())),
                 PartPlace::Large { records, .. } => {
-                    for (frames, _) in records {
+                    for Piece { frames, .. } in records.iter().take_while(|piece| piece.frames.start < len) {
                         if let Err(why) = check_pad(&self.bytes, pos) {
-                            stretches.push((pad_at(pos), why));
+                            stretches.push((pad_frames(pos), why));
                         }
                         pos = frames.end;
                     }
+                    pos = records.frames().end;
                     stored_in(&self.bytes, 0, records)
                 }
             };

@@ -5,12 +5,12 @@ use super::footer::{Footer, TRAILER_LEN, Trailer};
 use super::head::{Head, PartHead, PartPlace};
 use super::header::SegmentInfo;
 use super::part::{Part, ReadOptions, decode_part, stored_in};
+use super::pieces::Pieces;
 use crate::error::{FormatError, Result};
 use crate::frame::read_record;
 use crate::meta::Meta;
 use bytes::Bytes;
 use std::borrow::Cow;
-use std::ops::Range;
 
 /// One sample, decoded.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl Sample {
         base: u64,
         info: &SegmentInfo,
         options: ReadOptions,
-        mut large: impl FnMut(&PartHead, &[(Range<u64>, u64)]) -> Result<Bytes>,
+        mut large: impl FnMut(&PartHead, &Pieces) -> Result<Bytes>,
     ) -> Result<Sample> {
         let mut parts = Vec::with_capacity(head.parts.len());
         for (part, named) in head.parts.into_iter().zip(&info.schema.parts) {

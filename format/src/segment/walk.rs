@@ -6,25 +6,26 @@ use super::footer::{Footer, TRAILER_LEN, Trailer};
 use super::head::{Codec, Head, PartPlace};
 use super::header::SegmentInfo;
 use super::part::{Part, ReadOptions, check_crc, decode_part};
+use super::pieces::{Piece, pad_before};
 use super::slice::Sample;
-use super::{BoundCrc, TYPE_FOOTER, TYPE_SAMPLE, pad_before};
+use super::{BoundCrc, TYPE_FOOTER, TYPE_SAMPLE};
 use crate::error::{FormatError, Result};
 use crate::frame::truncated_header;
 use crate::input::{Input, StreamInput};
 use crate::recordio::RecordReader;
 use bytes::Bytes;
 use std::io::Read;
-use std::ops::Range;
 
 /// Bytes by which the memory for a part grows at a time: with what arrived, not with what was promised.
 const GROWTH: usize = 4 << 20;
 
-/// Walks a whole, finished segment and checks all of it. Returns its footer.
+/// Walks a whole, finished segment and checks all of it. Returns its footer. A compressed part may decode to `max_part`
+/// bytes at most.
 ///
 /// # Errors
 /// The first damage found; what the source says.
-pub fn check(input: impl Input) -> Result<Footer> {
-    let mut walk = SegmentWalk::begin(input)?;
+pub fn check(input: impl Input, max_part: u64) -> Result<Footer> {
+    let mut walk = SegmentWalk::begin(input, max_part)?;
     walk.keep_plain = false;
     while let Some(sample) = walk.next()? {
         for (n, part) in sample.head.parts.iter().enumerate() {
@@ -43,6 +44,7 @@ pub struct SegmentWalk<I> {
     bound: BoundCrc,
     /// Whether the bytes of large parts that are not compressed are kept.
     keep_plain: bool,
+    max_part: u64,
     heads: HeadsCrc,
     offsets: Vec<u64>,
     head: Head,
@@ -60,6 +62,7 @@ pub struct WalkedSample<'a> {
     info: &'a SegmentInfo,
     payload: &'a [u8],
     large: &'a [Bytes],
+    max_part: u64,
 }
 
 impl WalkedSample<'_> {
@@ -87,7 +90,7 @@ impl WalkedSample<'_> {
             PartPlace::Inline(range) => Bytes::copy_from_slice(&self.payload[range.clone()]),
             PartPlace::Large { .. } => self.large[n].clone(),
         };
-        let options = ReadOptions { verify: false, ..ReadOptions::default() }; // the walk did
+        let options = ReadOptions { verify: false, max_part: self.max_part }; // the walk did
         decode_part(stored, self.head.parts[n].clone(), &self.info.schema.parts[n].name, self.head.at, options)
     }
 
@@ -107,17 +110,17 @@ impl<R: Read> SegmentWalk<StreamInput<R>> {
     ///
     /// # Errors
     /// As [`SegmentWalk::begin`].
-    pub fn new(source: R) -> Result<SegmentWalk<StreamInput<R>>> {
-        SegmentWalk::begin(StreamInput::new(source, 0))
+    pub fn new(source: R, max_part: u64) -> Result<SegmentWalk<StreamInput<R>>> {
+        SegmentWalk::begin(StreamInput::new(source, 0), max_part)
     }
 }
 
 impl<I: Input> SegmentWalk<I> {
-    /// Reads the header.
+    /// Reads the header. A compressed part may decode to `max_part` bytes at most.
     ///
     /// # Errors
     /// No segment; a damaged header; what the source says.
-    pub fn begin(input: I) -> Result<SegmentWalk<I>> {
+    pub fn begin(input: I, max_part: u64) -> Result<SegmentWalk<I>> {
         let mut records = RecordReader::with_input(input);
         let first = records.next()?.ok_or_else(|| truncated_header(0, 0))?;
         let info = SegmentInfo::decode_header(first.payload)?;
@@ -126,6 +129,7 @@ impl<I: Input> SegmentWalk<I> {
             info,
             records,
             keep_plain: true,
+            max_part,
             heads: HeadsCrc::default(),
             offsets: Vec::new(),
             head: Head::default(),
@@ -172,7 +176,13 @@ impl<I: Input> SegmentWalk<I> {
                         self.read_parts()?;
                         &self.payload
                     };
-                    return Ok(Some(WalkedSample { head: &self.head, info: &self.info, payload, large: &self.large }));
+                    return Ok(Some(WalkedSample {
+                        head: &self.head,
+                        info: &self.info,
+                        payload,
+                        large: &self.large,
+                        max_part: self.max_part,
+                    }));
                 }
                 TYPE_FOOTER => {
                     let footer = Footer::decode(&Bytes::copy_from_slice(record.payload), frames.start)?;
@@ -206,9 +216,9 @@ impl<I: Input> SegmentWalk<I> {
             };
             let keep = self.keep_plain || part.codec == Codec::Zstd;
             let (mut stored, mut crc) = (Vec::new(), crc32fast::Hasher::new());
-            for (frames, len) in records {
+            for Piece { frames, len } in records.iter() {
                 read_pad(&mut self.records)?;
-                self.records.pass(frames.clone(), *len, &mut |block| {
+                self.records.pass(frames, len, &mut |block| {
                     crc.update(block);
                     if keep {
                         let left = part.stored_len as usize - stored.len();
@@ -285,9 +295,4 @@ pub(super) fn read_pad(records: &mut RecordReader<impl Input>) -> Result<()> {
     } else {
         Err(FormatError::DirtyPadding { at })
     }
-}
-
-/// The frames of a pad that has to stand at file offset `pos`; empty where there is none.
-pub(super) fn pad_at(pos: u64) -> Range<u64> {
-    pos..pos + pad_before(pos).map_or(0, |len| len + 8)
 }

@@ -4,7 +4,8 @@
 use super::footer::{Footer, Trailer};
 use super::head::{CODEC_SHIFT, LARGE, OWN_SHAPE, SPLIT};
 use super::header::SegmentInfo;
-use super::{BoundCrc, CHUNK, SegmentId, TYPE_PAD, TYPE_SAMPLE, pad_before};
+use super::pieces::pad_before;
+use super::{BoundCrc, CHUNK, SegmentId, TYPE_PAD, TYPE_SAMPLE};
 use crate::dtype::{DType, MAX_NDIM, encode_shape};
 use crate::error::{FormatError, Result};
 use crate::frame::{self, framed_len, split_points};

@@ -6,8 +6,11 @@ use ringreel_format::{
     input::SliceInput, segment::walk,
 };
 
+/// Most bytes that a compressed part may decode to.
+pub const MAX_PART: u64 = 1 << 30;
+
 pub fn check(file: &[u8]) -> ringreel_format::Result<ringreel_format::Footer> {
-    walk::check(SliceInput::new(file, 0))
+    walk::check(SliceInput::new(file, 0), MAX_PART)
 }
 
 pub fn info(schema: Schema) -> SegmentInfo {

@@ -1,0 +1,117 @@
+//! Where the records of a large part lie: pieces of 2^28 bytes, each at an aligned place, behind a pad where one is
+//! needed.
+
+use super::{ALIGNMENT, CHUNK};
+use crate::frame::{HEADER_LEN, framed_len};
+use std::ops::Range;
+
+/// One record of a large part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// File offsets of its frames, first to last.
+    pub frames: Range<u64>,
+    /// Bytes of its payload.
+    pub len: u64,
+}
+
+/// All records of a large part. They take no memory of their own, however many a head may claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pieces {
+    /// File offset at which the record before them ends.
+    after: u64,
+    /// Bytes of the part.
+    len: u64,
+    /// How often the framing splits each record; empty where it splits none.
+    splits: Vec<u64>,
+    end: u64,
+}
+
+impl Pieces {
+    /// Those of a part of `len` stored bytes that follows the record which ends at `after`. `splits` is empty, or has a
+    /// number for each record. None where they would reach beyond 2^63.
+    pub(crate) fn place(after: u64, len: u64, splits: Vec<u64>) -> Option<Pieces> {
+        let mut pieces = Pieces { after, len, splits, end: 0 };
+        let limit = i64::MAX as u64;
+        pieces.end = match pieces.count() - 1 {
+            // Without splits, each but the first begins behind a record that ended at a multiple of 64.
+            more if more > 0 && pieces.splits.is_empty() => {
+                let first = pad_frames(after).end.checked_add(framed_len(CHUNK, 0))?;
+                let each = pad_frames(0).end + framed_len(CHUNK, 0);
+                let last = pad_frames(0).end + framed_len(len - more * CHUNK, 0);
+                first.checked_add((more - 1).checked_mul(each)?)?.checked_add(last)?
+            }
+            _ => pieces.iter().try_fold(after, |end, piece| (piece.frames.end >= end).then_some(piece.frames.end))?,
+        };
+        (len <= limit && pieces.end <= limit).then_some(pieces)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        count(self.len)
+    }
+
+    /// File offsets of all frames, first to last, with the pads between them.
+    pub fn frames(&self) -> Range<u64> {
+        pad_frames(self.after).end..self.end
+    }
+
+    /// How often the framing splits all of them together.
+    pub fn splits(&self) -> u64 {
+        self.splits.iter().sum()
+    }
+
+    /// One after the other.
+    pub fn iter(&self) -> impl Iterator<Item = Piece> {
+        let mut pos = self.after;
+        lengths(self.len).enumerate().map(move |(n, len)| {
+            let begin = pad_frames(pos).end;
+            pos = begin.saturating_add(framed_len(len, self.splits.get(n).copied().unwrap_or(0)));
+            Piece { frames: begin..pos, len }
+        })
+    }
+}
+
+/// Number of records that a large part of `len` bytes is cut into.
+pub(crate) fn count(len: u64) -> u64 {
+    len.div_ceil(CHUNK).max(1)
+}
+
+/// Lengths of the records that a large part of `len` bytes is cut into.
+pub(crate) fn lengths(len: u64) -> impl Iterator<Item = u64> {
+    (0..count(len)).map(move |n| (len - n * CHUNK).min(CHUNK))
+}
+
+/// Payload length of the pad record that must stand at `pos` so that the next record's payload is aligned; none where
+/// it is aligned without one.
+pub(crate) fn pad_before(pos: u64) -> Option<u64> {
+    let misaligned = |pos: u64| pos.wrapping_neg() % ALIGNMENT;
+    (misaligned(pos.wrapping_add(HEADER_LEN)) != 0).then(|| misaligned(pos.wrapping_add(2 * HEADER_LEN)))
+}
+
+/// The frames of the pad that has to stand at file offset `pos`; empty where there is none.
+pub(crate) fn pad_frames(pos: u64) -> Range<u64> {
+    pos..pos.saturating_add(pad_before(pos).map_or(0, |len| framed_len(len, 0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_that_is_reckoned_is_that_of_the_last_record() {
+        for after in (0..300).step_by(4) {
+            for len in [0, 1, 63, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 1000 * CHUNK + 77] {
+                let pieces = Pieces::place(after, len, Vec::new());
+                let last = pieces.as_ref().and_then(|pieces| pieces.iter().last());
+                assert_eq!(last.map(|piece| piece.frames.end), pieces.as_ref().map(|pieces| pieces.end));
+                let all = pieces.iter().flat_map(Pieces::iter).map(|piece| piece.len).sum::<u64>();
+                assert_eq!(all, len);
+                let aligned = |piece: Piece| (piece.frames.start + HEADER_LEN).is_multiple_of(ALIGNMENT);
+                assert!(pieces.iter().flat_map(Pieces::iter).all(aligned));
+            }
+        }
+        for (after, len) in [(0, u64::MAX), (0, i64::MAX as u64), (i64::MAX as u64, 0), (u64::MAX, u64::MAX)] {
+            assert_eq!(Pieces::place(after, len, Vec::new()), None);
+        }
+    }
+}
