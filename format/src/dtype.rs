@@ -129,7 +129,7 @@ impl DType {
         shape
             .iter()
             .try_fold(self.itemsize(), |total, axis| total.checked_mul(*axis).filter(|n| *n <= limit))
-            .ok_or_else(|| FormatError::TooLarge { what: "bytes of a tensor", value: u64::MAX, limit })
+            .ok_or(FormatError::TooLarge { what: "bytes of a tensor", value: u64::MAX, limit })
     }
 
     fn code(&self) -> u8 {
