@@ -24,8 +24,11 @@ const COUNT: usize = 400_000;
 const MAX_PART: u64 = 1 << 30;
 const LARGE: usize = 32 << 20;
 
+/// One way to do it, and its name.
+type Way<'a> = (&'static str, Box<dyn FnMut() + 'a>);
+
 /// Medians of the seconds that each of `ways` takes, in turns.
-fn medians<const N: usize>(mut ways: [(&'static str, Box<dyn FnMut() + '_>); N]) -> [(&'static str, f64); N] {
+fn medians<const N: usize>(mut ways: [Way<'_>; N]) -> [(&'static str, f64); N] {
     let mut times = [(); N].map(|()| Vec::new());
     for round in 0..=ROUNDS {
         for (way, times) in ways.iter_mut().zip(&mut times) {

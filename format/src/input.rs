@@ -56,10 +56,18 @@ impl Input for SliceInput<'_> {
 #[derive(Debug)]
 pub struct StreamInput<R> {
     source: R,
+    window: Window,
+}
+
+/// The stretch of a source that is in memory.
+#[derive(Debug)]
+struct Window {
     buffer: Vec<u8>,
-    /// What of the buffer holds bytes that were read; those before `pos` were consumed.
+    /// Bytes of the buffer that were consumed.
     pos: usize,
+    /// Bytes of the buffer that were read.
     filled: usize,
+    /// File offset of the buffer's first byte.
     base: u64,
 }
 
@@ -69,16 +77,18 @@ pub const STEP: usize = 256 << 10;
 impl<R: Read> StreamInput<R> {
     /// What `source` gives, whose next byte is at file offset `base`.
     pub fn new(source: R, base: u64) -> StreamInput<R> {
-        StreamInput { source, buffer: Vec::new(), pos: 0, filled: 0, base }
+        StreamInput { source, window: Window { buffer: Vec::new(), pos: 0, filled: 0, base } }
     }
 
     /// The source, and where it stands may be beyond [`Input::position`]: what was read ahead is lost.
     pub fn into_inner(self) -> R {
         self.source
     }
+}
 
-    #[cold]
-    fn fill(&mut self, n: usize) -> io::Result<()> {
+impl Window {
+    /// Reads on until `n` bytes are there that were not consumed, or the source ends.
+    fn fill(&mut self, source: &mut dyn Read, n: usize) -> io::Result<()> {
         self.buffer.copy_within(self.pos..self.filled, 0);
         self.base += self.pos as u64;
         self.filled -= self.pos;
@@ -88,7 +98,7 @@ impl<R: Read> StreamInput<R> {
                 self.buffer.reserve_exact(STEP);
                 self.buffer.resize(self.filled + STEP, 0);
             }
-            match self.source.read(&mut self.buffer[self.filled..]) {
+            match source.read(&mut self.buffer[self.filled..]) {
                 Ok(0) => break,
                 Ok(read) => self.filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -102,19 +112,19 @@ impl<R: Read> StreamInput<R> {
 impl<R: Read> Input for StreamInput<R> {
     #[inline]
     fn peek(&mut self, n: usize) -> io::Result<&[u8]> {
-        if self.filled - self.pos < n {
-            self.fill(n)?;
+        if self.window.filled - self.window.pos < n {
+            self.window.fill(&mut self.source, n)?;
         }
-        let left = &self.buffer[self.pos..self.filled];
+        let left = &self.window.buffer[self.window.pos..self.window.filled];
         Ok(&left[..n.min(left.len())])
     }
 
     #[inline]
     fn consume(&mut self, n: usize) {
-        self.pos = self.filled.min(self.pos + n);
+        self.window.pos = self.window.filled.min(self.window.pos + n);
     }
 
     fn position(&self) -> u64 {
-        self.base + self.pos as u64
+        self.window.base + self.window.pos as u64
     }
 }

@@ -23,7 +23,7 @@ pub fn hand_over(py: Python<'_>, sample: ReadSample) -> PyResult<Handed<'_>> {
     let parts = PyDict::new(py);
     for ReadPart { name, part } in sample.parts {
         let dtype = part.dtype.to_string();
-        let handed = match part.part.data() {
+        let handed = match part.data() {
             Ok(data) => Part::over(dtype, part.shape.clone(), data.clone()),
             Err(why) => Part::unreadable(dtype, part.shape.clone(), why.to_string()),
         };

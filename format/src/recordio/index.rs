@@ -18,7 +18,7 @@ pub struct Entry<'a> {
 ///
 /// # Errors
 /// Each line that is not `key <TAB> offset`: empty, without TAB, without key, with anything but a decimal number below
-/// 2^64 behind it.
+/// 2^64 behind it; a CR but at the line end.
 pub fn entries(bytes: &[u8]) -> impl Iterator<Item = Result<Entry<'_>>> {
     lines(bytes).map(|line| {
         let (line, text) = line?;

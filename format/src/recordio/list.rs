@@ -26,7 +26,7 @@ impl<'a> Item<'a> {
 ///
 /// # Errors
 /// Each line that is not as above: fewer than three fields, an index that is no decimal number below 2^64, a label that
-/// is no number, a path that is empty or ends in a carriage return.
+/// is no number, an empty path, a CR but at the line end.
 pub fn items(bytes: &[u8]) -> impl Iterator<Item = Result<Item<'_>>> {
     lines(bytes).map(|line| {
         let (line, text) = line?;
@@ -38,9 +38,6 @@ pub fn items(bytes: &[u8]) -> impl Iterator<Item = Result<Item<'_>>> {
         }
         if path.is_empty() {
             return Err(line.bad("has an empty path"));
-        }
-        if path.ends_with('\r') {
-            return Err(line.bad("has a path that ends in a carriage return"));
         }
         Ok(Item { index, labels, path })
     })

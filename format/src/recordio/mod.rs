@@ -25,7 +25,7 @@ pub use writer::RecordWriter;
 use crate::error::{FormatError, Result};
 
 /// The lines of a text file with the offset of their first byte, and their number from 1. A line ends in LF or CR LF;
-/// the last one need not.
+/// the last one need not. There is no other CR: some readers would take it for a line end.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = Result<(Line, &str)>> {
     let (mut rest, mut line) = (bytes, Line { at: 0, number: 0 });
     std::iter::from_fn(move || {
@@ -38,7 +38,10 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = Result<(Line, &str)>> {
         line = Line { at: here.at + (rest.len() - after.len()) as u64, number: here.number };
         rest = after;
         let text = if end.is_some() { text.strip_suffix(b"\r").unwrap_or(text) } else { text };
-        Some(std::str::from_utf8(text).map(|text| (here, text)).map_err(|_| here.bad("is not UTF-8")))
+        let text = std::str::from_utf8(text).map_err(|_| here.bad("is not UTF-8"));
+        Some(text.and_then(|text| {
+            if text.contains('\r') { Err(here.bad("holds a carriage return")) } else { Ok((here, text)) }
+        }))
     })
 }
 
