@@ -6,6 +6,7 @@
 //! | [`config`] | a configuration |
 //! | [`meta`] | meta maps to and from Python's values |
 //! | [`generator`], [`manager`], [`reader`], [`stream`] | the roles, and the status |
+//! | [`recordio`] | plain RecordIO files |
 //! | [`errors`] | each error becomes the exception that mirrors it |
 //! | [`detached`] | work without the GIL that signals get through to |
 //! | [`interpreter`] | Python's end, in which no other thread may ask for the GIL |
@@ -30,6 +31,7 @@ mod logging;
 mod manager;
 mod meta;
 mod reader;
+mod recordio;
 mod stream;
 
 /// What the package `ringreel` is made of; not for use by itself.
@@ -47,6 +49,8 @@ mod _ringreel {
     use crate::manager::run_manager;
     #[pymodule_export]
     use crate::reader::{Generation, Reader, status};
+    #[pymodule_export]
+    use crate::recordio::{RecordReader, RecordWriter, record_index};
     #[pymodule_export]
     use crate::stream::Stream;
 

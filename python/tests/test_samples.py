@@ -302,3 +302,17 @@ def test_a_sample_that_does_not_fit_is_refused_and_the_ring_stays_as_it_was(conf
         after = ring.status()
         assert {key: after[key] for key in before} == before
         assert generator.summary.finished == 1 and len(generator.write((3, 4))) == 1
+
+
+def test_a_part_of_a_later_version_is_an_error_of_that_part_alone():
+    Part = ringreel._ringreel.Part
+    why = "part 'x' has dtype code 0x7e, unknown to this version: only this part cannot be read"
+    sample = ringreel.Sample(
+        {"x": Part("unknown:0x7e", (2,), b"", why), "y": Part("u8", (2,), b"\x01\x02")}, {}, "id.0", 1, 0
+    )
+    for sample in (sample, pickle.loads(pickle.dumps(sample)), pickle.loads(pickle.dumps(sample, 5))):
+        assert sample["y"].tolist() == [1, 2]
+        assert sample.dtypes == {"x": "unknown:0x7e", "y": "u8"}
+        for read in (lambda s: s["x"], lambda s: s.part("x"), lambda s: s.torch("x")):
+            with pytest.raises((ringreel.RingreelError, ImportError), match="unknown to this version|torch"):
+                read(sample)

@@ -1,0 +1,122 @@
+"""Images in the formats of files, as `ringreel.recordio` packs them: by OpenCV where it is installed, else by Pillow.
+
+An array is as OpenCV has it: rows, columns and, but for grey, channels in the order blue, green, red, alpha.
+"""
+
+import functools
+import io
+from typing import Any
+
+import numpy as np
+
+from ringreel._errors import RingreelError
+
+_JPEG = (".jpg", ".jpeg")
+_PNG = (".png",)
+# With OpenCV, a package without windows is enough.
+_INSTALL = "install OpenCV (pip install opencv-python-headless)"
+
+
+def decode(data: bytes, iscolor: int) -> np.ndarray[Any, Any] | None:
+    """The image in `data`; None where there is none. See `ringreel.recordio.unpack_img`."""
+    cv2 = _opencv()
+    if cv2 is None:
+        return _decode_by_pillow(data, iscolor)
+    return cv2.imdecode(np.frombuffer(data, np.uint8), iscolor) if len(data) else None
+
+
+def encode(img: Any, quality: int, img_fmt: str) -> bytes:
+    """The file of an image. See `ringreel.recordio.pack_img`."""
+    cv2 = _opencv()
+    if cv2 is None:
+        return _encode_by_pillow(np.asarray(img), quality, img_fmt.lower())
+    setting: list[int] = []
+    if img_fmt.lower() in _JPEG:
+        setting = [cv2.IMWRITE_JPEG_QUALITY, quality]
+    elif img_fmt.lower() in _PNG:
+        setting = [cv2.IMWRITE_PNG_COMPRESSION, quality]
+    done, data = cv2.imencode(img_fmt, img, setting)
+    if not done:
+        raise RingreelError(f"OpenCV could not encode this image as {img_fmt}")
+    return bytes(data)
+
+
+@functools.cache
+def _opencv() -> Any:
+    """OpenCV; None where only Pillow is installed."""
+    try:
+        import cv2
+
+        return cv2
+    except ImportError as opencv:
+        try:
+            import PIL.Image  # noqa: F401
+        except ImportError:
+            raise ImportError(f"images need OpenCV or Pillow: {_INSTALL} or Pillow (pip install pillow)") from opencv
+        return None
+
+
+def _decode_by_pillow(data: bytes, iscolor: int) -> np.ndarray[Any, Any] | None:
+    from PIL import Image, ImageOps
+
+    if iscolor not in (-1, 0, 1):
+        raise RingreelError(f"iscolor={iscolor}: without OpenCV only -1, 0 and 1 are known: {_INSTALL}")
+    try:
+        image: Any = Image.open(io.BytesIO(data))
+        if iscolor == 0 and image.format == "JPEG":
+            image.draft("L", image.size)  # the file's own grey, which OpenCV takes too
+        image.load()
+    except (OSError, SyntaxError, ValueError):
+        return None
+    if iscolor == -1:
+        return _as_stored(image, data)
+    # With -1, OpenCV does not turn a picture as its EXIF says, else it does.
+    image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I"):
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if iscolor == 0:
+        return np.array(image.convert("RGB" if image.mode in ("P", "CMYK") else image.mode).convert("L"))
+    return _from_rgb(np.asarray(image.convert("RGB")))
+
+
+def _as_stored(image: Any, data: bytes) -> np.ndarray[Any, Any]:
+    """All that the file has; Pillow takes away what is below the upper 8 bits of a coloured PNG with 16."""
+    if image.format == "PNG" and data[24] == 16 and data[25] != 0:
+        raise RingreelError(f"a PNG of 16 bits in colour cannot be decoded by Pillow: {_INSTALL}")
+    if image.mode.startswith("I"):
+        return np.asarray(image).astype(np.uint16)
+    if image.mode in ("1", "L"):
+        return np.array(image.convert("L"))
+    seen_through = image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info
+    return _from_rgb(np.asarray(image.convert("RGBA" if seen_through else "RGB")))
+
+
+def _from_rgb(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same with red and blue changed over, from either side."""
+    order = [2, 1, 0, 3][: array.shape[2]]
+    return np.ascontiguousarray(array[:, :, order])
+
+
+def _encode_by_pillow(array: np.ndarray[Any, Any], quality: int, img_fmt: str) -> bytes:
+    from PIL import Image
+
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[:, :, 0]
+    channels = array.shape[2] if array.ndim == 3 else 1
+    deep = array.dtype == np.uint16 and channels == 1 and img_fmt in _PNG
+    shaped = array.ndim in (2, 3) and channels in (1, 3, 4) and array.size > 0
+    if not shaped or not (deep or array.dtype == np.uint8):
+        raise RingreelError(
+            f"an array of {array.dtype} and shape {array.shape} is no image that Pillow can encode as {img_fmt}: "
+            f"give uint8, rows x columns (x 3 or 4 channels); or {_INSTALL}"
+        )
+    if channels > 1:
+        array = _from_rgb(array[:, :, :3] if img_fmt in _JPEG else array)
+    image, out = Image.fromarray(array), io.BytesIO()
+    if img_fmt in _JPEG:
+        image.save(out, "JPEG", quality=min(max(quality, 1), 100))
+    elif img_fmt in _PNG:
+        image.save(out, "PNG", compress_level=min(max(quality, 0), 9))
+    else:
+        raise RingreelError(f"without OpenCV an image is encoded as .jpg or .png, not as {img_fmt}: {_INSTALL}")
+    return out.getvalue()
