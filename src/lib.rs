@@ -51,6 +51,8 @@ pub use config::Config;
 pub use error::{Error, Result};
 pub use generator::{Generator, NamedPart};
 pub use reader::Reader;
+pub use reader::input_split::{InputSplit, SplitOptions};
+pub use reader::prefetch::Prefetch;
 pub use reader::stream::{Stream, StreamOptions};
 pub use ring::Ring;
 pub use ringreel_format as format;

@@ -5,9 +5,13 @@
 //! | here | [`Reader`]: one sample, by generation and position |
 //! | [`split`] | which positions are whose |
 //! | [`stream`] | one generation after the other, for one rank |
+//! | [`input_split`] | plain `.rec` files, no ring: the records of one rank |
+//! | [`prefetch`] | any producer, in a thread of its own |
 //!
 //! A sample that is listed and cannot be read is an error that says why; the reader goes on.
 
+pub mod input_split;
+pub mod prefetch;
 pub mod split;
 pub mod stream;
 

@@ -109,7 +109,8 @@ pub fn check_whole(fs: &dyn Fs, path: &Path) -> Result<Tail> {
     let file = fs.open(path)?;
     let len = file.size()?;
     let source = FromFront { file: &*file, pos: 0, len };
-    let footer = walk::check(StreamInput::new(source, 0), ReadOptions::default().max_part).map_err(Error::format("read", path))?;
+    let footer = walk::check(StreamInput::new(source, 0), ReadOptions::default().max_part)
+        .map_err(Error::format("read", path))?;
     Ok(Tail { footer, len })
 }
 

@@ -1,0 +1,4 @@
+//! libFuzzer's entry to [`ringreel_fuzz::head`].
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| ringreel_fuzz::head(data));

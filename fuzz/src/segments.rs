@@ -1,0 +1,338 @@
+//! Segments: the decoders of their records, and the three ways to read them.
+
+use crate::alloc::bounded;
+use crate::model::assert_head;
+use crate::repair::repaired;
+use crate::source::Chunked;
+use byteorder::{ByteOrder, LE};
+use bytes::Bytes;
+use ringreel_format::frame;
+use ringreel_format::input::{Input, SliceInput};
+use ringreel_format::recordio::Region;
+use ringreel_format::segment::part::gather;
+use ringreel_format::segment::pieces::Piece;
+use ringreel_format::segment::salvage::{Salvage, Salvaged, SalvagedSample};
+use ringreel_format::segment::slice::decode_head;
+use ringreel_format::segment::walk::{self, SegmentWalk};
+use ringreel_format::{
+    Codec, DType, FormatError, Head, Meta, Part, PartPlace, ReadOptions, Result, Sample, SegmentInfo, SegmentSlice,
+    Shape, TRAILER_LEN,
+};
+
+/// What reading a segment may ask for at once, beside the length of the input. A part's memory grows by so much at a time,
+/// and the 65,536 values that a meta may have take as much. What a compressed part decodes to is less.
+pub(crate) const EXTRA: usize = 4 << 20;
+
+/// Compressed parts may become this large.
+pub(crate) const OPTIONS: ReadOptions = ReadOptions { verify: true, max_part: 1 << 20 };
+
+/// A sample, in a form that can be compared (a NaN in the meta is equal to itself).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plain {
+    pub(crate) ordinal: u64,
+    pub(crate) unix_ms: u64,
+    pub(crate) meta: Vec<u8>,
+    pub(crate) parts: Vec<PlainPart>,
+}
+
+/// A part, or the name of what is wrong with it.
+pub(crate) type PlainPart = std::result::Result<(DType, Shape, std::result::Result<Bytes, &'static str>), &'static str>;
+
+pub(crate) fn plain_part(part: Result<&Part>) -> PlainPart {
+    let part = part.map_err(|error| error.name())?;
+    let data = part.data().cloned().map_err(|error| error.name());
+    assert!(data.as_ref().is_ok_and(|data| data.len() as u64 == part.len()) || data.is_err());
+    Ok((part.dtype.clone(), part.shape.clone(), data))
+}
+
+pub(crate) fn plain(sample: &Sample) -> Plain {
+    let Sample { ordinal, unix_ms, meta, parts } = sample;
+    let parts = parts.iter().map(|part| plain_part(Ok(part))).collect();
+    Plain { ordinal: *ordinal, unix_ms: *unix_ms, meta: meta.encode().unwrap(), parts }
+}
+
+pub(crate) fn plain_salvaged(sample: &SalvagedSample) -> Plain {
+    let SalvagedSample { ordinal, unix_ms, meta, parts, .. } = sample;
+    let parts = parts.iter().map(|part| plain_part(part.as_ref().map_err(Clone::clone))).collect();
+    Plain { ordinal: *ordinal, unix_ms: *unix_ms, meta: meta.encode().unwrap(), parts }
+}
+
+/// Segments: the walk over bytes and over a stream give the same samples and the same error. What the check accepts can be
+/// read by position, each sample as the walk gives it, and [`Salvage`] yields all of it and skips nothing. Whatever the
+/// input is, what [`Salvage`] yields and skips covers the file, in order.
+///
+/// Input that does not pass is looked at once more with its checksums made to match ([`repaired`]), so that what lies behind
+/// them is reached.
+pub fn segment(data: &[u8]) {
+    if !one_segment(data)
+        && let Some(data) = repaired(data)
+    {
+        one_segment(&data);
+    }
+}
+
+fn one_segment(data: &[u8]) -> bool {
+    let (bytes, len) = (Bytes::copy_from_slice(data), data.len());
+    let walked = bounded(len, EXTRA, || walk_on(SegmentWalk::begin(SliceInput::new(data, 0), OPTIONS.max_part)));
+    let streamed = bounded(len, EXTRA, || walk_on(SegmentWalk::new(Chunked::new(data), OPTIONS.max_part)));
+    assert_eq!(walked, streamed, "from memory, and from a stream");
+    let checked = bounded(len, EXTRA, || walk::check(SliceInput::new(data, 0), OPTIONS.max_part));
+    let fine =
+        walked.error.is_none() && walked.samples.iter().flat_map(|sample| &sample.parts).all(|part| part.is_ok());
+    assert_eq!(fine, checked.is_ok(), "{checked:?} {walked:?}");
+    let by_position = bounded(len, EXTRA, || read_by_position(&bytes));
+    let salvaged = bounded(len, EXTRA, || Salvage::new(bytes.clone(), OPTIONS).collect::<Vec<_>>());
+    assert_covers(&bytes, &salvaged);
+    let Ok(footer) = checked else { return false };
+    let read: Vec<_> = by_position.unwrap().into_iter().map(Result::unwrap).collect();
+    assert_eq!(footer.count, read.len() as u64);
+    assert_eq!(read, walked.samples, "by position, and from front to back");
+    let saved = salvaged.iter().map(|found| match found {
+        Salvaged::Sample(sample) => plain_salvaged(sample),
+        Salvaged::Skipped(region) => unreachable!("{region:?} of a whole segment was skipped"),
+    });
+    assert!(saved.eq(walked.samples), "salvage gives other samples than the walk");
+    true
+}
+
+#[derive(Debug, PartialEq)]
+struct Walked {
+    samples: Vec<Plain>,
+    error: Option<String>,
+}
+
+fn walk_on(walk: Result<SegmentWalk<impl Input>>) -> Walked {
+    let mut samples = Vec::new();
+    let mut walk = match walk {
+        Ok(walk) => walk,
+        Err(error) => return Walked { samples, error: Some(error.to_string()) },
+    };
+    let error = loop {
+        match walk.next() {
+            Ok(None) => break None,
+            Err(error) => break Some(error.to_string()),
+            Ok(Some(sample)) => {
+                let Head { ordinal, unix_ms, meta, parts, .. } = sample.head;
+                let parts =
+                    (0..parts.len()).map(|n| plain_part(sample.part(n).as_ref().map_err(Clone::clone))).collect();
+                samples.push(Plain { ordinal: *ordinal, unix_ms: *unix_ms, meta: meta.encode().unwrap(), parts });
+            }
+        }
+    };
+    Walked { samples, error }
+}
+
+/// Each sample of the footer's table, read from its own bytes, and once more part by part from a file.
+fn read_by_position(bytes: &Bytes) -> Option<Vec<Result<Plain>>> {
+    let segment = SegmentSlice::open(bytes.clone()).ok()?;
+    let footer = segment.footer();
+    assert_eq!(footer.count, footer.offsets().count() as u64);
+    assert!(footer.extent(footer.count).unwrap().is_none());
+    let one = |ordinal: u64| {
+        let extent = footer.extent(ordinal)?.unwrap();
+        let bytes = bytes.slice(extent.start as usize..extent.end as usize);
+        let sample = Sample::decode(&bytes, extent.start, &footer.info, OPTIONS);
+        let gathered = gather_sample(&bytes, extent.start, &footer.info);
+        match (&sample, &gathered) {
+            (Ok(sample), Ok(gathered)) => assert_eq!(plain(sample), plain(gathered)),
+            (Err(_), Err(_)) => {}
+            // In one frame, a magic inside a payload is left to the checksum; in several, the framing refuses it.
+            (Ok(_), Err(error)) => assert_eq!(error.name(), "UnescapedMagic"),
+            (Err(error), Ok(_)) => unreachable!("{error}, and yet it can be gathered"),
+        }
+        let sample = sample?;
+        let another = || FormatError::Malformed { at: extent.start, what: "a sample has another ordinal" };
+        if sample.ordinal == ordinal { Ok(plain(&sample)) } else { Err(another()) }
+    };
+    Some((0..footer.count).map(one).collect())
+}
+
+/// The sample in `bytes`, which begin at `base`, its large parts read as from a file.
+fn gather_sample(bytes: &Bytes, base: u64, info: &SegmentInfo) -> Result<Sample> {
+    let (head, payload) = decode_head(bytes, base, info)?;
+    Sample::assemble(head, &payload, base, info, OPTIONS, |part, _| {
+        let mut read_at = |out: &mut [u8], at: u64| {
+            let from = bytes.get((at - base) as usize..).and_then(|rest| rest.get(..out.len()));
+            out.copy_from_slice(from.ok_or(std::io::ErrorKind::UnexpectedEof)?);
+            Ok(())
+        };
+        if part.stored_len > bytes.len() as u64 {
+            return Err(FormatError::Input("a part is larger than its sample".to_owned()));
+        }
+        let mut out = vec![0; part.stored_len as usize];
+        gather(part, &mut out, &mut read_at)?;
+        Ok(out.into())
+    })
+}
+
+/// Whether what was found covers the file: the header, then samples, stretches and records of later versions, each where
+/// the one before it ends; then footer and trailer.
+pub(crate) fn assert_covers(bytes: &Bytes, found: &[Salvaged]) {
+    let len = bytes.len() as u64;
+    let info = Salvage::new(bytes.clone(), OPTIONS).info().cloned();
+    let Some(info) = info else {
+        assert!(matches!(found, [Salvaged::Skipped(Region { begin: 0, end, .. })] if *end == len), "{found:?}");
+        return;
+    };
+    let (mut pos, mut sample_end, mut last_ordinal) = (0, 0, None);
+    for (n, found) in found.iter().enumerate() {
+        match found {
+            Salvaged::Sample(sample) => {
+                step_to(bytes, &info, &mut pos, sample.at);
+                assert!(last_ordinal < Some(sample.ordinal), "{sample:?} is not above {last_ordinal:?}");
+                let rest = bytes.slice(sample.at as usize..);
+                let (head, _) = decode_head(&rest, sample.at, &info).unwrap();
+                (last_ordinal, sample_end) = (Some(sample.ordinal), head.end.min(len));
+                pos = sample_end;
+                assert_eq!(sample.parts.len(), head.parts.len());
+            }
+            // A stretch of a part or a pad lies in the sample before it.
+            Salvaged::Skipped(region) if region.begin < sample_end => {
+                assert!(region.begin < region.end && region.end <= sample_end, "{region:?} {sample_end}");
+            }
+            Salvaged::Skipped(region) => {
+                assert!(region.begin < region.end || (region.begin, region.end) == (len, len), "{n}: {region:?}");
+                assert!(region.end.is_multiple_of(4) || region.end == len, "{region:?}");
+                step_to(bytes, &info, &mut pos, region.begin);
+                pos = region.end;
+            }
+        }
+    }
+    step_to(bytes, &info, &mut pos, len);
+    let regions = found.iter().filter_map(|found| match found {
+        Salvaged::Skipped(region) => Some(region.begin..region.end),
+        Salvaged::Sample(_) => None,
+    });
+    let mut last_end = 0;
+    for region in regions {
+        assert!(last_end <= region.start && region.end <= len, "{region:?} begins before {last_end}");
+        last_end = region.end;
+    }
+}
+
+/// Steps over the header, over records of later versions, and over footer and trailer, up to `to`.
+fn step_to(bytes: &[u8], info: &SegmentInfo, pos: &mut u64, to: u64) {
+    while *pos < to {
+        let record = frame::read_strict(bytes, *pos as usize, 0).unwrap();
+        let payload = &record.payload;
+        let is_header = *pos == 0 && SegmentInfo::decode_header(payload).is_ok();
+        let is_trailer = to == bytes.len() as u64 && to - *pos == TRAILER_LEN;
+        if !is_header && !is_trailer {
+            assert_eq!(LE::read_u32(payload), bound_crc(info, *pos, &payload[4..]), "a record at {pos} is left out");
+            assert!(payload[4] != b'S', "a sample at {pos} is left out");
+        }
+        *pos = record.next as u64;
+    }
+    assert_eq!(*pos, to);
+}
+
+/// Section 10 of SPEC.md.
+pub(crate) fn bound_crc(info: &SegmentInfo, at: u64, body: &[u8]) -> u32 {
+    crc32fast::hash(&[&info.id.0, &at.to_le_bytes()[..], body].concat())
+}
+
+/// Heads, and headers. The input is: length of the segment info, u16; offset of the head in steps of 4 bytes, u16; the
+/// segment info; what stands in a head behind its checksum. The checksums are made to match.
+///
+/// A header that is accepted gives the same bytes when it is written again. A head is accepted or refused as a plain model of
+/// section 6 of SPEC.md does it, and says the same. Its parts lie where section 7 puts them, and neither a byte less nor a
+/// byte more is accepted.
+pub fn head(data: &[u8]) {
+    let Some((fixed, rest)) = data.split_at_checked(4) else { return };
+    let Some((info, body)) = rest.split_at_checked(usize::from(LE::read_u16(fixed))) else { return };
+    let at = u64::from(LE::read_u16(&fixed[2..])) * 4;
+    let mut header = [b"RINGREEL\x01\0\0\0\0\0\0\0", info].concat();
+    let crc = crc32fast::hash(&[&header[..12], info].concat());
+    LE::write_u32(&mut header[12..16], crc);
+    let Ok(info) = bounded(header.len(), EXTRA, || SegmentInfo::decode_header(&header)) else { return };
+    assert_eq!(info.encode_header().unwrap(), header, "written again, a header differs");
+    let payload = with_crc(&info, at, body);
+    let frames = at..at + frame::framed_len(payload.len() as u64, 0);
+    let head = bounded(payload.len(), EXTRA, || Head::decode(&payload, frames.clone(), &info));
+    assert_head(&payload, frames.end, &info, head.as_ref().ok());
+    let Ok(head) = head else { return };
+    let shorter = with_crc(&info, at, &body[..body.len() - 1]);
+    assert!(Head::decode(&shorter, frames.clone(), &info).is_err(), "without its last byte");
+    let longer = with_crc(&info, at, &[body, &[0]].concat());
+    assert!(Head::decode(&longer, frames.clone(), &info).is_err(), "with a byte more");
+    assert_places(&head, payload.len(), frames.end, info.schema.parts.len());
+}
+
+fn with_crc(info: &SegmentInfo, at: u64, body: &[u8]) -> Vec<u8> {
+    [&bound_crc(info, at, body).to_le_bytes(), body].concat()
+}
+
+/// Section 7 of SPEC.md: where each record of the large parts lies.
+fn assert_places(head: &Head, payload: usize, mut end: u64, parts: usize) {
+    const CHUNK: u64 = 1 << 28;
+    assert_eq!(head.parts.len(), parts);
+    let mut inline_end = 0;
+    for part in &head.parts {
+        let decoded = part.decoded_len().unwrap();
+        assert!(part.codec != Codec::Plain || part.stored_len == decoded);
+        match &part.place {
+            PartPlace::Inline(range) => {
+                assert!(inline_end <= range.start && range.end <= payload && range.len() as u64 == part.stored_len);
+                inline_end = range.end;
+            }
+            PartPlace::Large { records, .. } => {
+                assert_eq!(records.count(), part.stored_len.div_ceil(CHUNK).max(1));
+                assert_eq!(records.iter().map(|piece| piece.len).sum::<u64>(), part.stored_len);
+                for (n, Piece { frames, len }) in records.iter().enumerate() {
+                    assert!(len == CHUNK || n as u64 + 1 == records.count());
+                    let gap = frames.start - end;
+                    assert!(
+                        (frames.start + 8).is_multiple_of(64)
+                            && gap.is_multiple_of(4)
+                            && (gap == 0 || (8..=68).contains(&gap))
+                    );
+                    assert_eq!(gap == 0, (end + 8).is_multiple_of(64));
+                    let splits = (frames.end - frames.start - frame::framed_len(len, 0)) / 4;
+                    assert!(splits <= len / 4);
+                    end = frames.end;
+                }
+            }
+        }
+    }
+    assert!(head.end == end && end <= i64::MAX as u64);
+}
+
+/// Footers and trailers. The input is: offset of the footer in steps of 4 bytes, u16; what stands in a footer behind its
+/// checksum. The checksum is made to match.
+///
+/// Of a footer that is accepted, each field is where section 8 of SPEC.md puts it; the segment info that was read, written
+/// again, gives the same bytes; and the table answers for each ordinal with an extent or an error.
+pub fn footer(data: &[u8]) {
+    let Some((at, body)) = data.split_at_checked(2) else { return };
+    let at = u64::from(LE::read_u16(at)) * 4;
+    let count = body.get(4..12).map_or(0, LE::read_u64);
+    let info_at = count.saturating_mul(8).saturating_add(24);
+    let payload = [&[0; 4], body].concat();
+    let id = payload.get(info_at.min(usize::MAX as u64) as usize..).and_then(|rest| rest.get(..16)).unwrap_or(&[0; 16]);
+    let crc = crc32fast::hash(&[id, &at.to_le_bytes(), body].concat());
+    let payload = Bytes::from([&crc.to_le_bytes(), body].concat());
+    let Ok(footer) = bounded(payload.len(), EXTRA, || ringreel_format::Footer::decode(&payload, at)) else { return };
+    assert_eq!((footer.at, footer.check, footer.count), (at, crc, count));
+    assert_eq!((payload[4], footer.heads_crc), (b'F', LE::read_u32(&payload[16..])));
+    let table: Vec<u64> = payload[24..info_at as usize].chunks(8).map(LE::read_u64).collect();
+    assert!(footer.offsets().eq(table.iter().copied()));
+    let info = footer.info.encode_header().unwrap();
+    assert!(payload[info_at as usize..].starts_with(&info[16..]), "written again, the segment info differs");
+    assert!(payload[6] != 0 || payload.len() == info_at as usize + info.len() - 16);
+    for ordinal in 0..count {
+        let begin = table[ordinal as usize];
+        let end = table.get(ordinal as usize + 1).copied().unwrap_or(at);
+        match footer.extent(ordinal) {
+            Ok(extent) => assert!(extent == Some(begin..end) && begin < end && end <= at && begin.is_multiple_of(4)),
+            Err(_) => assert!(begin >= end || end > at || !begin.is_multiple_of(4)),
+        }
+    }
+    assert!(footer.extent(count).unwrap().is_none() && footer.extent(u64::MAX).unwrap().is_none());
+}
+
+/// Meta: what is accepted, written again, gives the same bytes.
+pub fn meta(data: &[u8]) {
+    if let Ok(meta) = bounded(data.len(), EXTRA, || Meta::decode(data, 0)) {
+        assert_eq!(meta.encode().unwrap(), data);
+    }
+}

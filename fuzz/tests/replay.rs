@@ -1,0 +1,163 @@
+//! Every target on the vectors of the format, on the corpora, and on a little noise: without libFuzzer.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+use ringreel_format::recordio::RecordReader;
+use ringreel_fuzz::seeds::{parts_of, segments, widest};
+use ringreel_fuzz::source::Noise;
+use ringreel_fuzz::{TARGETS, Target};
+use std::collections::BTreeSet;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+
+/// Files up to this size are cut off at every byte as well.
+const CUT: usize = 2048;
+
+fn files(dir: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join(dir);
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let paths: BTreeSet<_> = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect();
+    paths.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+}
+
+fn target(name: &str) -> Target {
+    *TARGETS.iter().find(|target| target.0 == name).unwrap()
+}
+
+fn run(target: Target, data: &[u8], from: &dyn std::fmt::Display) {
+    catch_unwind(|| target.1(data)).unwrap_or_else(|_| panic!("{} fails on {from}, {} bytes", target.0, data.len()));
+}
+
+/// The bytes, and for a small file each shorter one.
+fn run_cut(name: &str, data: &[u8], from: &dyn std::fmt::Display) {
+    let target = target(name);
+    run(target, data, from);
+    if data.len() <= CUT {
+        (0..data.len()).for_each(|len| run(target, &data[..len], from));
+    }
+}
+
+/// A `.rec` file, and what is in it.
+fn run_rec(file: &[u8], from: &dyn std::fmt::Display, each_cut: bool) {
+    for name in ["frame", "resync", "segment"] {
+        if each_cut { run_cut(name, file, from) } else { run(target(name), file, from) }
+    }
+    let parts = parts_of(file);
+    for (name, data) in &parts[..parts.len().min(20)] {
+        run(target(name), data, from);
+    }
+    let mut records = RecordReader::over(file);
+    while let Ok(Some(record)) = records.next() {
+        run(target("image"), record.payload, from);
+    }
+}
+
+#[test]
+fn every_vector_keeps_the_promises() {
+    for (path, data) in files("../format/vectors/ok").into_iter().chain(files("../format/vectors/bad")) {
+        let from = path.display();
+        match path.extension().and_then(|end| end.to_str()) {
+            Some("rec") => run_rec(&data, &from, true),
+            Some(name @ ("idx" | "lst")) => run_cut(name, &data, &from),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn every_small_segment_keeps_the_promises_wherever_it_is_cut_off() {
+    for (n, file) in segments().iter().enumerate() {
+        run_rec(file, &format!("segment {n}"), true);
+        parts_of(file).iter().for_each(|(name, data)| run_cut(name, data, &format!("a part of segment {n}")));
+    }
+}
+
+#[test]
+fn every_file_of_the_corpora_keeps_the_promises() {
+    let mut count = 0;
+    for (name, _) in TARGETS {
+        for (path, data) in files(&format!("corpus/{name}")) {
+            if name.ends_with("damage") {
+                run(target(name), &data, &path.display())
+            } else {
+                run_cut(name, &data, &path.display())
+            }
+            count += 1;
+        }
+    }
+    assert!(count >= TARGETS.len(), "only {count} files");
+}
+
+#[test]
+fn every_target_has_its_program_and_its_corpus() {
+    let names: BTreeSet<_> = TARGETS.iter().map(|target| target.0.to_owned()).collect();
+    let programs =
+        files("fuzz_targets").into_iter().map(|file| file.0.file_stem().unwrap().to_str().unwrap().to_owned());
+    assert_eq!(programs.collect::<BTreeSet<_>>(), names);
+    for name in names {
+        let files = files(&format!("corpus/{name}"));
+        assert!(!files.is_empty(), "{name}");
+        assert!(files.iter().all(|file| file.1.len() <= 1 << 16), "{name} has a file that is not small");
+    }
+}
+
+fn noise(name: &str, cases: u64) {
+    for seed in 0..cases {
+        let mut noise = Noise::new(seed);
+        let len = noise.below(1500);
+        run(target(name), &noise.bytes(len), &format!("noise {seed}"));
+    }
+}
+
+#[test]
+fn two_thousand_damaged_segments() {
+    noise("segment_damage", 2000);
+}
+
+#[test]
+fn two_thousand_damaged_files_of_records() {
+    noise("record_damage", 2000);
+}
+
+#[test]
+fn records_that_are_full_of_magics() {
+    for seed in 0..2000 {
+        let mut noise = Noise::new(seed);
+        let len = noise.below(200);
+        let data = noise.magics(len);
+        run(target("frame"), &data, &format!("magics {seed}"));
+        run(target("resync"), &data, &format!("magics {seed}"));
+    }
+}
+
+/// Meta of 65,536 values and one more; samples of 4,096 parts with 64 axes each: what a fuzzer's short input cannot be.
+#[test]
+fn the_most_that_is_allowed_and_one_more_keep_the_promises() {
+    for count in [65_535u32, 65_536, 65_537] {
+        let map: Vec<u8> =
+            (0..count).flat_map(|n| [&[0x68][..], format!("{n:08x}").as_bytes(), &[0xf6]].concat()).collect();
+        run(target("meta"), &[&[0xba][..], &count.to_be_bytes(), &map].concat(), &"a map");
+        let array = [&[0xa1, 0x60, 0x9a][..], &(count - 1).to_be_bytes(), &vec![0xf6; count as usize - 1]].concat();
+        run(target("meta"), &array, &"an array");
+    }
+    run_rec(&widest(), &"4,096 parts", false);
+}
+
+/// Writes the corpora's first files: for once, and whenever a target takes another form of input.
+#[test]
+#[ignore = "writes into the source tree"]
+fn write_seeds() {
+    let put = |name: &str, n: usize, data: &[u8]| {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join(format!("seed-{n}")), data).unwrap();
+    };
+    let mut counts = std::collections::BTreeMap::new();
+    for (n, file) in segments().iter().enumerate() {
+        put("segment", n, file);
+        for (name, data) in parts_of(file) {
+            let count = counts.entry(name).or_insert(0);
+            put(name, *count, &data);
+            *count += 1;
+        }
+    }
+}

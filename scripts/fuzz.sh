@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Fuzzes the decoders: scripts/fuzz.sh [seconds per target, 20] [target ...]
+# A line of figures for each target. The exit status is 1 when something was found; its input is in fuzz/artifacts/.
+# FUZZ_JOBS targets run at a time (default: one on each core). What they learn stays in target/fuzz/corpus.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${1:-20}
+shift || true
+mapfile -t all < <(cd fuzz/fuzz_targets && ls | sed 's/\.rs$//')
+targets=("$@")
+[ $# -gt 0 ] || targets=("${all[@]}")
+
+# libFuzzer itself is C++. (The C of zstd is compiled as ever.)
+if ! command -v c++ >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    { apt-get update && apt-get install --yes g++; } >/dev/null 2>&1 || true
+fi
+if ! command -v c++ >/dev/null; then
+    echo "SKIPPED: fuzzing needs a C++ compiler; install g++" >&2
+    exit 77
+fi
+
+# As cargo-fuzz builds, and without it. The instrumentation is the stable compiler's own; no sanitizer, since no decoder
+# holds `unsafe`. Overflow checks are on, as in tests.
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/fuzz} RUSTC_BOOTSTRAP=1
+host=$(rustc -vV | sed -n 's/^host: //p')
+passes=(-sanitizer-coverage-level=4 -sanitizer-coverage-inline-8bit-counters -sanitizer-coverage-pc-table
+    -sanitizer-coverage-trace-compares)
+export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module ${passes[*]/#/-Cllvm-args=} -Cdebug-assertions -Coverflow-checks"
+begin=$SECONDS
+cargo build --quiet --release --package ringreel-fuzz --features libfuzzer --bins --target "$host" \
+    --config 'profile.release.debug="line-tables-only"'
+echo "built in $((SECONDS - begin)) s" >&2
+
+fuzz() {
+    local target=$1 kept=$CARGO_TARGET_DIR/corpus/$1 log=$CARGO_TARGET_DIR/$1.log artifacts=fuzz/artifacts/$1 len=4096
+    local dirs=("$kept") dir
+    mkdir -p "$kept" "$artifacts"
+    for dir in "fuzz/corpus/$target" format/vectors/ok format/vectors/bad; do
+        case $dir:$target in
+            format/*:head | format/*:footer | format/*:meta | format/*:manifest | format/*:config | format/*_damage) ;;
+            *) if [ -d "$dir" ]; then dirs+=("$dir"); fi ;;
+        esac
+    done
+    case $target in frame | resync | segment) len=16384 ;; esac
+    touch "$log.begin"
+    local status=0
+    "$CARGO_TARGET_DIR/$host/release/$target" "${dirs[@]}" -max_total_time="$seconds" -max_len="$len" -timeout=25 \
+        -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$artifacts/" >"$log" 2>&1 || status=$?
+    local last findings executions
+    last=$(grep --text -E '^#[0-9]+.* cov: ' "$log" | tail -1)
+    findings=$(find "$artifacts" -type f -newer "$log.begin" | wc -l)
+    executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    field() { sed -n "s/.* $1: \([^ ]*\).*/\1/p" <<<"$last"; }
+    echo "| \`$target\` | $seconds | ${executions:-?} | $((${executions:-0} / (seconds > 0 ? seconds : 1))) |" \
+        "$(field cov) | $(field ft) | $(field corp) | $findings |"
+    if [ "$status" != 0 ]; then
+        { grep --text -m1 -A3 panicked "$log" || tail -5 "$log"; } >&2
+        echo "$target: found something, or could not run (status $status): see $artifacts and $log" >&2
+        return 1
+    fi
+}
+export -f fuzz
+export seconds host
+
+echo "| target | seconds | executions | per second | edges covered | features | corpus, files/bytes | findings |"
+echo "|---|---:|---:|---:|---:|---:|---:|---:|"
+printf '%s\n' "${targets[@]}" | xargs -P "${FUZZ_JOBS:-$(nproc)}" -I{} bash -c 'fuzz {}' || exit 1
