@@ -1,6 +1,6 @@
 # The two commands of the README are `make demo` and `make test`. The others are longer looks.
 PYTHON ?= python3
-.PHONY: demo test kill bench clean
+.PHONY: demo test kill fuzz bench clean
 
 # Builds everything, installs it into .venv, and runs synthetic brains through a ring.
 demo:
@@ -16,9 +16,13 @@ test:
 kill:
 	RINGREEL_KILL_SECONDS=60 cargo test --release --test kill -- --nocapture
 
-# How long a swap takes, against the size of a generation.
+# Ten minutes of fuzzing for each decoder; `make test` has 20 seconds of it.
+fuzz:
+	scripts/fuzz.sh 600
+
+# How long a swap takes, and what reading costs, each against a measure in the same run.
 bench:
 	cargo bench
 
 clean:
-	rm -rf .venv .venv-torch target
+	rm -rf .venv .venv-torch .venv-mxnet target

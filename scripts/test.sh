@@ -31,8 +31,18 @@ torch_tests() {
 part "formatting" cargo fmt --all --check
 part "lints" cargo clippy --quiet --workspace --all-targets -- -D warnings
 part "Rust tests" cargo test --quiet
+part "replay of the fuzzing corpora" cargo test --quiet --package ringreel-fuzz
+if scripts/fuzz.sh 20; then
+    passed=$((passed + 1))
+elif [ $? = 77 ]; then
+    skip "fuzzing: there is no C++ compiler; install g++"
+else
+    exit 1
+fi
 part "documentation" documentation
 part "installation into .venv" scripts/install.sh '[test]'
+# What ringreel.recordio is compared with.
+scripts/mxnet.sh || skip "the comparison of ringreel.recordio with MXNet's: why, stands above"
 part "Python tests" .venv/bin/python -m pytest --quiet python/tests
 
 # PyTorch from Debian's packages, for the system's own Python: a few seconds, against gigabytes from elsewhere.

@@ -71,12 +71,12 @@ impl Footer {
         if major != FORMAT_MAJOR {
             return Err(FormatError::Version { major, minor });
         }
+        if payload[7] != 0 || payload[20..24] != [0; 4] {
+            return Err(FormatError::DirtyPadding { at });
+        }
         let info = SegmentInfo::decode(&mut cursor, at)?;
         if minor == FORMAT_MINOR {
             cursor.end("the footer has bytes left over")?; // a later minor version may add fields at the end
-            if payload[7] != 0 || payload[20..24] != [0; 4] {
-                return Err(FormatError::DirtyPadding { at });
-            }
         }
         Ok(Footer { info, count, heads_crc, check, at, offsets })
     }

@@ -96,6 +96,9 @@ impl SegmentInfo {
         if stored != computed {
             return Err(FormatError::Checksum { at: 0, what: "the header", stored, computed });
         }
+        if payload[10..12] != [0; 2] {
+            return Err(FormatError::DirtyPadding { at: 0 });
+        }
         let mut cursor = Cursor::new(&payload[16..], 0);
         let info = SegmentInfo::decode(&mut cursor, 0)?;
         if minor == FORMAT_MINOR {

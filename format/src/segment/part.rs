@@ -109,6 +109,12 @@ fn decompress(stored: &[u8], len: u64, name: &str, at: u64, limit: u64) -> Resul
     if len > (stored.len() as u64).saturating_mul(MAX_RATIO) {
         return Err(bad(format!("{len} bytes cannot come out of {}", stored.len())));
     }
+    // libzstd reads several frames in a row, and frames to be skipped: the format has one.
+    let one = stored.starts_with(&zstd::zstd_safe::MAGICNUMBER.to_le_bytes())
+        && zstd::zstd_safe::find_frame_compressed_size(stored) == Ok(stored.len());
+    if !one {
+        return Err(bad("it is not one zstd frame".to_owned()));
+    }
     let data = zstd::bulk::decompress(stored, len as usize).map_err(|e| bad(e.to_string()))?;
     if data.len() as u64 != len {
         return Err(bad(format!("{} bytes came out, {len} were declared", data.len())));

@@ -51,8 +51,8 @@ pub struct Salvage {
     info: Option<SegmentInfo>,
     options: ReadOptions,
     pos: usize,
-    /// Ordinals below this one were seen.
-    ordinal: u64,
+    /// Ordinal of the last sample that was found.
+    last: Option<u64>,
     /// What was found and not given yet.
     found: VecDeque<Salvaged>,
     finished: bool,
@@ -80,7 +80,7 @@ impl Salvage {
         let header =
             read_strict(&bytes, 0, 0).and_then(|first| Ok((SegmentInfo::decode_header(&first.payload)?, first.next)));
         let mut salvage =
-            Salvage { bytes, info: None, options, pos: 0, ordinal: 0, found: VecDeque::new(), finished: false };
+            Salvage { bytes, info: None, options, pos: 0, last: None, found: VecDeque::new(), finished: false };
         match header {
             Ok((info, end)) => (salvage.info, salvage.pos) = (Some(info), end),
             Err(why) => {
@@ -119,7 +119,7 @@ impl Salvage {
             TYPE_SAMPLE => {
                 let mut head = Head::default();
                 head.decode_checked(&record.payload, at..end as u64, info, crc)?;
-                if head.ordinal < self.ordinal {
+                if self.last.is_some_and(|last| head.ordinal <= last) {
                     return Err(FormatError::Malformed { at, what: "a sample has another ordinal" });
                 }
                 Ok(Standing::Sample { head, payload: payload(), end })
@@ -170,7 +170,10 @@ impl Salvage {
             let stored = match &part.place {
                 PartPlace::Inline(range) => Ok(payload.slice(range.clone())),
                 PartPlace::Large { records, .. } => {
-                    for Piece { frames, .. } in records.iter().take_while(|piece| piece.frames.start < len) {
+                    for Piece { frames, .. } in records.iter() {
+                        if pos >= len {
+                            break;
+                        }
                         if let Err(why) = check_pad(&self.bytes, pos) {
                             stretches.push((pad_frames(pos), why));
                         }
@@ -188,7 +191,7 @@ impl Salvage {
             parts.push(decoded);
         }
         self.pos = head.end.min(len) as usize;
-        self.ordinal = head.ordinal + 1;
+        self.last = Some(head.ordinal);
         let (at, ordinal, unix_ms, meta) = (head.at, head.ordinal, head.unix_ms, head.meta);
         self.found.push_back(Salvaged::Sample(SalvagedSample { at, ordinal, unix_ms, meta, parts }));
         stretches.sort_by_key(|stretch| stretch.0.start);

@@ -241,8 +241,12 @@ impl<I: Input> SegmentWalk<I> {
             let mut bytes = Vec::new();
             info.encode(&mut bytes).map(|()| bytes)
         };
+        let computed = self.heads.finish();
+        if footer.heads_crc != computed {
+            let (what, stored) = ("the footer's list of heads", footer.heads_crc);
+            return Err(FormatError::Checksum { at, what, stored, computed });
+        }
         let same = footer.count == self.offsets.len() as u64
-            && footer.heads_crc == self.heads.finish()
             && footer.offsets().eq(self.offsets.iter().copied())
             && bytes(&footer.info)? == bytes(&self.info)?;
         if !same {
