@@ -406,8 +406,9 @@ fn shown(value: &Value) -> String {
 }
 
 fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> String {
+    const LONGEST: usize = 64; // no key comes near; the comparison takes memory for length times length
     let scored = names.map(|name| (strsim::damerau_levenshtein(word, name), name));
-    match scored.min() {
+    match if word.len() > LONGEST { None } else { scored.min() } {
         Some((distance, name)) if distance <= 1 + name.len() / 3 => format!(" (did you mean {name}?)"),
         _ => String::new(),
     }

@@ -90,8 +90,9 @@ impl Summary {
 
     /// That of the generation after this one, which holds `segments`.
     pub fn next(&self, by: &str, segments: &[SegmentEntry], swap_ms: f64) -> Summary {
-        let samples = segments.iter().map(|s| s.samples).sum::<u64>();
-        let bytes = segments.iter().map(|s| s.bytes).sum::<u64>();
+        let sum = |sum: u64, more: u64| sum.saturating_add(more); // a manifest may claim anything
+        let samples = segments.iter().map(|s| s.samples).fold(0, sum);
+        let bytes = segments.iter().map(|s| s.bytes).fold(0, sum);
         Summary {
             manifest: VERSION,
             ring: self.ring.clone(),
@@ -100,8 +101,8 @@ impl Summary {
             unix_ms: crate::unix_ms(),
             samples,
             bytes,
-            total_samples: self.total_samples + samples,
-            total_bytes: self.total_bytes + bytes,
+            total_samples: sum(self.total_samples, samples),
+            total_bytes: sum(self.total_bytes, bytes),
             swap_ms,
         }
     }
