@@ -465,6 +465,32 @@ fn over_damaged_files_the_records_and_the_skipped_stretches_are_the_same_for_eve
     assert!(judged.into_inner() > 60);
 }
 
+#[test]
+fn where_damage_is_skipped_an_index_whose_cuts_are_damaged_still_makes_splits() {
+    let mut random = Random(77);
+    let undamaged = [random.file(60, 90), random.file(60, 90), random.file(60, 90)];
+    let mut files = undamaged.clone();
+    let end = files[0].len();
+    files[0][100..1500].fill(0);
+    files[1][end / 2..end / 2 + 7].fill(0);
+    let end = files[2].len();
+    files[2][end - 700..].fill(0);
+    let (fs, paths) = MemFs::of(&files);
+    paths.iter().zip(&undamaged).for_each(|(path, file)| fs.put(&path.with_extension("idx"), &index(file)));
+    let mut refused = 0;
+    for world in 1..=64 {
+        let mut all = Vec::new();
+        for rank in 0..world {
+            let (pieces, errors) = drain(&mut fs.split(&paths, rank, world, COUNT_SKIP).unwrap());
+            assert!(errors.is_empty(), "{errors:?}");
+            all.extend(pieces);
+            refused += usize::from(fs.split(&paths, rank, world, COUNT).is_err());
+        }
+        assert_eq!(merged(all), whole(&files), "{world} splits");
+    }
+    assert!(refused > 100, "{refused}");
+}
+
 /// What is wrong, and where: its name, and the offset it names.
 fn said(error: &Error) -> (String, &'static str, u64) {
     match error {
@@ -801,14 +827,20 @@ fn from_each_position_another_reader_goes_on_with_the_same_records() {
 #[test]
 fn a_read_that_fails_is_told_and_the_next_call_goes_on_where_it_was() {
     let mut random = Random(31);
-    let mut files = [random.file(40, 900), random.file(40, 900)];
+    // The index of the second is read in several pieces, one of them while its damage is passed over.
+    let mut files = [random.file(40, 900), random.file(12_000, 9)];
+    let second = index(&files[1]);
     files[0].splice(300..333, [0; 70]).for_each(drop);
+    let line = second[..64 << 10].iter().filter(|byte| **byte == b'\n').count();
+    let at = |line: usize| whole(&files[1..])[line].1;
+    let damaged = at(line - 200)..at(line + 200);
+    files[1][damaged].fill(0);
     let (fs, paths) = MemFs::of(&files);
-    fs.put(Path::new("/d/1.idx"), &index(&files[1]));
-    for options in [SKIP, COUNT_SKIP] {
-        let want = drain(&mut fs.split(&paths, 1, 2, options).unwrap()).0;
+    fs.put(Path::new("/d/1.idx"), &second);
+    for (options, rank) in [(SKIP, 0), (SKIP, 1), (COUNT_SKIP, 0), (COUNT_SKIP, 1)] {
+        let want = drain(&mut fs.split(&paths, rank, 2, options).unwrap()).0;
         for n in 1..60 {
-            let mut split = fs.split(&paths, 1, 2, options).unwrap();
+            let mut split = fs.split(&paths, rank, 2, options).unwrap();
             fs.fail_in.store(n, Ordering::SeqCst);
             let (pieces, errors) = drain(&mut split);
             let failed = usize::from(fs.fail_in.swap(0, Ordering::SeqCst) == 0);

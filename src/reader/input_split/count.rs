@@ -262,9 +262,18 @@ fn locate(fs: &dyn Fs, source: &Source, counted: &Counted, n: u64, on_damage: On
         for _ in 0..n {
             lines.next()?.ok_or_else(gone)?;
         }
-        let Entry { offset, at, line } = lines.next()?.ok_or_else(gone)?;
-        let found = window.is_candidate(offset)?;
-        return if found { Ok(offset) } else { Err(lines.bad(at, line, NO_RECORD)) };
+        let Entry { mut offset, at, line } = lines.next()?.ok_or_else(gone)?;
+        // Where it may be damaged, the cut is at the next line that leads to a record: for both of its ranks.
+        while !window.is_candidate(offset)? {
+            if on_damage == OnDamage::Fail {
+                return Err(lines.bad(at, line, NO_RECORD));
+            }
+            offset = lines.next()?.map_or(source.len, |next| next.offset);
+            if offset == source.len {
+                break;
+            }
+        }
+        return Ok(offset);
     }
     let mark = n / counted.stride;
     let mut at = *counted.marks.get(mark as usize).ok_or_else(gone)?;
