@@ -112,7 +112,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// A varint from the front of `bytes`, which is left behind it. None where [`Cursor::varint`] has to look.
-#[inline]
+#[inline(always)]
 pub(crate) fn quick_varint(bytes: &mut &[u8]) -> Option<u64> {
     let (mut value, mut shift) = (0, 0);
     loop {

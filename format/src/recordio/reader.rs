@@ -121,7 +121,7 @@ impl<I: Input> RecordReader<I> {
         Ok(Some(Span { at, len, payload_len: sequence.payload_len() as usize, splits: sequence.splits() }))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lend(&mut self, span: Span) -> Result<Record<'_>> {
         let Span { at, len, payload_len, splits } = span;
         let payload = match splits {

@@ -90,6 +90,7 @@ impl BoundCrc {
         BoundCrc { after_id }
     }
 
+    #[inline]
     pub(crate) fn of(&self, at: u64, body: &[u8]) -> u32 {
         let mut crc = self.after_id.clone();
         crc.update(&at.to_le_bytes());

@@ -274,6 +274,7 @@ struct HeadsCrc {
 }
 
 impl HeadsCrc {
+    #[inline]
     fn push(&mut self, crc: u32) {
         self.batch.push(crc.to_le_bytes());
         if self.batch.len() >= 1024 {
