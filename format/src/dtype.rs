@@ -123,13 +123,30 @@ impl DType {
         PLAIN.iter().find(|row| row.2 == short).map(|row| row.0.clone())
     }
 
-    /// Bytes of a tensor of this type and `shape`; an error when that is more than 2^63.
+    /// Bytes of a tensor of this type and `shape`.
+    ///
+    /// # Errors
+    /// More than 2^63 - 1, at any step of the product from the left.
     pub fn byte_len(&self, shape: &[u64]) -> Result<u64> {
         let limit = i64::MAX as u64;
         shape
             .iter()
             .try_fold(self.itemsize(), |total, axis| total.checked_mul(*axis).filter(|n| *n <= limit))
             .ok_or(FormatError::TooLarge { what: "bytes of a tensor", value: u64::MAX, limit })
+    }
+
+    /// Whether it can be written so that it is read again.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self {
+            DType::Numpy { descr, .. } if descr.len() as u64 > MAX_NAME => {
+                let value = descr.len() as u64;
+                Err(FormatError::TooLarge { what: "bytes of a NumPy type's description", value, limit: MAX_NAME })
+            }
+            DType::Unknown { code, .. } if *code == NUMPY_CODE || PLAIN.iter().any(|row| row.1 == *code) => {
+                Err(FormatError::Input(format!("dtype code {code} is a known one, not that of an unknown type")))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn code(&self) -> u8 {
@@ -223,7 +240,7 @@ impl Schema {
         schema.check().map(|()| schema)
     }
 
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let count = self.parts.len() as u64;
         if count > MAX_PARTS {
             return Err(FormatError::TooLarge { what: "number of parts", value: count, limit: MAX_PARTS });
@@ -238,6 +255,7 @@ impl Schema {
                 let value = part.shape.len() as u64;
                 return Err(FormatError::TooLarge { what: "number of axes", value, limit: MAX_NDIM as u64 });
             }
+            part.dtype.check()?;
             part.dtype.byte_len(&part.shape)?;
         }
         Ok(())
@@ -258,17 +276,17 @@ impl Schema {
             return Err(FormatError::TooLarge { what: "number of parts", value: count, limit: MAX_PARTS });
         }
         let mut schema = Schema::default();
+        let mut names = std::collections::HashSet::new();
         for _ in 0..count {
-            let name = cursor.text(MAX_NAME, "name of a part")?.to_owned();
+            let name = cursor.text(MAX_NAME, "name of a part")?;
+            if name.is_empty() || !names.insert(name) {
+                return Err(FormatError::Malformed { at, what: "a part's name is empty or stands twice" });
+            }
             let dtype = DType::decode(cursor, at)?;
             let shape = decode_shape(cursor)?;
-            schema.parts.push(PartSchema { name, dtype, shape });
+            dtype.byte_len(&shape)?;
+            schema.parts.push(PartSchema { name: name.to_owned(), dtype, shape });
         }
-        match schema.check() {
-            Err(FormatError::Input(_)) => {
-                Err(FormatError::Malformed { at, what: "a part's name is empty, too long, or stands twice" })
-            }
-            other => other.map(|()| schema),
-        }
+        Ok(schema)
     }
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with bytes. Each variant says where (a byte offset from the start of the file) and what.
+//! What can be wrong with bytes. Each variant says what, and most say where: a byte offset from the start of the file.
 
 use thiserror::Error;
 
@@ -29,9 +29,9 @@ pub enum FormatError {
     },
     /// A part of an escaped record that is not the last has a length that is no multiple of four.
     #[error(
-        "byte {at}: inner part of a split record has length {len}, which is no multiple of 4: this is not RecordIO as \
-         dmlc and MXNet write it, but the dialect that cuts records anywhere and joins them without the magic (ml-io, \
-         SageMaker); convert the file with the tool that wrote it"
+        "byte {at}: inner part of a split record has length {len}, which is no multiple of 4: either its length is \
+         damaged, or this is the dialect that cuts records anywhere and joins them without the magic (ml-io, \
+         SageMaker), which is not RecordIO as dmlc and MXNet write it; convert such a file with the tool that wrote it"
     )]
     UnalignedPart {
         /// Where the frame begins.
@@ -97,7 +97,7 @@ pub enum FormatError {
     },
     /// The segment was written by another major version.
     #[error(
-        "segment of format {major}.{minor}; this program reads format {}.x: use a ringreel of that version",
+        "segment of format {major}.{minor}; this program reads format {}.x: use a ringreel of that version (or this byte is damaged)",
         crate::FORMAT_MAJOR
     )]
     Version {
@@ -143,7 +143,7 @@ pub enum FormatError {
     /// A compressed part does not decompress to its declared size.
     #[error("byte {at}: compressed part {part:?}: {why}")]
     Decompress {
-        /// Where the sample begins.
+        /// Where the part's first record begins; that of the head, where the part is in the head.
         at: u64,
         /// The part's name.
         part: String,

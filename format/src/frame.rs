@@ -194,7 +194,13 @@ pub struct Joined<'a> {
 /// # Errors
 /// Whatever else breaks the framing: see [`FormatError`]. Parts are never merged across a mistake.
 pub fn read_record(input: &[u8], pos: usize, base: u64) -> Result<Joined<'_>> {
-    read_joined(input, pos, base, false)
+    read_joined(input, pos, base, false, None)
+}
+
+/// As [`read_record`], for a record of `len` bytes whose frames end at `end` in the input: another one is refused before
+/// anything of it is copied, and no frame behind `end` is looked at.
+pub(crate) fn read_expected(input: &[u8], pos: usize, base: u64, len: u64, end: usize) -> Result<Joined<'_>> {
+    read_joined(input, pos, base, false, Some((len, end)))
 }
 
 /// As [`read_record`], and refuses a magic at a multiple of four inside a payload too. So a record that it accepts ends
@@ -203,14 +209,28 @@ pub fn read_record(input: &[u8], pos: usize, base: u64) -> Result<Joined<'_>> {
 /// # Errors
 /// Whatever breaks the framing.
 pub fn read_strict(input: &[u8], pos: usize, base: u64) -> Result<Joined<'_>> {
-    read_joined(input, pos, base, true)
+    read_joined(input, pos, base, true, None)
 }
 
-fn read_joined(input: &[u8], pos: usize, base: u64, strict: bool) -> Result<Joined<'_>> {
+fn read_joined(
+    input: &[u8],
+    pos: usize,
+    base: u64,
+    strict: bool,
+    expected: Option<(u64, usize)>,
+) -> Result<Joined<'_>> {
     let mut sequence = Sequence::default();
     let mut next = pos;
     while !sequence.is_complete() {
         let (frame, payload, after) = read_frame(input, next, base, &mut sequence)?;
+        let fits = |(len, end)| match sequence.is_complete() {
+            true => after == end && sequence.payload_len() == len,
+            false => after < end,
+        };
+        if !expected.is_none_or(fits) {
+            let what = "a part's record has another length than its head says";
+            return Err(FormatError::Malformed { at: base + pos as u64, what });
+        }
         if strict {
             check_escaped(payload, base + next as u64 + HEADER_LEN)?;
         }

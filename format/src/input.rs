@@ -89,16 +89,20 @@ impl<R: Read> StreamInput<R> {
 impl Window {
     /// Reads on until `n` bytes are there that were not consumed, or the source ends.
     fn fill(&mut self, source: &mut dyn Read, n: usize) -> io::Result<()> {
-        self.buffer.copy_within(self.pos..self.filled, 0);
-        self.base += self.pos as u64;
-        self.filled -= self.pos;
-        self.pos = 0;
-        while self.filled < n {
+        // Moved when at least as much was consumed as is moved: so each byte is moved once or so, whatever is asked for.
+        if self.pos >= self.filled - self.pos {
+            self.buffer.copy_within(self.pos..self.filled, 0);
+            self.base += self.pos as u64;
+            self.filled -= self.pos;
+            self.pos = 0;
+        }
+        while self.filled < self.pos + n {
             if self.buffer.len() == self.filled {
                 self.buffer.reserve_exact(STEP);
                 self.buffer.resize(self.filled + STEP, 0);
             }
-            match source.read(&mut self.buffer[self.filled..]) {
+            let end = self.buffer.len().min(self.filled + STEP);
+            match source.read(&mut self.buffer[self.filled..end]) {
                 Ok(0) => break,
                 Ok(read) => self.filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -5,7 +5,8 @@
 //! is the contract; this code follows it.
 //!
 //! This crate opens no file, spawns no thread, and holds no `unsafe`. Every length that comes from outside is compared
-//! with what is left of the input before anything is allocated, and every error names a byte offset.
+//! with what is left of the input before anything is allocated (for what a compressed part decodes to, the caller sets the
+//! limit), and errors name byte offsets.
 //!
 //! ```
 //! use ringreel_format::{DType, Meta, PartRef, SampleRef, SegmentId, SegmentInfo, Schema, SegmentWriter, WriteOptions, SegmentSlice};
@@ -35,10 +36,13 @@ mod wire;
 pub use dtype::{DType, PartSchema, Schema, Shape};
 pub use error::{FormatError, Result};
 pub use meta::{Meta, Value};
+pub use recordio::Region;
 pub use segment::footer::{Footer, TRAILER_LEN, Trailer};
 pub use segment::head::{Codec, Head, PartHead, PartPlace};
 pub use segment::header::SegmentInfo;
 pub use segment::part::{Part, ReadOptions};
+pub use segment::salvage::{Salvage, Salvaged, SalvagedSample};
 pub use segment::slice::{Sample, SegmentSlice};
+pub use segment::walk::SegmentWalk;
 pub use segment::writer::{PartRef, SampleRef, Sealed, SegmentWriter, WriteOptions};
 pub use segment::{FORMAT_MAJOR, FORMAT_MINOR, SegmentId};

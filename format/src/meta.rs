@@ -5,6 +5,8 @@
 //! it, and no code can hide in it.
 
 use crate::error::{FormatError, Result};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Most levels of arrays and maps inside one another.
 pub const MAX_DEPTH: usize = 16;
@@ -45,6 +47,30 @@ impl Value {
     }
 }
 
+impl From<bool> for Value {
+    fn from(b: bool) -> Value {
+        Value::Bool(b)
+    }
+}
+
+impl From<i64> for Value {
+    fn from(n: i64) -> Value {
+        Value::Int(i128::from(n))
+    }
+}
+
+impl From<f64> for Value {
+    fn from(x: f64) -> Value {
+        Value::Float(x)
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Value {
+        Value::Text(text)
+    }
+}
+
 impl From<&str> for Value {
     fn from(text: &str) -> Value {
         Value::Text(text.to_owned())
@@ -63,13 +89,31 @@ pub struct Meta {
     entries: Vec<(String, Value)>,
 }
 
+/// Of several values at one key the last one stays, at the place of the first.
+impl FromIterator<(String, Value)> for Meta {
+    fn from_iter<I: IntoIterator<Item = (String, Value)>>(entries: I) -> Meta {
+        let mut meta = Meta::new();
+        let mut places: HashMap<String, usize> = HashMap::new();
+        for (key, value) in entries {
+            match places.entry(key) {
+                Entry::Occupied(place) => meta.entries[*place.get()].1 = value,
+                Entry::Vacant(place) => {
+                    meta.entries.push((place.key().clone(), value));
+                    place.insert(meta.entries.len() - 1);
+                }
+            }
+        }
+        meta
+    }
+}
+
 impl Meta {
     /// An empty map.
     pub fn new() -> Meta {
         Meta::default()
     }
 
-    /// Puts `value` at `key`, in place of what was there.
+    /// Puts `value` at `key`, in place of what was there. It looks through all keys: to make a large map, `collect` it.
     pub fn set(&mut self, key: impl Into<String>, value: impl Into<Value>) {
         let (key, value) = (key.into(), value.into());
         match self.entries.iter_mut().find(|entry| entry.0 == key) {
@@ -136,10 +180,7 @@ impl Meta {
     #[inline(never)] // mostly there is none
     pub fn decode(bytes: &[u8], at: u64) -> Result<Meta> {
         let mut input = Input { bytes, at, values: 0 };
-        let (major, count) = input.head()?;
-        if major != 5 {
-            return Err(input.bad("meta is not a map"));
-        }
+        let (_, count) = input.head(&[5], "meta is not a map")?;
         let meta = input.map(count, 0)?;
         if input.bytes.is_empty() { Ok(meta) } else { Err(input.bad("meta has bytes left over")) }
     }
@@ -232,9 +273,13 @@ impl<'a> Input<'a> {
         Ok(head)
     }
 
-    fn head(&mut self) -> Result<(u8, u64)> {
+    /// The major type, which is one of `allowed` (else it is `what`), and its argument.
+    fn head(&mut self, allowed: &[u8], what: &'static str) -> Result<(u8, u64)> {
         let first = self.take(1)?[0];
         let (major, low) = (first >> 5, first & 31);
+        if !allowed.contains(&major) {
+            return Err(self.bad(what));
+        }
         if major == 7 {
             return Ok((major, u64::from(low)));
         }
@@ -262,10 +307,7 @@ impl<'a> Input<'a> {
         let mut meta = Meta::new();
         let mut seen = std::collections::HashSet::new();
         for _ in 0..count {
-            let (major, len) = self.head()?;
-            if major != 3 {
-                return Err(self.bad("meta has a key that is not text"));
-            }
+            let (_, len) = self.head(&[3], "meta has a key that is not text")?;
             let key = self.text(len)?;
             if !seen.insert(key.clone()) {
                 return Err(self.bad("meta has a key twice"));
@@ -286,7 +328,8 @@ impl<'a> Input<'a> {
             let (value, limit) = (self.values as u64, MAX_VALUES as u64);
             return Err(FormatError::TooLarge { what: "values of meta", value, limit });
         }
-        let (major, n) = self.head()?;
+        const KIND: &str = "meta holds a kind of value that the format does not allow";
+        let (major, n) = self.head(&[0, 1, 2, 3, 4, 5, 7], KIND)?;
         Ok(match (major, n) {
             (0, n) => Value::Int(i128::from(n)),
             (1, n) => Value::Int(-1 - i128::from(n)),
@@ -307,7 +350,7 @@ impl<'a> Input<'a> {
                 let bits = self.take(8)?.iter().fold(0u64, |n, byte| n << 8 | u64::from(*byte));
                 Value::Float(f64::from_bits(bits))
             }
-            _ => return Err(self.bad("meta holds a kind of value that the format does not allow")),
+            _ => return Err(self.bad(KIND)),
         })
     }
 }

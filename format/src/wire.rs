@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
             return Err(FormatError::TooLarge { what, value: len, limit });
         }
         let bytes = self.take(len, what)?;
-        std::str::from_utf8(bytes).map_err(|_| self.malformed("a name is not UTF-8"))
+        std::str::from_utf8(bytes).map_err(|_| self.malformed("a text is not UTF-8"))
     }
 
     pub(crate) fn end(&self, what: &'static str) -> Result<()> {

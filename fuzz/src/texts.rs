@@ -3,6 +3,7 @@
 use crate::alloc::bounded;
 use ringreel::Config;
 use ringreel::ring::manifest::Manifest;
+use ringreel_format::FormatError;
 use ringreel_format::recordio::{image, index, list};
 use std::path::Path;
 
@@ -51,45 +52,84 @@ pub fn manifest(data: &[u8]) {
     assert_eq!(start, total);
 }
 
-/// `.idx` files: what is accepted, written again and read again, is equal; each error names its line and the line's offset.
+/// The lines of a file, each as text where it may be one: UTF-8, and no CR but before the LF.
+fn model_lines(data: &[u8]) -> Vec<Option<&str>> {
+    data.split_inclusive(|byte| *byte == b'\n').map(model_line).collect()
+}
+
+/// Where each line begins.
+fn begins(data: &[u8]) -> Vec<usize> {
+    let ends = data.split_inclusive(|byte| *byte == b'\n').scan(0, |end, line| {
+        *end += line.len();
+        Some(*end)
+    });
+    std::iter::once(0).chain(ends).collect()
+}
+
+fn model_line(line: &[u8]) -> Option<&str> {
+    let text = line.strip_suffix(b"\r\n").or(line.strip_suffix(b"\n")).unwrap_or(line);
+    std::str::from_utf8(text).ok().filter(|text| !text.contains('\r'))
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|_| !text.starts_with('+'))
+}
+
+/// `.idx` files: each line is accepted or refused as a plain model does it, and says the same. What is accepted, written
+/// again and read again, is equal; each error names its line and the line's offset.
 pub fn idx(data: &[u8]) {
+    let model = |line: &str| {
+        let fields: Vec<_> = line.split('\t').collect();
+        let [key, offset] = fields[..] else { return None };
+        Some((key.to_owned(), number(offset)?)).filter(|entry| !entry.0.is_empty())
+    };
+    let want: Vec<_> = model_lines(data).into_iter().map(|line| line.and_then(model)).collect();
+    let begins = begins(data);
     let mut written = Vec::new();
     let mut accepted = Vec::new();
     for (n, entry) in bounded(data.len(), LINE_EXTRA, || index::entries(data)).enumerate() {
+        assert_eq!(entry.as_ref().ok().map(|entry| (entry.key.to_owned(), entry.offset)), want[n]);
         match entry {
             Ok(entry) => {
                 index::write_entry(&mut written, entry).unwrap();
                 accepted.push(entry);
             }
-            Err(error) => assert_line(data, n, &error.to_string(), error.at()),
+            Err(error) => assert_line(begins[n], n, &error),
         }
     }
     let again = index::entries(&written).collect::<Result<Vec<_>, _>>().unwrap();
     assert_eq!(again, accepted);
-    assert_eq!(index::entries(data).count(), data.split_inclusive(|byte| *byte == b'\n').count());
+    assert_eq!(index::entries(data).count(), want.len());
 }
 
-/// `.lst` files: what is accepted, written again and read again, is equal; each error names its line and the line's offset.
+/// `.lst` files: each line is accepted or refused as a plain model does it, and says the same. What is accepted, written
+/// again and read again, is equal; each error names its line and the line's offset.
 pub fn lst(data: &[u8]) {
-    let bits = |item: &list::Item<'_>| item.labels().map(bits_of).collect::<Vec<_>>();
+    type Plain = (u64, Vec<u32>, String);
+    let model = |line: &str| -> Option<Plain> {
+        let fields: Vec<_> = line.split('\t').collect();
+        let [index, labels @ .., path] = &fields[..] else { return None };
+        let bits: Option<Vec<_>> = labels.iter().map(|label| label.parse().ok().map(bits_of)).collect();
+        Some((number(index)?, bits.filter(|bits| !bits.is_empty())?, (*path).to_owned()))
+            .filter(|item| !item.2.is_empty())
+    };
+    let plain = |item: &list::Item<'_>| (item.index, item.labels().map(bits_of).collect(), item.path.to_owned());
+    let want: Vec<_> = model_lines(data).into_iter().map(|line| line.and_then(model)).collect();
+    let begins = begins(data);
     let mut written = Vec::new();
-    let mut accepted = Vec::new();
     for (n, item) in bounded(data.len(), LINE_EXTRA, || list::items(data)).enumerate() {
+        assert_eq!(item.as_ref().ok().map(plain), want[n]);
         match item {
             Ok(item) => {
                 let labels = item.labels().collect::<Vec<_>>();
-                assert!(!labels.is_empty());
                 list::write_item(&mut written, item.index, &labels, item.path).unwrap();
-                accepted.push(item);
             }
-            Err(error) => assert_line(data, n, &error.to_string(), error.at()),
+            Err(error) => assert_line(begins[n], n, &error),
         }
     }
-    let again = list::items(&written).collect::<Result<Vec<_>, _>>().unwrap();
-    assert_eq!(again.len(), accepted.len());
-    for (again, first) in again.iter().zip(&accepted) {
-        assert_eq!((again.index, bits(again), again.path), (first.index, bits(first), first.path));
-    }
+    let again = list::items(&written).map(|item| plain(&item.unwrap()));
+    assert!(again.eq(want.iter().flatten().cloned()), "written again and read again");
+    assert_eq!(list::items(data).count(), want.len());
 }
 
 /// A float's bits, but for those of a NaN, which text does not keep.
@@ -97,10 +137,10 @@ fn bits_of(label: f32) -> u32 {
     if label.is_nan() { f32::NAN.to_bits() } else { label.to_bits() }
 }
 
-/// Line `n`, from 0, is the one that the error names, and its offset is that of the line's first byte.
-fn assert_line(data: &[u8], n: usize, message: &str, at: Option<u64>) {
-    let begin: usize = data.split_inclusive(|byte| *byte == b'\n').take(n).map(<[u8]>::len).sum();
-    assert_eq!(at, Some(begin as u64));
+/// The error names line `n`, from 0, and the offset of its first byte.
+fn assert_line(begin: usize, n: usize, error: &FormatError) {
+    assert_eq!(error.at(), Some(begin as u64));
+    let message = error.to_string();
     assert!(message.starts_with(&format!("line {} (byte {begin}) ", n + 1)), "{message}");
 }
 
@@ -114,7 +154,7 @@ pub fn image(data: &[u8]) {
     let labels: Vec<f32> = read.labels().collect();
     assert_eq!(labels.len(), flag(data).max(1));
     assert_eq!(image::LEN + 4 * flag(data) + read.content.len(), data.len());
-    let written = image::encode(read.id, &labels, read.content);
+    let written = image::encode(read.id, read.id2, &labels, read.content);
     let again = image::Image::decode(&written).unwrap();
     assert_eq!((again.id, again.content), (read.id, read.content));
     assert!(again.labels().map(f32::to_bits).eq(labels.iter().map(|label| label.to_bits())));

@@ -19,16 +19,15 @@ fn bad(py: Python<'_>, place: &str, what: &str) -> PyErr {
 }
 
 fn map(given: &Bound<'_, PyDict>, place: &str, depth: usize) -> PyResult<Meta> {
-    let mut meta = Meta::new();
-    for (key, value) in given.iter() {
+    let entry = |(key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
         let text = key.cast::<PyString>().map_err(|_| {
             bad(given.py(), place, &format!("the key {} is {}; keys are text", shown(&key), type_name(&key)))
         })?;
         let text = utf8(text, place)?;
         let place = format!("{place}[{text:?}]");
-        meta.set(text, value_of(&value, &place, depth + 1)?);
-    }
-    Ok(meta)
+        Ok((text.to_owned(), value_of(&value, &place, depth + 1)?))
+    };
+    given.iter().map(entry).collect()
 }
 
 fn value_of(given: &Bound<'_, PyAny>, place: &str, depth: usize) -> PyResult<Value> {

@@ -275,12 +275,13 @@ impl Reader {
         let info = segment.info();
         let names = info.schema.parts.iter().map(|named| named.name.clone());
         let parts = names.zip(sample.parts).map(|(name, part)| ReadPart { name, part });
-        let mut meta = info.provenance.clone();
-        meta.set("number", info.first_number + id.ordinal);
-        meta.set("time", Value::Float(sample.unix_ms as f64 / 1e3));
-        for (key, value) in sample.meta.iter() {
-            meta.set(key, value.clone());
-        }
+        let ours = [
+            ("number", Value::from(info.first_number.saturating_add(id.ordinal))),
+            ("time", Value::Float(sample.unix_ms as f64 / 1e3)),
+        ];
+        let provenance = info.provenance.iter().map(|(key, value)| (key, value.clone())).chain(ours);
+        let users = sample.meta.iter().map(|(key, value)| (key, value.clone()));
+        let meta = provenance.chain(users).map(|(key, value)| (key.to_owned(), value)).collect();
         Ok(ReadSample { generation, position, id, parts: parts.collect(), meta })
     }
 

@@ -66,12 +66,9 @@ fn tail_of(file: &dyn FileReader, path: &Path) -> Result<Tail> {
     let at = trailer.and_then(|trailer| Trailer::decode(trailer, len)).map_err(bad)?.footer_at;
     let mut base = begin;
     if at < begin {
-        if len - at > frame::MAX_LEN {
-            return Err(bad(FormatError::TooLarge {
-                what: "bytes of a footer",
-                value: len - at,
-                limit: frame::MAX_LEN,
-            }));
+        let limit = frame::framed_len(frame::MAX_LEN, 1 << 16) + TRAILER_LEN; // how often it is split is chance
+        if len - at > limit {
+            return Err(bad(FormatError::TooLarge { what: "bytes of a footer", value: len - at, limit }));
         }
         tail = read_range(file, at..len)?;
         base = at;
@@ -196,14 +193,15 @@ impl SegmentReader {
         let (head, payload) = decode_head(&head, base, self.info()).map_err(bad)?;
         let large = |part: &PartHead, records: &Pieces| {
             let frames = records.frames();
-            if records.count() == 1 && frames.end <= extent.end {
+            if frames.end > extent.end {
+                let (what, need) = ("a part", frames.end - frames.start);
+                let have = extent.end.saturating_sub(frames.start);
+                return Err(FormatError::Truncated { at: frames.start, what, need, have });
+            }
+            if records.count() == 1 {
                 let bytes = self.bytes(frames.clone()).map_err(|error| error.source)?;
                 stored_in(&bytes, frames.start, records)
             } else {
-                if part.stored_len > extent.end - base {
-                    let what = "a part is larger than its sample";
-                    return Err(FormatError::Malformed { at: base, what });
-                }
                 let read_at = &mut |out: &mut [u8], at| self.file.read_exact_at(out, at).map_err(|error| error.source);
                 aligned(part.stored_len as usize, 0, |out| gather(part, out, read_at))
             }

@@ -39,8 +39,9 @@ impl<'a> Image<'a> {
         let short =
             |need| FormatError::Truncated { at: 0, what: "an image's header", need, have: payload.len() as u64 };
         let (header, rest) = payload.split_at_checked(LEN).ok_or_else(|| short(LEN as u64))?;
-        let labels = u64::from(LE::read_u32(header)) * 4;
-        let (labels, content) = rest.split_at_checked(labels as usize).ok_or_else(|| short(LEN as u64 + labels))?;
+        let len = u64::from(LE::read_u32(header)) * 4;
+        let behind = usize::try_from(len).ok().and_then(|len| rest.split_at_checked(len));
+        let (labels, content) = behind.ok_or_else(|| short(LEN as u64 + len))?;
         let (label, id, id2) = (LE::read_f32(&header[4..]), LE::read_u64(&header[8..]), LE::read_u64(&header[16..]));
         Ok(Image { label, id, id2, labels, content })
     }
@@ -52,8 +53,9 @@ impl<'a> Image<'a> {
     }
 }
 
-/// The payload of a record: header, labels, content. One label stands in the header, any other number behind it.
-pub fn encode(id: u64, labels: &[f32], content: &[u8]) -> Vec<u8> {
+/// The payload of a record: header, labels, content. One label stands in the header, several behind it. None at all reads
+/// as the label 0.
+pub fn encode(id: u64, id2: u64, labels: &[f32], content: &[u8]) -> Vec<u8> {
     let (flag, label, behind) = match labels {
         [only] => (0, *only, &[][..]),
         many => (many.len() as u32, 0.0, many),
@@ -62,7 +64,7 @@ pub fn encode(id: u64, labels: &[f32], content: &[u8]) -> Vec<u8> {
     out.extend_from_slice(&flag.to_le_bytes());
     out.extend_from_slice(&label.to_le_bytes());
     out.extend_from_slice(&id.to_le_bytes());
-    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&id2.to_le_bytes());
     behind.iter().for_each(|label| out.extend_from_slice(&label.to_le_bytes()));
     out.extend_from_slice(content);
     out
@@ -74,14 +76,14 @@ mod tests {
 
     #[test]
     fn one_label_stands_in_the_header_and_more_behind_it() -> Result<()> {
-        let one = encode(9, &[2.5], b"jpg");
+        let one = encode(9, 0, &[2.5], b"jpg");
         assert_eq!(&one[..16], [0, 0, 0, 0, 0, 0, 0x20, 0x40, 9, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(Image::decode(&one)?.labels().collect::<Vec<_>>(), [2.5]);
-        let three = encode(9, &[1.0, 2.0, 3.0], b"jpg");
+        let three = encode(9, 7, &[1.0, 2.0, 3.0], b"jpg");
         let image = Image::decode(&three)?;
         assert_eq!(
-            (image.id, image.labels().collect::<Vec<_>>(), image.content),
-            (9, vec![1.0, 2.0, 3.0], &b"jpg"[..])
+            ((image.id, image.id2), image.labels().collect::<Vec<_>>(), image.content),
+            ((9, 7), vec![1.0, 2.0, 3.0], &b"jpg"[..])
         );
         assert_eq!(three.len(), LEN + 12 + 3);
         for len in 0..LEN + 12 {

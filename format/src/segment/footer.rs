@@ -142,7 +142,9 @@ impl Trailer {
     pub fn decode(bytes: &[u8; TRAILER_LEN as usize], file_len: u64) -> Result<Trailer> {
         let at = file_len.saturating_sub(TRAILER_LEN);
         if &bytes[24..] != TAG {
-            return Err(FormatError::NotASegment { why: "it does not end in a trailer (unfinished or truncated?)" });
+            return Err(FormatError::NotASegment {
+                why: "it has no trailer at its end: it is unfinished, or was cut off (segment::salvage reads what is left)",
+            });
         }
         let footer_at = LE::read_u64(&bytes[8..16]);
         let stored = LE::read_u32(&bytes[20..24]);
@@ -155,5 +157,27 @@ impl Trailer {
             return Err(FormatError::Malformed { at, what: "the trailer is not as it is written" });
         }
         Ok(trailer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trailer_never_holds_the_magic() -> Result<()> {
+        // The one offset below 5 GiB whose checksum, with the salt 0, would be the magic.
+        let (trailer, len) = (Trailer { footer_at: 5_208_452_204 }, 5_208_452_204 + 200);
+        let bytes = trailer.encode();
+        assert_eq!(bytes[16..20], [1, 0, 0, 0]);
+        assert_eq!(frame::next_magic(&bytes[8..], 0), None);
+        assert_eq!(Trailer::decode(&bytes, len)?, trailer);
+        let mut unsalted = bytes;
+        unsalted[16] = 0;
+        let crc = crc32fast::hash(&unsalted[8..20]);
+        assert_eq!(crc, frame::MAGIC);
+        LE::write_u32(&mut unsalted[20..24], crc);
+        assert!(Trailer::decode(&unsalted, len).is_err());
+        Ok(())
     }
 }

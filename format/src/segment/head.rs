@@ -213,6 +213,10 @@ impl Head {
             let len = part.decoded_len()?;
             part.stored_len =
                 if part.codec == Codec::Plain { len } else { cursor.varint("stored length of a part")? };
+            if part.stored_len > MAX_OFFSET {
+                let what = "stored length of a part";
+                return Err(FormatError::TooLarge { what, value: part.stored_len, limit: MAX_OFFSET });
+            }
             part.place = if flags & LARGE == 0 {
                 let begin = cursor.position();
                 cursor.take(part.stored_len, "a part")?;
@@ -252,9 +256,11 @@ fn place_records(cursor: &mut Cursor<'_>, len: u64, split: bool, after: u64, at:
         }
         splits.push(count);
     }
-    let what = "a part's length leads beyond 2^63";
-    Pieces::place(after, len, splits).ok_or(FormatError::Malformed { at, what })
+    let beyond = FormatError::TooLarge { what: "offset of a part's end", value: u64::MAX, limit: MAX_OFFSET };
+    Pieces::place(after, len, splits).ok_or(beyond)
 }
 
+/// Largest offset and length.
+const MAX_OFFSET: u64 = i64::MAX as u64;
 /// Most records that the large parts of a sample may take together: 16 TiB.
 const MAX_PIECES: u64 = 1 << 16;

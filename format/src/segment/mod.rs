@@ -37,7 +37,6 @@ pub const ALIGNMENT: u64 = 64;
 /// Most bytes of a large part in one record; a larger part is cut into several.
 pub const CHUNK: u64 = 1 << 28;
 
-pub(crate) const TYPE_PAD: u8 = 0;
 pub(crate) const TYPE_SAMPLE: u8 = b'S';
 pub(crate) const TYPE_FOOTER: u8 = b'F';
 
@@ -78,7 +77,7 @@ pub(crate) const ENVELOPE: u64 = 5;
 
 /// CRC-32s of records that are bound to their place: over the segment's id, the frame's offset, then the record's bytes
 /// behind the checksum. A record that was copied elsewhere does not pass.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct BoundCrc {
     after_id: crc32fast::Hasher,
 }

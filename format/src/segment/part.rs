@@ -4,7 +4,7 @@ use super::head::{Codec, PartHead, PartPlace};
 use super::pieces::{Piece, Pieces};
 use crate::dtype::{DType, Shape};
 use crate::error::{FormatError, Result};
-use crate::frame::{FrameHeader, HEADER_LEN, check_padding, framed_len, read_record};
+use crate::frame::{FrameHeader, HEADER_LEN, check_padding, framed_len, read_expected};
 use crate::input::StreamInput;
 use crate::recordio::RecordReader;
 use bytes::Bytes;
@@ -115,7 +115,11 @@ fn decompress(stored: &[u8], len: u64, name: &str, at: u64, limit: u64) -> Resul
     if !one {
         return Err(bad("it is not one zstd frame".to_owned()));
     }
-    let data = zstd::bulk::decompress(stored, len as usize).map_err(|e| bad(e.to_string()))?;
+    let mut data = Vec::new();
+    data.try_reserve_exact(len as usize)
+        .map_err(|_| bad(format!("there is no memory for the {len} bytes it claims")))?;
+    let mut decoder = zstd::bulk::Decompressor::new().map_err(|e| bad(e.to_string()))?;
+    decoder.decompress_to_buffer(stored, &mut data).map_err(|e| bad(e.to_string()))?;
     if data.len() as u64 != len {
         return Err(bad(format!("{} bytes came out, {len} were declared", data.len())));
     }
@@ -131,9 +135,7 @@ pub fn stored_in(bytes: &Bytes, base: u64, records: &Pieces) -> Result<Bytes> {
     let one = |Piece { frames, len }| {
         let at = frames.start;
         let pos = at.checked_sub(base).filter(|pos| *pos <= bytes.len() as u64).ok_or_else(|| beyond(at, &frames))?;
-        let record = read_record(bytes, pos as usize, base)?;
-        check_extent(&frames, len, record.payload.len() as u64, base + record.next as u64)?;
-        Ok(record.payload)
+        Ok(read_expected(bytes, pos as usize, base, len, (frames.end - base) as usize)?.payload)
     };
     let pieces = records.iter().map(one).collect::<Result<Vec<_>>>()?;
     Ok(match &pieces[..] {

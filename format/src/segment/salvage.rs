@@ -45,6 +45,34 @@ pub enum Salvaged {
 ///
 /// It loses at most the samples, and of a sample whose head is whole at most the parts, that the damage touches. It takes
 /// time in proportion to the file.
+///
+/// ```no_run
+/// use bytes::Bytes;
+/// use ringreel_format::segment::salvage::{Salvage, Salvaged};
+/// use ringreel_format::{PartRef, ReadOptions, SampleRef, SegmentId, SegmentInfo, SegmentWriter, WriteOptions};
+///
+/// let bytes = Bytes::from(std::fs::read("damaged.rec")?); // a huge file: Bytes::from_owner(a map of it)
+/// let mut salvage = Salvage::new(bytes, ReadOptions::default());
+/// let Some(info) = salvage.info().cloned() else { return Ok(()) };
+/// let info = SegmentInfo { id: SegmentId(*b"another 16 bytes"), ..info };
+/// let mut file = std::fs::File::create("salvaged.rec")?;
+/// let mut writer = SegmentWriter::begin(&mut file, info, WriteOptions::default())?;
+/// for found in &mut salvage {
+///     match found {
+///         Salvaged::Sample(sample) => {
+///             let Ok(parts) = sample.parts.iter().map(|part| {
+///                 let part = part.as_ref().map_err(Clone::clone)?;
+///                 Ok::<_, ringreel_format::FormatError>(PartRef::new(part.dtype.clone(), &part.shape, part.data()?))
+///             }).collect::<Result<Vec<_>, _>>() else { continue };
+///             writer.sample(&mut file, &SampleRef { parts: &parts, meta: &sample.meta, unix_ms: sample.unix_ms })?;
+///         }
+///         Salvaged::Skipped(region) => eprintln!("bytes {} to {}: {}", region.begin, region.end, region.why),
+///     }
+/// }
+/// writer.finish(&mut file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
 pub struct Salvage {
     bytes: Bytes,
     /// None where neither header nor footer is left: then there is nothing to be had.

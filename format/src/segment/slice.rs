@@ -74,6 +74,7 @@ pub fn decode_head(bytes: &Bytes, base: u64, info: &SegmentInfo) -> Result<(Head
 }
 
 /// A whole segment in memory (or mapped).
+#[derive(Debug)]
 pub struct SegmentSlice {
     bytes: Bytes,
     footer: Footer,

@@ -1,6 +1,5 @@
 //! Bytes to samples, from front to back, from memory, a map or any `Read`: every frame, every padding, every checksum is
-//! looked at. What it accepts is what a writer of this version writes (and what a later minor version may add); any
-//! single flipped bit is found. It needs memory for one sample, and for checking for much less.
+//! looked at. Any single flipped bit is found. It needs memory for one sample, and for checking for much less.
 
 use super::footer::{Footer, TRAILER_LEN, Trailer};
 use super::head::{Codec, Head, PartPlace};
@@ -38,6 +37,7 @@ pub fn check(input: impl Input, max_part: u64) -> Result<Footer> {
 }
 
 /// Reads samples one after the other, and checks everything on the way.
+#[derive(Debug)]
 pub struct SegmentWalk<I> {
     records: RecordReader<I>,
     info: SegmentInfo,
@@ -241,16 +241,17 @@ impl<I: Input> SegmentWalk<I> {
             let mut bytes = Vec::new();
             info.encode(&mut bytes).map(|()| bytes)
         };
+        let contradict = FormatError::Malformed { at, what: "header, samples and footer contradict one another" };
+        if footer.count != self.offsets.len() as u64 {
+            return Err(contradict);
+        }
         let computed = self.heads.finish();
         if footer.heads_crc != computed {
             let (what, stored) = ("the footer's list of heads", footer.heads_crc);
             return Err(FormatError::Checksum { at, what, stored, computed });
         }
-        let same = footer.count == self.offsets.len() as u64
-            && footer.offsets().eq(self.offsets.iter().copied())
-            && bytes(&footer.info)? == bytes(&self.info)?;
-        if !same {
-            return Err(FormatError::Malformed { at, what: "header, samples and footer contradict one another" });
+        if !footer.offsets().eq(self.offsets.iter().copied()) || bytes(&footer.info)? != bytes(&self.info)? {
+            return Err(contradict);
         }
         let rest = self.records.rest(TRAILER_LEN as usize + 1)?;
         let have = rest.len() as u64;
@@ -267,7 +268,7 @@ impl<I: Input> SegmentWalk<I> {
 }
 
 /// The checksum over the heads' checksums, taken in batches.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct HeadsCrc {
     crc: crc32fast::Hasher,
     batch: Vec<[u8; 4]>,

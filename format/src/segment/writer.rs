@@ -5,7 +5,7 @@ use super::footer::{Footer, Trailer};
 use super::head::{CODEC_SHIFT, LARGE, OWN_SHAPE, SPLIT};
 use super::header::SegmentInfo;
 use super::pieces::pad_before;
-use super::{BoundCrc, CHUNK, SegmentId, TYPE_PAD, TYPE_SAMPLE};
+use super::{BoundCrc, CHUNK, SegmentId, TYPE_SAMPLE};
 use crate::dtype::{DType, MAX_NDIM, encode_shape};
 use crate::error::{FormatError, Result};
 use crate::frame::{self, framed_len, split_points};
@@ -17,6 +17,10 @@ use std::io::Write;
 
 /// Bytes that are checked and searched at a time, so that they are still in the cache for the second look.
 const BLOCK: usize = 1 << 18;
+
+/// Most samples in a segment: their offsets have to fit into the footer, which is one record, beside the schema and the
+/// provenance.
+const MAX_SAMPLES: u64 = 1 << 25;
 
 /// How to store samples.
 #[derive(Clone, Debug)]
@@ -76,6 +80,7 @@ pub struct Sealed {
 }
 
 /// Writes one segment.
+#[derive(Debug)]
 pub struct SegmentWriter {
     info: SegmentInfo,
     options: WriteOptions,
@@ -97,8 +102,9 @@ impl SegmentWriter {
     /// Writes the header.
     ///
     /// # Errors
-    /// Provenance that cannot be encoded; what the sink says.
+    /// A schema or provenance that cannot be encoded; what the sink says.
     pub fn begin(sink: &mut dyn Write, info: SegmentInfo, options: WriteOptions) -> Result<SegmentWriter> {
+        info.schema.check()?;
         let header = info.encode_header()?;
         let position = frame::write_record(sink, &header)?;
         Ok(SegmentWriter { info, options, position, offsets: Vec::new(), heads: crc32fast::Hasher::new() })
@@ -122,9 +128,14 @@ impl SegmentWriter {
     /// Writes one sample.
     ///
     /// # Errors
-    /// Parts that do not fit the schema's number, or data that does not fit dtype × shape: nothing was written then.
+    /// Parts that do not fit the schema's number, data that does not fit dtype × shape, more than 2^25 samples: nothing was
+    /// written then.
     /// What the sink says: then the position is still that before the sample.
     pub fn sample(&mut self, sink: &mut dyn Write, sample: &SampleRef<'_>) -> Result<()> {
+        if self.samples() == MAX_SAMPLES {
+            let (what, limit) = ("samples of a segment", MAX_SAMPLES);
+            return Err(FormatError::TooLarge { what, value: MAX_SAMPLES + 1, limit });
+        }
         let at = self.position;
         let ready = self.make_ready(sample.parts)?;
         let (head, crc) = self.encode_head(sample, &ready, at)?;
@@ -132,7 +143,6 @@ impl SegmentWriter {
         for part in ready.iter().filter(|part| part.flags & LARGE != 0) {
             for (chunk, splits) in chunk_slices(&part.stored).zip(&part.splits) {
                 if let Some(pad) = pad_before(end) {
-                    const { assert!(TYPE_PAD == 0) };
                     end += frame::write_unsplit(sink, &[0; 64][..pad as usize])?;
                 }
                 end += match splits {
@@ -150,7 +160,7 @@ impl SegmentWriter {
     /// Writes footer and trailer. May be called again after it failed and the file was cut back.
     ///
     /// # Errors
-    /// What the sink says; more samples than a footer can list (67 million).
+    /// What the sink says.
     pub fn finish(&mut self, sink: &mut dyn Write) -> Result<Sealed> {
         let (footer, check) = Footer::encode(&self.info, &self.offsets, self.heads.clone().finalize(), self.position)?;
         let footer_len = frame::write_record(sink, &footer)?;
@@ -169,6 +179,7 @@ impl SegmentWriter {
         }
         let mut ready = Vec::with_capacity(parts.len());
         for (n, (part, expected)) in parts.iter().zip(schema).enumerate() {
+            part.dtype.check()?;
             let want = part.dtype.byte_len(part.shape)?;
             if want != part.data.len() as u64 || part.shape.len() > MAX_NDIM {
                 return Err(FormatError::Input(format!(
@@ -247,8 +258,8 @@ impl SegmentWriter {
         Ok((out, crc))
     }
 
-    /// Bytes that one sample of these parts takes at most, framing and padding included: for asking whether the disk
-    /// has room.
+    /// Bytes that one sample of these parts takes, about: for asking whether the disk has room. Meta is counted with
+    /// 1 KiB. It may take more where a part is full of the magic.
     pub fn estimate(parts: &[PartRef<'_>]) -> u64 {
         parts.iter().map(|part| framed_len(part.data.len() as u64, 0) + 256).sum::<u64>() + 1024
     }
