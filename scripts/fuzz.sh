@@ -19,39 +19,40 @@ if ! command -v c++ >/dev/null; then
     exit 77
 fi
 
-# As cargo-fuzz builds, and without it. The instrumentation is the stable compiler's own; no sanitizer, since no decoder
+# As cargo-fuzz builds, and without it. The stable compiler can do all of it: there is no sanitizer, since no decoder
 # holds `unsafe`. Overflow checks are on, as in tests.
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/fuzz} RUSTC_BOOTSTRAP=1
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/fuzz}
 host=$(rustc -vV | sed -n 's/^host: //p')
 passes=(-sanitizer-coverage-level=4 -sanitizer-coverage-inline-8bit-counters -sanitizer-coverage-pc-table
     -sanitizer-coverage-trace-compares)
 export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module ${passes[*]/#/-Cllvm-args=} -Cdebug-assertions -Coverflow-checks"
 begin=$SECONDS
-cargo build --quiet --release --package ringreel-fuzz --features libfuzzer --bins --target "$host" \
-    --config 'profile.release.debug="line-tables-only"'
+cargo build --quiet --release --package ringreel-fuzz --features libfuzzer --bins --target "$host"
 echo "built in $((SECONDS - begin)) s" >&2
 
 fuzz() {
-    local target=$1 kept=$CARGO_TARGET_DIR/corpus/$1 log=$CARGO_TARGET_DIR/$1.log artifacts=fuzz/artifacts/$1 len=4096
-    local dirs=("$kept") dir
-    mkdir -p "$kept" "$artifacts"
-    for dir in "fuzz/corpus/$target" format/vectors/ok format/vectors/bad; do
-        case $dir:$target in
-            format/*:head | format/*:footer | format/*:meta | format/*:manifest | format/*:config | format/*_damage) ;;
-            *) if [ -d "$dir" ]; then dirs+=("$dir"); fi ;;
-        esac
-    done
-    case $target in frame | resync | segment) len=16384 ;; esac
+    local target=$1 kept=$CARGO_TARGET_DIR/corpus/$1 log=$CARGO_TARGET_DIR/$1.log artifacts=fuzz/artifacts/$1
+    local dirs=("$kept" "fuzz/corpus/$target") vectors=$CARGO_TARGET_DIR/vectors/$target kind='' len=4096
+    case $target in
+        frame | resync | segment) kind=rec len=16384 ;;
+        idx | lst) kind=$target ;;
+    esac
+    mkdir -p "${dirs[@]}" "$artifacts" "$vectors"/{ok,bad}
+    if [ "$kind" ]; then
+        cp format/vectors/ok/*."$kind" "$vectors/ok" 2>/dev/null || true
+        cp format/vectors/bad/*."$kind" "$vectors/bad" 2>/dev/null || true
+        dirs+=("$vectors")
+    fi
     touch "$log.begin"
     local status=0
     "$CARGO_TARGET_DIR/$host/release/$target" "${dirs[@]}" -max_total_time="$seconds" -max_len="$len" -timeout=25 \
         -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$artifacts/" >"$log" 2>&1 || status=$?
-    local last findings executions
+    local last findings
     last=$(grep --text -E '^#[0-9]+.* cov: ' "$log" | tail -1)
     findings=$(find "$artifacts" -type f -newer "$log.begin" | wc -l)
-    executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     field() { sed -n "s/.* $1: \([^ ]*\).*/\1/p" <<<"$last"; }
-    echo "| \`$target\` | $seconds | ${executions:-?} | $((${executions:-0} / (seconds > 0 ? seconds : 1))) |" \
+    stat() { sed -n "s/^stat::$1: *//p" "$log"; }
+    echo "| \`$target\` | $seconds | $(stat number_of_executed_units) | $(stat average_exec_per_sec) |" \
         "$(field cov) | $(field ft) | $(field corp) | $findings |"
     if [ "$status" != 0 ]; then
         { grep --text -m1 -A3 panicked "$log" || tail -5 "$log"; } >&2

@@ -52,7 +52,7 @@ fn places(bytes: &mut &[u8], len: u64, split: bool, end: &mut u128, pieces: &mut
         if splits > len / 4 {
             return None;
         }
-        if (*end + 8) % 64 != 0 {
+        if !(*end + 8).is_multiple_of(64) {
             *end = (*end + 16).next_multiple_of(64) - 8;
         }
         *end += u128::from(8 + len.next_multiple_of(4) + 4 * splits);

@@ -9,7 +9,7 @@ use ringreel_format::{
 };
 
 /// Small whole segments: none, inline, large, split and compressed parts; own shapes; types of NumPy and of later versions;
-/// every kind of meta.
+/// every kind of meta; a part that decodes to 8 MiB.
 pub fn segments() -> Vec<Vec<u8>> {
     let schema = |parts: &[(&'static str, DType, &[u64])]| {
         Schema::new(parts.iter().map(|(name, dtype, shape)| (*name, dtype.clone(), shape.to_vec()))).unwrap()
@@ -36,6 +36,7 @@ pub fn segments() -> Vec<Vec<u8>> {
         write(&two, &large, &[pairs(&[4, 5], &magics, b"7 bytes"), pairs(&[20], &zeros, b"x"), pairs(&[0], &[], b"")]),
         write(&two, &zstd, &[pairs(&[4, 5], &zeros, b"7 bytes"), pairs(&[4, 5], &magics, &[b'a'; 90])]),
         write(&odd, &large, &[vec![(numpy, vec![2], vec![8; 16]), (later, vec![4], vec![9; 12])]]),
+        write(&two, &zstd, &[pairs(&[1 << 21], &vec![0; 8 << 20], b"more than the targets read")]),
     ]
 }
 

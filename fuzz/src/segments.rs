@@ -15,8 +15,8 @@ use ringreel_format::segment::salvage::{Salvage, Salvaged, SalvagedSample};
 use ringreel_format::segment::slice::decode_head;
 use ringreel_format::segment::walk::{self, SegmentWalk};
 use ringreel_format::{
-    Codec, DType, FormatError, Head, Meta, Part, PartPlace, ReadOptions, Result, Sample, SegmentInfo, SegmentSlice,
-    Shape, TRAILER_LEN,
+    Codec, DType, Footer, FormatError, Head, Meta, Part, PartPlace, ReadOptions, Result, Sample, SegmentInfo,
+    SegmentSlice, Shape, TRAILER_LEN,
 };
 
 /// What reading a segment may ask for at once, beside the length of the input. A part's memory grows by so much at a time,
@@ -84,6 +84,8 @@ fn one_segment(data: &[u8]) -> bool {
     let salvaged = bounded(len, EXTRA, || Salvage::new(bytes.clone(), OPTIONS).collect::<Vec<_>>());
     assert_covers(&bytes, &salvaged);
     let Ok(footer) = checked else { return false };
+    let header = SegmentWalk::begin(SliceInput::new(data, 0), 0).unwrap().info().encode_header().unwrap();
+    assert_eq!(footer.info.encode_header().unwrap(), header, "header and footer say the same");
     let read: Vec<_> = by_position.unwrap().into_iter().map(Result::unwrap).collect();
     assert_eq!(footer.count, read.len() as u64);
     assert_eq!(read, walked.samples, "by position, and from front to back");
@@ -193,7 +195,10 @@ pub(crate) fn assert_covers(bytes: &Bytes, found: &[Salvaged]) {
             Salvaged::Skipped(region) => {
                 assert!(region.begin < region.end || (region.begin, region.end) == (len, len), "{n}: {region:?}");
                 assert!(region.end.is_multiple_of(4) || region.end == len, "{region:?}");
-                step_to(bytes, &info, &mut pos, region.begin);
+                let ended = step_to(bytes, &info, &mut pos, region.begin);
+                let mut inside = (region.begin + 4..region.end).step_by(4);
+                let lost = inside.find(|at| !ended && stands_at(bytes, &info, *at, last_ordinal));
+                assert_eq!(lost, None, "{region:?} leaves out what stands there");
                 pos = region.end;
             }
         }
@@ -210,8 +215,20 @@ pub(crate) fn assert_covers(bytes: &Bytes, found: &[Salvaged]) {
     }
 }
 
-/// Steps over the header, over records of later versions, and over footer and trailer, up to `to`.
-fn step_to(bytes: &[u8], info: &SegmentInfo, pos: &mut u64, to: u64) {
+/// Whether a head above the last ordinal, or a footer, stands at `at`.
+fn stands_at(bytes: &[u8], info: &SegmentInfo, at: u64, last_ordinal: Option<u64>) -> bool {
+    let Ok(record) = frame::read_strict(bytes, at as usize, 0) else { return false };
+    let footer = || Footer::decode(&Bytes::copy_from_slice(&record.payload), at);
+    match Head::decode(&record.payload, at..record.next as u64, info) {
+        Ok(head) => last_ordinal < Some(head.ordinal),
+        Err(_) => footer().is_ok_and(|footer| footer.info.id == info.id),
+    }
+}
+
+/// Steps over the header, over records of later versions, and over footer and trailer, up to `to`. Whether a footer was
+/// among them: behind it nothing is looked for.
+fn step_to(bytes: &[u8], info: &SegmentInfo, pos: &mut u64, to: u64) -> bool {
+    let mut ended = false;
     while *pos < to {
         let record = frame::read_strict(bytes, *pos as usize, 0).unwrap();
         let payload = &record.payload;
@@ -220,10 +237,12 @@ fn step_to(bytes: &[u8], info: &SegmentInfo, pos: &mut u64, to: u64) {
         if !is_header && !is_trailer {
             assert_eq!(LE::read_u32(payload), bound_crc(info, *pos, &payload[4..]), "a record at {pos} is left out");
             assert!(payload[4] != b'S', "a sample at {pos} is left out");
+            ended |= payload[4] == b'F';
         }
         *pos = record.next as u64;
     }
     assert_eq!(*pos, to);
+    ended
 }
 
 /// Section 10 of SPEC.md.
@@ -311,7 +330,7 @@ pub fn footer(data: &[u8]) {
     let id = payload.get(info_at.min(usize::MAX as u64) as usize..).and_then(|rest| rest.get(..16)).unwrap_or(&[0; 16]);
     let crc = crc32fast::hash(&[id, &at.to_le_bytes(), body].concat());
     let payload = Bytes::from([&crc.to_le_bytes(), body].concat());
-    let Ok(footer) = bounded(payload.len(), EXTRA, || ringreel_format::Footer::decode(&payload, at)) else { return };
+    let Ok(footer) = bounded(payload.len(), EXTRA, || Footer::decode(&payload, at)) else { return };
     assert_eq!((footer.at, footer.check, footer.count), (at, crc, count));
     assert_eq!((payload[4], footer.heads_crc), (b'F', LE::read_u32(&payload[16..])));
     let table: Vec<u64> = payload[24..info_at as usize].chunks(8).map(LE::read_u64).collect();
