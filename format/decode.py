@@ -669,6 +669,7 @@ def salvage_part(data, part, skipped):
         return crc_outcome(tensor(data, part, end))
     except FormatError as error:
         if part.pieces and part.at < end and error.name not in ("UnknownDType", "UnknownCodec"):
+            skipped[:] = [stretch for stretch in skipped if stretch[0] < part.at]  # pads between its pieces lie in it
             skipped.append([part.at, min(part.pieces[-1].end, end), error.name])
         return error.name
 

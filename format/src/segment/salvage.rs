@@ -223,9 +223,14 @@ impl Salvage {
         let (at, ordinal, unix_ms, meta) = (head.at, head.ordinal, head.unix_ms, head.meta);
         self.found.push_back(Salvaged::Sample(SalvagedSample { at, ordinal, unix_ms, meta, parts }));
         stretches.sort_by_key(|stretch| stretch.0.start);
-        for (stretch, why) in stretches.into_iter().filter(|stretch| stretch.0.start < len) {
-            self.finished |= stretch.end >= len;
-            self.skip(stretch.start..stretch.end.min(len), why);
+        let mut told = 0;
+        for (stretch, why) in stretches {
+            // A pad between the pieces of a part that is refused lies in that part's stretch.
+            if stretch.start < len && stretch.start >= told {
+                told = stretch.end;
+                self.finished |= stretch.end >= len;
+                self.skip(stretch.start..stretch.end.min(len), why);
+            }
         }
     }
 
