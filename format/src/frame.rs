@@ -40,9 +40,13 @@ pub fn next_magic(bytes: &[u8], from: usize) -> Option<usize> {
 
 /// Offsets of the magic in `payload`, those that are multiples of four, ascending: where the record is to be split.
 pub fn split_points(payload: &[u8]) -> impl Iterator<Item = usize> {
-    let mut from = 0;
+    magics(payload, 0)
+}
+
+/// Offsets of the magic in `bytes` at multiples of four from `from` on, which is one itself, ascending.
+pub(crate) fn magics(bytes: &[u8], mut from: usize) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
-        let found = next_magic(payload, from)?;
+        let found = next_magic(bytes, from)?;
         from = found + 4;
         Some(found)
     })
@@ -228,8 +232,7 @@ fn read_joined(
             false => after < end,
         };
         if !expected.is_none_or(fits) {
-            let what = "a part's record has another length than its head says";
-            return Err(FormatError::Malformed { at: base + pos as u64, what });
+            return Err(unexpected_len(base + pos as u64));
         }
         if strict {
             check_escaped(payload, base + next as u64 + HEADER_LEN)?;
@@ -273,6 +276,11 @@ fn read_frame<'a>(
     let end = (HEADER_LEN + frame.len) as usize;
     check_padding(&left[end..whole as usize], at + end as u64)?;
     Ok((frame, &left[HEADER_LEN as usize..end], pos + whole as usize))
+}
+
+/// The record at file offset `at` is not the one that was foretold.
+pub(crate) fn unexpected_len(at: u64) -> FormatError {
+    FormatError::Malformed { at, what: "a part's record has another length than its head says" }
 }
 
 pub(crate) fn truncated_header(at: u64, have: u64) -> FormatError {

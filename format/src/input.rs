@@ -1,6 +1,7 @@
 //! Bytes from front to back, from memory or from any [`Read`], behind one trait: so that there is one reader of frames.
 
 use std::io::{self, Read};
+use std::ops::Range;
 
 /// Bytes from front to back.
 pub trait Input {
@@ -130,5 +131,30 @@ impl<R: Read> Input for StreamInput<R> {
 
     fn position(&self) -> u64 {
         self.window.base + self.window.pos as u64
+    }
+}
+
+/// Fills a buffer from a file offset on.
+pub type ReadAt<'a> = dyn FnMut(&mut [u8], u64) -> io::Result<()> + 'a;
+
+/// A range of a file that is read by position, from front to back.
+pub struct RangeRead<'a, 'b> {
+    read_at: &'a mut ReadAt<'b>,
+    left: Range<u64>,
+}
+
+impl<'a, 'b> RangeRead<'a, 'b> {
+    /// The bytes at the file offsets `range`, which `read_at` fills in.
+    pub fn new(read_at: &'a mut ReadAt<'b>, range: Range<u64>) -> RangeRead<'a, 'b> {
+        RangeRead { read_at, left: range }
+    }
+}
+
+impl Read for RangeRead<'_, '_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = (self.left.end - self.left.start).min(buffer.len() as u64) as usize;
+        (self.read_at)(&mut buffer[..len], self.left.start)?;
+        self.left.start += len as u64;
+        Ok(len)
     }
 }

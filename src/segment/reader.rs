@@ -7,13 +7,13 @@ use crate::error::{Error, FsError, Result};
 use crate::fs::{FileReader, Fs, FsResult, MapMode};
 use bytes::Bytes;
 use ringreel_format::frame::{self, FrameHeader};
-use ringreel_format::input::StreamInput;
+use ringreel_format::input::{RangeRead, StreamInput};
 use ringreel_format::segment::part::{ReadOptions, gather, stored_in};
 use ringreel_format::segment::pieces::Pieces;
 use ringreel_format::segment::slice::decode_head;
 use ringreel_format::segment::{CHUNK, walk};
 use ringreel_format::{Footer, FormatError, PartHead, Sample, SegmentInfo, TRAILER_LEN, Trailer};
-use std::io::{self, Read};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -105,26 +105,11 @@ fn aligned<E>(
 pub fn check_whole(fs: &dyn Fs, path: &Path) -> Result<Tail> {
     let file = fs.open(path)?;
     let len = file.size()?;
-    let source = FromFront { file: &*file, pos: 0, len };
+    let mut read_at = |buffer: &mut [u8], at| file.read_exact_at(buffer, at).map_err(|error| error.source);
+    let source = RangeRead::new(&mut read_at, 0..len);
     let footer = walk::check(StreamInput::new(source, 0), ReadOptions::default().max_part)
         .map_err(Error::format("read", path))?;
     Ok(Tail { footer, len })
-}
-
-/// A file from front to back.
-struct FromFront<'a> {
-    file: &'a dyn FileReader,
-    pos: u64,
-    len: u64,
-}
-
-impl Read for FromFront<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let len = (self.len - self.pos).min(buffer.len() as u64) as usize;
-        self.file.read_exact_at(&mut buffer[..len], self.pos).map_err(|error| error.source)?;
-        self.pos += len as u64;
-        Ok(len)
-    }
 }
 
 /// A sealed segment, open for reading.

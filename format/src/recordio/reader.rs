@@ -1,10 +1,10 @@
 //! Records from front to back, from memory, a map, or any `Read`. Strict: what no RecordIO writer writes is an error at
 //! a byte offset, and never a merged or an invented record.
 
-use crate::error::{FormatError, Result};
+use crate::error::Result;
 use crate::frame::{
     self, FrameHeader, HEADER_LEN, Sequence, check_escaped, check_padding, next_magic, padding, truncated_frame,
-    truncated_header,
+    truncated_header, unexpected_len,
 };
 use crate::input::{Input, STEP, SliceInput, StreamInput};
 use std::io::{self, Read};
@@ -173,9 +173,7 @@ impl<I: Input> RecordReader<I> {
         }
         Ok(len)
     }
-}
 
-impl<I: Input> RecordReader<I> {
     /// Reads the next record, of which it is known which `frames` it takes and how many bytes `len` it has, and passes
     /// its payload on in blocks: so it need not be in memory as a whole.
     pub(crate) fn pass(&mut self, frames: Range<u64>, len: u64, sink: &mut dyn FnMut(&[u8])) -> Result<()> {
@@ -199,8 +197,7 @@ impl<I: Input> RecordReader<I> {
         if sequence.payload_len() == len && self.position() == frames.end {
             return Ok(());
         }
-        let what = "a part's record has another length than its head says";
-        Err(FormatError::Malformed { at: frames.start, what })
+        Err(unexpected_len(frames.start))
     }
 
     fn pass_frame(&mut self, frame: FrameHeader, at: u64, pass: &mut dyn FnMut(&[u8])) -> Result<()> {

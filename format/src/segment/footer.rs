@@ -135,6 +135,24 @@ impl Trailer {
         out
     }
 
+    /// Checks that `rest`, all that follows the footer record, whose first frame is at `footer_at` and which ends at `end`,
+    /// is the trailer that belongs to it. A byte more than a trailer is enough to be given.
+    ///
+    /// # Errors
+    /// Fewer or more bytes; a trailer that [`Trailer::decode`] refuses, or that names another footer.
+    pub(super) fn check_behind(rest: &[u8], end: u64, footer_at: u64) -> Result<()> {
+        let (need, have) = (TRAILER_LEN, rest.len() as u64);
+        let short = || FormatError::Truncated { at: end, what: "the trailer", need, have };
+        let tail = rest.first_chunk().ok_or_else(short)?;
+        if have > need {
+            return Err(FormatError::Malformed { at: end, what: "something follows the trailer" });
+        }
+        if Trailer::decode(tail, end + need)?.footer_at != footer_at {
+            return Err(FormatError::Malformed { at: end, what: "the trailer names another footer" });
+        }
+        Ok(())
+    }
+
     /// The trailer in the last bytes of a file of `file_len` bytes.
     ///
     /// # Errors

@@ -4,12 +4,11 @@ use super::head::{Codec, PartHead, PartPlace};
 use super::pieces::{Piece, Pieces};
 use crate::dtype::{DType, Shape};
 use crate::error::{FormatError, Result};
-use crate::frame::{FrameHeader, HEADER_LEN, check_padding, framed_len, read_expected};
-use crate::input::StreamInput;
+use crate::frame::{FrameHeader, HEADER_LEN, check_padding, framed_len, read_expected, unexpected_len};
+use crate::input::{RangeRead, ReadAt, StreamInput};
 use crate::recordio::RecordReader;
 use bytes::Bytes;
 use std::borrow::Cow;
-use std::io::{self, Read};
 use std::ops::Range;
 
 /// zstd cannot shrink further than this: a smaller stored part that claims more is a lie, found before allocating.
@@ -158,7 +157,7 @@ pub fn gather(head: &PartHead, mut out: &mut [u8], read_at: &mut ReadAt<'_>) -> 
             gather_frame(&frames, piece, read_at)?;
             continue;
         }
-        let source = Positional { read_at, pos: frames.start, end: frames.end };
+        let source = RangeRead::new(read_at, frames.clone());
         let mut filled = 0;
         RecordReader::with_input(StreamInput::new(source, frames.start)).pass(frames, len, &mut |block| {
             piece[filled..filled + block.len()].copy_from_slice(block);
@@ -177,7 +176,9 @@ fn gather_frame(frames: &Range<u64>, piece: &mut [u8], read_at: &mut ReadAt<'_>)
     if flag != 0 {
         return Err(FormatError::BadFlag { at, found: flag, expected: "0" });
     }
-    check_extent(frames, piece.len() as u64, len, frames.end)?;
+    if len != piece.len() as u64 {
+        return Err(unexpected_len(at));
+    }
     read_at(piece, at + HEADER_LEN)?;
     let mut zeros = [0; 3];
     let zeros = &mut zeros[..(frames.end - end) as usize];
@@ -185,34 +186,6 @@ fn gather_frame(frames: &Range<u64>, piece: &mut [u8], read_at: &mut ReadAt<'_>)
     check_padding(zeros, end)
 }
 
-/// Fills a buffer from a file offset on.
-pub type ReadAt<'a> = dyn FnMut(&mut [u8], u64) -> io::Result<()> + 'a;
-
-/// A range of a file, from front to back.
-struct Positional<'a, 'b> {
-    read_at: &'a mut ReadAt<'b>,
-    pos: u64,
-    end: u64,
-}
-
-impl Read for Positional<'_, '_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let len = (self.end - self.pos).min(buffer.len() as u64) as usize;
-        (self.read_at)(&mut buffer[..len], self.pos)?;
-        self.pos += len as u64;
-        Ok(len)
-    }
-}
-
 fn beyond(at: u64, frames: &Range<u64>) -> FormatError {
     FormatError::Truncated { at, what: "a part", need: frames.end - frames.start, have: 0 }
-}
-
-/// Compares a part's record with what the head says of it: `frames` and bytes of payload.
-pub(super) fn check_extent(frames: &Range<u64>, want: u64, len: u64, end: u64) -> Result<()> {
-    if len == want && end == frames.end {
-        return Ok(());
-    }
-    let what = "a part's record has another length than its head says";
-    Err(FormatError::Malformed { at: frames.start, what })
 }

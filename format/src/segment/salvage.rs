@@ -1,6 +1,6 @@
 //! What is left of a damaged or unfinished segment: section 16 of SPEC.md.
 
-use super::footer::{Footer, TRAILER_LEN, Trailer};
+use super::footer::{Footer, Trailer};
 use super::head::{Head, PartPlace};
 use super::header::SegmentInfo;
 use super::part::{Part, ReadOptions, decode_part, stored_in};
@@ -9,7 +9,7 @@ use super::slice::SegmentSlice;
 use super::walk::read_pad;
 use super::{BoundCrc, TYPE_FOOTER, TYPE_SAMPLE};
 use crate::error::{FormatError, Result};
-use crate::frame::{next_magic, read_strict, truncated_header};
+use crate::frame::{magics, read_strict, truncated_header};
 use crate::input::SliceInput;
 use crate::meta::Meta;
 use crate::recordio::{RecordReader, Region};
@@ -182,7 +182,7 @@ impl Salvage {
             Ok(Standing::Other { end }) => self.pos = end,
             Ok(Standing::Footer { end }) => {
                 self.finished = true;
-                if let Err(why) = self.check_trailer(end) {
+                if let Err(why) = Trailer::check_behind(&self.bytes[end..], end as u64, self.pos as u64) {
                     self.skip(end as u64..len as u64, why);
                 }
             }
@@ -233,20 +233,6 @@ impl Salvage {
             }
         }
     }
-
-    fn check_trailer(&self, at: usize) -> Result<()> {
-        let rest = &self.bytes[at..];
-        let (need, have) = (TRAILER_LEN, rest.len() as u64);
-        let short = FormatError::Truncated { at: at as u64, what: "the trailer", need, have };
-        let tail = rest.first_chunk().ok_or(short)?;
-        if have > need {
-            return Err(FormatError::Malformed { at: at as u64, what: "something follows the trailer" });
-        }
-        match Trailer::decode(tail, self.bytes.len() as u64)?.footer_at {
-            footer if footer == self.pos as u64 => Ok(()),
-            _ => Err(FormatError::Malformed { at: at as u64, what: "the trailer names another footer" }),
-        }
-    }
 }
 
 impl Iterator for Salvage {
@@ -268,11 +254,5 @@ fn check_pad(bytes: &[u8], pos: u64) -> Result<()> {
 
 /// Offsets from `from` on, multiples of four, where a magic stands with the flag of a whole record or of a first part.
 fn candidates(bytes: &[u8], from: usize) -> impl Iterator<Item = usize> {
-    let mut from = from;
-    std::iter::from_fn(move || {
-        let found = next_magic(bytes, from)?;
-        from = found + 4;
-        Some(found)
-    })
-    .filter(|pos| bytes.get(pos + 7).is_some_and(|byte| byte >> 5 < 2))
+    magics(bytes, from).filter(|pos| bytes.get(pos + 7).is_some_and(|byte| byte >> 5 < 2))
 }

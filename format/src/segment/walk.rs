@@ -253,17 +253,7 @@ impl<I: Input> SegmentWalk<I> {
         if !footer.offsets().eq(self.offsets.iter().copied()) || bytes(&footer.info)? != bytes(&self.info)? {
             return Err(contradict);
         }
-        let rest = self.records.rest(TRAILER_LEN as usize + 1)?;
-        let have = rest.len() as u64;
-        let (what, need) = ("the trailer", TRAILER_LEN);
-        let tail = rest.first_chunk().ok_or(FormatError::Truncated { at: end, what, need, have })?;
-        if have > TRAILER_LEN {
-            return Err(FormatError::Malformed { at: end, what: "something follows the trailer" });
-        }
-        if Trailer::decode(tail, end + TRAILER_LEN)?.footer_at != at {
-            return Err(FormatError::Malformed { at: end, what: "the trailer names another footer" });
-        }
-        Ok(())
+        Trailer::check_behind(self.records.rest(TRAILER_LEN as usize + 1)?, end, at)
     }
 }
 
