@@ -6,6 +6,7 @@
 use crate::error::{Error, Result};
 use serde_yaml::Value;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -40,6 +41,56 @@ pub enum Durability {
     Node,
 }
 
+/// Where the index is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IndexPlace {
+    /// In files in the ring.
+    Files,
+    /// In a MongoDB.
+    MongoDb(MongoPlace),
+}
+
+/// A place for an index in a MongoDB. Shown, and formatted for debugging, without its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct MongoPlace {
+    uri: String,
+    /// DBNAME: the database.
+    pub database: String,
+    /// COUNTER_COLLECTION: the collection of the counters; it also tells rings in one database apart.
+    pub counters: String,
+}
+
+impl MongoPlace {
+    /// The connection string, with its password: for the driver alone.
+    pub fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// The connection string as it may be shown.
+    pub fn shown(&self) -> String {
+        without_password(&self.uri)
+    }
+
+    /// `text` without this place's password, wherever it may stand in it.
+    pub fn scrub(&self, text: &str) -> String {
+        let credentials = self.uri.rsplit_once('@').and_then(|(front, _)| Some(front.split_once("://")?.1));
+        let mut scrubbed = text.replace(&self.uri, &self.shown());
+        for secret in credentials.into_iter().chain(credentials.and_then(|both| Some(both.split_once(':')?.1))) {
+            if !secret.is_empty() {
+                scrubbed = scrubbed.replace(secret, "***");
+            }
+        }
+        scrubbed
+    }
+}
+
+impl fmt::Debug for MongoPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = (self.shown(), &self.database, &self.counters);
+        f.debug_tuple("MongoPlace").field(&place.0).field(place.1).field(place.2).finish()
+    }
+}
+
 /// One key as it is in effect.
 #[derive(Clone, Debug)]
 pub struct Effective {
@@ -56,6 +107,8 @@ pub struct Effective {
 pub struct Config {
     /// RING: the ring's directory.
     pub ring: PathBuf,
+    /// INDEX: where counter, swap status and leases are kept.
+    pub index: IndexPlace,
     /// SWAP_CAP: samples in a generation. Needed by whoever makes a ring; a reader takes the ring's own.
     pub swap_cap: Option<u64>,
     /// SAMPLE: names of the parts, in order. Needed by whoever makes a ring.
@@ -98,7 +151,7 @@ const KEYS: [(&str, &str); 30] = [
     ("RING", "<DBNAME>.ring beside the config file"),
     ("SWAP_CAP", ""),
     ("SAMPLE", ""),
-    ("INDEX", "files"),
+    ("INDEX", "mongodb with MONGOHOST or MONGOURI, else files"),
     ("KEEP", "1"),
     ("SEGMENT_SAMPLES", "1"),
     ("COMPRESS", "none"),
@@ -119,16 +172,15 @@ const KEYS: [(&str, &str); 30] = [
     ("RING_MODE", "from the umask"),
     ("MONGOHOST", ""),
     ("MONGOURI", ""),
-    ("PORT", ""),
+    ("PORT", "27017"),
     ("WRITE_COLLECTION", ""),
     ("READ_COLLECTION", ""),
-    ("COUNTER_COLLECTION", ""),
+    ("COUNTER_COLLECTION", "counter"),
     ("TEMP_COLLECTION", ""),
 ];
 
 /// Keys that this version knows by name only; any value but the default is refused.
-const LATER: [(&str, &str); 7] = [
-    ("MONGOURI", "the index in MongoDB"),
+const LATER: [(&str, &str); 6] = [
     ("REUSE", "the reuse policy"),
     ("ON_STALE", "the reuse policy"),
     ("STALE_AFTER", "the reuse policy"),
@@ -136,6 +188,50 @@ const LATER: [(&str, &str); 7] = [
     ("PREFETCH_BYTES", "prefetching"),
     ("RING_MODE", "file modes other than the umask's"),
 ];
+
+/// Keys that may hold a password (MONGOHOST as in `user:password@host`).
+const SECRET: [&str; 2] = ["MONGOURI", "MONGOHOST"];
+/// Options of a connection string that hold no secret, in small letters.
+const SHOWN_OPTIONS: [&str; 12] = [
+    "authmechanism",
+    "authsource",
+    "connecttimeoutms",
+    "directconnection",
+    "loadbalanced",
+    "readpreference",
+    "replicaset",
+    "retrywrites",
+    "serverselectiontimeoutms",
+    "ssl",
+    "tls",
+    "w",
+];
+/// The collection that holds everything but the counters, as in Wirehead.
+pub const STATUS_COLLECTION: &str = "status";
+
+/// A connection string (or its part from the user's name on) as it may be shown. Whatever stands before the last `@` is
+/// taken for credentials, since a password may hold any character when somebody forgot to encode it.
+fn without_password(uri: &str) -> String {
+    let (scheme, rest) = uri.split_once("://").map_or(("", uri), |(scheme, rest)| (scheme, rest));
+    let (credentials, place) = rest.rsplit_once('@').map_or((None, rest), |(front, back)| (Some(front), back));
+    let mut shown = if scheme.is_empty() { String::new() } else { format!("{scheme}://") };
+    match credentials.map(|both| both.split_once(':')) {
+        Some(Some((user, _))) => shown += &format!("{user}:***@"),
+        Some(None) => shown += "***@",
+        None => {}
+    }
+    let (hosts, options) = place.split_once('?').map_or((place, None), |(hosts, options)| (hosts, Some(options)));
+    shown += hosts;
+    let safe = |option: &str| match option.split_once('=') {
+        Some((name, _)) if SHOWN_OPTIONS.contains(&name.to_lowercase().as_str()) => option.to_owned(),
+        Some((name, _)) => format!("{name}=***"),
+        None => "***".to_owned(),
+    };
+    match options.map(|options| options.split('&').map(safe).collect::<Vec<_>>().join("&")) {
+        Some(options) => format!("{shown}?{options}"),
+        None => shown,
+    }
+}
 
 /// The values as given, with what is needed to say where they stand.
 struct Given<'a> {
@@ -175,17 +271,7 @@ impl Config {
             }
             (None, None) => return Err(given.fail("neither RING nor DBNAME is given: say where the ring is")),
         };
-        match given.text_of("INDEX")?.as_deref() {
-            None | Some("files") => {}
-            Some("mongodb") => return Err(given.bad("INDEX", "mongodb is not in this version: use `files`")),
-            Some(other) => return Err(given.bad("INDEX", &format!("{other:?} is not known: use `files`"))),
-        }
-        let mut notes = Vec::new();
-        if given.values.contains_key("MONGOHOST") && !given.values.contains_key("INDEX") {
-            notes.push(
-                "MONGOHOST is accepted; this version keeps the index in the ring itself (INDEX: files)".to_owned(),
-            );
-        }
+        let index = given.index()?;
         let (compress, compress_all) = given.compress()?;
         let sample = given.sample()?;
         if let Some(sample) = &sample
@@ -196,6 +282,7 @@ impl Config {
         }
         let mut config = Config {
             ring,
+            index,
             swap_cap: given.whole("SWAP_CAP", 1, 1 << 40)?,
             sample,
             keep: given.whole("KEEP", 0, 1000)?.unwrap_or(1),
@@ -214,12 +301,11 @@ impl Config {
             max_part: given.whole("MAX_PART", 1, 1 << 50)?.unwrap_or(1 << 40),
             write_buffer: given.whole("CHUNKSIZE", 1, 1024)?.unwrap_or(1) as usize * (1 << 20),
             effective: Vec::new(),
-            notes,
+            notes: Vec::new(),
         };
-        for name in ["MONGOHOST", "WRITE_COLLECTION", "READ_COLLECTION", "COUNTER_COLLECTION", "TEMP_COLLECTION"] {
+        for name in ["WRITE_COLLECTION", "READ_COLLECTION", "TEMP_COLLECTION"] {
             given.text_of(name)?;
         }
-        given.whole("PORT", 1, 65_535)?;
         config.effective = given.effective(&config.ring);
         Ok(config)
     }
@@ -294,8 +380,46 @@ impl<'a> Given<'a> {
         match self.values.get(key) {
             None => Ok(None),
             Some(Value::String(text)) if !text.is_empty() => Ok(Some(text.clone())),
+            Some(_) if SECRET.contains(&key) => Err(self.bad(key, "expected text")),
             Some(other) => Err(self.bad(key, &format!("expected text, found {}", shown(other)))),
         }
+    }
+
+    fn index(&self) -> Result<IndexPlace> {
+        let (host, uri) = (self.text_of("MONGOHOST")?, self.text_of("MONGOURI")?);
+        let port = self.whole("PORT", 1, 65_535)?.unwrap_or(27_017);
+        let counters = self.text_of("COUNTER_COLLECTION")?.unwrap_or_else(|| "counter".to_owned());
+        let wanted = self.text_of("INDEX")?;
+        match wanted.as_deref() {
+            Some("files") => return Ok(IndexPlace::Files),
+            None if host.is_none() && uri.is_none() => return Ok(IndexPlace::Files),
+            None | Some("mongodb") => {}
+            Some(other) => {
+                let near = nearest(other, ["files", "mongodb"].into_iter());
+                return Err(self.bad("INDEX", &format!("expected files or mongodb, found {other:?}{near}")));
+            }
+        }
+        let uri = match (host, uri) {
+            (Some(_), Some(_)) => return Err(self.bad("MONGOURI", "MONGOHOST is given too: leave one of them out")),
+            (None, None) => return Err(self.bad("INDEX", "mongodb needs MONGOHOST (and PORT), or MONGOURI")),
+            (Some(host), None) if host.contains(['/', ' ']) => {
+                return Err(self.bad("MONGOHOST", "expected a host name; a whole connection string belongs into MONGOURI"));
+            }
+            // As Wirehead puts it together.
+            (Some(host), None) => format!("mongodb://{host}:{port}"),
+            (None, Some(uri)) if ["mongodb://", "mongodb+srv://"].iter().any(|scheme| uri.starts_with(scheme)) => uri,
+            (None, Some(_)) => return Err(self.bad("MONGOURI", "expected mongodb://... or mongodb+srv://...")),
+        };
+        let Some(database) = self.text_of("DBNAME")? else {
+            return Err(self.fail("INDEX: mongodb needs DBNAME, the name of the database"));
+        };
+        if database.len() > 63 || database.contains(['/', '\\', '.', ' ', '"', '$', '*', '<', '>', ':', '|', '?', '\0']) {
+            return Err(self.bad("DBNAME", &format!("{database:?} cannot be the name of a database in MongoDB")));
+        }
+        if counters == STATUS_COLLECTION || counters.starts_with("system.") || counters.contains(['$', '\0']) {
+            return Err(self.bad("COUNTER_COLLECTION", &format!("{counters:?} cannot be the collection of the counters")));
+        }
+        Ok(IndexPlace::MongoDb(MongoPlace { uri, database, counters }))
     }
 
     fn whole(&self, key: &str, min: u64, max: u64) -> Result<Option<u64>> {
@@ -372,6 +496,10 @@ impl<'a> Given<'a> {
     fn effective(&self, ring: &Path) -> Vec<Effective> {
         let row = |&(key, default): &(&'static str, &str)| match self.values.get(key) {
             Some(_) if key == "RING" => Effective { key, value: ring.display().to_string(), origin: self.place(key) },
+            Some(value) if SECRET.contains(&key) => {
+                let value = shown(&Value::String(without_password(value.as_str().unwrap_or_default())));
+                Effective { key, value, origin: self.place(key) }
+            }
             Some(value) => Effective { key, value: shown(value), origin: self.place(key) },
             None if key == "RING" => Effective { key, value: ring.display().to_string(), origin: "default".into() },
             None => Effective { key, value: default.to_owned(), origin: "default".to_owned() },
@@ -431,7 +559,9 @@ mod tests {
         let config = parse(text).unwrap();
         assert_eq!(config.ring, Path::new("/base/unit-test.ring"));
         assert_eq!((config.swap_cap, config.write_buffer), (Some(100), 10 << 20));
-        assert_eq!(config.notes.len(), 1);
+        let IndexPlace::MongoDb(place) = &config.index else { panic!("{:?}", config.index) };
+        assert_eq!(place.uri(), "mongodb://localhost:27017");
+        assert_eq!((place.database.as_str(), place.counters.as_str()), ("unit-test", "counter"));
     }
 
     #[test]
@@ -460,12 +590,53 @@ mod tests {
             ),
             ("DBNAME: x\nPORT: 70000", "config.yaml:2: PORT: expected a whole number, 1 to 65535, found 70000"),
             ("", "config.yaml: the configuration is empty"),
+            ("DBNAME: x\nINDEX: mongodb", "config.yaml:2: INDEX: mongodb needs MONGOHOST (and PORT), or MONGOURI"),
+            (
+                "DBNAME: x\nINDEX: mongdb",
+                "config.yaml:2: INDEX: expected files or mongodb, found \"mongdb\" (did you mean mongodb?)",
+            ),
+            (
+                "DBNAME: x\nMONGOHOST: a\nMONGOURI: mongodb://b",
+                "config.yaml:3: MONGOURI: MONGOHOST is given too: leave one of them out",
+            ),
+            ("DBNAME: x\nMONGOURI: b", "config.yaml:2: MONGOURI: expected mongodb://... or mongodb+srv://..."),
+            ("RING: x\nMONGOHOST: a", "config.yaml: INDEX: mongodb needs DBNAME, the name of the database"),
+            (
+                "DBNAME: a.b\nMONGOHOST: a",
+                "config.yaml:1: DBNAME: \"a.b\" cannot be the name of a database in MongoDB",
+            ),
+            (
+                "DBNAME: a\nMONGOHOST: a\nCOUNTER_COLLECTION: status",
+                "config.yaml:3: COUNTER_COLLECTION: \"status\" cannot be the collection of the counters",
+            ),
         ] {
             assert_eq!(parse(text).unwrap_err().to_string(), want);
         }
         assert!(parse("a: [").unwrap_err().to_string().contains("not valid YAML"));
         let missing = Config::load(Path::new("/nonexistent/c.yaml")).unwrap_err().to_string();
         assert!(missing.starts_with("/nonexistent/c.yaml: cannot read"), "{missing}");
+    }
+
+    #[test]
+    fn no_password_is_shown_whatever_it_holds() {
+        for (uri, want) in [
+            ("mongodb://me:s3cr3t@db1,db2:27018/admin?tls=true", "mongodb://me:***@db1,db2:27018/admin?tls=true"),
+            ("mongodb://me:s3cr3t/@s3cr3t?s3cr3t@db", "mongodb://me:***@db"),
+            ("mongodb://s3cr3t@db", "mongodb://***@db"),
+            ("mongodb+srv://me:s3cr3t@db/?tlsCertificateKeyFilePassword=s3cr3t", ""),
+            ("mongodb://db/?authMechanismProperties=AWS_SESSION_TOKEN:s3cr3t&s3cr3t", ""),
+        ] {
+            let config = parse(&format!("DBNAME: x\nMONGOURI: '{uri}'")).unwrap();
+            let IndexPlace::MongoDb(place) = &config.index else { panic!("{:?}", config.index) };
+            assert!(want.is_empty() || place.shown() == want, "{}", place.shown());
+            let everything = format!("{config:?} {place:?} {}", place.scrub(&format!("said {uri} no s3cr3t")));
+            assert!(!everything.replace("no s3cr3t", "").contains("s3cr3t"), "{everything}");
+        }
+        let config = parse("DBNAME: x\nMONGOHOST: 'me:s3cr3t@db'").unwrap();
+        assert!(!format!("{config:?}").contains("s3cr3t"), "{config:?}");
+        for text in ["DBNAME: x\nMONGOURI: [s3cr3t]", "DBNAME: x\nMONGOHOST: {s3cr3t: 1}", "MONGOURI: 'mongodb:/s3cr3t'\nRING: a"] {
+            assert!(!parse(text).unwrap_err().to_string().contains("s3cr3t"), "{text}");
+        }
     }
 
     #[test]

@@ -180,6 +180,22 @@ pub enum Error {
     /// The index (counter, status, leases) failed.
     #[error("index: {0}")]
     Index(String),
+    /// The server that keeps the index does not answer, or not as it should. The ring goes on without it.
+    #[error("the index, {place}: {message}")]
+    IndexAway {
+        /// Where it is, without passwords.
+        place: String,
+        /// What happened, and what to look at.
+        message: String,
+    },
+    /// The server that keeps the index will not serve this user, or not in this way, however often it is asked.
+    #[error("the index, {place}: {message}")]
+    IndexRefused {
+        /// Where it is, without passwords.
+        place: String,
+        /// What happened, and what to change.
+        message: String,
+    },
 }
 
 fn advice(source: &FsError) -> &'static str {
@@ -198,7 +214,9 @@ impl Error {
         match self {
             Error::Fs { source } => source.is_retryable(),
             Error::Manifest { passing, .. } => *passing,
-            Error::NoRing { .. } | Error::Reclaimed { .. } | Error::Timeout { .. } | Error::Index(_) => true,
+            Error::NoRing { .. } | Error::Reclaimed { .. } | Error::Timeout { .. } | Error::Index(_) | Error::IndexAway { .. } => {
+                true
+            }
             _ => false,
         }
     }

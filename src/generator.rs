@@ -69,6 +69,9 @@ pub struct Generator {
     ring: Arc<Ring>,
     presence: Presence,
     watch: Watch,
+    /// Who holds the manager's lease, as far as was seen, and when that is asked again.
+    manager: Option<String>,
+    next_look: Instant,
     pacer: Pacer,
     options: StagingOptions,
     segment_samples: u64,
@@ -113,6 +116,8 @@ impl Generator {
         };
         Generator {
             watch: Watch::new(ring.lease),
+            manager: None,
+            next_look: Instant::now(),
             segment_samples: config.segment_samples.min(ring.birth.swap_cap),
             budget: (config.max_bytes, config.max_files),
             writing: None,

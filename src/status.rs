@@ -1,7 +1,7 @@
 //! What a ring looks like now, for people and scripts. Read-only: it changes nothing and takes no part.
 
 use crate::error::{Error, Result};
-use crate::index::Report;
+use crate::index::{Report, as_hint};
 use crate::layout::GenerationDir;
 use crate::manager::ROLE;
 use crate::ring::Ring;
@@ -95,6 +95,10 @@ pub struct Status {
     pub generators: Vec<MemberStatus>,
     /// Readers.
     pub readers: Vec<MemberStatus>,
+    /// Where the index is.
+    pub index: String,
+    /// Why it does not answer; then nothing is known of who takes part.
+    pub index_away: Option<String>,
     /// Files in quarantine.
     pub quarantined: u64,
 }
@@ -130,8 +134,9 @@ pub fn status(ring: &Ring) -> Result<Status> {
         Err(Error::Fs { source }) if source.is_gone() => 0,
         Err(error) => return Err(error),
     };
+    let index_away = ring.index.ping().err().map(|error| error.to_string());
     let (managers, generators, readers) = members(ring, now)?;
-    let lease = ring.index.lease(ROLE)?.filter(|lease| !lease.released);
+    let lease = as_hint(ring.index.lease(ROLE))?.flatten().filter(|lease| !lease.released);
     Ok(Status {
         ring: ring.layout.root().display().to_string(),
         ring_id: ring.birth.ring_id.clone(),
@@ -152,6 +157,8 @@ pub fn status(ring: &Ring) -> Result<Status> {
         managers,
         generators,
         readers,
+        index: ring.index.place(),
+        index_away,
         quarantined: ring.fs.list(&ring.layout.quarantine())?.iter().filter(|name| name.ends_with(".rec")).count()
             as u64,
     })
@@ -193,10 +200,10 @@ type ByRole = (Vec<MemberStatus>, Vec<MemberStatus>, Vec<MemberStatus>);
 
 fn members(ring: &Ring, now: u64) -> Result<ByRole> {
     let (mut managers, mut generators, mut readers) = (Vec::new(), Vec::new(), Vec::new());
-    let mut members = ring.index.members()?;
+    let mut members = as_hint(ring.index.members())?.unwrap_or_default();
     members.sort();
     for (name, beat) in members {
-        let Some(report) = ring.index.report(&name, beat)? else { continue };
+        let Some(Some(report)) = as_hint(ring.index.report(&name, beat))? else { continue };
         let silent_seconds = now.saturating_sub(report.unix_ms) as f64 / 1e3;
         let member = MemberStatus { name, silent_seconds, report };
         match member.report.role.as_str() {

@@ -50,7 +50,12 @@ fn lines(status: &Status) -> Vec<String> {
     if status.quarantined > 0 {
         out.push(format!("quarantine {} segments: look into quarantine/", status.quarantined));
     }
+    out.push(format!("index      {}", status.index));
+    if let Some(why) = &status.index_away {
+        out.push(format!("           AWAY: {why}; the ring goes on without it"));
+    }
     out.push(match &status.manager {
+        _ if status.index_away.is_some() => "manager    not known while the index is away".to_owned(),
         Some(manager) => format!("manager    {manager}"),
         None => "manager    none: generators promote by themselves".to_owned(),
     });

@@ -3,6 +3,7 @@
 
 use super::Generator;
 use crate::error::{Error, Result};
+use crate::manager::{LOOKS_PER_LEASE, ROLE};
 use crate::ring::promote::When;
 use std::time::{Duration, Instant};
 
@@ -84,10 +85,14 @@ impl Generator {
     }
 
     fn manager_lives(&mut self) -> bool {
-        match self.ring.index.lease("manager") {
-            Ok(Some(lease)) => !lease.released && !self.watch.is_dead(&lease.holder),
-            _ => false,
+        if self.next_look <= Instant::now() {
+            // Where the index is away, the manager may go on as well as we do: what was known last holds.
+            if let Ok(lease) = self.ring.index.lease(ROLE) {
+                self.manager = lease.filter(|lease| !lease.released).map(|lease| lease.holder);
+                self.next_look = Instant::now() + self.ring.lease / LOOKS_PER_LEASE;
+            }
         }
+        self.manager.as_ref().is_some_and(|manager| !self.watch.is_dead(manager))
     }
 
     /// An error that passes is waited out; another one is the caller's.

@@ -12,6 +12,7 @@
 //! tmp/                             being written
 //! ```
 
+use super::block::{Block, Numbers};
 use super::{Index, Lease, Report, SwapStatus};
 use crate::error::{Error, Result};
 use crate::fs::publish::{publish, write_new};
@@ -31,30 +32,24 @@ const PATIENCE: u32 = 64;
 const LEASES_KEPT: u64 = 16;
 
 /// See the module.
+#[derive(Debug)]
 pub struct FilesIndex {
     fs: Arc<dyn Fs>,
     root: PathBuf,
     me: String,
     block: u64,
-    counter: Mutex<Counter>,
+    numbers: Block,
     temp: AtomicU64,
     /// The last beat of each member that this process speaks for: its name is removed after the next.
     beats: Mutex<HashMap<String, u64>>,
-}
-
-#[derive(Default)]
-struct Counter {
-    generation: u64,
-    next: u64,
-    end: u64,
 }
 
 impl FilesIndex {
     /// The index in directory `root`. `me` is this process's owner name, `block` how many numbers it takes at a time.
     pub fn new(fs: Arc<dyn Fs>, root: PathBuf, me: &str, block: u64) -> FilesIndex {
         let block = block.max(1);
-        let (counter, beats) = (Mutex::default(), Mutex::default());
-        FilesIndex { fs, root, me: me.to_owned(), block, counter, temp: AtomicU64::new(0), beats }
+        let (numbers, beats) = (Block::default(), Mutex::default());
+        FilesIndex { fs, root, me: me.to_owned(), block, numbers, temp: AtomicU64::new(0), beats }
     }
 
     fn dir(&self, name: &str) -> PathBuf {
@@ -93,27 +88,34 @@ impl FilesIndex {
         }
     }
 
-    /// Claims the first block that nobody has. None: the generation is closed.
-    fn claim_block(&self, generation: u64, after: Option<u64>) -> Result<Option<u64>> {
+    /// Claims the next block that nobody has, after the number `taken`. None: the generation is closed.
+    fn claim_block(&self, generation: u64, taken: Option<u64>) -> Result<Option<Numbers>> {
         let dir = self.counter_dir(generation);
         if self.fs.exists(&dir.join("closed"))? {
             return Ok(None);
         }
-        let mut block = after.map_or(0, |last| last + 1);
+        let mut block = match taken {
+            Some(taken) => taken.div_ceil(self.block),
+            None => self.highest_block(&dir)?.map_or(0, |highest| highest + 1),
+        };
+        let numbers = |block| Numbers { generation, next: block * self.block, end: (block + 1) * self.block };
         for attempt in 0..=PATIENCE {
             match self.with_dirs(Some(&dir), || self.fs.create_new(&dir.join(block.to_string()))) {
-                Ok(file) => return file.close().map(|()| Some(block)).map_err(Error::from),
+                Ok(file) => return file.close().map(|()| Some(numbers(block))).map_err(Error::from),
                 Err(error) if error.is_taken() => {}
                 Err(error) if error.is_gone() => return Ok(None), // just forgotten: the generation is over
                 Err(error) => return Err(error.into()),
             }
-            let names = self.list(&dir)?;
-            let highest = names.iter().filter_map(|name| parse_number(name)).max();
+            let highest = self.highest_block(&dir)?;
             // The listing may be old, and many may look at once: leave some room to the others.
             let spread = u64::from(random_u32()) % u64::from(attempt + 1);
             block = highest.map_or(0, |n| n + 1).max(block + 1) + spread;
         }
         Err(Error::Index(format!("no free block of numbers in {}: is the directory writable?", dir.display())))
+    }
+
+    fn highest_block(&self, dir: &Path) -> Result<Option<u64>> {
+        Ok(self.list(dir)?.iter().filter_map(|name| parse_number(name)).max())
     }
 
     fn read<T: serde::de::DeserializeOwned>(&self, path: &Path) -> Result<Option<T>> {
@@ -139,15 +141,31 @@ fn numbered(name: &str) -> Option<(&str, u64)> {
 }
 
 impl Index for FilesIndex {
+    fn place(&self) -> String {
+        format!("files in {}", self.root.display())
+    }
+
+    fn ping(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn next_index(&self, generation: u64) -> Result<Option<u64>> {
-        let mut counter = self.counter.lock().unwrap_or_else(PoisonError::into_inner);
-        if counter.generation != generation || counter.next == counter.end {
-            let last = (counter.generation == generation && counter.end > 0).then(|| counter.end / self.block - 1);
-            let Some(block) = self.claim_block(generation, last)? else { return Ok(None) };
-            *counter = Counter { generation, next: block * self.block, end: (block + 1) * self.block };
+        self.numbers.take(generation, |taken| self.claim_block(generation, taken))
+    }
+
+    fn handed_out(&self, generation: u64) -> Result<u64> {
+        Ok(self.highest_block(&self.counter_dir(generation))?.map_or(0, |highest| (highest + 1) * self.block))
+    }
+
+    fn skip_to(&self, generation: u64, next: u64) -> Result<()> {
+        self.numbers.skip_to(generation, next);
+        let Some(block) = next.div_ceil(self.block).checked_sub(1) else { return Ok(()) };
+        let dir = self.counter_dir(generation);
+        match self.with_dirs(Some(&dir), || self.fs.create_new(&dir.join(block.to_string()))) {
+            Ok(file) => Ok(file.close()?),
+            Err(error) if error.is_taken() => Ok(()),
+            Err(error) => Err(error.into()),
         }
-        counter.next += 1;
-        Ok(Some(counter.next - 1))
     }
 
     fn close_generation(&self, generation: u64) -> Result<()> {
@@ -280,6 +298,16 @@ impl Index for FilesIndex {
                     Err(error) if !error.is_gone() && !error.is_taken() => return Err(error.into()),
                     _ => {}
                 }
+            }
+        }
+        Ok(())
+    }
+
+    fn clear(&self) -> Result<()> {
+        self.forget_before(u64::MAX)?;
+        for name in ["status", "leases", "members", "tmp"] {
+            for file in self.list(&self.dir(name))? {
+                self.fs.forget_file(&self.dir(name).join(file))?;
             }
         }
         Ok(())

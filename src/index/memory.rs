@@ -6,12 +6,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// See the module.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct MemoryIndex {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     counters: HashMap<u64, u64>,
     closed: HashSet<u64>,
@@ -27,6 +27,14 @@ impl MemoryIndex {
 }
 
 impl Index for MemoryIndex {
+    fn place(&self) -> String {
+        "the memory of this process".to_owned()
+    }
+
+    fn ping(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn next_index(&self, generation: u64) -> Result<Option<u64>> {
         let mut state = self.lock();
         if state.closed.contains(&generation) {
@@ -39,6 +47,17 @@ impl Index for MemoryIndex {
 
     fn close_generation(&self, generation: u64) -> Result<()> {
         self.lock().closed.insert(generation);
+        Ok(())
+    }
+
+    fn handed_out(&self, generation: u64) -> Result<u64> {
+        Ok(self.lock().counters.get(&generation).copied().unwrap_or_default())
+    }
+
+    fn skip_to(&self, generation: u64, next: u64) -> Result<()> {
+        let mut state = self.lock();
+        let counter = state.counters.entry(generation).or_default();
+        *counter = next.max(*counter);
         Ok(())
     }
 
@@ -98,6 +117,11 @@ impl Index for MemoryIndex {
         let mut state = self.lock();
         state.counters.retain(|n, _| *n >= generation);
         state.closed.retain(|n| *n >= generation);
+        Ok(())
+    }
+
+    fn clear(&self) -> Result<()> {
+        *self.lock() = State::default();
         Ok(())
     }
 }

@@ -2,16 +2,27 @@
 //!
 //! It is a hint that can be lost. The counter spreads segments' names so that they do not collide, the status says
 //! sooner where to look, leases save work; nothing is lost or doubled when any of it lies (rule 5 of `docs/design.md`).
-//! Kept in [`FilesIndex`] (names in the ring itself) or [`MemoryIndex`] (one process, for tests).
+//! Kept in [`FilesIndex`] (names in the ring itself), [`MongoIndex`] (documents on a server), or [`MemoryIndex`] (one
+//! process, for tests).
 
+mod block;
 mod files;
 mod memory;
+#[cfg(feature = "mongodb")]
+mod mongo;
 
 pub use files::FilesIndex;
 pub use memory::MemoryIndex;
+#[cfg(feature = "mongodb")]
+pub use mongo::MongoIndex;
 
-use crate::error::Result;
+use crate::config::IndexPlace;
+use crate::error::{Error, Result};
+use crate::fs::Fs;
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What the newest promotion left: only says sooner what the manifests say for certain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,7 +72,18 @@ pub struct Report {
 }
 
 /// The index of one ring.
-pub trait Index: Send + Sync {
+///
+/// An error of the kind [`Error::IndexAway`] means that a server does not answer; the ring goes on without it.
+pub trait Index: Send + Sync + fmt::Debug {
+    /// Where it is, in words, without passwords.
+    fn place(&self) -> String;
+
+    /// Asks whether it answers.
+    ///
+    /// # Errors
+    /// Why it cannot be reached.
+    fn ping(&self) -> Result<()>;
+
     /// A number for a segment's name in `generation`, one that nobody got before as far as the index remembers; none
     /// when the generation was closed.
     ///
@@ -74,6 +96,19 @@ pub trait Index: Send + Sync {
     /// # Errors
     /// When the index cannot be reached.
     fn close_generation(&self, generation: u64) -> Result<()>;
+
+    /// How many numbers were handed out in `generation`, or more: the least that [`Index::next_index`] may give now.
+    ///
+    /// # Errors
+    /// When the index cannot be reached.
+    fn handed_out(&self, generation: u64) -> Result<u64>;
+
+    /// Numbers below `next` are taken in `generation`: hands them out no more, to anybody. (What this process has in
+    /// hand already, it may still give.)
+    ///
+    /// # Errors
+    /// When the index cannot be reached.
+    fn skip_to(&self, generation: u64, next: u64) -> Result<()>;
 
     /// Makes `status` the newest one, unless a later generation is there already. True: it is.
     ///
@@ -134,114 +169,94 @@ pub trait Index: Send + Sync {
     /// # Errors
     /// When the index cannot be reached.
     fn forget_before(&self, generation: u64) -> Result<()>;
+
+    /// Forgets everything.
+    ///
+    /// # Errors
+    /// When the index cannot be reached.
+    fn clear(&self) -> Result<()>;
 }
 
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod conformance {
-    //! The contract of [`Index`], the same for all of them.
-    use super::*;
-    use crate::fs::Posix;
-    use std::collections::HashSet;
-    use std::sync::Arc;
-
-    fn each(test: impl Fn(&dyn Fn() -> Arc<dyn Index>)) {
-        let memory: Arc<dyn Index> = Arc::new(MemoryIndex::default());
-        test(&|| memory.clone());
-        let dir = tempfile::tempdir().unwrap();
-        let n = std::cell::Cell::new(0);
-        test(&|| {
-            n.set(n.get() + 1);
-            Arc::new(FilesIndex::new(Arc::new(Posix), dir.path().join("index"), &format!("me-{}", n.get()), 4))
-        });
+/// What an index said; none, where its server does not serve us: it is only a hint, and the ring goes on without it.
+///
+/// # Errors
+/// All others.
+pub fn as_hint<T>(said: Result<T>) -> Result<Option<T>> {
+    match said {
+        Ok(value) => Ok(Some(value)),
+        Err(Error::IndexAway { .. } | Error::IndexRefused { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
+}
 
-    #[test]
-    fn the_counter_gives_no_number_twice_from_many_threads_until_it_is_closed() {
-        each(|open| {
-            let indices: Vec<_> = (0..16).map(|_| open()).collect();
-            let numbers: Vec<u64> = std::thread::scope(|scope| {
-                let threads: Vec<_> = indices
-                    .iter()
-                    .map(|index| {
-                        scope.spawn(|| (0..100).map(|_| index.next_index(1).unwrap().unwrap()).collect::<Vec<_>>())
-                    })
-                    .collect();
-                threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-            });
-            assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), 1600);
-            assert_eq!(open().next_index(2).unwrap(), Some(0), "each generation counts from 0");
-            open().close_generation(1).unwrap();
-            open().close_generation(1).unwrap();
-            assert_eq!(open().next_index(1).unwrap(), None);
-        });
-    }
+/// What becomes of a process that finds no server when it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absence {
+    /// It is told, and ends: a wrong address is best noticed now.
+    Fatal,
+    /// It goes on without.
+    Borne,
+}
 
-    #[test]
-    fn the_status_never_goes_back() {
-        each(|open| {
-            let status = |generation| SwapStatus { generation, unix_ms: 5, total_samples: generation * 10 };
-            assert_eq!(open().status().unwrap(), None);
-            assert!(open().publish_status(&status(3)).unwrap());
-            assert!(!open().publish_status(&status(2)).unwrap());
-            assert_eq!(open().status().unwrap(), Some(status(3)));
-            open().forget_before(3).unwrap();
-            assert_eq!(open().status().unwrap(), Some(status(3)));
-        });
-    }
+/// A place for an index, found and in order; which ring's it is to be is said by [`Opening::of`].
+pub enum Opening {
+    /// Files in the ring.
+    Files,
+    /// A MongoDB.
+    #[cfg(feature = "mongodb")]
+    MongoDb(mongo::Connection),
+}
 
-    #[test]
-    fn a_lease_has_one_holder_by_token_and_can_be_given_up() {
-        each(|open| {
-            assert_eq!(open().lease("manager").unwrap(), None);
-            assert!(open().claim_lease("manager", 1, "a").unwrap());
-            assert!(!open().claim_lease("manager", 1, "b").unwrap());
-            assert!(open().claim_lease("manager", 2, "b").unwrap());
-            let held = open().lease("manager").unwrap().unwrap();
-            assert_eq!(held, Lease { token: 2, holder: "b".into(), released: false });
-            open().release_lease("manager", 2).unwrap();
-            assert!(open().lease("manager").unwrap().unwrap().released);
-            let winners: usize = std::thread::scope(|scope| {
-                let indices: Vec<_> = (0..8).map(|_| open()).collect();
-                let claim = |n: usize, index: &Arc<dyn Index>| {
-                    usize::from(index.claim_lease("manager", 3, &format!("x{n}")).unwrap())
-                };
-                let threads: Vec<_> =
-                    indices.into_iter().enumerate().map(|(n, index)| scope.spawn(move || claim(n, &index))).collect();
-                threads.into_iter().map(|thread| thread.join().unwrap()).sum()
-            });
-            assert_eq!(winners, 1);
-        });
-    }
+/// The process and the ring that an index is opened for.
+pub struct Owner<'a> {
+    /// The ring's id.
+    pub ring_id: &'a str,
+    /// Its directory.
+    pub path: &'a Path,
+    /// Where files of its index are kept.
+    pub files: PathBuf,
+    /// Samples in a generation.
+    pub swap_cap: u64,
+    /// The process's owner name.
+    pub me: &'a str,
+}
 
-    #[test]
-    fn members_are_seen_by_their_last_beat_until_they_leave() {
-        each(|open| {
-            let report = |samples| Report { role: "generator".into(), samples, ..Report::default() };
-            let (me, you) = (open(), open());
-            for beat in 1..=3 {
-                me.beat("host-1-aa", beat, &report(beat * 7)).unwrap();
+impl Opening {
+    /// Goes to `place`.
+    ///
+    /// # Errors
+    /// A server that is not there, unless that is borne, or that does not serve us; [`Error::Config`] for a connection
+    /// string that is none, or where this build knows no MongoDB.
+    pub fn at(place: &IndexPlace, absence: Absence) -> Result<Opening> {
+        match place {
+            IndexPlace::Files => Ok(Opening::Files),
+            #[cfg(feature = "mongodb")]
+            IndexPlace::MongoDb(place) => Ok(Opening::MongoDb(mongo::Connection::open(place, absence)?)),
+            #[cfg(not(feature = "mongodb"))]
+            IndexPlace::MongoDb(place) => {
+                let (_, message) = (absence, "this build has no MongoDB: use INDEX: files, or the feature `mongodb`");
+                Err(Error::Config { origin: place.shown(), message: message.to_owned() })
             }
-            you.beat("host.b-2-bb", 9, &report(1)).unwrap();
-            let mut members = open().members().unwrap();
-            members.sort();
-            assert_eq!(members, [("host-1-aa".to_owned(), 3), ("host.b-2-bb".to_owned(), 9)]);
-            assert_eq!(open().report("host-1-aa", 3).unwrap().unwrap().samples, 21);
-            assert_eq!(open().report("host-1-aa", 1).unwrap(), None);
-            me.leave("host-1-aa").unwrap();
-            assert_eq!(open().members().unwrap().len(), 1);
-        });
+        }
     }
 
-    #[test]
-    fn files_that_were_deleted_by_hand_are_made_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let index = FilesIndex::new(Arc::new(Posix), dir.path().join("index"), "me", 1);
-        assert_eq!(index.next_index(1).unwrap(), Some(0));
-        std::fs::remove_dir_all(dir.path().join("index")).unwrap();
-        index.next_index(1).unwrap().unwrap();
-        index.beat("me", 1, &Report::default()).unwrap();
-        assert!(index.claim_lease("manager", 1, "me").unwrap());
-        assert!(index.publish_status(&SwapStatus { generation: 1, unix_ms: 0, total_samples: 0 }).unwrap());
+    /// The index of this ring. With `take_over`, what another ring left in the place is thrown away.
+    ///
+    /// # Errors
+    /// [`Error::WrongRing`] when the place holds the index of another ring.
+    pub fn of(self, fs: Arc<dyn Fs>, owner: Owner<'_>, take_over: bool) -> Result<Arc<dyn Index>> {
+        // Numbers are taken in blocks, so that many generators cost the index little; small rings get small blocks, so
+        // that their names stay dense.
+        let block = (owner.swap_cap / 64).clamp(1, 64);
+        match self {
+            Opening::Files => Ok(Arc::new(FilesIndex::new(fs, owner.files, owner.me, block))),
+            #[cfg(feature = "mongodb")]
+            Opening::MongoDb(connection) => {
+                let path = std::path::absolute(owner.path).unwrap_or_else(|_| owner.path.to_owned());
+                let ring = mongo::RingName { id: owner.ring_id.to_owned(), path: path.display().to_string() };
+                connection.belongs_to(ring, take_over)?;
+                Ok(Arc::new(MongoIndex::new(connection, block)))
+            }
+        }
     }
 }

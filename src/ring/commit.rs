@@ -6,15 +6,19 @@
 use super::{MANIFESTS_KEPT, Ring};
 use crate::error::{Error, FsError, Result};
 use crate::fs::publish::same_file;
-use crate::layout::segment_name;
+use crate::index::as_hint;
+use crate::layout::{segment_index, segment_name};
 use crate::random::random_u32;
 use crate::segment::reader::check_whole;
 use ringreel_format::SegmentId;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Numbers beyond these are nobody's: for when the index hands out none.
+/// Numbers from here on are drawn at random: for when the index hands out none.
 const STRAY_INDEX: u64 = 1 << 40;
+/// After so many of the index's numbers that were taken, it is asked no more.
+const COLLISIONS: u32 = 16;
 /// How many names are tried before the step is given up for now.
 const ATTEMPTS: usize = 1000;
 
@@ -71,6 +75,8 @@ pub(super) struct Occupancy {
     spent: u64,
     /// Members of the ring then: they may all commit as fast as we do.
     sharers: u64,
+    /// When they were counted.
+    counted: Option<Instant>,
 }
 
 impl Commit {
@@ -85,6 +91,12 @@ impl Commit {
     }
 }
 
+/// The number after the highest one in a generation's directory; none in one without numbers from the index.
+pub(super) fn next_free_index(names: &[String]) -> Option<u64> {
+    let taken = names.iter().filter_map(|name| segment_index(name)).filter(|index| *index < STRAY_INDEX);
+    taken.max().map(|highest| highest + 1)
+}
+
 impl Ring {
     /// One step of the commit. `thorough`: waiting for this generation goes on for a while, so count it exactly.
     ///
@@ -92,6 +104,7 @@ impl Ring {
     /// What the filesystem or the index says; [`Error::Lost`] when somebody removed the staged file by hand.
     pub fn commit_step(&self, commit: &mut Commit, thorough: bool) -> Result<Step> {
         let staged = self.layout.sealed(&commit.staged.owner, commit.staged.id);
+        let mut collisions = 0;
         for _ in 0..ATTEMPTS {
             let newest = self.manifests.newest()?;
             if let Some(step) = self.judge(commit, &staged, newest)? {
@@ -101,12 +114,13 @@ impl Ring {
             if self.is_full(target, commit.staged.samples, thorough)? {
                 return Ok(Step::Wait(target));
             }
-            let index = match self.index.next_index(target)? {
-                Some(index) => index,
-                // Closed, and not promoted for a while: whoever closed it died. The index is only a hint: go on with
-                // a number that nobody has.
-                None if thorough => STRAY_INDEX + u64::from(random_u32()),
-                None => return Ok(Step::Wait(target)),
+            // The index is only a hint. Without one, with one that hands out nothing but what is taken, or one that was
+            // closed by somebody who died before the promotion, we go on with a number that nobody has.
+            let handed = if collisions < COLLISIONS { as_hint(self.index.next_index(target))? } else { None };
+            let index = match handed {
+                Some(Some(index)) => index,
+                Some(None) if !thorough => return Ok(Step::Wait(target)),
+                _ => STRAY_INDEX + u64::from(random_u32()),
             };
             let name = self.layout.write(target).join(segment_name(index));
             let Err(error) = self.fs.link(&staged, &name) else {
@@ -115,7 +129,11 @@ impl Ring {
             // The reply may have been lost; then the name is ours although the call failed.
             match same_file(&*self.fs, &staged, &name) {
                 Ok(Some(true)) => return Ok(self.linked(commit, target)),
-                Ok(Some(false)) => continue, // another one's: take the next
+                Ok(Some(false)) => {
+                    collisions += 1;
+                    self.collided(target, index, collisions)?;
+                    continue; // another one's: take the next
+                }
                 _ => {}
             }
             if error.is_gone() {
@@ -132,6 +150,29 @@ impl Ring {
             "no free name for a segment in {} after {ATTEMPTS} tries",
             self.layout.root().display()
         )))
+    }
+
+    /// The index gave us a number that another segment has. It is told once, and where the counter is to go on.
+    fn collided(&self, n: u64, index: u64, collisions: u32) -> Result<()> {
+        if index < STRAY_INDEX && !self.told_of_repeats.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "the counter repeats itself: it handed out number {index} of generation {n}, which is taken ({}). Nothing \
+                 is lost, it only costs time; was the index emptied, or is its server one whose findAndModify is not \
+                 atomic?",
+                self.index.place()
+            );
+        }
+        if collisions.is_power_of_two() && collisions > 1 {
+            let names = match self.fs.list(&self.layout.write(n)) {
+                Ok(names) => names,
+                Err(error) if error.is_gone() => return Ok(()),
+                Err(error) => return Err(error.into()),
+            };
+            if let Some(next) = next_free_index(&names) {
+                as_hint(self.index.skip_to(n, next))?;
+            }
+        }
+        Ok(())
     }
 
     /// What the manifests say: delivered, waiting for one, or to be linked (again).
@@ -229,8 +270,11 @@ impl Ring {
                 Err(error) => return Err(error),
             };
         }
-        let sharers = self.index.members().map_or(1, |members| members.len().max(1)) as u64;
-        *occupancy = Occupancy { generation: n, room, spent: 0, sharers };
+        if occupancy.counted.is_none_or(|counted| counted.elapsed() > self.lease / 2) {
+            occupancy.sharers = self.index.members().map_or(1, |members| members.len().max(1)) as u64;
+            occupancy.counted = Some(Instant::now());
+        }
+        (occupancy.generation, occupancy.room, occupancy.spent) = (n, room, 0);
         Ok(room == 0)
     }
 

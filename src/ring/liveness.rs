@@ -9,22 +9,34 @@ use std::time::{Duration, Instant};
 pub struct Watch {
     ttl: Duration,
     seen: HashMap<String, (Option<u64>, Instant)>,
+    looked: Option<Instant>,
 }
+
+/// Looks in the time of one ttl at most: more tell nothing, and cost the index as much.
+const LOOKS: u32 = 8;
 
 impl Watch {
     /// A watch that calls dead whoever gave no new sign for `ttl`.
     pub fn new(ttl: Duration) -> Watch {
-        Watch { ttl, seen: HashMap::new() }
+        Watch { ttl, seen: HashMap::new(), looked: None }
     }
 
-    /// Looks at all members once.
+    /// Looks at all members, unless that was done just now. Silence counts only while somebody listened: after a time
+    /// in which nobody looked, or the index could not be reached, nobody is dead who was not dead before.
     ///
     /// # Errors
     /// When the index cannot be reached.
     pub fn look(&mut self, index: &dyn Index) -> Result<()> {
         let now = Instant::now();
+        let unwatched = self.looked.map_or(Duration::ZERO, |looked| now - looked);
+        if self.looked.is_some() && unwatched < self.ttl / LOOKS {
+            return Ok(());
+        }
         let beats: HashMap<String, u64> = index.members()?.into_iter().collect();
+        self.looked = Some(now);
+        let unheard = if unwatched > self.ttl / 2 { unwatched } else { Duration::ZERO };
         for (member, seen) in &mut self.seen {
+            seen.1 = (seen.1 + unheard).min(now);
             let beat = beats.get(member).copied();
             if beat.is_some() && beat != seen.0 {
                 *seen = (beat, now);
@@ -36,14 +48,20 @@ impl Watch {
         Ok(())
     }
 
-    /// For how long `member` has been silent, as far as was seen. Who was never seen is watched from now on.
+    /// For how long `member` had been silent at the last look. Who was never seen is watched from now on.
     pub fn silence(&mut self, member: &str) -> Duration {
-        self.seen.entry(member.to_owned()).or_insert((None, Instant::now())).1.elapsed()
+        let heard = self.seen.entry(member.to_owned()).or_insert((None, Instant::now())).1;
+        self.looked.map_or(Duration::ZERO, |looked| looked.saturating_duration_since(heard))
     }
 
     /// Whether `member` counts as dead.
     pub fn is_dead(&mut self, member: &str) -> bool {
         self.silence(member) > self.ttl
+    }
+
+    /// Everybody who was seen or asked for.
+    pub fn known(&self) -> Vec<String> {
+        self.seen.keys().cloned().collect()
     }
 
     /// Members that do not count as dead.
@@ -69,15 +87,37 @@ mod tests {
     #[test]
     fn a_member_is_dead_when_its_beat_stood_still_for_the_ttl_and_lives_again_when_it_moves() {
         let index = MemoryIndex::default();
-        let mut watch = Watch::new(Duration::from_millis(60));
+        let mut watch = Watch::new(TTL);
         index.beat("a", 1, &Report::default()).unwrap();
         watch.look(&index).unwrap();
         assert!(!watch.is_dead("a") && !watch.is_dead("never seen"), "nobody is dead at first sight");
-        std::thread::sleep(Duration::from_millis(80));
-        watch.look(&index).unwrap();
+        listen(&mut watch, &index, 5);
         assert!(watch.is_dead("a") && watch.is_dead("never seen"));
         index.beat("a", 2, &Report::default()).unwrap();
-        watch.look(&index).unwrap();
-        assert!(!watch.is_dead("a"));
+        listen(&mut watch, &index, 1);
+        assert!(!watch.is_dead("a") && watch.is_dead("never seen"));
+    }
+
+    #[test]
+    fn nobody_dies_while_nobody_listens() {
+        let index = MemoryIndex::default();
+        let mut watch = Watch::new(TTL);
+        index.beat("a", 1, &Report::default()).unwrap();
+        for _ in 0..3 {
+            watch.look(&index).unwrap();
+            std::thread::sleep(TTL * 2);
+            assert!(!watch.is_dead("a"));
+        }
+        listen(&mut watch, &index, 5);
+        assert!(watch.is_dead("a"));
+    }
+
+    const TTL: Duration = Duration::from_millis(120);
+
+    fn listen(watch: &mut Watch, index: &dyn Index, times: u32) {
+        for _ in 0..times {
+            std::thread::sleep(TTL / 3);
+            watch.look(index).unwrap();
+        }
     }
 }

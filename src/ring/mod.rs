@@ -26,7 +26,7 @@ pub mod scan;
 use crate::config::{Config, Durability};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Kind};
-use crate::index::{FilesIndex, Index};
+use crate::index::{Absence, Index, Opening, Owner};
 use crate::layout::Layout;
 use crate::random::random_u32;
 use birth::Birth;
@@ -34,6 +34,7 @@ use commit::Occupancy;
 use manifest::Manifests;
 use scan::Scan;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -66,6 +67,8 @@ pub struct Ring {
     pub durability: Durability,
     scan: Mutex<Scan>,
     occupancy: Mutex<Occupancy>,
+    /// Whether it was logged that the index hands out what is taken.
+    told_of_repeats: AtomicBool,
 }
 
 impl Ring {
@@ -74,31 +77,48 @@ impl Ring {
     /// # Errors
     /// A directory that cannot be made; a ring that does not fit.
     pub fn find_or_make(fs: Arc<dyn Fs>, config: &Config) -> Result<Ring> {
+        // Before anything is made: who gave a wrong address finds no ring there afterwards.
+        let index = Opening::at(&config.index, Absence::Fatal)?;
         let layout = Layout::new(&config.ring);
         let me = owner_name();
         let manifests = Manifests::new(fs.clone(), layout.clone());
         let birth = birth::find_or_make(&*fs, &layout, config, &me, &manifests)?;
-        Ring::assemble(fs, config, birth, me)
+        Ring::assemble(fs, config, birth, me, index, false)
     }
 
-    /// Finds the ring that `config` describes: for readers.
+    /// Finds the ring that `config` describes: for readers. They need no index, and do without one that is away.
     ///
     /// # Errors
-    /// No ring (yet); a ring that does not fit.
+    /// No ring (yet); a ring that does not fit; an index that refuses us.
     pub fn find(fs: Arc<dyn Fs>, config: &Config) -> Result<Ring> {
+        Ring::find_with(fs, config, false)
+    }
+
+    /// The same, and with `take_over` throws away what another ring left in the place of the index.
+    ///
+    /// # Errors
+    /// As [`Ring::find`].
+    pub fn find_with(fs: Arc<dyn Fs>, config: &Config, take_over: bool) -> Result<Ring> {
         let layout = Layout::new(&config.ring);
         let none = || Error::NoRing { path: config.ring.clone() };
         let birth = birth::read(&*fs, &layout)?.ok_or_else(none)?;
         birth::check(&birth, config)?;
-        Ring::assemble(fs, config, birth, owner_name())
+        let index = Opening::at(&config.index, Absence::Borne)?;
+        Ring::assemble(fs, config, birth, owner_name(), index, take_over)
     }
 
-    fn assemble(fs: Arc<dyn Fs>, config: &Config, birth: Birth, me: String) -> Result<Ring> {
+    fn assemble(
+        fs: Arc<dyn Fs>,
+        config: &Config,
+        birth: Birth,
+        me: String,
+        index: Opening,
+        take_over: bool,
+    ) -> Result<Ring> {
         let layout = Layout::new(&config.ring);
-        // Numbers are taken in blocks, so that many generators cost the filesystem few names; small rings get small
-        // blocks, so that their names stay dense.
-        let block = (birth.swap_cap / 64).clamp(1, 64);
-        let index: Arc<dyn Index> = Arc::new(FilesIndex::new(fs.clone(), layout.index(), &me, block));
+        let (files, path) = (layout.index(), layout.root());
+        let owner = Owner { ring_id: &birth.ring_id, path, files, swap_cap: birth.swap_cap, me: &me };
+        let index = index.of(fs.clone(), owner, take_over)?;
         let kind = fs.kind(layout.root())?;
         let default_poll = if kind.local { Duration::from_millis(200) } else { Duration::from_secs(1) };
         let poll = config.poll.unwrap_or(default_poll).min(config.lease / 4);
@@ -110,6 +130,7 @@ impl Ring {
             manifests,
             scan: Mutex::new(Scan::new()),
             occupancy: Mutex::default(),
+            told_of_repeats: AtomicBool::new(false),
             fs,
             index,
             layout,

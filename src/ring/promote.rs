@@ -8,7 +8,7 @@ use super::manifest::{Manifest, SegmentEntry};
 use super::scan::Found;
 use crate::error::{Error, Result};
 use crate::fs::publish::publish;
-use crate::index::SwapStatus;
+use crate::index::{SwapStatus, as_hint};
 use crate::random::random_u32;
 use std::path::Path;
 use std::sync::Arc;
@@ -89,7 +89,9 @@ impl Ring {
     /// Closes generation `n`, opens the next one, renames `write.<n>` to `read.<n>`.
     fn switch_over(&self, n: u64) -> Result<()> {
         // The index is a hint: without it, late links are found out by the manifest all the same.
-        self.index.close_generation(n).unwrap_or_else(|error| tracing::warn!(%error, "generation {n} was not closed"));
+        as_hint(self.index.close_generation(n))
+            .map(drop)
+            .unwrap_or_else(|error| tracing::warn!(%error, "generation {n} was not closed"));
         self.fs.ensure_dir(&self.layout.write(n + 1))?;
         let (write, read) = (self.layout.write(n), self.layout.read(n));
         if let Err(error) = self.fs.rename(&write, &read)
@@ -122,9 +124,8 @@ impl Ring {
         let summary = &manifest.summary;
         let (n, total_samples) = (summary.generation, summary.total_samples);
         let status = SwapStatus { generation: n, unix_ms: summary.unix_ms, total_samples };
-        self.index
-            .publish_status(&status)
-            .map(|_| ())
+        as_hint(self.index.publish_status(&status))
+            .map(drop)
             .unwrap_or_else(|error| tracing::warn!(%error, "the status was not published"));
         for entry in &manifest.segments {
             self.tidy(&self.layout.sealed(&entry.owner, entry.id))?;

@@ -4,10 +4,14 @@
 use super::{MANIFESTS_KEPT, Ring};
 use crate::error::Result;
 use crate::fs::FsError;
+use crate::index::as_hint;
 use crate::layout::GenerationDir;
 use crate::random::random_u32;
 use std::io::ErrorKind;
 use std::path::Path;
+
+/// After so many generations the index is told to forget the old ones.
+const FORGET_EVERY: u64 = 8;
 
 /// What was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +62,10 @@ impl Ring {
             done.files += self.empty(&self.layout.trash().join(name))?;
         }
         self.prune_manifests(newest)?;
-        self.index.forget_before(newest)?;
+        // Old counters are small: not each time.
+        if newest.is_multiple_of(FORGET_EVERY) {
+            as_hint(self.index.forget_before(newest))?;
+        }
         Ok(done)
     }
 

@@ -4,6 +4,7 @@ use super::Ring;
 use super::commit::{Commit, Staged, Step};
 use super::liveness::Watch;
 use crate::error::{Error, Result};
+use crate::index::as_hint;
 use crate::layout::is_owner;
 use crate::segment::reader::read_tail;
 use ringreel_format::SegmentId;
@@ -32,8 +33,10 @@ impl Ring {
     /// # Errors
     /// What the filesystem or the index says.
     pub fn recover(&self, watch: &mut Watch) -> Result<Recovered> {
-        watch.look(&*self.index)?;
         let mut done = Recovered::default();
+        if as_hint(watch.look(&*self.index))?.is_none() {
+            return Ok(done); // who is silent, and who is not heard, cannot be told apart now
+        }
         let mut present: Option<HashSet<SegmentId>> = None;
         for owner in self.fs.list(&self.layout.staging())? {
             if owner == self.me || !is_owner(&owner) || !watch.is_dead(&owner) {
@@ -59,12 +62,12 @@ impl Ring {
             }
             if left == 0 && long_dead {
                 let _ = self.fs.remove_dir(&self.layout.staging_of(&owner)); // not empty after all: next time
-                self.index.leave(&owner)?;
+                as_hint(self.index.leave(&owner))?;
                 watch.forget(&owner);
             }
         }
         for member in self.silent_members(watch)? {
-            self.index.leave(&member)?;
+            as_hint(self.index.leave(&member))?;
             watch.forget(&member);
         }
         Ok(done)
@@ -73,9 +76,8 @@ impl Ring {
     /// Readers and managers have nothing staged; when long dead they are struck off the list.
     fn silent_members(&self, watch: &mut Watch) -> Result<Vec<String>> {
         let limit: Duration = self.lease.saturating_mul(GRACE).max(Duration::from_secs(60));
-        let members = self.index.members()?;
         let mut silent = Vec::new();
-        for (member, _) in members {
+        for member in watch.known() {
             if watch.silence(&member) > limit && !self.fs.exists(&self.layout.staging_of(&member))? {
                 silent.push(member);
             }

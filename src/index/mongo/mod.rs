@@ -1,0 +1,276 @@
+//! The index kept in a MongoDB: only what a plain server does, each operation on one document.
+//!
+//! ```text
+//! COUNTER_COLLECTION   { _id: <generation>, ring, next, closed }
+//! status               { _id: "<COUNTER_COLLECTION>.swap", ring, path, swapped, swap_timestamp, generation, samples }
+//!                      { _id: "<COUNTER_COLLECTION>.lease.<role>", ring, token, holder, released }
+//!                      { _id: "<COUNTER_COLLECTION>.member.<owner>", ring, of, beat, report }
+//! ```
+//!
+//! Field by field in `docs/mongodb.md`. No answer is relied upon: a counter that repeats itself, a reply that came twice
+//! or not at all, a server that lost everything cost work, and no sample.
+
+mod connection;
+mod diagnosis;
+mod documents;
+
+pub use connection::Connection;
+pub use documents::RingName;
+
+use super::block::{Block, Numbers};
+use super::{Index, Lease, Report, SwapStatus};
+use crate::error::Result;
+use documents::Tables;
+use mongodb::bson::{Bson, Document, deserialize_from_document, doc, serialize_to_document};
+use mongodb::options::ReturnDocument;
+use std::fmt;
+use std::future::Future;
+
+/// How often an operation is tried that somebody else may have been faster with.
+const ATTEMPTS: usize = 4;
+
+/// See the module.
+pub struct MongoIndex {
+    connection: Connection,
+    numbers: Block,
+    block: u64,
+}
+
+impl fmt::Debug for MongoIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MongoIndex").field(&self.connection.shown()).finish()
+    }
+}
+
+impl MongoIndex {
+    /// The index behind `connection`, whose ring was said. Numbers are taken `block` at a time.
+    pub fn new(connection: Connection, block: u64) -> MongoIndex {
+        MongoIndex { connection, numbers: Block::default(), block: block.max(1) }
+    }
+
+    fn call<T, F>(&self, op: impl FnOnce(Tables) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = mongodb::error::Result<T>> + Send + 'static,
+    {
+        self.connection.call(op)
+    }
+
+    fn claim_numbers(&self, generation: u64) -> Result<Option<Numbers>> {
+        let block = int(self.block);
+        let counted = self.call(move |tables| async move {
+            let created = doc! { "ring": tables.ring(), "closed": false };
+            let update = doc! { "$inc": { "next": block }, "$setOnInsert": created };
+            for _ in 1..ATTEMPTS {
+                let filter = doc! { "_id": int(generation) };
+                let claim = tables.counters.find_one_and_update(filter, update.clone());
+                match claim.upsert(true).return_document(ReturnDocument::After).await {
+                    Err(error) if documents::is_duplicate(&error) => {} // two made it at once
+                    other => return tables.ours(other?),
+                }
+            }
+            Ok(None)
+        })?;
+        let Some(counter) = counted else { return Ok(None) };
+        if counter.get_bool("closed").unwrap_or(false) {
+            return Ok(None);
+        }
+        let end = whole(&counter, "next").max(self.block);
+        Ok(Some(Numbers { generation, next: end - self.block, end }))
+    }
+
+    fn change_counter(&self, generation: u64, mut change: Document, mut created: Document) -> Result<()> {
+        self.call(move |tables| async move {
+            created.insert("ring", tables.ring());
+            change.insert("$setOnInsert", created);
+            for _ in 0..ATTEMPTS {
+                let filter = doc! { "_id": int(generation) };
+                match tables.counters.update_one(filter, change.clone()).upsert(true).await {
+                    Err(error) if documents::is_duplicate(&error) => {}
+                    other => return other.map(|_| ()),
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// A number as MongoDB keeps it: no generation or count comes near its end.
+fn int(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// A whole number, in whichever type a server or a person at a shell wrote it; 0 for what is none.
+fn whole(document: &Document, field: &str) -> u64 {
+    match document.get(field) {
+        Some(Bson::Int64(n)) => u64::try_from(*n).unwrap_or_default(),
+        Some(Bson::Int32(n)) => u64::try_from(*n).unwrap_or_default(),
+        Some(Bson::Double(n)) if *n > 0.0 => *n as u64,
+        _ => 0,
+    }
+}
+
+fn text(document: &Document, field: &str) -> String {
+    document.get_str(field).unwrap_or_default().to_owned()
+}
+
+impl Index for MongoIndex {
+    fn place(&self) -> String {
+        self.connection.shown().to_owned()
+    }
+
+    fn ping(&self) -> Result<()> {
+        self.call(|tables| async move { tables.hold().await })
+    }
+
+    fn next_index(&self, generation: u64) -> Result<Option<u64>> {
+        self.numbers.take(generation, |_| self.claim_numbers(generation))
+    }
+
+    fn close_generation(&self, generation: u64) -> Result<()> {
+        self.change_counter(generation, doc! { "$set": { "closed": true } }, doc! { "next": 0_i64 })
+    }
+
+    fn handed_out(&self, generation: u64) -> Result<u64> {
+        let filter = doc! { "_id": int(generation) };
+        let counter = self.call(|tables| async move { tables.ours(tables.counters.find_one(filter).await?) })?;
+        Ok(counter.map_or(0, |counter| whole(&counter, "next")))
+    }
+
+    fn skip_to(&self, generation: u64, next: u64) -> Result<()> {
+        self.numbers.skip_to(generation, next);
+        self.change_counter(generation, doc! { "$max": { "next": int(next) } }, doc! { "closed": false })
+    }
+
+    fn publish_status(&self, status: &SwapStatus) -> Result<bool> {
+        let SwapStatus { generation, unix_ms, total_samples } = *status;
+        self.call(move |tables| async move {
+            let set = doc! {
+                "swapped": true,
+                "swap_timestamp": unix_ms as f64 / 1e3,
+                "generation": int(generation),
+                "samples": int(total_samples),
+            };
+            for _ in 0..ATTEMPTS {
+                let mut older = tables.swap();
+                older.insert("ring", tables.ring());
+                older.insert("generation", doc! { "$lte": int(generation) });
+                if tables.status.update_one(older, doc! { "$set": set.clone() }).await?.matched_count > 0 {
+                    return Ok(true);
+                }
+                match tables.ours(tables.status.find_one(tables.swap()).await?)? {
+                    Some(newest) if whole(&newest, "generation") > generation => return Ok(false),
+                    _ => tables.hold().await?,
+                }
+            }
+            Ok(false)
+        })
+    }
+
+    fn status(&self) -> Result<Option<SwapStatus>> {
+        let found =
+            self.call(|tables| async move { tables.ours(tables.status.find_one(tables.swap()).await?) })?;
+        let swapped = found.filter(|status| status.get_bool("swapped").unwrap_or(false));
+        Ok(swapped.map(|status| SwapStatus {
+            generation: whole(&status, "generation"),
+            unix_ms: (status.get_f64("swap_timestamp").unwrap_or_default() * 1e3).round() as u64,
+            total_samples: whole(&status, "samples"),
+        }))
+    }
+
+    fn lease(&self, role: &str) -> Result<Option<Lease>> {
+        let role = role.to_owned();
+        let lease = self.call(|tables| async move { tables.ours(tables.status.find_one(tables.lease(&role)).await?) })?;
+        Ok(lease.map(|lease| Lease {
+            token: whole(&lease, "token"),
+            holder: text(&lease, "holder"),
+            released: lease.get_bool("released").unwrap_or(false),
+        }))
+    }
+
+    fn claim_lease(&self, role: &str, token: u64, holder: &str) -> Result<bool> {
+        let (role, holder) = (role.to_owned(), holder.to_owned());
+        self.call(move |tables| async move {
+            let held = doc! { "ring": tables.ring(), "token": int(token), "holder": &holder, "released": false };
+            for _ in 0..ATTEMPTS {
+                let mut earlier = tables.lease(&role);
+                earlier.insert("ring", tables.ring());
+                earlier.insert("token", doc! { "$lt": int(token) });
+                if tables.status.update_one(earlier, doc! { "$set": held.clone() }).await?.matched_count > 0 {
+                    return Ok(true);
+                }
+                if let Some(lease) = tables.ours(tables.status.find_one(tables.lease(&role)).await?)? {
+                    // Ours: the reply got lost, or the request came twice.
+                    return Ok(whole(&lease, "token") == token && text(&lease, "holder") == holder);
+                }
+                let mut first = tables.lease(&role);
+                first.extend(held.clone());
+                match tables.status.insert_one(first).await {
+                    Err(error) if documents::is_duplicate(&error) => {}
+                    other => return other.map(|_| true),
+                }
+            }
+            Ok(false)
+        })
+    }
+
+    fn release_lease(&self, role: &str, token: u64) -> Result<()> {
+        let role = role.to_owned();
+        self.call(move |tables| async move {
+            let mut held = tables.lease(&role);
+            held.insert("ring", tables.ring());
+            held.insert("token", int(token));
+            tables.status.update_one(held, doc! { "$set": { "released": true } }).await.map(|_| ())
+        })
+    }
+
+    fn beat(&self, member: &str, beat: u64, report: &Report) -> Result<()> {
+        let report = serialize_to_document(report).map_err(|error| crate::Error::Index(error.to_string()))?;
+        let member = member.to_owned();
+        self.call(move |tables| async move {
+            let filter = tables.member(&member);
+            let set = doc! { "ring": tables.ring(), "of": tables.name(), "report": report };
+            // A request that comes late, or twice, does not turn the beat back.
+            let update = doc! { "$set": set, "$max": { "beat": int(beat) } };
+            tables.status.update_one(filter, update).upsert(true).await.map(|_| ())
+        })
+    }
+
+    fn leave(&self, member: &str) -> Result<()> {
+        let member = member.to_owned();
+        self.call(move |tables| async move { tables.status.delete_one(tables.member(&member)).await.map(|_| ()) })
+    }
+
+    fn members(&self) -> Result<Vec<(String, u64)>> {
+        self.call(|tables| async move {
+            let mut found = tables.status.find(tables.members()).projection(doc! { "beat": 1 }).await?;
+            let mut members = Vec::new();
+            while found.advance().await? {
+                let member: Document = found.deserialize_current()?;
+                if let Some(name) = tables.member_name(&text(&member, "_id")) {
+                    members.push((name.to_owned(), whole(&member, "beat")));
+                }
+            }
+            Ok(members)
+        })
+    }
+
+    fn report(&self, member: &str, beat: u64) -> Result<Option<Report>> {
+        let member = member.to_owned();
+        let found = self.call(move |tables| async move { tables.status.find_one(tables.member(&member)).await })?;
+        let said = found.filter(|found| whole(found, "beat") == beat);
+        // What nobody can read, a person wrote: it is no report.
+        Ok(said.and_then(|mut said| deserialize_from_document(said.get_document_mut("report").ok()?.clone()).ok()))
+    }
+
+    fn forget_before(&self, generation: u64) -> Result<()> {
+        self.call(move |tables| async move {
+            let filter = doc! { "ring": tables.ring(), "_id": { "$lt": int(generation) } };
+            tables.counters.delete_many(filter).await.map(|_| ())
+        })
+    }
+
+    fn clear(&self) -> Result<()> {
+        self.call(|tables| async move { tables.clear(tables.ring()).await })
+    }
+}

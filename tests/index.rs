@@ -1,0 +1,51 @@
+//! The indexes that need no server, against the contract that all of them share.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod index_contract;
+
+use index_contract::Place;
+use ringreel::fs::Posix;
+use ringreel::index::{FilesIndex, Index, MemoryIndex, Report, SwapStatus};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+contract!(memory, crate::memory_place);
+contract!(files, crate::files_place);
+
+fn memory_place() -> Place {
+    let index = Arc::new(MemoryIndex::default());
+    Box::new(move || index.clone())
+}
+
+fn files_at(root: &Path, me: &str) -> Arc<dyn Index> {
+    Arc::new(FilesIndex::new(Arc::new(Posix), root.to_owned(), me, 4))
+}
+
+fn files_place() -> Place {
+    let (dir, n) = (tempfile::tempdir().unwrap(), AtomicU32::new(0));
+    Box::new(move || files_at(&dir.path().join("index"), &format!("me-{}", n.fetch_add(1, Ordering::Relaxed))))
+}
+
+#[test]
+fn files_give_no_number_twice_to_processes() {
+    let dir = tempfile::tempdir().unwrap();
+    index_contract::gives_no_number_twice_to_processes("child_of_files", dir.path().to_str().unwrap(), 8, 300);
+}
+
+#[test]
+fn child_of_files() {
+    index_contract::child(|place| files_at(Path::new(place), &format!("me-{}", std::process::id())));
+}
+
+#[test]
+fn files_that_were_deleted_by_hand_are_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = files_at(&dir.path().join("index"), "me");
+    assert_eq!(index.next_index(1).unwrap(), Some(0));
+    std::fs::remove_dir_all(dir.path().join("index")).unwrap();
+    (0..8).for_each(|_| drop(index.next_index(1).unwrap().unwrap()));
+    index.beat("me", 1, &Report::default()).unwrap();
+    assert!(index.claim_lease("manager", 1, "me").unwrap());
+    assert!(index.publish_status(&SwapStatus { generation: 1, unix_ms: 0, total_samples: 0 }).unwrap());
+}
