@@ -247,13 +247,25 @@ impl Config {
     /// # Errors
     /// A file that is missing or is no YAML; an unknown key; a value that does not fit.
     pub fn load(path: &Path) -> Result<Config> {
+        Config::load_with_index(path, None)
+    }
+
+    /// The same, as if INDEX were this.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn load_with_index(path: &Path, index: Option<&str>) -> Result<Config> {
         let origin = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| Error::Config {
             origin: origin.clone(),
             message: format!("cannot read the configuration: {error}"),
         })?;
         let base = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Config::parse(&text, &origin, base, true)
+        let mut given = Given::new(&text, &origin, true)?;
+        if let Some(index) = index {
+            given.values.insert("INDEX".to_owned(), Value::String(index.to_owned()));
+        }
+        Config::of(&given, base)
     }
 
     /// Reads YAML (or JSON) text. `origin` names it in messages; relative paths are taken from `base`.
@@ -261,7 +273,10 @@ impl Config {
     /// # Errors
     /// As [`Config::load`].
     pub fn parse(text: &str, origin: &str, base: &Path, has_lines: bool) -> Result<Config> {
-        let given = Given::new(text, origin, has_lines)?;
+        Config::of(&Given::new(text, origin, has_lines)?, base)
+    }
+
+    fn of(given: &Given<'_>, base: &Path) -> Result<Config> {
         given.refuse_later()?;
         let ring = match (given.text_of("RING")?, given.text_of("DBNAME")?) {
             (Some(ring), _) => base.join(ring),
@@ -403,7 +418,9 @@ impl<'a> Given<'a> {
             (Some(_), Some(_)) => return Err(self.bad("MONGOURI", "MONGOHOST is given too: leave one of them out")),
             (None, None) => return Err(self.bad("INDEX", "mongodb needs MONGOHOST (and PORT), or MONGOURI")),
             (Some(host), None) if host.contains(['/', ' ']) => {
-                return Err(self.bad("MONGOHOST", "expected a host name; a whole connection string belongs into MONGOURI"));
+                return Err(
+                    self.bad("MONGOHOST", "expected a host name; a whole connection string belongs into MONGOURI")
+                );
             }
             // As Wirehead puts it together.
             (Some(host), None) => format!("mongodb://{host}:{port}"),
@@ -413,11 +430,14 @@ impl<'a> Given<'a> {
         let Some(database) = self.text_of("DBNAME")? else {
             return Err(self.fail("INDEX: mongodb needs DBNAME, the name of the database"));
         };
-        if database.len() > 63 || database.contains(['/', '\\', '.', ' ', '"', '$', '*', '<', '>', ':', '|', '?', '\0']) {
+        if database.len() > 63 || database.contains(['/', '\\', '.', ' ', '"', '$', '*', '<', '>', ':', '|', '?', '\0'])
+        {
             return Err(self.bad("DBNAME", &format!("{database:?} cannot be the name of a database in MongoDB")));
         }
         if counters == STATUS_COLLECTION || counters.starts_with("system.") || counters.contains(['$', '\0']) {
-            return Err(self.bad("COUNTER_COLLECTION", &format!("{counters:?} cannot be the collection of the counters")));
+            return Err(
+                self.bad("COUNTER_COLLECTION", &format!("{counters:?} cannot be the collection of the counters"))
+            );
         }
         Ok(IndexPlace::MongoDb(MongoPlace { uri, database, counters }))
     }
@@ -601,10 +621,7 @@ mod tests {
             ),
             ("DBNAME: x\nMONGOURI: b", "config.yaml:2: MONGOURI: expected mongodb://... or mongodb+srv://..."),
             ("RING: x\nMONGOHOST: a", "config.yaml: INDEX: mongodb needs DBNAME, the name of the database"),
-            (
-                "DBNAME: a.b\nMONGOHOST: a",
-                "config.yaml:1: DBNAME: \"a.b\" cannot be the name of a database in MongoDB",
-            ),
+            ("DBNAME: a.b\nMONGOHOST: a", "config.yaml:1: DBNAME: \"a.b\" cannot be the name of a database in MongoDB"),
             (
                 "DBNAME: a\nMONGOHOST: a\nCOUNTER_COLLECTION: status",
                 "config.yaml:3: COUNTER_COLLECTION: \"status\" cannot be the collection of the counters",
@@ -634,7 +651,11 @@ mod tests {
         }
         let config = parse("DBNAME: x\nMONGOHOST: 'me:s3cr3t@db'").unwrap();
         assert!(!format!("{config:?}").contains("s3cr3t"), "{config:?}");
-        for text in ["DBNAME: x\nMONGOURI: [s3cr3t]", "DBNAME: x\nMONGOHOST: {s3cr3t: 1}", "MONGOURI: 'mongodb:/s3cr3t'\nRING: a"] {
+        for text in [
+            "DBNAME: x\nMONGOURI: [s3cr3t]",
+            "DBNAME: x\nMONGOHOST: {s3cr3t: 1}",
+            "MONGOURI: 'mongodb:/s3cr3t'\nRING: a",
+        ] {
             assert!(!parse(text).unwrap_err().to_string().contains("s3cr3t"), "{text}");
         }
     }

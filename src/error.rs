@@ -214,9 +214,11 @@ impl Error {
         match self {
             Error::Fs { source } => source.is_retryable(),
             Error::Manifest { passing, .. } => *passing,
-            Error::NoRing { .. } | Error::Reclaimed { .. } | Error::Timeout { .. } | Error::Index(_) | Error::IndexAway { .. } => {
-                true
-            }
+            Error::NoRing { .. }
+            | Error::Reclaimed { .. }
+            | Error::Timeout { .. }
+            | Error::Index(_)
+            | Error::IndexAway { .. } => true,
             _ => false,
         }
     }

@@ -38,6 +38,8 @@ from ringreel._dataset import Dataset
 from ringreel._errors import (
     ConfigError,
     DamagedSampleError,
+    IndexAwayError,
+    IndexRefusedError,
     NoRingError,
     ReclaimedError,
     RingreelError,
@@ -57,6 +59,8 @@ __all__ = [
     "DamagedSampleError",
     "Dataset",
     "Generator",
+    "IndexAwayError",
+    "IndexRefusedError",
     "NoRingError",
     "ReclaimedError",
     "Ring",

@@ -43,6 +43,20 @@ class ReclaimedError(RingreelError):
     """A generation was reclaimed while it was read: go on with the newest one."""
 
 
+class IndexAwayError(RingreelError, ConnectionError):
+    """The server that keeps the index is not there, or does not answer. The message says where, and what to look at.
+
+    It is raised where a generator or a manager starts. Whoever runs already goes on without the index, and whoever
+    reads needs none.
+    """
+
+
+class IndexRefusedError(RingreelError, PermissionError):
+    """The server that keeps the index is there and will not serve us: a wrong user or password, no rights on the
+    database, or TLS on one side only. Trying again does not help; the message says what to change.
+    """
+
+
 class SampleError(RingreelError, ValueError):
     """What was given does not fit the ring. The message names the part; the ring is as it was before."""
 
@@ -63,6 +77,8 @@ for _exception in (
     WrongRingError,
     DamagedSampleError,
     ReclaimedError,
+    IndexAwayError,
+    IndexRefusedError,
     SampleError,
     RingTimeoutError,
 ):

@@ -43,6 +43,8 @@ fn instance(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         Error::NoRing { .. } => "NoRingError",
         Error::WrongRing { .. } => "WrongRingError",
         Error::Reclaimed { .. } => "ReclaimedError",
+        Error::IndexAway { .. } => "IndexAwayError",
+        Error::IndexRefused { .. } => "IndexRefusedError",
         Error::Sample(_) => "SampleError",
         Error::Timeout { .. } => "RingTimeoutError",
         Error::Interrupted { .. } => "StoppedError",

@@ -3,9 +3,11 @@
 
 mod config;
 mod generate;
+mod index;
 mod manager;
 mod output;
 mod read;
+mod repair;
 mod signals;
 mod status;
 
@@ -28,7 +30,8 @@ Examples:
   ringreel generate -c config.yaml --samples 100 --seal   put random samples in
   ringreel read     -c config.yaml --all --json           what is there, a line per sample
   ringreel status   -c config.yaml                        how it goes
-  ringreel config   -c config.yaml                        the values in effect, and where they came from"
+  ringreel config   -c config.yaml                        the values in effect, and where they came from
+  ringreel repair   -c config.yaml                        whether the index says what the directory says"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -61,6 +64,10 @@ enum Command {
     Status(Common),
     /// Show the values in effect, and where each came from
     Config(Common),
+    /// Compare the index with the directory, and mend it
+    Repair(repair::Options),
+    /// Show the index, or move it
+    Index(index::Options),
 }
 
 impl Command {
@@ -71,6 +78,8 @@ impl Command {
             Command::Read(options) => &options.common,
             Command::Status(common) => common,
             Command::Config(common) => common,
+            Command::Repair(options) => &options.common,
+            Command::Index(options) => options.common(),
         }
     }
 }
@@ -92,6 +101,8 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Read(options) => read::run(options),
         Command::Status(common) => status::run(common),
         Command::Config(common) => config::run(common),
+        Command::Repair(options) => repair::run(options),
+        Command::Index(options) => index::run(options),
     };
     match done {
         Ok(code) => code,

@@ -77,6 +77,9 @@ fn member(member: &MemberStatus) -> String {
         report.per_second,
         human_seconds(member.silent_seconds)
     );
+    if let Some(generation) = report.generation {
+        text.push_str(&format!(", reads generation {generation} after {} epochs", report.epochs));
+    }
     if !report.doing.is_empty() {
         text.push_str(&format!(", {}", report.doing));
     }

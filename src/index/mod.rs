@@ -65,6 +65,12 @@ pub struct Report {
     pub bytes: u64,
     /// Samples per second of late.
     pub per_second: f64,
+    /// The generation that a reader reads.
+    #[serde(default)]
+    pub generation: Option<u64>,
+    /// Its passes over generations that are behind it.
+    #[serde(default)]
+    pub epochs: u64,
     /// What it is doing or waiting for.
     pub doing: String,
     /// The last error it met.

@@ -162,13 +162,12 @@ impl Stream {
     fn count(&mut self, sample: &ReadSample) {
         self.samples += 1;
         self.bytes += sample.parts.iter().map(|part| part.len()).sum::<u64>();
-        let (samples, bytes, generation) = (self.samples, self.bytes, sample.generation);
+        let (samples, bytes, generation, epochs) = (self.samples, self.bytes, sample.generation, self.epochs);
         if let Some(presence) = &self.presence {
             presence.report(|report| {
                 (report.samples, report.bytes) = (samples, bytes);
+                (report.generation, report.epochs) = (Some(generation), epochs);
                 report.doing.clear();
-                report.doing.push_str("reading generation ");
-                report.doing.push_str(&generation.to_string());
             });
         }
     }

@@ -10,6 +10,7 @@
 //! | [`reclaim`] | old generations and litter are removed |
 //! | [`recover`] | what dead owners finished is committed for them |
 //! | [`liveness`] | who is alive |
+//! | [`repair`] | the index is made to say what the directory says |
 //!
 //! Every step may be done by anybody, by two at once, and again. It knows the filesystem and the index by their traits
 //! alone. Why the steps are as they are: `docs/design.md`.
@@ -21,6 +22,7 @@ pub mod manifest;
 pub mod promote;
 pub mod reclaim;
 pub mod recover;
+pub mod repair;
 pub mod scan;
 
 use crate::config::{Config, Durability};
@@ -116,9 +118,7 @@ impl Ring {
         take_over: bool,
     ) -> Result<Ring> {
         let layout = Layout::new(&config.ring);
-        let (files, path) = (layout.index(), layout.root());
-        let owner = Owner { ring_id: &birth.ring_id, path, files, swap_cap: birth.swap_cap, me: &me };
-        let index = index.of(fs.clone(), owner, take_over)?;
+        let index = index.of(fs.clone(), owner(&layout, &birth, &me), take_over)?;
         let kind = fs.kind(layout.root())?;
         let default_poll = if kind.local { Duration::from_millis(200) } else { Duration::from_secs(1) };
         let poll = config.poll.unwrap_or(default_poll).min(config.lease / 4);
@@ -142,6 +142,11 @@ impl Ring {
             poll,
             durability: config.durability,
         })
+    }
+
+    /// This process and this ring, as an index wants to know them.
+    pub fn index_owner(&self) -> Owner<'_> {
+        owner(&self.layout, &self.birth, &self.me)
     }
 
     /// Whether files are synced before they are sealed: on a network always, since a full server may take writes and
@@ -179,6 +184,11 @@ impl Ring {
     fn occupancy(&self) -> MutexGuard<'_, Occupancy> {
         self.occupancy.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn owner<'a>(layout: &'a Layout, birth: &'a Birth, me: &'a str) -> Owner<'a> {
+    let (ring_id, swap_cap) = (birth.ring_id.as_str(), birth.swap_cap);
+    Owner { ring_id, path: layout.root(), files: layout.index(), swap_cap, me }
 }
 
 /// A name for this process that no other process has or will have: host, pid, and a random number.

@@ -34,7 +34,8 @@ macro_rules! contract {
 fn threads<T: Send>(open: &Place, each: impl Fn(u64, Arc<dyn Index>) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let each = &each;
-        let threads: Vec<_> = (0..16).map(|n| (n, open())).map(|(n, index)| scope.spawn(move || each(n, index))).collect();
+        let threads: Vec<_> =
+            (0..16).map(|n| (n, open())).map(|(n, index)| scope.spawn(move || each(n, index))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
@@ -192,7 +193,8 @@ pub fn gives_no_number_twice_to_processes(test: &str, place: &str, processes: us
         assert!(child.wait().unwrap().success());
     }
     let read = |n: usize| std::fs::read_to_string(dir.path().join(n.to_string())).unwrap();
-    let all: Vec<String> = (0..processes).flat_map(|n| read(n).lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+    let all: Vec<String> =
+        (0..processes).flat_map(|n| read(n).lines().map(str::to_owned).collect::<Vec<_>>()).collect();
     assert_eq!(all.len() as u64, processes as u64 * each);
     assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
 }

@@ -74,11 +74,13 @@ impl Connection {
             why: Mutex::default(),
             told: Mutex::default(),
         });
-        let found = start(&link.handle, LIMIT * 2, diagnosis::ask(options, link.database.clone())).recv();
+        let found = start(&link.handle, LIMIT * 2, diagnosis::ask(options, link.database.collection(counters))).recv();
         let connection = Connection { shared, link: Mutex::new(link) };
         match found.unwrap_or_default().unwrap_or_else(|| Err(diagnosis::silence(LIMIT * 2))) {
             Ok(()) => {}
-            Err(Finding::Away(why)) if absence == Absence::Borne => connection.shared.fell_silent(&*connection.link()?, why),
+            Err(Finding::Away(why)) if absence == Absence::Borne => {
+                connection.shared.fell_silent(&*connection.link()?, why)
+            }
             Err(finding) => return Err(connection.shared.error(finding)),
         }
         Ok(connection)
@@ -111,12 +113,13 @@ impl Connection {
         }
     }
 
-    /// Does `op`. While the server is known to be silent, fails at once.
+    /// Does `op`; where the connection breaks in the middle of it, perhaps twice, which no operation of ours minds. While
+    /// the server is known to be silent, fails at once.
     ///
     /// # Errors
     /// [`Error::IndexAway`] or [`Error::IndexRefused`] when it cannot be done; [`Error::WrongRing`] when the place is
     /// another ring's.
-    pub fn call<T, F>(&self, op: impl FnOnce(Tables) -> F) -> Result<T>
+    pub fn call<T, F>(&self, op: impl FnOnce(Tables) -> F + Clone) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = mongodb::error::Result<T>> + Send + 'static,
@@ -124,11 +127,11 @@ impl Connection {
         if self.shared.away.load(Ordering::Acquire) == std::process::id() {
             return Err(self.shared.error(Finding::Away(lock(&self.shared.why).clone())));
         }
-        let done = {
-            let link = self.link()?;
-            start(&link.handle, LIMIT, op(self.shared.tables(&link.database)))
-        };
-        let finding = match done.recv().unwrap_or_default() {
+        let mut done = self.attempt(op.clone())?;
+        if matches!(&done, Some(Err(error)) if diagnosis::is_broken_connection(error)) {
+            done = self.attempt(op)?;
+        }
+        let finding = match done {
             Some(Ok(value)) => return Ok(value),
             Some(Err(error)) => match error.get_custom() {
                 Some(OtherRing(other)) => return Err(self.shared.other_ring(other)),
@@ -141,6 +144,18 @@ impl Connection {
             self.shared.fell_silent(&*self.link()?, message.clone());
         }
         Err(error)
+    }
+
+    fn attempt<T, F>(&self, op: impl FnOnce(Tables) -> F) -> Result<Option<mongodb::error::Result<T>>>
+    where
+        T: Send + 'static,
+        F: Future<Output = mongodb::error::Result<T>> + Send + 'static,
+    {
+        let done = {
+            let link = self.link()?;
+            start(&link.handle, LIMIT, op(self.shared.tables(&link.database)))
+        };
+        Ok(done.recv().unwrap_or_default())
     }
 
     /// The link of this process: after a fork, the child makes its own.

@@ -1,8 +1,8 @@
 //! What is the matter with a server, in words that say what to check.
 
-use mongodb::Database;
-use mongodb::bson::doc;
-use mongodb::error::{Error, ErrorKind};
+use mongodb::Collection;
+use mongodb::bson::{Document, doc};
+use mongodb::error::{Error, ErrorKind, WriteFailure};
 use mongodb::options::{ClientOptions, ServerAddress, Tls};
 use std::io;
 use std::time::Duration;
@@ -55,25 +55,33 @@ pub fn of_error(error: &Error) -> Finding {
             "not allowed ({}): give a user in MONGOURI who has the role readWrite on this database",
             command.message
         )),
-        ErrorKind::ServerSelection { message, .. } => Finding::Away(format!("no server can be used: {}", cause(message))),
+        ErrorKind::ServerSelection { message, .. } => {
+            Finding::Away(format!("no server can be used: {}", cause(message)))
+        }
         ErrorKind::Io(error) => Finding::Away(format!("the connection broke: {error}")),
         ErrorKind::InvalidArgument { message, .. } | ErrorKind::InvalidTlsConfig { message, .. } => {
             Finding::Refused(message.clone())
         }
-        _ => Finding::Away(error.to_string()),
+        ErrorKind::Write(WriteFailure::WriteError(error)) => Finding::Away(error.message.clone()),
+        kind => Finding::Away(kind.to_string()),
     }
+}
+
+/// A connection that was good before: the server may have been started again, and the next one may be good.
+pub fn is_broken_connection(error: &Error) -> bool {
+    matches!(&*error.kind, ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. })
 }
 
 /// The driver tells the whole topology; what counts is the error of a server in it.
 fn cause(message: &str) -> &str {
-    let error = message.split_once("Error: ").map_or(message, |(_, error)| error);
-    error.split(", Address: ").next().unwrap_or(error).trim_end_matches([' ', '}', ']', ','])
+    let error = message.split_once("Error: Kind: ").map_or(message, |(_, error)| error);
+    error.split(", labels: ").next().unwrap_or(error)
 }
 
-/// Asks a server that nobody talked to before.
-pub async fn ask(options: ClientOptions, database: Database) -> Result<(), Finding> {
+/// Asks a server that nobody talked to before whether it serves us there.
+pub async fn ask(options: ClientOptions, counters: Collection<Document>) -> Result<(), Finding> {
     knock_at_all(&options.hosts).await?;
-    let error = match timeout(PING, database.run_command(doc! { "ping": 1 })).await {
+    let error = match timeout(PING, counters.find_one(doc! { "_id": -1_i64 })).await {
         Ok(Ok(_)) => return Ok(()),
         Ok(Err(error)) => Some(error),
         Err(_) => None,
@@ -102,7 +110,11 @@ async fn speaks_without_tls(mut options: ClientOptions) -> bool {
     options.credential = None;
     let Ok(client) = mongodb::Client::with_options(options) else { return false };
     let admin = client.database("admin");
-    matches!(timeout(PLAIN, admin.run_command(doc! { "hello": 1 })).await, Ok(Ok(_)))
+    match timeout(PLAIN, admin.run_command(doc! { "ping": 1 })).await {
+        Ok(Ok(_)) => true,
+        Ok(Err(error)) => matches!(&*error.kind, ErrorKind::Command(_)), // a refusal, in MongoDB's words
+        Err(_) => false,
+    }
 }
 
 /// Whether any of the hosts takes a connection.

@@ -48,7 +48,7 @@ impl MongoIndex {
         MongoIndex { connection, numbers: Block::default(), block: block.max(1) }
     }
 
-    fn call<T, F>(&self, op: impl FnOnce(Tables) -> F) -> Result<T>
+    fn call<T, F>(&self, op: impl FnOnce(Tables) -> F + Clone) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = mongodb::error::Result<T>> + Send + 'static,
@@ -168,8 +168,7 @@ impl Index for MongoIndex {
     }
 
     fn status(&self) -> Result<Option<SwapStatus>> {
-        let found =
-            self.call(|tables| async move { tables.ours(tables.status.find_one(tables.swap()).await?) })?;
+        let found = self.call(|tables| async move { tables.ours(tables.status.find_one(tables.swap()).await?) })?;
         let swapped = found.filter(|status| status.get_bool("swapped").unwrap_or(false));
         Ok(swapped.map(|status| SwapStatus {
             generation: whole(&status, "generation"),
@@ -180,7 +179,8 @@ impl Index for MongoIndex {
 
     fn lease(&self, role: &str) -> Result<Option<Lease>> {
         let role = role.to_owned();
-        let lease = self.call(|tables| async move { tables.ours(tables.status.find_one(tables.lease(&role)).await?) })?;
+        let lease =
+            self.call(|tables| async move { tables.ours(tables.status.find_one(tables.lease(&role)).await?) })?;
         Ok(lease.map(|lease| Lease {
             token: whole(&lease, "token"),
             holder: text(&lease, "holder"),

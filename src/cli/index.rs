@@ -1,0 +1,142 @@
+//! `ringreel index`
+
+use super::Common;
+use super::output::{json_line, line};
+use crate::Config;
+use crate::fs::Posix;
+use crate::index::{Absence, Opening};
+use crate::manager::ROLE;
+use crate::ring::Ring;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+use std::sync::Arc;
+
+/// What it takes.
+#[derive(Args)]
+pub struct Options {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Show what the index says
+    Show(Common),
+    /// Keep the index in another place from now on
+    Move(Move),
+}
+
+#[derive(Args)]
+struct Move {
+    #[command(flatten)]
+    common: Common,
+    /// Where to
+    #[arg(long)]
+    to: Kind,
+    /// Throw away the index of another ring that is there
+    #[arg(long)]
+    take_over: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Kind {
+    Files,
+    Mongodb,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Files => "files",
+            Kind::Mongodb => "mongodb",
+        }
+    }
+}
+
+impl Options {
+    /// What every subcommand takes.
+    pub fn common(&self) -> &Common {
+        match &self.action {
+            Action::Show(common) => common,
+            Action::Move(options) => &options.common,
+        }
+    }
+}
+
+/// Shows it, or moves it.
+pub fn run(options: &Options) -> anyhow::Result<i32> {
+    match &options.action {
+        Action::Show(common) => show(common),
+        Action::Move(options) => move_to(options),
+    }
+}
+
+fn show(common: &Common) -> anyhow::Result<i32> {
+    let ring = Ring::find(Arc::new(Posix), &super::load(common)?)?;
+    let index = &*ring.index;
+    index.ping()?;
+    let (status, lease) = (index.status()?, index.lease(ROLE)?);
+    let filling = status.as_ref().map_or(0, |status| status.generation) + 1;
+    let (handed_out, members) = (index.handed_out(filling)?, index.members()?);
+    if common.json {
+        json_line(&json!({
+            "place": index.place(),
+            "ring_id": ring.birth.ring_id,
+            "status": status,
+            "filling": filling,
+            "handed_out": handed_out,
+            "manager": lease.map(|lease| json!({
+                "holder": lease.holder, "token": lease.token, "released": lease.released,
+            })),
+            "members": members.iter().map(|(name, beat)| json!({ "name": name, "beat": beat })).collect::<Vec<_>>(),
+        }))?;
+        return Ok(0);
+    }
+    line(&format!("place      {}", index.place()))?;
+    line(&match status {
+        Some(status) => format!("status     generation {}, {} samples in all", status.generation, status.total_samples),
+        None => "status     no swap yet".to_owned(),
+    })?;
+    line(&format!("counter    {handed_out} numbers handed out in generation {filling}"))?;
+    line(&match lease {
+        Some(lease) if lease.released => format!("manager    none; {} gave the lease up", lease.holder),
+        Some(lease) => format!("manager    {} (token {})", lease.holder, lease.token),
+        None => "manager    none ever".to_owned(),
+    })?;
+    line(&format!("members    {}", members.len()))?;
+    for (name, beat) in members {
+        line(&format!("  {name}: beat {beat}"))?;
+    }
+    Ok(0)
+}
+
+fn move_to(options: &Move) -> anyhow::Result<i32> {
+    let from = if options.to == Kind::Files { Kind::Mongodb } else { Kind::Files };
+    let path = &options.common.config;
+    let target = Config::load_with_index(path, Some(options.to.name()))?;
+    let source = match Config::load_with_index(path, Some(from.name())) {
+        Ok(source) => source,
+        Err(error) if options.to == Kind::Files => {
+            tracing::debug!(%error, "no server is named any more: there is nothing to take along");
+            target.clone()
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let ring = Ring::find(Arc::new(Posix), &source)?;
+    let index =
+        Opening::at(&target.index, Absence::Fatal)?.of(ring.fs.clone(), ring.index_owner(), options.take_over)?;
+    index.ping()?;
+    let using = ring.index.members().map_or(0, |members| members.len());
+    let told = ring.move_index(&*index)?;
+    if options.common.json {
+        let told: Vec<_> = told.iter().map(ToString::to_string).collect();
+        json_line(&json!({ "from": ring.index.place(), "to": index.place(), "told": told, "using": using }))?;
+        return Ok(0);
+    }
+    line(&format!("the index is now in {}; it was in {}", index.place(), ring.index.place()))?;
+    line(&format!("write `INDEX: {}` into {}, and start what runs again", options.to.name(), path.display()))?;
+    if using > 0 {
+        line(&format!("{using} processes use the old one: nothing is lost meanwhile, but two managers may work"))?;
+    }
+    Ok(0)
+}

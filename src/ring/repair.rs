@@ -1,0 +1,121 @@
+//! Repair: the index is made to say what the directory says. Nothing in the ring itself is touched.
+
+use super::Ring;
+use super::commit::next_free_index;
+use crate::error::{Error, Result};
+use crate::index::{Index, SwapStatus};
+use crate::manager::ROLE;
+
+/// One thing that an index should say and does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// The counter of this generation would hand out numbers that are taken.
+    Counter {
+        /// The generation that fills.
+        generation: u64,
+        /// What the index would hand out next.
+        handed_out: u64,
+        /// The first number that is free.
+        free: u64,
+    },
+    /// The swap status is older than the newest manifest, or there is none.
+    Status {
+        /// What the index says.
+        says: Option<u64>,
+        /// The newest generation.
+        newest: u64,
+    },
+    /// The index knows generations that the ring does not have: it is of another time, and is begun anew.
+    Future {
+        /// What the index says.
+        says: u64,
+        /// The newest generation.
+        newest: u64,
+    },
+}
+
+impl std::fmt::Display for Repair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Repair::Counter { generation, handed_out, free } => {
+                write!(
+                    f,
+                    "the counter of generation {generation} is at {handed_out}, and numbers below {free} are taken"
+                )
+            }
+            Repair::Status { says: Some(says), newest } => {
+                write!(f, "the swap status says generation {says}, and the newest is {newest}")
+            }
+            Repair::Status { says: None, newest } => {
+                write!(f, "there is no swap status, and the newest generation is {newest}")
+            }
+            Repair::Future { says, newest } => {
+                write!(f, "the swap status says generation {says}, which is not there (the newest is {newest})")
+            }
+        }
+    }
+}
+
+impl Ring {
+    /// What `index` should say of this ring and does not; with `apply`, it is told.
+    ///
+    /// # Errors
+    /// What the filesystem or the index says.
+    pub fn repair_index(&self, index: &dyn Index, apply: bool) -> Result<Vec<Repair>> {
+        let newest = self.manifests.newest_listed()?;
+        let status = index.status()?;
+        let mut repairs = Vec::new();
+        let says = status.map(|status| status.generation);
+        if let Some(says) = says.filter(|says| *says > newest) {
+            repairs.push(Repair::Future { says, newest });
+            if apply {
+                index.clear()?;
+            }
+        }
+        if newest > 0 && says.is_none_or(|says| says != newest) {
+            if says.is_none_or(|says| says < newest) {
+                repairs.push(Repair::Status { says, newest });
+            }
+            if apply {
+                let manifest = self.manifests.get(newest)?.ok_or_else(|| Error::Reclaimed { generation: newest })?;
+                let (unix_ms, total_samples) = (manifest.summary.unix_ms, manifest.summary.total_samples);
+                index.publish_status(&SwapStatus { generation: newest, unix_ms, total_samples })?;
+            }
+        }
+        let generation = newest + 1;
+        let names = match self.fs.list(&self.layout.write(generation)) {
+            Ok(names) => names,
+            Err(error) if error.is_gone() => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
+        let (handed_out, free) = (index.handed_out(generation)?, next_free_index(&names).unwrap_or(0));
+        if handed_out < free {
+            repairs.push(Repair::Counter { generation, handed_out, free });
+            if apply {
+                index.skip_to(generation, free)?;
+            }
+        }
+        Ok(repairs)
+    }
+
+    /// Makes `target` the index of this ring: it is told what the directory says, and which token the manager's lease
+    /// had. What this ring's index held is thrown away, where it can be reached.
+    ///
+    /// # Errors
+    /// What the filesystem or `target` says.
+    pub fn move_index(&self, target: &dyn Index) -> Result<Vec<Repair>> {
+        let told = self.repair_index(target, true)?;
+        match self.index.lease(ROLE) {
+            Ok(Some(lease)) => {
+                target.claim_lease(ROLE, lease.token, &lease.holder)?;
+                target.release_lease(ROLE, lease.token)?;
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!("the old index is left as it is: {error}"),
+        }
+        if let Err(error) = self.index.clear() {
+            tracing::debug!(%error, "the old index is left as it is");
+        }
+        Ok(told)
+    }
+}

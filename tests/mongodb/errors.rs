@@ -1,0 +1,145 @@
+//! Whoever gives a wrong address is told within five seconds what is wrong, and never sees a password.
+
+use crate::support::{Kind, Server, blackhole, free_port};
+use crate::{config_at, unique};
+use ringreel::{Config, Error, Generator};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// What opening a generator says; no later than in five seconds, and without making a ring.
+fn error_at(uri: &str) -> Error {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config_at(uri, dir.path(), 10, "");
+    error_of(&config, dir.path())
+}
+
+fn error_of(config: &Config, dir: &Path) -> Error {
+    let begun = Instant::now();
+    let error = Generator::open(config).map(|_| ()).unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}: {error}", begun.elapsed());
+    assert_eq!(std::fs::read_dir(dir).unwrap().count(), 0, "a ring was made: {error}");
+    println!("{:.2} s: {error}", begun.elapsed().as_secs_f64());
+    error
+}
+
+fn assert_says(error: &Error, words: &[&str]) {
+    let text = error.to_string();
+    assert!(words.iter().all(|word| text.contains(word)), "{text}");
+    assert!(!text.contains("labels:") && !text.contains("Topology"), "the driver's own words: {text}");
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh java"]
+fn a_wrong_port_an_unreachable_and_an_unknown_host_are_told_apart() {
+    let port = free_port();
+    let wrong_port = error_at(&format!("mongodb://127.0.0.1:{port}"));
+    assert!(matches!(wrong_port, Error::IndexAway { .. }));
+    assert_says(&wrong_port, &[&format!("127.0.0.1:{port}"), "connection refused", "PORT"]);
+    let (_hole, port) = blackhole();
+    let unreachable = error_at(&format!("mongodb://127.0.0.1:{port}"));
+    assert_says(&unreachable, &[&format!("127.0.0.1:{port}"), "does not answer", "firewall"]);
+    let unknown = error_at("mongodb://no-such-host.invalid");
+    assert_says(&unknown, &["no-such-host.invalid", "not known", "MONGOHOST"]);
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh java"]
+fn tls_that_is_expected_and_not_spoken_is_named() {
+    let server = Server::start(Kind::Good);
+    let error = error_at(&format!("mongodb://127.0.0.1:{}/?tls=true", server.port()));
+    assert!(matches!(error, Error::IndexRefused { .. }), "{error:?}");
+    assert_says(&error, &["speaks without it", "tls=true"]);
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh java"]
+fn a_server_of_another_kind_is_named() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = std::io::Write::write_all(&mut stream.unwrap(), b"220 mail.example ESMTP\r\n");
+        }
+    });
+    let error = error_at(&format!("mongodb://127.0.0.1:{port}"));
+    assert_says(&error, &["does not answer as a MongoDB does", "is it one"]);
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
+fn ferretdb_a_wrong_password_is_named_and_never_shown() {
+    let server = Server::start(Kind::FerretDbWithUsers);
+    let (user, password, port) = (server.user(), server.password(), server.port());
+    let dir = tempfile::tempdir().unwrap();
+    let right = config_at(&format!("mongodb://{user}:{password}@127.0.0.1:{port}"), dir.path(), 2, "");
+    let mut generator = Generator::open(&right).unwrap();
+    (0..4).for_each(|n| drop(crate::common::write(&mut generator, n).unwrap()));
+    let shown = format!("{right:?} {:?} {}", generator.ring().index, generator.ring().index.place());
+    assert!(!shown.contains(password), "{shown}");
+    generator.finish(true, &|| false).unwrap();
+
+    let wrong = error_at(&format!("mongodb://{user}:s3cr3t%2Fs3cr3t@127.0.0.1:{port}/?authSource=admin"));
+    assert!(matches!(wrong, Error::IndexRefused { .. }), "{wrong:?}");
+    assert_says(&wrong, &["login refused", "password", "authSource"]);
+    assert!(!format!("{wrong} {wrong:?}").contains("s3cr3t"), "{wrong:?}");
+    let nobody = error_at(&format!("mongodb://127.0.0.1:{port}"));
+    assert_says(&nobody, &["not allowed", "readWrite"]);
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh java"]
+fn a_connection_string_that_is_none_is_told_without_its_password() {
+    for uri in [
+        "mongodb://me:s3cr3t@:1",
+        "mongodb://me:s3/cr3t@127.0.0.1",
+        "mongodb://me:s3cr3t:s3cr3t@127.0.0.1",
+        "mongodb://me:s3cr3t@s3cr3t@127.0.0.1",
+        "mongodb://me:s3cr3t@127.0.0.1:99999",
+        "mongodb://me:s3cr3t@127.0.0.1/?authMechanism=NONE",
+        "mongodb+srv://me:s3cr3t@127.0.0.1",
+    ] {
+        let error = error_at(uri);
+        let text = format!("{error} {error:?}");
+        assert!(matches!(error, Error::Config { .. } | Error::IndexRefused { .. } | Error::IndexAway { .. }), "{text}");
+        assert!(!text.contains("s3cr3t") && !text.contains("s3/cr3t"), "{text}");
+    }
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh java"]
+fn two_rings_in_one_database_do_not_mix_and_one_place_is_for_one_ring() {
+    let server = Server::good();
+    let dir = tempfile::tempdir().unwrap();
+    let database = unique("test");
+    let config = |ring: &str, counter: &str| {
+        let uri = server.uri();
+        let yaml = format!(
+            "DBNAME: {database}\nMONGOURI: '{uri}'\nRING: {ring}\nSWAP_CAP: 4\nSAMPLE: [data]\nLEASE_SECONDS: 1\n\
+             COUNTER_COLLECTION: {counter}"
+        );
+        Config::parse(&yaml, "test", dir.path(), true).unwrap()
+    };
+    let (one, two) = (config("one", "a"), config("two", "b"));
+    let mut generators = [Generator::open(&one).unwrap(), Generator::open(&two).unwrap()];
+    for n in 0..9 {
+        generators.iter_mut().for_each(|generator| drop(crate::common::write(generator, n).unwrap()));
+    }
+    for generator in &generators {
+        let index = &generator.ring().index;
+        assert_eq!(index.members().unwrap().len(), 1);
+        assert_eq!((index.status().unwrap().unwrap().generation, index.handed_out(3).unwrap()), (2, 1));
+    }
+    let error = Generator::open(&config("three", "a")).map(|_| ()).unwrap_err();
+    assert!(matches!(error, Error::WrongRing { .. }), "{error:?}");
+    let text = error.to_string();
+    let id = &generators[0].ring().birth.ring_id;
+    for words in [id.as_str(), "/one", "DBNAME", "COUNTER_COLLECTION", "--take-over"] {
+        assert!(text.contains(words), "{text}");
+    }
+    assert_eq!(generators[0].ring().index.members().unwrap().len(), 1, "it was left alone");
+    // In the middle of a run, too: the place is given to another ring, and the first one is told.
+    generators[0].ring().index.clear().unwrap();
+    drop(Generator::open(&config("four", "a")).unwrap());
+    let error = generators[0].ring().index.ping().unwrap_err();
+    assert!(matches!(error, Error::WrongRing { .. }), "{error:?}");
+}

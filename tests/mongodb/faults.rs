@@ -1,0 +1,203 @@
+//! Servers that are down, slow, emptied, that repeat their counter, lose replies and get requests twice: nothing is lost,
+//! nothing is delivered twice, and the ring goes on.
+
+use crate::common::{another, assert_delivered_once, listed, write};
+use crate::support::{Faults, Kind, Proxy, Server};
+use crate::turning::{Turned, turn};
+use crate::{config_at, index_of};
+use ringreel::index::Index;
+use ringreel::{Config, Generator};
+use std::collections::HashSet;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const SHORT: &str = "POLL_SECONDS: 0.02\n";
+
+fn told(what: &str, turned: &Turned) {
+    println!("{what}: {turned:?}, {:.0} samples/s", turned.finished as f64 / turned.seconds);
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh java"]
+fn cut_delayed_and_repeated_messages_lose_and_double_nothing() {
+    let server = Server::start(Kind::Good);
+    let proxy = Proxy::start(server.address());
+    let dir = tempfile::tempdir().unwrap();
+    let config = config_at(&proxy.uri(), dir.path(), 200, SHORT);
+    let faults = Faults {
+        cut_before: 0.01,
+        cut_after: 0.01,
+        duplicate: 0.05,
+        delay: (0.02, Duration::from_millis(40)),
+        ..Faults::default()
+    };
+    let mut begun = false;
+    let turned = turn(&config, 8, 1250, |_| {
+        if !std::mem::replace(&mut begun, true) {
+            proxy.set(faults.clone());
+        }
+    });
+    let counts = proxy.counts();
+    proxy.set(Faults::default());
+    told(&format!("{counts:?}"), &turned);
+    assert_eq!(turned.finished, 10_000);
+    assert!(counts.dropped > 5 && counts.duplicated > 20 && counts.cut > 5, "{counts:?}");
+    assert!(turned.counted > turned.stray, "the index was hardly used: {turned:?}");
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh java"]
+fn a_server_that_is_killed_and_comes_back_empty_is_used_again_within_five_seconds() {
+    let mut server = Some(Server::start(Kind::Good));
+    let port = server.as_ref().unwrap().port();
+    let dir = tempfile::tempdir().unwrap();
+    let config = config_at(&server.as_ref().unwrap().uri(), dir.path(), 50, SHORT);
+    let (mut killed, mut back, mut used_after) = (None, None, None);
+    let turned = turn(&config, 4, 2000, |finished| {
+        if killed.is_none() && finished > 1500 {
+            killed = Some(finished);
+            server.take().unwrap().kill();
+        }
+        if back.is_none() && killed.is_some_and(|at| finished > at + 1500) {
+            server = Some(Server::start_on(Kind::Good, port));
+            back = Some(Instant::now());
+        }
+        if let Some(back) = back
+            && used_after.is_none()
+        {
+            // All of it is there again: whose it is, the status, a counter.
+            let ring = another(&config);
+            let said = ring.index.status().ok().flatten().map(|status| ring.index.handed_out(status.generation + 1));
+            if said.is_some_and(|counter| counter.is_ok_and(|n| n > 0)) && !ring.index.members().unwrap().is_empty() {
+                used_after = Some(back.elapsed());
+            }
+        }
+    });
+    told(&format!("used again after {used_after:?}"), &turned);
+    assert!(used_after.unwrap() < Duration::from_secs(5));
+    assert!(turned.stray > 0 && turned.counted > 0, "{turned:?}");
+    assert!(turned.longest < Duration::from_secs(5), "{turned:?}");
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh java"]
+fn a_server_that_hangs_is_done_without_and_used_when_it_answers() {
+    let server = Server::start(Kind::Good);
+    let proxy = Proxy::start(server.address());
+    let dir = tempfile::tempdir().unwrap();
+    let config = config_at(&proxy.uri(), dir.path(), 50, SHORT);
+    let (mut hung, mut freed) = (None, false);
+    let turned = turn(&config, 4, 1500, |finished| {
+        if hung.is_none() && finished > 1000 {
+            hung = Some((Instant::now(), finished));
+            proxy.set(Faults { hang: true, ..Faults::default() });
+        }
+        if !freed && hung.is_some_and(|(since, at)| since.elapsed() > Duration::from_secs(4) && finished > at + 1000) {
+            freed = true;
+            proxy.set(Faults::default());
+        }
+    });
+    told("hung", &turned);
+    assert!(freed && turned.stray > 0, "{turned:?}");
+    // One operation's limit, and some slack for a busy machine.
+    assert!(turned.longest < Duration::from_secs(6), "{turned:?}");
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh java"]
+fn readers_begin_and_go_on_without_a_server_and_generators_that_begin_are_told() {
+    let server = Server::start(Kind::Good);
+    let dir = tempfile::tempdir().unwrap();
+    let config = config_at(&server.uri(), dir.path(), 5, SHORT);
+    let mut generator = Generator::open(&config).unwrap();
+    (0..10).for_each(|n| drop(write(&mut generator, n).unwrap()));
+    server.kill();
+    // What was open goes on.
+    (10..20).for_each(|n| drop(write(&mut generator, n).unwrap()));
+    let begun = Instant::now();
+    let reader = ringreel::Reader::open(&config).unwrap();
+    assert_eq!(reader.newest().unwrap().summary.generation, 4);
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    let status = ringreel::status::status(reader.ring()).unwrap();
+    assert!(status.index_away.is_some() && status.samples_delivered == 20, "{status:?}");
+    assert!(Generator::open(&config).is_err());
+}
+
+/// Real processes: `generators` of them, with what they say in files.
+fn processes(dir: &Path, config: &Config, generators: usize, samples: u64) -> Vec<String> {
+    let ringreel::config::IndexPlace::MongoDb(place) = &config.index else { panic!("no MongoDB") };
+    let yaml = format!(
+        "DBNAME: {}\nMONGOURI: '{}'\nRING: a.ring\nSWAP_CAP: 100\nSAMPLE: [data]\nLEASE_SECONDS: 1\nPOLL_SECONDS: 0.02\n",
+        place.database,
+        place.uri()
+    );
+    std::fs::write(dir.join("config.yaml"), yaml).unwrap();
+    let start = |n: usize| -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringreel"));
+        command.args(["generate", "--shape", "16", "--samples", &samples.to_string(), "--seed", &n.to_string()]);
+        command.args(["--ledger", &format!("ledger.{n}")]).current_dir(dir).stdout(Stdio::null());
+        command.stderr(std::fs::File::create(dir.join(format!("{n}.log"))).unwrap()).spawn().unwrap()
+    };
+    let children: Vec<Child> = (0..generators).map(start).collect();
+    for (n, mut child) in children.into_iter().enumerate() {
+        let status = child.wait().unwrap();
+        assert!(status.success(), "{}", std::fs::read_to_string(dir.join(format!("{n}.log"))).unwrap());
+    }
+    (0..generators).map(|n| std::fs::read_to_string(dir.join(format!("{n}.log"))).unwrap()).collect()
+}
+
+/// How many of 1,600 numbers had been handed out before, to 16 at once.
+fn repeats(server: &Server) -> usize {
+    let config = config_at(&server.uri(), Path::new("/"), 1, "");
+    let indices: Vec<_> = (0..16).map(|_| index_of(&config, "x").unwrap()).collect();
+    let numbers: Vec<u64> = std::thread::scope(|scope| {
+        let take = |index: Arc<dyn Index>| (0..100).filter_map(|_| index.next_index(1).unwrap()).collect::<Vec<_>>();
+        let threads: Vec<_> = indices.into_iter().map(|index| scope.spawn(move || take(index))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    numbers.len() - numbers.iter().collect::<HashSet<_>>().len()
+}
+
+fn a_counter_that_repeats(kind: Kind) {
+    let server = Server::start(kind);
+    let dir = tempfile::tempdir().unwrap();
+    let config = config_at(&server.uri(), dir.path(), 100, SHORT);
+    let repeated = repeats(&server);
+    println!("{kind:?}: {repeated} of 1600 numbers were handed out before");
+    assert!(repeated > 0, "this counter is a good one, and the test shows nothing");
+    let turned = turn(&config, 8, 500, |_| {});
+    told(&format!("{kind:?}"), &turned);
+    let logs = processes(dir.path(), &config, 8, 250);
+    let repeats: Vec<usize> = logs.iter().map(|log| log.matches("the counter repeats itself").count()).collect();
+    println!("told of repeats, by process: {repeats:?}");
+    assert!(repeats.iter().all(|times| *times <= 1) && repeats.contains(&1), "{repeats:?}");
+    let ledgers: String =
+        (0..8).map(|n| std::fs::read_to_string(dir.path().join(format!("ledger.{n}"))).unwrap()).collect();
+    let wanted: HashSet<&str> = ledgers.lines().collect();
+    assert_eq!(wanted.len(), 2000);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let ids = loop {
+        let ids: Vec<_> = listed(&config.ring).into_keys().collect();
+        let there = ids.iter().filter(|id| wanted.contains(id.to_string().as_str())).count();
+        if there == wanted.len() || Instant::now() > deadline {
+            assert_eq!(there, wanted.len());
+            break ids;
+        }
+        another(&config).promote(ringreel::ring::promote::When::NotEmpty).unwrap();
+    };
+    assert_delivered_once(&config.ring, &ids, "processes");
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh java"]
+fn a_counter_that_is_not_atomic_loses_and_doubles_nothing() {
+    a_counter_that_repeats(Kind::Racy);
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
+fn ferretdb_a_counter_that_hardly_counts_loses_and_doubles_nothing() {
+    a_counter_that_repeats(Kind::FerretDb);
+}

@@ -1,0 +1,45 @@
+//! What a ring asks of its server.
+
+use crate::config_at;
+use crate::support::{Kind, Proxy, Server};
+use crate::turning::turn;
+use std::collections::BTreeMap;
+
+/// What a connection asks for its own sake.
+const OF_THE_DRIVER: [&str; 6] = ["hello", "isMaster", "ismaster", "ping", "endSessions", "buildInfo"];
+
+fn asked(operations: &BTreeMap<String, u64>) -> u64 {
+    operations.iter().filter(|(name, _)| !OF_THE_DRIVER.contains(&name.as_str())).map(|(_, n)| n).sum()
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh java"]
+fn a_segment_costs_at_most_two_operations() {
+    for (cap, samples) in [(2, 50), (20, 500), (1000, 2000)] {
+        let server = Server::start(Kind::Good);
+        let proxy = Proxy::start(server.address());
+        let dir = tempfile::tempdir().unwrap();
+        let config =
+            config_at(&proxy.uri(), dir.path(), cap, "LEASE_SECONDS: 10\n".replace("LEASE_SECONDS: 10\n", "").as_str());
+        let turned = turn(&config, 4, samples, |_| {});
+        let operations = proxy.operations();
+        let each = asked(&operations) as f64 / turned.finished as f64;
+        println!("SWAP_CAP {cap}: {each:.2} operations for each of {} segments: {operations:?}", turned.finished);
+        assert!(each <= 2.0, "{each} with SWAP_CAP {cap}: {operations:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh java"]
+fn sixty_four_generators_on_one_server_do_not_drown_it() {
+    let mut rates = Vec::new();
+    for generators in [4, 64] {
+        let server = Server::good();
+        let dir = crate::common::scratch();
+        let config = config_at(&server.uri(), dir.path(), 500, "");
+        let turned = turn(&config, generators, 6400 / generators, |_| {});
+        rates.push(turned.finished as f64 / turned.seconds);
+        println!("{generators} generators: {:.0} samples/s, {turned:?}", rates.last().unwrap());
+        assert_eq!(turned.stray, 0, "the server did not answer in time: {turned:?}");
+    }
+}

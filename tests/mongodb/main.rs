@@ -1,0 +1,75 @@
+//! The index in a MongoDB, against servers that these tests start and kill. `scripts/mongodb.sh` builds them, and
+//! `cargo test --test mongodb -- --ignored` runs all of it; the tests whose names begin with `ferretdb` need the one
+//! that is written in Go. With RINGREEL_TEST_MONGOURI, what needs a good server is run on that one.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod errors;
+mod faults;
+#[path = "../index_contract/mod.rs"]
+mod index_contract;
+mod load;
+mod repair;
+mod support;
+mod turning;
+
+use index_contract::Place;
+use ringreel::config::Config;
+use ringreel::fs::Posix;
+use ringreel::index::{Absence, Index, Opening, Owner};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use support::Server;
+
+contract!(mongodb, crate::good_place, ignore = "needs a server: scripts/mongodb.sh java");
+
+/// A name that no other test has used, on a server that may be a lasting one.
+fn unique(prefix: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
+    format!("{prefix}-{:x}-{:x}-{}", time, std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A configuration with its index at `uri`, in a database of its own.
+fn config_at(uri: &str, dir: &Path, cap: u64, more: &str) -> Config {
+    let yaml = format!(
+        "DBNAME: {}\nMONGOURI: '{uri}'\nRING: a.ring\nSWAP_CAP: {cap}\nSAMPLE: [data]\nLEASE_SECONDS: 1\n{more}",
+        unique("test")
+    );
+    Config::parse(&yaml, "test", dir, true).unwrap()
+}
+
+/// The index of ring `ring_id`, as a process of its own would open it.
+fn index_of(config: &Config, ring_id: &str) -> ringreel::Result<Arc<dyn Index>> {
+    let path = Path::new("/a/ring");
+    let owner = Owner { ring_id, path, files: path.join("index"), swap_cap: 64, me: "me" };
+    Opening::at(&config.index, Absence::Fatal)?.of(Arc::new(Posix), owner, false)
+}
+
+fn good_place() -> Place {
+    let server = Server::good();
+    let config = config_at(&server.uri(), Path::new("/"), 64, "");
+    Box::new(move || {
+        let _alive = &server;
+        index_of(&config, "1234").unwrap()
+    })
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh java"]
+fn sixteen_processes_take_sixteen_thousand_different_numbers() {
+    let server = Server::good();
+    let place = format!("{} {}", server.uri(), unique("test"));
+    index_contract::gives_no_number_twice_to_processes("child_of_mongodb", &place, 16, 1000);
+}
+
+#[test]
+fn child_of_mongodb() {
+    index_contract::child(|place| {
+        let (uri, database) = place.split_once(' ').unwrap();
+        let yaml = format!("DBNAME: {database}\nMONGOURI: '{uri}'\n");
+        index_of(&Config::parse(&yaml, "test", Path::new("/"), true).unwrap(), "1234").unwrap()
+    });
+}

@@ -1,0 +1,142 @@
+//! A ring that turns: generators, a manager and readers in threads, until so many samples are finished.
+
+use crate::common::{assert_delivered_once, listed, write};
+use ringreel::fs::Posix;
+use ringreel::layout::Layout;
+use ringreel::manager::{Manager, until};
+use ringreel::reader::split::Share;
+use ringreel::reader::stream::Item;
+use ringreel::ring::manifest::Manifests;
+use ringreel::{Config, Error, Generator, Reader, SampleId, Stream, StreamOptions};
+use ringreel_format::Value;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Numbers from here on are drawn at random, where the index gave none.
+const STRAY: u64 = 1 << 40;
+
+/// How it went.
+#[derive(Debug)]
+pub struct Turned {
+    pub finished: u64,
+    #[allow(dead_code, reason = "printed")]
+    pub read: u64,
+    /// Segments whose name has a number of the index, and whose has a random one.
+    pub counted: u64,
+    pub stray: u64,
+    #[allow(dead_code, reason = "printed")]
+    pub generations: u64,
+    pub seconds: f64,
+    /// Longest time in which no sample was finished.
+    pub longest: Duration,
+}
+
+/// `generators` threads finish `samples` each; `meanwhile` is called again and again, with how many are finished, until
+/// they are done. Nothing finished is lost or listed twice, and what readers read is what was put in.
+pub fn turn(config: &Config, generators: u64, samples: u64, mut meanwhile: impl FnMut(u64)) -> Turned {
+    let finished = AtomicU64::new(0);
+    let (stop, read) = (AtomicBool::new(false), AtomicU64::new(0));
+    let begun = Instant::now();
+    let (mut last, mut moved, mut longest) = (0, begun, Duration::ZERO);
+    drop(Generator::open(config).unwrap()); // the ring is there, for the readers
+    let ids: Vec<SampleId> = thread::scope(|scope| {
+        let manager = scope.spawn(|| manage(config, &stop));
+        let readers =
+            [scope.spawn(|| read_on(config, 0, &stop, &read)), scope.spawn(|| read_on(config, 1, &stop, &read))];
+        let threads: Vec<_> = (0..generators)
+            .map(|n| {
+                let finished = &finished;
+                scope.spawn(move || generate(config, n, samples, finished))
+            })
+            .collect();
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            let now = finished.load(Ordering::SeqCst);
+            meanwhile(now);
+            if now > last {
+                longest = longest.max(moved.elapsed());
+                (last, moved) = (now, Instant::now());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let ids: Vec<SampleId> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        stop.store(true, Ordering::SeqCst);
+        manager.join().unwrap();
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        ids
+    });
+    let seconds = begun.elapsed().as_secs_f64();
+    Generator::open(config).unwrap().finish(true, &|| false).unwrap();
+    drain(config, &ids);
+    assert_eq!(ids.iter().collect::<HashSet<_>>().len() as u64, generators * samples);
+    assert_delivered_once(&config.ring, &ids, "the ring");
+    let (counted, stray, generations) = names(config);
+    Turned { finished: ids.len() as u64, read: read.into_inner(), counted, stray, generations, seconds, longest }
+}
+
+fn generate(config: &Config, n: u64, samples: u64, finished: &AtomicU64) -> Vec<SampleId> {
+    let mut generator = Generator::open(config).unwrap();
+    let mut ids = Vec::new();
+    for sample in 0..samples {
+        ids.extend(write(&mut generator, n << 32 | sample).unwrap());
+        finished.fetch_add(1, Ordering::SeqCst);
+    }
+    ids.extend(generator.flush(&|| false).unwrap());
+    generator.finish(false, &|| false).unwrap();
+    ids
+}
+
+fn manage(config: &Config, stop: &AtomicBool) {
+    let manager = Manager::open(config).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(manager.run(until(|| stop.load(Ordering::SeqCst)), |_| {})).unwrap();
+}
+
+fn read_on(config: &Config, rank: u64, stop: &AtomicBool, read: &AtomicU64) {
+    let share = Share::new(rank, 2).unwrap();
+    let mut stream =
+        Stream::new(Arc::new(Reader::open(config).unwrap()), StreamOptions { share, ..Default::default() });
+    let stopped = || stop.load(Ordering::SeqCst);
+    loop {
+        match stream.next(&stopped, &mut |_| {}) {
+            Ok(Some(Item::Sample(sample))) => {
+                let n = u64::from_le_bytes(sample.parts[0].data().unwrap()[..].try_into().unwrap());
+                assert_eq!(sample.meta.get("n"), Some(&Value::Int(i128::from(n))));
+                read.fetch_add(1, Ordering::SeqCst);
+            }
+            Err(Error::Interrupted { .. }) => return,
+            other => panic!("{other:?}"),
+        }
+        if stopped() {
+            return;
+        }
+    }
+}
+
+/// Promotes what is left until all of `ids` are listed.
+pub fn drain(config: &Config, ids: &[SampleId]) {
+    let ring = crate::common::another(config);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < deadline {
+        let there = listed(&config.ring);
+        if ids.iter().all(|id| there.contains_key(id)) {
+            return;
+        }
+        ring.promote(ringreel::ring::promote::When::NotEmpty).unwrap();
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn names(config: &Config) -> (u64, u64, u64) {
+    let manifests = Manifests::new(Arc::new(Posix), Layout::new(&config.ring));
+    let numbers = manifests.numbers().unwrap();
+    let (mut counted, mut stray) = (0, 0);
+    for n in &numbers {
+        for segment in &manifests.get(*n).unwrap().unwrap().segments {
+            *(if segment.index < STRAY { &mut counted } else { &mut stray }) += 1;
+        }
+    }
+    (counted, stray, numbers.len() as u64 - 1)
+}
