@@ -40,7 +40,8 @@ build_java() {
         { apt-get update && apt-get install --yes maven; } >/dev/null 2>&1 || true
     fi
     command -v mvn >/dev/null || missing "install Maven"
-    if ! mvn --batch-mode --file tests/mongodb/servers/java/pom.xml clean package >"$log" 2>&1; then
+    rm -rf "$servers/java"
+    if ! mvn --batch-mode --quiet --file tests/mongodb/servers/java/pom.xml package >"$log" 2>&1; then
         if grep -qE 'Could not (transfer|find|resolve)|ResolutionException|Cannot access' "$log"; then
             missing "Maven cannot download what it needs, see $log"
         fi
@@ -64,10 +65,10 @@ build_ferretdb() {
     echo "$ferretdb" >"$source/build/version/version.txt"
     # It answers `done: false` to the message that completes a login by SCRAM, and waits for an empty one more, as
     # MongoDB did before 4.4. The Rust driver asks for `skipEmptyExchange`, and takes `false` for a failure.
-    local continue=$source/internal/handler/msg_saslcontinue.go
-    sed -i 's|"done", valid, // for compatibility.*|"done", conv.Valid(),|' "$continue"
-    if [ "$(grep -c '"done", conv.Valid(),' "$continue")" != 1 ]; then
-        echo "$continue is not the file that was to be changed" >"$log"
+    local file=$source/internal/handler/msg_saslcontinue.go
+    sed -i 's|"done", valid, // for compatibility.*|"done", conv.Valid(),|' "$file"
+    if [ "$(grep -c '"done", conv.Valid(),' "$file")" != 1 ]; then
+        echo "$file is not the file that was to be changed" >"$log"
         failed
     fi
 

@@ -34,10 +34,8 @@ fn unique(prefix: &str) -> String {
 
 /// A configuration with its index at `uri`, in a database of its own.
 fn config_at(uri: &str, dir: &Path, cap: u64, more: &str) -> Config {
-    let yaml = format!(
-        "DBNAME: {}\nMONGOURI: '{uri}'\nRING: a.ring\nSWAP_CAP: {cap}\nSAMPLE: [data]\nLEASE_SECONDS: 1\n{more}",
-        unique("test")
-    );
+    let yaml =
+        format!("DBNAME: {}\nMONGOURI: '{uri}'\nRING: a.ring\nSWAP_CAP: {cap}\nSAMPLE: [data]\n{more}", unique("test"));
     Config::parse(&yaml, "test", dir, true).unwrap()
 }
 

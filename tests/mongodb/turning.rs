@@ -6,7 +6,9 @@ use ringreel::layout::Layout;
 use ringreel::manager::{Manager, until};
 use ringreel::reader::split::Share;
 use ringreel::reader::stream::Item;
+use ringreel::ring::liveness::Watch;
 use ringreel::ring::manifest::Manifests;
+use ringreel::ring::promote::When;
 use ringreel::{Config, Error, Generator, Reader, SampleId, Stream, StreamOptions};
 use ringreel_format::Value;
 use std::collections::HashSet;
@@ -68,7 +70,6 @@ pub fn turn(config: &Config, generators: u64, samples: u64, mut meanwhile: impl 
         ids
     });
     let seconds = begun.elapsed().as_secs_f64();
-    Generator::open(config).unwrap().finish(true, &|| false).unwrap();
     drain(config, &ids);
     assert_eq!(ids.iter().collect::<HashSet<_>>().len() as u64, generators * samples);
     assert_delivered_once(&config.ring, &ids, "the ring");
@@ -105,6 +106,7 @@ fn read_on(config: &Config, rank: u64, stop: &AtomicBool, read: &AtomicU64) {
                 let n = u64::from_le_bytes(sample.parts[0].data().unwrap()[..].try_into().unwrap());
                 assert_eq!(sample.meta.get("n"), Some(&Value::Int(i128::from(n))));
                 read.fetch_add(1, Ordering::SeqCst);
+                thread::sleep(Duration::from_millis(1)); // the others want the machine too
             }
             Err(Error::Interrupted { .. }) => return,
             other => panic!("{other:?}"),
@@ -115,16 +117,19 @@ fn read_on(config: &Config, rank: u64, stop: &AtomicBool, read: &AtomicU64) {
     }
 }
 
-/// Promotes what is left until all of `ids` are listed.
+/// Brings in what those who left had staged, and promotes it, until all of `ids` are listed.
 pub fn drain(config: &Config, ids: &[SampleId]) {
-    let ring = crate::common::another(config);
+    let soon = Config { lease: Duration::from_millis(500), ..config.clone() };
+    let ring = crate::common::another(&soon);
+    let mut watch = Watch::new(soon.lease);
     let deadline = Instant::now() + Duration::from_secs(60);
     while Instant::now() < deadline {
         let there = listed(&config.ring);
         if ids.iter().all(|id| there.contains_key(id)) {
             return;
         }
-        ring.promote(ringreel::ring::promote::When::NotEmpty).unwrap();
+        ring.recover(&mut watch).unwrap();
+        ring.promote(When::NotEmpty).unwrap();
         thread::sleep(Duration::from_millis(50));
     }
 }
