@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// The role's name in the index.
 pub const ROLE: &str = "manager";
 /// Looks at the lease, in its time.
-pub const LOOKS_PER_LEASE: u32 = 8;
+pub const LOOKS_PER_LEASE: u32 = 6;
 /// Bytes held in reserve, so that a full disk does not keep the manager from publishing and reclaiming.
 const RESERVE: usize = 1 << 20;
 

@@ -112,6 +112,7 @@ fn drain(config: &Config, wanted: &HashSet<String>) {
 
 fn config_in(dir: &Path) -> Config {
     let yaml = format!("DBNAME: t\nSWAP_CAP: {CAP}\nSAMPLE: [data, label]\nLEASE_SECONDS: {LEASE}\nKEEP: 2\n");
+    let yaml = format!("{yaml}{}", common::index::lines(dir));
     fs::write(dir.join("config.yaml"), &yaml).unwrap();
     Config::load(&dir.join("config.yaml")).unwrap()
 }

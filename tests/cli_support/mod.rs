@@ -2,6 +2,9 @@
 //! binary and what it said, samples that are known by their number, small filesystems, and listings with contents.
 #![allow(dead_code)]
 
+#[path = "../common/index.rs"]
+mod index;
+
 use ringreel::fs::{FileReader, FileWriter, Fs, FsResult, Identity, Kind, Posix, Space};
 use ringreel::reader::ReadSample;
 use ringreel::{Config, Generator, NamedPart};
@@ -29,7 +32,10 @@ pub struct Place {
 impl Place {
     /// A new directory with this configuration. `DBNAME: demo` and short times are put before it.
     pub fn new(yaml: &str) -> Place {
-        Place::verbatim(&format!("DBNAME: demo\nPOLL_SECONDS: 0.02\nLEASE_SECONDS: 1\n{yaml}"))
+        let place = Place::verbatim("");
+        let index = index::lines(place.path());
+        place.configure(&format!("DBNAME: demo\nPOLL_SECONDS: 0.02\nLEASE_SECONDS: 1\n{yaml}\n{index}"));
+        place
     }
 
     /// A new directory with this configuration and nothing else.

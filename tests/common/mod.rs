@@ -1,6 +1,8 @@
 //! What the tests of the ring share: a filesystem with a hook before each call, and a look at what was delivered.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod index;
+
 use ringreel::format::{DType, Meta};
 use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Posix, Space};
 use ringreel::layout::Layout;
@@ -169,6 +171,7 @@ impl Fs for HookFs {
 /// A ring for a test: `cap` samples in a generation, parts `data`, short times.
 pub fn config(dir: &Path, cap: u64, more: &str) -> Config {
     let yaml = format!("DBNAME: t\nSWAP_CAP: {cap}\nSAMPLE: [data]\nPOLL_SECONDS: 0.001\nLEASE_SECONDS: 60\n{more}");
+    let yaml = format!("{yaml}\n{}", index::lines(dir));
     Config::parse(&yaml, "test", dir, true).unwrap()
 }
 
