@@ -59,6 +59,7 @@ pub struct Manager {
     reserve: PathBuf,
     last_problem: Option<String>,
     standing_by: bool,
+    may_write: bool,
 }
 
 impl Manager {
@@ -91,6 +92,7 @@ impl Manager {
             reserve: ring.layout.staging_of(&ring.me).join("reserve"),
             last_problem: None,
             standing_by: false,
+            may_write: false,
             ring,
         }
     }
@@ -140,6 +142,7 @@ impl Manager {
     /// # Errors
     /// What the filesystem or the index says.
     pub fn turn(&mut self) -> Result<Option<Swap>> {
+        self.check_rights()?;
         if !self.hold_lease()? {
             return Ok(None);
         }
@@ -152,6 +155,17 @@ impl Manager {
             }
             other => other,
         }
+    }
+
+    /// Who may not write in the ring is told at once, and holds no lease.
+    fn check_rights(&mut self) -> Result<()> {
+        if !self.may_write {
+            match self.ring.fs.ensure_dir(&self.ring.layout.staging_of(&self.ring.me)) {
+                Err(error) if error.is_denied() => return Err(error.into()),
+                _ => self.may_write = true, // a full disk, for one, is to be mended by reclaiming
+            }
+        }
+        Ok(())
     }
 
     fn work(&mut self) -> Result<Option<Swap>> {
