@@ -31,6 +31,39 @@ torch_tests() {
 part "formatting" cargo fmt --all --check
 part "lints" cargo clippy --quiet --workspace --all-targets -- -D warnings
 part "Rust tests" cargo test --quiet
+
+# The index in MongoDB. The tests of the ring, which were run above with the index in files, are run with that one too.
+mongodb_tests() {
+    cargo test --quiet --package ringreel --test mongodb -- --ignored --skip ferretdb
+}
+ring_tests_on_mongodb() {
+    scripts/with_mongodb.sh cargo test --quiet --package ringreel --test bad_input --test damage --test kill \
+        --test many_generations --test reading --test steps
+}
+ferretdb_tests() {
+    cargo test --quiet --package ringreel --test mongodb -- --ignored ferretdb
+}
+status=0
+scripts/mongodb.sh java || status=$?
+case $status in
+    0)
+        part "index in MongoDB" mongodb_tests
+        part "the ring with its index in MongoDB" ring_tests_on_mongodb
+        ;;
+    77)
+        skip "the index in MongoDB: why, stands above"
+        skip "the ring with its index in MongoDB: likewise"
+        ;;
+    *) exit 1 ;;
+esac
+status=0
+scripts/mongodb.sh ferretdb || status=$?
+case $status in
+    0) part "index in FerretDB" ferretdb_tests ;;
+    77) skip "the index in FerretDB: why, stands above" ;;
+    *) exit 1 ;;
+esac
+
 part "replay of the fuzzing corpora" cargo test --quiet --package ringreel-fuzz
 if scripts/fuzz.sh 20; then
     passed=$((passed + 1))
