@@ -151,7 +151,7 @@ const KEYS: [(&str, &str); 30] = [
     ("RING", "<DBNAME>.ring beside the config file"),
     ("SWAP_CAP", ""),
     ("SAMPLE", ""),
-    ("INDEX", "mongodb with MONGOHOST or MONGOURI, else files"),
+    ("INDEX", "files"),
     ("KEEP", "1"),
     ("SEGMENT_SAMPLES", "1"),
     ("COMPRESS", "none"),
@@ -321,7 +321,7 @@ impl Config {
         for name in ["WRITE_COLLECTION", "READ_COLLECTION", "TEMP_COLLECTION"] {
             given.text_of(name)?;
         }
-        config.effective = given.effective(&config.ring);
+        config.effective = given.effective(&config);
         Ok(config)
     }
 
@@ -513,7 +513,8 @@ impl<'a> Given<'a> {
         }
     }
 
-    fn effective(&self, ring: &Path) -> Vec<Effective> {
+    fn effective(&self, config: &Config) -> Vec<Effective> {
+        let ring = &config.ring;
         let row = |&(key, default): &(&'static str, &str)| match self.values.get(key) {
             Some(_) if key == "RING" => Effective { key, value: ring.display().to_string(), origin: self.place(key) },
             Some(value) if SECRET.contains(&key) => {
@@ -521,6 +522,9 @@ impl<'a> Given<'a> {
                 Effective { key, value, origin: self.place(key) }
             }
             Some(value) => Effective { key, value: shown(value), origin: self.place(key) },
+            None if key == "INDEX" && config.index != IndexPlace::Files => {
+                Effective { key, value: "mongodb".into(), origin: "default, where a server is named".into() }
+            }
             None if key == "RING" => Effective { key, value: ring.display().to_string(), origin: "default".into() },
             None => Effective { key, value: default.to_owned(), origin: "default".to_owned() },
         };

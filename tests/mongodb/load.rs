@@ -15,7 +15,7 @@ fn asked(operations: &BTreeMap<String, u64>) -> u64 {
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
 fn a_segment_costs_at_most_two_operations() {
-    for (cap, samples) in [(20, 500), (1000, 2000)] {
+    for (cap, samples) in [(20, 500), (400, 500)] {
         let server = Server::start(Kind::Good);
         let proxy = Proxy::start(server.address());
         let dir = tempfile::tempdir().unwrap();
@@ -36,8 +36,8 @@ fn sixty_four_generators_on_one_server_do_not_drown_it() {
     for generators in [4, 64] {
         let server = Server::good();
         let dir = crate::common::scratch();
-        let config = config_at(&server.uri(), dir.path(), 500, &std::env::var("XMORE").unwrap_or_default());
-        let turned = turn(&config, generators, 6400 / generators, |_| {});
+        let config = config_at(&server.uri(), dir.path(), 500, "");
+        let turned = turn(&config, generators, 3200 / generators, |_| {});
         rates.push(turned.finished as f64 / turned.seconds);
         println!("{generators} generators: {:.0} samples/s, {turned:?}", rates.last().unwrap());
         assert_eq!(turned.stray, 0, "the server did not answer in time: {turned:?}");
