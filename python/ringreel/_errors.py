@@ -1,7 +1,7 @@
 """The exceptions. Each says what happened, to which path, and what to do; each can be pickled.
 
 What the filesystem refuses is an `OSError` of the fitting subclass, with `errno` and `filename`; a position that is not
-there is an `IndexError`. Everything else is a `RingreelError`.
+there is an `IndexError`. Everything else is a `RingreelError`, and a built-in exception too where one fits.
 """
 
 

@@ -55,7 +55,8 @@ class Ring:
     def generator(self) -> Generator:
         """A generator in this ring, which is made if it is not there. Use it in a `with` statement, or finish it.
 
-        Raises ConfigError or WrongRingError when the ring cannot be made or does not fit, OSError for what the
+        Raises ConfigError or WrongRingError when the ring cannot be made or does not fit, IndexAwayError or
+        IndexRefusedError when the index is on a server that is not there or will not serve us, OSError for what the
         filesystem says.
         """
         return Generator(self._config)
@@ -97,7 +98,8 @@ class Ring:
         """What the ring looks like now: generations, fill, rates, and who takes part. Changes nothing.
 
         Among others: newest (generation), swaps, swap_ms_mean, samples_delivered, samples_waiting, samples_generated,
-        samples_per_second, bytes, generations, writing, manager, managers, generators, readers, quarantined.
+        samples_per_second, bytes, generations, writing, manager, managers, generators, readers, quarantined, index
+        (where that is), index_away (why it does not answer; then nothing is known of who takes part; else None).
 
         Raises NoRingError when there is no ring yet.
         """

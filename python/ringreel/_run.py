@@ -39,6 +39,8 @@ def run_generator(
     ------
     Whatever `iterable` raises, unchanged, with a note that says what was committed: everything that was written.
     SampleError, OSError: as `Generator.write`, with the same note.
+    ConfigError, WrongRingError, IndexAwayError, IndexRefusedError: the ring cannot be made, or does not fit, or the
+    server that keeps its index cannot be used.
     """
     if n_samples is not None and n_samples < 0:
         raise ValueError(f"n_samples: expected 0 or more, or None, found {n_samples}")
@@ -119,6 +121,7 @@ def run_manager(config: Config | Ring, stop: Callable[[], bool] | None = None) -
     Raises
     ------
     ConfigError, WrongRingError : the ring cannot be made, or does not fit.
+    IndexAwayError, IndexRefusedError : the server that keeps its index cannot be used.
     """
     ring = Ring._of(config)
     with on_stderr(), StopOnSignal() as stopped:

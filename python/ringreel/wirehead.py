@@ -4,8 +4,9 @@ A program written for Wirehead runs with only its import changed::
 
     from ringreel.wirehead import MongoheadDataset, WireheadGenerator, WireheadManager
 
-Its ``config.yaml`` is used as it is. No MongoDB is needed: MONGOHOST and the names of collections are accepted, and the
-ring's own files keep the index; the ring is the directory ``<DBNAME>.ring`` beside the configuration.
+Its ``config.yaml`` is used as it is. The ring is the directory ``<DBNAME>.ring`` beside the configuration. With
+MONGOHOST the index (counter, swap status, leases) is kept in that MongoDB, which has to run; with ``INDEX: files`` no
+MongoDB is needed.
 
 What differs: samples keep the element type that they were generated with (nothing is cast to uint8), a sample is
 delivered once it is finished, and a dataset fails with an exception instead of ending the program.
@@ -56,7 +57,8 @@ def _unchanged(img: Any) -> Any:
 class WireheadManager:
     """Keeps the ring turning: `WireheadManager("config.yaml").run_manager()`.
 
-    Raises ConfigError when the configuration cannot be used.
+    Raises ConfigError when the configuration cannot be used; `run_manager` raises IndexAwayError or IndexRefusedError
+    when the server that it names cannot.
     """
 
     def __init__(self, config_path: Config = "config.yaml") -> None:
@@ -76,7 +78,8 @@ class WireheadGenerator:
     config_path : path of the configuration, or a dict.
     n_samples : int, at most so many; None: for as long as the generator yields.
 
-    Raises ConfigError when the configuration cannot be used.
+    Raises ConfigError when the configuration cannot be used; `run_generator` raises IndexAwayError or IndexRefusedError
+    when the server that it names cannot.
     """
 
     def __init__(

@@ -131,6 +131,8 @@ EXCEPTIONS = [
     ringreel.WrongRingError,
     ringreel.DamagedSampleError,
     ringreel.ReclaimedError,
+    ringreel.IndexAwayError,
+    ringreel.IndexRefusedError,
     ringreel.SampleError,
     ringreel.RingTimeoutError,
 ]
