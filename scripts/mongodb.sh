@@ -99,7 +99,7 @@ mkdir -p "$servers"
 # One at a time: two would build in the same directory.
 exec 9>"$servers/$name.lock"
 flock 9
-sources=$(find scripts/mongodb.sh tests/mongodb/servers -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum)
+sources=$(find scripts/mongodb.sh tests/mongodb/servers/java -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum)
 if [ -f "$result" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$sources" ]; then
     exit 0
 fi

@@ -71,16 +71,30 @@ impl MongoPlace {
         without_password(&self.uri)
     }
 
-    /// `text` without this place's password, wherever it may stand in it.
+    /// `text` without anything secret of this place, wherever it may stand in it.
     pub fn scrub(&self, text: &str) -> String {
-        let credentials = self.uri.rsplit_once('@').and_then(|(front, _)| Some(front.split_once("://")?.1));
         let mut scrubbed = text.replace(&self.uri, &self.shown());
-        for secret in credentials.into_iter().chain(credentials.and_then(|both| Some(both.split_once(':')?.1))) {
-            if !secret.is_empty() {
-                scrubbed = scrubbed.replace(secret, "***");
-            }
+        for secret in self.secrets().filter(|secret| secret.len() > 2) {
+            scrubbed = scrubbed.replace(secret, "***");
         }
         scrubbed
+    }
+
+    /// `text`, which is about the connection string itself; fixed words instead when anything secret stands in it.
+    pub fn without_secrets(&self, text: &str) -> String {
+        if self.secrets().all(|secret| !text.contains(secret)) {
+            return text.to_owned();
+        }
+        "it cannot be understood. Expected mongodb://user:password@host:port/?option=value, with @ : / ? # % in user and \
+         password written as %40 %3A %2F %3F %23 %25"
+            .to_owned()
+    }
+
+    /// The words of the connection string that are not shown.
+    fn secrets(&self) -> impl Iterator<Item = &str> {
+        let words = |text: &str| -> Vec<String> { text.split(BETWEEN_WORDS).map(str::to_owned).collect() };
+        let shown = words(&self.shown());
+        self.uri.split(BETWEEN_WORDS).filter(move |word| !word.is_empty() && !shown.iter().any(|other| other == word))
     }
 }
 
@@ -192,7 +206,7 @@ const LATER: [(&str, &str); 6] = [
 /// Keys that may hold a password (MONGOHOST as in `user:password@host`).
 const SECRET: [&str; 2] = ["MONGOURI", "MONGOHOST"];
 /// Options of a connection string that hold no secret, in small letters.
-const SHOWN_OPTIONS: [&str; 12] = [
+const SHOWN_OPTIONS: [&str; 14] = [
     "authmechanism",
     "authsource",
     "connecttimeoutms",
@@ -204,8 +218,12 @@ const SHOWN_OPTIONS: [&str; 12] = [
     "serverselectiontimeoutms",
     "ssl",
     "tls",
+    "tlscafile",
+    "tlscertificatekeyfile",
     "w",
 ];
+/// What stands between the words of a connection string.
+const BETWEEN_WORDS: [char; 9] = [':', '/', '@', '?', '&', '=', '#', ',', ';'];
 /// The collection that holds everything but the counters, as in Wirehead.
 pub const STATUS_COLLECTION: &str = "status";
 
@@ -221,7 +239,9 @@ fn without_password(uri: &str) -> String {
         None => {}
     }
     let (hosts, options) = place.split_once('?').map_or((place, None), |(hosts, options)| (hosts, Some(options)));
-    shown += hosts;
+    let (hosts, path) = hosts.split_once('/').map_or((hosts, None), |(hosts, path)| (hosts, Some(path)));
+    shown += &hosts.split(',').map(host_without_secret).collect::<Vec<_>>().join(",");
+    shown += &path.map(|path| format!("/{path}")).unwrap_or_default();
     let safe = |option: &str| match option.split_once('=') {
         Some((name, _)) if SHOWN_OPTIONS.contains(&name.to_lowercase().as_str()) => option.to_owned(),
         Some((name, _)) => format!("{name}=***"),
@@ -230,6 +250,16 @@ fn without_password(uri: &str) -> String {
     match options.map(|options| options.split('&').map(safe).collect::<Vec<_>>().join("&")) {
         Some(options) => format!("{shown}?{options}"),
         None => shown,
+    }
+}
+
+/// `host:port`. What is no port may be a password whose `@` was forgotten.
+fn host_without_secret(host: &str) -> String {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !host.ends_with([']', '"']) && !port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("{}:***", name.split(':').next().unwrap_or_default())
+        }
+        _ => host.to_owned(),
     }
 }
 
@@ -282,7 +312,7 @@ impl Config {
             (Some(ring), _) => base.join(ring),
             (None, Some(name)) if is_plain_name(&name) => base.join(format!("{name}.ring")),
             (None, Some(name)) => {
-                return Err(given.bad("DBNAME", &format!("{name:?} cannot be part of a file name; give RING")));
+                return Err(given.bad("DBNAME", &format!("{} cannot be part of a file name; give RING", quoted(&name))));
             }
             (None, None) => return Err(given.fail("neither RING nor DBNAME is given: say where the ring is")),
         };
@@ -316,7 +346,7 @@ impl Config {
             max_part: given.whole("MAX_PART", 1, 1 << 50)?.unwrap_or(1 << 40),
             write_buffer: given.whole("CHUNKSIZE", 1, 1024)?.unwrap_or(1) as usize * (1 << 20),
             effective: Vec::new(),
-            notes: Vec::new(),
+            notes: given.notes(),
         };
         for name in ["WRITE_COLLECTION", "READ_COLLECTION", "TEMP_COLLECTION"] {
             given.text_of(name)?;
@@ -371,7 +401,8 @@ impl<'a> Given<'a> {
     }
 
     fn bad(&self, key: &str, message: &str) -> Error {
-        Error::Config { origin: self.place(key), message: format!("{key}: {message}") }
+        let shown = if key.contains("://") { without_password(key) } else { key.to_owned() };
+        Error::Config { origin: self.place(key), message: format!("{shown}: {message}") }
     }
 
     fn fail(&self, message: &str) -> Error {
@@ -400,6 +431,20 @@ impl<'a> Given<'a> {
         }
     }
 
+    /// What is accepted and has no effect.
+    fn notes(&self) -> Vec<String> {
+        let given = |key: &str| self.values.contains_key(key);
+        let mut notes = Vec::new();
+        let files = self.values.get("INDEX").and_then(Value::as_str) == Some("files");
+        for key in SECRET.iter().filter(|key| files && given(key)) {
+            notes.push(format!("{key} is not used: INDEX is files"));
+        }
+        if given("MONGOURI") && given("PORT") {
+            notes.push("PORT is not used: MONGOURI names the port".to_owned());
+        }
+        notes
+    }
+
     fn index(&self) -> Result<IndexPlace> {
         let (host, uri) = (self.text_of("MONGOHOST")?, self.text_of("MONGOURI")?);
         let port = self.whole("PORT", 1, 65_535)?.unwrap_or(27_017);
@@ -411,7 +456,7 @@ impl<'a> Given<'a> {
             None | Some("mongodb") => {}
             Some(other) => {
                 let near = nearest(other, ["files", "mongodb"].into_iter());
-                return Err(self.bad("INDEX", &format!("expected files or mongodb, found {other:?}{near}")));
+                return Err(self.bad("INDEX", &format!("expected files or mongodb, found {}{near}", quoted(other))));
             }
         }
         let uri = match (host, uri) {
@@ -421,6 +466,13 @@ impl<'a> Given<'a> {
                 return Err(
                     self.bad("MONGOHOST", "expected a host name; a whole connection string belongs into MONGOURI")
                 );
+            }
+            (Some(host), None)
+                if host.rsplit('@').next().is_some_and(|host| host.contains(':') && !host.contains(']')) =>
+            {
+                let hint =
+                    "expected a host name; a port belongs into PORT, and an IPv6 address is written as \"[::1]\"";
+                return Err(self.bad("MONGOHOST", hint));
             }
             // As Wirehead puts it together.
             (Some(host), None) => format!("mongodb://{host}:{port}"),
@@ -432,12 +484,15 @@ impl<'a> Given<'a> {
         };
         if database.len() > 63 || database.contains(['/', '\\', '.', ' ', '"', '$', '*', '<', '>', ':', '|', '?', '\0'])
         {
-            return Err(self.bad("DBNAME", &format!("{database:?} cannot be the name of a database in MongoDB")));
-        }
-        if counters == STATUS_COLLECTION || counters.starts_with("system.") || counters.contains(['$', '\0']) {
             return Err(
-                self.bad("COUNTER_COLLECTION", &format!("{counters:?} cannot be the collection of the counters"))
+                self.bad("DBNAME", &format!("{} cannot be the name of a database in MongoDB", quoted(&database)))
             );
+        }
+        if counters == STATUS_COLLECTION || !is_collection(&counters) {
+            return Err(self.bad(
+                "COUNTER_COLLECTION",
+                &format!("{} cannot be the collection of the counters", quoted(&counters)),
+            ));
         }
         Ok(IndexPlace::MongoDb(MongoPlace { uri, database, counters }))
     }
@@ -541,20 +596,30 @@ pub fn check_names(names: &[String]) -> std::result::Result<(), String> {
     sorted.sort();
     sorted.dedup();
     match names.iter().find(|name| name.is_empty() || name.len() > 255) {
-        Some(name) => Err(format!("{name:?} is no name of a part (1 to 255 bytes)")),
+        Some(name) => Err(format!("{} is no name of a part (1 to 255 bytes)", quoted(name))),
         None if names.is_empty() => Err("it names no part".to_owned()),
         None if sorted.len() != names.len() => Err("a part is named twice".to_owned()),
         None => Ok(()),
     }
 }
 
+fn is_collection(name: &str) -> bool {
+    let dots = name.starts_with('.') || name.ends_with('.') || name.contains("..");
+    !dots && !name.starts_with("system.") && !name.contains(['$', '\0']) && name.len() <= 120
+}
+
 fn is_plain_name(name: &str) -> bool {
     !name.starts_with('.') && !name.contains(['/', '\0'])
 }
 
+/// A value in a message. A connection string may stand where it does not belong.
 fn shown(value: &Value) -> String {
-    let json = serde_json::to_string(value);
-    json.unwrap_or_else(|_| "something else".to_owned())
+    let json = serde_json::to_string(value).unwrap_or_else(|_| "something else".to_owned());
+    if json.contains("://") { without_password(&json) } else { json }
+}
+
+fn quoted(text: &str) -> String {
+    shown(&Value::String(text.to_owned()))
 }
 
 fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> String {
@@ -567,7 +632,7 @@ fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
     use super::*;
 
@@ -586,6 +651,14 @@ mod tests {
         let IndexPlace::MongoDb(place) = &config.index else { panic!("{:?}", config.index) };
         assert_eq!(place.uri(), "mongodb://localhost:27017");
         assert_eq!((place.database.as_str(), place.counters.as_str()), ("unit-test", "counter"));
+    }
+
+    #[test]
+    fn what_has_no_effect_is_told() {
+        let notes = |text| parse(text).unwrap().notes;
+        assert_eq!(notes("DBNAME: x\nINDEX: files\nMONGOHOST: a"), ["MONGOHOST is not used: INDEX is files"]);
+        assert_eq!(notes("DBNAME: x\nPORT: 1\nMONGOURI: mongodb://a"), ["PORT is not used: MONGOURI names the port"]);
+        assert!(notes("DBNAME: x\nPORT: 1\nMONGOHOST: a").is_empty());
     }
 
     #[test]
@@ -655,6 +728,22 @@ mod tests {
         }
         let config = parse("DBNAME: x\nMONGOHOST: 'me:s3cr3t@db'").unwrap();
         assert!(!format!("{config:?}").contains("s3cr3t"), "{config:?}");
+        let misplaced = "mongodb://me:s3cr3t@db";
+        for key in
+            ["INDEX", "DBNAME", "PORT", "COUNTER_COLLECTION", "SAMPLE", "VERIFY", "COMPRESS", "KEEP", "RING_MODE", "X"]
+        {
+            for value in [misplaced.to_owned(), format!("[{misplaced}]"), format!("{{a: {misplaced}}}")] {
+                let text = match key {
+                    "DBNAME" => format!("DBNAME: {value}\nMONGOHOST: a"),
+                    _ => format!("DBNAME: x\nMONGOHOST: a\n{key}: {value}"),
+                };
+                match parse(&text) {
+                    Err(error) => assert!(!error.to_string().contains("s3cr3t"), "{error}"),
+                    Ok(config) => assert!(!format!("{:?}", config.effective).contains("s3cr3t"), "{text}"),
+                }
+            }
+        }
+        assert!(!parse(&format!("DBNAME: x\n'{misplaced}': 1")).unwrap_err().to_string().contains("s3cr3t"));
         for text in [
             "DBNAME: x\nMONGOURI: [s3cr3t]",
             "DBNAME: x\nMONGOHOST: {s3cr3t: 1}",

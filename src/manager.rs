@@ -125,8 +125,9 @@ impl Manager {
             if watching.as_ref().is_none_or(|(n, _)| *n != filling) {
                 watching = self.watch_write(filling, bell.clone()).map(|watcher| (filling, watcher));
             }
-            // A look costs more the fuller the generation is: rest for a few times as long as it took.
-            let rest = turned.elapsed() * 4;
+            // A look costs more the fuller the generation is: rest for a few times as long as it took. (What was waited for
+            // a server that fell silent is no cost of looking.)
+            let rest = (turned.elapsed() * 4).min(self.ring.lease / 4);
             tokio::select! {
                 () = &mut stop => break,
                 () = async { tokio::time::sleep(rest).await; bell.notified().await } => {}
@@ -235,7 +236,7 @@ impl Manager {
                     self.presence.report(|report| report.doing = "standing by".to_owned());
                     return Ok(false);
                 }
-                lease.token + 1
+                lease.token.saturating_add(1)
             }
             None => 1,
         };

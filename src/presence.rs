@@ -8,6 +8,8 @@ use std::time::Duration;
 
 /// Beats in the time of one lease.
 const BEATS_PER_LEASE: u32 = 4;
+/// Tries in the time of one lease, when the index takes none.
+const TRIES_PER_LEASE: u32 = 16;
 
 struct Shared {
     report: Mutex<Report>,
@@ -32,20 +34,21 @@ impl Presence {
             Report { role: role.to_owned(), host, pid: std::process::id(), started_unix_ms, ..Report::default() };
         let (report, stopped) = (Mutex::new(report), Mutex::new(false));
         let shared = Arc::new(Shared { report, stopped, wake: Condvar::new() });
-        beat(&*index, member, 1, &shared);
+        let mut heard = beat(&*index, member, 1, &shared);
         let thread = std::thread::Builder::new().name("ringreel-presence".into()).spawn({
             let (index, member, shared) = (index.clone(), member.to_owned(), shared.clone());
             move || {
                 let mut number = 1;
-                let pause = lease / BEATS_PER_LEASE;
                 let mut stopped = shared.stopped.lock().unwrap_or_else(PoisonError::into_inner);
                 while !*stopped {
+                    // Who was not heard tries again soon: an index that is back finds everybody alive.
+                    let pause = lease / if heard { BEATS_PER_LEASE } else { TRIES_PER_LEASE };
                     let waited = shared.wake.wait_timeout(stopped, pause).unwrap_or_else(PoisonError::into_inner);
                     stopped = waited.0;
                     if !*stopped && waited.1.timed_out() {
                         drop(stopped);
                         number += 1;
-                        beat(&*index, &member, number, &shared);
+                        heard = beat(&*index, &member, number, &shared);
                         stopped = shared.stopped.lock().unwrap_or_else(PoisonError::into_inner);
                     }
                 }
@@ -60,7 +63,8 @@ impl Presence {
     }
 }
 
-fn beat(index: &dyn Index, member: &str, number: u64, shared: &Shared) {
+/// True: the index took it.
+fn beat(index: &dyn Index, member: &str, number: u64, shared: &Shared) -> bool {
     let report = {
         let mut report = shared.report.lock().unwrap_or_else(PoisonError::into_inner);
         let now = unix_ms();
@@ -69,10 +73,12 @@ fn beat(index: &dyn Index, member: &str, number: u64, shared: &Shared) {
         report.per_second = if elapsed > 0.0 { report.samples as f64 / elapsed } else { 0.0 };
         report.clone()
     };
-    if let Err(error) = index.beat(member, number, &report) {
+    let taken = index.beat(member, number, &report);
+    if let Err(error) = &taken {
         // A reader may have no right to write here. Others only lose work: they may be taken for dead.
         tracing::debug!(%error, member, "no sign of life could be given");
     }
+    taken.is_ok()
 }
 
 impl Drop for Presence {

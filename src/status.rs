@@ -134,7 +134,10 @@ pub fn status(ring: &Ring) -> Result<Status> {
         Err(Error::Fs { source }) if source.is_gone() => 0,
         Err(error) => return Err(error),
     };
-    let index_away = ring.index.ping().err().map(|error| error.to_string());
+    let index_away = ring.index.ping().err().map(|error| match error {
+        Error::IndexAway { message, .. } | Error::IndexRefused { message, .. } => message,
+        other => other.to_string(),
+    });
     let (managers, generators, readers) = members(ring, now)?;
     let lease = as_hint(ring.index.lease(ROLE))?.flatten().filter(|lease| !lease.released);
     Ok(Status {

@@ -460,7 +460,7 @@ def test_a_ring_goes_on_without_its_server_and_uses_the_next_one(config, restart
         until(lambda: ring.status()["swaps"] == 5)
         assert ring.status()["index_away"] is None
         until(lambda: len(ring.status()["generators"]) == len(ring.status()["managers"]) == 1)
-        until(lambda: ring.status()["manager"] is not None, seconds=60)  # it rests after a turn that took long
+        until(lambda: ring.status()["manager"] is not None, seconds=5)  # it rests after a turn that took long
         with database.open() as found:
             until(lambda: (found.status.find_one("counter.swap") or {}).get("generation") == 5)
     assert sorted(everything(ring)) == list(range(20))

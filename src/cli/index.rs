@@ -4,7 +4,7 @@ use super::Common;
 use super::output::{json_line, line};
 use crate::Config;
 use crate::fs::Posix;
-use crate::index::{Absence, Opening};
+use crate::index::{Absence, Claim, Opening};
 use crate::manager::ROLE;
 use crate::ring::Ring;
 use clap::{Args, Subcommand, ValueEnum};
@@ -76,7 +76,7 @@ fn show(common: &Common) -> anyhow::Result<i32> {
     let index = &*ring.index;
     index.ping()?;
     let (status, lease) = (index.status()?, index.lease(ROLE)?);
-    let filling = status.as_ref().map_or(0, |status| status.generation) + 1;
+    let filling = status.as_ref().map_or(0, |status| status.generation).saturating_add(1);
     let (handed_out, members) = (index.handed_out(filling)?, index.members()?);
     if common.json {
         json_line(&json!({
@@ -114,17 +114,21 @@ fn move_to(options: &Move) -> anyhow::Result<i32> {
     let from = if options.to == Kind::Files { Kind::Mongodb } else { Kind::Files };
     let path = &options.common.config;
     let target = Config::load_with_index(path, Some(options.to.name()))?;
-    let source = match Config::load_with_index(path, Some(from.name())) {
-        Ok(source) => source,
+    let ring = match Config::load_with_index(path, Some(from.name())) {
+        Ok(source) => Ring::find(Arc::new(Posix), &source)?,
         Err(error) if options.to == Kind::Files => {
-            tracing::debug!(%error, "no server is named any more: there is nothing to take along");
-            target.clone()
+            return Err(crate::Error::Config {
+                origin: path.display().to_string(),
+                message: format!(
+                    "there is nowhere to move the index from ({error}); `ringreel repair` mends the one in files"
+                ),
+            }
+            .into());
         }
         Err(error) => return Err(error.into()),
     };
-    let ring = Ring::find(Arc::new(Posix), &source)?;
-    let index =
-        Opening::at(&target.index, Absence::Fatal)?.of(ring.fs.clone(), ring.index_owner(), options.take_over)?;
+    let claim = if options.take_over { Claim::TakeOver } else { Claim::Hold };
+    let index = Opening::at(&target.index, Absence::Fatal)?.of(ring.fs.clone(), ring.index_owner(), claim)?;
     index.ping()?;
     let using = ring.index.members().map_or(0, |members| members.len());
     let told = ring.move_index(&*index)?;

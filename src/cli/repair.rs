@@ -3,6 +3,7 @@
 use super::Common;
 use super::output::{json_line, line};
 use crate::fs::Posix;
+use crate::index::Claim;
 use crate::ring::Ring;
 use clap::Args;
 use serde_json::json;
@@ -24,7 +25,12 @@ pub struct Options {
 /// Compares the index with the directory. 1 when it says something else, and that was not mended.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let config = super::load(&options.common)?;
-    let ring = Ring::find_with(Arc::new(Posix), &config, options.take_over)?;
+    let claim = match (options.apply, options.take_over) {
+        (true, true) => Claim::TakeOver,
+        (true, false) => Claim::Hold,
+        _ => Claim::Look,
+    };
+    let ring = Ring::find_with(Arc::new(Posix), &config, claim)?;
     ring.index.ping()?;
     let repairs = ring.repair_index(&*ring.index, options.apply)?;
     for repair in &repairs {

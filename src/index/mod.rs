@@ -204,6 +204,17 @@ pub enum Absence {
     Borne,
 }
 
+/// What a process does with a place for an index that is not its ring's yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Nothing: it only looks.
+    Look,
+    /// It takes one that is nobody's.
+    Hold,
+    /// It takes one that is another ring's, too, and throws away what that left.
+    TakeOver,
+}
+
 /// A place for an index, found and in order; which ring's it is to be is said by [`Opening::of`].
 pub enum Opening {
     /// Files in the ring.
@@ -246,11 +257,11 @@ impl Opening {
         }
     }
 
-    /// The index of this ring. With `take_over`, what another ring left in the place is thrown away.
+    /// The index of this ring.
     ///
     /// # Errors
-    /// [`Error::WrongRing`] when the place holds the index of another ring.
-    pub fn of(self, fs: Arc<dyn Fs>, owner: Owner<'_>, take_over: bool) -> Result<Arc<dyn Index>> {
+    /// [`Error::WrongRing`] when the place holds the index of another ring, and is not to be taken over.
+    pub fn of(self, fs: Arc<dyn Fs>, owner: Owner<'_>, claim: Claim) -> Result<Arc<dyn Index>> {
         // Numbers are taken in blocks, so that many generators cost the index little; small rings get small blocks, so
         // that their names stay dense.
         let block = (owner.swap_cap / 64).clamp(1, 64);
@@ -260,7 +271,7 @@ impl Opening {
             Opening::MongoDb(connection) => {
                 let path = std::path::absolute(owner.path).unwrap_or_else(|_| owner.path.to_owned());
                 let ring = mongo::RingName { id: owner.ring_id.to_owned(), path: path.display().to_string() };
-                connection.belongs_to(ring, take_over)?;
+                connection.belongs_to(ring, claim)?;
                 Ok(Arc::new(MongoIndex::new(connection, block)))
             }
         }

@@ -271,8 +271,12 @@ impl Ring {
             };
         }
         if occupancy.counted.is_none_or(|counted| counted.elapsed() > self.lease / 2) {
-            occupancy.sharers = self.index.members().map_or(1, |members| members.len().max(1)) as u64;
-            occupancy.counted = Some(Instant::now());
+            // Where the index is away, those who took part still do.
+            if let Ok(members) = self.index.members() {
+                occupancy.sharers = members.len() as u64;
+                occupancy.counted = Some(Instant::now());
+            }
+            occupancy.sharers = occupancy.sharers.max(1);
         }
         (occupancy.generation, occupancy.room, occupancy.spent) = (n, room, 0);
         Ok(room == 0)

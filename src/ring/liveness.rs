@@ -10,6 +10,8 @@ pub struct Watch {
     ttl: Duration,
     seen: HashMap<String, (Option<u64>, Instant)>,
     looked: Option<Instant>,
+    /// The last look failed.
+    deaf: bool,
 }
 
 /// Looks in the time of one ttl at most: more tell nothing, and cost the index as much.
@@ -18,7 +20,7 @@ const LOOKS: u32 = 6;
 impl Watch {
     /// A watch that calls dead whoever gave no new sign for `ttl`.
     pub fn new(ttl: Duration) -> Watch {
-        Watch { ttl, seen: HashMap::new(), looked: None }
+        Watch { ttl, seen: HashMap::new(), looked: None, deaf: false }
     }
 
     /// Looks at all members, unless that was done just now. Silence counts only while somebody listened: of the time
@@ -33,7 +35,17 @@ impl Watch {
         if self.looked.is_some() && unwatched < self.ttl / LOOKS {
             return Ok(());
         }
-        let beats: HashMap<String, u64> = index.members()?.into_iter().collect();
+        let beats: HashMap<String, u64> = match index.members() {
+            Ok(members) => members.into_iter().collect(),
+            Err(error) => {
+                self.deaf = true;
+                return Err(error);
+            }
+        };
+        // Who could not be heard for a while gets a whole ttl from now on.
+        if std::mem::take(&mut self.deaf) {
+            self.seen.values_mut().for_each(|seen| seen.1 = now);
+        }
         self.looked = Some(now);
         let unheard = if self.ttl.is_zero() { Duration::ZERO } else { unwatched.saturating_sub(self.ttl / 2) };
         for (member, seen) in &mut self.seen {
@@ -63,14 +75,6 @@ impl Watch {
     /// Everybody who was seen or asked for.
     pub fn known(&self) -> Vec<String> {
         self.seen.keys().cloned().collect()
-    }
-
-    /// Members that do not count as dead.
-    pub fn living(&self) -> impl Iterator<Item = &str> {
-        self.seen
-            .iter()
-            .filter(|(_, seen)| seen.0.is_some() && seen.1.elapsed() <= self.ttl)
-            .map(|(name, _)| name.as_str())
     }
 
     /// Stops watching `member`.

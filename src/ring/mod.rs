@@ -28,7 +28,7 @@ pub mod scan;
 use crate::config::{Config, Durability};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Kind};
-use crate::index::{Absence, Index, Opening, Owner};
+use crate::index::{Absence, Claim, Index, Opening, Owner};
 use crate::layout::Layout;
 use crate::random::random_u32;
 use birth::Birth;
@@ -85,7 +85,7 @@ impl Ring {
         let me = owner_name();
         let manifests = Manifests::new(fs.clone(), layout.clone());
         let birth = birth::find_or_make(&*fs, &layout, config, &me, &manifests)?;
-        Ring::assemble(fs, config, birth, me, index, false)
+        Ring::assemble(fs, config, birth, me, index, Claim::Hold)
     }
 
     /// Finds the ring that `config` describes: for readers. They need no index, and do without one that is away.
@@ -93,20 +93,20 @@ impl Ring {
     /// # Errors
     /// No ring (yet); a ring that does not fit; an index that refuses us.
     pub fn find(fs: Arc<dyn Fs>, config: &Config) -> Result<Ring> {
-        Ring::find_with(fs, config, false)
+        Ring::find_with(fs, config, Claim::Look)
     }
 
-    /// The same, and with `take_over` throws away what another ring left in the place of the index.
+    /// The same, with this claim to the place of the index.
     ///
     /// # Errors
     /// As [`Ring::find`].
-    pub fn find_with(fs: Arc<dyn Fs>, config: &Config, take_over: bool) -> Result<Ring> {
+    pub fn find_with(fs: Arc<dyn Fs>, config: &Config, claim: Claim) -> Result<Ring> {
         let layout = Layout::new(&config.ring);
         let none = || Error::NoRing { path: config.ring.clone() };
         let birth = birth::read(&*fs, &layout)?.ok_or_else(none)?;
         birth::check(&birth, config)?;
         let index = Opening::at(&config.index, Absence::Borne)?;
-        Ring::assemble(fs, config, birth, owner_name(), index, take_over)
+        Ring::assemble(fs, config, birth, owner_name(), index, claim)
     }
 
     fn assemble(
@@ -115,10 +115,10 @@ impl Ring {
         birth: Birth,
         me: String,
         index: Opening,
-        take_over: bool,
+        claim: Claim,
     ) -> Result<Ring> {
         let layout = Layout::new(&config.ring);
-        let index = index.of(fs.clone(), owner(&layout, &birth, &me), take_over)?;
+        let index = index.of(fs.clone(), owner(&layout, &birth, &me), claim)?;
         let kind = fs.kind(layout.root())?;
         let default_poll = if kind.local { Duration::from_millis(200) } else { Duration::from_secs(1) };
         let poll = config.poll.unwrap_or(default_poll).min(config.lease / 4);

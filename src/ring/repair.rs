@@ -77,9 +77,13 @@ impl Ring {
                 repairs.push(Repair::Status { says, newest });
             }
             if apply {
-                let manifest = self.manifests.get(newest)?.ok_or_else(|| Error::Reclaimed { generation: newest })?;
+                let manifest = self.manifests.get(newest)?.ok_or(Error::Reclaimed { generation: newest })?;
                 let (unix_ms, total_samples) = (manifest.summary.unix_ms, manifest.summary.total_samples);
-                index.publish_status(&SwapStatus { generation: newest, unix_ms, total_samples })?;
+                let status = SwapStatus { generation: newest, unix_ms, total_samples };
+                if !index.publish_status(&status)? {
+                    index.clear()?; // what stands there makes no sense
+                    index.publish_status(&status)?;
+                }
             }
         }
         let generation = newest + 1;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What opening a generator says; no later than in five seconds, and without making a ring.
-fn error_at(uri: &str) -> Error {
+pub(crate) fn error_at(uri: &str) -> Error {
     let dir = tempfile::tempdir().unwrap();
     let config = config_at(uri, dir.path(), 10, "");
     error_of(&config, dir.path())
@@ -22,7 +22,7 @@ fn error_of(config: &Config, dir: &Path) -> Error {
     error
 }
 
-fn assert_says(error: &Error, words: &[&str]) {
+pub(crate) fn assert_says(error: &Error, words: &[&str]) {
     let text = error.to_string();
     assert!(words.iter().all(|word| text.contains(word)), "{text}");
     assert!(!text.contains("labels:") && !text.contains("Topology"), "the driver's own words: {text}");
@@ -95,6 +95,11 @@ fn a_connection_string_that_is_none_is_told_without_its_password() {
         "mongodb://me:s3cr3t:s3cr3t@127.0.0.1",
         "mongodb://me:s3cr3t@s3cr3t@127.0.0.1",
         "mongodb://me:s3cr3t@127.0.0.1:99999",
+        "mongodb://me:4711?s3cr3t@127.0.0.1",
+        "mongodb://me:s3cr3t",
+        "mongodb://me:s3cr3t%40host",
+        "mongodb://127.0.0.1/?authMechanismProperties=s3cr3t",
+        "mongodb://127.0.0.1/?s3cr3t",
         "mongodb://me:s3cr3t@127.0.0.1/?authMechanism=NONE",
         "mongodb+srv://me:s3cr3t@127.0.0.1",
     ] {
@@ -138,8 +143,69 @@ fn two_rings_in_one_database_do_not_mix_and_one_place_is_for_one_ring() {
     }
     assert_eq!(generators[0].ring().index.members().unwrap().len(), 1, "it was left alone");
     // In the middle of a run, too: the place is given to another ring, and the first one is told.
-    generators[0].ring().index.clear().unwrap();
-    drop(Generator::open(&config("four", "a")).unwrap());
-    let error = generators[0].ring().index.ping().unwrap_err();
-    assert!(matches!(error, Error::WrongRing { .. }), "{error:?}");
+    let first = &generators[0].ring().index;
+    first.clear().unwrap();
+    assert_eq!(first.next_index(7).unwrap(), Some(0));
+    assert!(first.claim_lease("manager", 1, "somebody").unwrap());
+    let four = Generator::open(&config("four", "a")).unwrap();
+    let second = &four.ring().index;
+    assert_eq!(second.next_index(9).unwrap(), Some(0));
+    for said in [
+        first.ping(),
+        first.status().map(|_| ()),
+        first.next_index(9).map(|_| ()),
+        first.close_generation(9),
+        first.skip_to(9, 100),
+    ] {
+        let error = said.unwrap_err();
+        assert!(matches!(error, Error::WrongRing { .. }) && error.to_string().contains("/four"), "{error:?}");
+    }
+    assert_eq!(second.handed_out(9).unwrap(), 1, "the first one wrote there");
+    assert_eq!(second.next_index(9).unwrap(), Some(1));
+    // What the first one left behind does not disturb the second one.
+    assert_eq!(second.lease("manager").unwrap(), None);
+    assert!(second.claim_lease("manager", 1, "me").unwrap());
+    assert_eq!((second.handed_out(7).unwrap(), second.next_index(7).unwrap()), (0, Some(0)));
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh java"]
+fn to_look_at_a_ring_claims_nothing_and_one_document_that_makes_no_sense_disturbs_nothing_else() {
+    let server = Server::good();
+    let dir = tempfile::tempdir().unwrap();
+    let config = config_at(&server.uri(), dir.path(), 4, "");
+    let mut generator = Generator::open(&config).unwrap();
+    (0..6).for_each(|n| drop(crate::common::write(&mut generator, n).unwrap()));
+    let index = generator.ring().index.clone();
+    index.clear().unwrap();
+    let reader = ringreel::Reader::open(&config).unwrap();
+    reader.ring().index.ping().unwrap();
+    // Nobody's place: another ring may take it, whoever looked at it before.
+    let other = crate::index_of(&config, "another").unwrap();
+    other.clear().unwrap();
+    // A counter that somebody spoiled fails for itself; signs of life go on.
+    index.ping().unwrap();
+    index.next_index(2).unwrap();
+    crate::spoil(&config, 2);
+    assert!(matches!(index.next_index(2).unwrap_err(), Error::IndexAway { .. }));
+    index.beat("me", 1, &Default::default()).unwrap();
+    (6..8).for_each(|n| drop(crate::common::write(&mut generator, n).unwrap()));
+    generator.finish(true, &|| false).unwrap();
+    assert_eq!(crate::common::listed(&config.ring).len(), 8);
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh java"]
+fn an_error_inside_of_another_runtime_is_an_error_and_no_panic() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        error_at("mongodb://127.0.0.1/?authMechanism=NONE");
+        error_at("mongodb+srv://no-such-host.invalid");
+        error_at(&format!("mongodb://127.0.0.1:{}", free_port()));
+        let server = Server::good();
+        let dir = tempfile::tempdir().unwrap();
+        let mut generator = Generator::open(&config_at(&server.uri(), dir.path(), 1, "")).unwrap();
+        crate::common::write(&mut generator, 1).unwrap();
+        drop(generator);
+    });
 }

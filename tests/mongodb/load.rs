@@ -19,8 +19,7 @@ fn a_segment_costs_at_most_two_operations() {
         let server = Server::start(Kind::Good);
         let proxy = Proxy::start(server.address());
         let dir = tempfile::tempdir().unwrap();
-        let config =
-            config_at(&proxy.uri(), dir.path(), cap, "LEASE_SECONDS: 10\n".replace("LEASE_SECONDS: 10\n", "").as_str());
+        let config = config_at(&proxy.uri(), dir.path(), cap, "");
         let turned = turn(&config, 4, samples, |_| {});
         let operations = proxy.operations();
         let each = asked(&operations) as f64 / turned.finished as f64;

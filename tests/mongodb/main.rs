@@ -12,18 +12,19 @@ mod index_contract;
 mod load;
 mod repair;
 mod support;
+mod tls;
 mod turning;
 
 use index_contract::Place;
-use ringreel::config::Config;
+use ringreel::config::{Config, IndexPlace};
 use ringreel::fs::Posix;
-use ringreel::index::{Absence, Index, Opening, Owner};
+use ringreel::index::{Absence, Claim, Index, Opening, Owner};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use support::Server;
 
-contract!(mongodb, crate::good_place, ignore = "needs a server: scripts/mongodb.sh java");
+contract!(on_a_server, crate::good_place, ignore = "needs a server: scripts/mongodb.sh java");
 
 /// A name that no other test has used, on a server that may be a lasting one.
 fn unique(prefix: &str) -> String {
@@ -43,7 +44,20 @@ fn config_at(uri: &str, dir: &Path, cap: u64, more: &str) -> Config {
 fn index_of(config: &Config, ring_id: &str) -> ringreel::Result<Arc<dyn Index>> {
     let path = Path::new("/a/ring");
     let owner = Owner { ring_id, path, files: path.join("index"), swap_cap: 64, me: "me" };
-    Opening::at(&config.index, Absence::Fatal)?.of(Arc::new(Posix), owner, false)
+    Opening::at(&config.index, Absence::Fatal)?.of(Arc::new(Posix), owner, Claim::Hold)
+}
+
+/// Makes nonsense of the counter of `generation`, as somebody at a shell might.
+fn spoil(config: &Config, generation: i64) {
+    use mongodb::bson::{Document, doc};
+    let IndexPlace::MongoDb(place) = &config.index else { panic!("no MongoDB") };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = mongodb::Client::with_uri_str(place.uri()).await.unwrap();
+        let counters = client.database(&place.database).collection::<Document>(&place.counters);
+        let change = doc! { "$set": { "next": "many" } };
+        counters.update_one(doc! { "_id": generation }, change).upsert(true).await.unwrap();
+    });
 }
 
 fn good_place() -> Place {

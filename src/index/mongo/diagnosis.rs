@@ -10,11 +10,13 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Time limits of the first look, together less than five seconds: for a host to take a connection, for the driver to
-/// get an answer, and for a look at what else the server may speak.
-const KNOCK: Duration = Duration::from_millis(1200);
-const PING: Duration = Duration::from_millis(2300);
-const PLAIN: Duration = Duration::from_millis(1000);
+/// Time limits of the first look, together less than five seconds: for a name to be looked up, for a host to take a
+/// connection (a first packet that is lost is sent again after a second), for the driver to get an answer, and for a look
+/// at what else the server may speak.
+const LOOKUP: Duration = Duration::from_millis(700);
+const KNOCK: Duration = Duration::from_millis(1300);
+const PING: Duration = Duration::from_millis(2200);
+const PLAIN: Duration = Duration::from_millis(600);
 
 /// Codes of MongoDB's errors (`src/mongo/base/error_codes.yml` in its source).
 const UNAUTHORIZED: i32 = 13;
@@ -23,48 +25,61 @@ const AUTHENTICATION_FAILED: i32 = 18;
 /// Why a server does not serve us.
 #[derive(Debug)]
 pub enum Finding {
-    /// It may do so later.
+    /// It is silent, and may answer later.
     Away(String),
-    /// It will not, until somebody changes something.
+    /// It will not serve us until somebody changes something.
     Refused(String),
+    /// It answered, and did not do this one thing.
+    Failed(String),
 }
 
 impl Finding {
     /// Without the difference.
-    pub fn into_words(self) -> String {
+    pub fn words(&self) -> &str {
         match self {
-            Finding::Away(words) | Finding::Refused(words) => words,
+            Finding::Away(words) | Finding::Refused(words) | Finding::Failed(words) => words,
         }
     }
 }
 
 /// No answer in time.
 pub fn silence(limit: Duration) -> Finding {
-    Finding::Away(format!("no answer in {:.0} s: is the server overloaded, or the network cut?", limit.as_secs_f64()))
+    let seconds = limit.as_secs_f64();
+    Finding::Away(format!("no answer in {seconds:.1} s: is the server overloaded, or the network cut?"))
 }
 
 /// What an error of the driver means.
 pub fn of_error(error: &Error) -> Finding {
-    let check = "check user, password and authSource in MONGOURI";
+    let login = |said: &str| format!("login refused ({said}): check user, password and authSource in MONGOURI");
     match &*error.kind {
-        ErrorKind::Authentication { message, .. } => Finding::Refused(format!("login refused ({message}): {check}")),
+        ErrorKind::Authentication { message, .. } => Finding::Refused(login(message)),
         ErrorKind::Command(command) if command.code == AUTHENTICATION_FAILED => {
-            Finding::Refused(format!("login refused ({}): {check}", command.message))
+            Finding::Refused(login(&command.message))
         }
-        ErrorKind::Command(command) if command.code == UNAUTHORIZED => Finding::Refused(format!(
+        ErrorKind::Command(command) if command.code == UNAUTHORIZED => Finding::Failed(format!(
             "not allowed ({}): give a user in MONGOURI who has the role readWrite on this database",
             command.message
         )),
+        ErrorKind::Command(command) => Finding::Failed(format!("refused ({})", command.message)),
+        ErrorKind::Write(WriteFailure::WriteError(error)) => Finding::Failed(format!("refused ({})", error.message)),
+        ErrorKind::Write(failure) => Finding::Failed(format!("refused ({failure:?})")),
+        ErrorKind::InvalidResponse { message, .. } => Finding::Failed(format!("not understood ({message})")),
         ErrorKind::ServerSelection { message, .. } => {
-            Finding::Away(format!("no server can be used: {}", cause(message)))
+            Finding::Away(format!("no server can be used ({})", cause(message)))
         }
-        ErrorKind::Io(error) => Finding::Away(format!("the connection broke: {error}")),
+        ErrorKind::Io(error) => Finding::Away(format!("the connection broke ({error})")),
+        ErrorKind::DnsResolve { message, .. } => Finding::Away(format!("a name cannot be looked up ({message})")),
         ErrorKind::InvalidArgument { message, .. } | ErrorKind::InvalidTlsConfig { message, .. } => {
             Finding::Refused(message.clone())
         }
-        ErrorKind::Write(WriteFailure::WriteError(error)) => Finding::Away(error.message.clone()),
+        ErrorKind::Custom(_) => Finding::Failed(error.get_custom::<String>().cloned().unwrap_or_default()),
         kind => Finding::Away(kind.to_string()),
     }
+}
+
+/// Names of hosts that could not be looked up.
+pub fn is_of_names(error: &Error) -> bool {
+    matches!(&*error.kind, ErrorKind::DnsResolve { .. })
 }
 
 /// A connection that was good before: the server may have been started again, and the next one may be good.
@@ -74,34 +89,99 @@ pub fn is_broken_connection(error: &Error) -> bool {
 
 /// The driver tells the whole topology; what counts is the error of a server in it.
 fn cause(message: &str) -> &str {
-    let error = message.split_once("Error: Kind: ").map_or(message, |(_, error)| error);
-    error.split(", labels: ").next().unwrap_or(error)
+    match message.split_once("Error: Kind: ") {
+        Some((_, error)) => error.split(", labels: ").next().unwrap_or(error),
+        None => message.split(". Topology:").next().unwrap_or(message),
+    }
 }
 
-/// Asks a server that nobody talked to before whether it serves us there.
-pub async fn ask(options: ClientOptions, counters: Collection<Document>) -> Result<(), Finding> {
+/// Asks a server that nobody talked to before whether it serves us there. Nothing is changed by asking.
+pub async fn ask(options: ClientOptions, counters: Collection<Document>, may_write: bool) -> Result<(), Finding> {
     knock_at_all(&options.hosts).await?;
-    let error = match timeout(PING, counters.find_one(doc! { "_id": -1_i64 })).await {
-        Ok(Ok(_)) => return Ok(()),
-        Ok(Err(error)) => Some(error),
-        Err(_) => None,
+    let nothing = doc! { "_id": -1_i64 };
+    let asked = async {
+        match may_write {
+            // A change of a document that is not there: only who may write may ask for that.
+            true => counters.update_one(nothing, doc! { "$set": { "next": 0_i64 } }).await.map(drop),
+            false => counters.find_one(nothing).await.map(drop),
+        }
     };
-    if let Some(Finding::Refused(words)) = error.as_ref().map(of_error) {
-        return Err(Finding::Refused(words));
+    let finding = match timeout(PING, asked).await {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(error)) => of_error(&error),
+        Err(_) => silence(PING),
+    };
+    let said = match finding {
+        Finding::Refused(why) | Finding::Failed(why) => return Err(Finding::Refused(why)),
+        Finding::Away(said) => said,
+    };
+    if let Some(Tls::Enabled(tls)) = options.tls.clone() {
+        if speaks_without_tls(options.clone()).await {
+            return Err(Finding::Refused(
+                "MONGOURI asks for TLS, and the server speaks without it: leave tls=true out, or turn TLS on at the \
+                 server"
+                    .to_owned(),
+            ));
+        }
+        if let Some(check) = of_handshake(&said, tls.ca_file_path.is_some()) {
+            return Err(Finding::Refused(format!("TLS could not be agreed upon ({said}): {check}")));
+        }
     }
-    let said = error.map_or_else(|| "no answer".to_owned(), |error| of_error(&error).into_words());
-    if !matches!(options.tls, Some(Tls::Enabled(_))) {
-        return Err(Finding::Away(format!(
-            "it takes connections, and does not answer as a MongoDB does ({said}): is it one? If it wants TLS, add \
-             tls=true to MONGOURI"
-        )));
-    }
-    Err(Finding::Refused(if speaks_without_tls(options).await {
-        "MONGOURI asks for TLS, and the server speaks without it: leave tls=true out, or turn TLS on at the server"
-            .to_owned()
-    } else {
-        format!("TLS could not be agreed upon ({said}): check the server's certificate, and tlsCAFile in MONGOURI")
+    Err(Finding::Away(match (&options.repl_set_name, options.hosts.len()) {
+        (Some(set), _) => format!(
+            "no server of the replica set {set} can be used ({said}): is replicaSet in MONGOURI the set's name, and do \
+             the hosts belong to it?"
+        ),
+        (None, 2..) => format!(
+            "no server can be used ({said}): where several hosts are given, MONGOURI has to name their replicaSet"
+        ),
+        (None, _) => format!(
+            "it takes connections, and does not answer as a MongoDB does ({said}): is it one, and not overloaded? If it \
+             wants TLS, add tls=true to MONGOURI"
+        ),
     }))
+}
+
+/// What to check where a side refused the other's TLS. None: it did not, and what broke may be good later. The driver
+/// hands on nothing but the text of rustls.
+fn of_handshake(said: &str, has_ca_file: bool) -> Option<&'static str> {
+    let says = |words: &str| said.contains(words);
+    if says("not valid for name") {
+        Some("check the host's name in MONGOURI, and the names in the server's certificate")
+    } else if says("UnknownIssuer") && has_ca_file {
+        Some("tlsCAFile in MONGOURI is not of the authority that signed the server's certificate")
+    } else if says("UnknownIssuer") {
+        Some(
+            "give tlsCAFile in MONGOURI, the certificate of the authority that signed the server's certificate \
+             (without it, public authorities are trusted, and not those that this machine trusts)",
+        )
+    } else if says("invalid peer certificate") {
+        Some("check the server's certificate")
+    } else if says("CertificateRequired") {
+        Some("the server wants a certificate from us: give tlsCertificateKeyFile in MONGOURI")
+    } else if says("received fatal alert") || says("peer is incompatible") || says("received corrupt message") {
+        Some("check what the server's log says of it")
+    } else {
+        None
+    }
+}
+
+/// Whether the files that TLS needs are there, and hold what they should, as far as the driver does not tell.
+pub fn check_tls_files(options: &ClientOptions) -> Result<(), String> {
+    let Some(Tls::Enabled(tls)) = &options.tls else { return Ok(()) };
+    let files = [
+        ("tlsCAFile", &tls.ca_file_path, "CERTIFICATE"),
+        ("tlsCertificateKeyFile", &tls.cert_key_file_path, "PRIVATE KEY"),
+    ];
+    for (option, path, wanted) in files {
+        let Some(path) = path else { continue };
+        let shown = path.display();
+        let held = std::fs::read(path).map_err(|error| format!("{option}: {shown} cannot be read ({error})"))?;
+        if !String::from_utf8_lossy(&held).contains(&format!("{wanted}-----")) {
+            return Err(format!("{option}: {shown} holds no {}", wanted.to_lowercase()));
+        }
+    }
+    Ok(())
 }
 
 /// Whether the server answers a greeting in plain text. (No user or password is sent.)
@@ -139,18 +219,28 @@ async fn knock_at_all(hosts: &[ServerAddress]) -> Result<(), Finding> {
 
 async fn knock(host: String, port: u16) -> Result<(), String> {
     let at = format!("{host}:{port}");
-    match timeout(KNOCK, tokio::net::lookup_host((host.as_str(), port))).await {
-        Ok(Ok(_)) => {}
+    let addresses = match timeout(LOOKUP, tokio::net::lookup_host((host.as_str(), port))).await {
+        Ok(Ok(addresses)) => addresses,
         Ok(Err(error)) => return Err(format!("the host name {host:?} is not known ({error}): check MONGOHOST")),
         Err(_) => return Err(format!("the name server does not say where {host:?} is: check MONGOHOST")),
+    };
+    // All addresses at once: one that is silent does not stand in the way of one that answers.
+    let mut connects = JoinSet::new();
+    addresses.for_each(|address| drop(connects.spawn(timeout(KNOCK, TcpStream::connect(address)))));
+    let mut refused = None;
+    while let Some(done) = connects.join_next().await {
+        match done {
+            Ok(Ok(Ok(_))) => return Ok(()),
+            Ok(Ok(Err(error))) => refused = Some(error),
+            Ok(Err(_)) | Err(_) => {}
+        }
     }
-    match timeout(KNOCK, TcpStream::connect((host.as_str(), port))).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => Err(format!(
+    Err(match refused {
+        Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => format!(
             "nothing listens at {at} (connection refused): is mongod running there, for other hosts too (bindIp), and \
              is PORT right?"
-        )),
-        Ok(Err(error)) => Err(format!("{at} cannot be reached ({error}): is the host up, and MONGOHOST right?")),
-        Err(_) => Err(format!("{at} does not answer: is the host up, or does a firewall stand in between?")),
-    }
+        ),
+        Some(error) => format!("{at} cannot be reached ({error}): is the host up, and MONGOHOST right?"),
+        None => format!("{at} does not answer: is the host up, or does a firewall stand in between?"),
+    })
 }

@@ -2,6 +2,7 @@
 
 use mongodb::bson::{Document, doc};
 use mongodb::error::{Error, ErrorKind, Result, WriteFailure};
+use mongodb::options::ReturnDocument;
 use mongodb::{Collection, Database};
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ pub struct Tables {
     /// Everything else.
     pub status: Collection<Document>,
     names: Arc<(String, RingName)>,
+    /// Whether the place is made ours when it is nobody's.
+    claims: bool,
 }
 
 /// The place holds the index of another ring. Travels as a custom error of the driver.
@@ -34,13 +37,19 @@ pub struct Tables {
 pub struct OtherRing(pub RingName);
 
 impl Tables {
-    /// The index of `owner` at `place`.
-    pub fn new(database: &Database, place: &MongoPlace, owner: &RingName) -> Tables {
+    /// The index of `owner` at `place`. `claims`: a place that is nobody's becomes ours when it is used.
+    pub fn new(database: &Database, place: &MongoPlace, owner: &RingName, claims: bool) -> Tables {
         Tables {
             counters: database.collection(&place.counters),
             status: database.collection(STATUS_COLLECTION),
             names: Arc::new((place.counters.clone(), owner.clone())),
+            claims,
         }
+    }
+
+    /// The same, through another connection.
+    pub fn on(&self, database: &Database, place: &MongoPlace) -> Tables {
+        Tables::new(database, place, &self.names.1, self.claims)
     }
 
     /// The id of the ring that this process works for.
@@ -74,7 +83,7 @@ impl Tables {
 
     /// All of them.
     pub fn members(&self) -> Document {
-        doc! { "of": self.name(), "ring": self.ring() }
+        doc! { "of": self.name(), "ring": self.ring(), "beat": { "$exists": true } }
     }
 
     /// The name in the id that [`Tables::member`] made.
@@ -82,43 +91,78 @@ impl Tables {
         id.strip_prefix(self.name())?.strip_prefix(".member.")
     }
 
-    /// `found`, if it is of our ring.
-    pub fn ours(&self, found: Option<Document>) -> Result<Option<Document>> {
+    /// `found`, if it is of our ring. What another ring left in a place that is ours goes.
+    pub async fn ours(&self, table: &Collection<Document>, found: Option<Document>) -> Result<Option<Document>> {
         let Some(document) = found else { return Ok(None) };
-        let ring = document.get_str("ring").unwrap_or_default();
-        if ring == self.ring() {
+        if document.get_str("ring").is_ok_and(|ring| ring == self.ring()) {
             return Ok(Some(document));
         }
-        let path = document.get_str("path").unwrap_or_default().to_owned();
-        Err(Error::custom(OtherRing(RingName { id: ring.to_owned(), path })))
+        self.hold().await?;
+        let foreign = doc! { "_id": document.get("_id"), "ring": document.get("ring") };
+        table.delete_one(foreign).await.map(|_| None)
+    }
+
+    /// Changes the document `id`, or makes it; never another ring's. None: it was another ring's, and is gone; or it was
+    /// made by somebody else just now. Then it is to be tried again.
+    pub async fn change(
+        &self,
+        table: &Collection<Document>,
+        id: Document,
+        change: Document,
+    ) -> Result<Option<Document>> {
+        let mut filter = id.clone();
+        filter.insert("ring", self.ring());
+        let changed = table.find_one_and_update(filter, change).upsert(true).return_document(ReturnDocument::After);
+        match changed.await {
+            Err(error) if is_duplicate(&error) => {
+                self.ours(table, table.find_one(id).await?).await?;
+                Ok(None)
+            }
+            other => other,
+        }
     }
 
     /// Makes the index this ring's, if it is nobody's; an error if it is another one's.
     pub async fn hold(&self) -> Result<()> {
-        let created = doc! {
-            "ring": self.ring(),
-            "path": &self.names.1.path,
-            "swapped": false,
-            "swap_timestamp": 0.0,
-            "generation": 0_i64,
-            "samples": 0_i64,
-        };
-        match self.status.update_one(self.swap(), doc! { "$setOnInsert": created }).upsert(true).await {
-            Err(error) if is_duplicate(&error) => {} // two made it at once
-            other => drop(other?),
+        let mut holder = self.status.find_one(self.swap()).await?;
+        if holder.is_none() && self.claims {
+            let mut first = self.swap();
+            first.extend(doc! {
+                "ring": self.ring(),
+                "of": self.name(),
+                "path": &self.names.1.path,
+                "swapped": false,
+                "swap_timestamp": 0.0,
+                "generation": 0_i64,
+                "samples": 0_i64,
+            });
+            match self.status.insert_one(first).await {
+                Err(error) if is_duplicate(&error) => holder = self.status.find_one(self.swap()).await?,
+                other => return other.map(drop),
+            }
         }
-        self.ours(self.status.find_one(self.swap()).await?).map(|_| ())
+        let Some(holder) = holder else { return Ok(()) };
+        let text = |field| holder.get_str(field).unwrap_or_default().to_owned();
+        if text("ring") == self.ring() {
+            return Ok(());
+        }
+        Err(Error::custom(OtherRing(RingName { id: text("ring"), path: text("path") })))
     }
 
-    /// Removes everything that this index holds of `ring`.
-    pub async fn clear(&self, ring: &str) -> Result<()> {
-        self.counters.delete_many(doc! { "ring": ring }).await?;
-        self.status.delete_many(doc! { "ring": ring, "of": self.name() }).await?;
-        for mut one in [self.lease(crate::manager::ROLE), self.swap()] {
-            one.insert("ring", ring);
-            self.status.delete_one(one).await?;
-        }
-        Ok(())
+    /// Removes everything of our ring.
+    pub async fn clear(&self) -> Result<()> {
+        self.counters.delete_many(doc! { "ring": self.ring() }).await?;
+        self.status.delete_many(doc! { "of": self.name(), "ring": self.ring() }).await.map(|_| ())
+    }
+
+    /// Removes everything of other rings. What has no ring (Wirehead's counters) is left alone.
+    pub async fn clear_others(&self) -> Result<()> {
+        let others = || doc! { "$exists": true, "$ne": self.ring() };
+        self.counters.delete_many(doc! { "ring": others() }).await?;
+        self.status.delete_many(doc! { "of": self.name(), "ring": others() }).await?;
+        let mut swap = self.swap();
+        swap.insert("ring", doc! { "$ne": self.ring() });
+        self.status.delete_one(swap).await.map(drop)
     }
 }
 
@@ -129,4 +173,9 @@ pub fn is_duplicate(error: &Error) -> bool {
         ErrorKind::Write(WriteFailure::WriteError(write)) => write.code == DUPLICATE_KEY,
         _ => false,
     }
+}
+
+/// Others were faster each time.
+pub fn contested() -> Error {
+    Error::custom("others changed the same document at the same time".to_owned())
 }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! COUNTER_COLLECTION   { _id: <generation>, ring, next, closed }
-//! status               { _id: "<COUNTER_COLLECTION>.swap", ring, path, swapped, swap_timestamp, generation, samples }
-//!                      { _id: "<COUNTER_COLLECTION>.lease.<role>", ring, token, holder, released }
+//! status               { _id: "<COUNTER_COLLECTION>.swap", ring, of, path, swapped, swap_timestamp, generation, samples }
+//!                      { _id: "<COUNTER_COLLECTION>.lease.<role>", ring, of, token, holder, released }
 //!                      { _id: "<COUNTER_COLLECTION>.member.<owner>", ring, of, beat, report }
 //! ```
 //!
@@ -22,10 +22,11 @@ use super::{Index, Lease, Report, SwapStatus};
 use crate::error::Result;
 use documents::Tables;
 use mongodb::bson::{Bson, Document, deserialize_from_document, doc, serialize_to_document};
-use mongodb::options::ReturnDocument;
 use std::fmt;
 use std::future::Future;
 
+/// No generation, token or count comes near it, and sums with it do not overflow.
+const LARGEST: u64 = 1 << 62;
 /// How often an operation is tried that somebody else may have been faster with.
 const ATTEMPTS: usize = 4;
 
@@ -57,21 +58,8 @@ impl MongoIndex {
     }
 
     fn claim_numbers(&self, generation: u64) -> Result<Option<Numbers>> {
-        let block = int(self.block);
-        let counted = self.call(move |tables| async move {
-            let created = doc! { "ring": tables.ring(), "closed": false };
-            let update = doc! { "$inc": { "next": block }, "$setOnInsert": created };
-            for _ in 1..ATTEMPTS {
-                let filter = doc! { "_id": int(generation) };
-                let claim = tables.counters.find_one_and_update(filter, update.clone());
-                match claim.upsert(true).return_document(ReturnDocument::After).await {
-                    Err(error) if documents::is_duplicate(&error) => {} // two made it at once
-                    other => return tables.ours(other?),
-                }
-            }
-            Ok(None)
-        })?;
-        let Some(counter) = counted else { return Ok(None) };
+        let counter =
+            self.change_counter(generation, doc! { "$inc": { "next": int(self.block) } }, doc! { "closed": false })?;
         if counter.get_bool("closed").unwrap_or(false) {
             return Ok(None);
         }
@@ -79,18 +67,17 @@ impl MongoIndex {
         Ok(Some(Numbers { generation, next: end - self.block, end }))
     }
 
-    fn change_counter(&self, generation: u64, mut change: Document, mut created: Document) -> Result<()> {
+    /// Changes the counter of `generation`; makes it, with `created` in it, where there is none.
+    fn change_counter(&self, generation: u64, mut change: Document, created: Document) -> Result<Document> {
+        change.insert("$setOnInsert", created);
+        let id = doc! { "_id": int(generation) };
         self.call(move |tables| async move {
-            created.insert("ring", tables.ring());
-            change.insert("$setOnInsert", created);
             for _ in 0..ATTEMPTS {
-                let filter = doc! { "_id": int(generation) };
-                match tables.counters.update_one(filter, change.clone()).upsert(true).await {
-                    Err(error) if documents::is_duplicate(&error) => {}
-                    other => return other.map(|_| ()),
+                if let Some(counter) = tables.change(&tables.counters, id.clone(), change.clone()).await? {
+                    return Ok(counter);
                 }
             }
-            Ok(())
+            Err(documents::contested())
         })
     }
 }
@@ -108,6 +95,7 @@ fn whole(document: &Document, field: &str) -> u64 {
         Some(Bson::Double(n)) if *n > 0.0 => *n as u64,
         _ => 0,
     }
+    .min(LARGEST)
 }
 
 fn text(document: &Document, field: &str) -> String {
@@ -128,18 +116,21 @@ impl Index for MongoIndex {
     }
 
     fn close_generation(&self, generation: u64) -> Result<()> {
-        self.change_counter(generation, doc! { "$set": { "closed": true } }, doc! { "next": 0_i64 })
+        self.change_counter(generation, doc! { "$set": { "closed": true } }, doc! { "next": 0_i64 }).map(drop)
     }
 
     fn handed_out(&self, generation: u64) -> Result<u64> {
         let filter = doc! { "_id": int(generation) };
-        let counter = self.call(|tables| async move { tables.ours(tables.counters.find_one(filter).await?) })?;
+        let counter =
+            self.call(
+                |tables| async move { tables.ours(&tables.counters, tables.counters.find_one(filter).await?).await },
+            )?;
         Ok(counter.map_or(0, |counter| whole(&counter, "next")))
     }
 
     fn skip_to(&self, generation: u64, next: u64) -> Result<()> {
         self.numbers.skip_to(generation, next);
-        self.change_counter(generation, doc! { "$max": { "next": int(next) } }, doc! { "closed": false })
+        self.change_counter(generation, doc! { "$max": { "next": int(next) } }, doc! { "closed": false }).map(drop)
     }
 
     fn publish_status(&self, status: &SwapStatus) -> Result<bool> {
@@ -158,7 +149,7 @@ impl Index for MongoIndex {
                 if tables.status.update_one(older, doc! { "$set": set.clone() }).await?.matched_count > 0 {
                     return Ok(true);
                 }
-                match tables.ours(tables.status.find_one(tables.swap()).await?)? {
+                match tables.ours(&tables.status, tables.status.find_one(tables.swap()).await?).await? {
                     Some(newest) if whole(&newest, "generation") > generation => return Ok(false),
                     _ => tables.hold().await?,
                 }
@@ -168,7 +159,9 @@ impl Index for MongoIndex {
     }
 
     fn status(&self) -> Result<Option<SwapStatus>> {
-        let found = self.call(|tables| async move { tables.ours(tables.status.find_one(tables.swap()).await?) })?;
+        let found = self.call(|tables| async move {
+            tables.ours(&tables.status, tables.status.find_one(tables.swap()).await?).await
+        })?;
         let swapped = found.filter(|status| status.get_bool("swapped").unwrap_or(false));
         Ok(swapped.map(|status| SwapStatus {
             generation: whole(&status, "generation"),
@@ -179,8 +172,9 @@ impl Index for MongoIndex {
 
     fn lease(&self, role: &str) -> Result<Option<Lease>> {
         let role = role.to_owned();
-        let lease =
-            self.call(|tables| async move { tables.ours(tables.status.find_one(tables.lease(&role)).await?) })?;
+        let lease = self.call(|tables| async move {
+            tables.ours(&tables.status, tables.status.find_one(tables.lease(&role)).await?).await
+        })?;
         Ok(lease.map(|lease| Lease {
             token: whole(&lease, "token"),
             holder: text(&lease, "holder"),
@@ -191,7 +185,7 @@ impl Index for MongoIndex {
     fn claim_lease(&self, role: &str, token: u64, holder: &str) -> Result<bool> {
         let (role, holder) = (role.to_owned(), holder.to_owned());
         self.call(move |tables| async move {
-            let held = doc! { "ring": tables.ring(), "token": int(token), "holder": &holder, "released": false };
+            let held = doc! { "ring": tables.ring(), "of": tables.name(), "token": int(token), "holder": &holder, "released": false };
             for _ in 0..ATTEMPTS {
                 let mut earlier = tables.lease(&role);
                 earlier.insert("ring", tables.ring());
@@ -199,7 +193,7 @@ impl Index for MongoIndex {
                 if tables.status.update_one(earlier, doc! { "$set": held.clone() }).await?.matched_count > 0 {
                     return Ok(true);
                 }
-                if let Some(lease) = tables.ours(tables.status.find_one(tables.lease(&role)).await?)? {
+                if let Some(lease) = tables.ours(&tables.status, tables.status.find_one(tables.lease(&role)).await?).await? {
                     // Ours: the reply got lost, or the request came twice.
                     return Ok(whole(&lease, "token") == token && text(&lease, "holder") == holder);
                 }
@@ -228,11 +222,15 @@ impl Index for MongoIndex {
         let report = serialize_to_document(report).map_err(|error| crate::Error::Index(error.to_string()))?;
         let member = member.to_owned();
         self.call(move |tables| async move {
-            let filter = tables.member(&member);
-            let set = doc! { "ring": tables.ring(), "of": tables.name(), "report": report };
+            let set = doc! { "of": tables.name(), "report": report };
             // A request that comes late, or twice, does not turn the beat back.
             let update = doc! { "$set": set, "$max": { "beat": int(beat) } };
-            tables.status.update_one(filter, update).upsert(true).await.map(|_| ())
+            for _ in 0..ATTEMPTS {
+                if tables.change(&tables.status, tables.member(&member), update.clone()).await?.is_some() {
+                    return Ok(());
+                }
+            }
+            Err(documents::contested())
         })
     }
 
@@ -271,6 +269,6 @@ impl Index for MongoIndex {
     }
 
     fn clear(&self) -> Result<()> {
-        self.call(|tables| async move { tables.clear(tables.ring()).await })
+        self.call(|tables| async move { tables.clear().await })
     }
 }

@@ -1,10 +1,12 @@
 //! Servers that speak MongoDB's protocol, one process each. `scripts/mongodb.sh` builds them.
 
+use super::wire::Message;
 use super::{free_port, wire};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,6 +15,11 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(30);
 const USER: &str = "trainer";
 const PASSWORD: &str = "not-a-secret";
+/// Each of these has a meaning in a connection string, or none outside of ASCII.
+const ODD_USER: &str = "träiner@site";
+const ODD_PASSWORD: &str = "n0t:a/s?cr#t@[%41] &=+$,;'€";
+/// Where one that speaks TLS is looked for before anybody else asks it.
+const SOCKET: &str = "socket";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -24,6 +31,25 @@ pub enum Kind {
     FerretDb,
     /// The same, and it wants to know who asks.
     FerretDbWithUsers,
+    /// It speaks TLS and nothing else, as `localhost` and 127.0.0.1, and has an odd user with an odd password.
+    FerretDbWithTls,
+    /// And whoever asks must have a certificate too.
+    FerretDbWithClientCertificates,
+}
+
+impl Kind {
+    fn speaks_tls(self) -> bool {
+        matches!(self, Kind::FerretDbWithTls | Kind::FerretDbWithClientCertificates)
+    }
+
+    /// User and password.
+    fn login(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Kind::FerretDbWithUsers => Some((USER, PASSWORD)),
+            _ if self.speaks_tls() => Some((ODD_USER, ODD_PASSWORD)),
+            _ => None,
+        }
+    }
 }
 
 /// A server on 127.0.0.1. It is killed when this is dropped, and also when this process dies without that.
@@ -74,21 +100,42 @@ impl Server {
 
     /// With user and password, where the server has users.
     pub fn uri(&self) -> String {
-        match self.kind {
-            Kind::FerretDbWithUsers => format!("mongodb://{USER}:{PASSWORD}@{}/?authSource=admin", self.address()),
-            _ => format!("mongodb://{}", self.address()),
+        let (mut uri, address) = ("mongodb://".to_owned(), self.address());
+        if self.kind.login().is_some() {
+            uri += &format!("{}:{}@", Server::encoded(self.user()), Server::encoded(self.password()));
         }
+        uri += &format!("{address}/?");
+        if self.kind.login().is_some() {
+            uri += "authSource=admin&";
+        }
+        if self.kind.speaks_tls() {
+            uri += &format!("tls=true&tlsCAFile={}&", Server::tls_file("ca.pem"));
+        }
+        if self.kind == Kind::FerretDbWithClientCertificates {
+            uri += &format!("tlsCertificateKeyFile={}&", Server::tls_file("client.pem"));
+        }
+        uri.pop();
+        uri
     }
 
     /// A user in the database `admin`.
     pub fn user(&self) -> &str {
-        assert_eq!(self.kind, Kind::FerretDbWithUsers, "this server has no users");
-        USER
+        self.kind.login().expect("this server has no users").0
     }
 
     pub fn password(&self) -> &str {
-        assert_eq!(self.kind, Kind::FerretDbWithUsers, "this server has no users");
-        PASSWORD
+        self.kind.login().expect("this server has no users").1
+    }
+
+    /// `text` as it stands in a connection string.
+    pub fn encoded(text: &str) -> String {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        text.bytes().map(|b| if plain(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect()
+    }
+
+    /// Where a file of `tests/mongodb/servers/tls` is.
+    pub fn tls_file(name: &str) -> String {
+        format!("{}/tests/mongodb/servers/tls/{name}", env!("CARGO_MANIFEST_DIR"))
     }
 
     /// How many commands of each name the server was asked for so far. Good and Racy only.
@@ -119,20 +166,23 @@ impl Server {
         let mut command = match kind {
             Kind::Good => java(port, 1),
             Kind::Racy => java(port, 8),
-            Kind::FerretDb | Kind::FerretDbWithUsers => ferretdb(port, kind, dir.path()),
+            _ => ferretdb(port, kind, dir.path()),
         };
         let process = command.stdin(Stdio::piped()).stdout(log.try_clone().unwrap()).stderr(log).spawn();
         let process = process.unwrap_or_else(|e| panic!("{kind:?} cannot be started ({e}): run scripts/mongodb.sh"));
         let mut server = Server { kind, port, process, dir };
         let begin = Instant::now();
         loop {
-            let answer = wire::ask(port, "isMaster", Duration::from_secs(1));
+            let answer = match kind.speaks_tls() {
+                true => ask_socket(&server.dir.path().join(SOCKET)),
+                false => wire::ask(port, "isMaster", Duration::from_secs(1)).map(drop),
+            };
             // Looked at after the answer: one that could not have the port is gone, and somebody else answered.
             if let Some(status) = server.process.try_wait().unwrap() {
                 return Err(format!("{kind:?} on port {port} ended with {status}:\n{}", server.log()));
             }
             match answer {
-                Ok(_) => return Ok(server),
+                Ok(()) => return Ok(server),
                 Err(e) if begin.elapsed() > PATIENCE => {
                     return Err(format!("{kind:?} on port {port} does not answer ({e}):\n{}", server.log()));
                 }
@@ -189,15 +239,33 @@ fn ferretdb(port: u16, kind: Kind, dir: &Path) -> Command {
     const GUARDED: &str = r#"exec 3<&0; { read -r word <&3 || kill -KILL $$; } & exec "$@" 3<&- </dev/null"#;
     let mut command = Command::new("sh");
     command.args(["-c", GUARDED, "sh"]).arg(built("ferretdb"));
-    command.arg(format!("--listen-addr=127.0.0.1:{port}"));
+    if kind.speaks_tls() {
+        command.arg("--listen-addr=").arg(format!("--listen-unix={}", dir.join(SOCKET).display()));
+        command.arg(format!("--listen-tls=127.0.0.1:{port}"));
+        command.arg(format!("--listen-tls-cert-file={}", Server::tls_file("server.pem")));
+        command.arg(format!("--listen-tls-key-file={}", Server::tls_file("server-key.pem")));
+    } else {
+        command.arg(format!("--listen-addr=127.0.0.1:{port}"));
+    }
+    if kind == Kind::FerretDbWithClientCertificates {
+        command.arg(format!("--listen-tls-ca-file={}", Server::tls_file("ca.pem")));
+    }
     command.arg("--handler=sqlite").arg(format!("--sqlite-url=file:{}/", dir.display()));
     command.arg(format!("--state-dir={}", dir.display()));
     command.args(["--debug-addr=-", "--telemetry=disable", "--log-level=WARN"]);
-    if kind == Kind::FerretDbWithUsers {
+    if let Some((user, password)) = kind.login() {
         command.args(["--test-enable-new-auth", "--setup-database=admin"]);
-        command.arg(format!("--setup-username={USER}")).arg(format!("--setup-password={PASSWORD}"));
+        command.arg(format!("--setup-username={user}")).arg(format!("--setup-password={password}"));
     }
     command
+}
+
+/// Whether one answers at a socket on this machine. It does not before all its ports are open.
+fn ask_socket(path: &Path) -> io::Result<()> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    Message::command("isMaster").write(&mut stream)?;
+    Message::read(&mut stream)?.map(drop).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 fn built(name: &str) -> PathBuf {

@@ -1,0 +1,268 @@
+//! TLS and logins: what is agreed upon works, what is not is named, and nothing secret is said before.
+
+use crate::common::{assert_delivered_once, write};
+use crate::config_at;
+use crate::errors::{assert_says, error_at};
+use crate::support::{Kind, Server};
+use ringreel::fs::Posix;
+use ringreel::layout::Layout;
+use ringreel::ring::manifest::Manifests;
+use ringreel::{Config, Error, Generator, Reader};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// A connection string for a server that speaks TLS; `options` come after `tls=true`.
+fn uri_with(server: &Server, host: &str, port: u16, options: &str) -> String {
+    let (user, password) = (Server::encoded(server.user()), Server::encoded(server.password()));
+    format!("mongodb://{user}:{password}@{host}:{port}/?authSource=admin&tls=true{options}")
+}
+
+fn trusting(name: &str) -> String {
+    format!("&tlsCAFile={}", Server::tls_file(name))
+}
+
+/// Writes 20 samples, reads them, and looks at what the index says of them.
+fn twenty_samples(uri: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config_at(uri, dir.path(), 5, "KEEP: 4");
+    let mut generator = Generator::open(&config).unwrap();
+    let ids: Vec<_> = (0..20).flat_map(|n| write(&mut generator, n).unwrap()).collect();
+    let index = generator.ring().index.clone();
+    assert_eq!((index.status().unwrap().unwrap().generation, index.members().unwrap().len()), (4, 1));
+    assert!(index.handed_out(3).unwrap() > 0);
+    generator.finish(false, &|| false).unwrap();
+    assert_eq!(ids.len(), 20);
+    assert_delivered_once(&config.ring, &ids, uri);
+    assert_eq!(strays(&config), 0, "the index was done without");
+
+    let reader = Reader::open(&config).unwrap();
+    let mut read = Vec::new();
+    for manifest in reader.kept().unwrap() {
+        for position in 0..manifest.segments.iter().map(|segment| segment.samples).sum() {
+            let sample = reader.sample(&manifest, position).unwrap();
+            read.push(u64::from_le_bytes(sample.parts[0].data().unwrap()[..].try_into().unwrap()));
+        }
+    }
+    read.sort_unstable();
+    assert_eq!(read, (0..20).collect::<Vec<u64>>());
+}
+
+/// Segments whose name has no number of the index.
+fn strays(config: &Config) -> usize {
+    const STRAY: u64 = 1 << 40;
+    let manifests = Manifests::new(Arc::new(Posix), Layout::new(&config.ring));
+    let numbers = manifests.numbers().unwrap().into_iter();
+    let segments = numbers.flat_map(|n| manifests.get(n).unwrap().unwrap().segments.clone());
+    segments.filter(|segment| segment.index >= STRAY).count()
+}
+
+/// Takes connections, hands them on to a server, and keeps what those who came said.
+struct Relay {
+    address: SocketAddr,
+    heard: Arc<Mutex<Vec<Vec<u8>>>>,
+    /// From now on who comes is taken, and gets no answer.
+    silent: Arc<AtomicBool>,
+}
+
+impl Relay {
+    fn start(at: Ipv4Addr, to: SocketAddr) -> Relay {
+        let listener = TcpListener::bind((at, 0)).unwrap();
+        let (address, heard) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<Vec<u8>>>>::default());
+        let (keep, silent) = (heard.clone(), Arc::new(AtomicBool::new(false)));
+        let is_silent = silent.clone();
+        thread::spawn(move || {
+            let mut held = Vec::new();
+            for client in listener.incoming() {
+                if is_silent.load(Ordering::SeqCst) {
+                    held.push(client);
+                    continue;
+                }
+                let (client, server) = (client.unwrap(), TcpStream::connect(to).unwrap());
+                let (mut back, mut answers) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                let mut all = keep.lock().unwrap();
+                let (n, keep) = (all.len(), keep.clone());
+                all.push(Vec::new());
+                thread::spawn(move || drop(hand_on(client, server, &keep, n)));
+                thread::spawn(move || {
+                    let _ = io::copy(&mut answers, &mut back);
+                    let _ = back.shutdown(Shutdown::Both);
+                });
+            }
+        });
+        Relay { address, heard, silent }
+    }
+
+    fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// One entry for each connection.
+    fn heard(&self) -> Vec<Vec<u8>> {
+        self.heard.lock().unwrap().clone()
+    }
+
+    fn heard_of(&self, text: &str) -> bool {
+        self.heard().iter().any(|said| said.windows(text.len()).any(|bytes| bytes == text.as_bytes()))
+    }
+}
+
+fn hand_on(mut from: TcpStream, mut to: TcpStream, keep: &Mutex<Vec<Vec<u8>>>, n: usize) -> io::Result<()> {
+    let mut bytes = [0; 4096];
+    loop {
+        let length = from.read(&mut bytes)?;
+        if length == 0 {
+            return to.shutdown(Shutdown::Both);
+        }
+        keep.lock().unwrap()[n].extend_from_slice(&bytes[..length]);
+        to.write_all(&bytes[..length])?;
+    }
+}
+
+/// A record of TLS that holds a handshake; what speaks MongoDB begins with the length of a message.
+fn is_tls(said: &[u8]) -> bool {
+    said.starts_with(&[0x16, 0x03])
+}
+
+/// A refusal that holds these words, and no password of this server's.
+fn refusal(server: &Server, uri: &str, words: &[&str]) {
+    let error = error_at(uri);
+    assert!(matches!(error, Error::IndexRefused { .. }), "{error:?}");
+    assert_says(&error, words);
+    assert_quiet(server, &error);
+}
+
+fn assert_quiet(server: &Server, error: &Error) {
+    let text = format!("{error} {error:?}");
+    for secret in [server.password().to_owned(), Server::encoded(server.password())] {
+        assert!(!text.contains(&secret), "{text}");
+    }
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
+fn ferretdb_a_ring_has_its_index_behind_tls() {
+    let server = Server::start(Kind::FerretDbWithTls);
+    let relay = Relay::start(Ipv4Addr::LOCALHOST, server.address());
+    twenty_samples(&uri_with(&server, "localhost", relay.port(), &trusting("ca.pem")));
+    twenty_samples(&server.uri());
+    let mut heard = relay.heard();
+    heard.retain(|said| !said.is_empty()); // some only look whether somebody is there
+    assert!(heard.len() > 1 && heard.iter().all(|said| is_tls(said)), "{heard:?}");
+    assert!(!relay.heard_of(server.user()) && !relay.heard_of("ringreel"));
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
+fn ferretdb_a_certificate_that_is_not_trusted_is_named() {
+    let server = Server::start(Kind::FerretDbWithTls);
+    let port = server.port();
+    for options in [trusting("other-ca.pem"), String::new()] {
+        refusal(&server, &uri_with(&server, "localhost", port, &options), &["certificate", "tlsCAFile"]);
+    }
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
+fn ferretdb_a_certificate_for_another_host_is_named() {
+    let server = Server::start(Kind::FerretDbWithTls);
+    let relay = Relay::start(Ipv4Addr::new(127, 0, 0, 2), server.address());
+    let uri = uri_with(&server, "127.0.0.2", relay.port(), &trusting("ca.pem"));
+    refusal(&server, &uri, &["certificate", "127.0.0.2"]);
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
+fn ferretdb_a_server_that_wants_tls_and_is_asked_without_is_named() {
+    let server = Server::start(Kind::FerretDbWithTls);
+    let uri = uri_with(&server, "localhost", server.port(), "").replace("&tls=true", "");
+    let error = error_at(&uri);
+    assert!(matches!(error, Error::IndexAway { .. }), "{error:?}");
+    assert_says(&error, &["If it wants TLS", "tls=true"]);
+    assert_quiet(&server, &error);
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
+fn ferretdb_a_file_of_tls_that_cannot_be_used_is_named() {
+    let server = Server::start(Kind::FerretDbWithTls);
+    let at = |options: &str| error_at(&uri_with(&server, "localhost", server.port(), options));
+    // There is none, or it does not hold what it should.
+    let wrong = [("tlsCAFile", "server-key.pem"), ("tlsCertificateKeyFile", "ca.pem")];
+    for (option, file) in wrong.into_iter().chain(wrong.map(|(option, _)| (option, "no-such-file.pem"))) {
+        let error = at(&format!("&{option}={}", Server::tls_file(file)));
+        assert!(matches!(error, Error::Config { .. }), "{error:?}");
+        assert_says(&error, &[option, file, "MONGOURI"]);
+        assert_quiet(&server, &error);
+    }
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
+fn ferretdb_a_server_behind_tls_that_falls_silent_is_done_without() {
+    let server = Server::start(Kind::FerretDbWithTls);
+    let relay = Relay::start(Ipv4Addr::LOCALHOST, server.address());
+    let dir = tempfile::tempdir().unwrap();
+    let uri = uri_with(&server, "localhost", relay.port(), &trusting("ca.pem"));
+    let config = config_at(&uri, dir.path(), 5, "");
+    let mut generator = Generator::open(&config).unwrap();
+    (0..10).for_each(|n| drop(write(&mut generator, n).unwrap()));
+    drop(generator);
+    relay.silent.store(true, Ordering::SeqCst);
+    let error = Generator::open(&config).map(|_| ()).unwrap_err();
+    println!("{error}");
+    assert!(matches!(error, Error::IndexAway { .. }), "{error:?}");
+    assert_says(&error, &["answer"]);
+    assert_quiet(&server, &error);
+    let reader = Reader::open(&config).unwrap();
+    assert_eq!(reader.newest().unwrap().summary.generation, 2);
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
+fn ferretdb_a_server_that_wants_a_certificate_of_ours_gets_it() {
+    let server = Server::start(Kind::FerretDbWithClientCertificates);
+    twenty_samples(&server.uri());
+    let without = uri_with(&server, "localhost", server.port(), &trusting("ca.pem"));
+    refusal(&server, &without, &["certificate"]);
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
+fn ferretdb_each_kind_of_login_works_with_an_odd_password_and_is_refused_with_another() {
+    let server = Server::start(Kind::FerretDbWithTls);
+    for mechanism in ["SCRAM-SHA-1", "SCRAM-SHA-256"] {
+        let options = format!("&authMechanism={mechanism}{}", trusting("ca.pem"));
+        let uri = uri_with(&server, "localhost", server.port(), &options);
+        twenty_samples(&uri);
+        let wrong = uri.replace(&Server::encoded(server.password()), "s3cr3t%2Fs3cr3t%40");
+        let error = error_at(&wrong);
+        assert!(matches!(error, Error::IndexRefused { .. }), "{error:?}");
+        assert_says(&error, &["login refused", "password", "authSource"]);
+        assert!(!format!("{error} {error:?}").contains("s3cr3t"), "{error:?}");
+        refusal(&server, &uri.replace("authSource=admin", "authSource=other"), &["login refused", "authSource"]);
+    }
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
+fn ferretdb_nobody_is_told_a_user_or_password_in_plain_text_where_tls_was_asked_for() {
+    let server = Server::start(Kind::FerretDbWithUsers);
+    let (user, password) = (server.user(), server.password());
+    for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN"] {
+        let relay = Relay::start(Ipv4Addr::LOCALHOST, server.address());
+        let login = format!("mongodb://{user}:{password}@127.0.0.1:{}/?authMechanism={mechanism}", relay.port());
+        refusal(&server, &format!("{login}&tls=true"), &["speaks without it", "tls=true"]);
+        let heard = relay.heard();
+        let plain = heard.iter().filter(|said| !said.is_empty() && !is_tls(said)).count();
+        assert!(plain > 0 && heard.iter().any(|said| is_tls(said)), "{plain} of {}", heard.len());
+        assert!(!relay.heard_of(user) && !relay.heard_of(password), "{mechanism}: {heard:?}");
+        assert!(!relay.heard_of("sasl") && !relay.heard_of("peculativeAuth"), "{mechanism}: {heard:?}");
+        // Who does not ask for it is heard: the user's name, and by PLAIN the password.
+        let _ = Generator::open(&config_at(&login, tempfile::tempdir().unwrap().path(), 5, ""));
+        assert!(relay.heard_of(user), "{mechanism}");
+        assert_eq!(relay.heard_of(password), mechanism == "PLAIN", "{mechanism}");
+    }
+}
