@@ -17,6 +17,11 @@ skip() {
     skipped=$((skipped + 1))
 }
 
+lints() {
+    cargo clippy --quiet --workspace --all-targets -- -D warnings
+    cargo clippy --quiet --package ringreel --no-default-features -- -D warnings
+}
+
 documentation() {
     RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --package ringreel --package ringreel-format
 }
@@ -29,7 +34,7 @@ torch_tests() {
 }
 
 part "formatting" cargo fmt --all --check
-part "lints" cargo clippy --quiet --workspace --all-targets -- -D warnings
+part "lints" lints
 part "Rust tests" cargo test --quiet
 
 # The index in MongoDB. The tests of the ring, which were run above with the index in files, are run with that one too.

@@ -10,19 +10,17 @@ mod files;
 mod memory;
 #[cfg(feature = "mongodb")]
 mod mongo;
+mod opening;
 
 pub use files::FilesIndex;
 pub use memory::MemoryIndex;
 #[cfg(feature = "mongodb")]
 pub use mongo::MongoIndex;
+pub use opening::{Absence, Claim, Opening, Owner};
 
-use crate::config::IndexPlace;
 use crate::error::{Error, Result};
-use crate::fs::Fs;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// What the newest promotion left: only says sooner what the manifests say for certain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -192,88 +190,5 @@ pub fn as_hint<T>(said: Result<T>) -> Result<Option<T>> {
         Ok(value) => Ok(Some(value)),
         Err(Error::IndexAway { .. } | Error::IndexRefused { .. }) => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-/// What becomes of a process that finds no server when it begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absence {
-    /// It is told, and ends: a wrong address is best noticed now.
-    Fatal,
-    /// It goes on without.
-    Borne,
-}
-
-/// What a process does with a place for an index that is not its ring's yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
-    /// Nothing: it only looks.
-    Look,
-    /// It takes one that is nobody's.
-    Hold,
-    /// It takes one that is another ring's, too, and throws away what that left.
-    TakeOver,
-}
-
-/// A place for an index, found and in order; which ring's it is to be is said by [`Opening::of`].
-pub enum Opening {
-    /// Files in the ring.
-    Files,
-    /// A MongoDB.
-    #[cfg(feature = "mongodb")]
-    MongoDb(mongo::Connection),
-}
-
-/// The process and the ring that an index is opened for.
-pub struct Owner<'a> {
-    /// The ring's id.
-    pub ring_id: &'a str,
-    /// Its directory.
-    pub path: &'a Path,
-    /// Where files of its index are kept.
-    pub files: PathBuf,
-    /// Samples in a generation.
-    pub swap_cap: u64,
-    /// The process's owner name.
-    pub me: &'a str,
-}
-
-impl Opening {
-    /// Goes to `place`.
-    ///
-    /// # Errors
-    /// A server that is not there, unless that is borne, or that does not serve us; [`Error::Config`] for a connection
-    /// string that is none, or where this build knows no MongoDB.
-    pub fn at(place: &IndexPlace, absence: Absence) -> Result<Opening> {
-        match place {
-            IndexPlace::Files => Ok(Opening::Files),
-            #[cfg(feature = "mongodb")]
-            IndexPlace::MongoDb(place) => Ok(Opening::MongoDb(mongo::Connection::open(place, absence)?)),
-            #[cfg(not(feature = "mongodb"))]
-            IndexPlace::MongoDb(place) => {
-                let (_, message) = (absence, "this build has no MongoDB: use INDEX: files, or the feature `mongodb`");
-                Err(Error::Config { origin: place.shown(), message: message.to_owned() })
-            }
-        }
-    }
-
-    /// The index of this ring.
-    ///
-    /// # Errors
-    /// [`Error::WrongRing`] when the place holds the index of another ring, and is not to be taken over.
-    pub fn of(self, fs: Arc<dyn Fs>, owner: Owner<'_>, claim: Claim) -> Result<Arc<dyn Index>> {
-        // Numbers are taken in blocks, so that many generators cost the index little; small rings get small blocks, so
-        // that their names stay dense.
-        let block = (owner.swap_cap / 64).clamp(1, 64);
-        match self {
-            Opening::Files => Ok(Arc::new(FilesIndex::new(fs, owner.files, owner.me, block))),
-            #[cfg(feature = "mongodb")]
-            Opening::MongoDb(connection) => {
-                let path = std::path::absolute(owner.path).unwrap_or_else(|_| owner.path.to_owned());
-                let ring = mongo::RingName { id: owner.ring_id.to_owned(), path: path.display().to_string() };
-                connection.belongs_to(ring, claim)?;
-                Ok(Arc::new(MongoIndex::new(connection, block)))
-            }
-        }
     }
 }

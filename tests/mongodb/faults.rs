@@ -1,13 +1,11 @@
 //! Servers that are down, slow, emptied, that repeat their counter, lose replies and get requests twice: nothing is lost,
 //! nothing is delivered twice, and the ring goes on.
 
-use crate::common::{another, assert_delivered_once, listed, write};
+use crate::common::{another, assert_delivered_once, write};
 use crate::support::{Faults, Kind, Proxy, Server};
-use crate::turning::{Turned, turn};
+use crate::turning::{Turned, drain, turn};
 use crate::{config_at, index_of};
 use ringreel::index::Index;
-use ringreel::ring::liveness::Watch;
-use ringreel::ring::promote::When;
 use ringreel::{Config, Generator};
 use std::collections::HashSet;
 use std::path::Path;
@@ -179,21 +177,9 @@ fn a_counter_that_repeats(kind: Kind) {
     assert!(repeats.iter().all(|times| *times <= 1) && repeats.contains(&1), "{repeats:?}");
     let ledgers: String =
         (0..8).map(|n| std::fs::read_to_string(dir.path().join(format!("ledger.{n}"))).unwrap()).collect();
-    let (ring, mut watch) = (another(&config), Watch::new(config.lease));
-    let wanted: HashSet<&str> = ledgers.lines().collect();
+    let wanted: HashSet<String> = ledgers.lines().map(str::to_owned).collect();
     assert_eq!(wanted.len(), 2000);
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let ids = loop {
-        let ids: Vec<_> = listed(&config.ring).into_keys().collect();
-        let there = ids.iter().filter(|id| wanted.contains(id.to_string().as_str())).count();
-        if there == wanted.len() {
-            break ids;
-        }
-        assert!(Instant::now() < deadline, "{there} of {} are listed", wanted.len());
-        ring.recover(&mut watch).unwrap();
-        ring.promote(When::NotEmpty).unwrap();
-        std::thread::sleep(Duration::from_millis(50));
-    };
+    let ids = drain(&config, &wanted);
     assert_delivered_once(&config.ring, &ids, "processes");
 }
 

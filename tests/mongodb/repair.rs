@@ -15,6 +15,11 @@ fn ringreel(dir: &Path, args: &[&str]) -> (i32, String) {
     (said.status.code().unwrap(), text)
 }
 
+fn yaml_at(uri: &str) -> String {
+    let database = unique("test");
+    format!("DBNAME: {database}\nMONGOURI: '{uri}'\nRING: a.ring\nSWAP_CAP: 10\nSAMPLE: [data]\nLEASE_SECONDS: 1\n")
+}
+
 fn configure(dir: &Path, yaml: &str) -> Config {
     std::fs::write(dir.join("config.yaml"), yaml).unwrap();
     Config::load(&dir.join("config.yaml")).unwrap()
@@ -25,11 +30,7 @@ fn configure(dir: &Path, yaml: &str) -> Config {
 fn an_emptied_index_is_rebuilt_and_moved_there_and_back() {
     let server = Server::good();
     let dir = tempfile::tempdir().unwrap();
-    let yaml = format!(
-        "DBNAME: {}\nMONGOURI: '{}'\nRING: a.ring\nSWAP_CAP: 10\nSAMPLE: [data]\nLEASE_SECONDS: 1\n",
-        unique("test"),
-        server.uri()
-    );
+    let yaml = yaml_at(&server.uri());
     let config = configure(dir.path(), &yaml);
     let mut generator = Generator::open(&config).unwrap();
     (0..37).for_each(|n| drop(write(&mut generator, n).unwrap()));
@@ -79,11 +80,7 @@ fn an_emptied_index_is_rebuilt_and_moved_there_and_back() {
 fn the_index_of_a_ring_that_is_gone_is_taken_over_when_that_is_asked_for() {
     let server = Server::good();
     let dir = tempfile::tempdir().unwrap();
-    let yaml = format!(
-        "DBNAME: {}\nMONGOURI: '{}'\nRING: a.ring\nSWAP_CAP: 10\nSAMPLE: [data]\nLEASE_SECONDS: 1\n",
-        unique("test"),
-        server.uri()
-    );
+    let yaml = yaml_at(&server.uri());
     let config = configure(dir.path(), &yaml);
     let mut generator = Generator::open(&config).unwrap();
     (0..25).for_each(|n| drop(write(&mut generator, n).unwrap()));

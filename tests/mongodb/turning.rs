@@ -70,8 +70,9 @@ pub fn turn(config: &Config, generators: u64, samples: u64, mut meanwhile: impl 
         ids
     });
     let seconds = begun.elapsed().as_secs_f64();
-    drain(config, &ids);
-    assert_eq!(ids.iter().collect::<HashSet<_>>().len() as u64, generators * samples);
+    let wanted: HashSet<String> = ids.iter().map(SampleId::to_string).collect();
+    assert_eq!(wanted.len() as u64, generators * samples);
+    drain(config, &wanted);
     assert_delivered_once(&config.ring, &ids, "the ring");
     let (counted, stray, generations) = names(config);
     Turned { finished: ids.len() as u64, read: read.into_inner(), counted, stray, generations, seconds, longest }
@@ -117,17 +118,19 @@ fn read_on(config: &Config, rank: u64, stop: &AtomicBool, read: &AtomicU64) {
     }
 }
 
-/// Brings in what those who left had staged, and promotes it, until all of `ids` are listed.
-pub fn drain(config: &Config, ids: &[SampleId]) {
+/// Brings in what those who left had staged, and promotes it, until all of `wanted` are listed; all that is.
+pub fn drain(config: &Config, wanted: &HashSet<String>) -> Vec<SampleId> {
     let soon = Config { lease: Duration::from_millis(500), ..config.clone() };
     let ring = crate::common::another(&soon);
     let mut watch = Watch::new(soon.lease);
     let deadline = Instant::now() + Duration::from_secs(60);
-    while Instant::now() < deadline {
-        let there = listed(&config.ring);
-        if ids.iter().all(|id| there.contains_key(id)) {
-            return;
+    loop {
+        let there: Vec<SampleId> = listed(&config.ring).into_keys().collect();
+        let found = there.iter().filter(|id| wanted.contains(&id.to_string())).count();
+        if found == wanted.len() {
+            return there;
         }
+        assert!(Instant::now() < deadline, "{found} of {} are listed", wanted.len());
         ring.recover(&mut watch).unwrap();
         ring.promote(When::NotEmpty).unwrap();
         thread::sleep(Duration::from_millis(50));
