@@ -24,6 +24,7 @@ const SHOWN_OPTIONS: [&str; 14] = [
 ];
 /// What stands between the words of a connection string.
 const BETWEEN_WORDS: [char; 9] = [':', '/', '@', '?', '&', '=', '#', ',', ';'];
+
 /// Where the index is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexPlace {
