@@ -606,7 +606,7 @@ mod tests {
             let IndexPlace::MongoDb(place) = &config.index else { panic!("{:?}", config.index) };
             assert!(want.is_empty() || place.shown() == want, "{}", place.shown());
             let everything = format!("{config:?} {place:?} {}", place.scrub(&format!("said {uri} no s3cr3t")));
-            assert!(!everything.replace("no s3cr3t", "").contains("s3cr3t"), "{everything}");
+            assert!(!everything.contains("s3cr3t"), "{everything}");
         }
         let config = parse("DBNAME: x\nMONGOHOST: 'me:s3cr3t@db'").unwrap();
         assert!(!format!("{config:?}").contains("s3cr3t"), "{config:?}");

@@ -147,6 +147,7 @@ fn two_rings_in_one_database_do_not_mix_and_one_place_is_for_one_ring() {
     first.clear().unwrap();
     assert_eq!(first.next_index(7).unwrap(), Some(0));
     assert!(first.claim_lease("manager", 1, "somebody").unwrap());
+    first.beat("one-of-the-first", 1, &Default::default()).unwrap();
     let four = Generator::open(&config("four", "a")).unwrap();
     let second = &four.ring().index;
     assert_eq!(second.next_index(9).unwrap(), Some(0));
@@ -163,6 +164,7 @@ fn two_rings_in_one_database_do_not_mix_and_one_place_is_for_one_ring() {
     assert_eq!(second.handed_out(9).unwrap(), 1, "the first one wrote there");
     assert_eq!(second.next_index(9).unwrap(), Some(1));
     // What the first one left behind does not disturb the second one.
+    assert!(second.members().unwrap().iter().all(|(name, _)| name != "one-of-the-first"));
     assert_eq!(second.lease("manager").unwrap(), None);
     assert!(second.claim_lease("manager", 1, "me").unwrap());
     assert_eq!((second.handed_out(7).unwrap(), second.next_index(7).unwrap()), (0, Some(0)));
