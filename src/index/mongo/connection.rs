@@ -247,8 +247,11 @@ impl Connection {
     fn fell_silent(&self, here: &Arc<Here>, finding: &Finding) {
         let why = self.place.scrub(finding.words());
         let silent = !matches!(finding, Finding::Failed(_));
+        if silent && here.away.swap(true, Ordering::AcqRel) {
+            return; // several found it out at once
+        }
         here.log().outage(&self.shown, &why, silent);
-        if silent && !here.away.swap(true, Ordering::AcqRel) {
+        if silent {
             let looking = Looking {
                 here: Arc::downgrade(here),
                 tables: self.owner.get().is_some().then(|| self.tables(&here.database())),
