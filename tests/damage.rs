@@ -295,7 +295,8 @@ fn with_pread_a_segment_may_be_truncated_in_the_midst_of_a_reading() {
         let file = place.ring().join(format!("read.1/{n:06}.rec"));
         OpenOptions::new().write(true).open(file).unwrap().set_len(1000).unwrap();
     }
-    eventually("it went on over all of them", || reader.err().matches(" is damaged: ").count() > 15);
+    // The last one that was cut off was seen so in two passes.
+    eventually("it went on over all of them", || reader.err().matches("000004.rec: ").count() > 1);
     reader.terminate();
     let said = reader.finish();
     assert_eq!(said.code, Some(1), "{:?}: {}", said.status, said.err);
