@@ -16,13 +16,15 @@ test:
 kill:
 	RINGREEL_KILL_SECONDS=60 cargo test --release --test kill -- --nocapture
 
-# Ten minutes of fuzzing for each decoder; `make test` has 20 seconds of it.
+# Ten minutes of fuzzing for each decoder; `make test` has 10 seconds of it.
 fuzz:
 	scripts/fuzz.sh 600
 
 # How long a swap takes, and what reading costs, each against a measure in the same run.
 bench:
 	cargo bench
+	.venv/bin/python benches/stream.py
+	[ ! -x .venv-torch/bin/python ] || .venv-torch/bin/python benches/dataloader.py
 
 clean:
 	rm -rf .venv .venv-torch .venv-mxnet target

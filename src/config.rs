@@ -3,12 +3,15 @@
 //! Wirehead's keys keep their names and meaning, so that its `config.yaml` works as it is. An unknown key is an error
 //! that suggests the nearest known one; every error names the key and, in a file, the line.
 
+mod given;
 mod place;
+#[cfg(test)]
+mod tests;
 
 pub use place::{IndexPlace, MongoPlace, STATUS_COLLECTION};
 
 use crate::error::{Error, Result};
-use place::without_password;
+use given::{Given, is_plain_name, nearest, quoted};
 use serde_yaml::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -43,6 +46,26 @@ pub enum Durability {
     Process,
     /// And that of the machine.
     Node,
+}
+
+/// How often a generation is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reuse {
+    /// So many passes over a generation are made before the next one is promoted; 0: none is waited for.
+    pub min: u64,
+    /// After so many passes readers want a newer one; 0: there is no limit.
+    pub max: u64,
+}
+
+/// What a reader does when its generation was read REUSE max times, or when no generator has lived for STALE_AFTER.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnStale {
+    /// It says so, and reads on.
+    Warn,
+    /// It waits for a newer generation.
+    Wait,
+    /// It ends with an error.
+    Stop,
 }
 
 /// One key as it is in effect.
@@ -91,6 +114,17 @@ pub struct Config {
     pub max_files: Option<u64>,
     /// MAX_PART: most bytes of one part.
     pub max_part: u64,
+    /// REUSE.
+    pub reuse: Reuse,
+    /// ON_STALE; not given, and REUSE has a max: wait.
+    pub on_stale: OnStale,
+    /// STALE_AFTER: for how long no generator may have lived.
+    pub stale_after: Duration,
+    /// VALIDATION: so many samples, the ring's first, are held out; none: as many as the ring was made with, and none in
+    /// a new one.
+    pub validation: Option<u64>,
+    /// PREFETCH_BYTES: most bytes that a stream holds ready; 0: it reads nothing ahead.
+    pub prefetch_bytes: u64,
     /// CHUNKSIZE: write buffer.
     pub write_buffer: usize,
     /// Every key, its value and where that came from.
@@ -121,8 +155,8 @@ const KEYS: [(&str, &str); 30] = [
     ("REUSE", "{min: 0, max: 0}"),
     ("ON_STALE", "warn"),
     ("STALE_AFTER", "300"),
-    ("VALIDATION", "0"),
-    ("PREFETCH_BYTES", ""),
+    ("VALIDATION", "the ring's, 0 in a new one"),
+    ("PREFETCH_BYTES", "268435456"),
     ("RING_MODE", "from the umask"),
     ("MONGOHOST", ""),
     ("MONGOURI", ""),
@@ -134,24 +168,10 @@ const KEYS: [(&str, &str); 30] = [
 ];
 
 /// Keys that this version knows by name only; any value but the default is refused.
-const LATER: [(&str, &str); 6] = [
-    ("REUSE", "the reuse policy"),
-    ("ON_STALE", "the reuse policy"),
-    ("STALE_AFTER", "the reuse policy"),
-    ("VALIDATION", "the held-out slice"),
-    ("PREFETCH_BYTES", "prefetching"),
-    ("RING_MODE", "file modes other than the umask's"),
-];
+const LATER: [(&str, &str); 1] = [("RING_MODE", "file modes other than the umask's")];
 
 /// Keys that may hold a password (MONGOHOST as in `user:password@host`).
 const SECRET: [&str; 2] = ["MONGOURI", "MONGOHOST"];
-/// The values as given, with what is needed to say where they stand.
-struct Given<'a> {
-    text: &'a str,
-    origin: &'a str,
-    has_lines: bool,
-    values: BTreeMap<String, Value>,
-}
 
 impl Config {
     /// Reads a YAML file. Relative paths in it are taken from the file's directory.
@@ -207,6 +227,7 @@ impl Config {
             let near = nearest(stray, sample.iter().map(String::as_str));
             return Err(given.bad("COMPRESS", &format!("{stray:?} is no part of SAMPLE{near}")));
         }
+        let reuse = given.reuse()?;
         let mut config = Config {
             ring,
             index,
@@ -226,6 +247,11 @@ impl Config {
             max_bytes: given.whole("MAX_BYTES", 1, u64::MAX)?,
             max_files: given.whole("MAX_FILES", 1, u64::MAX)?,
             max_part: given.whole("MAX_PART", 1, 1 << 50)?.unwrap_or(1 << 40),
+            reuse,
+            on_stale: given.on_stale(reuse)?,
+            stale_after: given.stale_after()?,
+            validation: given.whole("VALIDATION", 0, 1 << 40)?,
+            prefetch_bytes: given.whole("PREFETCH_BYTES", 0, 1 << 40)?.unwrap_or(256 << 20),
             write_buffer: given.whole("CHUNKSIZE", 1, 1024)?.unwrap_or(1) as usize * (1 << 20),
             effective: Vec::new(),
             notes: given.notes(),
@@ -243,232 +269,6 @@ impl Config {
     }
 }
 
-impl<'a> Given<'a> {
-    fn new(text: &'a str, origin: &'a str, has_lines: bool) -> Result<Given<'a>> {
-        let mut given = Given { text, origin, has_lines, values: BTreeMap::new() };
-        let parsed: Value =
-            serde_yaml::from_str(text).map_err(|error| given.fail(&format!("not valid YAML: {error}")))?;
-        let map = match parsed {
-            Value::Mapping(map) => map,
-            Value::Null => return Err(given.fail("the configuration is empty")),
-            _ => return Err(given.fail("the configuration is not a list of `KEY: value`")),
-        };
-        for (key, value) in map {
-            let Value::String(key) = key else {
-                return Err(given.fail(&format!("a key is not text: {key:?}")));
-            };
-            if !KEYS.iter().any(|row| row.0 == key) {
-                let upper = key.to_uppercase();
-                let near = nearest(&upper, KEYS.iter().map(|row| row.0));
-                return Err(given.bad(&key, &format!("unknown key{near}")));
-            }
-            if value != Value::Null {
-                given.values.insert(key, value);
-            }
-        }
-        Ok(given)
-    }
-
-    fn line(&self, key: &str) -> Option<usize> {
-        let is_key = |line: &str| {
-            let line = line.trim_start().trim_start_matches(['"', '\'']);
-            line.strip_prefix(key)
-                .is_some_and(|rest| rest.trim_start_matches(['"', '\'']).trim_start().starts_with(':'))
-        };
-        self.has_lines.then(|| self.text.lines().position(is_key).map(|n| n + 1)).flatten()
-    }
-
-    fn place(&self, key: &str) -> String {
-        self.line(key).map_or(self.origin.to_owned(), |line| format!("{}:{line}", self.origin))
-    }
-
-    fn bad(&self, key: &str, message: &str) -> Error {
-        let shown = if key.contains("://") { without_password(key) } else { key.to_owned() };
-        Error::Config { origin: self.place(key), message: format!("{shown}: {message}") }
-    }
-
-    fn fail(&self, message: &str) -> Error {
-        Error::Config { origin: self.origin.to_owned(), message: message.to_owned() }
-    }
-
-    fn refuse_later(&self) -> Result<()> {
-        for (key, what) in LATER {
-            if let Some(value) = self.values.get(key) {
-                let default = KEYS.iter().find(|row| row.0 == key).map_or("", |row| row.1);
-                let same = serde_yaml::from_str::<Value>(default).is_ok_and(|default| default == *value);
-                if !same {
-                    return Err(self.bad(key, &format!("{what} is not in this version; leave the key out")));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn text_of(&self, key: &str) -> Result<Option<String>> {
-        match self.values.get(key) {
-            None => Ok(None),
-            Some(Value::String(text)) if !text.is_empty() => Ok(Some(text.clone())),
-            Some(_) if SECRET.contains(&key) => Err(self.bad(key, "expected text")),
-            Some(other) => Err(self.bad(key, &format!("expected text, found {}", shown(other)))),
-        }
-    }
-
-    /// What is accepted and has no effect.
-    fn notes(&self) -> Vec<String> {
-        let given = |key: &str| self.values.contains_key(key);
-        let mut notes = Vec::new();
-        let files = self.values.get("INDEX").and_then(Value::as_str) == Some("files");
-        for key in SECRET.iter().filter(|key| files && given(key)) {
-            notes.push(format!("{key} is not used: INDEX is files"));
-        }
-        if given("MONGOURI") && given("PORT") {
-            notes.push("PORT is not used: MONGOURI names the port".to_owned());
-        }
-        notes
-    }
-
-    fn index(&self) -> Result<IndexPlace> {
-        let (host, uri) = (self.text_of("MONGOHOST")?, self.text_of("MONGOURI")?);
-        let port = self.whole("PORT", 1, 65_535)?.unwrap_or(27_017);
-        let counters = self.text_of("COUNTER_COLLECTION")?.unwrap_or_else(|| "counter".to_owned());
-        let wanted = self.text_of("INDEX")?;
-        match wanted.as_deref() {
-            Some("files") => return Ok(IndexPlace::Files),
-            None if host.is_none() && uri.is_none() => return Ok(IndexPlace::Files),
-            None | Some("mongodb") => {}
-            Some(other) => {
-                let near = nearest(other, ["files", "mongodb"].into_iter());
-                return Err(self.bad("INDEX", &format!("expected files or mongodb, found {}{near}", quoted(other))));
-            }
-        }
-        let uri = match (host, uri) {
-            (Some(_), Some(_)) => return Err(self.bad("MONGOURI", "MONGOHOST is given too: leave one of them out")),
-            (None, None) => return Err(self.bad("INDEX", "mongodb needs MONGOHOST (and PORT), or MONGOURI")),
-            (Some(host), None) if host.contains(['/', ' ']) => {
-                return Err(
-                    self.bad("MONGOHOST", "expected a host name; a whole connection string belongs into MONGOURI")
-                );
-            }
-            (Some(host), None)
-                if host.rsplit('@').next().is_some_and(|host| host.contains(':') && !host.contains(']')) =>
-            {
-                let hint =
-                    "expected a host name; a port belongs into PORT, and an IPv6 address is written as \"[::1]\"";
-                return Err(self.bad("MONGOHOST", hint));
-            }
-            // As Wirehead puts it together.
-            (Some(host), None) => format!("mongodb://{host}:{port}"),
-            (None, Some(uri)) if ["mongodb://", "mongodb+srv://"].iter().any(|scheme| uri.starts_with(scheme)) => uri,
-            (None, Some(_)) => return Err(self.bad("MONGOURI", "expected mongodb://... or mongodb+srv://...")),
-        };
-        let Some(database) = self.text_of("DBNAME")? else {
-            return Err(self.fail("INDEX: mongodb needs DBNAME, the name of the database"));
-        };
-        if database.len() > 63 || database.contains(['/', '\\', '.', ' ', '"', '$', '*', '<', '>', ':', '|', '?', '\0'])
-        {
-            return Err(
-                self.bad("DBNAME", &format!("{} cannot be the name of a database in MongoDB", quoted(&database)))
-            );
-        }
-        if counters == STATUS_COLLECTION || !is_collection(&counters) {
-            return Err(self.bad(
-                "COUNTER_COLLECTION",
-                &format!("{} cannot be the collection of the counters", quoted(&counters)),
-            ));
-        }
-        Ok(IndexPlace::MongoDb(MongoPlace::new(uri, database, counters)))
-    }
-
-    fn whole(&self, key: &str, min: u64, max: u64) -> Result<Option<u64>> {
-        let Some(value) = self.values.get(key) else { return Ok(None) };
-        match value.as_u64() {
-            Some(n) if (min..=max).contains(&n) => Ok(Some(n)),
-            _ => {
-                let range = if max == u64::MAX { format!("{min} or more") } else { format!("{min} to {max}") };
-                Err(self.bad(key, &format!("expected a whole number, {range}, found {}", shown(value))))
-            }
-        }
-    }
-
-    fn seconds(&self, key: &str) -> Result<Option<Duration>> {
-        let Some(value) = self.values.get(key) else { return Ok(None) };
-        match value.as_f64() {
-            Some(s) if (0.001..=86_400.0).contains(&s) => Ok(Some(Duration::from_secs_f64(s))),
-            _ => Err(self.bad(key, &format!("expected seconds, 0.001 to 86400, found {}", shown(value)))),
-        }
-    }
-
-    fn choice<T: Copy>(&self, key: &str, choices: &[(&str, T)]) -> Result<T> {
-        let names = || choices.iter().map(|choice| choice.0).collect::<Vec<_>>();
-        let Some(value) = self.values.get(key) else { return Ok(choices[0].1) };
-        let found = value.as_str().and_then(|text| choices.iter().find(|choice| choice.0 == text));
-        found.map(|choice| choice.1).ok_or_else(|| {
-            let near = value.as_str().map(|text| nearest(text, names().into_iter())).unwrap_or_default();
-            self.bad(key, &format!("expected one of {}, found {}{near}", names().join(", "), shown(value)))
-        })
-    }
-
-    fn sample(&self) -> Result<Option<Vec<String>>> {
-        let Some(value) = self.values.get("SAMPLE") else { return Ok(None) };
-        let names: Option<Vec<String>> =
-            value.as_sequence().map(|list| list.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect());
-        match names {
-            Some(names) if value.as_sequence().is_some_and(|list| list.len() == names.len()) => {
-                check_names(&names).map_err(|why| self.bad("SAMPLE", &why))?;
-                Ok(Some(names))
-            }
-            _ => {
-                let why = format!("expected a list of names, as in [data, label], found {}", shown(value));
-                Err(self.bad("SAMPLE", &why))
-            }
-        }
-    }
-
-    fn compress(&self) -> Result<(BTreeMap<String, i32>, Option<i32>)> {
-        let level = |value: &Value| value.as_i64().filter(|n| (-7..=19).contains(n)).map(|n| n as i32);
-        let bad = |value: &Value| {
-            self.bad(
-                "COMPRESS",
-                &format!("expected none, a level from -7 to 19, or {{part: level}}, found {}", shown(value)),
-            )
-        };
-        match self.values.get("COMPRESS") {
-            None => Ok((BTreeMap::new(), None)),
-            Some(Value::String(text)) if text == "none" => Ok((BTreeMap::new(), None)),
-            Some(Value::String(text)) if text == "auto" => Err(self.bad("COMPRESS", "auto is not in this version")),
-            Some(Value::Mapping(map)) => {
-                let mut levels = BTreeMap::new();
-                for (name, value) in map {
-                    let name = name.as_str().ok_or_else(|| bad(value))?;
-                    if value.as_str() != Some("none") {
-                        levels.insert(name.to_owned(), level(value).ok_or_else(|| bad(value))?);
-                    }
-                }
-                Ok((levels, None))
-            }
-            Some(value) => level(value).map(|level| (BTreeMap::new(), Some(level))).ok_or_else(|| bad(value)),
-        }
-    }
-
-    fn effective(&self, config: &Config) -> Vec<Effective> {
-        let ring = &config.ring;
-        let row = |&(key, default): &(&'static str, &str)| match self.values.get(key) {
-            Some(_) if key == "RING" => Effective { key, value: ring.display().to_string(), origin: self.place(key) },
-            Some(value) if SECRET.contains(&key) => {
-                let value = shown(&Value::String(without_password(value.as_str().unwrap_or_default())));
-                Effective { key, value, origin: self.place(key) }
-            }
-            Some(value) => Effective { key, value: shown(value), origin: self.place(key) },
-            None if key == "INDEX" && config.index != IndexPlace::Files => {
-                Effective { key, value: "mongodb".into(), origin: "default, where a server is named".into() }
-            }
-            None if key == "RING" => Effective { key, value: ring.display().to_string(), origin: "default".into() },
-            None => Effective { key, value: default.to_owned(), origin: "default".to_owned() },
-        };
-        KEYS.iter().map(row).collect()
-    }
-}
-
 /// Whether these can be the parts of a sample.
 ///
 /// # Errors
@@ -482,161 +282,5 @@ pub fn check_names(names: &[String]) -> std::result::Result<(), String> {
         None if names.is_empty() => Err("it names no part".to_owned()),
         None if sorted.len() != names.len() => Err("a part is named twice".to_owned()),
         None => Ok(()),
-    }
-}
-
-fn is_collection(name: &str) -> bool {
-    let dots = name.starts_with('.') || name.ends_with('.') || name.contains("..");
-    !dots && !name.starts_with("system.") && !name.contains(['$', '\0']) && name.len() <= 120
-}
-
-fn is_plain_name(name: &str) -> bool {
-    !name.starts_with('.') && !name.contains(['/', '\0'])
-}
-
-/// A value in a message. A connection string may stand where it does not belong.
-fn shown(value: &Value) -> String {
-    let json = serde_json::to_string(value).unwrap_or_else(|_| "something else".to_owned());
-    if json.contains("://") { without_password(&json) } else { json }
-}
-
-fn quoted(text: &str) -> String {
-    shown(&Value::String(text.to_owned()))
-}
-
-fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> String {
-    const LONGEST: usize = 64; // no key comes near; the comparison takes memory for length times length
-    let scored = names.map(|name| (strsim::damerau_levenshtein(word, name), name));
-    match if word.len() > LONGEST { None } else { scored.min() } {
-        Some((distance, name)) if distance <= 1 + name.len() / 3 => format!(" (did you mean {name}?)"),
-        _ => String::new(),
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::panic)]
-mod tests {
-    use super::*;
-
-    fn parse(text: &str) -> Result<Config> {
-        Config::parse(text, "config.yaml", Path::new("/base"), true)
-    }
-
-    #[test]
-    fn a_wirehead_config_works_as_it_is() {
-        let text = "MONGOHOST: \"localhost\" # host\nDBNAME: \"unit-test\"\nSWAP_CAP: 100\n\nSAMPLE: [\"data\", \"label\"]\n\
-            WRITE_COLLECTION: \"write\"\nREAD_COLLECTION: \"read\"\nCOUNTER_COLLECTION: \"counter\"\n\
-            TEMP_COLLECTION: \"temp\"\nCHUNKSIZE: 10\n";
-        let config = parse(text).unwrap();
-        assert_eq!(config.ring, Path::new("/base/unit-test.ring"));
-        assert_eq!((config.swap_cap, config.write_buffer), (Some(100), 10 << 20));
-        let IndexPlace::MongoDb(place) = &config.index else { panic!("{:?}", config.index) };
-        assert_eq!(place.uri(), "mongodb://localhost:27017");
-        assert_eq!((place.database.as_str(), place.counters.as_str()), ("unit-test", "counter"));
-    }
-
-    #[test]
-    fn what_has_no_effect_is_told() {
-        let notes = |text| parse(text).unwrap().notes;
-        assert_eq!(notes("DBNAME: x\nINDEX: files\nMONGOHOST: a"), ["MONGOHOST is not used: INDEX is files"]);
-        assert_eq!(notes("DBNAME: x\nPORT: 1\nMONGOURI: mongodb://a"), ["PORT is not used: MONGOURI names the port"]);
-        assert!(notes("DBNAME: x\nPORT: 1\nMONGOHOST: a").is_empty());
-    }
-
-    #[test]
-    fn errors_name_the_key_the_line_and_the_nearest_known_key() {
-        for (text, want) in [
-            ("DBNAME: x\nSWAP_CAPP: 3", "config.yaml:2: SWAP_CAPP: unknown key (did you mean SWAP_CAP?)"),
-            ("DBNAME: x\nswap_cap: 3", "config.yaml:2: swap_cap: unknown key (did you mean SWAP_CAP?)"),
-            (
-                "DBNAME: x\n\nSWAP_CAP: -1",
-                "config.yaml:3: SWAP_CAP: expected a whole number, 1 to 1099511627776, found -1",
-            ),
-            (
-                "DBNAME: x\nVERIFY: allways",
-                "config.yaml:2: VERIFY: expected one of first, always, never, found \"allways\" (did you mean always?)",
-            ),
-            ("DBNAME: x\nSAMPLE: [data, data]", "config.yaml:2: SAMPLE: a part is named twice"),
-            (
-                "DBNAME: x\nSAMPLE: [data]\nCOMPRESS: {dat: 3}",
-                "config.yaml:3: COMPRESS: \"dat\" is no part of SAMPLE (did you mean data?)",
-            ),
-            ("SWAP_CAP: 3", "config.yaml: neither RING nor DBNAME is given: say where the ring is"),
-            ("DBNAME: a/b", "config.yaml:1: DBNAME: \"a/b\" cannot be part of a file name; give RING"),
-            (
-                "DBNAME: x\nVALIDATION: 5",
-                "config.yaml:2: VALIDATION: the held-out slice is not in this version; leave the key out",
-            ),
-            ("DBNAME: x\nPORT: 70000", "config.yaml:2: PORT: expected a whole number, 1 to 65535, found 70000"),
-            ("", "config.yaml: the configuration is empty"),
-            ("DBNAME: x\nINDEX: mongodb", "config.yaml:2: INDEX: mongodb needs MONGOHOST (and PORT), or MONGOURI"),
-            (
-                "DBNAME: x\nINDEX: mongdb",
-                "config.yaml:2: INDEX: expected files or mongodb, found \"mongdb\" (did you mean mongodb?)",
-            ),
-            (
-                "DBNAME: x\nMONGOHOST: a\nMONGOURI: mongodb://b",
-                "config.yaml:3: MONGOURI: MONGOHOST is given too: leave one of them out",
-            ),
-            ("DBNAME: x\nMONGOURI: b", "config.yaml:2: MONGOURI: expected mongodb://... or mongodb+srv://..."),
-            ("RING: x\nMONGOHOST: a", "config.yaml: INDEX: mongodb needs DBNAME, the name of the database"),
-            ("DBNAME: a.b\nMONGOHOST: a", "config.yaml:1: DBNAME: \"a.b\" cannot be the name of a database in MongoDB"),
-            (
-                "DBNAME: a\nMONGOHOST: a\nCOUNTER_COLLECTION: status",
-                "config.yaml:3: COUNTER_COLLECTION: \"status\" cannot be the collection of the counters",
-            ),
-        ] {
-            assert_eq!(parse(text).unwrap_err().to_string(), want);
-        }
-        assert!(parse("a: [").unwrap_err().to_string().contains("not valid YAML"));
-        let missing = Config::load(Path::new("/nonexistent/c.yaml")).unwrap_err().to_string();
-        assert!(missing.starts_with("/nonexistent/c.yaml: cannot read"), "{missing}");
-    }
-
-    #[test]
-    fn no_password_is_shown_whatever_it_holds() {
-        for (uri, want) in [
-            ("mongodb://me:s3cr3t@db1,db2:27018/admin?tls=true", "mongodb://me:***@db1,db2:27018/admin?tls=true"),
-            ("mongodb://me:s3cr3t/@s3cr3t?s3cr3t@db", "mongodb://me:***@db"),
-            ("mongodb://s3cr3t@db", "mongodb://***@db"),
-            ("mongodb+srv://me:s3cr3t@db/?tlsCertificateKeyFilePassword=s3cr3t", ""),
-            ("mongodb://db/?authMechanismProperties=AWS_SESSION_TOKEN:s3cr3t&s3cr3t", ""),
-        ] {
-            let config = parse(&format!("DBNAME: x\nMONGOURI: '{uri}'")).unwrap();
-            let IndexPlace::MongoDb(place) = &config.index else { panic!("{:?}", config.index) };
-            assert!(want.is_empty() || place.shown() == want, "{}", place.shown());
-            let everything = format!("{config:?} {place:?} {}", place.scrub(&format!("said {uri} no s3cr3t")));
-            assert!(!everything.contains("s3cr3t"), "{everything}");
-        }
-        let config = parse("DBNAME: x\nMONGOHOST: 'me:s3cr3t@db'").unwrap();
-        assert!(!format!("{config:?}").contains("s3cr3t"), "{config:?}");
-        let misplaced = "mongodb://me:s3cr3t@db";
-        for key in
-            ["INDEX", "DBNAME", "PORT", "COUNTER_COLLECTION", "SAMPLE", "VERIFY", "COMPRESS", "KEEP", "RING_MODE", "X"]
-        {
-            for value in [misplaced.to_owned(), format!("[{misplaced}]"), format!("{{a: {misplaced}}}")] {
-                let text = match key {
-                    "DBNAME" => format!("DBNAME: {value}\nMONGOHOST: a"),
-                    _ => format!("DBNAME: x\nMONGOHOST: a\n{key}: {value}"),
-                };
-                match parse(&text) {
-                    Err(error) => assert!(!error.to_string().contains("s3cr3t"), "{error}"),
-                    Ok(config) => assert!(!format!("{:?}", config.effective).contains("s3cr3t"), "{text}"),
-                }
-            }
-        }
-        assert!(!parse(&format!("DBNAME: x\n'{misplaced}': 1")).unwrap_err().to_string().contains("s3cr3t"));
-        for text in [
-            "DBNAME: x\nMONGOURI: [s3cr3t]",
-            "DBNAME: x\nMONGOHOST: {s3cr3t: 1}",
-            "MONGOURI: 'mongodb:/s3cr3t'\nRING: a",
-        ] {
-            assert!(!parse(text).unwrap_err().to_string().contains("s3cr3t"), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_default_that_is_written_out_is_accepted() {
-        parse("DBNAME: x\nREUSE: {min: 0, max: 0}\nON_STALE: warn\nVALIDATION: 0\nSTALE_AFTER: 300").unwrap();
     }
 }

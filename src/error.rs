@@ -163,6 +163,12 @@ pub enum Error {
         /// For what, and what to look at.
         what: String,
     },
+    /// Nothing new comes, and ON_STALE is stop.
+    #[error("the samples are stale: {message}. (ON_STALE is stop: start generators, or set ON_STALE to wait or warn)")]
+    Stale {
+        /// What was read how often, who generates, and what they said last.
+        message: String,
+    },
     /// Somebody asked to stop (a signal).
     #[error("interrupted while waiting for {what}")]
     Interrupted {

@@ -7,12 +7,12 @@ mod waiting;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::failures;
 use crate::fs::watch::Pacer;
 use crate::fs::{Fs, Posix};
 use crate::presence::Presence;
 use crate::random::random_bytes;
 use crate::ring::commit::{Commit, Staged, Step};
-use crate::ring::liveness::Watch;
 use crate::ring::promote::When;
 use crate::ring::{MANIFESTS_KEPT, Ring};
 use crate::segment::SampleId;
@@ -24,6 +24,8 @@ use ringreel_format::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// The role's name in the index.
+pub const ROLE: &str = "generator";
 /// After so many generations a segment is sealed, full or not.
 const SEAL_AFTER: u64 = MANIFESTS_KEPT / 4;
 /// For at least so long the end of a sealed run waits for a generation that nobody can promote.
@@ -68,7 +70,6 @@ pub struct Summary {
 pub struct Generator {
     ring: Arc<Ring>,
     presence: Presence,
-    watch: Watch,
     /// Who holds the manager's lease, as far as was seen, and when that is asked again.
     manager: Option<String>,
     next_look: Instant,
@@ -105,7 +106,7 @@ impl Generator {
 
     /// The same in a ring that was found already.
     pub fn on_ring(ring: Arc<Ring>, config: &Config) -> Generator {
-        let presence = Presence::begin(ring.index.clone(), &ring.me, "generator", ring.lease);
+        let presence = Presence::begin(ring.index.clone(), &ring.me, ROLE, ring.lease);
         let pacer = Pacer::new(ring.poll).watch(&ring.layout.manifests());
         let write = WriteOptions { compress: config.compression_of(&ring.birth.sample), ..WriteOptions::default() };
         let options = StagingOptions {
@@ -115,7 +116,6 @@ impl Generator {
             sync_dir: ring.syncs_dirs(),
         };
         Generator {
-            watch: Watch::new(ring.lease),
             manager: None,
             next_look: Instant::now(),
             segment_samples: config.segment_samples.min(ring.birth.swap_cap),
@@ -255,8 +255,20 @@ impl Generator {
     /// that is not full. What cannot be committed stays staged; the manager brings it in.
     ///
     /// # Errors
-    /// As [`Generator::write`].
+    /// As [`Generator::write`]. An error is remembered, as by [`Generator::failed`].
     pub fn finish(mut self, seal: bool, stop: &dyn Fn() -> bool) -> Result<Summary> {
+        match self.end(seal, stop) {
+            Ok(()) => Ok(self.summary()),
+            Err(error) => {
+                if !matches!(error, Error::Interrupted { .. }) {
+                    self.failed(&error.to_string());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn end(&mut self, seal: bool, stop: &dyn Fn() -> bool) -> Result<()> {
         self.flush(stop)?;
         self.deferred.take().map_or(Ok(()), Err)?;
         if let Err(error) = self.tend_ring(Duration::ZERO).and_then(|_| self.settle()) {
@@ -269,7 +281,7 @@ impl Generator {
             }
         }
         let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me)); // stays where something is in it
-        Ok(self.summary())
+        Ok(())
     }
 
     /// Promotes what is there until everything of ours is listed.
@@ -284,9 +296,17 @@ impl Generator {
                         self.bear(error, "reclaiming", stop)?;
                     }
                 }
+                // Who reads (REUSE min) is waited for, however long it takes.
+                Ok(None) if self.ring.held().is_some() && self.ring.has_readers()? => {
+                    idle = Instant::now();
+                    self.pause("the generation before the last one to be read", self.ring.poll, stop)?;
+                }
                 Ok(None) if idle.elapsed() > (self.ring.lease * 2).max(SEAL_PATIENCE) => {
                     let left: u64 = self.commits.iter().map(|commit| commit.staged.samples).sum();
-                    self.problem(format!("{left} samples cannot be made visible: they are staged, and stay there"));
+                    let why = self.ring.held().map_or(String::new(), |held| format!(", for want of {held}"));
+                    self.problem(format!(
+                        "{left} samples cannot be made visible{why}: they are staged, and stay there"
+                    ));
                     return Ok(());
                 }
                 Ok(None) => self.pause("the last generation to be promoted", self.ring.poll, stop)?,
@@ -450,8 +470,10 @@ impl Generator {
         self.problem(format!("{} finished samples were put into quarantine: {why}", commit.staged.samples));
     }
 
-    /// Tells the others of an error that ended the generator, in its last report.
+    /// Tells the others of an error that ends the generator: in its last report, and in the index, where it is
+    /// remembered when the generator is gone. Of several, the first one is.
     pub fn failed(&mut self, message: &str) {
         self.problem(message.to_owned());
+        failures::remember(&*self.ring.index, &self.ring.me, ROLE, message);
     }
 }

@@ -35,6 +35,7 @@
 pub mod cli;
 pub mod config;
 pub mod error;
+pub mod failures;
 pub mod fs;
 pub mod generator;
 pub mod index;

@@ -5,13 +5,13 @@
 
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::failures;
 use crate::fs::publish::write_new;
 use crate::fs::watch::jittered;
 use crate::fs::{Fs, Posix};
 use crate::index::as_hint;
 use crate::presence::Presence;
 use crate::ring::Ring;
-use crate::ring::liveness::Watch;
 use crate::ring::promote::{Promotion, When};
 use notify::{RecursiveMode, Watcher};
 use std::future::Future;
@@ -51,7 +51,6 @@ pub struct Swap {
 pub struct Manager {
     ring: Arc<Ring>,
     presence: Presence,
-    watch: Watch,
     token: Option<u64>,
     last_swap: Instant,
     next_recovery: Instant,
@@ -84,7 +83,6 @@ impl Manager {
         let now = Instant::now();
         Manager {
             presence: Presence::begin(ring.index.clone(), &ring.me, ROLE, ring.lease),
-            watch: Watch::new(ring.lease),
             token: None,
             last_swap: now,
             next_recovery: now,
@@ -105,7 +103,8 @@ impl Manager {
     /// Runs until `stop` is ready; then gives the lease up. `on_swap` is told of each swap.
     ///
     /// # Errors
-    /// None that waiting might mend: those are logged, and the next round tries again.
+    /// None that waiting might mend: those are logged, and the next round tries again. The others are remembered in the
+    /// index.
     pub async fn run(mut self, stop: impl Future<Output = ()>, mut on_swap: impl FnMut(&Swap)) -> Result<()> {
         let bell = Arc::new(tokio::sync::Notify::new());
         let mut watching = None;
@@ -117,6 +116,7 @@ impl Manager {
                 Ok(None) => {}
                 Err(error) if error.is_retryable() => self.problem(&error),
                 Err(error) => {
+                    failures::remember(&*self.ring.index, &self.ring.me, ROLE, &error.to_string());
                     self.leave();
                     return Err(error);
                 }
@@ -173,7 +173,7 @@ impl Manager {
         let promotion = self.ring.promote(When::Full)?;
         if promotion.is_some() || Instant::now() >= self.next_recovery {
             let reclaimed = self.ring.reclaim()?;
-            let recovered = self.ring.recover(&mut self.watch)?;
+            let recovered = self.ring.recover(&mut self.ring.watch())?;
             if recovered.adopted + recovered.quarantined + recovered.litter > 0 {
                 tracing::info!(?recovered, "brought in what dead generators left");
             }
@@ -223,11 +223,11 @@ impl Manager {
         let next = match lease {
             Some(lease) if Some(lease.token) == self.token && lease.holder == self.ring.me => return Ok(true),
             Some(lease) => {
-                as_hint(self.watch.look(&*self.ring.index))?;
+                as_hint(self.ring.watch().look(&*self.ring.index))?;
                 if self.token.take().is_some() {
                     tracing::warn!(holder = lease.holder, "the manager's lease was taken over: standing by");
                 }
-                let silent = self.watch.is_dead(&lease.holder);
+                let silent = self.ring.watch().is_dead(&lease.holder);
                 if !lease.released && !silent {
                     if !self.standing_by {
                         tracing::info!(holder = lease.holder, "another manager holds the lease: standing by");

@@ -28,6 +28,17 @@ pub struct Presence {
 impl Presence {
     /// Begins to beat as `member` in `role`. The first beat is published before this returns.
     pub fn begin(index: Arc<dyn Index>, member: &str, role: &str, lease: Duration) -> Presence {
+        Presence::begin_with(index, member, role, lease, |_| ())
+    }
+
+    /// The same; after each beat its thread does `also`.
+    pub fn begin_with(
+        index: Arc<dyn Index>,
+        member: &str,
+        role: &str,
+        lease: Duration,
+        mut also: impl FnMut(&dyn Index) + Send + 'static,
+    ) -> Presence {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let started_unix_ms = unix_ms();
         let report =
@@ -39,6 +50,7 @@ impl Presence {
             let (index, member, shared) = (index.clone(), member.to_owned(), shared.clone());
             move || {
                 let mut number = 1;
+                also(&*index);
                 let mut stopped = shared.stopped.lock().unwrap_or_else(PoisonError::into_inner);
                 while !*stopped {
                     // Who was not heard tries again soon: an index that is back finds everybody alive.
@@ -49,6 +61,7 @@ impl Presence {
                         drop(stopped);
                         number += 1;
                         heard = beat(&*index, &member, number, &shared);
+                        also(&*index);
                         stopped = shared.stopped.lock().unwrap_or_else(PoisonError::into_inner);
                     }
                 }

@@ -1,6 +1,7 @@
 //! What a ring looks like now, for people and scripts. Read-only: it changes nothing and takes no part.
 
 use crate::error::{Error, Result};
+use crate::failures::{Failure, failures};
 use crate::index::{Report, as_hint};
 use crate::layout::GenerationDir;
 use crate::manager::ROLE;
@@ -9,10 +10,12 @@ use crate::segment::reader::read_tail;
 use crate::unix_ms;
 use ringreel_format::SegmentId;
 use serde::Serialize;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 /// Swaps over which rates and times are averaged.
 const RECENT: u64 = 8;
+/// Generations of which is told how often they were read.
+const REUSE_OF: u64 = 64;
 
 /// A readable generation.
 #[derive(Clone, Debug, Serialize)]
@@ -21,6 +24,8 @@ pub struct GenerationStatus {
     pub generation: u64,
     /// Samples in it.
     pub samples: u64,
+    /// Of those, samples that are held out: its first ones.
+    pub held_out: u64,
     /// Bytes of its segments.
     pub bytes: u64,
     /// Its segments.
@@ -29,6 +34,17 @@ pub struct GenerationStatus {
     pub age_seconds: f64,
     /// For how long generators could not commit at its promotion, in milliseconds.
     pub swap_ms: f64,
+    /// How often it was read by streams, as far as their logs are kept; none while the index is away.
+    pub passes: Option<u64>,
+}
+
+/// A bar of the reuse histogram.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ReuseStatus {
+    /// So many passes were made
+    pub passes: u64,
+    /// over so many generations.
+    pub generations: u64,
 }
 
 /// The generation that fills.
@@ -65,6 +81,8 @@ pub struct Status {
     pub sample: Vec<String>,
     /// Samples in a generation.
     pub swap_cap: u64,
+    /// So many samples, the first ones, are held out.
+    pub validation: u64,
     /// The newest generation.
     pub newest: u64,
     /// Seconds since it became readable; none before the first.
@@ -85,6 +103,9 @@ pub struct Status {
     pub bytes: u64,
     /// Generations that can be read, oldest first.
     pub generations: Vec<GenerationStatus>,
+    /// How often the last generations (64 at most; the newest, which is still read, is not among them) were read by
+    /// streams; empty while the index is away.
+    pub reuse: Vec<ReuseStatus>,
     /// The generation that fills.
     pub writing: WritingStatus,
     /// Who holds the manager's lease.
@@ -99,6 +120,8 @@ pub struct Status {
     pub index: String,
     /// Why it does not answer; then nothing is known of who takes part.
     pub index_away: Option<String>,
+    /// What ended generators and managers, the newest first. None are known while the index is away.
+    pub failures: Vec<Failure>,
     /// Files in quarantine.
     pub quarantined: u64,
 }
@@ -110,6 +133,7 @@ pub struct Status {
 pub fn status(ring: &Ring) -> Result<Status> {
     let newest = ring.manifests.newest_listed()?;
     let now = unix_ms();
+    let reads = as_hint(ring.reads())?;
     let mut generations = Vec::new();
     for name in ring.fs.list(ring.layout.root())? {
         let Some(GenerationDir::Read(n)) = GenerationDir::parse(&name) else { continue };
@@ -118,10 +142,12 @@ pub fn status(ring: &Ring) -> Result<Status> {
             generations.push(GenerationStatus {
                 generation: n,
                 samples: summary.samples,
+                held_out: ring.held_out(&manifest).end,
                 bytes: summary.bytes,
                 segments: manifest.segments.len() as u64,
                 age_seconds: now.saturating_sub(summary.unix_ms) as f64 / 1e3,
                 swap_ms: summary.swap_ms,
+                passes: reads.as_ref().map(|reads| reads.get(&n).copied().unwrap_or(0)),
             });
         }
     }
@@ -145,6 +171,7 @@ pub fn status(ring: &Ring) -> Result<Status> {
         ring_id: ring.birth.ring_id.clone(),
         sample: ring.birth.sample.clone(),
         swap_cap: ring.birth.swap_cap,
+        validation: ring.birth.validation,
         newest,
         newest_age_seconds: generations.iter().find(|g| g.generation == newest).map(|g| g.age_seconds),
         swaps: newest,
@@ -155,16 +182,32 @@ pub fn status(ring: &Ring) -> Result<Status> {
         samples_per_second,
         bytes: ring.usage()?.0,
         generations,
+        reuse: reads.map_or(Ok(Vec::new()), |reads| reuse(ring, newest, &reads))?,
         writing: WritingStatus { generation: newest + 1, samples: filling, cap: ring.birth.swap_cap },
         manager: lease.map(|lease| lease.holder),
         managers,
         generators,
         readers,
+        failures: failures(&*ring.index)?,
         index: ring.index.place(),
         index_away,
         quarantined: ring.fs.list(&ring.layout.quarantine())?.iter().filter(|name| name.ends_with(".rec")).count()
             as u64,
     })
+}
+
+/// How many of the last generations were read how often.
+fn reuse(ring: &Ring, newest: u64, reads: &BTreeMap<u64, u64>) -> Result<Vec<ReuseStatus>> {
+    let mut bars = BTreeMap::new();
+    let kept = ring.kept_for_ever()?;
+    for n in newest.saturating_sub(REUSE_OF).max(1)..newest {
+        // Of the first ones, some are not for training. (No manifest is read for any other: they may be large.)
+        let first = kept.iter().any(|kept| kept.generation == n);
+        if !first || ring.manifests.get(n)?.is_some_and(|manifest| !ring.training(&manifest).is_empty()) {
+            *bars.entry(reads.get(&n).copied().unwrap_or(0)).or_default() += 1;
+        }
+    }
+    Ok(bars.into_iter().map(|(passes, generations)| ReuseStatus { passes, generations }).collect())
 }
 
 /// Samples that are sealed in staging and that no manifest lists.

@@ -167,7 +167,7 @@ fn a_stream_skips_a_segment_that_is_damaged_between_two_passes() {
             let (place, victim, another) = ring_of_eight(&format!("{read}VERIFY: always\n"));
             let reader = Arc::new(Reader::open(&place.config()).unwrap());
             let options = StreamOptions { epochs: Some(3), ..StreamOptions::default() };
-            let mut stream = Stream::new(reader.clone(), options);
+            let mut stream = Stream::new(reader.clone(), options).unwrap();
             let mut seen = vec![(0, 0); 3];
             while let Some(item) = next(&mut stream).unwrap() {
                 let pass = stream.epochs() as usize;
@@ -180,6 +180,7 @@ fn a_stream_skips_a_segment_that_is_damaged_between_two_passes() {
                         is_damage(&error, 3, &reader);
                         seen[pass].1 += 1;
                     }
+                    Item::Replaced(..) => panic!("replaced, and nobody asked for equal steps"),
                 }
                 if seen[0] == (SAMPLES, 0) && seen[1].0 == 0 {
                     harm(kind, &victim, &another);
@@ -199,7 +200,7 @@ fn a_stream_over_nothing_but_damage_tells_each_once_and_then_waits_for_a_better_
     }
     let reader = Arc::new(Reader::open(&place.config()).unwrap());
     let timeout = Some(Duration::from_millis(300));
-    let mut stream = Stream::new(reader.clone(), StreamOptions { timeout, ..StreamOptions::default() });
+    let mut stream = Stream::new(reader.clone(), StreamOptions { timeout, ..StreamOptions::default() }).unwrap();
     for _ in 0..SAMPLES {
         assert!(matches!(next(&mut stream).unwrap(), Some(Item::Damaged(_))));
     }
@@ -310,7 +311,7 @@ fn when_a_whole_generation_is_removed_the_stream_goes_on_with_the_newest() {
     for read in READS {
         let (place, ..) = ring_of_eight(&format!("KEEP: 5\n{read}"));
         let reader = Arc::new(Reader::open(&place.config()).unwrap());
-        let mut stream = Stream::new(reader.clone(), StreamOptions::default());
+        let mut stream = Stream::new(reader.clone(), StreamOptions::default()).unwrap();
         let Some(Item::Sample(first)) = next(&mut stream).unwrap() else { panic!("no sample") };
         assert_eq!((first.generation, first.position), (1, 0));
         generate(&place.config(), 8..16);
@@ -327,7 +328,7 @@ fn when_the_newest_generation_itself_is_removed_the_stream_waits_for_the_next() 
     let (place, ..) = ring_of_eight("KEEP: 5\n");
     let reader = Arc::new(Reader::open(&place.config()).unwrap());
     let timeout = Some(Duration::from_millis(300));
-    let mut stream = Stream::new(reader.clone(), StreamOptions { timeout, ..StreamOptions::default() });
+    let mut stream = Stream::new(reader.clone(), StreamOptions { timeout, ..StreamOptions::default() }).unwrap();
     assert!(matches!(next(&mut stream).unwrap(), Some(Item::Sample(_))));
     fs::remove_dir_all(place.ring().join("read.1")).unwrap();
     // What is open already may still be read; then there is nothing.

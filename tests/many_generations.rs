@@ -100,7 +100,7 @@ fn a_running_reader_and_a_running_generator_read_each_manifest_once_at_most() {
     let mut other = Generator::open(&place.config()).unwrap();
     let reader = Arc::new(Reader::open_on(reads.fs(), &place.config()).unwrap());
     let timeout = Some(cli_support::PATIENCE);
-    let mut stream = Stream::new(reader, StreamOptions { timeout, ..StreamOptions::default() });
+    let mut stream = Stream::new(reader, StreamOptions { timeout, ..StreamOptions::default() }).unwrap();
     for n in 0..180 {
         put(if n % 2 == 0 { &mut generator } else { &mut other }, n);
         let Some(Item::Sample(_)) = stream.next(&|| false, &mut |_| {}).unwrap() else { panic!("no sample") };

@@ -26,7 +26,7 @@ A manager (without one, generators do its work)::
 Readers::
 
     ring = ringreel.Ring("config.yaml")
-    for sample in ring.stream(rank=0, world_size=8):      # for ever, this rank's share of each generation
+    for sample in ring.stream(rank=0, world_size=8, equal="drop", run="tumor-3"):   # for ever, this rank's share
         sample["data"], sample["label"], sample.meta
     dataset = ring.dataset()                              # by index, in the newest generation
     dataset[0].torch()
@@ -45,14 +45,18 @@ from ringreel._errors import (
     RingreelError,
     RingTimeoutError,
     SampleError,
+    StaleError,
     WrongRingError,
 )
 from ringreel._generator import Generator, Summary
+from ringreel._loader import StreamLoader
+from ringreel._mixture import Mixture
 from ringreel._ring import Ring
 from ringreel._ringreel import __version__
 from ringreel._run import run_generator, run_manager
 from ringreel._sample import Sample, Tensor
 from ringreel._stream import Stream
+from ringreel._validation import Validation
 
 __all__ = [
     "ConfigError",
@@ -61,6 +65,7 @@ __all__ = [
     "Generator",
     "IndexAwayError",
     "IndexRefusedError",
+    "Mixture",
     "NoRingError",
     "ReclaimedError",
     "Ring",
@@ -68,9 +73,12 @@ __all__ = [
     "RingreelError",
     "Sample",
     "SampleError",
+    "StaleError",
     "Stream",
+    "StreamLoader",
     "Summary",
     "Tensor",
+    "Validation",
     "WrongRingError",
     "__version__",
     "run_generator",

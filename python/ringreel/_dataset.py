@@ -51,7 +51,7 @@ class Dataset:
         return self._open()[1].number
 
     def __len__(self) -> int:
-        """How many samples the generation holds."""
+        """How many samples the generation holds, without those that are held out (see `Ring.validation`)."""
         return len(self._open()[1])
 
     @overload

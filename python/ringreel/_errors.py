@@ -57,6 +57,12 @@ class IndexRefusedError(RingreelError, PermissionError):
     """
 
 
+class StaleError(RingreelError):
+    """Nothing new comes, and the configuration says ON_STALE: stop. The message says what was read how often, who
+    generates, and why generators failed.
+    """
+
+
 class SampleError(RingreelError, ValueError):
     """What was given does not fit the ring. The message names the part; the ring is as it was before."""
 
@@ -80,6 +86,7 @@ for _exception in (
     IndexAwayError,
     IndexRefusedError,
     SampleError,
+    StaleError,
     RingTimeoutError,
 ):
     _exception.__module__ = "ringreel"

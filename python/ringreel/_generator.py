@@ -1,6 +1,7 @@
 """Putting samples into a ring."""
 
 import dataclasses
+import traceback
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
@@ -110,7 +111,10 @@ class Generator:
         return Summary(**summary)
 
     def _failed(self, error: BaseException) -> None:
-        self._generator.failed(f"{type(error).__name__}: {error}")
+        """Remembers, for the others, what ended this generator. Who was asked to end has not failed."""
+        if isinstance(error, KeyboardInterrupt) or (isinstance(error, SystemExit) and not error.code):
+            return
+        self._generator.failed("".join(traceback.format_exception_only(error)).strip())
 
     def __enter__(self) -> Self:
         return self

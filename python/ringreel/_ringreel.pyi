@@ -48,7 +48,7 @@ class Generator:
 
 @final
 class Generation:
-    """A generation that was listed by its manifest."""
+    """The samples of a generation that are served: those for training, or those that are held out."""
 
     @property
     def number(self) -> int: ...
@@ -84,9 +84,13 @@ class Reader:
 
     @staticmethod
     def open(config: Config, timeout: float | None = None, tell: Callable[[str], object] | None = None) -> Reader: ...
+    @staticmethod
+    def open_held_out(
+        config: Config, timeout: float | None = None, tell: Callable[[str], object] | None = None
+    ) -> tuple[Reader, list[Generation]]: ...
     def newest(self) -> Generation: ...
     def generation(self, number: int) -> Generation | None: ...
-    def sample(self, generation: Generation, position: int) -> _Handed: ...
+    def sample(self, generation: Generation, index: int) -> _Handed: ...
 
 @final
 class RecordReader:
@@ -118,16 +122,34 @@ class Stream:
     @staticmethod
     def open(
         config: Config,
-        rank: int,
-        world_size: int,
-        epochs: int | None = None,
-        repeat: bool = True,
-        timeout: float | None = None,
+        *,
+        worker: int,
+        workers: int,
+        shuffle: bool,
+        seed: int,
+        equal: str | None,
+        fill: float,
+        epochs: int | None,
+        goes_on: tuple[int, str] | None,
+        repeat: bool,
+        timeout: float | None,
+        prefetch_bytes: int | None,
+        threads: int,
+        run: str | None,
+        replay: str | None,
         tell: Callable[[str], object] | None = None,
     ) -> Stream: ...
-    def next(self, tell: Callable[[str], object] | None = None) -> _Handed | DamagedSampleError | None: ...
+    def next(
+        self, tell: Callable[[str], object] | None = None
+    ) -> tuple[_Handed | None, bool, DamagedSampleError | None] | None: ...
     @property
     def epochs(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def run(self) -> str: ...
+    def state(self) -> str: ...
+    def load(self, states: Sequence[str]) -> None: ...
 
 def record_index(data: bytes, path: str, key_type: Callable[[str], Any]) -> tuple[list[Any], dict[Any, int]]: ...
 def run_command(args: Sequence[str]) -> int: ...

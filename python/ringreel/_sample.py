@@ -37,17 +37,26 @@ class Sample(Mapping[str, Any]):
     sample_id : str, its name for ever.
     generation : int, the generation it was read from.
     position : int, its position there, from 0.
+    masked : bool, it is none: it only makes a step up (`Ring.stream(equal="mask")`), and its parts hold a fill value. Its
+        id and its meta are those of the sample whose shapes it has.
     """
 
-    __slots__ = ("_arrays", "_parts", "generation", "meta", "position", "sample_id")
+    __slots__ = ("_arrays", "_parts", "generation", "masked", "meta", "position", "sample_id")
 
     meta: dict[str, Any]
     sample_id: str
     generation: int
     position: int
+    masked: bool
 
     def __init__(
-        self, parts: dict[str, Part], meta: dict[str, Any], sample_id: str, generation: int, position: int
+        self,
+        parts: dict[str, Part],
+        meta: dict[str, Any],
+        sample_id: str,
+        generation: int,
+        position: int,
+        masked: bool = False,
     ) -> None:
         self._parts = parts
         self._arrays: dict[str, Any] = {}
@@ -55,6 +64,7 @@ class Sample(Mapping[str, Any]):
         self.sample_id = sample_id
         self.generation = generation
         self.position = position
+        self.masked = masked
 
     def __getitem__(self, name: str) -> Any:
         value = self._arrays.get(name)
@@ -79,10 +89,11 @@ class Sample(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name}: {part.dtype}{list(part.shape)}" for name, part in self._parts.items())
-        return f"<ringreel.Sample {self.sample_id} (generation {self.generation}, position {self.position}): {parts}>"
+        masked = ", masked" if self.masked else ""
+        return f"<ringreel.Sample {self.sample_id} (generation {self.generation}, position {self.position}){masked}: {parts}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Sample, (self._parts, self.meta, self.sample_id, self.generation, self.position)
+        return Sample, (self._parts, self.meta, self.sample_id, self.generation, self.position, self.masked)
 
     @property
     def dtypes(self) -> dict[str, str]:
@@ -156,7 +167,7 @@ class Tensor:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """A copy as a DLPack capsule, on the CPU.
+        """A copy as a DLPack capsule, on the CPU; it begins at a multiple of 64 bytes, as JAX and TensorFlow want it.
 
         Raises BufferError for another device, for `copy=False`, and for an element type that DLPack, or the packages
         that are installed, cannot express.
@@ -170,9 +181,17 @@ class Tensor:
         # Only a capsule of the new kind says that it may be written to, as this may; NumPy makes them from 2.1 on.
         version: dict[str, Any] = {} if max_version is None or _OLD_NUMPY else {"max_version": max_version}
         try:
-            return self.__array__().__dlpack__(**version)
+            return self._aligned().__dlpack__(**version)
         except (BufferError, TypeError, RuntimeError) as error:
             return self._dlpack_by_torch(str(error))
+
+    def _aligned(self) -> np.ndarray[Any, Any]:
+        """A copy that begins at a multiple of 64 bytes: JAX copies once more what does not."""
+        array = _array(self._part, self._part)
+        memory = np.empty(array.nbytes + 64, np.uint8)
+        copy = np.ndarray(array.shape, array.dtype, memory, offset=-memory.ctypes.data % 64)
+        copy[...] = array
+        return copy
 
     def _dlpack_by_torch(self, refused: str) -> Any:
         """What NumPy does not express (bfloat16, in older versions bool), torch may."""

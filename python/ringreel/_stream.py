@@ -1,6 +1,8 @@
-"""Samples one after the other, for one rank."""
+"""Samples one after the other, for one worker of many."""
 
-from collections.abc import Iterator
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -9,28 +11,25 @@ from ringreel._errors import DamagedSampleError
 from ringreel._log import Waiting, logger
 from ringreel._sample import Sample
 
+#: Threads that read ahead.
+_THREADS = min(4, os.cpu_count() or 1)
+
 
 class Stream(Iterator[Sample]):
-    """An iterator over one generation after the other: this rank's share of each.
+    """An iterator over one epoch after the other: this worker's share of each. An epoch is a pass over one generation.
 
     Made by `Ring.stream`. It opens the ring with the first sample that is asked for. A sample that cannot be read is
-    skipped, counted in `damaged`, and warned of once through `logging`. It is used by one process; in a forked child,
-    make a new one.
+    counted in `damaged` and warned of once through `logging`; it is skipped, or, where all workers are to have the same
+    number of steps, another one comes in its place. It is used by one process; in a forked child, make a new one.
 
-    Raises `RingTimeoutError` when nothing came in time, and OSError for what the filesystem says.
+    Raises `RingTimeoutError` when nothing came in time, `StaleError` when nothing new comes and ON_STALE is stop, and
+    OSError for what the filesystem says.
     """
 
-    def __init__(
-        self,
-        config: _ringreel.Config,
-        rank: int,
-        world_size: int,
-        epochs: int | None,
-        repeat: bool,
-        timeout: float | None,
-    ) -> None:
+    def __init__(self, config: _ringreel.Config, worker: int, workers: int, **options: Any) -> None:
         self._config = config
-        self._options = (rank, world_size, epochs, repeat, timeout)
+        self._share = (worker, workers)
+        self._options = options
         self._stream: _ringreel.Stream | None = None
         self._closed = False
         self._damaged: set[str | None] = set()
@@ -42,27 +41,69 @@ class Stream(Iterator[Sample]):
         if self._closed:
             raise StopIteration
         waiting = Waiting()
-        if self._stream is None:
-            self._stream = _ringreel.Stream.open(self._config, *self._options, waiting)
+        stream = self._open(waiting)
         while True:
-            item: Any = self._stream.next(waiting)
-            if item is None:
+            given = stream.next(waiting)
+            if given is None:
                 raise StopIteration
-            if not isinstance(item, DamagedSampleError):
-                return Sample(*item)
-            if item.sample_id not in self._damaged:
-                self._damaged.add(item.sample_id)
-                logger.warning("skipped: %s", item)
+            sample, masked, error = given
+            if error is not None:
+                self._tell(error, skipped=sample is None)
+            if sample is not None:
+                return Sample(*sample, masked)
+
+    def _open(self, waiting: Waiting) -> _ringreel.Stream:
+        if self._stream is None:
+            worker, workers = self._share
+            self._stream = _ringreel.Stream.open(
+                self._config, worker=worker, workers=workers, **self._options, tell=waiting
+            )
+        return self._stream
+
+    def _tell(self, error: DamagedSampleError, skipped: bool) -> None:
+        if error.sample_id not in self._damaged:
+            self._damaged.add(error.sample_id)
+            logger.warning("%s: %s", "skipped" if skipped else "another sample was taken for it", error)
 
     @property
     def damaged(self) -> int:
-        """How many samples were skipped since they could not be read; each counts once."""
+        """How many samples could not be read; each counts once."""
         return len(self._damaged)
 
     @property
     def epochs(self) -> int:
-        """Passes over generations that were finished."""
+        """Epochs that were finished."""
         return 0 if self._stream is None else self._stream.epochs
+
+    @property
+    def run(self) -> str | None:
+        """The name of its run, by which what it reads is logged; None before the first sample where nobody gave one."""
+        name: str | None = self._options["run"] if self._stream is None else self._stream.run
+        return name
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it is: JSON's types only. Empty before the first sample.
+
+        Among others: run, seed, shuffle, world (number of workers), worker, number (the run's count of epochs), epoch
+        (its generation and number of samples; None between two), step (samples given of this worker's share of it).
+        """
+        state: dict[str, Any] = {} if self._stream is None else json.loads(self._stream.state())
+        return state
+
+    def load_state_dict(self, state: "Mapping[str, Any] | Sequence[Mapping[str, Any]]") -> None:
+        """Goes on from what `state_dict` of a stream with the same seed and order gave, in this process or another.
+
+        With as many workers as there were: with exactly the sample that would have come next. With another number of
+        workers: what was not given of the epoch is shared anew among them, so that no sample comes twice and none is
+        left out. Then give the states of all workers as a list; the state of one is enough where all had given the same
+        number of samples.
+
+        Raises SampleError for a state of another ring, seed, order or worker, or for states that do not belong
+        together, and ValueError for what is no state.
+        """
+        states = _all_begun([state] if isinstance(state, Mapping) else list(state))
+        if states:
+            self._open(Waiting()).load([json.dumps(each) for each in states])
 
     def close(self) -> None:
         """Ends the stream, and takes its reader off the ring's list. What was read stays."""
@@ -80,4 +121,21 @@ class Stream(Iterator[Sample]):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._stream is not None or self._closed:
             raise TypeError("a stream that has begun cannot be pickled: make it in the process that reads it")
-        return Stream, (self._config, *self._options)
+        return _again, (self._config, *self._share, self._options)
+
+
+def _all_begun(states: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """`states`, where workers that had not begun have one, too: before the first epoch of the others."""
+    begun = [state for state in states if state]
+    needed = {"number", "finished", "worker"}
+    if not begun or len(begun) == len(states) or not all(needed <= state.keys() for state in begun):
+        return begun
+    last = min(begun, key=lambda state: state["number"])
+    before = {"epoch": None, "place": {"offset": 0, "skip": []}, "step": 0, "finished": 0}
+    first = {**last, **before, "number": last["number"] - last["finished"]}
+    missing = sorted(set(range(len(states))) - {state["worker"] for state in begun})
+    return begun + [{**first, "worker": worker} for worker in missing]
+
+
+def _again(config: _ringreel.Config, worker: int, workers: int, options: dict[str, Any]) -> Stream:
+    return Stream(config, worker, workers, **options)

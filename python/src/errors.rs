@@ -43,6 +43,7 @@ fn instance(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         Error::NoRing { .. } => "NoRingError",
         Error::WrongRing { .. } => "WrongRingError",
         Error::Reclaimed { .. } => "ReclaimedError",
+        Error::Stale { .. } => "StaleError",
         Error::IndexAway { .. } => "IndexAwayError",
         Error::IndexRefused { .. } => "IndexRefusedError",
         Error::Sample(_) => "SampleError",

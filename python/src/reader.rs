@@ -10,6 +10,7 @@ use pyo3::types::PyDict;
 use ringreel::fs::Posix;
 use ringreel::reader::{ReadPart, ReadSample};
 use ringreel::ring::manifest::Manifest;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A sample as the package builds its own from: parts by name, meta, id, generation, position.
@@ -33,7 +34,7 @@ pub fn hand_over(py: Python<'_>, sample: ReadSample) -> PyResult<Handed<'_>> {
     Ok((parts, meta, sample.id.to_string(), sample.generation, sample.position))
 }
 
-/// Waits for a ring and its first sample, for at most `timeout` seconds.
+/// Waits for a ring and its first sample that is not held out, for at most `timeout` seconds.
 ///
 /// # Errors
 /// As [`ringreel::Reader::wait_for`].
@@ -50,10 +51,17 @@ pub fn open_reader(
         .map(ringreel::Reader::with_private_maps)
 }
 
-/// A generation that was listed by its manifest.
+/// The samples of a generation that are served: those for training, or those that are held out.
 #[pyclass(frozen, module = "ringreel._ringreel")]
 pub struct Generation {
     manifest: Arc<Manifest>,
+    positions: Range<u64>,
+}
+
+impl Generation {
+    fn for_training(reader: &ringreel::Reader, manifest: Arc<Manifest>) -> Generation {
+        Generation { positions: reader.ring().training(&manifest), manifest }
+    }
 }
 
 #[pymethods]
@@ -64,9 +72,9 @@ impl Generation {
         self.manifest.summary.generation
     }
 
-    /// How many samples it holds.
+    /// How many samples are served.
     fn __len__(&self) -> usize {
-        self.manifest.summary.samples as usize
+        (self.positions.end - self.positions.start) as usize
     }
 }
 
@@ -78,7 +86,8 @@ pub struct Reader {
 
 #[pymethods]
 impl Reader {
-    /// Waits for a ring and its first sample, for at most `timeout` seconds. `tell` is called with what it waits for.
+    /// Waits for a ring and its first sample that is not held out, for at most `timeout` seconds. `tell` is called with
+    /// what it waits for.
     #[staticmethod]
     #[pyo3(signature = (config, timeout=None, tell=None))]
     fn open(
@@ -90,29 +99,50 @@ impl Reader {
         Ok(Reader { reader: OwnProcess::new(open_reader(py, config, timeout, tell)?) })
     }
 
-    /// The newest generation that holds a sample.
+    /// Waits for a ring and for all samples that it holds out, as `open` waits: the reader, and these samples, by
+    /// generation.
+    #[staticmethod]
+    #[pyo3(signature = (config, timeout=None, tell=None))]
+    fn open_held_out(
+        py: Python<'_>,
+        config: &Bound<'_, Config>,
+        timeout: Option<f64>,
+        tell: Option<Py<PyAny>>,
+    ) -> PyResult<(Reader, Vec<Generation>)> {
+        logging::forward();
+        let (config, timeout) = (&config.get().inner, time_limit(timeout)?);
+        let listeners = Listeners { stop: None, tell };
+        let (reader, held_out) =
+            detached(py, &listeners, |stop, tell| ringreel::Reader::wait_for_held_out(config, timeout, stop, tell))?;
+        let held_out = held_out.into_iter().map(|(manifest, positions)| Generation { manifest, positions });
+        Ok((Reader { reader: OwnProcess::new(reader.with_private_maps()) }, held_out.collect()))
+    }
+
+    /// The newest generation that holds a sample for training.
     fn newest(&self, py: Python<'_>) -> PyResult<Generation> {
         let reader = self.reader.get("dataset")?;
         let manifest = detached(py, &Listeners::default(), |_, _| reader.newest())?;
-        Ok(Generation { manifest })
+        Ok(Generation::for_training(reader, manifest))
     }
 
-    /// Generation `number`; None when its manifest is not there, or lists no sample.
+    /// Generation `number`; None when its manifest is not there, or lists no sample for training.
     fn generation(&self, py: Python<'_>, number: u64) -> PyResult<Option<Generation>> {
         let reader = self.reader.get("dataset")?;
         let found = detached(py, &Listeners::default(), |_, _| reader.ring().manifests.get(number))?;
-        Ok(found.filter(|manifest| manifest.summary.samples > 0).map(|manifest| Generation { manifest }))
+        let found = found.map(|manifest| Generation::for_training(reader, manifest));
+        Ok(found.filter(|generation| !generation.positions.is_empty()))
     }
 
-    /// The sample at `position` of `generation`.
-    fn sample<'py>(
-        &self,
-        py: Python<'py>,
-        generation: &Bound<'py, Generation>,
-        position: u64,
-    ) -> PyResult<Handed<'py>> {
+    /// The sample at `index` of those that are served of `generation`.
+    fn sample<'py>(&self, py: Python<'py>, generation: &Bound<'py, Generation>, index: u64) -> PyResult<Handed<'py>> {
         let reader = self.reader.get("dataset")?;
-        let manifest = &generation.get().manifest;
+        let Generation { manifest, positions } = generation.get();
+        let position = positions.start.saturating_add(index);
+        if position >= positions.end {
+            let (generation, samples) = (manifest.summary.generation, positions.end - positions.start);
+            let beyond = ringreel::Error::OutOfRange { position: index, generation, samples };
+            return Err(errors::raise(py, beyond));
+        }
         let sample = detached(py, &Listeners::default(), |_, _| reader.sample(manifest, position))?;
         hand_over(py, sample)
     }

@@ -53,7 +53,8 @@ def test_the_stub_gives_each_function_its_parameters():
             continue
         runtime = getattr(getattr(_ringreel, owner) if owner else _ringreel, node.name)
         found = [name for name in inspect.signature(runtime).parameters if name != "self"]
-        assert found == [arg.arg for arg in node.args.args if arg.arg != "self"], node.name
+        given = node.args.args + node.args.kwonlyargs
+        assert found == [arg.arg for arg in given if arg.arg != "self"], node.name
 
 
 def test_every_public_name_is_there_and_documented():

@@ -169,7 +169,7 @@ def test_a_wait_ends_with_a_timeout_that_says_for_what(filled, config, caplog):
     assert "waiting for a ring at" in caplog.text and "waiting for the first generation" in caplog.text
     stream = filled(numbered(1), RING=ring.path + "2").stream(repeat=False, timeout=0.1)
     next(stream)
-    with pytest.raises(ringreel.RingTimeoutError, match="generation 2: 0 of 1 samples"):
+    with pytest.raises(ringreel.RingTimeoutError, match="generation 2 holds 0 of 1 samples"):
         next(stream)
 
 

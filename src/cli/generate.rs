@@ -1,7 +1,7 @@
 //! `ringreel generate`: seeded random samples, for trying a ring out and for testing it.
 
 use super::Common;
-use super::output::{human_bytes, json_line, line, progress};
+use super::output::{human_bytes, in_words, is_broken_pipe, json_line, line, progress};
 use super::signals::Stop;
 use crate::config::check_names;
 use crate::generator::{Generator, NamedPart, Summary};
@@ -9,6 +9,7 @@ use crate::segment::SampleId;
 use crate::{Config, Error};
 use anyhow::Context;
 use clap::Args;
+use indicatif::ProgressBar;
 use ringreel_format::dtype::MAX_NDIM;
 use ringreel_format::{DType, Meta, Value};
 use serde_json::json;
@@ -58,6 +59,29 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     let mut generator = Generator::open(&config)?;
     let bar = progress(options.samples, "generating");
     let started = Instant::now();
+    let filled = fill(&mut generator, options, &plan, &mut ledger, &stop, &bar);
+    if let Err(error) = &filled
+        && !is_broken_pipe(error)
+    {
+        generator.failed(&in_words(error));
+    }
+    filled?;
+    let summary = generator.finish(options.seal, &stopped)?;
+    bar.finish_and_clear();
+    tell(options, &summary, started.elapsed().as_secs_f64())?;
+    Ok(i32::from(summary.quarantined > 0))
+}
+
+/// Writes the samples, up to the last one or to a signal, and seals them.
+fn fill(
+    generator: &mut Generator,
+    options: &Options,
+    plan: &Plan,
+    ledger: &mut Option<Ledger>,
+    stop: &Stop,
+    bar: &ProgressBar,
+) -> anyhow::Result<()> {
+    let (stopped, started) = (|| stop.is_set(), Instant::now());
     let mut report = |ids: Vec<SampleId>| -> anyhow::Result<()> {
         for id in ids {
             ledger.as_mut().map_or(Ok(()), |ledger| ledger.add(id))?;
@@ -75,7 +99,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
                 std::thread::sleep(due.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)));
             }
         }
-        match plan.write(&mut generator, n, &stopped) {
+        match plan.write(generator, n, &stopped) {
             Ok(ids) => report(ids)?,
             Err(Error::Interrupted { .. }) => break,
             Err(error) => return Err(error.into()),
@@ -83,11 +107,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
         n += 1;
         bar.inc(1);
     }
-    report(generator.seal(&stopped)?)?;
-    let summary = generator.finish(options.seal, &stopped)?;
-    bar.finish_and_clear();
-    tell(options, &summary, started.elapsed().as_secs_f64())?;
-    Ok(i32::from(summary.quarantined > 0))
+    report(generator.seal(&stopped)?)
 }
 
 fn tell(options: &Options, summary: &Summary, seconds: f64) -> anyhow::Result<()> {

@@ -108,11 +108,8 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => 0,
         Err(error) => {
-            // Ours tell their causes themselves.
-            let known = error.downcast_ref::<crate::Error>();
-            let text = known.map_or_else(|| format!("{error:#}"), ToString::to_string);
-            let _ = writeln!(std::io::stderr(), "ringreel: {text}");
-            match known {
+            let _ = writeln!(std::io::stderr(), "ringreel: {}", output::in_words(&error));
+            match error.downcast_ref::<crate::Error>() {
                 Some(crate::Error::Config { .. } | crate::Error::WrongRing { .. } | crate::Error::Sample(_)) => 2,
                 _ => 1,
             }

@@ -25,6 +25,11 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(broken))
 }
 
+/// What an error says. Ours tell their causes themselves.
+pub fn in_words(error: &anyhow::Error) -> String {
+    error.downcast_ref::<crate::Error>().map_or_else(|| format!("{error:#}"), ToString::to_string)
+}
+
 /// A bar on a terminal; nothing elsewhere, and nothing where stdout is for a program that shares the terminal.
 pub fn progress(total: Option<u64>, what: &str) -> ProgressBar {
     if !io::stderr().is_terminal() {

@@ -4,9 +4,13 @@ use super::Common;
 use super::output::{human_bytes, json_line, line, meta_json, progress, tell};
 use super::signals::Stop;
 use crate::error::Error;
+use crate::reader::order::Order;
 use crate::reader::split::Share;
 use crate::reader::stream::{Item, Stream, StreamOptions};
 use crate::reader::{ReadSample, Reader};
+use crate::ring::manifest::Manifest;
+use crate::ring::runs::Epoch;
+use crate::segment::SampleId;
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -33,6 +37,18 @@ pub struct Options {
     /// Every sample of every generation that is kept now, once, without waiting
     #[arg(long)]
     all: bool,
+    /// A shuffled order in each epoch
+    #[arg(long)]
+    shuffle: bool,
+    /// Which shuffled orders
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Take part in this run: its readers follow the same sequence of generations
+    #[arg(long, value_name = "RUN", conflicts_with = "all")]
+    run: Option<String>,
+    /// Read what this run has read, in its order (without a name of a run: list the runs whose logs are kept)
+    #[arg(long, value_name = "RUN", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["all", "run", "shuffle", "seed"])]
+    replay: Option<String>,
     /// Give up after waiting so many seconds
     #[arg(long, value_name = "S", value_parser = seconds)]
     timeout: Option<Duration>,
@@ -50,6 +66,7 @@ struct Tally<'a> {
     samples: u64,
     bytes: u64,
     damaged: u64,
+    gone: u64,
 }
 
 /// Runs until what was asked for is read, or until a signal. 1 when a sample was damaged.
@@ -60,22 +77,94 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     let stopped = || stop.is_set();
     let timeout = options.timeout;
     let started = Instant::now();
-    let mut tally = Tally { options, bar: ProgressBar::hidden(), samples: 0, bytes: 0, damaged: 0 };
+    if options.replay.as_deref() == Some("") {
+        return list_runs(&config, options.common.json);
+    }
+    let mut tally = Tally { options, bar: ProgressBar::hidden(), samples: 0, bytes: 0, damaged: 0, gone: 0 };
     if options.all {
         let reader = Reader::open(&config)?;
         read_all(&reader, share, &stopped, &mut tally)?;
+    } else if let Some(run) = &options.replay {
+        replay(&Reader::open(&config)?, run, share, &stopped, &mut tally)?;
     } else {
         let reader = match Reader::wait_for(&config, timeout, &stopped, &mut tell) {
             Err(Error::Interrupted { .. }) => return Ok(0),
             other => other?,
         };
-        let repeat = options.generations.is_none();
-        let stream = StreamOptions { share, epochs: options.generations, repeat, timeout };
-        read_stream(Stream::new(Arc::new(reader), stream), &stopped, &mut tally)?;
+        let stream = StreamOptions {
+            share,
+            shuffle: options.shuffle,
+            seed: options.seed,
+            epochs: options.generations,
+            repeat: options.generations.is_none(),
+            timeout,
+            prefetch_bytes: config.prefetch_bytes,
+            run: options.run.clone(),
+            ..StreamOptions::default()
+        };
+        read_stream(Stream::new(Arc::new(reader), stream)?, &stopped, &mut tally)?;
     }
     tally.bar.finish_and_clear();
     tally.tell(started.elapsed().as_secs_f64())?;
     Ok(i32::from(tally.damaged > 0))
+}
+
+fn list_runs(config: &crate::Config, json: bool) -> anyhow::Result<i32> {
+    let ring = crate::Ring::find(Arc::new(crate::fs::Posix), config)?;
+    for name in ring.run_names()? {
+        let epochs = ring.run(&name)?.epochs()?;
+        if json {
+            let epochs: Vec<_> =
+                epochs.iter().map(|(number, epoch)| json!({ "number": number, "epoch": epoch })).collect();
+            json_line(&json!({ "run": name, "epochs": epochs }))?;
+        } else {
+            let generations: Vec<String> = epochs.iter().map(|(_, epoch)| epoch.generation.to_string()).collect();
+            let count: u64 = epochs.iter().map(|(_, epoch)| 1 + epoch.repeats).sum();
+            line(&format!("{name}: {count} epochs, of generations {}", generations.join(", ")))?;
+        }
+    }
+    Ok(0)
+}
+
+/// What a run has read, in its order, shared among as many readers as are asked for. Of what is gone, its name is told, as
+/// long as its manifest is there.
+fn replay(
+    reader: &Reader,
+    run: &str,
+    share: Share,
+    stop: &dyn Fn() -> bool,
+    tally: &mut Tally<'_>,
+) -> anyhow::Result<()> {
+    let ring = reader.ring();
+    let epochs = ring.run(run)?.epochs()?;
+    anyhow::ensure!(
+        !epochs.is_empty(),
+        "there is no log of a run {run:?} in the ring at {}",
+        ring.layout.root().display()
+    );
+    for (last, epoch) in &epochs {
+        let manifest = ring.manifests.get(epoch.generation)?;
+        let first = manifest.as_ref().map_or(0, |manifest| ring.training(manifest).start);
+        for number in last.saturating_sub(epoch.repeats)..=*last {
+            let order = Order::of(epoch, number);
+            for step in 0..share.steps(epoch.samples) {
+                if stop() {
+                    return Ok(());
+                }
+                let Some(n) = share.position(step, epoch.samples) else { break };
+                let position = first + order.at(n);
+                match manifest.as_ref().map(|manifest| reader.sample(manifest, position)) {
+                    Some(Ok(sample)) => tally.sample(&sample)?,
+                    Some(Err(error @ Error::Damaged { .. })) => tally.damage(&error)?,
+                    Some(Err(Error::Reclaimed { .. })) | None => {
+                        tally.gone(manifest.as_deref(), position, number, epoch)?;
+                    }
+                    Some(Err(error)) => return Err(error.into()),
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 fn read_all(reader: &Reader, share: Share, stop: &dyn Fn() -> bool, tally: &mut Tally<'_>) -> anyhow::Result<()> {
@@ -106,7 +195,7 @@ fn read_stream(mut stream: Stream, stop: &dyn Fn() -> bool, tally: &mut Tally<'_
     while tally.options.samples.is_none_or(|samples| tally.samples < samples) && !stop() {
         match stream.next(stop, &mut tell) {
             Ok(Some(Item::Sample(sample))) => tally.sample(&sample)?,
-            Ok(Some(Item::Damaged(error))) => tally.damage(&error)?,
+            Ok(Some(Item::Damaged(error) | Item::Replaced(_, error))) => tally.damage(&error)?,
             Ok(None) | Err(Error::Interrupted { .. }) => break,
             Err(error) => return Err(error.into()),
         }
@@ -140,6 +229,25 @@ impl Tally<'_> {
         Ok(())
     }
 
+    /// A sample of a generation that was reclaimed.
+    fn gone(&mut self, manifest: Option<&Manifest>, position: u64, number: u64, epoch: &Epoch) -> anyhow::Result<()> {
+        self.gone += 1;
+        if self.options.common.json {
+            let listed = manifest.and_then(|manifest| manifest.locate(position));
+            let id = listed.map(|(entry, ordinal)| SampleId { segment: entry.id, ordinal }.to_string());
+            json_line(&json!({
+                "generation": epoch.generation,
+                "position": position,
+                "sample_id": id,
+                "generator": listed.map(|(entry, _)| &entry.owner),
+                "gone": true,
+                "epoch": number,
+                "seed": epoch.seed,
+            }))?;
+        }
+        Ok(())
+    }
+
     fn damage(&mut self, error: &Error) -> anyhow::Result<()> {
         self.damaged += 1;
         if let (true, Error::Damaged { path, .. }) = (self.options.common.json, error) {
@@ -152,7 +260,11 @@ impl Tally<'_> {
     fn tell(&self, seconds: f64) -> anyhow::Result<()> {
         let (samples, damaged, size) = (self.samples, self.damaged, human_bytes(self.bytes));
         let rate = samples as f64 / seconds.max(1e-9);
-        let text = format!("{samples} samples read ({size}) in {seconds:.1} s, {rate:.1} samples/s; {damaged} damaged");
+        let mut text =
+            format!("{samples} samples read ({size}) in {seconds:.1} s, {rate:.1} samples/s; {damaged} damaged");
+        if self.gone > 0 {
+            text += &format!(", {} gone with their generations", self.gone);
+        }
         if self.options.common.json {
             tracing::info!("{text}");
             return Ok(());

@@ -2,9 +2,11 @@
 
 use super::Common;
 use super::output::{human_bytes, human_seconds, json_line, line};
+use crate::failures::Failure;
 use crate::fs::Posix;
 use crate::ring::Ring;
-use crate::status::{MemberStatus, Status, status};
+use crate::status::{MemberStatus, ReuseStatus, Status, status};
+use crate::unix_ms;
 use std::sync::Arc;
 
 /// Looks once.
@@ -33,10 +35,28 @@ fn lines(status: &Status) -> Vec<String> {
     for generation in &status.generations {
         let (samples, size) = (generation.samples, human_bytes(generation.bytes));
         let (segments, age) = (generation.segments, human_seconds(generation.age_seconds));
+        let held_out = match generation.held_out {
+            0 => String::new(),
+            n => format!(", the first {n} of them held out"),
+        };
+        let passes = match generation.passes {
+            None => String::new(),
+            Some(1) => ", read once".to_owned(),
+            Some(n) => format!(", read {n} times"),
+        };
         out.push(format!(
-            "  read.{:<6} {samples} samples, {size} in {segments} files, {age} old",
+            "  read.{:<6} {samples} samples, {size} in {segments} files, {age} old{held_out}{passes}",
             generation.generation
         ));
+    }
+    if !status.reuse.is_empty() {
+        let bar = |bar: &ReuseStatus| format!("{} x {}", bar.generations, bar.passes);
+        let bars: Vec<String> = status.reuse.iter().map(bar).collect();
+        out.push(format!("reuse      passes over the generations before the newest: {}", bars.join(", ")));
+    }
+    if status.validation > 0 {
+        let there = status.samples_delivered.min(status.validation);
+        out.push(format!("held out   {there} of {} samples are there", status.validation));
     }
     out.push(format!("delivered  {} samples in {} swaps", status.samples_delivered, status.swaps));
     out.push(format!("waiting    {} finished samples are in no readable generation yet", status.samples_waiting));
@@ -65,7 +85,19 @@ fn lines(status: &Status) -> Vec<String> {
         out.push(format!("{role:<10} {}", members.len()));
         out.extend(members.iter().map(member));
     }
+    if !status.failures.is_empty() {
+        out.push(format!("failures   the last {}", status.failures.len()));
+        out.extend(status.failures.iter().map(failure));
+    }
     out
+}
+
+/// One line: with `--json` there is more, where there is more.
+fn failure(failure: &Failure) -> String {
+    let ago = human_seconds(unix_ms().saturating_sub(failure.unix_ms) as f64 / 1e3);
+    let mut lines = failure.message.lines();
+    let (what, more) = (lines.next().unwrap_or_default(), if lines.next().is_some() { " ..." } else { "" });
+    format!("  {} {}, {ago} ago: {what}{more}", failure.role, failure.name)
 }
 
 fn member(member: &MemberStatus) -> String {

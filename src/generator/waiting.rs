@@ -54,7 +54,10 @@ impl Generator {
 
     /// Where no manager lives, or ours seems to do nothing for a whole lease, does its work once. True: it helped.
     pub(super) fn tend_ring(&mut self, waited: Duration) -> Result<bool> {
-        self.watch.look(&*self.ring.index).unwrap_or_else(|error| tracing::debug!(%error, "members cannot be seen"));
+        self.ring
+            .watch()
+            .look(&*self.ring.index)
+            .unwrap_or_else(|error| tracing::debug!(%error, "members cannot be seen"));
         if self.manager_lives() && waited <= self.ring.lease {
             return Ok(false);
         }
@@ -63,7 +66,7 @@ impl Generator {
         let reclaimed = self.ring.reclaim();
         let done = promoted.and_then(|promotion| {
             reclaimed?;
-            self.ring.recover(&mut self.watch)?;
+            self.ring.recover(&mut self.ring.watch())?;
             Ok(promotion)
         });
         match done {
@@ -92,7 +95,7 @@ impl Generator {
                 self.next_look = Instant::now() + self.ring.lease / LOOKS_PER_LEASE;
             }
         }
-        self.manager.as_ref().is_some_and(|manager| !self.watch.is_dead(manager))
+        self.manager.as_ref().is_some_and(|manager| !self.ring.watch().is_dead(manager))
     }
 
     /// An error that passes is waited out; another one is the caller's.

@@ -9,6 +9,7 @@
 //! leases/<role>.<token>            holds its holder's name; the highest token counts
 //! leases/<role>.<token>.free       was given up
 //! members/<owner>.<beat>           a sign of life, with a report; the highest beat counts
+//! notes/<folder>/<name>            written once; the first one stays
 //! tmp/                             being written
 //! ```
 
@@ -60,6 +61,10 @@ impl FilesIndex {
         self.dir("counter").join(generation.to_string())
     }
 
+    fn note_dir(&self, folder: &str) -> PathBuf {
+        self.dir("notes").join(folder)
+    }
+
     fn temp(&self) -> PathBuf {
         let n = self.temp.fetch_add(1, Ordering::Relaxed);
         self.dir("tmp").join(format!("{}.{n}.{:08x}", self.me, random_u32()))
@@ -78,7 +83,7 @@ impl FilesIndex {
         match action() {
             Err(error) if error.is_gone() => {
                 self.fs.ensure_dir(&self.root)?;
-                for name in ["counter", "status", "leases", "members", "tmp"] {
+                for name in ["counter", "status", "leases", "members", "notes", "tmp"] {
                     self.fs.ensure_dir(&self.dir(name))?;
                 }
                 below.map_or(Ok(()), |dir| self.fs.ensure_dir(dir))?;
@@ -282,6 +287,44 @@ impl Index for FilesIndex {
         self.read(&self.dir("members").join(format!("{member}.{beat}")))
     }
 
+    fn note(&self, folder: &str, name: &str, text: &str) -> Result<String> {
+        let dir = self.note_dir(folder);
+        let target = dir.join(name);
+        if text.is_empty() {
+            return match self.with_dirs(Some(&dir), || self.fs.create_new(&target)) {
+                Ok(file) => file.close().map(|()| String::new()).map_err(Error::from),
+                Err(error) if error.is_taken() => Ok(self.read_note(folder, name)?.unwrap_or_default()),
+                Err(error) => Err(error.into()),
+            };
+        }
+        let ours = self.with_dirs(Some(&dir), || publish(&*self.fs, &self.temp(), &target, text.as_bytes(), false))?;
+        if ours {
+            return Ok(text.to_owned());
+        }
+        let unseen =
+            || Error::Index(format!("{} was written by somebody else and cannot be seen yet", target.display()));
+        self.read_note(folder, name)?.ok_or_else(unseen)
+    }
+
+    fn read_note(&self, folder: &str, name: &str) -> Result<Option<String>> {
+        match self.fs.read(&self.note_dir(folder).join(name), MAX_BYTES) {
+            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            Err(error) if error.is_gone() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn note_names(&self, folder: &str) -> Result<Vec<String>> {
+        self.list(&self.note_dir(folder))
+    }
+
+    fn drop_note(&self, folder: &str, name: &str) -> Result<()> {
+        let dir = self.note_dir(folder);
+        self.fs.forget_file(&dir.join(name))?;
+        let _ = self.fs.remove_dir(&dir); // the last one takes its folder with it
+        Ok(())
+    }
+
     fn forget_before(&self, generation: u64) -> Result<()> {
         for name in self.list(&self.dir("status"))? {
             if parse_number(&name).is_some_and(|n| n < generation) {
@@ -305,6 +348,11 @@ impl Index for FilesIndex {
 
     fn clear(&self) -> Result<()> {
         self.forget_before(u64::MAX)?;
+        for folder in self.list(&self.dir("notes"))? {
+            for name in self.note_names(&folder)? {
+                self.drop_note(&folder, &name)?;
+            }
+        }
         for name in ["status", "leases", "members", "tmp"] {
             for file in self.list(&self.dir(name))? {
                 self.fs.forget_file(&self.dir(name).join(file))?;

@@ -18,6 +18,7 @@ struct State {
     status: Option<SwapStatus>,
     leases: HashMap<String, Lease>,
     members: HashMap<String, (u64, Report)>,
+    notes: HashMap<(String, String), String>,
 }
 
 impl MemoryIndex {
@@ -111,6 +112,24 @@ impl Index for MemoryIndex {
     fn report(&self, member: &str, beat: u64) -> Result<Option<Report>> {
         let state = self.lock();
         Ok(state.members.get(member).filter(|(last, _)| *last == beat).map(|(_, report)| report.clone()))
+    }
+
+    fn note(&self, folder: &str, name: &str, text: &str) -> Result<String> {
+        let key = (folder.to_owned(), name.to_owned());
+        Ok(self.lock().notes.entry(key).or_insert_with(|| text.to_owned()).clone())
+    }
+
+    fn read_note(&self, folder: &str, name: &str) -> Result<Option<String>> {
+        Ok(self.lock().notes.get(&(folder.to_owned(), name.to_owned())).cloned())
+    }
+
+    fn note_names(&self, folder: &str) -> Result<Vec<String>> {
+        Ok(self.lock().notes.keys().filter(|(of, _)| of == folder).map(|(_, name)| name.clone()).collect())
+    }
+
+    fn drop_note(&self, folder: &str, name: &str) -> Result<()> {
+        self.lock().notes.remove(&(folder.to_owned(), name.to_owned()));
+        Ok(())
     }
 
     fn forget_before(&self, generation: u64) -> Result<()> {

@@ -168,6 +168,31 @@ pub trait Index: Send + Sync + fmt::Debug {
     /// When the index cannot be reached.
     fn report(&self, member: &str, beat: u64) -> Result<Option<Report>>;
 
+    /// Writes `text` as note `name` of `folder`, unless there is one already. What stands there now: ours, or what was
+    /// first. Folders and names are letters, digits, `.`, `-` and `_`.
+    ///
+    /// # Errors
+    /// When the index cannot be reached, or cannot be written to by us.
+    fn note(&self, folder: &str, name: &str, text: &str) -> Result<String>;
+
+    /// Note `name` of `folder`; none when there is none.
+    ///
+    /// # Errors
+    /// When the index cannot be reached.
+    fn read_note(&self, folder: &str, name: &str) -> Result<Option<String>>;
+
+    /// The names of all notes in `folder`, unsorted.
+    ///
+    /// # Errors
+    /// When the index cannot be reached.
+    fn note_names(&self, folder: &str) -> Result<Vec<String>>;
+
+    /// Removes note `name` of `folder`, which need not be there.
+    ///
+    /// # Errors
+    /// When the index cannot be reached.
+    fn drop_note(&self, folder: &str, name: &str) -> Result<()>;
+
     /// Forgets what is kept of generations before `generation`.
     ///
     /// # Errors

@@ -4,14 +4,26 @@
 //! |---|---|
 //! | here | [`Reader`]: one sample, by generation and position |
 //! | [`split`] | which positions are whose |
-//! | [`stream`] | one generation after the other, for one rank |
+//! | [`stream`] | one epoch after the other, for one worker |
+//! | [`choice`] | which generation an epoch is read from |
+//! | [`order`] | in which order its samples are read |
+//! | [`ahead`] | what comes next is read by threads meanwhile |
+//! | [`resume`] | where a stream is, and how another one goes on from there |
+//! | [`generators`] | who generates, and why nobody does |
+//! | [`fill`] | samples that only make a step up |
 //! | [`input_split`] | plain `.rec` files, no ring: the records of one rank |
 //! | [`prefetch`] | any producer, in a thread of its own |
 //!
 //! A sample that is listed and cannot be read is an error that says why; the reader goes on.
 
+pub mod ahead;
+pub mod choice;
+pub mod fill;
+pub mod generators;
 pub mod input_split;
+pub mod order;
 pub mod prefetch;
+pub mod resume;
 pub mod split;
 pub mod stream;
 
@@ -20,10 +32,12 @@ use crate::error::{Error, Result};
 use crate::fs::watch::Pacer;
 use crate::fs::{Fs, Posix};
 use crate::ring::Ring;
+use crate::ring::held_out::Positions;
 use crate::ring::manifest::{Manifest, SegmentEntry};
 use crate::segment::SampleId;
 use crate::segment::reader::{Access, SegmentReader};
 use bytes::Bytes;
+use generators::Generators;
 use ringreel_format::{FormatError, Meta, Part, ReadOptions, Value};
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,6 +85,8 @@ pub struct ReadSample {
     pub position: u64,
     /// Its id.
     pub id: SampleId,
+    /// It is none: it only makes a step up. Its parts hold a fill value, the rest is of the sample whose shapes it has.
+    pub masked: bool,
     /// Its parts, in the order of SAMPLE.
     pub parts: Vec<ReadPart>,
     /// The user's meta over ours: `host`, `pid`, `generator`, `number` (running number at its generator), `time`
@@ -129,7 +145,8 @@ impl Reader {
         self
     }
 
-    /// Waits for a ring and its first sample. `tell` is called once with what is waited for, and then about every 10 s.
+    /// Waits for a ring and its first sample (that is not held out). `tell` is called once with what is waited for, and
+    /// then about every 10 s.
     ///
     /// # Errors
     /// [`Error::Timeout`], [`Error::Interrupted`], or what is wrong with the ring.
@@ -140,28 +157,81 @@ impl Reader {
         tell: &mut dyn FnMut(&str),
     ) -> Result<Reader> {
         let mut wait = Waiting::new(timeout, config.poll.unwrap_or(Duration::from_millis(200)));
-        let reader = loop {
-            match Reader::open(config) {
-                Err(Error::NoRing { path }) => {
-                    wait.more(
-                        &format!("a ring at {} (no generator or manager has started yet)", path.display()),
-                        stop,
-                        tell,
-                    )?;
-                }
-                other => break other?,
-            }
-        };
+        let reader = Reader::wait_for_ring(config, &mut wait, stop, tell)?;
+        let generators = Generators::new(reader.ring.lease);
         loop {
             match reader.newest_filled() {
                 Ok(Some(_)) => return Ok(reader),
                 Ok(None) | Err(Error::NoRing { .. }) => {} // it may be being born
                 Err(error) => return Err(error),
             }
-            let fill = reader.ring.manifests.newest().and_then(|newest| reader.ring.fill_of(newest + 1)).unwrap_or(0);
-            let (cap, place) = (reader.ring.birth.swap_cap, reader.ring.layout.root().display());
-            wait.more(&format!("the first generation of {place}: {fill} of {cap} samples are there"), stop, tell)?;
+            let (fill, cap) = (reader.fill_of_next(), reader.ring.birth.swap_cap);
+            let first = match reader.ring.birth.validation {
+                0 => "the first generation".to_owned(),
+                n => format!("the first generation with samples beyond the {n} that are held out"),
+            };
+            let place = reader.ring.layout.root().display();
+            let makers = generators.describe(&*reader.ring.index);
+            wait.more(&format!("{first} of {place}: {fill} of {cap} samples are there, {makers}"), stop, tell)?;
         }
+    }
+
+    /// Waits for a ring and for all of the samples that it holds out: the reader, and what [`Reader::held_out`] says.
+    /// `tell` is as in [`Reader::wait_for`].
+    ///
+    /// # Errors
+    /// [`Error::WrongRing`] for one that holds none out. As [`Reader::wait_for`].
+    pub fn wait_for_held_out(
+        config: &Config,
+        timeout: Option<Duration>,
+        stop: &dyn Fn() -> bool,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<(Reader, Vec<Positions>)> {
+        let mut wait = Waiting::new(timeout, config.poll.unwrap_or(Duration::from_millis(200)));
+        let reader = Reader::wait_for_ring(config, &mut wait, stop, tell)?;
+        let (wanted, root) = (reader.ring.birth.validation, reader.ring.layout.root().to_owned());
+        if wanted == 0 {
+            let message = "it was made without VALIDATION, and holds no samples out: give VALIDATION, and another RING";
+            return Err(Error::WrongRing { path: root, message: message.to_owned() });
+        }
+        loop {
+            let found = match reader.held_out() {
+                Err(Error::NoRing { .. } | Error::Manifest { passing: true, .. }) => Vec::new(),
+                other => other?,
+            };
+            let samples: u64 = found.iter().map(|(_, positions)| positions.end - positions.start).sum();
+            if samples == wanted {
+                return Ok((reader, found));
+            }
+            let (fill, cap, place) = (reader.fill_of_next(), reader.ring.birth.swap_cap, root.display());
+            let what = format!(
+                "the {wanted} samples that {place} holds out: {samples} are readable, and {fill} of {cap} samples are \
+                 in the generation that fills"
+            );
+            wait.more(&what, stop, tell)?;
+        }
+    }
+
+    fn wait_for_ring(
+        config: &Config,
+        wait: &mut Waiting,
+        stop: &dyn Fn() -> bool,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Reader> {
+        loop {
+            match Reader::open(config) {
+                Err(Error::NoRing { path }) => {
+                    let place = path.display();
+                    wait.more(&format!("a ring at {place} (no generator or manager has started yet)"), stop, tell)?;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Samples in the generation that fills.
+    fn fill_of_next(&self) -> u64 {
+        self.ring.manifests.newest().and_then(|newest| self.ring.fill_of(newest + 1)).unwrap_or(0)
     }
 
     /// The ring.
@@ -174,7 +244,8 @@ impl Reader {
         self.damaged.load(Ordering::Relaxed)
     }
 
-    /// The newest generation that holds a sample; none when there is none yet.
+    /// The newest generation that holds a sample for training, that is, one that is not held out ([`Ring::training`]);
+    /// none when there is none yet.
     ///
     /// # Errors
     /// What the filesystem says.
@@ -183,14 +254,15 @@ impl Reader {
         let oldest = newest.saturating_sub(self.ring.keep);
         self.lock_open().retain(|(generation, _)| *generation >= oldest);
         for n in (oldest..=newest).rev() {
-            if let Some(manifest) = self.ring.manifests.get(n)?.filter(|manifest| manifest.summary.samples > 0) {
+            let manifest = self.ring.manifests.get(n)?;
+            if let Some(manifest) = manifest.filter(|manifest| !self.ring.training(manifest).is_empty()) {
                 return Ok(Some(manifest));
             }
         }
         Ok(None)
     }
 
-    /// The newest generation that holds a sample.
+    /// The newest generation that holds a sample for training.
     ///
     /// # Errors
     /// [`Error::NoRing`] when there is none yet; what the filesystem says.
@@ -198,14 +270,37 @@ impl Reader {
         self.newest_filled()?.ok_or_else(|| Error::NoRing { path: self.ring.layout.root().to_owned() })
     }
 
-    /// The generations whose samples are still there, oldest first.
+    /// What is read where position `position` of a generation cannot be, and a sample there must be: one of the newest
+    /// generation.
+    ///
+    /// # Errors
+    /// As [`Reader::newest`].
+    pub fn instead_of(&self, position: u64) -> Result<(Arc<Manifest>, u64)> {
+        let newest = self.newest()?;
+        let served = self.ring.training(&newest);
+        Ok((newest, served.start + position % (served.end - served.start).max(1)))
+    }
+
+    /// The samples that the ring holds out, oldest first, as far as they are there yet: generations, and positions in
+    /// them.
+    ///
+    /// # Errors
+    /// As [`Ring::held_out_samples`].
+    pub fn held_out(&self) -> Result<Vec<Positions>> {
+        self.ring.held_out_samples()
+    }
+
+    /// The generations whose samples are still there, oldest first: those within KEEP, and those that hold samples that
+    /// are held out.
     ///
     /// # Errors
     /// What the filesystem says.
     pub fn kept(&self) -> Result<Vec<Arc<Manifest>>> {
         let newest = self.ring.manifests.newest()?;
+        let oldest = newest.saturating_sub(self.ring.keep);
+        let for_ever = self.ring.kept_for_ever()?.into_iter().map(|kept| kept.generation);
         let mut kept = Vec::new();
-        for n in newest.saturating_sub(self.ring.keep)..=newest {
+        for n in for_ever.filter(|n| *n < oldest).chain(oldest..=newest) {
             if let Some(manifest) = self.ring.manifests.get(n)?.filter(|manifest| manifest.summary.samples > 0) {
                 kept.push(manifest);
             }
@@ -237,7 +332,8 @@ impl Reader {
         match &error {
             // A view of the directory may outlive it: what is older than what is kept counts as gone.
             Error::Fs { source } if source.is_gone() => {
-                let old = generation + self.ring.keep < self.ring.manifests.newest_listed()?;
+                let old =
+                    generation + self.ring.keep < self.ring.manifests.newest_listed()? && !self.ring.is_kept(manifest);
                 if old || !self.ring.fs.exists(&dir)? {
                     return Err(Error::Reclaimed { generation });
                 }
@@ -282,7 +378,7 @@ impl Reader {
         let provenance = info.provenance.iter().map(|(key, value)| (key, value.clone())).chain(ours);
         let users = sample.meta.iter().map(|(key, value)| (key, value.clone()));
         let meta = provenance.chain(users).map(|(key, value)| (key.to_owned(), value)).collect();
-        Ok(ReadSample { generation, position, id, parts: parts.collect(), meta })
+        Ok(ReadSample { generation, position, id, masked: false, parts: parts.collect(), meta })
     }
 
     /// The segment that the manifest lists, open, and the one it lists: same id, same length, same checksum.

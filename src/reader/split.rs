@@ -1,6 +1,33 @@
-//! Which positions of a generation are whose: worker `w` of `W` gets `w`, `w + W`, `w + 2 W`, ...
+//! Which positions of a generation are whose: worker `w` of `W` gets `w`, `w + W`, `w + 2 W`, ..., and what is done when
+//! they cannot be divided evenly.
 
 use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// What makes all workers have the same number of steps in an epoch. Where one has a step more than the others, ranks that
+/// train together wait for each other for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Equal {
+    /// Nothing: every sample comes once, and some workers have one step more than others.
+    #[default]
+    No,
+    /// What is left over is not read: at most one sample less than there are workers.
+    Drop,
+    /// The first samples of the epoch's order come once more.
+    Pad,
+    /// The steps that are missing give a sample that is marked as none.
+    Mask,
+}
+
+/// What a worker does in one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// It reads this position (of the epoch's order).
+    Read(u64),
+    /// It has none: only the step counts.
+    Fill,
+}
 
 /// One worker of many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +58,28 @@ impl Share {
         step.checked_mul(self.world)?.checked_add(self.rank).filter(|position| *position < samples)
     }
 
+    /// How many steps it has in an epoch of `samples` samples.
+    pub fn equal_steps(self, samples: u64, equal: Equal) -> u64 {
+        match equal {
+            Equal::No => self.steps(samples),
+            Equal::Drop => samples / self.world,
+            Equal::Pad | Equal::Mask => samples.div_ceil(self.world),
+        }
+    }
+
+    /// What it does in `step` of an epoch of `samples` samples; none after the last.
+    pub fn slot(self, step: u64, samples: u64, equal: Equal) -> Option<Slot> {
+        if step >= self.equal_steps(samples, equal) {
+            return None;
+        }
+        let position = step * self.world + self.rank;
+        Some(match equal {
+            _ if position < samples => Slot::Read(position),
+            Equal::Pad => Slot::Read(position % samples),
+            _ => Slot::Fill,
+        })
+    }
+
     /// How many positions of `samples` are this worker's.
     pub fn steps(self, samples: u64) -> u64 {
         samples.saturating_sub(self.rank).div_ceil(self.world)
@@ -51,6 +100,43 @@ mod tests {
             positions
         };
         assert_eq!([of(0), of(1), of(2)], [vec![0, 3, 6, 9], vec![1, 4, 7], vec![2, 5, 8]]);
+    }
+
+    #[test]
+    fn all_workers_have_the_same_number_of_steps_where_that_is_wished_for() {
+        for samples in 0..40 {
+            for world in 1..12 {
+                for equal in [Equal::No, Equal::Drop, Equal::Pad, Equal::Mask] {
+                    let of = |rank| {
+                        let share = Share::new(rank, world).unwrap();
+                        let slots: Vec<Slot> = (0..).map_while(|step| share.slot(step, samples, equal)).collect();
+                        assert_eq!(slots.len() as u64, share.equal_steps(samples, equal));
+                        slots
+                    };
+                    let workers: Vec<_> = (0..world).map(of).collect();
+                    let steps: Vec<usize> = workers.iter().map(Vec::len).collect();
+                    let (least, most) = (steps.iter().min().unwrap(), steps.iter().max().unwrap());
+                    assert!(most - least <= usize::from(equal == Equal::No), "{samples} over {world}, {equal:?}");
+                    let mut seen = vec![0; samples as usize];
+                    let mut fill = 0;
+                    workers.iter().flatten().for_each(|slot| match slot {
+                        Slot::Read(position) => seen[*position as usize] += 1,
+                        Slot::Fill => fill += 1,
+                    });
+                    let total: u64 = seen.iter().sum();
+                    match equal {
+                        Equal::No => assert!(seen.iter().all(|n| *n == 1) && fill == 0),
+                        Equal::Drop => {
+                            assert!(seen.iter().all(|n| *n <= 1) && fill == 0 && samples - total < world);
+                        }
+                        Equal::Pad => {
+                            assert!(seen.iter().all(|n| *n >= 1) && fill == 0 && total - samples < world);
+                        }
+                        Equal::Mask => assert!(seen.iter().all(|n| *n == 1) && fill < world),
+                    }
+                }
+            }
+        }
     }
 
     #[test]

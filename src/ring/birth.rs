@@ -32,6 +32,13 @@ pub struct Birth {
     pub sample: Vec<String>,
     /// How a segment comes into a generation: `link`.
     pub publish: String,
+    /// So many samples, the ring's first, are held out: kept, and not served for training.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub validation: u64,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// Reads `ring.json`; none where there is no ring.
@@ -80,6 +87,16 @@ pub fn check(birth: &Birth, config: &Config) -> Result<()> {
             let is = birth.swap_cap;
             return Err(wrong(format!(
                 "it was made with SWAP_CAP {is}, the configuration says {cap}: use {is}, or another RING"
+            )));
+        }
+        _ => {}
+    }
+    match config.validation {
+        Some(says) if says != birth.validation => {
+            let is = birth.validation;
+            return Err(wrong(format!(
+                "it was made with VALIDATION {is}, the configuration says {says}: use {is}, or leave the key out, or \
+                 use another RING"
             )));
         }
         _ => {}
@@ -141,6 +158,7 @@ fn make(fs: &dyn Fs, layout: &Layout, config: &Config, owner: &str) -> Result<Bi
         swap_cap: config.swap_cap.ok_or_else(|| missing("SWAP_CAP"))?,
         sample: config.sample.clone().ok_or_else(|| missing("SAMPLE"))?,
         publish: "link".to_owned(),
+        validation: config.validation.unwrap_or(0),
     };
     let made = match fs.make_dir(layout.root()) {
         Ok(()) => true,

@@ -183,14 +183,17 @@ impl Ring {
             self.tidy(staged)?;
             return Ok(Some(Step::Delivered(n)));
         }
-        if commit.checked.is_none()
-            && born + MANIFESTS_KEPT <= newest
-            && !self.fs.exists(&self.layout.manifest(born))?
-        {
-            let why = format!(
-                "it was begun in generation {born}, whose manifest is gone: whether it was delivered cannot be told"
-            );
-            return self.quarantine(commit, staged, why).map(Some);
+        if commit.checked.is_none() && born + MANIFESTS_KEPT <= newest {
+            // Manifests go in order, but for the first ones where samples are held out.
+            let oldest = born.max(self.reclaimable_from()?);
+            if oldest.saturating_add(MANIFESTS_KEPT) <= newest && !self.fs.exists(&self.layout.manifest(oldest))? {
+                let whose = if oldest == born { "whose".to_owned() } else { format!("and generation {oldest}'s") };
+                let why = format!(
+                    "it was begun in generation {born}, {whose} manifest is gone: whether it was delivered cannot be \
+                     told"
+                );
+                return self.quarantine(commit, staged, why).map(Some);
+            }
         }
         commit.checked = Some(newest.max(born.saturating_sub(1)));
         match commit.linked {

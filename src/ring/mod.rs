@@ -7,9 +7,11 @@
 //! | [`scan`] | what a generation's directory holds right now |
 //! | [`commit`] | a sealed segment is linked into the generation that fills, until a manifest lists it |
 //! | [`promote`] | a full generation is renamed and gets its manifest |
+//! | [`held_out`] | the ring's first samples, which are kept and not served for training |
 //! | [`reclaim`] | old generations and litter are removed |
 //! | [`recover`] | what dead owners finished is committed for them |
 //! | [`liveness`] | who is alive |
+//! | [`runs`] | which generation each epoch of a run is read from; which ones are still needed |
 //! | [`repair`] | the index is made to say what the directory says |
 //!
 //! Every step may be done by anybody, by two at once, and again. It knows the filesystem and the index by their traits
@@ -17,15 +19,17 @@
 
 pub mod birth;
 pub mod commit;
+pub mod held_out;
 pub mod liveness;
 pub mod manifest;
 pub mod promote;
 pub mod reclaim;
 pub mod recover;
 pub mod repair;
+pub mod runs;
 pub mod scan;
 
-use crate::config::{Config, Durability};
+use crate::config::{Config, Durability, OnStale, Reuse};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Kind};
 use crate::index::{Absence, Claim, Index, Opening, Owner};
@@ -33,8 +37,12 @@ use crate::layout::Layout;
 use crate::random::random_u32;
 use birth::Birth;
 use commit::Occupancy;
+use held_out::KeptSoFar;
+use liveness::Watch;
 use manifest::Manifests;
+use runs::RunLog;
 use scan::Scan;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -67,8 +75,24 @@ pub struct Ring {
     pub poll: Duration,
     /// What survives what.
     pub durability: Durability,
+    /// How often a generation is to be read.
+    pub reuse: Reuse,
+    /// What readers do when nothing new comes.
+    pub on_stale: OnStale,
+    /// After this time without a living generator nothing new is thought to come.
+    pub stale_after: Duration,
+    /// Most bytes that the ring may take.
+    pub max_bytes: Option<u64>,
     scan: Mutex<Scan>,
     occupancy: Mutex<Occupancy>,
+    /// Generations that are never reclaimed.
+    kept: Mutex<KeptSoFar>,
+    watch: Mutex<Watch>,
+    runs: Mutex<HashMap<String, Arc<RunLog>>>,
+    /// Generations that were pinned when the index was last asked.
+    pins: Mutex<BTreeSet<u64>>,
+    /// Why a full generation was not promoted, at the last look.
+    held: Mutex<Option<String>>,
     /// Whether it was logged that the index hands out what is taken.
     told_of_repeats: AtomicBool,
 }
@@ -130,6 +154,15 @@ impl Ring {
             manifests,
             scan: Mutex::new(Scan::new()),
             occupancy: Mutex::default(),
+            kept: Mutex::default(),
+            watch: Mutex::new(Watch::new(config.lease)),
+            runs: Mutex::default(),
+            pins: Mutex::default(),
+            held: Mutex::default(),
+            reuse: config.reuse,
+            on_stale: config.on_stale,
+            stale_after: config.stale_after,
+            max_bytes: config.max_bytes,
             told_of_repeats: AtomicBool::new(false),
             fs,
             index,
@@ -175,6 +208,16 @@ impl Ring {
             }
             other => Ok(other?),
         }
+    }
+
+    /// Who lives, as this process sees it.
+    pub fn watch(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why the generation that fills was not promoted at the last look although it is full; none: it was, or is not.
+    pub fn held(&self) -> Option<String> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn scan(&self) -> MutexGuard<'_, Scan> {

@@ -11,7 +11,7 @@ use crate::fs::publish::publish;
 use crate::index::{SwapStatus, as_hint};
 use crate::random::random_u32;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 /// When a generation is promoted.
@@ -67,6 +67,12 @@ impl Ring {
             };
             let wanted = if when == When::Full { self.birth.swap_cap } else { 1 };
             if fill < wanted {
+                return Ok(None);
+            }
+            let held = self.held_back()?;
+            let is_held = held.is_some();
+            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
+            if is_held {
                 return Ok(None);
             }
         }

@@ -25,17 +25,19 @@ pub struct Reclaimed {
 }
 
 impl Ring {
-    /// Removes what is older than KEEP, and what nobody can need.
+    /// Removes what is older than KEEP and not needed by a reader, and what nobody can need.
     ///
     /// # Errors
     /// What the filesystem says, but for names that are gone or still held open.
     pub fn reclaim(&self) -> Result<Reclaimed> {
         let newest = self.manifests.newest_listed()?;
+        let pinned = self.affordable_pins(newest)?;
+        let reclaimable = self.reclaimable_from()?;
         let mut done = Reclaimed::default();
         for name in self.fs.list(self.layout.root())? {
             let retire = match GenerationDir::parse(&name) {
                 // Nothing is removed for being too new: our view of the manifests may be the older one.
-                Some(GenerationDir::Read(g)) => g + self.keep < newest,
+                Some(GenerationDir::Read(g)) => !pinned.contains(&g) && g + self.keep < newest && g >= reclaimable,
                 // Promoted, and made again by a late mkdir or rename.
                 Some(GenerationDir::Write(g)) => g <= newest,
                 None => false,
@@ -65,6 +67,7 @@ impl Ring {
         // Old counters are small: not each time.
         if newest.is_multiple_of(FORGET_EVERY) {
             as_hint(self.index.forget_before(newest))?;
+            as_hint(self.retire_runs(newest))?;
         }
         Ok(done)
     }
@@ -105,7 +108,10 @@ impl Ring {
             return Ok(());
         }
         numbers.sort_unstable();
-        for n in numbers.into_iter().take_while(|n| n + MANIFESTS_KEPT < newest) {
+        // Those of generations that hold held-out samples stay.
+        let first = self.reclaimable_from()?;
+        let old = numbers.into_iter().skip_while(|n| *n < first).take_while(|n| n + MANIFESTS_KEPT < newest);
+        for n in old {
             self.fs.forget_file(&self.layout.manifest(n))?;
         }
         Ok(())

@@ -4,10 +4,10 @@
 use super::Ring;
 use super::manifest::SegmentEntry;
 use crate::error::{Error, Result};
-use crate::layout::{is_owner, segment_index};
+use crate::layout::{GenerationDir, is_owner, segment_index};
 use crate::segment::reader::{Tail, read_tail};
 use ringreel_format::{FormatError, SegmentId};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 /// A generation's directory, as far as it was read.
@@ -153,15 +153,24 @@ impl Ring {
         Ok(self.countable(n, &found.segments)?.iter().map(|entry| entry.samples).sum())
     }
 
-    /// Bytes and files that the ring takes: what the kept manifests list, and what the generation that fills holds.
-    /// (What is staged and linked is one file.)
+    /// Bytes and files that the ring takes: what the manifests of the generations that are there list, and what the
+    /// generation that fills holds. (What is staged and linked is one file.)
     ///
     /// # Errors
     /// What the filesystem says.
     pub fn usage(&self) -> Result<(u64, u64)> {
         let newest = self.manifests.newest()?;
+        let oldest = newest.saturating_sub(self.keep);
+        let mut there: BTreeSet<u64> = self.kept_for_ever()?.iter().map(|kept| kept.generation).collect();
+        there.extend(oldest..=newest);
+        // Those that readers still need.
+        let names = self.fs.list(self.layout.root())?;
+        there.extend(names.iter().filter_map(|name| match GenerationDir::parse(name) {
+            Some(GenerationDir::Read(n)) if n <= newest => Some(n),
+            _ => None,
+        }));
         let (mut bytes, mut files) = (0, 0);
-        for n in newest.saturating_sub(self.keep)..=newest {
+        for n in there {
             if let Some(manifest) = self.manifests.get(n)? {
                 bytes += manifest.summary.bytes;
                 files += manifest.segments.len() as u64;

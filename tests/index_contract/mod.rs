@@ -21,7 +21,8 @@ macro_rules! contract {
             $crate::contract!(@ $open; $($ignored)?;
                 gives_no_number_twice, skips_what_is_taken, the_status_never_goes_back,
                 a_lease_has_one_holder_by_token, a_silent_holder_loses_its_lease_and_a_living_one_does_not,
-                members_are_seen_by_their_last_beat_until_they_leave, is_empty_after_it_was_cleared);
+                members_are_seen_by_their_last_beat_until_they_leave, is_empty_after_it_was_cleared,
+                the_first_note_under_a_name_stays);
         }
     };
     (@ $open:path; ; $($test:ident),+) => { $(#[test] fn $test() { contract::$test(&$open()); })+ };
@@ -206,4 +207,27 @@ pub fn child(open: impl FnOnce(&str) -> Arc<dyn Index>) {
     let each: u64 = std::env::var("INDEX_NUMBERS").unwrap().parse().unwrap();
     let numbers: Vec<_> = (0..each).map(|_| index.next_index(1).unwrap().unwrap().to_string()).collect();
     std::fs::write(out, numbers.join("\n")).unwrap();
+}
+
+pub fn the_first_note_under_a_name_stays(open: &Place) {
+    let said = threads(open, |n, index| index.note("run.a-1", "epoch.0", &format!("by {n}")).unwrap());
+    assert_eq!(said.iter().collect::<HashSet<_>>().len(), 1, "all were told the same");
+    let index = open();
+    assert_eq!(index.read_note("run.a-1", "epoch.0").unwrap().as_ref(), said.first());
+    assert_eq!(index.read_note("run.a-1", "epoch.1").unwrap(), None);
+    assert_eq!(index.read_note("run.b", "epoch.0").unwrap(), None, "folders are apart");
+    assert_eq!(index.note("run.a-1", "at.3.0", "").unwrap(), "");
+    assert_eq!(index.note("run.a-1", "at.3.0", "").unwrap(), "");
+    assert_eq!(index.note("run.a-1", "at.3.0", "late").unwrap(), "", "an empty one stays, too");
+    let mut names = open().note_names("run.a-1").unwrap();
+    names.sort();
+    assert_eq!(names, ["at.3.0", "epoch.0"]);
+    assert_eq!(index.note_names("run.b").unwrap(), Vec::<String>::new());
+    index.drop_note("run.a-1", "epoch.0").unwrap();
+    index.drop_note("run.a-1", "epoch.0").unwrap();
+    assert_eq!(open().note_names("run.a-1").unwrap(), ["at.3.0"]);
+    assert_eq!(open().note("run.a-1", "epoch.0", "again").unwrap(), "again");
+    assert!(index.members().unwrap().is_empty(), "a note is no member");
+    index.clear().unwrap();
+    assert_eq!(open().note_names("run.a-1").unwrap(), Vec::<String>::new());
 }

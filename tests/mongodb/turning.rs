@@ -29,7 +29,6 @@ pub struct Turned {
     /// Segments whose name has a number of the index, and whose has a random one.
     pub counted: u64,
     pub stray: u64,
-    #[allow(dead_code, reason = "printed")]
     pub generations: u64,
     pub seconds: f64,
     /// Longest time in which no sample was finished.
@@ -99,7 +98,7 @@ fn manage(config: &Config, stop: &AtomicBool) {
 fn read_on(config: &Config, rank: u64, stop: &AtomicBool, read: &AtomicU64) {
     let share = Share::new(rank, 2).unwrap();
     let mut stream =
-        Stream::new(Arc::new(Reader::open(config).unwrap()), StreamOptions { share, ..Default::default() });
+        Stream::new(Arc::new(Reader::open(config).unwrap()), StreamOptions { share, ..Default::default() }).unwrap();
     let stopped = || stop.load(Ordering::SeqCst);
     loop {
         match stream.next(&stopped, &mut |_| {}) {

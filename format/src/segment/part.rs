@@ -59,6 +59,18 @@ impl Part {
         })
     }
 
+    /// A part of the same dtype and shape with other elements.
+    ///
+    /// # Errors
+    /// Another number of bytes than they have.
+    pub fn with_data(&self, data: Bytes) -> Result<Part> {
+        let (have, want) = (data.len() as u64, self.dtype.byte_len(&self.shape)?);
+        if have != want {
+            return Err(FormatError::Input(format!("{have} bytes for a part of {want}")));
+        }
+        Ok(Part { dtype: self.dtype.clone(), shape: self.shape.clone(), data: Ok(data) })
+    }
+
     /// Bytes of the tensor, whether they can be read or not.
     pub fn len(&self) -> u64 {
         self.data.as_ref().map_or_else(|_| self.dtype.byte_len(&self.shape).unwrap_or(0), |data| data.len() as u64)

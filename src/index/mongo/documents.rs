@@ -81,6 +81,11 @@ impl Tables {
         self.id(&format!("member.{member}"))
     }
 
+    /// A note.
+    pub fn note(&self, folder: &str, name: &str) -> Document {
+        self.id(&format!("note.{folder}/{name}"))
+    }
+
     /// All of them.
     pub fn members(&self) -> Document {
         doc! { "of": self.name(), "ring": self.ring(), "beat": { "$exists": true } }

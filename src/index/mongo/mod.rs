@@ -5,6 +5,7 @@
 //! status               { _id: "<COUNTER_COLLECTION>.swap", ring, of, path, swapped, swap_timestamp, generation, samples }
 //!                      { _id: "<COUNTER_COLLECTION>.lease.<role>", ring, of, token, holder, released }
 //!                      { _id: "<COUNTER_COLLECTION>.member.<owner>", ring, of, beat, report }
+//!                      { _id: "<COUNTER_COLLECTION>.note.<folder>/<name>", ring, of, folder, name, text }
 //! ```
 //!
 //! Field by field in `docs/mongodb.md`. No answer is relied upon: a counter that repeats itself, a reply that came twice
@@ -259,6 +260,55 @@ impl Index for MongoIndex {
         let said = found.filter(|found| whole(found, "beat") == beat);
         // What nobody can read, a person wrote: it is no report.
         Ok(said.and_then(|mut said| deserialize_from_document(said.get_document_mut("report").ok()?.clone()).ok()))
+    }
+
+    fn note(&self, folder: &str, name: &str, words: &str) -> Result<String> {
+        let (folder, name, written) = (folder.to_owned(), name.to_owned(), words.to_owned());
+        self.call(move |tables| async move {
+            let id = tables.note(&folder, &name);
+            for _ in 0..ATTEMPTS {
+                let mut first = id.clone();
+                first.extend(doc! { "ring": tables.ring(), "of": tables.name(), "folder": &folder, "name": &name, "text": &written });
+                match tables.status.insert_one(first).await {
+                    Err(error) if documents::is_duplicate(&error) => {}
+                    other => return other.map(|_| written),
+                }
+                if let Some(found) = tables.ours(&tables.status, tables.status.find_one(id.clone()).await?).await? {
+                    return Ok(text(&found, "text"));
+                }
+            }
+            Err(documents::contested())
+        })
+    }
+
+    fn read_note(&self, folder: &str, name: &str) -> Result<Option<String>> {
+        let (folder, name) = (folder.to_owned(), name.to_owned());
+        let found = self.call(move |tables| async move {
+            tables.ours(&tables.status, tables.status.find_one(tables.note(&folder, &name)).await?).await
+        })?;
+        Ok(found.map(|found| text(&found, "text")))
+    }
+
+    fn note_names(&self, folder: &str) -> Result<Vec<String>> {
+        let folder = folder.to_owned();
+        self.call(move |tables| async move {
+            let notes = doc! { "of": tables.name(), "ring": tables.ring(), "folder": folder };
+            let mut found = tables.status.find(notes).projection(doc! { "name": 1 }).await?;
+            let mut names = Vec::new();
+            while found.advance().await? {
+                names.push(text(&found.deserialize_current()?, "name"));
+            }
+            Ok(names)
+        })
+    }
+
+    fn drop_note(&self, folder: &str, name: &str) -> Result<()> {
+        let (folder, name) = (folder.to_owned(), name.to_owned());
+        self.call(move |tables| async move {
+            let mut note = tables.note(&folder, &name);
+            note.insert("ring", tables.ring());
+            tables.status.delete_one(note).await.map(|_| ())
+        })
     }
 
     fn forget_before(&self, generation: u64) -> Result<()> {

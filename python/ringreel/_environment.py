@@ -1,0 +1,52 @@
+"""What a launcher (torchrun, srun, mpirun) says of this process in its environment."""
+
+import hashlib
+import os
+import re
+import uuid
+
+_RANKS = [
+    ("RANK", "WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # not SLURM_NTASKS: a batch script, which is one process, has that too
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+]
+
+
+def rank_and_world() -> tuple[int, int]:
+    """The rank of this process and the number of ranks; (0, 1) where nothing says so.
+
+    Raises ValueError for numbers that are none.
+    """
+    for rank, world in _RANKS:
+        found = os.environ.get(rank), os.environ.get(world)
+        if found[0] is not None and found[1] is not None:
+            try:
+                return int(found[0]), int(found[1])
+            except ValueError:
+                said = f"{rank}={found[0]!r} and {world}={found[1]!r}"
+                raise ValueError(f"{said} in the environment are no numbers") from None
+    return 0, 1
+
+
+def run_name(world_size: int, addition: str | None = None) -> str | None:
+    """The name of the run that this process takes part in: its job's, by TORCHELASTIC_RUN_ID or SLURM_JOB_ID, with the
+    step and the number of the restart where there are such. None where nothing says so.
+
+    Where there is one rank only, no other rank has to find the name, and it gets an `addition` that no other run has.
+    """
+    job = os.environ.get("TORCHELASTIC_RUN_ID", "none")
+    if job not in ("", "none"):  # torchrun's default
+        restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    else:
+        job = os.environ.get("SLURM_JOB_ID", "")
+        step = os.environ.get("SLURM_STEP_ID", "")
+        job = f"{job}.{step}" if job and step else job
+        restart = os.environ.get("SLURM_RESTART_COUNT", "0")
+    if not job:
+        return None
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", job).lstrip(".") or "run"
+    if name != job or len(name) > 64:  # two jobs never get the same name
+        name = f"{name[:55]}-{hashlib.sha256(job.encode(errors='surrogateescape')).hexdigest()[:8]}"
+    name += f"-restart{restart}" if restart not in ("", "0") else ""
+    return name if world_size > 1 else f"{name}-{addition or uuid.uuid4().hex[:16]}"

@@ -1,0 +1,276 @@
+"""Batches for torch's loaders, handed over from workers without their bytes.
+
+What a worker checked is a file in the page cache. So a worker sends, for each tensor that is still exactly what the
+file holds, where it stands in the ring, and the process that gets the batch maps the file itself. A batch of one sample
+is that map; a larger one is copied from the maps once. No memory is shared between the two, so none is left behind.
+"""
+
+import mmap
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import torch
+from torch._utils import ExceptionWrapper
+from torch.utils.data import default_collate, default_convert, get_worker_info
+
+from ringreel._sample import Sample
+from ringreel._torch_buffers import empty
+from ringreel._torch_samples import Key, read_again
+
+# Smaller tensors are sent as they are: smaller samples are not mapped, and a copy through a pipe costs less than a map.
+_SMALL = 64 << 10
+# In batches of several samples, smaller tensors are joined by the worker: many maps cost more than their copy.
+_MANY = 256 << 10
+
+
+class _Origin(NamedTuple):
+    """Where in a ring a tensor stands."""
+
+    key: Key
+    generation: int
+    position: int
+    sample_id: str
+    name: str
+
+
+class _Marked(NamedTuple):
+    """What is remembered of a tensor as it was read."""
+
+    alive: "weakref.ref[torch.Tensor]"
+    origin: _Origin
+    address: int
+    shape: torch.Size
+    edges: bytes
+
+
+class _Reference(NamedTuple):
+    """A tensor of a batch, by the places of what it is made of."""
+
+    origins: tuple[_Origin, ...]
+    batched: bool
+
+
+class _Inline(NamedTuple):
+    """A small tensor, by its elements."""
+
+    array: np.ndarray[Any, Any]
+
+
+# By identity, since tensors are compared by their elements. A tensor that ends strikes itself off.
+_marked: dict[int, _Marked] = {}
+
+
+def mark(tensor: torch.Tensor, key: Key, sample: Sample, name: str) -> None:
+    """Remembers that `tensor` is part `name` of `sample`, for as long as the tensor lives."""
+    if tensor.numel() * tensor.element_size() < _SMALL:
+        return
+    number = id(tensor)
+    alive = weakref.ref(tensor, lambda _: _marked.pop(number, None))
+    origin = _Origin(key, sample.generation, sample.position, sample.sample_id, name)
+    _marked[number] = _Marked(alive, origin, tensor.data_ptr(), tensor.shape, _edges(_bytes_of(tensor)))
+
+
+def _mark_of(value: Any) -> _Marked | None:
+    return _marked.get(id(value))
+
+
+def collate(batch: Any) -> Any:
+    """A batch from a list of samples, as `torch.utils.data.default_collate` makes it, for `DataLoader(collate_fn=...)`.
+
+    In a worker, tensors that come from a ring's files and are as they were read are not copied and not sent: the
+    process that gets the batch maps the files itself. For a batch of one sample (and for `batch_size=None`, where this
+    is called with one sample, which gets no batch dimension) nothing is copied at all, else each sample once. Whatever
+    else there is, such as parts that a transform made or changed, parts that are stored compressed, parts of less than
+    64 KiB (256 KiB where a batch has several samples), and rings that are not mapped, is sent as `default_collate`
+    would send it. Tensors may be changed in place in either case.
+
+    What it returns in a worker is for the loader alone. To change batches, use the dataset's `transform`, or change
+    them in the training loop. Where a sample's generation is reclaimed while it is on its way, the batch holds a sample
+    of the newest generation in its place. What else goes wrong is raised from the loader's `next`.
+    """
+    in_worker = get_worker_info() is not None
+    if type(batch) is not list:
+        tree = _converted(batch, in_worker)
+    else:
+        tree = _collated(batch, in_worker)
+    return _Batch(tree) if in_worker else tree
+
+
+def _collated(batch: Sequence[Any], in_worker: bool) -> Any:
+    first = batch[0]
+    if type(first) is dict:
+        return {name: _collated([each[name] for each in batch], in_worker) for name in first}
+    if type(first) in (list, tuple) and all(len(each) == len(first) for each in batch):
+        return [_collated(column, in_worker) for column in zip(*batch, strict=True)]
+    if not _alike(batch):
+        collated = default_collate(batch)
+        return _small(collated) if in_worker else collated
+    if in_worker:
+        return _sent(batch)
+    return _joined(batch) if all(map(_mark_of, batch)) else default_collate(batch)
+
+
+def _converted(value: Any, in_worker: bool) -> Any:
+    if not in_worker:
+        return default_convert(value)
+    if type(value) is dict:
+        return {name: _converted(part, True) for name, part in value.items()}
+    if type(value) in (list, tuple):
+        return [_converted(part, True) for part in value]
+    mark = _mark_of(value)
+    if mark is not None and _unchanged(value, mark):
+        return _Reference((mark.origin,), False)
+    return _small(default_convert(value))
+
+
+def _alike(batch: Sequence[Any]) -> bool:
+    """Whether they are ordinary tensors that can be put into one."""
+    first = batch[0]
+    return all(
+        type(each) is torch.Tensor
+        and (each.dtype, each.shape, each.layout) == (first.dtype, first.shape, torch.strided)
+        and each.device.type == "cpu"
+        for each in batch
+    )
+
+
+def _sent(batch: Sequence[torch.Tensor]) -> Any:
+    length = batch[0].numel() * batch[0].element_size()
+    if len(batch) == 1 or length >= _MANY:
+        marks = [_mark_of(each) for each in batch]
+        if all(mark is not None and _unchanged(each, mark) for each, mark in zip(batch, marks, strict=True)):
+            return _Reference(tuple(mark.origin for mark in marks if mark is not None), True)
+    if length * len(batch) <= _SMALL:
+        return _small(torch.stack(list(batch)))
+    return default_collate(batch)
+
+
+def _small(value: Any) -> Any:
+    """`value`, or its elements where it is a tensor of few."""
+    if type(value) is not torch.Tensor or value.numel() * value.element_size() > _SMALL:
+        return value
+    try:
+        return _Inline(value.numpy())
+    except (TypeError, RuntimeError):  # no type of NumPy's, no memory, ...
+        return value
+
+
+def _unchanged(tensor: torch.Tensor, mark: _Marked) -> bool:
+    """Whether it is still what was read, and that is what the file holds, without a copy between."""
+    found = tensor.data_ptr(), tensor.shape, tensor.is_contiguous(), tensor.requires_grad
+    if found != (mark.address, mark.shape, True, False):
+        return False
+    data = _bytes_of(tensor)
+    if _edges(data) != mark.edges:
+        return False
+    inner = data[-mark.address % mmap.PAGESIZE :]
+    inner = inner[: len(inner) // mmap.PAGESIZE * mmap.PAGESIZE]
+    if not len(inner):
+        return False
+    inner[:: mmap.PAGESIZE].max()  # a page that was never touched is not there yet
+    pages = _pages(inner.ctypes.data // mmap.PAGESIZE, len(inner) // mmap.PAGESIZE)
+    # The three highest bits of an entry: in memory, in swap space, of a file. A page that was written to in a private
+    # map is no page of a file any more.
+    return pages is not None and bool((pages >> np.uint64(61) == 0b101).all())
+
+
+def _bytes_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    data: np.ndarray[Any, Any] = tensor.detach().reshape(-1).view(torch.uint8).numpy()
+    return data
+
+
+def _edges(data: np.ndarray[Any, Any]) -> bytes:
+    """What lies in pages that are shared with other parts, before the first whole page and after the last one."""
+    before = -data.ctypes.data % mmap.PAGESIZE
+    after = (len(data) - before) % mmap.PAGESIZE
+    return data[:before].tobytes() + data[len(data) - after :].tobytes()
+
+
+def _pages(first: int, count: int) -> np.ndarray[Any, Any] | None:
+    """What the kernel says of these pages of this process's memory; None where it says nothing."""
+    try:
+        file = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        entries = os.pread(file, 8 * count, 8 * first)
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+    return np.frombuffer(entries, np.uint64) if len(entries) == 8 * count else None
+
+
+_FOR_THE_LOADER = (
+    "in a worker, ringreel.torch.collate gives a batch for the loader alone: change samples in the dataset's "
+    "transform, or batches in the training loop, or use torch.utils.data.default_collate"
+)
+
+
+class _Batch:
+    """What a worker puts into the loader's queue. Unpickling makes it the batch."""
+
+    __slots__ = ("_tree",)
+
+    def __init__(self, tree: Any) -> None:
+        self._tree = tree
+
+    def __reduce__(self) -> tuple[Callable[[Any], Any], tuple[Any]]:
+        return _taken, (self._tree,)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{name}: {_FOR_THE_LOADER}")
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise TypeError(_FOR_THE_LOADER)
+
+    __getitem__ = __setitem__ = __iter__ = __len__ = __contains__ = _refuse
+
+
+def _taken(tree: Any) -> Any:
+    """The batch of `tree`, in the process that gets it.
+
+    What goes wrong becomes what a worker sends when something goes wrong: the loader raises it in order, and goes on.
+    An exception from here would be taken for the end of the worker.
+    """
+    try:
+        return _resolved(tree, {})
+    except Exception:
+        return ExceptionWrapper(where="the process that takes batches from DataLoader workers")
+
+
+def _resolved(tree: Any, samples: dict[tuple[Key, int, int], Sample]) -> Any:
+    if isinstance(tree, _Reference):
+        tensors = [_tensor(origin, samples) for origin in tree.origins]
+        return _joined(tensors) if tree.batched else tensors[0]
+    if isinstance(tree, _Inline):
+        return torch.from_numpy(tree.array)
+    if type(tree) is dict:
+        return {name: _resolved(part, samples) for name, part in tree.items()}
+    if type(tree) is list:
+        return [_resolved(part, samples) for part in tree]
+    return tree
+
+
+def _tensor(origin: _Origin, samples: dict[tuple[Key, int, int], Sample]) -> torch.Tensor:
+    place = origin.key, origin.generation, origin.position
+    if place not in samples:
+        samples[place] = read_again(*place, origin.sample_id)
+    tensor: torch.Tensor = samples[place].torch(origin.name)[origin.name]
+    return tensor
+
+
+def _joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """One tensor, with a new first axis, of tensors that are nobody else's: a single one is not copied."""
+    first = tensors[0]
+    if len(tensors) == 1:
+        return first.unsqueeze(0)
+    if any((each.dtype, each.shape) != (first.dtype, first.shape) for each in tensors):
+        return torch.stack(list(tensors))  # which says what does not fit
+    joined = empty(torch.Size((len(tensors), *first.shape)), first.dtype)
+    for n, each in enumerate(tensors):
+        joined[n].copy_(each)
+    return joined

@@ -1,0 +1,67 @@
+"""What ended a generator is known when it is gone."""
+
+import os
+
+import pytest
+from conftest import numbered
+
+import ringreel
+
+
+class OutOfLuck(Exception):
+    """One that nobody else has."""
+
+    def __str__(self):
+        return f"out of luck, {self.args[0]}"
+
+
+def unlucky(count, error):
+    yield from numbered(count)
+    raise error
+
+
+def failures(ring):
+    return [(failure["role"], failure["message"]) for failure in ring.status()["failures"]]
+
+
+def test_what_ended_a_generator_is_remembered_with_its_type_and_its_text(config):
+    ring = ringreel.Ring(config(SWAP_CAP=100))
+    ringreel.run_generator(numbered(1), ring)
+    assert failures(ring) == []
+    with pytest.raises(OutOfLuck):
+        ringreel.run_generator(unlucky(2, OutOfLuck(7)), ring)
+    first = ("generator", f"{__name__}.OutOfLuck: out of luck, 7")
+    assert ring.status()["generators"] == []
+    assert failures(ring) == [first]
+    with pytest.raises(ZeroDivisionError), ring.generator() as generator:
+        generator.write(numbered(1)[0])
+        1 / 0  # noqa: B018
+    second = ("generator", "ZeroDivisionError: division by zero")
+    assert failures(ring) == [second, first]
+    with pytest.raises(SystemExit):
+        ringreel.run_generator(unlucky(1, SystemExit(3)), ring)
+    assert failures(ring) == [("generator", "SystemExit: 3"), second, first]
+    assert ring.status()["failures"][0]["pid"] == os.getpid()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), SystemExit(0)])
+def test_who_was_asked_to_end_has_not_failed(config, error):
+    ring = ringreel.Ring(config(SWAP_CAP=100))
+    with pytest.raises(type(error)), ring.generator() as generator:
+        generator.write(numbered(1)[0])
+        raise error
+    with pytest.raises(type(error)):
+        ringreel.run_generator(unlucky(1, error), ring)
+    assert failures(ring) == []
+
+
+def test_an_error_that_cannot_say_what_it_is_hides_nothing(config):
+    class Mute(Exception):
+        def __str__(self):
+            raise ValueError("no words")
+
+    ring = ringreel.Ring(config(SWAP_CAP=100))
+    with pytest.raises(Mute):
+        ringreel.run_generator(unlucky(2, Mute()), ring)
+    [(_, message)] = failures(ring)
+    assert "Mute: <exception str() failed>" in message and ring.status()["samples_waiting"] == 2

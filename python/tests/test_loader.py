@@ -1,0 +1,550 @@
+"""StreamLoader: every item once, in an order of its own, from where it was left."""
+
+import collections
+import copy
+import gc
+import itertools
+import json
+import logging
+import os
+import pathlib
+import pickle
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import add, numbered, numbers
+
+import ringreel
+from ringreel import StreamLoader, recordio
+
+EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "stream_loader.py"
+
+
+def flat(batches):
+    return [item for batch in batches for item in batch]
+
+
+class Counted:
+    """A source of `count` numbers that knows how many of them were read in its last pass, and which passes ended."""
+
+    def __init__(self, count):
+        self.count = count
+        self.read = 0
+        self.closed = 0
+
+    def __call__(self):
+        self.read = 0
+        try:
+            for n in range(self.count):
+                self.read += 1
+                yield n
+        finally:
+            self.closed += 1
+
+
+# What is given, and what is not.
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_every_item_is_given_once_and_only_a_short_last_batch_is_dropped(shuffle, drop_last):
+    for count, batch, buffer in itertools.product(
+        (0, 1, 2, 11, 12, 40), (1, 3, 12, 50), (1, 2, 3, 12, 39, 40, 41, 999)
+    ):
+        loader = StreamLoader(range(count), batch, buffer, shuffle, drop_last=drop_last)
+        batches = list(loader)
+        given = count - count % batch if drop_last else count
+        assert [len(b) for b in batches] == [batch] * (given // batch) + [given % batch] * bool(given % batch)
+        assert len(set(flat(batches))) == given and set(flat(batches)) <= set(range(count))
+        assert len(loader) == len(batches), (count, batch, buffer)
+        if not shuffle:
+            assert flat(batches) == list(range(given))
+
+
+def test_the_buffer_is_as_large_as_asked_and_never_larger():
+    for shuffle, batch, buffer in itertools.product((False, True), (1, 3, 20), (1, 2, 12, 100)):
+        source = Counted(40)
+        given = 0
+        for items in StreamLoader(source, batch, buffer, shuffle):
+            given += len(items)
+            # The last item of the batch made room in a full buffer, and nothing was read since.
+            assert source.read == min(40, given + buffer - 1), (shuffle, batch, buffer)
+
+
+def test_an_item_comes_no_earlier_than_the_buffer_allows_and_every_place_is_possible():
+    seen = collections.defaultdict(set)
+    for seed in range(300):
+        for place, item in enumerate(flat(StreamLoader(range(10), 1, 3, True, seed))):
+            assert place >= item - 2
+            seen[item].add(place)
+    assert seen[9] == {7, 8, 9} and seen[5] == {3, 4, 5, 6, 7, 8, 9} and seen[0] >= set(range(7))
+
+
+def test_a_buffer_that_holds_everything_gives_every_order_alike():
+    orders = collections.Counter(tuple(flat(StreamLoader(range(3), 2, 3, True, seed))) for seed in range(6000))
+    assert len(orders) == 6 and all(850 < count < 1150 for count in orders.values()), orders
+
+
+def test_the_default_buffer_shuffles_a_thousand_items_and_without_shuffle_nothing_is_read_ahead():
+    source = Counted(3000)
+    next(iter(StreamLoader(source, 1, shuffle=True)))
+    assert source.read == 1000
+    next(iter(StreamLoader(source, 4)))
+    assert source.read == 4
+
+
+def test_items_are_let_go_when_they_are_given():
+    class Item:
+        alive = 0
+
+        def __init__(self):
+            Item.alive += 1
+
+        def __del__(self):
+            Item.alive -= 1
+
+    most = 0
+    for batch in StreamLoader(lambda: (Item() for _ in range(200)), 4, 10, shuffle=True):
+        del batch
+        most = max(most, Item.alive)
+    assert most <= 4 + 10 + 2
+
+
+# The order.
+
+
+def test_the_order_is_the_seeds_and_another_one_in_each_epoch():
+    def epochs(seed, **keys):
+        loader = StreamLoader(range(50), 7, 20, True, seed, **keys)
+        return [tuple(flat(loader)) for _ in range(4)]
+
+    assert epochs(5) == epochs(5)
+    assert len({*epochs(5), *epochs(6), *epochs(-5)}) == 12
+    assert epochs(np.int64(5)) == epochs(5) and epochs(2**80) == epochs(2**80)
+    loader = StreamLoader(range(50), 7, 20, True, 5, epochs=4)
+    assert tuple(flat(loader)) == sum(epochs(5), ())
+    endless = StreamLoader(range(50), 10, 20, True, 5, epochs=None)
+    assert tuple(flat(itertools.islice(endless, 20))) == sum(epochs(5), ())
+
+
+def test_the_order_is_the_same_in_every_version():
+    loader = StreamLoader(range(12), 12, 5, True, seed=7)
+    assert [flat(itertools.islice(loader, 1)) for _ in range(2)] == ORDER
+
+
+ORDER = [[1, 4, 2, 0, 7, 9, 5, 8, 11, 3, 6, 10], [4, 0, 2, 3, 1, 9, 6, 8, 7, 5, 11, 10]]
+
+
+def test_loaders_and_the_global_random_states_leave_one_another_alone():
+    alone = [flat(StreamLoader(range(50), 3, 20, True, seed)) for seed in (1, 2)]
+    random.seed(3)
+    np.random.seed(3)
+    before = random.getstate(), np.random.get_state()[1].tolist()
+    first, second = StreamLoader(range(50), 3, 20, True, 1), StreamLoader(range(50), 3, 20, True, 2)
+    mixed = [[], []]
+    for one, two in zip(first, second, strict=True):
+        mixed[0] += one
+        mixed[1] += two
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before
+    assert mixed == alone
+    random.seed(4)
+    assert flat(StreamLoader(range(50), 3, 20, True, 1)) == alone[0]
+
+
+# Epochs.
+
+
+def test_iterating_again_goes_on_with_the_next_epoch_and_reset_begins_again():
+    loader = StreamLoader(range(20), 3, 10, True)
+    first, second = flat(loader), flat(loader)
+    assert loader.epoch == 2 and first != second
+    loader.reset()
+    assert loader.epoch == 0 and [flat(loader), flat(loader)] == [first, second]
+    loader.reset()
+    next(iter(loader))
+    loader.reset()
+    assert flat(loader) == first
+
+
+def test_an_iteration_that_was_left_is_not_taken_up_again_and_none_is_wasted():
+    epochs = [flat(StreamLoader(range(20), 3, 10, True, epochs=n + 1))[20 * n :] for n in range(5)]
+    loader = StreamLoader(range(20), 3, 10, True, epochs=2)
+    iter(loader)  # asked for nothing
+    assert flat(next(iter(loader)) for _ in range(2)) == epochs[0][:3] + epochs[1][:3]
+    assert loader.epoch == 1
+    assert flat(loader) == epochs[2] + epochs[3]
+    one = StreamLoader(range(20), 3, 10, True)
+    assert [flat(both) for both in zip(*zip(one, one, strict=True), strict=True)] == epochs[:2]
+    assert flat(one) == epochs[2]
+
+
+def test_no_epochs_are_nothing_and_endless_ones_without_batches_are_an_error():
+    loader = StreamLoader(range(20), 3, epochs=0)
+    assert list(loader) == [] and len(loader) == 0
+    for loader in (StreamLoader([], 3, epochs=None), StreamLoader([1, 2], 3, drop_last=True, epochs=None)):
+        with pytest.raises(ringreel.RingreelError, match="gave no batch in epoch 0"):
+            next(iter(loader))
+    assert list(StreamLoader([], 3, epochs=5)) == []
+
+
+def test_the_length_is_known_where_the_sources_is(tmp_path):
+    assert len(StreamLoader(range(40), 3)) == 14 and len(StreamLoader(range(40), 3, drop_last=True)) == 13
+    assert len(StreamLoader(range(40), 3, epochs=2)) == 28
+    for loader in (StreamLoader(Counted(3), 1), StreamLoader(tmp_path / "a.txt", 1), StreamLoader("a.rec", 1)):
+        with pytest.raises(TypeError, match="not known"):
+            len(loader)
+    with pytest.raises(TypeError, match="never ends"):
+        len(StreamLoader(range(40), 3, epochs=None))
+    assert StreamLoader([], 3) and StreamLoader(Counted(3), 1)
+
+
+# State.
+
+
+def test_a_state_restores_what_followed_it_exactly():
+    for shuffle, drop_last, epochs in itertools.product((False, True), (False, True), (1, 3)):
+        make = lambda: StreamLoader(range(40), 3, 12, shuffle, 5, drop_last, epochs)  # noqa: B023, E731
+        whole = make()
+        per_epoch = 13 if drop_last else 14
+        batches = [*whole, *whole]  # two iterations
+        for stop in [0, 1, 5, per_epoch - 1, per_epoch, per_epoch + 1, 2 * per_epoch - 2]:
+            loader = make()
+            given, left = [], iter(loader)
+            while len(given) < stop:
+                try:
+                    given.append(next(left))
+                except StopIteration:
+                    left = iter(loader)
+            state = json.loads(json.dumps(loader.state_dict()))
+            again = make()
+            again.load_state_dict(state)
+            assert again.state_dict() == state
+            assert list(left) + list(loader) == list(again) + list(again), (shuffle, drop_last, epochs, stop)
+            assert given == batches[:stop]
+
+
+def test_a_state_after_the_end_begins_the_next_epoch():
+    loader = StreamLoader(range(40), 3, 12, True)
+    list(loader)
+    again = StreamLoader(range(40), 3, 12, True)
+    again.load_state_dict(loader.state_dict())
+    assert again.epoch == 1 and list(again) == list(loader)
+
+
+def test_a_state_behind_the_last_batch_has_nothing_left_of_its_iteration():
+    loader = StreamLoader(range(6), 3, 4, True)
+    assert len(list(itertools.islice(loader, 2))) == 2
+    state = loader.state_dict()
+    loader.load_state_dict(state)
+    assert list(loader) == [] and loader.epoch == 1
+    longer = StreamLoader(range(6), 3, 4, True, epochs=2)
+    longer.load_state_dict(state)
+    assert list(longer) == list(loader)
+
+
+def test_an_iteration_from_a_state_that_was_left_is_not_taken_up_again_either():
+    loader = StreamLoader(range(40), 3, 12, True)
+    list(itertools.islice(loader, 5))
+    again = StreamLoader(range(40), 3, 12, True)
+    again.load_state_dict(loader.state_dict())
+    list(itertools.islice(again, 2))
+    assert again.epoch == 0 and list(again) == list(loader) and again.epoch == 2
+
+
+def test_what_is_skipped_is_not_parsed():
+    parsed = []
+    loader = StreamLoader(range(9), 3, parse=parsed.append)
+    loader.load_state_dict({**loader.state_dict(), "batches": 2})
+    assert len(list(loader)) == 1 and parsed == [6, 7, 8]
+
+
+def test_a_state_of_another_loader_is_refused_and_changes_nothing():
+    loader = StreamLoader(range(40), 3, 12, True, 5)
+    next(iter(loader))
+    state = loader.state_dict()
+    for other, what in [
+        (StreamLoader(range(40), 4, 12, True, 5), "batch_size=3"),
+        (StreamLoader(range(40), 3, 13, True, 5), "buffer_size=12"),
+        (StreamLoader(range(40), 3, 12, True, 6), "seed=5"),
+        (StreamLoader(range(40), 3, 12, False, 5), "shuffle=True"),
+    ]:
+        before = other.state_dict()
+        with pytest.raises(ValueError, match=what):
+            other.load_state_dict(state)
+        assert other.state_dict() == before
+    for wrong in ({}, None, {**state, "format": "ringreel.StreamLoader/2"}, {**state, "batches": -1}):
+        with pytest.raises(ValueError, match="expected"):
+            loader.load_state_dict(wrong)
+    assert loader.state_dict() == state
+    # Without shuffle neither the seed nor the buffer changes anything.
+    plain = StreamLoader(range(40), 3, 1, False, 1)
+    plain.load_state_dict(StreamLoader(range(40), 3, 9, False, 2).state_dict())
+
+
+def test_a_source_that_became_shorter_is_an_error():
+    loader = StreamLoader(range(40), 3, 12, True)
+    list(itertools.islice(loader, 5))
+    again = StreamLoader(range(11), 3, 12, True)
+    again.load_state_dict(loader.state_dict())
+    with pytest.raises(ringreel.RingreelError, match="ended after 4 batches of epoch 0, of which 5 had been given"):
+        next(iter(again))
+
+
+def test_after_an_error_the_state_is_that_of_the_last_batch():
+    broken = [True]
+
+    def parse(item):
+        if item == 7 and broken:
+            raise KeyError("no")
+        return item
+
+    loader = StreamLoader(range(12), 3, parse=parse, epochs=2)
+    given = []
+    with pytest.raises(KeyError):
+        given.extend(iter(loader))
+    broken.clear()
+    loader.load_state_dict(loader.state_dict())
+    assert flat(given + list(loader)) == [*range(12), *range(12)]
+
+
+def test_an_epoch_whose_first_batch_failed_is_begun_again():
+    broken = [True]
+
+    def source():
+        if broken:
+            raise OSError("away")
+        return iter(range(5))
+
+    loader = StreamLoader(source, 2)
+    for state in (None, {**loader.state_dict(), "batches": 1}):
+        if state is not None:
+            broken.append(True)
+            loader.load_state_dict(state)
+        for _ in range(2):
+            with pytest.raises(OSError, match="away"):
+                next(iter(loader))
+        broken.clear()
+        assert flat(loader) == [0, 1, 2, 3, 4][2 if state else 0 :]
+
+
+def test_a_loader_can_be_pickled_and_its_copy_goes_on_by_itself():
+    loader = StreamLoader(range(40), 3, 12, True, parse=str)
+    for other in (pickle.loads(pickle.dumps(loader)), copy.deepcopy(loader)):
+        assert list(other) == list(loader) and loader.epoch == other.epoch
+        loader.reset()
+    called = StreamLoader(Counted(5), 3)
+    assert flat(called) == flat(pickle.loads(pickle.dumps(called))) == [0, 1, 2, 3, 4]
+
+
+# Sources.
+
+
+def test_sources_may_be_lists_sequences_callables_and_datasets(filled):
+    class Sequence:  # no __iter__, and no IndexError at its end
+        def __len__(self):
+            return 5
+
+        def __getitem__(self, index):
+            return index
+
+    class Endless:  # neither
+        def __getitem__(self, index):
+            if index == 5:
+                raise IndexError
+            return index
+
+    for source in (range(5), [0, 1, 2, 3, 4], dict.fromkeys(range(5)), Sequence(), Endless(), lambda: range(5)):
+        loader = StreamLoader(source, 2, epochs=2)
+        assert list(loader) == [[0, 1], [2, 3], [4]] * 2
+    loader = StreamLoader(filled(numbered(5)).dataset(), 2)
+    assert [numbers(batch) for batch in loader] == [[0, 1], [2, 3], [4]] and len(loader) == 3
+
+
+def test_what_can_be_read_only_once_is_refused(filled, tmp_path):
+    path = tmp_path / "a.rec"
+    recordio.MXRecordIO(path, "w").close()
+    reader = recordio.MXRecordIO(path, "r")
+    for source in ((n for n in range(3)), iter([1]), reader, filled(numbered(1)).stream(), map(str, [1])):
+        with pytest.raises(TypeError, match="read only once: pass a callable"):
+            StreamLoader(source, 1)
+    reader.close()
+    for source in (5, None):
+        with pytest.raises(TypeError, match="a source is"):
+            StreamLoader(source, 1)
+    once = iter([1, 2])
+    loader = StreamLoader(lambda: once, 1, epochs=2)
+    with pytest.raises(TypeError, match="the same iterator again"):
+        list(loader)
+    with pytest.raises(TypeError, match="returned int"):
+        list(StreamLoader(lambda: 5, 1))
+
+
+def test_what_a_callable_made_is_closed_at_the_end_of_its_epoch_and_when_it_is_left():
+    source = Counted(5)
+    loader = StreamLoader(source, 2, 2, True, epochs=2)
+    list(loader)
+    assert source.closed == 2
+    for _ in loader:
+        break
+    gc.collect()
+    assert source.closed == 3
+
+    class Own:
+        closed = 0
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            raise StopIteration
+
+        def close(self):
+            Own.closed += 1
+
+    list(StreamLoader(Own, 1))
+    assert Own.closed == 1
+
+
+@pytest.mark.parametrize("path", [str, os.fsencode, pathlib.Path])
+def test_the_lines_of_a_text_file(tmp_path, path):
+    file = tmp_path / "lines.txt"
+    file.write_bytes("\ufeffeins\r\nzwei\n\nvi\u00ebr \n\u2028f\x0c\u00fcnf".encode())
+    loader = StreamLoader(path(file), 2, epochs=2)
+    assert list(loader) == [["eins", "zwei"], ["", "vi\u00ebr "], ["\u2028f\x0c\u00fcnf"]] * 2
+    file.write_text("1 0.5\n2 0.25\n")
+    assert list(StreamLoader(path(file), 2, parse=lambda line: float(line.split()[1]))) == [[0.5, 0.25]]
+    file.write_text("")
+    assert list(StreamLoader(file, 2)) == []
+
+
+def test_the_records_of_a_recordio_file(tmp_path):
+    path = tmp_path / "a.rec"
+    with recordio.MXRecordIO(path, "w") as out:
+        for n in range(5):
+            out.write(b"x" * n)
+    loader = StreamLoader(path, 2, 3, True, parse=len)
+    assert sorted(flat(loader)) == [0, 1, 2, 3, 4] and sorted(flat(loader)) == [0, 1, 2, 3, 4]
+    assert list(StreamLoader(str(path), 5)) == [[b"x" * n for n in range(5)]]
+
+
+def test_a_ring_is_read_in_its_newest_generation_in_each_epoch(filled):
+    ring = filled(numbered(5), KEEP=3)
+    loader = StreamLoader(ring, 2, 3, True, epochs=2, collate=numbers)
+    first = []
+    for batch in loader:
+        first += batch
+        if len(first) == 2:
+            add(ring, numbered(4, start=10))
+    assert sorted(first[:5]) == [0, 1, 2, 3, 4] and sorted(first[5:]) == [10, 11, 12, 13]
+    assert len(loader) == 4
+
+
+def test_a_rings_state_goes_on_in_its_generation_as_long_as_that_is_there(filled, caplog):
+    ring = filled(numbered(8), KEEP=1)
+    make = lambda: StreamLoader(ring, 2, 5, True, 3, collate=numbers)  # noqa: E731
+    whole = list(make())
+    loader = make()
+    list(itertools.islice(loader, 2))
+    state = json.loads(json.dumps(loader.state_dict()))
+    assert state["generation"] == 1
+    add(ring, numbered(8, start=10))
+    loader.load_state_dict(state)
+    assert list(loader) == whole[2:] and not caplog.records
+    assert min(flat(loader)) == 10
+    add(ring, numbered(8, start=20))
+    again = make()
+    again.load_state_dict(state)
+    with caplog.at_level(logging.WARNING, "ringreel"):
+        assert sorted(flat(again)) == list(range(20, 28))
+    assert "generation 1" in caplog.text and "begins again, with generation 3" in caplog.text
+
+
+# Errors.
+
+
+def test_an_error_names_the_line_the_record_or_the_item(tmp_path):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("".join(f"{n}\n" for n in range(1, 30)) + "thirty\n")
+    records = tmp_path / "a.rec"
+    with recordio.MXRecordIO(records, "w") as out:
+        for n in range(3):
+            out.write(b"%d" % n)
+    cut = tmp_path / "cut.rec"
+    cut.write_bytes(records.read_bytes()[:-1])
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"good\n\xff\n")
+
+    def two():
+        yield from (1, 2)
+        raise KeyError("gone")
+
+    for source, parse, error, note in [
+        (lines, int, ValueError, f"ringreel: line 30 of {lines}, in epoch 0"),
+        (bad, None, UnicodeDecodeError, f"ringreel: line 2 of {bad}, in epoch 0"),
+        (tmp_path / "none.txt", None, FileNotFoundError, "line 1 of"),
+        (records, lambda r: {b"0": 0, b"1": 1}[r], KeyError, f"ringreel: record 2 of {records}, in epoch 0"),
+        (cut, None, recordio.RecordError, f"ringreel: while record 2 of {cut} was read, in epoch 0"),
+        ([4, 2, 0], lambda n: 1 / n, ZeroDivisionError, "ringreel: item 2 of the source (list), in epoch 0"),
+        (two, None, KeyError, "ringreel: while item 2 of the source test_an_error"),
+    ]:
+        for shuffle, batch in itertools.product((False, True), (1, 7, 100)):
+            with pytest.raises(error) as caught:
+                list(StreamLoader(source, batch, 12, shuffle, parse=parse))
+            assert len(caught.value.__notes__) == 1 and note in caught.value.__notes__[0]
+
+
+def test_an_error_names_the_epoch_the_batch_and_the_sample(filled):
+    def collate(batch):
+        if 7 in batch:
+            raise RuntimeError("seven")
+        return batch
+
+    with pytest.raises(RuntimeError, match="seven") as caught:
+        list(StreamLoader(range(9), 2, collate=collate))
+    assert caught.value.__notes__ == ["ringreel: collate of batch 3 of epoch 0, the source (range)"]
+    ring = filled(numbered(3))
+    loader = StreamLoader(ring, 1)
+    list(loader)
+    for name in os.listdir(os.path.join(ring.path, "read.1")):
+        os.truncate(os.path.join(ring.path, "read.1", name), 10)
+    with pytest.raises(ringreel.DamagedSampleError) as caught:
+        list(loader)
+    assert caught.value.__notes__ == [f"ringreel: while sample 0 of {ring.path} was read, in epoch 1"]
+
+
+def test_numbers_that_make_no_sense_are_refused():
+    for keys, error, message in [
+        ({"batch_size": 0}, ValueError, "batch_size: expected 1 or more, found 0"),
+        ({"batch_size": 2.0}, TypeError, "batch_size: expected an integer, found float"),
+        ({"batch_size": 1, "buffer_size": 0}, ValueError, "buffer_size: expected 1 or more, found 0"),
+        ({"batch_size": 1, "epochs": -1}, ValueError, "epochs: expected 0 or more"),
+        ({"batch_size": 1, "seed": "x"}, TypeError, "integer"),
+    ]:
+        with pytest.raises(error, match=message):
+            StreamLoader([1], **keys)
+
+
+# The example.
+
+
+def example(*args):
+    done = subprocess.run([sys.executable, EXAMPLE, *args], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_the_example_keeps_the_lines_that_the_naive_loader_loses():
+    kept = example()
+    assert kept[-1] == "40 of 40 lines came out; none is missing" and len(kept) == 15
+    given = [int(word) for line in kept[:-1] for word in line.split()[3:]]
+    assert sorted(given) == list(range(1, 41)) != given
+    assert kept[-2].startswith("batch 14") and len(kept[-2].split()) == 4
+
+
+def test_the_example_drops_one_line_when_asked_and_the_naive_loader_the_last_four():
+    dropped = example("--drop-last")
+    assert dropped[-1].startswith("39 of 40 lines came out; dropped, as asked: ") and len(dropped) == 14
+    naive = example("--naive")
+    assert naive[-1] == "36 of 40 lines came out; lost: 37 38 39 40" and len(naive) == 13

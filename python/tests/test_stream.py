@@ -1,0 +1,654 @@
+"""Streams: shares of ranks and workers, steps in equal number, runs that stay together, ends of every kind."""
+
+import functools
+import json
+import logging
+import os
+import re
+import signal
+import threading
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+from conftest import add, numbered, numbers, until
+from rank_processes import Ranks
+
+import ringreel
+
+# Python 3.12 and later warn of every fork where there are threads; that it goes well is what is tested.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+
+FILL = -7
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    with Ranks(8) as ranks:
+        yield ranks
+
+
+@pytest.fixture(scope="module")
+def rings(tmp_path_factory):
+    """Rings by the number of samples in their only generation. They are not changed."""
+    made = {}
+
+    def of(size):
+        if size not in made:
+            path = tmp_path_factory.mktemp("ring")
+            keys = {"RING": str(path / "ring"), "SWAP_CAP": size, "SAMPLE": ["data"], "SEGMENT_SAMPLES": 10}
+            made[size] = ringreel.Ring({**keys, "POLL_SECONDS": 0.02, "LEASE_SECONDS": 5})
+            add(made[size], numbered(size))
+        return made[size]
+
+    return of
+
+
+def told(sample):
+    """Its number; None where it is masked."""
+    values = set(sample["data"].tolist())
+    assert len(values) == 1
+    if sample.masked:
+        assert values == {FILL} and sample["data"].dtype == np.int64 and sample["data"].shape == (3,)
+        return None
+    return values.pop()
+
+
+def epochs_of(stream):
+    """What a stream gives, to its end: by number of the epoch its generation, and numbers of samples."""
+    found = {}
+    for sample in stream:
+        state = stream.state_dict()
+        generation, given = found.setdefault(state["number"], (sample.generation, []))
+        assert generation == sample.generation == state["epoch"]["generation"]
+        given.append(told(sample))
+        assert state["step"] == len(given)
+    return found
+
+
+def at_once(*works):
+    """What these functions give, each called in a thread of its own."""
+    found = [None] * len(works)
+
+    def do(n):
+        found[n] = works[n]()
+
+    threads = [threading.Thread(target=do, args=(n,)) for n in range(len(works))]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    return found
+
+
+# Shares.
+
+WORLDS = (1, 2, 3, 8)
+WORKERS = (1, 2, 4)  # a loader without workers reads as one of them
+
+
+def shares_of_rank(rank, ring, equal, epochs):
+    """What the workers of a rank read, for each number of ranks and workers, shuffled and not."""
+    found = {}
+    for world in [world for world in WORLDS if rank < world]:
+        for workers in WORKERS:
+            for shuffle in (False, True):
+                run = f"{equal}-{world}-{workers}-{shuffle}"
+                options = {"shuffle": shuffle, "seed": 5, "equal": equal, "fill": FILL, "run": run}
+                # Where drop leaves nothing, a second epoch would wait for more samples.
+                options["epochs"] = epochs if equal != "drop" or len(ring.dataset()) >= world * workers else 1
+                shares = [(rank * workers + worker, world * workers) for worker in range(workers)]
+                streams = [ring.stream(*share, **options) for share in shares]
+                found[world, workers, shuffle] = at_once(*[functools.partial(epochs_of, stream) for stream in streams])
+    return found
+
+
+@pytest.mark.parametrize("equal", [None, "drop", "pad", "mask"])
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_ranks_and_workers_have_equal_steps_and_share_all_there_is(ranks, rings, size, equal):
+    epochs = 2
+    by_rank = ranks.together(8, shares_of_rank, rings(size), equal, epochs)
+    orders = {}
+    for case in by_rank[0]:
+        world, workers, shuffle = case
+        streams = [stream for found in by_rank[:world] for stream in found[case]]
+        total = world * workers
+        assert len(streams) == total
+        for number in range(epochs):
+            shares = [stream[number][1] if number in stream else [] for stream in streams]
+            assert all(stream[number][0] == 1 for stream in streams if number in stream)
+            steps = [len(share) for share in shares]
+            wanted = {None: size // total, "drop": size // total}.get(equal, -(-size // total))
+            assert min(steps) == wanted and max(steps) == (-(-size // total) if equal is None else wanted), case
+            # In the order in which they are read where all go in step.
+            order = [share[step] for step in range(max(steps)) for share in shares if step < len(share)]
+            given = [one for one in order if one is not None]
+            assert len(order) - len(given) == (-size % total if equal == "mask" else 0), case
+            counts = Counter(given)
+            if equal == "pad":
+                assert set(counts) == set(range(size)) and len(given) - size == -size % total, case
+                assert given[size:] == [given[n % size] for n in range(len(given) - size)]
+                given = given[:size]
+            elif equal == "drop":
+                assert set(counts) <= set(range(size)) and size - len(given) < total, case
+            else:
+                assert sorted(given) == list(range(size)), case
+            assert len(set(given)) == len(given), case
+            if not shuffle:
+                assert given == list(range(len(given))), case
+            # The order is the same for every number of ranks and workers.
+            longest = orders.setdefault((shuffle, number), given)
+            length = min(len(longest), len(given))
+            assert given[:length] == longest[:length], case
+            orders[shuffle, number] = max(longest, given, key=len)
+    if size == 100:
+        first, second = orders[True, 0], orders[True, 1]
+        assert first != second and list(range(len(first))) not in (first, second)
+
+
+def waits_in_vain(rank, ring, world, equal):
+    """Why a rank that reads with two workers gets nothing."""
+    said = []
+
+    def read(worker):
+        try:
+            next(ring.stream(rank * 2 + worker, world * 2, equal=equal, run="vain", timeout=0.2))
+        except ringreel.RingTimeoutError as error:
+            said.append(str(error))
+
+    at_once(lambda: read(0), lambda: read(1))
+    return said
+
+
+@pytest.mark.parametrize("equal", [None, "drop", "pad", "mask"])
+def test_a_ring_without_any_sample_is_waited_for_so_long(ranks, config, tmp_path, equal):
+    held_out = ringreel.Ring(config(RING=str(tmp_path / "held out"), VALIDATION=2, SWAP_CAP=2))
+    add(held_out, numbered(2))
+    filling = ringreel.Ring(config(RING=str(tmp_path / "filling"), SWAP_CAP=5))
+    add(filling, numbered(2), seal=False)
+    rings = {ringreel.Ring(config()): "no generator or manager has started yet", filling: "2 of 5 samples are there"}
+    for ring, why in {**rings, held_out: "samples beyond the 2 that are held out"}.items():
+        for said in ranks.together(3, waits_in_vain, ring, 3, equal):
+            assert len(said) == 2 and all(why in each for each in said), said
+
+
+def test_fewer_samples_than_workers_are_waited_for_where_nothing_is_shared(filled):
+    """Drop leaves nothing over: that is said, and is no loop at full speed."""
+    ring = filled(numbered(2))
+    stream = ring.stream(0, 3, equal="drop", timeout=0.3)
+    with pytest.raises(ringreel.RingTimeoutError, match="generation 2 holds 0 of 2 samples"):
+        next(stream)
+    add(ring, numbered(2, start=10))
+    assert list(ring.stream(0, 3, equal="drop", epochs=1)) == []
+
+
+def test_the_seed_makes_the_order(rings):
+    ring = rings(100)
+    orders = [numbers(ring.stream(shuffle=True, seed=seed, epochs=1)) for seed in (0, 1, -1, 0, (1 << 64) - 1)]
+    assert orders[0] == orders[3] and orders[2] == orders[4]
+    assert len({tuple(order) for order in orders}) == 3 and all(sorted(order) == list(range(100)) for order in orders)
+
+
+def test_masked_samples_have_the_shapes_and_types_of_the_others(filled):
+    parts = {
+        "floats": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "bytes": b"abc",
+        "small": np.arange(4, dtype=np.uint8),
+        "bools": np.array([True, False]),
+        "scalar": np.array(3, np.int16),
+    }
+    ring = filled([parts])
+    given, masked = (next(ring.stream(rank, 2, equal="mask", fill=-100)) for rank in (0, 1))
+    assert (given.masked, masked.masked) == (False, True) and list(masked) == list(given)
+    assert all(np.array_equal(given[name], parts[name]) for name in parts if name != "bytes")
+    assert (masked["floats"] == -100).all() and masked["floats"].shape == (2, 3)
+    assert masked["bytes"] == bytes(3) and given["bytes"] == b"abc"
+    assert masked["small"].tolist() == [0] * 4 and masked["small"].dtype == np.uint8
+    assert masked["bools"].dtype == bool and not masked["bools"].any()  # as near as the type comes
+    assert masked["scalar"].shape == () and masked["scalar"] == -100
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_what_is_read_ahead_and_by_how_many_threads_changes_nothing(filled, shuffle):
+    sizes = np.random.default_rng(3).integers(1, 20_000, 60)
+    ring = filled([{"data": np.full(size, n)} for n, size in enumerate(sizes)], SEGMENT_SAMPLES=7)
+    found = []
+    for prefetch_bytes in (0, 1, 100_000, 1 << 30, None):
+        for threads in (1, 8):
+            options = {"prefetch_bytes": prefetch_bytes, "threads": threads, "shuffle": shuffle, "equal": "pad"}
+            found.append([(sample.sample_id, sample.position) for sample in ring.stream(1, 4, epochs=3, **options)])
+    assert len(found[0]) == 45 and all(each == found[0] for each in found)
+
+
+# Runs.
+
+
+def read_in_step(rank, ring, slow, directory, epochs, equal):
+    """What a rank of three reads: number of the epoch, its generation, the sample's, and the sample's number.
+
+    The slow one stops after its first sample, until it is told to go on. All tell where they are.
+    """
+    found = []
+    stream = ring.stream(rank, 3, run="in-step", epochs=epochs, repeat=False, equal=equal, timeout=60)
+    for sample in stream:
+        state = stream.state_dict()
+        found.append((state["number"], state["epoch"]["generation"], sample.generation, told(sample)))
+        (directory / f"{rank} is in {sample.generation}").touch()
+        if rank == slow and len(found) == 1:
+            until((directory / "go on").exists, 60)
+    return found, stream.epochs
+
+
+@pytest.mark.parametrize("equal", ["drop", None])
+def test_a_rank_that_sleeps_while_others_go_on_reads_the_same_generations(ranks, config, tmp_path, equal):
+    """Ten generations are promoted while it sleeps; what it has still to read is kept for it."""
+    ring = ringreel.Ring(config(SWAP_CAP=6, LEASE_SECONDS=10))
+    add(ring, numbered(6, start=10))
+    slow, epochs = 1, 11
+    for rank in range(3):
+        ranks.begin(rank, read_in_step, rank, ring, slow, tmp_path, epochs, equal)
+    until((tmp_path / f"{slow} is in 1").exists)
+    for generation in range(2, epochs + 1):
+        add(ring, numbered(6, start=10 * generation))
+        for rank in {0, 1, 2} - {slow}:
+            until((tmp_path / f"{rank} is in {generation}").exists)
+    fast = [ranks.answer(rank) for rank in sorted({0, 1, 2} - {slow})]
+    assert not (tmp_path / f"{slow} is in 2").exists()
+    (tmp_path / "go on").touch()
+    for rank, (found, finished) in zip([slow, 0, 2], [ranks.answer(slow), *fast], strict=True):
+        assert finished == epochs
+        wanted = [(n, n + 1, n + 1, 10 * (n + 1) + rank + step) for n in range(epochs) for step in (0, 3)]
+        assert found == wanted, rank
+
+
+def test_a_rank_that_sleeps_too_long_has_the_same_steps_and_newer_samples(ranks, config, tmp_path):
+    """There is room for so many generations only: those that it comes too late for are given up."""
+    ring = ringreel.Ring(config(SWAP_CAP=6, LEASE_SECONDS=10))
+    add(ring, numbered(6, start=10))
+    slow, epochs = 2, 22
+    for rank in range(3):
+        ranks.begin(rank, read_in_step, rank, ring, slow, tmp_path, epochs, "drop")
+    until((tmp_path / f"{slow} is in 1").exists)
+    for generation in range(2, epochs + 1):
+        add(ring, numbered(6, start=10 * generation))
+        for rank in (0, 1):
+            until((tmp_path / f"{rank} is in {generation}").exists)
+    (tmp_path / "go on").touch()
+    answers = [ranks.answer(rank) for rank in range(3)]
+    in_log = [(number, number + 1) for number in range(epochs) for _ in range(2)]
+    for found, finished in answers:
+        assert finished == epochs and [(number, generation) for number, generation, _, _ in found] == in_log
+    late = [number for number, generation, read, _ in answers[slow][0] if read != generation]
+    kept = [number for number, generation, read, _ in answers[slow][0] if read == generation]
+    assert 0 < len(set(late)) <= 5 and max(late) < min(set(kept) - {0})
+    assert all(read == epochs for number, _, read, _ in answers[slow][0] if number in late)
+
+
+def read_slowly(rank, ring, directory):
+    """Epochs, and the steps in them."""
+    steps = Counter()
+    stream = ring.stream(rank, 2, run="stopped", epochs=3, equal="drop", repeat=False, timeout=60)
+    for sample in stream:
+        steps[stream.state_dict()["number"]] += 1
+        (directory / f"{rank} is in {sample.generation}").touch()
+        if len(steps) == steps.total() == 1:
+            until((directory / "go on").exists, 60)
+    return dict(steps)
+
+
+def test_a_rank_that_is_stopped_for_longer_than_its_lease_has_the_same_steps(ranks, config, tmp_path):
+    """Its generation is not kept for it; it goes on with newer samples, in step."""
+    ring = ringreel.Ring(config(SWAP_CAP=6, LEASE_SECONDS=0.3, KEEP=0))
+    add(ring, numbered(6))
+    pid = ranks.pid(1)
+    for rank in range(2):
+        ranks.begin(rank, read_slowly, rank, ring, tmp_path)
+    for rank in range(2):
+        until((tmp_path / f"{rank} is in 1").exists)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        (tmp_path / "go on").touch()
+        for generation in (2, 3):
+            add(ring, numbered(6, start=10 * generation))
+            until((tmp_path / f"0 is in {generation}").exists)
+        with ring.generator() as generator:  # which lives for long enough to see that it does not
+            until(lambda: generator.write((0,)) and not os.path.exists(os.path.join(ring.path, "read.1")))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert ranks.answer(0) == ranks.answer(1) == {0: 3, 1: 3, 2: 3}
+
+
+def test_ranks_of_a_run_read_the_generations_that_the_first_of_them_took(filled):
+    ring = filled(numbered(3), KEEP=5)
+    first = ring.stream(0, 2, run="one", epochs=4)
+    assert numbers([next(first), next(first)]) == [0, 2]
+    add(ring, numbered(3, start=10))
+    assert numbers(first) == [10, 12, 10, 12, 10, 12]
+    add(ring, numbered(3, start=20))
+    assert numbers(ring.stream(1, 2, run="one", epochs=4)) == [1, 11, 11, 11]
+    assert numbers(ring.stream(1, 2, run="another", epochs=1)) == [21]
+    assert numbers(ring.stream(1, 2, epochs=1)) == [21]
+
+
+def test_a_replay_reads_what_a_run_has_read_in_its_order(filled):
+    ring = filled(numbered(5), KEEP=5)
+    stream = ring.stream(run="first", shuffle=True, seed=3, epochs=3)
+    read = numbers([next(stream) for _ in range(5)])
+    add(ring, numbered(4, start=10))
+    read += numbers(stream)
+    add(ring, numbered(4, start=20))
+    assert len(read) == 13 and sorted(read[:5]) == list(range(5)) and max(read) == 13
+    assert numbers(ring.stream(replay="first")) == read
+    shares = [numbers(ring.stream(rank, 2, replay="first")) for rank in (0, 1)]
+    assert sorted(shares[0] + shares[1]) == sorted(read)
+    with pytest.raises(ringreel.SampleError, match='no log of a run "nobodys"'):
+        next(ring.stream(replay="nobodys"))
+    with pytest.raises(ValueError, match="run and replay are both given"):
+        ring.stream(replay="first", run="second")
+
+
+# The launcher's environment.
+
+LAUNCHERS = ("RANK", "WORLD_SIZE", "TORCHELASTIC_", "SLURM_", "OMPI_", "PMI_")
+
+
+def in_environment(environment, ring, epochs=1):
+    """Worker, world and run of a stream there, and what it gives."""
+    for name in [name for name in os.environ if name.startswith(LAUNCHERS)]:
+        del os.environ[name]
+    os.environ.update(environment)
+    try:
+        stream = ring.stream(epochs=epochs)
+        found = [(sample.generation, told(sample)) for sample in stream]
+        state = stream.state_dict()
+        assert state["run"] == stream.run
+        return state["worker"], state["world"], stream.run, found
+    finally:
+        for name in environment:
+            del os.environ[name]
+
+
+RANK_1_OF_2 = {"RANK": "1", "WORLD_SIZE": "2"}
+
+
+@pytest.mark.parametrize(
+    "environment, rank, world, run",
+    [
+        ({}, 0, 1, r"own-[0-9a-f]{16}"),
+        (RANK_1_OF_2, 1, 2, r"own-[0-9a-f]{16}"),
+        ({"RANK": "1"}, 0, 1, r"own-[0-9a-f]{16}"),
+        ({"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "3"}, 2, 3, r"own-[0-9a-f]{16}"),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_JOB_ID": "7"}, 0, 1, r"7-[0-9a-f]{16}"),  # a batch script
+        ({"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "3", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "1"}, 2, 3, r"7\.1"),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}, 1, 4, r"own-[0-9a-f]{16}"),
+        ({"PMI_RANK": "1", "PMI_SIZE": "4"}, 1, 4, r"own-[0-9a-f]{16}"),
+        ({**RANK_1_OF_2, "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_JOB_ID": "7"}, 1, 2, r"7"),
+        ({**RANK_1_OF_2, "SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "2"}, 1, 2, r"7-restart2"),
+        ({**RANK_1_OF_2, "TORCHELASTIC_RUN_ID": "abc"}, 1, 2, r"abc"),
+        ({**RANK_1_OF_2, "TORCHELASTIC_RUN_ID": "abc", "TORCHELASTIC_RESTART_COUNT": "0"}, 1, 2, r"abc"),
+        ({**RANK_1_OF_2, "TORCHELASTIC_RUN_ID": "abc", "TORCHELASTIC_RESTART_COUNT": "3"}, 1, 2, r"abc-restart3"),
+        ({**RANK_1_OF_2, "TORCHELASTIC_RUN_ID": "none"}, 1, 2, r"own-[0-9a-f]{16}"),
+        ({**RANK_1_OF_2, "TORCHELASTIC_RUN_ID": "none", "SLURM_JOB_ID": "7"}, 1, 2, r"7"),
+        ({"RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "abc"}, 0, 1, r"abc-[0-9a-f]{16}"),
+        ({**RANK_1_OF_2, "TORCHELASTIC_RUN_ID": "../a b/c"}, 1, 2, r"-a-b-c-[0-9a-f]{8}"),
+        ({**RANK_1_OF_2, "TORCHELASTIC_RUN_ID": "..."}, 1, 2, r"run-[0-9a-f]{8}"),
+        ({**RANK_1_OF_2, "TORCHELASTIC_RUN_ID": "x" * 99}, 1, 2, r"x{55}-[0-9a-f]{8}"),
+    ],
+)
+def test_rank_and_run_are_the_launchers(ranks, rings, environment, rank, world, run):
+    ranks.begin(0, in_environment, environment, rings(7))
+    ranks.begin(1, in_environment, environment, rings(7))
+    answers = [ranks.answer(0), ranks.answer(1)]
+    for found in answers:
+        assert found[:2] == (rank, world) and found[3] == [(1, n) for n in range(rank, 7, world)]
+        assert re.fullmatch(run, found[2]), found[2]
+    assert (answers[0][2] == answers[1][2]) == ("[0-9a-f]{16}" not in run)
+
+
+def test_names_of_jobs_that_are_no_names_of_runs_stay_apart(monkeypatch):
+    names = set()
+    jobs = ["a/b", "a b", "a-b", "x" * 64, "x" * 65, "x" * 99, "y" * 98 + "1", "y" * 98 + "2", ".", "..", "\u00e9", ""]
+    for job in jobs:
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", job)
+        for restart in "0", "1":
+            monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", restart)
+            names.add(ringreel._environment.run_name(2))
+    names.discard(None)
+    assert len(names) == 2 * (len(jobs) - 1)
+    assert all(re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", name) for name in names)
+
+
+def test_ranks_without_a_run_are_warned(rings, caplog, monkeypatch):
+    for name in [name for name in os.environ if name.startswith(LAUNCHERS)]:
+        monkeypatch.delenv(name)
+    ring = rings(7)
+    ring.stream(1, 3)
+    assert caplog.text.count("this is rank 1 of 3, and nothing says which ranks read together") == 1
+    caplog.clear()
+    ring.stream()
+    ring.stream(1, 3, run="named")
+    ring.stream(1, 3, replay="named")
+    monkeypatch.setenv("SLURM_JOB_ID", "5")
+    ring.stream(1, 3)
+    assert "read together" not in caplog.text
+
+
+def test_processes_of_one_job_follow_the_same_log(ranks, filled):
+    """The second rank comes when the generation is old."""
+    ring = filled(numbered(4), KEEP=5)
+    job = {"WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "job"}
+    ranks.begin(0, in_environment, {**job, "RANK": "0"}, ring)
+    assert ranks.answer(0) == (0, 2, "job", [(1, 0), (1, 2)])
+    add(ring, numbered(4, start=10))
+    ranks.begin(0, in_environment, {**job, "RANK": "0"}, ring, 2)
+    ranks.begin(1, in_environment, {**job, "RANK": "1"}, ring, 2)
+    assert ranks.answer(0)[3] == [(1, 0), (1, 2), (2, 10), (2, 12)]
+    assert ranks.answer(1)[3] == [(1, 1), (1, 3), (2, 11), (2, 13)]
+    ranks.begin(1, in_environment, {**job, "RANK": "1", "TORCHELASTIC_RUN_ID": "none"}, ring)
+    assert ranks.answer(1)[3] == [(2, 11), (2, 13)]
+
+
+@pytest.mark.parametrize(
+    "environment, options, why",
+    [
+        ({"RANK": "x", "WORLD_SIZE": "2"}, {}, "RANK='x' and WORLD_SIZE='2' in the environment are no numbers"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, {}, "rank 2 is not one of the 2 ranks"),
+        ({"RANK": "-1", "WORLD_SIZE": "2"}, {}, "rank -1 is not one of the 2 ranks"),
+        ({"RANK": "0", "WORLD_SIZE": "0"}, {}, "rank 0 is not one of the 0 ranks"),
+        (RANK_1_OF_2, {"rank": 0}, "rank and world_size are given together, or not at all"),
+        ({}, {"world_size": 2}, "rank and world_size are given together, or not at all"),
+    ],
+)
+def test_ranks_that_are_none_are_refused(config, monkeypatch, environment, options, why):
+    for name in [name for name in os.environ if name.startswith(LAUNCHERS)]:
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=why):
+        ringreel.Ring(config()).stream(**options)
+
+
+# Ends.
+
+ENDS = {
+    "break": "for sample in stream:\n    break",
+    "exception": "for sample in stream:\n    raise LookupError('on purpose')",
+    "sys.exit": "for sample in stream:\n    sys.exit(3)",
+    "left alone": "next(stream)",
+    "in a cycle": "next(stream)\ncycle = [stream]\ncycle.append(cycle)\ndel stream, cycle",
+    "closed": "next(stream)\nstream.close()\nassert list(stream) == []",
+    "with": "with stream:\n    next(stream)\nassert list(stream) == []",
+    "in a thread": "threading.Thread(target=lambda: [next(stream) for _ in range(5)]).start()",
+    "in a daemon": "threading.Thread(target=lambda: list(stream), daemon=True).start()\ntime.sleep(0.1)",
+    "a daemon waits": "stream = ring.stream(repeat=False)\n"
+    "threading.Thread(target=lambda: list(stream), daemon=True).start()\ntime.sleep(0.2)",
+}
+
+
+@pytest.mark.parametrize("prefetch_bytes", [0, 1 << 30])
+def test_an_interpreter_ends_whatever_a_stream_was_doing(filled, script, prefetch_bytes):
+    """At once, and without a word."""
+    ring = filled([{"data": np.full(200_000, n)} for n in range(8)], LEASE_SECONDS=60)
+    begin = f"""
+import sys, threading, time
+import ringreel
+ring = ringreel.Ring({{"RING": {ring.path!r}, "LEASE_SECONDS": 60}})
+stream = ring.stream(prefetch_bytes={prefetch_bytes}, threads=4)
+"""
+    started = {end: script(f"{begin}{text}\nprint('end')\n") for end, text in ENDS.items()}
+    for end, process in started.items():
+        status = process.end()
+        assert status == {"exception": 1, "sys.exit": 3}.get(end, 0), (end, process.said)
+        if end == "exception":
+            assert process.said.splitlines()[-1] == "LookupError: on purpose"
+        else:
+            assert process.said == ("" if end == "sys.exit" else "end\n"), end
+    left = sorted(reader["pid"] for reader in ring.status()["readers"])
+    assert left == sorted(process.child.pid for end, process in started.items() if "daemon" in end)  # ended by nobody
+
+
+def test_a_closed_stream_is_off_the_list_and_ends(filled):
+    ring = filled(numbered(4), LEASE_SECONDS=30)
+    for prefetch_bytes in (0, 1 << 30):
+        with ring.stream(prefetch_bytes=prefetch_bytes) as stream:
+            next(stream)
+            assert len(ring.status()["readers"]) == 1
+        assert ring.status()["readers"] == [] and list(stream) == []
+        stream.close()
+
+
+INTERRUPTED = """
+    import json, sys
+    import ringreel
+
+    ring = ringreel.Ring(json.loads(sys.argv[1]))
+    stream = ring.stream(**json.loads(sys.argv[2]))
+    for _ in range(int(sys.argv[3])):
+        next(stream)
+    print("waits")
+    try:
+        next(stream)
+    except KeyboardInterrupt:
+        print("interrupted")
+    print("went on with", int(next(stream)["data"][0]))
+"""
+
+
+@pytest.mark.parametrize("prefetch_bytes", [0, 1 << 30])
+@pytest.mark.parametrize("what", ["the ring", "fresh samples", "another pass"])
+def test_ctrl_c_ends_a_wait_at_once_and_the_stream_can_go_on(config, script, what, prefetch_bytes):
+    keys = config(SWAP_CAP=2, KEEP=5, **({"REUSE": {"max": 2}} if what == "another pass" else {}))
+    ring = ringreel.Ring(keys)
+    if what != "the ring":
+        add(ring, numbered(2))
+    options = {"prefetch_bytes": prefetch_bytes, "repeat": what != "fresh samples"}
+    first = {"the ring": 0, "fresh samples": 2, "another pass": 4}[what]
+    process = script(INTERRUPTED, json.dumps({**keys, "POLL_SECONDS": 2}), json.dumps(options), first)
+    process.wait_for("waits")
+    time.sleep(0.1)
+    assert process.child.poll() is None
+    began = time.monotonic()
+    process.child.send_signal(signal.SIGINT)
+    process.wait_for("interrupted")
+    assert time.monotonic() - began < 1.5
+    add(ring, numbered(2, start=10))
+    assert process.end() == 0 and process.said.endswith("went on with 10\n"), process.said
+
+
+FAILING = """
+    import json, sys
+    import ringreel
+
+    def samples():
+        yield {"data": 0}
+        raise ValueError("boom")
+
+    try:
+        ringreel.run_generator(samples(), json.loads(sys.argv[1]))
+    except ValueError:
+        print("failed")
+"""
+
+
+def test_who_waits_hears_why_a_generator_failed(config, script, caplog):
+    keys = config(SWAP_CAP=5)
+    ring = ringreel.Ring(keys)
+    add(ring, numbered(5))
+    process = script(FAILING, json.dumps(keys))
+    process.wait_for("failed")
+    (failure,) = ring.status()["failures"]
+    assert failure["role"] == "generator" and "boom" in failure["message"] and failure["pid"] == process.child.pid
+    stream = ring.stream(repeat=False, timeout=0.5)
+    assert len([next(stream) for _ in range(5)]) == 5
+    with caplog.at_level(logging.INFO, "ringreel"), pytest.raises(ringreel.RingTimeoutError) as error:
+        next(stream)
+    said = str(error.value)
+    assert f"generator {failure['name']} failed" in said and "ValueError: boom" in said and "1 of 5 samples" in said
+    assert "waiting for fresh samples" in caplog.text and "boom" in caplog.text
+
+
+def test_who_waits_for_the_first_generation_hears_why_a_generator_failed(config, script):
+    keys = config(SWAP_CAP=5)
+    script(FAILING, json.dumps(keys)).wait_for("failed")
+    with pytest.raises(ringreel.RingTimeoutError, match="1 of 5 samples are there.*boom"):
+        next(ringreel.Ring(keys).stream(timeout=0.5))
+
+
+def test_a_training_ends_where_nothing_new_comes_and_that_is_wished_for(config, script):
+    keys = config(SWAP_CAP=5, ON_STALE="stop", REUSE={"max": 2}, KEEP=5)
+    ring = ringreel.Ring(keys)
+    add(ring, numbered(5))
+    stream = ring.stream()
+    assert len([next(stream) for _ in range(10)]) == 10
+    with pytest.raises(ringreel.StaleError, match="generation 1 was read 2 times, and REUSE max is 2") as error:
+        next(stream)
+    assert "no generator lives" in str(error.value) or "is not known" in str(error.value)
+    add(ring, numbered(5, start=10))
+    assert numbers([next(stream)]) == [10]  # it goes on where something new comes after all
+    script(FAILING, json.dumps(keys)).wait_for("failed")
+    stream = ring.stream()
+    assert len([next(stream) for _ in range(10)]) == 10
+    with pytest.raises(ringreel.StaleError, match="generator .* failed .*boom"):
+        next(stream)
+
+
+def test_a_training_ends_when_no_generator_has_lived_for_so_long(config):
+    ring = ringreel.Ring(config(SWAP_CAP=2, ON_STALE="stop", STALE_AFTER=0.5))
+    add(ring, numbered(2))
+    with pytest.raises(ringreel.StaleError, match="no generator has lived for"):
+        for _ in ring.stream(timeout=30):
+            time.sleep(0.01)
+
+
+def read_what_is_new(rank, ring):
+    found = []
+    with pytest.raises(ringreel.RingTimeoutError) as error:
+        for sample in ring.stream(rank, 3, run="bounded", timeout=3):
+            found.append(told(sample))
+    return found, str(error.value)
+
+
+def test_no_sample_is_served_more_often_than_reuse_allows(ranks, config):
+    """Ranks wait at the end of the last pass, for each generation anew."""
+    ring = ringreel.Ring(config(SWAP_CAP=7, REUSE={"max": 2}, KEEP=5, LEASE_SECONDS=1))
+    add(ring, numbered(7))
+    for rank in range(3):
+        ranks.begin(rank, read_what_is_new, rank, ring)
+    for generation in (2, 3):
+        said = f"generation {generation - 1} was read 2 times"
+        until(lambda said=said: sum(said in reader["doing"] for reader in ring.status()["readers"]) == 3)
+        add(ring, numbered(7, start=10 * generation))
+    answers = [ranks.answer(rank) for rank in range(3)]
+    assert all("generation 3 was read 2 times, and REUSE max is 2" in error for _, error in answers)
+    counts = Counter(number for found, _ in answers for number in found)
+    assert set(counts) == {*range(7), *range(20, 27), *range(30, 37)} and set(counts.values()) == {2}
+
+
+def test_reuse_allows_no_more_to_a_stream_that_goes_on_from_a_state(filled):
+    ring = filled(numbered(3), REUSE={"max": 2})
+    first = ring.stream(run="named")
+    assert numbers([next(first) for _ in range(5)]) == [0, 1, 2, 0, 1]
+    second = ring.stream(run="named", timeout=0.3)
+    second.load_state_dict(first.state_dict())
+    assert numbers([next(second)]) == [2]
+    with pytest.raises(ringreel.RingTimeoutError, match="generation 1 was read 2 times, and REUSE max is 2"):
+        next(second)

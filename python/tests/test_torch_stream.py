@@ -1,0 +1,592 @@
+"""`ringreel.torch.RingStream`: streams in torch's DataLoader."""
+
+import contextlib
+import gc
+import json
+import logging
+import multiprocessing
+import os
+import pickle
+import time
+from itertools import chain
+
+import numpy as np
+import pytest
+from conftest import add, numbered, segment_files
+from rank_processes import Ranks
+
+import ringreel
+
+torch = pytest.importorskip("torch", reason="torch is not installed: ringreel.torch.RingStream is NOT tested")
+
+from torch.utils.data import DataLoader, default_collate  # noqa: E402
+
+import ringreel.torch  # noqa: E402
+from ringreel import _torch_batches  # noqa: E402
+from ringreel.torch import RingStream, collate  # noqa: E402
+
+# Python 3.12 and later warn of every fork where there are threads; that it goes well is what is tested.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),  # more workers than cores
+]
+
+LAUNCHERS = ("RANK", "WORLD_SIZE", "TORCHELASTIC_", "SLURM_", "OMPI_", "PMI_")
+
+
+@pytest.fixture(autouse=True)
+def no_launcher(monkeypatch):
+    for name in [name for name in os.environ if name.startswith(LAUNCHERS)]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """What is left of a loop that an exception has ended is waited for by torch, for 5 s each."""
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.3)
+    yield
+    gc.collect()
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    with Ranks(3) as ranks:
+        yield ranks
+
+
+@pytest.fixture
+def ring_of(filled):
+    """Makes a ring of so many samples, which later generations may be larger and smaller than. They are kept."""
+
+    def make(samples, **keys):
+        samples = numbered(samples) if isinstance(samples, int) else samples
+        return filled(samples, **{"SWAP_CAP": 100, "SEGMENT_SAMPLES": 4, "KEEP": 9, "LEASE_SECONDS": 5, **keys})
+
+    return make
+
+
+def told(batch):
+    """The numbers of the samples of a batch."""
+    data = batch["data"] if isinstance(batch, dict) else batch[0]
+    rows = data.reshape(len(data), -1) if data.dim() > 1 else data[None]
+    assert (rows == rows[:, :1]).all()
+    return rows[:, 0].tolist()
+
+
+def all_told(loader):
+    """The numbers of all samples that a loader or a dataset gives."""
+    return [number for batch in loader for number in told(batch)]
+
+
+# Samples.
+
+
+def test_a_sample_is_a_dict_of_tensors_or_a_tuple_of_them(ring_of):
+    ring = ring_of([{"a": np.arange(6.0).reshape(2, 3), "b": np.int16(5), "c": b"abc"}])
+    for config in (ring, {"RING": ring.path}):
+        sample = next(iter(RingStream(config)))
+        assert type(sample) is dict and list(sample) == ["a", "b", "c"] and sample["c"] == b"abc"
+        assert torch.equal(sample["a"], torch.arange(6, dtype=torch.float64).view(2, 3))
+        assert sample["b"].dtype == torch.int16 and sample["b"].shape == () and sample["b"] == 5
+        for parts in (["a", "b", "c"], ["c", "a"], ("b",)):
+            assert list(next(iter(RingStream(config, parts=parts)))) == list(parts)
+            found = next(iter(RingStream(config, parts=parts, as_tuple=True)))
+            assert type(found) is tuple and len(found) == len(parts)
+            assert (found[0] == b"abc") if parts[0] == "c" else torch.equal(found[0], sample[parts[0]])
+    assert isinstance(RingStream(ring), torch.utils.data.IterableDataset)
+    assert ring.path in repr(RingStream(ring))
+
+
+def test_what_is_wrong_is_said_at_once(ring_of):
+    ring = ring_of(3)
+    for options, why in [
+        ({"equal": "x"}, "equal"),
+        ({"rank": 2, "world_size": 2}, "rank 2"),
+        ({"rank": 1}, "together"),
+        ({"epochs": -1}, "epochs"),
+        ({"run": "a", "replay": "b"}, "run and replay"),
+        ({"parts": ["x"]}, "no part 'x'"),
+        ({"parts": "data"}, "names in a list"),
+    ]:
+        with pytest.raises(ValueError, match=why):
+            RingStream(ring, **options)
+    with pytest.raises(TypeError):
+        RingStream(ring, shufle=True)
+
+
+def twice(sample):
+    return {"data": sample["data"] * 2, "more": [1, "x"]}
+
+
+def first_of(sample):
+    return int(sample[0][0])
+
+
+def test_transform_makes_the_sample(ring_of):
+    ring = ring_of(4)
+    for workers in (0, 2):
+        loader = DataLoader(RingStream(ring, epochs=1, transform=twice), 2, num_workers=workers)
+        assert sorted(all_told(loader)) == [0, 2, 4, 6]
+        ones, letters = next(iter(loader))["more"]
+        assert ones.tolist() == [1, 1] and list(letters) == ["x", "x"]
+        loader = DataLoader(RingStream(ring, epochs=1, as_tuple=True, transform=first_of), 4, num_workers=workers)
+        assert sorted(number for batch in loader for number in batch.tolist()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("collate_fn", [default_collate, collate], ids=["default", "ours"])
+@pytest.mark.parametrize("workers", [0, 1, 2, 4])
+def test_masked_samples_say_so(ring_of, workers, collate_fn):
+    ring = ring_of(numbered(5, 40_000))
+    dataset = RingStream(ring, equal="mask", fill=-3, epochs=1, rank=0, world_size=2)
+    found = list(DataLoader(dataset, 2, num_workers=workers, collate_fn=collate_fn))
+    values = [value for batch in found for value in zip(told(batch), batch["masked"].tolist(), strict=True)]
+    total = 2 * max(workers, 1)
+    mine = range(max(workers, 1))
+    wanted = [(n, False) for n in range(5) if n % total in mine]
+    assert sorted(value for value in values if not value[1]) == wanted
+    assert [value for value in values if value[1]] == [(-3, True)] * (-(-5 // total) * len(mine) - len(wanted))
+    assert all(batch["masked"].dtype == torch.bool for batch in found)
+    as_tuple = RingStream(ring, equal="mask", epochs=1, as_tuple=True)
+    masked = next(iter(as_tuple))[-1]
+    assert masked.dtype == torch.bool and masked.shape == () and not masked
+    assert "masked" not in next(iter(RingStream(ring, equal="pad")))
+
+
+def various(number):
+    """Parts that go every way there is."""
+    rng = np.random.default_rng(number)
+    return {
+        "large": rng.integers(0, 255, (100, 700), np.uint8),
+        "floats": rng.random((3, 50_000), np.float32),
+        "packed": np.full(100_000, number, np.int64),
+        "inline": np.arange(5, dtype=np.float32) + number,
+        "scalar": np.array(number / 2),
+        "empty": np.zeros((0, 3), np.float32),
+        "raw": str(number).encode(),
+    }
+
+
+def same(found, wanted):
+    """Whether two batches are equal to the last bit, in structure and types too."""
+    if isinstance(wanted, torch.Tensor):
+        assert type(found) is torch.Tensor and found.dtype == wanted.dtype and found.shape == wanted.shape
+        return torch.equal(found, wanted)
+    assert type(found) is type(wanted)
+    if isinstance(wanted, dict):
+        return list(found) == list(wanted) and all(same(found[name], wanted[name]) for name in wanted)
+    if isinstance(wanted, list | tuple):
+        return len(found) == len(wanted) and all(map(same, found, wanted))
+    return found == wanted
+
+
+@pytest.mark.parametrize("equal", ["mask", "drop"])
+@pytest.mark.parametrize("as_tuple", [False, True], ids=["dict", "tuple"])
+def test_batches_are_those_of_default_collate(ring_of, as_tuple, equal):
+    ring = ring_of([various(n) for n in range(7)], COMPRESS={"packed": 3})
+    for batch_size in (1, 3, None):
+        for workers in (0, 2):
+            found = []
+            for collate_fn in (None, collate):
+                dataset = RingStream(ring, equal=equal, as_tuple=as_tuple, epochs=1, shuffle=True)
+                found.append(list(DataLoader(dataset, batch_size, num_workers=workers, collate_fn=collate_fn)))
+            assert len(found[0]) == len(found[1]) > 1 and all(map(same, *found))
+
+
+def test_held_out_samples_do_not_come_and_do_not_confuse(ring_of):
+    ring = ring_of(numbered(8, 40_000), VALIDATION=3)
+    for collate_fn in (default_collate, collate):
+        for workers in (0, 2):
+            loader = DataLoader(RingStream(ring, equal="pad", epochs=1), 2, num_workers=workers, collate_fn=collate_fn)
+            assert set(all_told(loader)) == {3, 4, 5, 6, 7}
+
+
+# Workers.
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("workers", [0, 1, 2, 4])
+def test_each_loop_reads_the_newest_generation_whole(ring_of, workers, persistent):
+    ring = ring_of(8)
+    dataset = RingStream(ring, epochs=1, shuffle=True)
+    loader = DataLoader(
+        dataset, 2, num_workers=workers, persistent_workers=persistent and workers > 0, collate_fn=collate
+    )
+    orders = [all_told(loader), all_told(loader)]
+    assert [sorted(order) for order in orders] == [[*range(8)]] * 2 and orders[0] != orders[1]
+    for generation in (2, 3):
+        add(ring, numbered(8, start=10 * generation))
+        assert sorted(all_told(loader)) == [*range(10 * generation, 10 * generation + 8)]
+    assert sorted(all_told(loader)) == [*range(30, 38)]
+
+
+def test_a_loop_of_several_epochs_and_one_without_end(ring_of, impatient):
+    ring = ring_of(8)
+    loader = DataLoader(RingStream(ring, epochs=3), 2, num_workers=2)
+    for _ in range(2):
+        assert sorted(all_told(loader)) == sorted([*range(8)] * 3)
+    batches = iter(DataLoader(RingStream(ring), 2, num_workers=2))
+    found = [told(next(batches)) for _ in range(40)]
+    assert sorted(chain(*found)) == sorted([*range(8)] * 10)
+    add(ring, numbered(8, start=10))
+    while min(told(next(batches))) < 10:
+        pass
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_of_every_kind(ring_of, method, persistent):
+    ring = ring_of(8)
+    dataset = RingStream(ring, epochs=1, shuffle=True, transform=twice)
+    context = multiprocessing.get_context(method)
+    if method == "forkserver":
+        context.set_forkserver_preload(["ringreel.torch"])
+    loader = DataLoader(dataset, 2, num_workers=2, multiprocessing_context=context, persistent_workers=persistent)
+    assert sorted(all_told(loader)) == [*range(0, 16, 2)]
+    add(ring, numbered(8, start=10))
+    assert sorted(all_told(loader)) == [*range(20, 36, 2)]
+
+
+def test_a_stream_that_this_process_reads_meanwhile_does_not_disturb_workers(ring_of):
+    """It has threads that read ahead when workers are forked."""
+    ring = ring_of(numbered(16, 40_000))
+    stream = iter(RingStream(ring))
+    assert int(next(stream)["data"][0]) == 0
+    for _ in range(3):
+        assert sorted(all_told(DataLoader(RingStream(ring, epochs=1), 2, num_workers=2))) == [*range(16)]
+    assert int(next(stream)["data"][0]) == 1
+
+
+def test_one_sample_looked_at_beforehand_does_not_part_workers(ring_of):
+    """Users look at one to see its shape; the loader's workers are others than who looked."""
+    ring = ring_of(8)
+    dataset = RingStream(ring, epochs=1, shuffle=True)
+    next(iter(dataset))
+    next(iter(DataLoader(dataset, 2)))
+    for workers in (4, 2, 0, 4):
+        assert sorted(all_told(DataLoader(dataset, 2, num_workers=workers))) == [*range(8)], workers
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loop_that_is_left_in_its_midst_is_followed_by_a_whole_one(ring_of, workers, persistent):
+    ring = ring_of(24)
+    dataset = RingStream(ring, epochs=1, shuffle=True)
+    loader = DataLoader(
+        dataset, 2, num_workers=workers, persistent_workers=persistent and workers > 0, collate_fn=collate
+    )
+    for count in (1, 5, 2):
+        for n, _ in enumerate(loader):
+            if n == count:
+                break
+        assert sorted(all_told(loader)) == [*range(24)]
+
+
+class Late:
+    """The second worker comes to nothing the first time."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __call__(self, worker):
+        if worker == 1 and not self.path.exists():
+            time.sleep(60)
+
+
+def test_a_worker_that_came_too_late_for_a_loop_is_in_step_in_the_next_one(ring_of, tmp_path, impatient):
+    ring = ring_of(24)
+    dataset = RingStream(ring, epochs=1, shuffle=True)
+    late = Late(tmp_path / "go")
+    batches = iter(DataLoader(dataset, 2, num_workers=3, worker_init_fn=late))
+    next(batches)
+    del batches
+    late.path.touch()
+    for _ in range(2):
+        assert sorted(all_told(DataLoader(dataset, 2, num_workers=3, worker_init_fn=late))) == [*range(24)]
+
+
+@pytest.mark.parametrize("equal, count", [("drop", 0), ("pad", 4), ("mask", 4), (None, 2)])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_fewer_samples_than_workers(ring_of, equal, count, persistent):
+    ring = ring_of(2)
+    dataset = RingStream(ring, epochs=1, equal=equal, fill=-1)
+    loader = DataLoader(dataset, 1, num_workers=4, persistent_workers=persistent)
+    for _ in range(3):
+        found = all_told(loader)
+        assert len(found) == count and set(found) == ({-1} if equal == "mask" else set()) | ({0, 1} if count else set())
+    add(ring, numbered(4, start=10))
+    assert sorted(all_told(loader))[-4:] == [10, 11, 12, 13]
+
+
+# Errors.
+
+
+class Failing:
+    def __call__(self, sample):
+        if sample["data"][0] == 3:
+            raise LookupError("no such thing as sample 3")
+        return sample
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_what_a_transform_raises_reaches_the_training_loop(ring_of, workers, impatient):
+    loader = DataLoader(RingStream(ring_of(8), epochs=1, transform=Failing()), 2, num_workers=workers)
+    with pytest.raises(LookupError, match="no such thing as sample 3"):
+        list(loader)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_goes_wrong_in_the_ring_reaches_the_training_loop(config, ring_of, workers, impatient):
+    with pytest.raises(ringreel.RingTimeoutError, match="no generator or manager has started yet"):
+        next(iter(DataLoader(RingStream(config(RING="nowhere"), timeout=0.1), 2, num_workers=workers)))
+    ring = ring_of(4, ON_STALE="stop", REUSE={"max": 2})
+    with pytest.raises(ringreel.StaleError, match="generation 1 was read 2 times"):
+        list(DataLoader(RingStream(ring), 2, num_workers=workers))
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_no_sample_is_served_more_often_than_reuse_allows(ring_of, persistent, impatient):
+    ring = ring_of(8, ON_STALE="stop", REUSE={"max": 2})
+    loader = DataLoader(RingStream(ring, epochs=1), 2, num_workers=2, persistent_workers=persistent)
+    assert [len(all_told(loader)) for _ in range(2)] == [8, 8]
+    with pytest.raises(ringreel.StaleError, match="generation 1 was read 2 times"):
+        list(loader)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_damaged_samples_are_replaced_and_steps_stay(ring_of, workers):
+    ring = ring_of(8, SEGMENT_SAMPLES=2)
+    os.truncate(segment_files(ring)[1], 100)  # 2 and 3
+    for equal, count in (("pad", 8), ("drop", 8), (None, 6)):
+        found = all_told(DataLoader(RingStream(ring, epochs=1, equal=equal), 1, num_workers=workers))
+        assert len(found) == count and set(found) == {0, 1, 4, 5, 6, 7}
+    dataset = RingStream(ring, epochs=1, equal="mask")
+    masked = [bool(batch["masked"]) for batch in DataLoader(dataset, 1, num_workers=workers)]
+    assert sum(masked) == 2 and len(masked) == 8
+
+
+# Ranks.
+
+
+def loops(rank, ring, world, workers, persistent, equal, lengths, **options):
+    """The batches of each loop of a rank: so many of them, or all (None)."""
+    dataset = RingStream(ring, epochs=1, shuffle=True, equal=equal, rank=rank, world_size=world, run="ranks", **options)
+    loader = DataLoader(dataset, 2, num_workers=workers, persistent_workers=persistent, collate_fn=collate)
+    found = []
+    for length in lengths:
+        found.append([])
+        for batch in loader:
+            found[-1].append(told(batch))
+            if len(found[-1]) == length:
+                break
+    return found
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("equal", ["drop", "pad"])
+def test_ranks_are_in_step_in_every_loop_while_generations_come(ranks, ring_of, persistent, equal):
+    """The same number of batches, of the same generation, and no sample twice, whoever is faster; and in part left."""
+    ring = ring_of(numbered(25, start=1000))
+    lengths = [None, 2, None, None, 1, None, None]
+    for rank in range(3):
+        ranks.begin(rank, loops, rank, ring, 3, 2, persistent, equal, lengths)
+    for generation in range(2, 6):
+        time.sleep(0.1)
+        add(ring, numbered(25, start=1000 * generation))
+    by_rank = [ranks.answer(rank) for rank in range(3)]
+    for n, length in enumerate(lengths):
+        found = [rank[n] for rank in by_rank]
+        assert len({len(batches) for batches in found}) == 1, n
+        given = [number for batches in found for batch in batches for number in batch]
+        assert len({number // 1000 for number in given}) == 1, n
+        if length is None:
+            numbers = [number % 1000 for number in given]
+            assert len(numbers) == (24 if equal == "drop" else 30)
+            assert len(set(numbers)) == (24 if equal == "drop" else 25)
+        else:
+            assert len(set(given)) == len(given) == 3 * 2 * length
+
+
+def in_group(rank, ring, path, workers):
+    """A rank that torch.distributed knows of; the environment says something else."""
+    os.environ.update(RANK="7", WORLD_SIZE="9")
+    torch.distributed.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
+    try:
+        dataset = RingStream(ring, epochs=1, run=f"group-{workers}")
+        found = [all_told(DataLoader(dataset, 2, num_workers=workers)) for _ in range(2)]
+        counts = torch.tensor([len(each) for each in found])
+        torch.distributed.all_reduce(counts)
+        assert counts.tolist() == [8, 8]
+        sent = pickle.dumps(dataset)
+    finally:
+        torch.distributed.destroy_process_group()
+    # Where there is no group, as in a spawned worker.
+    found.append(all_told(pickle.loads(sent)) if workers == 0 else None)
+    del os.environ["RANK"], os.environ["WORLD_SIZE"]
+    return found
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_process_group_says_which_rank_it_is(ranks, ring_of, tmp_path, workers):
+    if not torch.distributed.is_available():
+        pytest.skip("torch has no distributed: RingStream in a process group is NOT tested")
+    found = ranks.together(2, in_group, ring_of(8), tmp_path / "store", workers)
+    for n in range(2):
+        assert sorted(found[0][n] + found[1][n]) == [*range(8)]
+        assert sorted(found[0][n]) == ([0, 2, 4, 6] if workers == 0 else [0, 1, 4, 5])
+    if workers == 0:
+        assert sorted(found[0][2]) == [0, 2, 4, 6] and sorted(found[1][2]) == [1, 3, 5, 7]
+
+
+def test_the_environment_says_which_rank_it_is(ring_of, monkeypatch):
+    ring = ring_of(8)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job")
+    for workers in (0, 2):
+        found = all_told(DataLoader(RingStream(ring, epochs=1), 2, num_workers=workers))
+        assert sorted(found) == ([1, 3, 5, 7] if workers == 0 else [2, 3, 6, 7])
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "another")
+    stream = RingStream(ring)
+    spawned = pickle.loads(pickle.dumps(stream))
+    monkeypatch.delenv("RANK")
+    assert [int(next(iter(each))["data"][0]) for each in (spawned, stream)] == [1, 0]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_replay_gives_the_same_batches_and_begins_anew_in_each_loop(ring_of, workers):
+    ring = ring_of(8)
+    loader = DataLoader(RingStream(ring, epochs=1, shuffle=True, run="first"), 2, num_workers=workers)
+    wanted = [told(batch) for batch in loader]
+    add(ring, numbered(8, start=10))
+    wanted += [told(batch) for batch in loader]
+    add(ring, numbered(8, start=20))
+    again = DataLoader(RingStream(ring, replay="first"), 2, num_workers=workers)
+    for _ in range(2):
+        assert [told(batch) for batch in again] == wanted
+
+
+def test_ranks_without_a_run_are_warned_once(ring_of, caplog, monkeypatch):
+    ring = ring_of(8)
+    dataset = RingStream(ring, rank=1, world_size=3)
+    for _ in range(2):
+        next(iter(dataset))
+    assert caplog.text.count("this is rank 1 of 3, and nothing says which ranks read together") == 1
+    caplog.clear()
+    next(iter(RingStream(ring)))
+    next(iter(RingStream(ring, rank=1, world_size=3, run="named")))
+    monkeypatch.setenv("SLURM_JOB_ID", "5")
+    next(iter(RingStream(ring, rank=1, world_size=3)))
+    assert "read together" not in caplog.text
+
+
+# States.
+
+
+def read_some(rank, dataset, workers, count, states, seed):
+    """What a stateful loader's worker does: it makes its iterator, loads a state, and says one with each sample."""
+    torch.utils.data._utils.worker._worker_info = torch.utils.data._utils.worker.WorkerInfo(
+        id=rank, num_workers=workers, seed=seed + rank, dataset=dataset
+    )
+    iterator = iter(dataset)
+    if states is not None:
+        iterator.load_state_dict(states[rank])
+    said = [iterator.state_dict()]
+    found = []
+    with contextlib.suppress(StopIteration):
+        while len(found) < count:
+            found.append(int(next(iterator)["data"][0]))
+            said.append(pickle.loads(pickle.dumps(iterator.state_dict())))
+    torch.utils.data._utils.worker._worker_info = None
+    return found, said
+
+
+@pytest.mark.parametrize("run", [None, "named"])
+def test_the_protocol_of_stateful_loaders_by_hand(ranks, ring_of, run):
+    """Workers of a new loader, with the states that the old one's workers said after any sample."""
+    ring = ring_of(21)
+
+    def dataset():
+        return RingStream(ring, epochs=1, shuffle=True, equal="pad", run=run)
+
+    whole = ranks.together(2, read_some, dataset(), 2, 99, None, 100)
+    order = [found for found, _ in whole]
+    assert [len(found) for found in order] == [11, 11] and set(order[0] + order[1]) == set(range(21))
+    for seed, counts in enumerate(((0, 0), (1, 0), (2, 0), (1, 1), (6, 5), (10, 10), (11, 10), (11, 11))):
+        if run is not None and 0 in counts:
+            continue  # who has no state yet begins where the named run is now
+        states = [json.loads(json.dumps(said[count])) for count, (_, said) in zip(counts, whole, strict=True)]
+        again = ranks.together(2, read_some, dataset(), 2, 99, states, 1000 + 10 * seed)
+        rest = [found[count:] for found, count in zip(order, counts, strict=True)]
+        assert [found for found, _ in again] == rest, counts
+        assert all(said[-1]["step"] == 11 for _, said in again)
+
+
+def test_stateful_loaders_go_on_exactly(ring_of):
+    stateful = pytest.importorskip(
+        "torchdata.stateful_dataloader", reason="torchdata is not installed: its StatefulDataLoader is NOT tested"
+    )
+    ring = ring_of(20)
+
+    def loader(workers, **options):
+        dataset = RingStream(ring, epochs=1, shuffle=True, **options)
+        return stateful.StatefulDataLoader(dataset, 2, num_workers=workers)
+
+    for workers in (0, 2):
+        for count in (1, 4, 9):
+            first = loader(workers)
+            batches = iter(first)
+            [next(batches) for _ in range(count)]
+            state = pickle.loads(pickle.dumps(first.state_dict()))
+            rest = [told(batch) for batch in batches]
+            second = loader(workers)
+            second.load_state_dict(state)
+            assert [told(batch) for batch in second] == rest and len(rest) == 10 - count
+            assert [told(batch) for batch in second] == [told(batch) for batch in first]  # the next epoch
+            assert sorted(all_told(second)) == [*range(20)]
+
+
+def test_a_stream_is_logged_and_resumed_in_this_process(ring_of):
+    ring = ring_of(10)
+    stream = iter(RingStream(ring, shuffle=True, seed=4))
+    [next(stream) for _ in range(7)]
+    state = stream.state_dict()
+    assert state["step"] == 7 and state["seed"] == 4 and state["run"]
+    wanted = [int(next(stream)["data"][0]) for _ in range(20)]
+    again = iter(RingStream(ring, shuffle=True, seed=4))
+    again.load_state_dict(state)
+    assert [int(next(again)["data"][0]) for _ in range(20)] == wanted
+    with pytest.raises(ringreel.SampleError, match="seed 4"):
+        iter(RingStream(ring, shuffle=True)).load_state_dict(state)
+
+
+def test_tensors_are_this_users_own(ring_of):
+    ring = ring_of(numbered(2, 40_000))
+    dataset = RingStream(ring, epochs=1)
+    for collate_fn in (default_collate, collate):
+        for workers in (0, 1):
+            for batch in DataLoader(dataset, 1, num_workers=workers, collate_fn=collate_fn):
+                batch["data"].fill_(77)
+    assert all_told(DataLoader(dataset, 1)) == [0, 1]
+
+
+@pytest.mark.xfail(reason="small parts are sent, large ones are looked up again, and may be another sample's then")
+@pytest.mark.parametrize("kind", [RingStream, ringreel.torch.RingDataset])
+def test_parts_of_a_sample_stay_together_when_it_is_reclaimed_on_its_way(ring_of, monkeypatch, kind):
+    """Whatever comes in its place, a label belongs to its image."""
+    ring = ring_of([{"data": np.full(40_000, n), "label": np.int64(n)} for n in range(3)], KEEP=0)
+    samples = iter(kind(ring))
+    with monkeypatch.context() as patch:
+        patch.setattr(_torch_batches, "get_worker_info", lambda: True)  # as in a worker
+        sent = bytes(multiprocessing.reduction.ForkingPickler.dumps(collate([next(samples), next(samples)])))
+    del samples
+    gc.collect()
+    for start in (10, 20):
+        add(ring, [{"data": np.full(40_000, start + n), "label": np.int64(start + n)} for n in range(3)])
+    taken = pickle.loads(sent)
+    assert told(taken) == taken["label"].tolist()
+
+
+def test_lines_of_the_log_say_what_workers_wait_for(config, caplog):
+    with caplog.at_level(logging.INFO, "ringreel"), pytest.raises(ringreel.RingTimeoutError):
+        next(iter(RingStream(config(), timeout=0.1)))
+    assert "waiting for a ring at" in caplog.text

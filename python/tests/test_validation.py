@@ -1,0 +1,125 @@
+"""Samples that are held out: the first ones of a ring, by index, and served to nobody for training."""
+
+import os
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+from conftest import add, numbered, numbers
+
+import ringreel
+
+
+@pytest.fixture
+def ring(config):
+    """A ring of four samples a generation that holds out the first six."""
+    return ringreel.Ring(config(VALIDATION=6))
+
+
+def directories(ring):
+    return sorted(int(name[5:]) for name in os.listdir(ring.path) if name.startswith("read."))
+
+
+def test_the_slice_is_a_sequence_of_the_first_samples_which_stays(ring):
+    add(ring, numbered(8))
+    validation = ring.validation()
+    before = [sample.sample_id for sample in validation]
+    add(ring, numbered(24, start=8))
+    assert directories(ring) == [1, 2, 7, 8]
+    assert len(validation) == 6 and numbers(validation) == [0, 1, 2, 3, 4, 5]
+    assert [sample.sample_id for sample in ring.validation()] == before
+    assert numbers([validation[-1], validation[np.int8(4)], validation[np.uint64(0)]]) == [5, 4, 0]
+    assert numbers(validation[3:-1]) == [3, 4] and numbers(validation[::-2]) == [5, 3, 1] and validation[9:] == []
+    for index in (6, -7, 10**30):
+        with pytest.raises(IndexError, match="6 are held out"):
+            validation[index]
+    with pytest.raises(TypeError):
+        validation["0"]
+    # Where they stand does not depend on what is served.
+    places = [(sample.generation, sample.position) for sample in validation]
+    assert places == [(1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 1)]
+
+
+def test_a_dataset_serves_the_others(ring):
+    add(ring, numbered(8))
+    dataset = ring.dataset()
+    assert dataset.generation == 2 and len(dataset) == 2 and numbers(dataset) == [6, 7]
+    assert numbers([dataset[-1], dataset[0]]) == [7, 6] and [sample.position for sample in dataset] == [2, 3]
+    with pytest.raises(IndexError, match="generation 2 holds 2"):
+        dataset[2]
+    add(ring, numbered(4, start=8))
+    assert dataset.refresh() and numbers(dataset) == [8, 9, 10, 11]
+
+
+def test_a_stream_serves_the_others(ring):
+    add(ring, numbered(8))
+    assert sorted(numbers(ring.stream(epochs=1))) == [6, 7]
+
+
+def test_a_pickled_dataset_of_a_generation_that_is_held_out_goes_on_with_the_newest(ring):
+    add(ring, numbered(12))
+    dataset = ring.dataset()
+    state = list(dataset.__getstate__())
+    state[2] = 1
+    dataset.__setstate__(tuple(state))
+    assert numbers(dataset) == [8, 9, 10, 11]
+
+
+def test_it_is_waited_for_until_all_of_it_is_there(ring):
+    with pytest.raises(ringreel.RingTimeoutError, match="a ring at"):
+        len(ring.validation(timeout=0.01))
+    add(ring, numbered(4))
+    with pytest.raises(ringreel.RingTimeoutError, match="the 6 samples that .* holds out: 4 are readable"):
+        ring.validation(timeout=0.01)[0]
+    with pytest.raises(ringreel.RingTimeoutError, match="beyond the 6 that are held out"):
+        len(ring.dataset(timeout=0.01))
+    add(ring, numbered(3, start=4))
+    assert len(ring.validation(timeout=0.01)) == 6 and numbers(ring.dataset(timeout=0.01)) == [6]
+
+
+def test_a_ring_that_holds_none_out_says_so(filled):
+    with pytest.raises(ringreel.WrongRingError, match="made without VALIDATION"):
+        len(filled(numbered(3)).validation())
+
+
+def test_a_configuration_that_says_otherwise_is_refused(ring, config):
+    add(ring, numbered(8))
+    for other in (5, 0):
+        with pytest.raises(ringreel.WrongRingError, match=f"made with VALIDATION 6, the configuration says {other}"):
+            len(ringreel.Ring(config(VALIDATION=other)).validation())
+    assert numbers(ringreel.Ring(config()).validation()) == [0, 1, 2, 3, 4, 5]
+
+
+def test_it_is_opened_when_it_is_used_and_in_each_process_for_itself(ring):
+    validation = ring.validation()
+    assert repr(validation) == f"<ringreel.Validation {ring.path} (not open yet)>"
+    add(ring, numbered(8))
+    assert numbers(validation) == [0, 1, 2, 3, 4, 5]
+    assert repr(validation) == f"<ringreel.Validation {ring.path} (6 samples)>"
+    assert numbers(pickle.loads(pickle.dumps(validation))) == [0, 1, 2, 3, 4, 5]
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = 0 if numbers(validation) == [0, 1, 2, 3, 4, 5] else 1
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_what_was_removed_by_hand_is_an_error_that_says_so(ring):
+    add(ring, numbered(8))
+    validation = ring.validation()
+    assert len(validation) == 6
+    shutil.rmtree(os.path.join(ring.path, "read.1"))
+    with pytest.raises(ringreel.ReclaimedError, match="generation 1 is gone"):
+        validation[0]
+    assert numbers([validation[5]]) == [5]
+
+
+def test_the_status_says_what_is_held_out(ring):
+    add(ring, numbered(12))
+    status = ring.status()
+    assert status["validation"] == 6
+    assert [(each["generation"], each["held_out"]) for each in status["generations"]] == [(1, 4), (2, 2), (3, 0)]

@@ -1,0 +1,338 @@
+//! The keys as given: each read as what it has to be, or refused with its name, its line and what was expected.
+
+use super::place::{MongoPlace, STATUS_COLLECTION, without_password};
+use super::{Config, Effective, IndexPlace, KEYS, LATER, OnStale, Reuse, SECRET, check_names};
+use crate::error::{Error, Result};
+use serde_yaml::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Longest time that is taken for one: a day. (For STALE_AFTER, a year: queues may be long.)
+const DAY: u32 = 86_400;
+const YEAR: u32 = 365 * DAY;
+/// Most passes over one generation.
+const MAX_PASSES: u64 = 1_000_000;
+
+/// The values as given, with what is needed to say where they stand.
+pub(super) struct Given<'a> {
+    text: &'a str,
+    origin: &'a str,
+    has_lines: bool,
+    pub(super) values: BTreeMap<String, Value>,
+}
+
+impl<'a> Given<'a> {
+    pub(super) fn new(text: &'a str, origin: &'a str, has_lines: bool) -> Result<Given<'a>> {
+        let mut given = Given { text, origin, has_lines, values: BTreeMap::new() };
+        let parsed: Value =
+            serde_yaml::from_str(text).map_err(|error| given.fail(&format!("not valid YAML: {error}")))?;
+        let map = match parsed {
+            Value::Mapping(map) => map,
+            Value::Null => return Err(given.fail("the configuration is empty")),
+            _ => return Err(given.fail("the configuration is not a list of `KEY: value`")),
+        };
+        for (key, value) in map {
+            let Value::String(key) = key else {
+                return Err(given.fail(&format!("a key is not text: {key:?}")));
+            };
+            if !KEYS.iter().any(|row| row.0 == key) {
+                let upper = key.to_uppercase();
+                let near = nearest(&upper, KEYS.iter().map(|row| row.0));
+                return Err(given.bad(&key, &format!("unknown key{near}")));
+            }
+            if value != Value::Null {
+                given.values.insert(key, value);
+            }
+        }
+        Ok(given)
+    }
+
+    fn line(&self, key: &str) -> Option<usize> {
+        let is_key = |line: &str| {
+            let line = line.trim_start().trim_start_matches(['"', '\'']);
+            line.strip_prefix(key)
+                .is_some_and(|rest| rest.trim_start_matches(['"', '\'']).trim_start().starts_with(':'))
+        };
+        self.has_lines.then(|| self.text.lines().position(is_key).map(|n| n + 1)).flatten()
+    }
+
+    fn place(&self, key: &str) -> String {
+        self.line(key).map_or(self.origin.to_owned(), |line| format!("{}:{line}", self.origin))
+    }
+
+    pub(super) fn bad(&self, key: &str, message: &str) -> Error {
+        let shown = if key.contains("://") { without_password(key) } else { key.to_owned() };
+        Error::Config { origin: self.place(key), message: format!("{shown}: {message}") }
+    }
+
+    pub(super) fn fail(&self, message: &str) -> Error {
+        Error::Config { origin: self.origin.to_owned(), message: message.to_owned() }
+    }
+
+    pub(super) fn refuse_later(&self) -> Result<()> {
+        for (key, what) in LATER {
+            if let Some(value) = self.values.get(key) {
+                let default = KEYS.iter().find(|row| row.0 == key).map_or("", |row| row.1);
+                let same = serde_yaml::from_str::<Value>(default).is_ok_and(|default| default == *value);
+                if !same {
+                    return Err(self.bad(key, &format!("{what} is not in this version; leave the key out")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn text_of(&self, key: &str) -> Result<Option<String>> {
+        match self.values.get(key) {
+            None => Ok(None),
+            Some(Value::String(text)) if !text.is_empty() => Ok(Some(text.clone())),
+            Some(_) if SECRET.contains(&key) => Err(self.bad(key, "expected text")),
+            Some(other) => Err(self.bad(key, &format!("expected text, found {}", shown(other)))),
+        }
+    }
+
+    /// What is accepted and has no effect.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let given = |key: &str| self.values.contains_key(key);
+        let mut notes = Vec::new();
+        let files = self.values.get("INDEX").and_then(Value::as_str) == Some("files");
+        for key in SECRET.iter().filter(|key| files && given(key)) {
+            notes.push(format!("{key} is not used: INDEX is files"));
+        }
+        if given("MONGOURI") && given("PORT") {
+            notes.push("PORT is not used: MONGOURI names the port".to_owned());
+        }
+        notes
+    }
+
+    pub(super) fn index(&self) -> Result<IndexPlace> {
+        let (host, uri) = (self.text_of("MONGOHOST")?, self.text_of("MONGOURI")?);
+        let port = self.whole("PORT", 1, 65_535)?.unwrap_or(27_017);
+        let counters = self.text_of("COUNTER_COLLECTION")?.unwrap_or_else(|| "counter".to_owned());
+        let wanted = self.text_of("INDEX")?;
+        match wanted.as_deref() {
+            Some("files") => return Ok(IndexPlace::Files),
+            None if host.is_none() && uri.is_none() => return Ok(IndexPlace::Files),
+            None | Some("mongodb") => {}
+            Some(other) => {
+                let near = nearest(other, ["files", "mongodb"].into_iter());
+                return Err(self.bad("INDEX", &format!("expected files or mongodb, found {}{near}", quoted(other))));
+            }
+        }
+        let uri = match (host, uri) {
+            (Some(_), Some(_)) => return Err(self.bad("MONGOURI", "MONGOHOST is given too: leave one of them out")),
+            (None, None) => return Err(self.bad("INDEX", "mongodb needs MONGOHOST (and PORT), or MONGOURI")),
+            (Some(host), None) if host.contains(['/', ' ']) => {
+                return Err(
+                    self.bad("MONGOHOST", "expected a host name; a whole connection string belongs into MONGOURI")
+                );
+            }
+            (Some(host), None)
+                if host.rsplit('@').next().is_some_and(|host| host.contains(':') && !host.contains(']')) =>
+            {
+                let hint =
+                    "expected a host name; a port belongs into PORT, and an IPv6 address is written as \"[::1]\"";
+                return Err(self.bad("MONGOHOST", hint));
+            }
+            // As Wirehead puts it together.
+            (Some(host), None) => format!("mongodb://{host}:{port}"),
+            (None, Some(uri)) if ["mongodb://", "mongodb+srv://"].iter().any(|scheme| uri.starts_with(scheme)) => uri,
+            (None, Some(_)) => return Err(self.bad("MONGOURI", "expected mongodb://... or mongodb+srv://...")),
+        };
+        let Some(database) = self.text_of("DBNAME")? else {
+            return Err(self.fail("INDEX: mongodb needs DBNAME, the name of the database"));
+        };
+        if database.len() > 63 || database.contains(['/', '\\', '.', ' ', '"', '$', '*', '<', '>', ':', '|', '?', '\0'])
+        {
+            return Err(
+                self.bad("DBNAME", &format!("{} cannot be the name of a database in MongoDB", quoted(&database)))
+            );
+        }
+        if counters == STATUS_COLLECTION || !is_collection(&counters) {
+            return Err(self.bad(
+                "COUNTER_COLLECTION",
+                &format!("{} cannot be the collection of the counters", quoted(&counters)),
+            ));
+        }
+        Ok(IndexPlace::MongoDb(MongoPlace::new(uri, database, counters)))
+    }
+
+    pub(super) fn whole(&self, key: &str, min: u64, max: u64) -> Result<Option<u64>> {
+        let Some(value) = self.values.get(key) else { return Ok(None) };
+        match value.as_u64() {
+            Some(n) if (min..=max).contains(&n) => Ok(Some(n)),
+            _ => {
+                let range = if max == u64::MAX { format!("{min} or more") } else { format!("{min} to {max}") };
+                Err(self.bad(key, &format!("expected a whole number, {range}, found {}", shown(value))))
+            }
+        }
+    }
+
+    fn up_to_seconds(&self, key: &str, most: u32) -> Result<Option<Duration>> {
+        let Some(value) = self.values.get(key) else { return Ok(None) };
+        match value.as_f64() {
+            Some(s) if (0.001..=f64::from(most)).contains(&s) => Ok(Some(Duration::from_secs_f64(s))),
+            _ => Err(self.bad(key, &format!("expected seconds, 0.001 to {most}, found {}", shown(value)))),
+        }
+    }
+
+    pub(super) fn seconds(&self, key: &str) -> Result<Option<Duration>> {
+        self.up_to_seconds(key, DAY)
+    }
+
+    pub(super) fn stale_after(&self) -> Result<Duration> {
+        Ok(self.up_to_seconds("STALE_AFTER", YEAR)?.unwrap_or(Duration::from_secs(300)))
+    }
+
+    pub(super) fn choice<T: Copy>(&self, key: &str, choices: &[(&str, T)]) -> Result<T> {
+        let names = || choices.iter().map(|choice| choice.0).collect::<Vec<_>>();
+        let Some(value) = self.values.get(key) else { return Ok(choices[0].1) };
+        let found = value.as_str().and_then(|text| choices.iter().find(|choice| choice.0 == text));
+        found.map(|choice| choice.1).ok_or_else(|| {
+            let near = value.as_str().map(|text| nearest(text, names().into_iter())).unwrap_or_default();
+            self.bad(key, &format!("expected one of {}, found {}{near}", names().join(", "), shown(value)))
+        })
+    }
+
+    pub(super) fn sample(&self) -> Result<Option<Vec<String>>> {
+        let Some(value) = self.values.get("SAMPLE") else { return Ok(None) };
+        let names: Option<Vec<String>> =
+            value.as_sequence().map(|list| list.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect());
+        match names {
+            Some(names) if value.as_sequence().is_some_and(|list| list.len() == names.len()) => {
+                check_names(&names).map_err(|why| self.bad("SAMPLE", &why))?;
+                Ok(Some(names))
+            }
+            _ => {
+                let why = format!("expected a list of names, as in [data, label], found {}", shown(value));
+                Err(self.bad("SAMPLE", &why))
+            }
+        }
+    }
+
+    pub(super) fn compress(&self) -> Result<(BTreeMap<String, i32>, Option<i32>)> {
+        let level = |value: &Value| value.as_i64().filter(|n| (-7..=19).contains(n)).map(|n| n as i32);
+        let bad = |value: &Value| {
+            self.bad(
+                "COMPRESS",
+                &format!("expected none, a level from -7 to 19, or {{part: level}}, found {}", shown(value)),
+            )
+        };
+        match self.values.get("COMPRESS") {
+            None => Ok((BTreeMap::new(), None)),
+            Some(Value::String(text)) if text == "none" => Ok((BTreeMap::new(), None)),
+            Some(Value::String(text)) if text == "auto" => Err(self.bad("COMPRESS", "auto is not in this version")),
+            Some(Value::Mapping(map)) => {
+                let mut levels = BTreeMap::new();
+                for (name, value) in map {
+                    let name = name.as_str().ok_or_else(|| bad(value))?;
+                    if value.as_str() != Some("none") {
+                        levels.insert(name.to_owned(), level(value).ok_or_else(|| bad(value))?);
+                    }
+                }
+                Ok((levels, None))
+            }
+            Some(value) => level(value).map(|level| (BTreeMap::new(), Some(level))).ok_or_else(|| bad(value)),
+        }
+    }
+
+    pub(super) fn reuse(&self) -> Result<Reuse> {
+        let map = match self.values.get("REUSE") {
+            None => return Ok(Reuse::default()),
+            Some(Value::Mapping(map)) => map,
+            Some(value) => {
+                return Err(self.bad("REUSE", &format!("expected {{min: 0, max: 4}}, found {}", shown(value))));
+            }
+        };
+        let mut reuse = Reuse::default();
+        for (key, value) in map {
+            let field = match key.as_str() {
+                Some("min") => &mut reuse.min,
+                Some("max") => &mut reuse.max,
+                _ => {
+                    let near = key.as_str().map(|key| nearest(key, ["min", "max"].into_iter())).unwrap_or_default();
+                    return Err(self.bad("REUSE", &format!("{} is neither min nor max{near}", shown(key))));
+                }
+            };
+            *field = match value.as_u64() {
+                Some(passes @ 0..=MAX_PASSES) => passes,
+                _ => {
+                    let (key, value) = (key.as_str().unwrap_or_default(), shown(value));
+                    let message = format!("{key}: expected a whole number, 0 to {MAX_PASSES}, found {value}");
+                    return Err(self.bad("REUSE", &message));
+                }
+            };
+        }
+        let Reuse { min, max } = reuse;
+        if max > 0 && max < min {
+            return Err(self.bad(
+                "REUSE",
+                &format!(
+                    "max {max} is below min {min}: readers would wait for a swap that waits for them. Raise max, lower \
+                     min, or leave max out (no limit)"
+                ),
+            ));
+        }
+        Ok(reuse)
+    }
+
+    /// Where a generation is not to be read too often, readers wait for the next one, unless something else is said.
+    pub(super) fn on_stale(&self, reuse: Reuse) -> Result<OnStale> {
+        let choices = [("warn", OnStale::Warn), ("wait", OnStale::Wait), ("stop", OnStale::Stop)];
+        let given = self.choice("ON_STALE", &choices)?;
+        Ok(if reuse.max > 0 && !self.values.contains_key("ON_STALE") { OnStale::Wait } else { given })
+    }
+
+    pub(super) fn effective(&self, config: &Config) -> Vec<Effective> {
+        let ring = &config.ring;
+        let row = |&(key, default): &(&'static str, &str)| match self.values.get(key) {
+            Some(_) if key == "RING" => Effective { key, value: ring.display().to_string(), origin: self.place(key) },
+            Some(value) if SECRET.contains(&key) => {
+                let value = shown(&Value::String(without_password(value.as_str().unwrap_or_default())));
+                Effective { key, value, origin: self.place(key) }
+            }
+            Some(_) if key == "REUSE" => {
+                let Reuse { min, max } = config.reuse;
+                Effective { key, value: format!("{{min: {min}, max: {max}}}"), origin: self.place(key) }
+            }
+            Some(value) => Effective { key, value: shown(value), origin: self.place(key) },
+            None if key == "ON_STALE" && config.on_stale == OnStale::Wait => {
+                Effective { key, value: "wait".into(), origin: "default, where REUSE has a max".into() }
+            }
+            None if key == "INDEX" && config.index != IndexPlace::Files => {
+                Effective { key, value: "mongodb".into(), origin: "default, where a server is named".into() }
+            }
+            None if key == "RING" => Effective { key, value: ring.display().to_string(), origin: "default".into() },
+            None => Effective { key, value: default.to_owned(), origin: "default".to_owned() },
+        };
+        KEYS.iter().map(row).collect()
+    }
+}
+
+fn is_collection(name: &str) -> bool {
+    let dots = name.starts_with('.') || name.ends_with('.') || name.contains("..");
+    !dots && !name.starts_with("system.") && !name.contains(['$', '\0']) && name.len() <= 120
+}
+
+pub(super) fn is_plain_name(name: &str) -> bool {
+    !name.starts_with('.') && !name.contains(['/', '\0'])
+}
+
+/// A value in a message. A connection string may stand where it does not belong.
+fn shown(value: &Value) -> String {
+    let json = serde_json::to_string(value).unwrap_or_else(|_| "something else".to_owned());
+    if json.contains("://") { without_password(&json) } else { json }
+}
+
+pub(super) fn quoted(text: &str) -> String {
+    shown(&Value::String(text.to_owned()))
+}
+
+pub(super) fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> String {
+    const LONGEST: usize = 64; // no key comes near; the comparison takes memory for length times length
+    let scored = names.map(|name| (strsim::damerau_levenshtein(word, name), name));
+    match if word.len() > LONGEST { None } else { scored.min() } {
+        Some((distance, name)) if distance <= 1 + name.len() / 3 => format!(" (did you mean {name}?)"),
+        _ => String::new(),
+    }
+}

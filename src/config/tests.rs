@@ -1,0 +1,208 @@
+//! The configuration: what is read, what is refused and in which words, what is shown.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::*;
+
+fn parse(text: &str) -> Result<Config> {
+    Config::parse(text, "config.yaml", Path::new("/base"), true)
+}
+
+#[test]
+fn a_wirehead_config_works_as_it_is() {
+    let text = "MONGOHOST: \"localhost\" # host\nDBNAME: \"unit-test\"\nSWAP_CAP: 100\n\nSAMPLE: [\"data\", \"label\"]\n\
+        WRITE_COLLECTION: \"write\"\nREAD_COLLECTION: \"read\"\nCOUNTER_COLLECTION: \"counter\"\n\
+        TEMP_COLLECTION: \"temp\"\nCHUNKSIZE: 10\n";
+    let config = parse(text).unwrap();
+    assert_eq!(config.ring, Path::new("/base/unit-test.ring"));
+    assert_eq!((config.swap_cap, config.write_buffer), (Some(100), 10 << 20));
+    let IndexPlace::MongoDb(place) = &config.index else { panic!("{:?}", config.index) };
+    assert_eq!(place.uri(), "mongodb://localhost:27017");
+    assert_eq!((place.database.as_str(), place.counters.as_str()), ("unit-test", "counter"));
+}
+
+#[test]
+fn what_has_no_effect_is_told() {
+    let notes = |text| parse(text).unwrap().notes;
+    assert_eq!(notes("DBNAME: x\nINDEX: files\nMONGOHOST: a"), ["MONGOHOST is not used: INDEX is files"]);
+    assert_eq!(notes("DBNAME: x\nPORT: 1\nMONGOURI: mongodb://a"), ["PORT is not used: MONGOURI names the port"]);
+    assert!(notes("DBNAME: x\nPORT: 1\nMONGOHOST: a").is_empty());
+}
+
+#[test]
+fn errors_name_the_key_the_line_and_the_nearest_known_key() {
+    for (text, want) in [
+        ("DBNAME: x\nSWAP_CAPP: 3", "config.yaml:2: SWAP_CAPP: unknown key (did you mean SWAP_CAP?)"),
+        ("DBNAME: x\nswap_cap: 3", "config.yaml:2: swap_cap: unknown key (did you mean SWAP_CAP?)"),
+        ("DBNAME: x\n\nSWAP_CAP: -1", "config.yaml:3: SWAP_CAP: expected a whole number, 1 to 1099511627776, found -1"),
+        (
+            "DBNAME: x\nVERIFY: allways",
+            "config.yaml:2: VERIFY: expected one of first, always, never, found \"allways\" (did you mean always?)",
+        ),
+        ("DBNAME: x\nSAMPLE: [data, data]", "config.yaml:2: SAMPLE: a part is named twice"),
+        (
+            "DBNAME: x\nSAMPLE: [data]\nCOMPRESS: {dat: 3}",
+            "config.yaml:3: COMPRESS: \"dat\" is no part of SAMPLE (did you mean data?)",
+        ),
+        ("SWAP_CAP: 3", "config.yaml: neither RING nor DBNAME is given: say where the ring is"),
+        ("DBNAME: a/b", "config.yaml:1: DBNAME: \"a/b\" cannot be part of a file name; give RING"),
+        (
+            "DBNAME: x\nRING_MODE: 0o770",
+            "config.yaml:2: RING_MODE: file modes other than the umask's is not in this version; leave the key out",
+        ),
+        ("DBNAME: x\nREUSE: 4", "config.yaml:2: REUSE: expected {min: 0, max: 4}, found 4"),
+        (
+            "DBNAME: x\nREUSE: {min: 0, mx: 4}",
+            "config.yaml:2: REUSE: \"mx\" is neither min nor max (did you mean max?)",
+        ),
+        ("DBNAME: x\nREUSE: {min: -1}", "config.yaml:2: REUSE: min: expected a whole number, 0 to 1000000, found -1"),
+        (
+            "DBNAME: x\nREUSE:\n  max: 1000001",
+            "config.yaml:2: REUSE: max: expected a whole number, 0 to 1000000, found 1000001",
+        ),
+        (
+            "DBNAME: x\nREUSE: {min: 3, max: 2}",
+            "config.yaml:2: REUSE: max 2 is below min 3: readers would wait for a swap that waits for them. Raise max, \
+             lower min, or leave max out (no limit)",
+        ),
+        (
+            "DBNAME: x\nON_STALE: stopp",
+            "config.yaml:2: ON_STALE: expected one of warn, wait, stop, found \"stopp\" (did you mean stop?)",
+        ),
+        ("DBNAME: x\nSTALE_AFTER: 0", "config.yaml:2: STALE_AFTER: expected seconds, 0.001 to 31536000, found 0"),
+        (
+            "DBNAME: x\nVALIDATION: 0.5",
+            "config.yaml:2: VALIDATION: expected a whole number, 0 to 1099511627776, found 0.5",
+        ),
+        (
+            "DBNAME: x\nPREFETCH_BYTES: 256M",
+            "config.yaml:2: PREFETCH_BYTES: expected a whole number, 0 to 1099511627776, found \"256M\"",
+        ),
+        ("DBNAME: x\nPORT: 70000", "config.yaml:2: PORT: expected a whole number, 1 to 65535, found 70000"),
+        ("", "config.yaml: the configuration is empty"),
+        ("DBNAME: x\nINDEX: mongodb", "config.yaml:2: INDEX: mongodb needs MONGOHOST (and PORT), or MONGOURI"),
+        (
+            "DBNAME: x\nINDEX: mongdb",
+            "config.yaml:2: INDEX: expected files or mongodb, found \"mongdb\" (did you mean mongodb?)",
+        ),
+        (
+            "DBNAME: x\nMONGOHOST: a\nMONGOURI: mongodb://b",
+            "config.yaml:3: MONGOURI: MONGOHOST is given too: leave one of them out",
+        ),
+        ("DBNAME: x\nMONGOURI: b", "config.yaml:2: MONGOURI: expected mongodb://... or mongodb+srv://..."),
+        ("RING: x\nMONGOHOST: a", "config.yaml: INDEX: mongodb needs DBNAME, the name of the database"),
+        ("DBNAME: a.b\nMONGOHOST: a", "config.yaml:1: DBNAME: \"a.b\" cannot be the name of a database in MongoDB"),
+        (
+            "DBNAME: a\nMONGOHOST: a\nCOUNTER_COLLECTION: status",
+            "config.yaml:3: COUNTER_COLLECTION: \"status\" cannot be the collection of the counters",
+        ),
+    ] {
+        assert_eq!(parse(text).unwrap_err().to_string(), want);
+    }
+    assert!(parse("a: [").unwrap_err().to_string().contains("not valid YAML"));
+    let missing = Config::load(Path::new("/nonexistent/c.yaml")).unwrap_err().to_string();
+    assert!(missing.starts_with("/nonexistent/c.yaml: cannot read"), "{missing}");
+}
+
+#[test]
+fn no_password_is_shown_whatever_it_holds() {
+    for (uri, want) in [
+        ("mongodb://me:s3cr3t@db1,db2:27018/admin?tls=true", "mongodb://me:***@db1,db2:27018/admin?tls=true"),
+        ("mongodb://me:s3cr3t/@s3cr3t?s3cr3t@db", "mongodb://me:***@db"),
+        ("mongodb://s3cr3t@db", "mongodb://***@db"),
+        ("mongodb+srv://me:s3cr3t@db/?tlsCertificateKeyFilePassword=s3cr3t", ""),
+        ("mongodb://db/?authMechanismProperties=AWS_SESSION_TOKEN:s3cr3t&s3cr3t", ""),
+    ] {
+        let config = parse(&format!("DBNAME: x\nMONGOURI: '{uri}'")).unwrap();
+        let IndexPlace::MongoDb(place) = &config.index else { panic!("{:?}", config.index) };
+        assert!(want.is_empty() || place.shown() == want, "{}", place.shown());
+        let everything = format!("{config:?} {place:?} {}", place.scrub(&format!("said {uri} no s3cr3t")));
+        assert!(!everything.contains("s3cr3t"), "{everything}");
+    }
+    let config = parse("DBNAME: x\nMONGOHOST: 'me:s3cr3t@db'").unwrap();
+    assert!(!format!("{config:?}").contains("s3cr3t"), "{config:?}");
+    let misplaced = "mongodb://me:s3cr3t@db";
+    for key in [
+        "INDEX",
+        "DBNAME",
+        "PORT",
+        "COUNTER_COLLECTION",
+        "SAMPLE",
+        "VERIFY",
+        "COMPRESS",
+        "KEEP",
+        "RING_MODE",
+        "REUSE",
+        "X",
+    ] {
+        for value in [misplaced.to_owned(), format!("[{misplaced}]"), format!("{{a: {misplaced}}}")] {
+            let text = match key {
+                "DBNAME" => format!("DBNAME: {value}\nMONGOHOST: a"),
+                _ => format!("DBNAME: x\nMONGOHOST: a\n{key}: {value}"),
+            };
+            match parse(&text) {
+                Err(error) => assert!(!error.to_string().contains("s3cr3t"), "{error}"),
+                Ok(config) => assert!(!format!("{:?}", config.effective).contains("s3cr3t"), "{text}"),
+            }
+        }
+    }
+    assert!(!parse(&format!("DBNAME: x\n'{misplaced}': 1")).unwrap_err().to_string().contains("s3cr3t"));
+    for text in
+        ["DBNAME: x\nMONGOURI: [s3cr3t]", "DBNAME: x\nMONGOHOST: {s3cr3t: 1}", "MONGOURI: 'mongodb:/s3cr3t'\nRING: a"]
+    {
+        assert!(!parse(text).unwrap_err().to_string().contains("s3cr3t"), "{text}");
+    }
+}
+
+/// A key's value in effect, and where it came from.
+fn shown(text: &str, key: &str) -> (String, String) {
+    let row = parse(text).unwrap().effective.into_iter().find(|row| row.key == key).unwrap();
+    (row.value, row.origin)
+}
+
+#[test]
+fn how_often_a_generation_is_read_is_taken_as_given() {
+    let of = |text: &str| {
+        let config = parse(&format!("DBNAME: x\n{text}")).unwrap();
+        (config.reuse.min, config.reuse.max, config.on_stale)
+    };
+    assert_eq!(of(""), (0, 0, OnStale::Warn));
+    assert_eq!(of("REUSE: {min: 3}"), (3, 0, OnStale::Warn));
+    assert_eq!(of("REUSE: {max: 4}"), (0, 4, OnStale::Wait), "who is to read it no more than so often, waits");
+    assert_eq!(of("REUSE: {min: 4, max: 4}\nON_STALE: warn"), (4, 4, OnStale::Warn));
+    assert_eq!(of("REUSE: {max: 4}\nON_STALE: stop"), (0, 4, OnStale::Stop));
+    assert_eq!(of("REUSE: {max: 0}\nON_STALE: wait"), (0, 0, OnStale::Wait));
+}
+
+#[test]
+fn what_is_in_effect_is_shown_with_where_it_came_from() {
+    let of = |text: &str, key| shown(&format!("DBNAME: x\n{text}"), key);
+    let row = |value: &str, origin: &str| (value.to_owned(), origin.to_owned());
+    assert_eq!(of("", "ON_STALE"), row("warn", "default"));
+    assert_eq!(of("REUSE: {max: 4}", "ON_STALE"), row("wait", "default, where REUSE has a max"));
+    assert_eq!(of("REUSE: {max: 4}\nON_STALE: warn", "ON_STALE"), row("\"warn\"", "config.yaml:3"));
+    assert_eq!(of("ON_STALE: wait", "ON_STALE"), row("\"wait\"", "config.yaml:2"));
+    assert_eq!(of("REUSE: {max: 4}", "REUSE"), row("{min: 0, max: 4}", "config.yaml:2"));
+    assert_eq!(of("", "REUSE"), row("{min: 0, max: 0}", "default"));
+    assert_eq!(of("", "VALIDATION"), row("the ring's, 0 in a new one", "default"));
+    assert_eq!(of("VALIDATION: 0", "VALIDATION"), row("0", "config.yaml:2"));
+    assert_eq!(of("", "PREFETCH_BYTES"), row("268435456", "default"));
+    assert_eq!(of("", "STALE_AFTER"), row("300", "default"));
+}
+
+#[test]
+fn times_and_sizes_are_taken_as_given() {
+    let config = parse("DBNAME: x").unwrap();
+    let all = (config.stale_after, config.validation, config.prefetch_bytes);
+    assert_eq!(all, (Duration::from_secs(300), None, 256 << 20));
+    let config = parse("DBNAME: x\nSTALE_AFTER: 604800\nVALIDATION: 0\nPREFETCH_BYTES: 0").unwrap();
+    let all = (config.stale_after, config.validation, config.prefetch_bytes);
+    assert_eq!(all, (Duration::from_secs(604_800), Some(0), 0));
+    let config = parse("DBNAME: x\nSTALE_AFTER: 0.25\nVALIDATION: 7\nPREFETCH_BYTES: 1099511627776").unwrap();
+    let all = (config.stale_after, config.validation, config.prefetch_bytes);
+    assert_eq!(all, (Duration::from_millis(250), Some(7), 1 << 40));
+}
+
+#[test]
+fn a_default_that_is_written_out_is_accepted() {
+    parse("DBNAME: x\nREUSE: {min: 0, max: 0}\nON_STALE: warn\nVALIDATION: 0\nRING_MODE: from the umask").unwrap();
+}

@@ -1,0 +1,157 @@
+//! What ended generators and managers: the last errors, kept in the index so that they outlive those who met them.
+//!
+//! A note in the folder `failures` for each, under the owner name of the process that failed; of two under one name,
+//! the first one stays. It is for people to read: nothing is decided by it, and where it cannot be written, nothing else
+//! is kept from being done.
+
+use crate::error::Result;
+use crate::index::{Index, as_hint};
+use crate::unix_ms;
+use serde::{Deserialize, Serialize};
+
+/// The newest ones, so many, are kept.
+pub const KEPT: usize = 16;
+/// Longest message, in bytes; the rest is cut off.
+pub const MAX_MESSAGE: usize = 4096;
+const FOLDER: &str = "failures";
+
+/// How a process of the ring ended that ended badly.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Its owner name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// `generator` or `manager`.
+    pub role: String,
+    /// Its host.
+    pub host: String,
+    /// Its process id there.
+    pub pid: u32,
+    /// When, by its clock: milliseconds since 1970.
+    pub unix_ms: u64,
+    /// The error.
+    pub message: String,
+}
+
+/// Remembers that `member`, which is this process in `role`, ends with an error. What cannot be written is only logged.
+pub fn remember(index: &dyn Index, member: &str, role: &str, message: &str) {
+    let failure = Failure {
+        name: String::new(), // the note's own
+        role: role.to_owned(),
+        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        pid: std::process::id(),
+        unix_ms: unix_ms(),
+        message: cut(message),
+    };
+    if let Err(error) = write(index, member, &failure) {
+        tracing::debug!(%error, "a failure could not be kept in the index");
+    }
+}
+
+fn write(index: &dyn Index, member: &str, failure: &Failure) -> Result<()> {
+    let text = serde_json::to_string(failure).map_err(|error| crate::Error::Index(error.to_string()))?;
+    index.note(FOLDER, member, &text)?;
+    let names = index.note_names(FOLDER)?;
+    if names.len() > KEPT {
+        let newest = read(index, names.clone())?;
+        for old in names.iter().filter(|name| !newest.iter().take(KEPT).any(|failure| failure.name == **name)) {
+            index.drop_note(FOLDER, old)?;
+        }
+    }
+    Ok(())
+}
+
+/// The last failures, the newest first. None where the index is away.
+///
+/// # Errors
+/// What the index says otherwise.
+pub fn failures(index: &dyn Index) -> Result<Vec<Failure>> {
+    let found = index.note_names(FOLDER).and_then(|names| read(index, names));
+    let mut found = as_hint(found)?.unwrap_or_default();
+    found.truncate(KEPT); // two who write at once may leave a few more
+    Ok(found)
+}
+
+/// Those of these notes that can be understood, the newest first.
+fn read(index: &dyn Index, names: Vec<String>) -> Result<Vec<Failure>> {
+    let mut found = Vec::with_capacity(names.len());
+    for name in names {
+        let Some(text) = index.read_note(FOLDER, &name)? else { continue };
+        match serde_json::from_str::<Failure>(&text) {
+            Ok(failure) => found.push(Failure { name, ..failure }),
+            Err(error) => tracing::debug!(%error, name, "a failure that was kept cannot be understood"),
+        }
+    }
+    found.sort_by(|a, b| b.unix_ms.cmp(&a.unix_ms).then_with(|| b.name.cmp(&a.name)));
+    Ok(found)
+}
+
+/// The message, or as much of its beginning as is kept.
+fn cut(message: &str) -> String {
+    const MORE: &str = " ...";
+    if message.len() <= MAX_MESSAGE {
+        return message.to_owned();
+    }
+    let end = (0..=MAX_MESSAGE - MORE.len()).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}{MORE}", &message[..end])
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::index::MemoryIndex;
+
+    fn at(n: u64) -> Failure {
+        let (role, host, message) = ("generator".to_owned(), "node".to_owned(), format!("failure {n}"));
+        Failure { name: String::new(), role, host, pid: 1, unix_ms: n, message }
+    }
+
+    #[test]
+    fn the_newest_sixteen_stay_whatever_order_they_were_written_in() {
+        let index = MemoryIndex::default();
+        for n in (0..40).map(|n| n * 7 % 40) {
+            write(&index, &format!("member-{n}"), &at(n)).unwrap();
+            assert!(index.note_names(FOLDER).unwrap().len() <= KEPT);
+        }
+        let found = failures(&index).unwrap();
+        assert_eq!(found.iter().map(|failure| failure.unix_ms).collect::<Vec<_>>(), (24..40).rev().collect::<Vec<_>>());
+        assert_eq!((found[0].name.as_str(), found[0].message.as_str()), ("member-39", "failure 39"));
+    }
+
+    #[test]
+    fn what_ended_it_stays_and_what_came_of_that_does_not_replace_it() {
+        let index = MemoryIndex::default();
+        remember(&index, "me", "generator", "the cause");
+        remember(&index, "me", "generator", "what came of it");
+        remember(&index, "other", "manager", "another's");
+        let found = failures(&index).unwrap();
+        let mut all: Vec<_> = found.iter().map(|f| (f.name.as_str(), f.role.as_str(), f.message.as_str())).collect();
+        all.sort_unstable();
+        assert_eq!(all, [("me", "generator", "the cause"), ("other", "manager", "another's")]);
+        assert!(found[0].pid == std::process::id() && !found[0].host.is_empty() && found[0].unix_ms > 1 << 40);
+    }
+
+    #[test]
+    fn a_note_that_makes_no_sense_is_skipped_and_is_the_first_to_go() {
+        let index = MemoryIndex::default();
+        index.note(FOLDER, "zzz", "{").unwrap();
+        (0..3).for_each(|n| write(&index, &format!("member-{n}"), &at(n)).unwrap());
+        assert_eq!(failures(&index).unwrap().len(), 3);
+        (3..16).for_each(|n| write(&index, &format!("member-{n}"), &at(n)).unwrap());
+        assert!(failures(&index).unwrap().len() == KEPT && !index.note_names(FOLDER).unwrap().contains(&"zzz".into()));
+    }
+
+    #[test]
+    fn a_message_is_cut_between_characters() {
+        for message in ["x".repeat(10_000), "ü".repeat(5_000), format!("y{}", "€".repeat(3_000))] {
+            let kept = cut(&message);
+            let (begin, end) = kept.split_at(kept.len() - 4);
+            assert!(
+                (MAX_MESSAGE - 3..=MAX_MESSAGE).contains(&kept.len()) && message.starts_with(begin) && end == " ..."
+            );
+        }
+        assert_eq!(cut(&"x".repeat(MAX_MESSAGE)).len(), MAX_MESSAGE);
+        assert!(!cut(&"x".repeat(MAX_MESSAGE)).contains('.'));
+    }
+}

@@ -1,0 +1,149 @@
+//! Which generation an epoch is read from: the newest one; and what is done where that was read already (REUSE, ON_STALE,
+//! STALE_AFTER).
+
+use super::Reader;
+use super::generators::Generators;
+use crate::config::{OnStale, Reuse};
+use crate::error::{Error, Result};
+use crate::ring::Ring;
+use crate::ring::manifest::Manifest;
+use crate::ring::promote::When;
+use crate::ring::runs::RunLog;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What is done next.
+pub enum Choice {
+    /// This generation is read.
+    Take(Arc<Manifest>),
+    /// Nothing yet: this is waited for.
+    Wait(String),
+}
+
+/// What one stream has read, and what it may read next.
+pub struct Policy {
+    generators: Arc<Generators>,
+    repeat: bool,
+    /// A sample of the last epoch could be read, as far as is known.
+    good: bool,
+    /// It was warned of this generation being read again although it is stale.
+    warned: Option<u64>,
+    /// Since when the next generation is seen to be full.
+    full_since: Option<Instant>,
+}
+
+impl Policy {
+    /// `repeat`: whether a generation may be read again at all.
+    pub fn new(generators: Arc<Generators>, repeat: bool) -> Policy {
+        Policy { generators, repeat, good: true, warned: None, full_since: None }
+    }
+
+    /// An epoch begins.
+    pub fn begin(&mut self) {
+        (self.good, self.full_since) = (false, None);
+    }
+
+    /// A sample of it was read.
+    pub fn good(&mut self) {
+        self.good = true;
+    }
+
+    /// What epoch `k` of the run is read from, where that is for us to say. `through`: all that was planned is given; else
+    /// only a newer generation is of interest, since what is newest now may not be when that epoch begins.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; what the filesystem says.
+    pub fn choose(&mut self, reader: &Reader, log: &RunLog, k: u64, through: bool) -> Result<Choice> {
+        let Some(newest) = reader.newest_filled()? else { return self.wait_for_fresh(reader, "") };
+        let last = k.checked_sub(1).and_then(|last| generation_of(log, last));
+        match last {
+            Some(last) if newest.summary.generation <= last => {
+                if !through {
+                    Ok(Choice::Wait("the epoch to be read to its end".to_owned()))
+                } else if newest.summary.generation == last {
+                    self.again(reader, log, k, newest)
+                } else {
+                    // Another worker has seen a newer one than we do.
+                    self.wait_for_fresh(reader, "")
+                }
+            }
+            _ => Ok(Choice::Take(newest)),
+        }
+    }
+
+    /// There is none but the one that was read before.
+    fn again(&mut self, reader: &Reader, log: &RunLog, k: u64, newest: Arc<Manifest>) -> Result<Choice> {
+        let ring = reader.ring();
+        let generation = newest.summary.generation;
+        // A pass that gave nothing (a share of no positions, a generation that cannot be read) is not repeated at once:
+        // that would be a loop at full speed.
+        if !self.repeat || !self.good {
+            return self.wait_for_fresh(reader, "");
+        }
+        let Reuse { min, max } = ring.reuse;
+        let passes = (0..k).rev().take(min.max(max) as usize);
+        let passes = passes.take_while(|k| generation_of(log, *k) == Some(generation)).count() as u64;
+        // The next one waited for this one to be read, and is there in a moment.
+        if min > 0 && passes >= min && ring.fill_of(generation + 1).unwrap_or(0) >= ring.birth.swap_cap {
+            let since = *self.full_since.get_or_insert_with(Instant::now);
+            if since.elapsed() > ring.lease / 2 {
+                promote(ring);
+            }
+            if since.elapsed() < ring.lease {
+                return Ok(Choice::Wait(format!("generation {}, which is full, to be promoted", generation + 1)));
+            }
+        }
+        let missing = self.generators.missing_for();
+        let why = if max > 0 && passes >= max {
+            format!("generation {generation} was read {passes} times, and REUSE max is {max}")
+        } else if missing > ring.stale_after {
+            let (after, missing) = (ring.stale_after.as_secs_f64(), missing.as_secs_f64());
+            format!(
+                "no generator has lived for {missing:.0} s, and STALE_AFTER is {after}; generation {generation} was read before"
+            )
+        } else {
+            return Ok(Choice::Take(newest));
+        };
+        match ring.on_stale {
+            OnStale::Warn => {
+                if self.warned != Some(generation) {
+                    self.warned = Some(generation);
+                    tracing::warn!("old samples are read again: {why}; {}", self.state_of(reader));
+                }
+                Ok(Choice::Take(newest))
+            }
+            OnStale::Wait => self.wait_for_fresh(reader, &format!(" ({why})")),
+            OnStale::Stop => Err(Error::Stale { message: format!("{why}; {}", self.state_of(reader)) }),
+        }
+    }
+
+    fn wait_for_fresh(&self, reader: &Reader, why: &str) -> Result<Choice> {
+        Ok(Choice::Wait(format!("fresh samples{why}: {}", self.state_of(reader))))
+    }
+
+    /// How full the generation is that fills, and who fills it.
+    fn state_of(&self, reader: &Reader) -> String {
+        let ring = reader.ring();
+        let next = ring.manifests.newest().map_or(0, |newest| newest + 1);
+        let (fill, cap) = (ring.fill_of(next).unwrap_or(0), ring.birth.swap_cap);
+        format!("generation {next} holds {fill} of {cap} samples, {}", self.generators.describe(&*ring.index))
+    }
+}
+
+/// What an epoch of the run was read from. It is known to this process.
+fn generation_of(log: &RunLog, k: u64) -> Option<u64> {
+    log.epoch(k).ok().flatten().map(|epoch| epoch.generation)
+}
+
+/// Generators may have ended before the generation was read that their last one waits for, and no manager may live: then
+/// it is for us, if we may write here.
+fn promote(ring: &Ring) {
+    match ring.promote(When::Full) {
+        Ok(None) => {}
+        Ok(Some(promotion)) => {
+            let _ = ring.fs.remove_dir(&ring.layout.staging_of(&ring.me)); // the manifest was made there
+            tracing::info!(generation = promotion.manifest.summary.generation, "promoted by a reader: nobody else did");
+        }
+        Err(error) => tracing::debug!(%error, "a full generation cannot be promoted by a reader"),
+    }
+}

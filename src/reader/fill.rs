@@ -1,0 +1,83 @@
+//! Samples that are none: they have the shapes of another one, and every element is a fill value. They make a step up
+//! where a worker has no sample left and the others still do.
+
+use super::{ReadPart, ReadSample};
+use crate::error::{Error, Result};
+use bytes::Bytes;
+use half::{bf16, f16};
+use ringreel_format::DType;
+
+/// As `like`, but marked, and every element of every part is `fill`, brought into the range of its type.
+///
+/// # Errors
+/// A part that only a later version knows.
+pub fn masked(like: &ReadSample, fill: f64) -> Result<ReadSample> {
+    let part = |part: &ReadPart| {
+        let len = part.data()?.len();
+        let data = Bytes::from(element(&part.dtype, fill).repeat_to(len));
+        let part_of = part.part.with_data(data).map_err(|error| Error::Sample(error.to_string()))?;
+        Ok(ReadPart { name: part.name.clone(), part: part_of })
+    };
+    let parts = like.parts.iter().map(part).collect::<Result<_>>()?;
+    Ok(ReadSample { parts, masked: true, ..like.clone() })
+}
+
+struct Element(Vec<u8>);
+
+impl Element {
+    fn repeat_to(&self, len: usize) -> Vec<u8> {
+        self.0.repeat(len / self.0.len().max(1))
+    }
+}
+
+/// The bytes of one element. `as` brings a float into an integer's range, and NaN to 0.
+fn element(dtype: &DType, fill: f64) -> Element {
+    Element(match dtype {
+        DType::Bool => vec![u8::from(fill >= 1.0)],
+        DType::U8 => vec![fill as u8],
+        DType::U16 => (fill as u16).to_le_bytes().to_vec(),
+        DType::U32 => (fill as u32).to_le_bytes().to_vec(),
+        DType::U64 => (fill as u64).to_le_bytes().to_vec(),
+        DType::I8 => (fill as i8).to_le_bytes().to_vec(),
+        DType::I16 => (fill as i16).to_le_bytes().to_vec(),
+        DType::I32 => (fill as i32).to_le_bytes().to_vec(),
+        DType::I64 => (fill as i64).to_le_bytes().to_vec(),
+        DType::F16 => f16::from_f64(finite(fill, f64::from(f16::MAX))).to_le_bytes().to_vec(),
+        DType::BF16 => bf16::from_f64(finite(fill, f64::from(bf16::MAX))).to_le_bytes().to_vec(),
+        DType::F32 => (finite(fill, f64::from(f32::MAX)) as f32).to_le_bytes().to_vec(),
+        DType::F64 => fill.to_le_bytes().to_vec(),
+        DType::C64 => [finite(fill, f64::from(f32::MAX)) as f32, 0.0].map(f32::to_le_bytes).concat(),
+        DType::C128 => [fill, 0.0].map(f64::to_le_bytes).concat(),
+        // Bytes, and what only NumPy gives a meaning.
+        _ => vec![0; dtype.itemsize().max(1) as usize],
+    })
+}
+
+/// A finite value stays finite.
+fn finite(fill: f64, max: f64) -> f64 {
+    if fill.is_finite() { fill.clamp(-max, max) } else { fill }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fill_value_is_brought_into_the_range_of_each_type() {
+        let bytes = |dtype: DType, fill| element(&dtype, fill).0;
+        assert_eq!(bytes(DType::U8, -100.0), [0]);
+        assert_eq!(bytes(DType::U8, 300.0), [255]);
+        assert_eq!(bytes(DType::I8, -300.0), [0x80]);
+        assert_eq!(bytes(DType::Bool, -100.0), [0]);
+        assert_eq!(bytes(DType::Bool, 1.0), [1]);
+        assert_eq!(bytes(DType::I64, -100.0), (-100i64).to_le_bytes());
+        assert_eq!(bytes(DType::I32, f64::NAN), [0; 4]);
+        assert_eq!(bytes(DType::F32, -100.0), (-100f32).to_le_bytes());
+        assert_eq!(bytes(DType::F32, 1e300), f32::MAX.to_le_bytes());
+        assert_eq!(bytes(DType::F16, -1e6), f16::MIN.to_le_bytes());
+        assert_eq!(bytes(DType::BF16, -100.0), bf16::from_f32(-100.0).to_le_bytes());
+        assert_eq!(bytes(DType::C64, 2.0), [2f32.to_le_bytes(), [0; 4]].concat());
+        assert_eq!(bytes(DType::Bytes, 7.0), [0]);
+        assert_eq!(bytes(DType::Numpy { descr: "<M8[ns]".into(), itemsize: 8 }, 7.0), [0; 8]);
+    }
+}

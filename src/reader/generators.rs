@@ -1,0 +1,151 @@
+//! What a reader knows of the generators: who lives, for how long nobody has, and why the last one failed. So that it can
+//! say what it waits for, and notice that nothing new will come.
+
+use crate::failures::{Failure, failures};
+use crate::index::{Index, Report};
+use crate::ring::liveness::Watch;
+use crate::unix_ms;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The role's name in the index.
+pub const GENERATOR: &str = "generator";
+/// Names in a message; the others are counted.
+const NAMED: usize = 4;
+
+/// Kept up to date by the thread that gives the reader's signs of life.
+pub struct Generators {
+    state: Mutex<State>,
+}
+
+struct State {
+    watch: Watch,
+    /// What members said with which beat.
+    reports: HashMap<String, (u64, Report)>,
+    living: Vec<String>,
+    /// When one was last known to live; at first, when the watch began.
+    last: Instant,
+    /// Somebody looked, and the index answered.
+    known: bool,
+    /// How the last generator ended that ended badly.
+    failure: Option<Failure>,
+    /// When the generators were asked what they do, and how long that holds.
+    asked: Option<Instant>,
+    pause: Duration,
+}
+
+impl Generators {
+    /// Nothing is known yet. Who gave no sign for `lease` counts as dead.
+    pub fn new(lease: Duration) -> Generators {
+        let (watch, last) = (Watch::new(lease), Instant::now());
+        let state = State {
+            watch,
+            reports: HashMap::new(),
+            living: Vec::new(),
+            last,
+            known: false,
+            failure: None,
+            asked: None,
+            pause: lease / 4,
+        };
+        Generators { state: Mutex::new(state) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at who lives. Where the index is away, those that lived still do.
+    pub fn look(&self, index: &dyn Index) {
+        let members = match index.members() {
+            Ok(members) => members,
+            Err(error) => {
+                tracing::debug!(%error, "generators cannot be seen");
+                let mut state = self.lock();
+                if !state.living.is_empty() {
+                    state.last = Instant::now();
+                }
+                return;
+            }
+        };
+        let mut reports = HashMap::new();
+        for (name, beat) in members {
+            // Its role never changes. What else generators say is asked for when somebody wants to know.
+            let known = self.lock().reports.get(&name).cloned();
+            if let Some(report) = known.or_else(|| index.report(&name, beat).ok().flatten().map(|said| (beat, said))) {
+                reports.insert(name, report);
+            }
+        }
+        let mut state = self.lock();
+        if let Err(error) = state.watch.look(index) {
+            tracing::debug!(%error, "generators cannot be seen");
+        }
+        let mut living: Vec<String> = Vec::new();
+        for (name, (_, report)) in &reports {
+            if report.role == GENERATOR && !state.watch.is_dead(name) {
+                living.push(name.clone());
+            }
+        }
+        living.sort();
+        if !living.is_empty() {
+            state.last = Instant::now();
+        }
+        (state.reports, state.living, state.known) = (reports, living, true);
+    }
+
+    /// Asks the generators that live what they do, and how the last one failed: not more often than they say.
+    fn ask(&self, index: &dyn Index) {
+        let (stale, pause) = {
+            let state = self.lock();
+            (state.asked, state.pause)
+        };
+        if stale.is_some_and(|asked| asked.elapsed() < pause) {
+            return;
+        }
+        self.look(index);
+        let beats: HashMap<String, u64> = index.members().unwrap_or_default().into_iter().collect();
+        let living = self.lock().living.clone();
+        for name in living {
+            let said = beats.get(&name).and_then(|beat| Some((*beat, index.report(&name, *beat).ok().flatten()?)));
+            if let Some(said) = said {
+                self.lock().reports.insert(name, said);
+            }
+        }
+        let failed = failures(index).unwrap_or_default().into_iter().find(|failure| failure.role == GENERATOR);
+        let mut state = self.lock();
+        (state.failure, state.asked) = (failed, Some(Instant::now()));
+    }
+
+    /// For how long no generator has lived, as far as was seen; zero while nothing is known, and while one lived when it was
+    /// looked last.
+    pub fn missing_for(&self) -> Duration {
+        let state = self.lock();
+        if state.known && state.living.is_empty() { state.last.elapsed() } else { Duration::ZERO }
+    }
+
+    /// Who lives, in words, how much they make, and why the last one failed that did.
+    pub fn describe(&self, index: &dyn Index) -> String {
+        self.ask(index);
+        let state = self.lock();
+        let mut words = if !state.known {
+            "whether generators live is not known".to_owned()
+        } else if state.living.is_empty() {
+            format!("no generator lives (for {:.0} s)", state.last.elapsed().as_secs_f64())
+        } else {
+            let reports = state.living.iter().filter_map(|name| state.reports.get(name));
+            let rate: f64 = reports.map(|(_, report)| report.per_second).sum();
+            let mut names = state.living[..state.living.len().min(NAMED)].join(", ");
+            if state.living.len() > NAMED {
+                names += &format!(" and {} more", state.living.len() - NAMED);
+            }
+            let (count, plural) = (state.living.len(), if state.living.len() == 1 { " lives" } else { "s live" });
+            format!("{rate:.2} samples/s come, {count} generator{plural}: {names}")
+        };
+        if let Some(failure) = &state.failure {
+            let ago = unix_ms().saturating_sub(failure.unix_ms) / 1000;
+            words += &format!("; generator {} failed {ago} s ago: {}", failure.name, failure.message);
+        }
+        words
+    }
+}

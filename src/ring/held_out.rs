@@ -1,0 +1,146 @@
+//! Samples that are held out: the first VALIDATION samples of the ring, counted over the generations in the order of
+//! their manifests. They are kept for ever, and never served for training.
+//!
+//! Manifests do not change, so everybody always agrees on which samples they are; and the generations that hold them
+//! are the first ones, up to one from which on all others may be reclaimed.
+
+use super::Ring;
+use super::manifest::Manifest;
+use crate::error::{Error, Result};
+use std::ops::Range;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+/// A generation that is kept since it holds samples that are held out (or is empty, and lies between those).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Its number.
+    pub generation: u64,
+    /// Bytes of its segments.
+    pub bytes: u64,
+    /// Their number.
+    pub files: u64,
+}
+
+/// A generation, and positions in it.
+pub type Positions = (Arc<Manifest>, Range<u64>);
+
+/// What this process knows of these generations.
+#[derive(Debug, Default)]
+pub(super) struct KeptSoFar {
+    /// Those before `next`.
+    kept: Vec<Kept>,
+    /// The first generation whose manifest was not seen yet.
+    next: u64,
+    /// The first generation that is known not to be kept, be its manifest pruned or not. None after it is.
+    end: Option<u64>,
+}
+
+impl Manifest {
+    /// The positions of this generation's samples that are held out, where the first `validation` samples of the ring
+    /// are: its first ones, or none.
+    pub fn held_out(&self, validation: u64) -> Range<u64> {
+        0..validation.saturating_sub(self.before()).min(self.summary.samples)
+    }
+
+    /// The other positions: those that are served for training.
+    pub fn training(&self, validation: u64) -> Range<u64> {
+        self.held_out(validation).end..self.summary.samples
+    }
+
+    /// Samples in all earlier generations.
+    fn before(&self) -> u64 {
+        self.summary.total_samples.saturating_sub(self.summary.samples)
+    }
+}
+
+impl Ring {
+    /// The positions of a generation that are held out: its first ones, or none.
+    pub fn held_out(&self, manifest: &Manifest) -> Range<u64> {
+        manifest.held_out(self.birth.validation)
+    }
+
+    /// The positions of a generation that are served for training: all others.
+    pub fn training(&self, manifest: &Manifest) -> Range<u64> {
+        manifest.training(self.birth.validation)
+    }
+
+    /// Whether a generation is never reclaimed. (An empty one between those that hold held-out samples stays, too.)
+    pub fn is_kept(&self, manifest: &Manifest) -> bool {
+        manifest.before() < self.birth.validation
+    }
+
+    /// The first generation that may be reclaimed, and its manifest pruned, as far as held-out samples go: 0 where none
+    /// are held out, and a number that no generation has as long as none is known.
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub(super) fn reclaimable_from(&self) -> Result<u64> {
+        if self.birth.validation == 0 {
+            return Ok(0);
+        }
+        self.kept_for_ever()?;
+        Ok(self.lock_kept().end.unwrap_or(u64::MAX))
+    }
+
+    /// The generations that are never reclaimed, oldest first, as far as their manifests can be seen.
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub fn kept_for_ever(&self) -> Result<Vec<Kept>> {
+        if self.birth.validation == 0 {
+            return Ok(Vec::new());
+        }
+        let newest = self.manifests.newest()?;
+        let mut known = self.lock_kept();
+        // What lies behind a manifest that cannot be seen is looked at each time, until it is seen.
+        let mut behind = None;
+        for generation in known.next..known.end.unwrap_or(newest + 1) {
+            let Some(manifest) = self.manifests.get(generation)? else {
+                behind.get_or_insert_default();
+                continue;
+            };
+            if !self.is_kept(&manifest) {
+                known.end = Some(generation);
+                break;
+            }
+            let (bytes, files) = (manifest.summary.bytes, manifest.segments.len() as u64);
+            behind.as_mut().unwrap_or(&mut known.kept).push(Kept { generation, bytes, files });
+            if behind.is_none() {
+                known.next = generation + 1;
+            }
+            if manifest.summary.total_samples >= self.birth.validation {
+                known.end = Some(generation + 1);
+                break;
+            }
+        }
+        Ok(known.kept.iter().copied().chain(behind.unwrap_or_default()).collect())
+    }
+
+    /// The samples that are held out, oldest first, as far as there are any yet: positions in generations.
+    ///
+    /// # Errors
+    /// A manifest that must be there and cannot be seen (yet); what the filesystem says.
+    pub fn held_out_samples(&self) -> Result<Vec<Positions>> {
+        let newest = self.manifests.newest()?;
+        let (mut found, mut samples) = (Vec::new(), 0);
+        for kept in self.kept_for_ever()? {
+            let Some(manifest) = self.manifests.get(kept.generation)? else { continue };
+            let positions = self.held_out(&manifest);
+            if !positions.is_empty() {
+                samples += positions.end;
+                found.push((manifest, positions));
+            }
+        }
+        let all = self.manifests.get(newest)?.map_or(0, |manifest| manifest.summary.total_samples);
+        let wanted = self.birth.validation.min(all);
+        if samples < wanted {
+            let message = format!("of {wanted} held-out samples, the manifests that can be seen list {samples}");
+            return Err(Error::Manifest { path: self.layout.manifests(), message, passing: true });
+        }
+        Ok(found)
+    }
+
+    fn lock_kept(&self) -> MutexGuard<'_, KeptSoFar> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,163 @@
+//! The logs of runs: what was decided first stands for all, who leaves is not waited for, and what is over is put away.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod common;
+#[path = "stream_support/mod.rs"]
+mod support;
+
+use ringreel::index::{Index, MemoryIndex};
+use ringreel::ring::runs::{Epoch, MAX_PINNED, RunLog};
+use ringreel::{Error, StreamOptions};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Barrier};
+use support::{World, decide, drain, one, take, turn, worker};
+
+fn epoch(generation: u64) -> Epoch {
+    Epoch { generation, samples: 8, workers: 2, shuffle: false, seed: 0, repeats: 0, unix_ms: generation * 1000 }
+}
+
+#[test]
+fn a_name_that_could_lead_elsewhere_is_refused() {
+    let index: Arc<dyn Index> = Arc::new(MemoryIndex::default());
+    let long = "x".repeat(100);
+    for name in ["r", "job-1.2_3", "7", &long] {
+        assert_eq!(RunLog::new(index.clone(), name).unwrap().name(), name);
+    }
+    let longer = "x".repeat(101);
+    for name in ["", ".", "..", ".hidden", "a/b", "../r", "a b", "r\n", "ü", "a\\b", "r:1", &longer] {
+        let error = RunLog::new(index.clone(), name).unwrap_err();
+        assert!(matches!(error, Error::Sample(_)) && error.to_string().contains("name of a run"), "{name:?}: {error}");
+    }
+}
+
+#[test]
+fn of_many_who_decide_at_once_the_first_one_stands_for_all() {
+    let place = World::new("SWAP_CAP: 2\n");
+    place.generation(0..2);
+    let (ring, memory) = (place.ring(), Arc::new(MemoryIndex::default()));
+    for index in [ring.index.clone(), memory as Arc<dyn Index>] {
+        for k in 0..10 {
+            let begin = Barrier::new(16);
+            let stand: Vec<Epoch> = std::thread::scope(|scope| {
+                let decide = |n| {
+                    let log = RunLog::new(index.clone(), "r").unwrap();
+                    begin.wait();
+                    let stands = log.decide(k, &epoch(n)).unwrap();
+                    assert_eq!(log.epoch(k).unwrap().as_ref(), Some(&stands));
+                    stands
+                };
+                let threads: Vec<_> = (1..=16).map(|n| scope.spawn(move || decide(n))).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            assert!(stand.iter().all(|epoch| *epoch == stand[0]), "{stand:?}");
+            let late = RunLog::new(index.clone(), "r").unwrap();
+            assert_eq!(late.decide(k, &epoch(99)).unwrap(), stand[0]);
+        }
+        assert_eq!(RunLog::new(index.clone(), "r").unwrap().epochs().unwrap().len(), 10);
+        assert_eq!(RunLog::new(index.clone(), "another").unwrap().epoch(0).unwrap(), None);
+    }
+}
+
+#[test]
+fn workers_who_begin_again_and_again_meet_in_the_same_epochs() {
+    let place = World::new("SWAP_CAP: 8\n");
+    place.generation(0..8);
+    let begin = Barrier::new(4);
+    let rank = |rank| -> Vec<u64> {
+        let reader = place.reader();
+        let pass = |_| {
+            begin.wait();
+            let options = StreamOptions { run: Some("r".into()), goes_on: turn(rank), ..worker(rank, 4) };
+            let options = StreamOptions { epochs: Some(2), ..options };
+            let mut stream = ringreel::Stream::new(reader.clone(), options).unwrap();
+            let got = if rank == 3 { take(&mut stream, 1) } else { drain(&mut stream) }; // one leaves early
+            got[0].epoch
+        };
+        (0..6).map(pass).collect()
+    };
+    let met: Vec<Vec<u64>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|n| {
+                scope.spawn({
+                    let rank = &rank;
+                    move || rank(n)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(met.iter().all(|epochs| *epochs == met[0]), "{met:?}");
+    assert!(met[0].windows(2).all(|two| two[0] < two[1]), "none comes twice: {met:?}");
+}
+
+#[test]
+fn a_stream_that_ends_does_not_speak_for_the_one_that_took_its_place() {
+    let place = World::new("SWAP_CAP: 4\nKEEP: 0\n");
+    place.generation(0..4);
+    let reader = place.reader();
+    let options = StreamOptions { run: Some("r".into()), ..worker(0, 1) };
+    let mut first = ringreel::Stream::new(reader.clone(), options.clone()).unwrap();
+    one(&mut first);
+    let mut second = ringreel::Stream::new(reader, options).unwrap();
+    second.load(&first.state()).unwrap();
+    assert_eq!(one(&mut second).position, 1);
+    drop(first);
+    assert_eq!(place.ring().pinned().unwrap(), BTreeSet::from([1]));
+    drop(second);
+    assert!(place.ring().pinned().unwrap().is_empty());
+}
+
+#[test]
+fn for_workers_that_are_behind_so_many_generations_are_kept_and_no_more() {
+    let place = World::new("SWAP_CAP: 2\nKEEP: 0\n");
+    place.generation(0..2);
+    let mut slow = place.stream(StreamOptions { run: Some("r".into()), ..worker(0, 2) });
+    one(&mut slow);
+    let mut fast = place.stream(StreamOptions { run: Some("r".into()), ..worker(1, 2) });
+    for n in 1..=MAX_PINNED as u64 + 4 {
+        one(&mut fast);
+        place.generation(n * 2..n * 2 + 2);
+    }
+    let kept: Vec<u64> = (1..40).filter(|g| place.has(*g)).collect();
+    assert_eq!(kept, (5..=MAX_PINNED as u64 + 5).collect::<Vec<_>>());
+    // What was given up is left out.
+    assert_eq!(one(&mut slow).generation, 5);
+}
+
+#[test]
+fn runs_that_are_over_are_put_away_and_of_their_logs_a_hundred_are_kept() {
+    let place = World::new("SWAP_CAP: 2\nKEEP: 1\nLEASE_SECONDS: 5\n");
+    place.generation(0..2);
+    let ring = place.ring();
+    let name = |n: u64| format!("run-{n:03}");
+    for n in 0..110 {
+        decide(&ring, &name(n), &[1], 1);
+        let log = ring.run(&name(n)).unwrap();
+        log.arrive(0, 1, "somebody", n).unwrap();
+        if n != 50 {
+            log.leave(0, 1, n).unwrap(); // one is still there, as far as is known
+        }
+    }
+    let mut reading = place.stream(StreamOptions { run: Some("reading".into()), ..worker(0, 1) });
+    one(&mut reading);
+    assert_eq!(ring.run_names().unwrap().len(), 111);
+    (1..8).for_each(|n| place.generation(n * 2..n * 2 + 2));
+    ring.reclaim().unwrap();
+    let mut active = ring.index.note_names("runs").unwrap();
+    active.sort();
+    assert_eq!(active, ["reading", "run-050"]);
+    let names = ring.run_names().unwrap();
+    assert_eq!(names.len(), 102);
+    let kept = (0..110).map(name).filter(|name| names.contains(name));
+    assert_eq!(kept.clone().count(), 101);
+    for n in (0..110).map(name) {
+        let log = place.ring().run(&n).unwrap().epochs().unwrap();
+        assert_eq!(log.len(), usize::from(names.contains(&n)), "{n}");
+        assert!(names.contains(&n) || ring.index.note_names(&format!("run.{n}")).unwrap().is_empty());
+    }
+    // A run that comes back takes part again.
+    let again = names.iter().find(|name| name.starts_with("run-")).unwrap();
+    let mut stream = place.stream(StreamOptions { run: Some(again.clone()), ..worker(0, 1) });
+    assert_eq!((one(&mut stream).epoch, one(&mut reading).epoch), (0, 0));
+    assert!(ring.index.note_names("runs").unwrap().contains(again));
+}
