@@ -7,6 +7,7 @@ TMPDIR; give one in /dev/shm to leave the disk's filesystem out). The consumer a
 take turns; ratios are against the mapped arrays of the same round.
 """
 
+import multiprocessing
 import statistics
 import sys
 import tempfile
@@ -18,7 +19,8 @@ import numpy as np
 import ringreel
 
 SHAPE = (256, 256, 256)
-STEP = 0.02  # seconds of training that a step is thought to take
+STEP = 0.1  # seconds of training that a step is thought to take
+STEPS = 600
 
 
 def touch(array: np.ndarray) -> int:
@@ -51,18 +53,42 @@ def streamed(ring: ringreel.Ring, count: int, epochs: int) -> tuple[float, list[
     return first, times
 
 
-def waits(ring: ringreel.Ring, count: int, epochs: int) -> list[float]:
-    """Seconds that each step waits for its sample, while a step takes STEP."""
-    found = []
-    with ring.stream(epochs=epochs) as stream:
-        next(stream)
-        for _ in range(epochs * count - 1):
-            time.sleep(STEP)
-            started = time.perf_counter()
-            sample = next(stream)
-            found.append(time.perf_counter() - started)
-            del sample
-    return sorted(found)
+def generate(config: dict, pause: float) -> None:
+    """Writes a sample every `pause` seconds, until it is ended."""
+    parts = {part: np.random.default_rng(0).integers(0, 256, SHAPE, np.uint8) for part in ("data", "label")}
+    with ringreel.Ring(config).generator() as generator:
+        due = time.perf_counter()
+        while True:
+            generator.write(parts)
+            due += pause
+            time.sleep(max(0.0, due - time.perf_counter()))
+
+
+def waits(config: dict, steps: int) -> tuple[list[float], list[float], int]:
+    """Seconds that each step waits for its sample; seconds by which it began too late, which is the machine's own
+    doing; both sorted. And how many generations were read.
+
+    A step takes STEP, and a generator is a little faster: there is always a newer generation.
+    """
+    process = multiprocessing.get_context("spawn").Process(target=generate, args=(config, STEP * 0.8), daemon=True)
+    process.start()
+    found, late, generations = [], [], set()
+    try:
+        with ringreel.Ring(config).stream() as stream:
+            next(stream)
+            for _ in range(steps):
+                due = time.perf_counter() + STEP
+                time.sleep(STEP)
+                started = time.perf_counter()
+                late.append(started - due)
+                sample = next(stream)
+                found.append(time.perf_counter() - started)
+                generations.add(sample.generation)
+                del sample
+    finally:
+        process.terminate()
+        process.join()
+    return sorted(found), sorted(late), len(generations)
 
 
 def main() -> None:
@@ -98,12 +124,12 @@ def main() -> None:
             rate = size / statistics.median(seconds) / 1e9
             print(f"  {way:<44} {rate:6.2f} GB/s {ratio:6.2f} x")
         print(f"  first sample after opening: {statistics.median(opening) * 1e3:.1f} ms (most: {max(opening) * 1e3:.1f})")
-        found = waits(ringreel.Ring(config), count, 20)
-        percent = {p: found[min(len(found) - 1, int(len(found) * p / 100))] * 1e3 for p in (50, 99, 100)}
-        print(
-            f"  wait of a step of {STEP * 1e3:.0f} ms, {len(found)} steps: "
-            + ", ".join(f"p{p} {ms:.2f} ms" for p, ms in percent.items())
-        )
+        found, late, generations = waits({**config, "RING": str(directory / "fed")}, STEPS)
+    print(f"  {STEPS} steps of {STEP * 1e3:.0f} ms, {generations} generations, with a generator beside them:")
+    for what, seconds in (("wait for the sample", found), ("the machine let them sleep too long", late)):
+        percent = (f"p{p} {seconds[min(STEPS - 1, STEPS * p // 100)] * 1e3:.2f} ms" for p in (50, 90, 99, 100))
+        print(f"    {what:<36}" + ", ".join(percent))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-//! Mapping of sealed files: the only `unsafe` of this crate.
+//! Mapping of sealed files.
 #![allow(unsafe_code)]
 
 use super::MapMode;

@@ -1,6 +1,7 @@
 //! Work done ahead by threads, whose results come in the order in which it was given out: the same for any number of
 //! threads. Dropping it stops the threads after what they are doing, and joins them. Nothing spins.
 
+use super::background::do_not_preempt;
 use crate::error::{Error, Result};
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -92,6 +93,7 @@ impl<T: Send + 'static, R: Send + 'static> Ahead<T, R> {
 }
 
 fn run<T, R>(shared: &Shared<T, R>, work: &(impl Fn(T) -> R + ?Sized)) {
+    do_not_preempt();
     let mut state = shared.lock();
     loop {
         if state.stopped {
@@ -170,6 +172,20 @@ mod tests {
         let after = done.load(Ordering::SeqCst);
         assert!((1..100).contains(&after), "{after}");
         assert_eq!(Arc::strong_count(&done), 1, "no thread is left");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn its_threads_do_not_take_the_processor_of_who_wakes_them() {
+        /// proc(5): the 41st field, counted behind the name, which may hold anything.
+        fn policy(_: ()) -> String {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            stat.rsplit_once(')').unwrap().1.split_whitespace().nth(38).unwrap().to_owned()
+        }
+        let mut ahead = Ahead::new(1, policy).unwrap();
+        ahead.give(());
+        assert_eq!(policy(()), "0", "SCHED_OTHER");
+        assert_eq!(ahead.take(&|| false).unwrap().unwrap(), "3", "SCHED_BATCH");
     }
 
     #[test]

@@ -6,8 +6,10 @@
 //! | [`split`] | which positions are whose |
 //! | [`stream`] | one epoch after the other, for one worker |
 //! | [`choice`] | which generation an epoch is read from |
+//! | [`plan`] | the epoch, and the steps that come next |
 //! | [`order`] | in which order its samples are read |
 //! | [`ahead`] | what comes next is read by threads meanwhile |
+//! | [`background`] | how these threads stay out of the consumer's way |
 //! | [`resume`] | where a stream is, and how another one goes on from there |
 //! | [`generators`] | who generates, and why nobody does |
 //! | [`fill`] | samples that only make a step up |
@@ -17,11 +19,13 @@
 //! A sample that is listed and cannot be read is an error that says why; the reader goes on.
 
 pub mod ahead;
+mod background;
 pub mod choice;
 pub mod fill;
 pub mod generators;
 pub mod input_split;
 pub mod order;
+pub(crate) mod plan;
 pub mod prefetch;
 pub mod resume;
 pub mod split;
@@ -101,6 +105,8 @@ pub struct Reader {
     verify: Verify,
     max_part: u64,
     open: Mutex<VecDeque<(u64, Arc<SegmentReader>)>>,
+    /// The oldest generation that was kept when it was looked last.
+    oldest: AtomicU64,
     compared: Mutex<HashSet<SampleId>>,
     damaged: AtomicU64,
 }
@@ -131,6 +137,7 @@ impl Reader {
             verify: config.verify,
             max_part: config.max_part,
             open: Mutex::default(),
+            oldest: AtomicU64::new(0),
             compared: Mutex::default(),
             damaged: AtomicU64::new(0),
         })
@@ -252,7 +259,7 @@ impl Reader {
     pub fn newest_filled(&self) -> Result<Option<Arc<Manifest>>> {
         let newest = self.ring.manifests.newest()?;
         let oldest = newest.saturating_sub(self.ring.keep);
-        self.lock_open().retain(|(generation, _)| *generation >= oldest);
+        self.oldest.store(oldest, Ordering::Relaxed);
         for n in (oldest..=newest).rev() {
             let manifest = self.ring.manifests.get(n)?;
             if let Some(manifest) = manifest.filter(|manifest| !self.ring.training(manifest).is_empty()) {
@@ -395,12 +402,21 @@ impl Reader {
             return Err(Error::Format { path, source: FormatError::NotASegment { why } });
         }
         let segment = Arc::new(segment);
-        let mut open = self.lock_open();
-        open.push_back((generation, segment.clone()));
-        if open.len() > OPEN_SEGMENTS {
-            open.pop_front();
-        }
+        self.lock_open().push_back((generation, segment.clone()));
+        self.close_old();
         Ok(segment)
+    }
+
+    /// Closes the segments of generations that are no longer kept. The last to close a file that was deleted frees it,
+    /// which takes milliseconds: it is done by whoever opens another one (a thread that reads ahead), or has to wait.
+    fn close_old(&self) {
+        let mut open = self.lock_open();
+        let oldest = self.oldest.load(Ordering::Relaxed);
+        let spare = open.len().saturating_sub(OPEN_SEGMENTS);
+        let (old, kept) = open.drain(..).enumerate().partition::<Vec<_>, _>(|(n, (of, _))| *n < spare || *of < oldest);
+        open.extend(kept.into_iter().map(|(_, segment)| segment));
+        drop(open);
+        drop(old);
     }
 
     fn lock_open(&self) -> MutexGuard<'_, VecDeque<(u64, Arc<SegmentReader>)>> {

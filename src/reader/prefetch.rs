@@ -7,6 +7,7 @@
 //! - Dropping the iterator stops the producer after the call that it is in, if it is in one, and joins the thread.
 //! - Nothing spins: both sides sleep while they wait.
 
+use super::background::do_not_preempt;
 use std::any::Any;
 use std::io;
 use std::iter::FusedIterator;
@@ -83,7 +84,10 @@ where
             let _ = orders.send(Order::Fill(T::default())); // its receiver is here
         }
         let worker = Worker { ordered, full: fill, stop: stop.clone(), spare: Vec::new() };
-        let thread = std::thread::Builder::new().name("prefetch".to_owned()).spawn(move || worker.run(produce))?;
+        let thread = std::thread::Builder::new().name("prefetch".to_owned()).spawn(move || {
+            do_not_preempt();
+            worker.run(produce)
+        })?;
         Ok(Prefetch { orders: Some(orders), full, returned, give_back, stop, paused: false, thread: Some(thread) })
     }
 

@@ -11,6 +11,7 @@ use super::choice::{Choice, Policy};
 use super::fill::masked;
 use super::generators::Generators;
 use super::order::Order;
+use super::plan::{Plan, Queue, Step};
 use super::resume::{Place, State};
 use super::split::{Equal, Share, Slot};
 use super::{ReadSample, Reader, Waiting};
@@ -20,7 +21,6 @@ use crate::random::random_u32;
 use crate::ring::manifest::Manifest;
 use crate::ring::runs::{Epoch, RunLog, Turn};
 use crate::unix_ms;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -94,43 +94,8 @@ pub enum Item {
     Replaced(Box<ReadSample>, Error),
 }
 
-/// One epoch, as this worker reads it.
-struct Plan {
-    number: u64,
-    /// How many epochs this stream began before it.
-    nth: u64,
-    epoch: Epoch,
-    /// None: the generation is gone, and was before the epoch began.
-    manifest: Option<Arc<Manifest>>,
-    /// The first position that is served.
-    first: u64,
-    order: Order,
-    place: Place,
-}
-
-impl Plan {
-    /// Where in the generation the sample of `step` is; none after the last step.
-    fn slot(&self, share: Share, step: u64, equal: Equal) -> Option<Slot> {
-        Some(match share.slot(step, self.place.left(self.epoch.samples), equal)? {
-            Slot::Read(n) => Slot::Read(self.first + self.order.at(self.place.number(n))),
-            Slot::Fill => Slot::Fill,
-        })
-    }
-}
-
 /// What is to be read: a position in a generation.
 type Wanted = (Arc<Manifest>, u64);
-
-/// One step that was planned.
-struct Step {
-    plan: Arc<Plan>,
-    number: u64,
-    slot: Slot,
-    /// What it is thought to take.
-    bytes: u64,
-    /// Nobody reads it ahead.
-    inline: bool,
-}
 
 enum Planned {
     Step(Step),
@@ -158,7 +123,7 @@ pub struct Stream {
     /// Epochs that were planned to their ends, or are being planned.
     begun: u64,
     /// Planned, and not given yet.
-    queue: VecDeque<Step>,
+    queue: Queue,
     ahead: Option<Ahead<Wanted, Result<ReadSample>>>,
     /// Bytes of the largest sample so far.
     largest: u64,
@@ -219,7 +184,7 @@ impl Stream {
             planning: None,
             next_epoch: first,
             begun: 0,
-            queue: VecDeque::new(),
+            queue: Queue::default(),
             ahead: None,
             largest: 0,
             given: None,
@@ -362,6 +327,7 @@ impl Stream {
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
     ) -> Result<()> {
+        self.reader.close_old();
         let ring = self.reader.ring();
         let new = || Waiting::new(self.options.timeout, ring.poll).watch(&ring.layout.manifests());
         if let Some(presence) = &self.presence {
@@ -377,7 +343,7 @@ impl Stream {
                 return Ok(Planned::Nothing);
             }
             match self.plan_step()? {
-                Planned::Step(step) => self.queue.push_back(step),
+                Planned::Step(step) => self.queue.push(step),
                 Planned::Nothing => {}
                 over => return Ok(over),
             }
@@ -387,7 +353,7 @@ impl Stream {
     /// Whether one more step might be more than may be read ahead. What a compressed sample takes is not known before
     /// one was read.
     fn is_enough(&self) -> bool {
-        let planned: u64 = self.queue.iter().map(|step| step.bytes).sum();
+        let planned = self.queue.bytes();
         let unknown = self.largest == 0 && planned > 0;
         unknown || planned + self.largest > self.options.prefetch_bytes || self.queue.len() >= MOST_AHEAD
     }
@@ -397,7 +363,7 @@ impl Stream {
         while self.ahead.is_some() && self.planning.is_some() && (self.queue.is_empty() || !self.is_enough()) {
             // An error comes again when it is planned the next time.
             let Ok(Planned::Step(step)) = self.plan_step() else { break };
-            self.queue.push_back(step);
+            self.queue.push(step);
         }
     }
 
@@ -631,7 +597,7 @@ impl Stream {
             },
             _ => self.read(&plan, slot),
         };
-        self.queue.pop_front();
+        self.queue.pop();
         if self.abandoned == Some(plan.number) {
             return Ok(None);
         }
@@ -640,7 +606,7 @@ impl Stream {
                 // A server that is away: the same sample is next when it is back.
                 Err(error) if error.is_retryable() => {
                     if let Err(error) = self.pause(wait, &error.to_string(), stop, tell) {
-                        self.queue.push_front(Step { plan, number, slot, bytes: 0, inline: true });
+                        self.queue.push_again(Step { plan, number, slot, bytes: 0, inline: true });
                         return Err(error);
                     }
                     read = self.read(&plan, slot);
@@ -800,7 +766,7 @@ impl Stream {
             // How often its generation was read already.
             self.log.epochs().map(drop).unwrap_or_else(|error| tracing::debug!(%error, "the log cannot be read"));
         }
-        self.queue.clear();
+        self.queue = Queue::default();
         self.ahead = None; // with what it reads
         self.loaded = true;
         (self.planning, self.given, self.abandoned, self.looked) = (None, None, None, None);
