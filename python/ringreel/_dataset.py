@@ -18,17 +18,17 @@ class Dataset:
     """The samples of one generation of a ring, as a sequence: `len(ds)`, `ds[i]`, `ds[-1]`, `ds[2:10]` (a list).
 
     Made by `Ring.dataset`. It opens the ring when it is first used, waits then for the ring's first generation, and
-    stays with the newest generation of that moment until `refresh` is called, or until that generation is reclaimed:
+    stays with the newest generation of that moment (or with the one that was asked for, while that is there) until `refresh` is called, or until that generation is reclaimed:
     then it goes on with the newest one by itself.
 
     It may be used by several threads, pickled (configuration and number of the generation), and used on in a forked
     child; each process opens the ring for itself.
     """
 
-    def __init__(self, config: Config, timeout: float | None = None) -> None:
+    def __init__(self, config: Config, timeout: float | None = None, generation: int | None = None) -> None:
         self._config = config
         self._timeout = timeout
-        self._wanted: int | None = None
+        self._wanted = generation
         self._pid = 0
         self._reader: Reader | None = None
         self._current: Generation | None = None
@@ -37,9 +37,7 @@ class Dataset:
         return self._config, self._timeout, self._current.number if self._current is not None else self._wanted
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        config, timeout, wanted = state
-        Dataset.__init__(self, config, timeout)
-        self._wanted = wanted
+        Dataset.__init__(self, *state)
 
     def __repr__(self) -> str:
         where = f"generation {self._current.number}" if self._current is not None else "not open yet"

@@ -424,9 +424,8 @@ class _Generation(_Source):
         return str(self.given.path)
 
     def open(self, place: _Place) -> Iterator[Any]:
-        dataset = self.given.dataset()
+        dataset = self.given.dataset(generation=place.generation)
         if place.generation is not None:
-            dataset._wanted = place.generation
             if not _is_there(dataset, place.generation):
                 dataset.refresh()
                 logger.warning(

@@ -64,12 +64,13 @@ class Ring:
         """
         return Generator(self._config)
 
-    def dataset(self, timeout: float | None = None) -> Dataset:
+    def dataset(self, timeout: float | None = None, generation: int | None = None) -> Dataset:
         """The samples of the newest generation, as a sequence.
 
         timeout : seconds for which it waits, when it is first used, for the ring's first generation; None: for ever.
+        generation : number of the one to begin with, where it is still there; else, and by default, the newest.
         """
-        return Dataset(self._config, timeout)
+        return Dataset(self._config, timeout, generation)
 
     def validation(self, timeout: float | None = None) -> Validation:
         """The samples that the ring holds out: its first n, where it was made with `VALIDATION: n`, as a sequence.

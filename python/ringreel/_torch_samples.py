@@ -62,8 +62,7 @@ def read_again(key: Key, number: int, position: int, sample_id: str) -> Sample:
     """
     dataset = _open.get((key, number))
     if dataset is None:
-        dataset = Dataset(Config(*key), _PATIENCE)
-        dataset._wanted = number
+        dataset = Dataset(Config(*key), _PATIENCE, number)
         register(key, number, dataset)
         _recent.append(dataset)
     for _ in range(2):

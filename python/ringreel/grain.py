@@ -25,7 +25,6 @@ keep `RingSource.generation` beside the checkpoint, and give it as `generation`.
 another source; `grain.MapDataset` takes it unseen.
 """
 
-import json
 import operator
 import os
 from collections.abc import Iterable, Sequence
@@ -76,9 +75,8 @@ class RingSource:
     ) -> None:
         ring = Ring._of(config)
         self._path = ring.path
-        self._dataset = ring.dataset(timeout)
-        if generation is not None:
-            self._dataset._wanted = max(operator.index(generation), 0)
+        wanted = None if generation is None else max(operator.index(generation), 0)
+        self._dataset = ring.dataset(timeout, wanted)
         self._generation = self._dataset.generation  # opens the ring, so that what follows is there
         if generation is not None and generation != self._generation:
             if 0 < generation < self._generation:
@@ -87,7 +85,8 @@ class RingSource:
                 f"there is no generation {generation} in {self._path}: the newest is {self._generation}, the first is 1"
             )
         self._length = len(self._dataset)
-        self._ring_id, names = _identity(self._path)
+        reader, _ = self._dataset._open()
+        self._ring_id, names = reader.ring_id, reader.parts
         self._parts = _chosen(parts, names, self._path)
         self._pid = os.getpid()  # in other processes the generation is looked for, and checked, afresh
 
@@ -134,7 +133,7 @@ class RingSource:
             return
         if self._dataset.generation != self._generation:
             raise ReclaimedError(f"generation {self._generation} has no manifest")
-        found = _identity(self._path)[0]
+        found = self._dataset._open()[0].ring_id
         if found != self._ring_id:
             raise WrongRingError(
                 f"the ring at {self._path} is {found}, this source was made of {self._ring_id}: "
@@ -147,13 +146,6 @@ class RingSource:
             f"generation {generation} of {self._path} was reclaimed, and this source gives no other samples: make a "
             "new one for the newest generation (for each epoch, say), or raise KEEP, so that generations stay longer"
         )
-
-
-def _identity(path: str) -> tuple[str, list[str]]:
-    """The id of the ring that is at `path`, and the names of its parts."""
-    with open(os.path.join(path, "ring.json"), encoding="utf-8") as file:
-        birth = json.load(file)
-    return birth["ring_id"], birth["sample"]
 
 
 def _chosen(parts: Iterable[str] | None, names: list[str], path: str) -> tuple[str, ...]:

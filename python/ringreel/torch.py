@@ -154,8 +154,7 @@ class RingDataset(_MapStyle):
             raise RuntimeError("refresh() was called in a worker: call it where the DataLoader is, between epochs")
         self._current()
         before = self._number
-        dataset = Dataset(self._config, self._timeout)
-        dataset._wanted = generation
+        dataset = Dataset(self._config, self._timeout, generation)
         number = dataset.generation
         if generation is not None and number != generation:
             raise ReclaimedError(f"there is no generation {generation} in {self._config.ring}; the newest is {number}")
@@ -168,9 +167,7 @@ class RingDataset(_MapStyle):
         self._settle()
         if torch.utils.data.get_worker_info() is not None and int(self._shared) != self._number:
             number = int(self._shared)
-            dataset = Dataset(self._config, self._timeout)
-            dataset._wanted = number
-            self._adopt(dataset, number)
+            self._adopt(Dataset(self._config, self._timeout, number), number)
         return self._dataset
 
     def _settle(self) -> None:

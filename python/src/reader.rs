@@ -118,6 +118,18 @@ impl Reader {
         Ok((Reader { reader: OwnProcess::new(reader.with_private_maps()) }, held_out.collect()))
     }
 
+    /// The ring's id.
+    #[getter]
+    fn ring_id(&self) -> PyResult<String> {
+        Ok(self.reader.get("dataset")?.ring().birth.ring_id.clone())
+    }
+
+    /// The names of a sample's parts.
+    #[getter]
+    fn parts(&self) -> PyResult<Vec<String>> {
+        Ok(self.reader.get("dataset")?.ring().birth.sample.clone())
+    }
+
     /// The newest generation that holds a sample for training.
     fn newest(&self, py: Python<'_>) -> PyResult<Generation> {
         let reader = self.reader.get("dataset")?;

@@ -6,10 +6,10 @@
 //! | [`split`] | which positions are whose |
 //! | [`stream`] | one epoch after the other, for one worker |
 //! | [`choice`] | which generation an epoch is read from |
-//! | [`plan`] | the epoch, and the steps that come next |
+//! | `plan` | the epoch, and the steps that come next |
 //! | [`order`] | in which order its samples are read |
 //! | [`ahead`] | what comes next is read by threads meanwhile |
-//! | [`background`] | how these threads stay out of the consumer's way |
+//! | `background` | how these threads stay out of the consumer's way |
 //! | [`resume`] | where a stream is, and how another one goes on from there |
 //! | [`generators`] | who generates, and why nobody does |
 //! | [`fill`] | samples that only make a step up |

@@ -232,8 +232,13 @@ impl Stream {
     /// [`Error::Timeout`], [`Error::Interrupted`], [`Error::Stale`], or what the filesystem says. A damaged sample is no
     /// error here.
     pub fn next(&mut self, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<Option<Item>> {
-        self.begin()?;
         let mut wait: Option<Waiting> = None;
+        while let Err(error) = self.begin() {
+            if !error.is_retryable() {
+                return Err(error);
+            }
+            self.pause(&mut wait, &error.to_string(), stop, tell)?;
+        }
         loop {
             let planned = self.plan_ahead();
             let Some(step) = self.queue.front() else {

@@ -1,7 +1,7 @@
 //! Reading ahead changes when samples are read, and nothing else.
 
 use crate::common::{Action, HookFs};
-use crate::support::{Got, MODES, World, drain, eventually, is_segment, next, number, one, worker};
+use crate::support::{Got, MODES, World, drain, eventually, is_segment, next, number, one, turn, worker};
 use ringreel::fs::{FileReader, FileWriter, Fs, FsResult, Identity, Kind, Posix, Space};
 use ringreel::reader::split::Equal;
 use ringreel::reader::stream::Item;
@@ -225,6 +225,32 @@ fn while_the_files_are_away_a_stream_waits_and_then_goes_on_with_the_same_sample
         );
         assert_eq!(stream.epochs(), 3);
     }
+}
+
+#[test]
+fn who_joins_a_run_while_its_index_is_away_waits_for_it() {
+    let _threads = THREADS.read().unwrap_or_else(PoisonError::into_inner);
+    let place = World::new("SWAP_CAP: 2\n");
+    place.generation(0..2);
+    let fs = HookFs::default();
+    let reader = Arc::new(Reader::open_on(Arc::new(fs.clone()), &place.config()).unwrap());
+    let options = || StreamOptions { run: Some("r".into()), goes_on: turn(0), epochs: Some(1), ..worker(0, 2) };
+    let mut before = Stream::new(reader.clone(), options()).unwrap();
+    assert_eq!((one(&mut before).epoch, before.next(&|| false, &mut |_| {}).unwrap().is_none()), (0, true));
+    const ENOTCONN: i32 = 107;
+    fs.hook(|_, _, path| {
+        let is_note = path.components().any(|name| name.as_os_str() == "notes");
+        if is_note { Action::Refuse(ENOTCONN) } else { Action::Pass }
+    });
+    let mut stream = Stream::new(reader, options()).unwrap();
+    let mut told = Vec::new();
+    let item = stream.next(&|| false, &mut |what| {
+        told.push(what.to_owned());
+        fs.unhook();
+    });
+    let Some(Item::Sample(_)) = item.unwrap() else { panic!("{told:?}") };
+    assert!(matches!(&told[..], [what] if what.contains("notes")), "{told:?}");
+    assert_eq!(stream.epoch(), 1, "it goes on with the run");
 }
 
 #[test]
