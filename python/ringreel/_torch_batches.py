@@ -1,14 +1,16 @@
 """Batches for torch's loaders, handed over from workers without their bytes.
 
-What a worker checked is a file in the page cache. So a worker sends, for each tensor that is still exactly what the
-file holds, where it stands in the ring, and the process that gets the batch maps the file itself. A batch of one sample
-is that map; a larger one is copied from the maps once. No memory is shared between the two, so none is left behind.
+What a worker checked is a file in the page cache. So a worker hands over, for each tensor that is still exactly what
+the file holds, the open file and the place in it, and the process that gets the batch maps it. A batch of one sample is
+that map; a larger one is copied from the maps once. An open file stays what it is when its generation is reclaimed
+meanwhile, and no memory is shared between the two processes, so none is left behind.
 """
 
 import mmap
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from multiprocessing.reduction import DupFd  # type: ignore[attr-defined,unused-ignore]
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -16,31 +18,72 @@ import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data import default_collate, default_convert, get_worker_info
 
-from ringreel._sample import Sample
+from ringreel._ringreel import Part
+from ringreel._sample import Sample, _tensor
 from ringreel._torch_buffers import empty
-from ringreel._torch_samples import Key, read_again
 
 # Smaller tensors are sent as they are: smaller samples are not mapped, and a copy through a pipe costs less than a map.
 _SMALL = 64 << 10
 # In batches of several samples, smaller tensors are joined by the worker: many maps cost more than their copy.
 _MANY = 256 << 10
+# A batch of more files is sent by its bytes: a process may have only so many open, and several batches are on their way.
+_FILES = 64
 
 
-class _Origin(NamedTuple):
-    """Where in a ring a tensor stands."""
+class _File:
+    """A segment that is open, here and in the process that gets the batch."""
 
-    key: Key
-    generation: int
-    position: int
-    sample_id: str
+    def __init__(self, path: str) -> None:
+        self._descriptor = -1
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def begins(self, offset: int, data: bytes) -> bool:
+        """Whether it holds these bytes there."""
+        return os.pread(self._descriptor, len(data), offset) == data
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _HandedOver, (DupFd(self._descriptor),)
+
+
+class _HandedOver:
+    """A `_File` in the process that gets it."""
+
+    def __init__(self, sent: Any) -> None:
+        self._sent = sent
+        self._descriptor = -1
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def descriptor(self) -> int:
+        """It, open. Raises OSError when the worker that had it is gone."""
+        if self._descriptor < 0:
+            self._descriptor = self._sent.detach()
+        return self._descriptor
+
+
+class _Place(NamedTuple):
+    """Where in a segment a tensor stands."""
+
+    file: Any  # _File in a worker, _HandedOver in the process that gets it
+    offset: int
     name: str
+    dtype: str
+    shape: tuple[int, ...]
+    length: int
 
 
 class _Marked(NamedTuple):
     """What is remembered of a tensor as it was read."""
 
     alive: "weakref.ref[torch.Tensor]"
-    origin: _Origin
+    name: str
+    part: Part
     address: int
     shape: torch.Size
     edges: bytes
@@ -49,7 +92,7 @@ class _Marked(NamedTuple):
 class _Reference(NamedTuple):
     """A tensor of a batch, by the places of what it is made of."""
 
-    origins: tuple[_Origin, ...]
+    places: tuple[_Place, ...]
     batched: bool
 
 
@@ -59,18 +102,21 @@ class _Inline(NamedTuple):
     array: np.ndarray[Any, Any]
 
 
+#: Segments of a batch that a worker has opened, by path.
+_Files = dict[str, _File]
+
 # By identity, since tensors are compared by their elements. A tensor that ends strikes itself off.
 _marked: dict[int, _Marked] = {}
 
 
-def mark(tensor: torch.Tensor, key: Key, sample: Sample, name: str) -> None:
+def mark(tensor: torch.Tensor, sample: Sample, name: str) -> None:
     """Remembers that `tensor` is part `name` of `sample`, for as long as the tensor lives."""
-    if tensor.numel() * tensor.element_size() < _SMALL:
+    part = sample._part(name)
+    if len(part) < _SMALL or part.place is None:
         return
     number = id(tensor)
     alive = weakref.ref(tensor, lambda _: _marked.pop(number, None))
-    origin = _Origin(key, sample.generation, sample.position, sample.sample_id, name)
-    _marked[number] = _Marked(alive, origin, tensor.data_ptr(), tensor.shape, _edges(_bytes_of(tensor)))
+    _marked[number] = _Marked(alive, name, part, tensor.data_ptr(), tensor.shape, _edges(_bytes_of(tensor)))
 
 
 def _mark_of(value: Any) -> _Marked | None:
@@ -81,48 +127,45 @@ def collate(batch: Any) -> Any:
     """A batch from a list of samples, as `torch.utils.data.default_collate` makes it, for `DataLoader(collate_fn=...)`.
 
     In a worker, tensors that come from a ring's files and are as they were read are not copied and not sent: the
-    process that gets the batch maps the files itself. For a batch of one sample (and for `batch_size=None`, where this
+    process that gets the batch is given the open files, and maps them itself. For a batch of one sample (and for `batch_size=None`, where this
     is called with one sample, which gets no batch dimension) nothing is copied at all, else each sample once. Whatever
     else there is, such as parts that a transform made or changed, parts that are stored compressed, parts of less than
-    64 KiB (256 KiB where a batch has several samples), and rings that are not mapped, is sent as `default_collate`
-    would send it. Tensors may be changed in place in either case.
+    64 KiB (256 KiB where a batch has several samples), what lies in more than 64 files, and rings that are not mapped, is
+    sent as `default_collate` would send it. Tensors may be changed in place in either case.
 
     What it returns in a worker is for the loader alone. To change batches, use the dataset's `transform`, or change
-    them in the training loop. Where a sample's generation is reclaimed while it is on its way, the batch holds a sample
-    of the newest generation in its place. What else goes wrong is raised from the loader's `next`.
+    them in the training loop. A sample whose generation is reclaimed while it is on its way arrives all the same. What
+    goes wrong there is raised from the loader's `next`.
     """
-    in_worker = get_worker_info() is not None
-    if type(batch) is not list:
-        tree = _converted(batch, in_worker)
-    else:
-        tree = _collated(batch, in_worker)
-    return _Batch(tree) if in_worker else tree
+    files: _Files | None = None if get_worker_info() is None else {}
+    tree = _converted(batch, files) if type(batch) is not list else _collated(batch, files)
+    return tree if files is None else _Batch(tree)
 
 
-def _collated(batch: Sequence[Any], in_worker: bool) -> Any:
+def _collated(batch: Sequence[Any], files: _Files | None) -> Any:
     first = batch[0]
     if type(first) is dict:
-        return {name: _collated([each[name] for each in batch], in_worker) for name in first}
+        return {name: _collated([each[name] for each in batch], files) for name in first}
     if type(first) in (list, tuple) and all(len(each) == len(first) for each in batch):
-        return [_collated(column, in_worker) for column in zip(*batch, strict=True)]
+        return [_collated(column, files) for column in zip(*batch, strict=True)]
     if not _alike(batch):
         collated = default_collate(batch)
-        return _small(collated) if in_worker else collated
-    if in_worker:
-        return _sent(batch)
+        return collated if files is None else _small(collated)
+    if files is not None:
+        return _sent(batch, files)
     return _joined(batch) if all(map(_mark_of, batch)) else default_collate(batch)
 
 
-def _converted(value: Any, in_worker: bool) -> Any:
-    if not in_worker:
+def _converted(value: Any, files: _Files | None) -> Any:
+    if files is None:
         return default_convert(value)
     if type(value) is dict:
-        return {name: _converted(part, True) for name, part in value.items()}
+        return {name: _converted(part, files) for name, part in value.items()}
     if type(value) in (list, tuple):
-        return [_converted(part, True) for part in value]
-    mark = _mark_of(value)
-    if mark is not None and _unchanged(value, mark):
-        return _Reference((mark.origin,), False)
+        return [_converted(part, files) for part in value]
+    places = _places([value], files)
+    if places is not None:
+        return _Reference(places, False)
     return _small(default_convert(value))
 
 
@@ -137,12 +180,12 @@ def _alike(batch: Sequence[Any]) -> bool:
     )
 
 
-def _sent(batch: Sequence[torch.Tensor]) -> Any:
+def _sent(batch: Sequence[torch.Tensor], files: _Files) -> Any:
     length = batch[0].numel() * batch[0].element_size()
     if len(batch) == 1 or length >= _MANY:
-        marks = [_mark_of(each) for each in batch]
-        if all(mark is not None and _unchanged(each, mark) for each, mark in zip(batch, marks, strict=True)):
-            return _Reference(tuple(mark.origin for mark in marks if mark is not None), True)
+        places = _places(batch, files)
+        if places is not None:
+            return _Reference(places, True)
     if length * len(batch) <= _SMALL:
         return _small(torch.stack(list(batch)))
     return default_collate(batch)
@@ -156,6 +199,28 @@ def _small(value: Any) -> Any:
         return _Inline(value.numpy())
     except (TypeError, RuntimeError):  # no type of NumPy's, no memory, ...
         return value
+
+
+def _places(values: Sequence[Any], files: _Files) -> tuple[_Place, ...] | None:
+    """Where they stand; None where that is not so of one of them."""
+    places = []
+    for value in values:
+        mark = _mark_of(value)
+        if mark is None or mark.part.place is None or not _unchanged(value, mark):
+            return None
+        path, offset = mark.part.place
+        if path not in files:
+            if len(files) >= _FILES:
+                return None
+            try:
+                files[path] = _File(path)
+            except OSError:  # reclaimed, or too many are open
+                return None
+        file = files[path]
+        if not file.begins(offset, _bytes_of(value)[:64].tobytes()):
+            return None
+        places.append(_Place(file, offset, mark.name, mark.part.dtype, mark.part.shape, len(mark.part)))
+    return tuple(places)
 
 
 def _unchanged(tensor: torch.Tensor, mark: _Marked) -> bool:
@@ -237,29 +302,27 @@ def _taken(tree: Any) -> Any:
     An exception from here would be taken for the end of the worker.
     """
     try:
-        return _resolved(tree, {})
+        return _resolved(tree)
     except Exception:
         return ExceptionWrapper(where="the process that takes batches from DataLoader workers")
 
 
-def _resolved(tree: Any, samples: dict[tuple[Key, int, int], Sample]) -> Any:
+def _resolved(tree: Any) -> Any:
     if isinstance(tree, _Reference):
-        tensors = [_tensor(origin, samples) for origin in tree.origins]
+        tensors = [_mapped(place) for place in tree.places]
         return _joined(tensors) if tree.batched else tensors[0]
     if isinstance(tree, _Inline):
         return torch.from_numpy(tree.array)
     if type(tree) is dict:
-        return {name: _resolved(part, samples) for name, part in tree.items()}
+        return {name: _resolved(part) for name, part in tree.items()}
     if type(tree) is list:
-        return [_resolved(part, samples) for part in tree]
+        return [_resolved(part) for part in tree]
     return tree
 
 
-def _tensor(origin: _Origin, samples: dict[tuple[Key, int, int], Sample]) -> torch.Tensor:
-    place = origin.key, origin.generation, origin.position
-    if place not in samples:
-        samples[place] = read_again(*place, origin.sample_id)
-    tensor: torch.Tensor = samples[place].torch(origin.name)[origin.name]
+def _mapped(place: _Place) -> torch.Tensor:
+    part = Part.mapped(place.dtype, place.shape, place.file.descriptor(), place.offset, place.length)
+    tensor: torch.Tensor = _tensor(torch, place.name, part)
     return tensor
 
 

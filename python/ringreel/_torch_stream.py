@@ -11,7 +11,6 @@ from ringreel._ring import Config, Ring, _placed, _tell_alone
 from ringreel._sample import Sample
 from ringreel._stream import Stream
 from ringreel._torch_batches import mark
-from ringreel._torch_samples import key_of
 
 if TYPE_CHECKING:  # with torch and without it, the checks of types see the same
 
@@ -141,7 +140,7 @@ class RingStream(_Iterable):
         if not sample.masked:
             for name, tensor in tensors.items():
                 if isinstance(tensor, torch.Tensor):
-                    mark(tensor, key_of(self._ring._config), sample, name)
+                    mark(tensor, sample, name)
         if self._options["equal"] == "mask":
             tensors["masked"] = torch.tensor(sample.masked)
         value = tuple(tensors.values()) if self._as_tuple else tensors

@@ -28,11 +28,14 @@ import torch
 from ringreel._dataset import Dataset
 from ringreel._errors import ReclaimedError
 from ringreel._ring import Config, Ring
+from ringreel._sample import Sample
 from ringreel._torch_batches import collate, mark
-from ringreel._torch_samples import key_of, read, register
 from ringreel._torch_stream import RingStream
 
 __all__ = ["RingDataset", "RingStream", "collate"]
+
+# Reading goes on with the newest generation when its own is gone; so often is that looked for.
+_TRIES = 10
 
 if TYPE_CHECKING:  # with torch and without it, the checks of types see the same
 
@@ -87,7 +90,6 @@ class RingDataset(_MapStyle):
         self._as_tuple = as_tuple
         self._transform = transform
         self._config = ring._config
-        self._key = key_of(ring._config)
         self._pid = os.getpid()
         self._dataset = Dataset(self._config, timeout)
         self._timeout = timeout
@@ -95,7 +97,6 @@ class RingDataset(_MapStyle):
         self._length = len(self._dataset)
         #: The generation that workers are to read. They see what is written here after they were started.
         self._shared = torch.tensor([self._number]).share_memory_()
-        register(self._key, self._number, self._dataset)
         _made.add(self)
 
     def __repr__(self) -> str:
@@ -132,11 +133,11 @@ class RingDataset(_MapStyle):
         position = asked + self._length if asked < 0 else asked
         if not 0 <= position < self._length:
             raise IndexError(f"there is no sample {asked}: generation {self._number} holds {self._length}")
-        sample = read(dataset, position)
+        sample = _read(dataset, position)
         tensors = sample.torch(*self._parts)
         for name, tensor in tensors.items():
             if isinstance(tensor, torch.Tensor):
-                mark(tensor, self._key, sample, name)
+                mark(tensor, sample, name)
         value = tuple(tensors.values()) if self._as_tuple else tensors
         return value if self._transform is None else self._transform(value)
 
@@ -177,11 +178,9 @@ class RingDataset(_MapStyle):
         self._pid = os.getpid()
         if torch.utils.data.get_worker_info() is None:
             self._shared = torch.tensor([self._number]).share_memory_()
-        register(self._key, self._number, self._dataset)
 
     def _adopt(self, dataset: Dataset, number: int) -> None:
         self._dataset, self._number, self._length = dataset, number, len(dataset)
-        register(self._key, number, dataset)
 
 
 # Workers that are forked follow what they come from, which must not be what that process was itself forked from.
@@ -194,6 +193,24 @@ def _settle_all() -> None:
 
 
 os.register_at_fork(before=_settle_all)
+
+
+def _read(dataset: Dataset, index: int) -> Sample:
+    """The sample at `index`, counted round from the beginning in a generation that is shorter.
+
+    A dataset whose generation is reclaimed goes on with the newest one, which may be. Raises what `dataset[i]` raises.
+    """
+    for _ in range(_TRIES):
+        inside = index % len(dataset)
+        try:
+            sample = dataset[inside]
+        except IndexError:  # it went on to a shorter one just now
+            continue
+        if inside == index % len(dataset):
+            return sample
+    raise ReclaimedError(
+        f"generations are reclaimed faster than sample {index} is read: raise KEEP or SWAP_CAP in the configuration"
+    )
 
 
 def _checked(parts: Sequence[str] | None, known: Sequence[str] | None) -> tuple[str, ...]:

@@ -12,11 +12,18 @@
 
 use bytes::Bytes;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple, PyType};
+use ringreel::fs::MapMode;
+use ringreel::fs::map::map_sealed;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::os::raw::c_int;
+use std::path::Path;
+use std::sync::Arc;
 
 /// Where every part begins, so that any element type of NumPy is aligned.
 const ALIGNMENT: usize = 16;
@@ -27,21 +34,24 @@ pub struct Part {
     dtype: String,
     shape: Vec<u64>,
     data: Bytes,
+    /// Where these bytes stand in a segment, as they are.
+    place: Option<(Arc<Path>, u64)>,
     /// Why this version cannot read it, where it cannot.
     unreadable: Option<String>,
 }
 
 impl Part {
-    /// A part over `data`, which is memory as the module demands it. Unaligned memory is copied.
-    pub fn over(dtype: String, shape: Vec<u64>, data: Bytes) -> Part {
+    /// A part over `data`, which is memory as the module demands it. Unaligned memory is copied. `place`: the file in
+    /// which these bytes stand, from which byte on.
+    pub fn over(dtype: String, shape: Vec<u64>, data: Bytes, place: Option<(Arc<Path>, u64)>) -> Part {
         let aligned = data.is_empty() || (data.as_ptr() as usize).is_multiple_of(ALIGNMENT);
         let data = if aligned { data } else { aligned_copy(&data) };
-        Part { dtype, shape, data, unreadable: None }
+        Part { dtype, shape, data, place, unreadable: None }
     }
 
     /// A part without data, which a later version wrote.
     pub fn unreadable(dtype: String, shape: Vec<u64>, why: String) -> Part {
-        Part { dtype, shape, data: Bytes::new(), unreadable: Some(why) }
+        Part { dtype, shape, data: Bytes::new(), place: None, unreadable: Some(why) }
     }
 }
 
@@ -59,7 +69,27 @@ impl Part {
     #[pyo3(signature = (dtype, shape, data, unreadable = None))]
     fn new(dtype: String, shape: Vec<u64>, data: &Bound<'_, PyAny>, unreadable: Option<String>) -> PyResult<Part> {
         let input = Input::of(data)?;
-        Ok(Part { dtype, shape, data: aligned_copy(input.bytes()), unreadable })
+        Ok(Part { dtype, shape, data: aligned_copy(input.bytes()), place: None, unreadable })
+    }
+
+    /// A part of `length` bytes that stand in a sealed segment, from byte `offset` on: a private map of them.
+    /// `descriptor`: the segment, open for reading; it stays the caller's.
+    #[staticmethod]
+    fn mapped(dtype: String, shape: Vec<u64>, descriptor: RawFd, offset: u64, length: u64) -> PyResult<Part> {
+        if descriptor < 0 {
+            return Err(PyValueError::new_err("this is no open file"));
+        }
+        // SAFETY: a file that the caller has open, for the time of this call. (One that is not open is refused by the
+        // system, which duplicates it first.)
+        let file = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned().map(File::from)?;
+        let end = offset.saturating_add(length);
+        Ok(Part::over(dtype, shape, map_sealed(&file, offset..end, MapMode::Private)?, None))
+    }
+
+    /// The path of the segment in which these bytes stand as they are, and from which byte on; None where they do not.
+    #[getter]
+    fn place(&self) -> Option<(&OsStr, u64)> {
+        self.place.as_ref().map(|(path, offset)| (path.as_os_str(), *offset))
     }
 
     /// Why this version cannot read the part (a later version wrote it), or None.

@@ -25,7 +25,10 @@ pub fn hand_over(py: Python<'_>, sample: ReadSample) -> PyResult<Handed<'_>> {
     for ReadPart { name, part } in sample.parts {
         let dtype = part.dtype.to_string();
         let handed = match part.data() {
-            Ok(data) => Part::over(dtype, part.shape.clone(), data.clone()),
+            Ok(data) => {
+                let place = part.file_offset.map(|offset| (sample.file.clone(), offset));
+                Part::over(dtype, part.shape.clone(), data.clone(), place)
+            }
             Err(why) => Part::unreadable(dtype, part.shape.clone(), why.to_string()),
         };
         parts.set_item(name, Bound::new(py, handed)?)?;

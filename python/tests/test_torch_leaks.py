@@ -27,7 +27,7 @@ GENERATE = f"""
 """
 
 TRAIN = f"""
-    import gc, json, os, sys
+    import ctypes, gc, json, os, sys
     import torch, ringreel.torch
 
     keys, kind, collate, epochs = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
@@ -70,6 +70,7 @@ TRAIN = f"""
         if epoch % 10 == 0:
             del batch
             gc.collect()
+            ctypes.CDLL(None).malloc_trim(0)  # what is free, and only kept by the allocator, comes and goes
             workers = [worker.pid for worker in loader._iterator._workers]
             found = {{"trainer": taken(os.getpid())}}
             found |= {{f"worker {{n}}": taken(pid) for n, pid in enumerate(workers)}}
@@ -157,7 +158,7 @@ def test_nothing_grows_from_epoch_to_epoch(trainers, keys, kind):
         assert last["files"] <= first["files"] + more, process
         assert last["threads"] <= first["threads"], process
         assert last["maps"] <= first["maps"] + more, process
-        assert last["kB"] <= first["kB"] + 8000 and last["shared kB"] <= first["shared kB"] + 8000, process
+        assert last["kB"] <= first["kB"] + 4000 and last["shared kB"] <= first["shared kB"] + 4000, process
 
 
 def test_nothing_is_left_of_trainers_that_were_killed(start, keys):

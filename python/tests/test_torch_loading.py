@@ -1,6 +1,7 @@
 """`ringreel.torch`: rings in torch's DataLoader."""
 
 import copy
+import gc
 import multiprocessing
 import os
 import pickle
@@ -20,7 +21,7 @@ from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, Rando
 from torch.utils.data import default_collate as default  # noqa: E402
 
 import ringreel.torch  # noqa: E402
-from ringreel import _torch_batches, _torch_buffers, _torch_samples  # noqa: E402
+from ringreel import _torch_batches, _torch_buffers  # noqa: E402
 from ringreel.torch import RingDataset, collate  # noqa: E402
 
 # Python 3.12 and later warn of every fork where there are threads; that it goes well is what is tested.
@@ -477,8 +478,23 @@ def test_an_epoch_ends_as_it_began_when_its_generation_is_reclaimed(ring_of, per
     assert sorted(all_told(loader)) == [20, 21, 22, 23, 24]
 
 
+def test_what_goes_wrong_where_a_batch_is_taken_is_raised_by_the_loader_which_goes_on(ring_of, monkeypatch):
+    honest = _torch_batches._places
+
+    def places(values, files):
+        found = honest(values, files)
+        return tuple(place._replace(offset=1 << 40) for place in found) if values[0].flatten()[0] == 1 else found
+
+    monkeypatch.setattr(_torch_batches, "_places", places)
+    batches = iter(DataLoader(RingDataset(ring_of(pairs(5))), 1, num_workers=1, collate_fn=collate))
+    assert told(next(batches)) == [0]
+    with pytest.raises(OSError, match="shorter than it should be"):
+        next(batches)
+    assert all_told(batches) == [2, 3, 4]
+
+
 class Vanishing(RingDataset):
-    """A sample is there when a worker reads it, and gone when its batch is taken."""
+    """A sample is there when a worker reads it, and its file is gone when its batch is made."""
 
     files = ()
 
@@ -489,15 +505,38 @@ class Vanishing(RingDataset):
         return sample
 
 
-def test_a_sample_that_is_gone_when_its_batch_is_taken_is_raised_by_the_loader_which_goes_on(ring_of):
+def test_a_sample_whose_file_is_gone_when_its_batch_is_made_is_sent_by_its_bytes(ring_of):
     ring = ring_of(pairs(5))
     dataset = Vanishing(ring)
     dataset.files = segment_files(ring)
+    batches = list(DataLoader(dataset, 1, num_workers=1, collate_fn=collate))
+    assert all_told(batches) == [0, 1, 2, 3, 4]
+    assert [lies_in(batch["data"]).endswith(".rec") for batch in batches] == [True, False, True, True, True]
+
+
+def test_a_file_that_took_the_name_of_another_one_is_not_taken_for_it(ring_of):
+    class Swapping(Vanishing):
+        def __getitem__(self, index):
+            sample = super().__getitem__(index)
+            if index == 1 and torch.utils.data.get_worker_info() is not None:
+                os.rename(self.files[3], self.files[1])
+            return sample
+
+    ring = ring_of(pairs(5))
+    dataset = Swapping(ring)
+    dataset.files = segment_files(ring)
     batches = iter(DataLoader(dataset, 1, num_workers=1, collate_fn=collate))
-    assert told(next(batches)) == [0]
-    with pytest.raises(ringreel.DamagedSampleError, match="the file is missing"):
-        next(batches)
-    assert all_told(batches) == [2, 3, 4]
+    assert [told(next(batches))[0] for _ in range(2)] == [0, 1]
+
+
+def test_a_batch_of_many_files_is_sent_by_its_bytes(ring_of, monkeypatch):
+    monkeypatch.setattr(_torch_batches, "_FILES", 3)
+    dataset = RingDataset(ring_of(pairs(4)))
+    assert all_told(DataLoader(dataset, 4, num_workers=1, collate_fn=collate)) == [0, 1, 2, 3]
+    monkeypatch.setattr(_torch_batches, "get_worker_info", lambda: True)
+    for size, sent in ((3, _torch_batches._Reference), (4, torch.Tensor)):
+        batch = collate([dataset[n] for n in range(size)])
+        assert {type(part) for part in batch._tree.values()} == {sent}
 
 
 @pytest.fixture
@@ -517,17 +556,16 @@ def test_what_is_sent_is_small(dataset, worker):
     assert len(worker(lambda: collate([dataset[n] for n in range(7)]))) < 4000
 
 
-def test_what_is_taken_after_its_generation_was_reclaimed_is_a_sample_of_the_newest(ring_of, worker, caplog):
+def test_what_is_taken_after_its_generation_was_reclaimed_is_what_was_sent(ring_of, worker):
     ring = ring_of(pairs(5), KEEP=0)
     samples = [RingDataset(ring)[n] for n in (1, 4)]
-    sent = worker(lambda: collate(samples))
-    assert told(pickle.loads(sent)) == [1, 4]
-    _torch_samples._recent.clear()
-    _torch_samples._open.clear()  # as in a process that has no file of it open
+    one, two = worker(lambda: collate(samples[:1])), worker(lambda: collate(samples))
+    del samples
+    gc.collect()
+    files = segment_files(ring)
     add(ring, pairs(3, 20))
-    assert "takes its place" not in caplog.text
-    assert told(pickle.loads(sent)) == [21, 21]  # 1 and 4, modulo 3
-    assert "of generation 1 was reclaimed on its way from a worker, and sample" in caplog.text
+    assert not any(os.path.exists(file) for file in files)
+    assert (told(pickle.loads(one)), told(pickle.loads(two))) == ([1], [1, 4])
 
 
 def test_samples_that_are_held_out_do_not_shift_the_others(config, worker):
@@ -542,27 +580,24 @@ def test_samples_that_are_held_out_do_not_shift_the_others(config, worker):
             assert sorted(all_told(loader)) == held
 
 
-def test_a_ring_that_was_made_anew_meanwhile_is_found_out(ring_of, worker):
+def test_a_ring_that_was_made_anew_meanwhile_is_another_one(ring_of, worker):
     ring = ring_of(pairs(2))
-    dataset = RingDataset(ring)
-    sent = worker(lambda: collate([dataset[1]]))
+    sent = worker(lambda: collate([RingDataset(ring)[1]]))
     shutil.rmtree(ring.path)
-    add(ring, pairs(2))
-    other = RingDataset(ring)
-    taken = pickle.loads(sent)
-    with pytest.raises(ringreel.RingreelError, match="removed and made anew; make a new dataset"):
-        taken.reraise()
-    assert told(other[1]) == [1]
+    add(ring, pairs(2, 10))
+    assert told(pickle.loads(sent)) == [1]
+    assert told(RingDataset(ring)[1]) == [11]
 
 
 def test_batches_are_taken_in_any_thread(dataset, worker):
     """With pin_memory, another thread takes batches from workers."""
-    sent = [worker(lambda n=n: collate([dataset[n], dataset[n]])) for n in range(7)]
+    batches = [(first, n) for first in range(4) for n in range(7)]
+    sent = {batch: worker(lambda n=batch[1]: collate([dataset[n], dataset[n]])) for batch in batches}
     found = {}
 
     def take(first):
-        for n in range(first, first + 28):
-            found[first, n % 7] = told(pickle.loads(sent[n % 7]))
+        for n in range(first, first + 7):
+            found[first, n % 7] = told(pickle.loads(sent[first, n % 7]))
 
     threads = [threading.Thread(target=take, args=(first,)) for first in range(4)]
     [thread.start() for thread in threads]

@@ -569,10 +569,9 @@ def test_tensors_are_this_users_own(ring_of):
     assert all_told(DataLoader(dataset, 1)) == [0, 1]
 
 
-@pytest.mark.xfail(reason="small parts are sent, large ones are looked up again, and may be another sample's then")
 @pytest.mark.parametrize("kind", [RingStream, ringreel.torch.RingDataset])
 def test_parts_of_a_sample_stay_together_when_it_is_reclaimed_on_its_way(ring_of, monkeypatch, kind):
-    """Whatever comes in its place, a label belongs to its image."""
+    """A label belongs to its image."""
     ring = ring_of([{"data": np.full(40_000, n), "label": np.int64(n)} for n in range(3)], KEEP=0)
     samples = iter(kind(ring))
     with monkeypatch.context() as patch:

@@ -44,6 +44,7 @@ use bytes::Bytes;
 use generators::Generators;
 use ringreel_format::{FormatError, Meta, Part, ReadOptions, Value};
 use std::collections::{HashSet, VecDeque};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -89,6 +90,8 @@ pub struct ReadSample {
     pub position: u64,
     /// Its id.
     pub id: SampleId,
+    /// The segment that it stands in.
+    pub file: Arc<Path>,
     /// It is none: it only makes a step up. Its parts hold a fill value, the rest is of the sample whose shapes it has.
     pub masked: bool,
     /// Its parts, in the order of SAMPLE.
@@ -385,7 +388,8 @@ impl Reader {
         let provenance = info.provenance.iter().map(|(key, value)| (key, value.clone())).chain(ours);
         let users = sample.meta.iter().map(|(key, value)| (key, value.clone()));
         let meta = provenance.chain(users).map(|(key, value)| (key.to_owned(), value)).collect();
-        Ok(ReadSample { generation, position, id, masked: false, parts: parts.collect(), meta })
+        let file = segment.path().clone();
+        Ok(ReadSample { generation, position, id, file, masked: false, parts: parts.collect(), meta })
     }
 
     /// The segment that the manifest lists, open, and the one it lists: same id, same length, same checksum.
@@ -444,7 +448,7 @@ impl Waiting {
         Waiting { started: Instant::now(), told: None, timeout, pacer: Pacer::new(poll) }
     }
 
-    pub(crate) fn watch(mut self, dir: &std::path::Path) -> Waiting {
+    pub(crate) fn watch(mut self, dir: &Path) -> Waiting {
         self.pacer = self.pacer.watch(dir);
         self
     }

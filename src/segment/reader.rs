@@ -15,8 +15,8 @@ use ringreel_format::segment::{CHUNK, walk};
 use ringreel_format::{Footer, FormatError, PartHead, Sample, SegmentInfo, TRAILER_LEN, Trailer};
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 /// What is read first: the trailer, and in a segment of few samples the footer with it.
 const TAIL: u64 = 4096;
@@ -115,7 +115,7 @@ pub fn check_whole(fs: &dyn Fs, path: &Path) -> Result<Tail> {
 /// A sealed segment, open for reading.
 pub struct SegmentReader {
     file: Box<dyn FileReader>,
-    path: PathBuf,
+    path: Arc<Path>,
     tail: Tail,
     access: Access,
     whole: OnceLock<Bytes>,
@@ -129,7 +129,12 @@ impl SegmentReader {
     pub fn open(fs: &dyn Fs, path: &Path, access: Access) -> Result<SegmentReader> {
         let file = fs.open(path)?;
         let tail = tail_of(&*file, path)?;
-        Ok(SegmentReader { file, path: path.to_owned(), tail, access, whole: OnceLock::new() })
+        Ok(SegmentReader { file, path: path.into(), tail, access, whole: OnceLock::new() })
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Arc<Path> {
+        &self.path
     }
 
     /// Trailer and footer.
@@ -148,7 +153,7 @@ impl SegmentReader {
     /// Damage: a file that has another length than when it was opened, a checksum, a head of another sample; an ordinal
     /// beyond the last.
     pub fn sample(&self, ordinal: u64, options: ReadOptions) -> Result<Sample> {
-        let bad = |source| Error::Format { path: self.path.clone(), source };
+        let bad = |source| Error::Format { path: self.path.to_path_buf(), source };
         let beyond = || Error::Sample(format!("{}: there is no sample {ordinal}", self.path.display()));
         let extent = self.tail.footer.extent(ordinal).map_err(bad)?.ok_or_else(beyond)?;
         let have = self.file.size()?;
@@ -172,7 +177,7 @@ impl SegmentReader {
     /// A sample that may have a part in several records, which cannot be given without a copy: read part by part, each
     /// straight into memory of its own. A part in one record is mapped where that is the way.
     fn gathered(&self, extent: Range<u64>, options: ReadOptions) -> Result<Sample> {
-        let bad = |source| Error::Format { path: self.path.clone(), source };
+        let bad = |source| Error::Format { path: self.path.to_path_buf(), source };
         let base = extent.start;
         let head = read_range(&*self.file, self.frames_at(extent.clone())?)?;
         let (head, payload) = decode_head(&head, base, self.info()).map_err(bad)?;

@@ -36,6 +36,9 @@ pub struct Part {
     pub dtype: DType,
     /// Lengths of the axes.
     pub shape: Shape,
+    /// Where in the file its bytes stand one after the other, as they are; none where they are compressed, split by the
+    /// framing, or in a head.
+    pub file_offset: Option<u64>,
     data: std::result::Result<Bytes, Unknown>,
 }
 
@@ -68,7 +71,7 @@ impl Part {
         if have != want {
             return Err(FormatError::Input(format!("{have} bytes for a part of {want}")));
         }
-        Ok(Part { dtype: self.dtype.clone(), shape: self.shape.clone(), data: Ok(data) })
+        Ok(Part { dtype: self.dtype.clone(), shape: self.shape.clone(), file_offset: None, data: Ok(data) })
     }
 
     /// Bytes of the tensor, whether they can be read or not.
@@ -92,6 +95,12 @@ pub fn decode_part(stored: Bytes, head: PartHead, name: &str, at: u64, options: 
     if options.verify {
         check_crc(&head, || crc32fast::hash(&stored))?;
     }
+    let file_offset = match (&head.place, head.codec) {
+        (PartPlace::Large { records, .. }, Codec::Plain) if records.count() == 1 && records.splits() == 0 => {
+            Some(records.frames().start + HEADER_LEN)
+        }
+        _ => None,
+    };
     let unknown = |code, is_codec| Unknown { part: name.to_owned(), code, is_codec };
     let data = match (&head.dtype, head.codec) {
         (DType::Unknown { code, .. }, _) => Err(unknown(*code, false)),
@@ -99,7 +108,7 @@ pub fn decode_part(stored: Bytes, head: PartHead, name: &str, at: u64, options: 
         (_, Codec::Plain) => Ok(stored),
         (_, Codec::Zstd) => Ok(decompress(&stored, head.decoded_len()?, name, at, options.max_part)?),
     };
-    Ok(Part { dtype: head.dtype, shape: head.shape, data })
+    Ok(Part { dtype: head.dtype, shape: head.shape, file_offset, data })
 }
 
 /// Compares the checksum of a large part with that of the stored bytes found.
