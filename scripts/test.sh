@@ -36,6 +36,10 @@ torch_tests() {
         python/tests/test_reading.py python/tests/test_package.py
 }
 
+python_lints() {
+    (cd python && ../.venv/bin/python -m ruff check --quiet . && ../.venv/bin/python -m ruff format --quiet --check .)
+}
+
 part "formatting" cargo fmt --all --check
 part "lints" lints
 part "Rust tests" cargo test --quiet
@@ -82,6 +86,11 @@ else
 fi
 part "documentation" documentation
 part "installation into .venv" scripts/install.sh '[test]'
+if .venv/bin/python -m pip install --quiet --disable-pip-version-check 'ruff>=0.17,<0.18'; then
+    part "Python lints" python_lints
+else
+    skip "Python lints: pip could not install ruff"
+fi
 # What ringreel.recordio is compared with.
 scripts/mxnet.sh || skip "the comparison of ringreel.recordio with MXNet's: why, stands above"
 part "Python tests" .venv/bin/python -m pytest --quiet python/tests

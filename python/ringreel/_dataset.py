@@ -18,8 +18,8 @@ class Dataset:
     """The samples of one generation of a ring, as a sequence: `len(ds)`, `ds[i]`, `ds[-1]`, `ds[2:10]` (a list).
 
     Made by `Ring.dataset`. It opens the ring when it is first used, waits then for the ring's first generation, and
-    stays with the newest generation of that moment (or with the one that was asked for, while that is there) until `refresh` is called, or until that generation is reclaimed:
-    then it goes on with the newest one by itself.
+    stays with the newest generation of that moment (or with the one that was asked for, while that is there) until
+    `refresh` is called, or until that generation is reclaimed: then it goes on with the newest one by itself.
 
     It may be used by several threads, pickled (configuration and number of the generation), and used on in a forked
     child; each process opens the ring for itself.

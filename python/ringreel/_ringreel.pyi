@@ -58,9 +58,7 @@ class Generation:
 class Part:
     """One part of a sample: its bytes, read-only for Python, and what they mean."""
 
-    def __new__(
-        cls, dtype: str, shape: Sequence[int], data: Buffer, unreadable: str | None = None
-    ) -> Part: ...
+    def __new__(cls, dtype: str, shape: Sequence[int], data: Buffer, unreadable: str | None = None) -> Part: ...
     @staticmethod
     def mapped(dtype: str, shape: Sequence[int], descriptor: int, offset: int, length: int) -> Part: ...
     @property

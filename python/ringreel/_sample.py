@@ -37,8 +37,8 @@ class Sample(Mapping[str, Any]):
     sample_id : str, its name for ever.
     generation : int, the generation it was read from.
     position : int, its position there, from 0.
-    masked : bool, it is none: it only makes a step up (`Ring.stream(equal="mask")`), and its parts hold a fill value. Its
-        id and its meta are those of the sample whose shapes it has.
+    masked : bool, it is none: it only makes a step up (`Ring.stream(equal="mask")`), and its parts hold a fill value.
+        Its id and its meta are those of the sample whose shapes it has.
     """
 
     __slots__ = ("_arrays", "_parts", "generation", "masked", "meta", "position", "sample_id")
@@ -90,7 +90,8 @@ class Sample(Mapping[str, Any]):
     def __repr__(self) -> str:
         parts = ", ".join(f"{name}: {part.dtype}{list(part.shape)}" for name, part in self._parts.items())
         masked = ", masked" if self.masked else ""
-        return f"<ringreel.Sample {self.sample_id} (generation {self.generation}, position {self.position}){masked}: {parts}>"
+        where = f"generation {self.generation}, position {self.position}"
+        return f"<ringreel.Sample {self.sample_id} ({where}){masked}: {parts}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Sample, (self._parts, self.meta, self.sample_id, self.generation, self.position, self.masked)

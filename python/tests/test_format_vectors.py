@@ -1,4 +1,4 @@
-"""The decoder in plain Python beside the format's specification gives each test vector the outcome that it should have."""
+"""The decoder in plain Python beside the format's specification gives each test vector its outcome."""
 
 import importlib.util
 import json
@@ -42,7 +42,9 @@ def test_the_outcome_is_the_one_beside_the_file(path):
     if wanted["kind"] == "segment" and "error" not in wanted:
         assert decode.by_position(data) == wanted
         parts = [[part.get("crc32") or part["error"]["name"] for part in s["parts"]] for s in wanted["samples"]]
-        samples = [{"ordinal": s["ordinal"], "at": s["at"], "parts": p} for s, p in zip(wanted["samples"], parts)]
+        samples = [
+            {"ordinal": s["ordinal"], "at": s["at"], "parts": p} for s, p in zip(wanted["samples"], parts, strict=True)
+        ]
         assert decode.salvage(data) == {"samples": samples, "skipped": []}
     if wanted["kind"] == "recordio" and "error" not in wanted:
         records = [[r["at"], r["length"], r["crc32"]] for r in wanted["records"]]

@@ -808,7 +808,13 @@ def test_what_pillow_cannot_do_as_opencv_does_it_is_refused(without):
         recordio.unpack_img(packed, 2)
     with pytest.raises(RingreelError, match="not as .webp: install OpenCV"):
         recordio.pack_img(header, picture(), img_fmt=".webp")
-    for image in (picture().astype(float), picture()[:, :, :2], picture(1)[0], picture()[:0], picture().astype(np.uint16)):
+    for image in (
+        picture().astype(float),
+        picture()[:, :, :2],
+        picture(1)[0],
+        picture()[:0],
+        picture().astype(np.uint16),
+    ):
         with pytest.raises(RingreelError, match="is no image that Pillow can encode"):
             recordio.pack_img(header, image, img_fmt=".png")
 

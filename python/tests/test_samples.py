@@ -310,9 +310,9 @@ def test_a_part_of_a_later_version_is_an_error_of_that_part_alone():
     sample = ringreel.Sample(
         {"x": Part("unknown:0x7e", (2,), b"", why), "y": Part("u8", (2,), b"\x01\x02")}, {}, "id.0", 1, 0
     )
-    for sample in (sample, pickle.loads(pickle.dumps(sample)), pickle.loads(pickle.dumps(sample, 5))):
-        assert sample["y"].tolist() == [1, 2]
-        assert sample.dtypes == {"x": "unknown:0x7e", "y": "u8"}
+    for each in (sample, pickle.loads(pickle.dumps(sample)), pickle.loads(pickle.dumps(sample, 5))):
+        assert each["y"].tolist() == [1, 2]
+        assert each.dtypes == {"x": "unknown:0x7e", "y": "u8"}
         for read in (lambda s: s["x"], lambda s: s.part("x"), lambda s: s.torch("x")):
             with pytest.raises((ringreel.RingreelError, ImportError), match="unknown to this version|torch"):
-                read(sample)
+                read(each)
