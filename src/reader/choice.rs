@@ -9,8 +9,9 @@ use crate::ring::Ring;
 use crate::ring::manifest::Manifest;
 use crate::ring::promote::When;
 use crate::ring::runs::RunLog;
+use crate::unix_ms;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What is done next.
 pub enum Choice {
@@ -93,7 +94,12 @@ impl Policy {
                 return Ok(Choice::Wait(format!("generation {}, which is full, to be promoted", generation + 1)));
             }
         }
-        let missing = self.generators.missing_for();
+        let mut missing = self.generators.missing_for(&*ring.index);
+        if !missing.is_zero() && ring.on_stale == OnStale::Warn && !self.generators.ever_seen() {
+            // This process may have begun after they had ended, as each worker of a loader does. (Clocks are compared
+            // here: that is good enough for a warning.)
+            missing = missing.max(read_for(log, k, generation));
+        }
         let why = if max > 0 && passes >= max {
             format!("generation {generation} was read {passes} times, and REUSE max is {max}")
         } else if missing > ring.stale_after {
@@ -133,6 +139,14 @@ impl Policy {
 /// What an epoch of the run was read from. It is known to this process.
 fn generation_of(log: &RunLog, k: u64) -> Option<u64> {
     log.epoch(k).ok().flatten().map(|epoch| epoch.generation)
+}
+
+/// For how long the epochs before `k` were read from `generation` and no other one, by the clocks of who wrote that down.
+fn read_for(log: &RunLog, k: u64, generation: u64) -> Duration {
+    let before =
+        (0..k).rev().map_while(|k| log.epoch(k).ok().flatten()).take_while(|epoch| epoch.generation == generation);
+    let since = before.map(|epoch| epoch.unix_ms).min();
+    since.map_or(Duration::ZERO, |since| Duration::from_millis(unix_ms().saturating_sub(since)))
 }
 
 /// Generators may have ended before the generation was read that their last one waits for, and no manager may live: then

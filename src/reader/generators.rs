@@ -6,7 +6,7 @@ use crate::index::{Index, Report};
 use crate::ring::liveness::Watch;
 use crate::unix_ms;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The role's name in the index.
@@ -26,8 +26,12 @@ struct State {
     living: Vec<String>,
     /// When one was last known to live; at first, when the watch began.
     last: Instant,
+    /// One was.
+    ever: bool,
     /// Somebody looked, and the index answered.
     known: bool,
+    /// When it was.
+    looked: Option<Instant>,
     /// How the last generator ended that ended badly.
     failure: Option<Failure>,
     /// When the generators were asked what they do, and how long that holds.
@@ -36,6 +40,22 @@ struct State {
 }
 
 impl Generators {
+    /// What this process knows of the generators of a ring: its streams come and go, one for each epoch perhaps.
+    pub fn of(ring_id: &str, lease: Duration) -> Arc<Generators> {
+        static KNOWN: Mutex<Vec<(u32, String, Arc<Generators>)>> = Mutex::new(Vec::new());
+        let new = || Arc::new(Generators::new(lease));
+        // Where a process was forked meanwhile, the lock may be held by a thread that is not there.
+        let Ok(mut known) = KNOWN.try_lock() else { return new() };
+        let pid = std::process::id();
+        known.retain(|(of, _, _)| *of == pid);
+        if let Some((.., found)) = known.iter().find(|(_, ring, _)| ring == ring_id) {
+            return found.clone();
+        }
+        let made = new();
+        known.push((pid, ring_id.to_owned(), made.clone()));
+        made
+    }
+
     /// Nothing is known yet. Who gave no sign for `lease` counts as dead.
     pub fn new(lease: Duration) -> Generators {
         let (watch, last) = (Watch::new(lease), Instant::now());
@@ -44,7 +64,9 @@ impl Generators {
             reports: HashMap::new(),
             living: Vec::new(),
             last,
+            ever: false,
             known: false,
+            looked: None,
             failure: None,
             asked: None,
             pause: lease / 4,
@@ -89,9 +111,9 @@ impl Generators {
         }
         living.sort();
         if !living.is_empty() {
-            state.last = Instant::now();
+            (state.last, state.ever) = (Instant::now(), true);
         }
-        (state.reports, state.living, state.known) = (reports, living, true);
+        (state.reports, state.living, state.known, state.looked) = (reports, living, true, Some(Instant::now()));
     }
 
     /// Asks the generators that live what they do, and how the last one failed: not more often than they say.
@@ -119,9 +141,18 @@ impl Generators {
 
     /// For how long no generator has lived, as far as was seen; zero while nothing is known, and while one lived when it was
     /// looked last.
-    pub fn missing_for(&self) -> Duration {
+    pub fn missing_for(&self, index: &dyn Index) -> Duration {
+        let looked = self.lock().looked;
+        if looked.is_none_or(|looked| looked.elapsed() > self.lock().pause) {
+            self.look(index);
+        }
         let state = self.lock();
         if state.known && state.living.is_empty() { state.last.elapsed() } else { Duration::ZERO }
+    }
+
+    /// Whether one was seen to live since this process looks.
+    pub fn ever_seen(&self) -> bool {
+        self.lock().ever
     }
 
     /// Who lives, in words, how much they make, and why the last one failed that did.

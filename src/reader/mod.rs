@@ -173,6 +173,10 @@ impl Reader {
             match reader.newest_filled() {
                 Ok(Some(_)) => return Ok(reader),
                 Ok(None) | Err(Error::NoRing { .. }) => {} // it may be being born
+                Err(error) if passes(&error) => {
+                    wait.more(&error.to_string(), stop, tell)?;
+                    continue;
+                }
                 Err(error) => return Err(error),
             }
             let (fill, cap) = (reader.fill_of_next(), reader.ring.birth.swap_cap);
@@ -206,7 +210,11 @@ impl Reader {
         }
         loop {
             let found = match reader.held_out() {
-                Err(Error::NoRing { .. } | Error::Manifest { passing: true, .. }) => Vec::new(),
+                Err(Error::NoRing { .. }) => Vec::new(),
+                Err(error) if passes(&error) => {
+                    wait.more(&error.to_string(), stop, tell)?;
+                    continue;
+                }
                 other => other?,
             };
             let samples: u64 = found.iter().map(|(_, positions)| positions.end - positions.start).sum();
@@ -234,6 +242,7 @@ impl Reader {
                     let place = path.display();
                     wait.more(&format!("a ring at {place} (no generator or manager has started yet)"), stop, tell)?;
                 }
+                Err(error) if passes(&error) => wait.more(&error.to_string(), stop, tell)?,
                 other => return other,
             }
         }
@@ -429,6 +438,15 @@ impl Reader {
 
     fn lock_compared(&self) -> MutexGuard<'_, HashSet<SampleId>> {
         self.compared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether it may be otherwise in a moment: a server that is away, a view of a directory that is older than the ring.
+fn passes(error: &Error) -> bool {
+    match error {
+        Error::Fs { source } => source.is_away() || source.source.kind() == std::io::ErrorKind::StaleNetworkFileHandle,
+        Error::Manifest { passing, .. } => *passing,
+        _ => false,
     }
 }
 

@@ -174,7 +174,7 @@ impl Stream {
             };
             first = number;
         }
-        let generators = Arc::new(Generators::new(ring.lease));
+        let generators = Generators::of(&ring.birth.ring_id, ring.lease);
         Ok(Stream {
             policy: Policy::new(generators.clone(), options.repeat),
             generators,
@@ -273,6 +273,14 @@ impl Stream {
     fn begin(&mut self) -> Result<()> {
         if let Some(turn) = self.options.goes_on.clone().filter(|_| self.replay.is_none()) {
             self.go_on(&turn)?;
+        } else if self.presence.is_none() && self.options.run.is_some() && !self.loaded && self.replay.is_none() {
+            let (worker, run) = (self.options.share.rank, self.log.name());
+            if self.log.was_read_by(worker).unwrap_or(false) {
+                tracing::warn!(
+                    "worker {worker} has read epochs of run {run} before, and reads them again from the first one: name \
+                     another run, or load a state"
+                );
+            }
         }
         if let Some((k, epoch)) = self.announced.take() {
             // The log of a new run begins here.
@@ -310,10 +318,15 @@ impl Stream {
     /// Joins the others in the next of the passes that all workers of the run make.
     fn go_on(&mut self, turn: &Turn) -> Result<()> {
         let Share { rank, world } = self.options.share;
-        let first = match self.log.join_pass(rank, world, turn, self.loaded.then_some(self.behind)) {
+        let first = match self.log.join_pass(rank, world, turn, self.ticket, self.loaded.then_some(self.behind)) {
             Ok(first) => first,
             Err(error) if self.is_alone() => {
+                // Where the run is cannot be known: this is one of its own.
                 tracing::debug!(%error, "what is read is not logged");
+                if !self.loaded {
+                    self.log = self.reader.ring().run(&RunLog::own_name())?;
+                    self.options.run = None;
+                }
                 0
             }
             Err(error) => return Err(error),
@@ -433,11 +446,10 @@ impl Stream {
             }
         };
         let plan = self.plan_of(k, self.begun, epoch, Place::default())?;
-        self.begun += 1;
         self.looked = None;
         self.policy.begin();
         match plan {
-            Some(plan) => self.planning = Some((Arc::new(plan), 0)),
+            Some(plan) => (self.planning, self.begun) = (Some((Arc::new(plan), 0)), self.begun + 1),
             None => self.next_epoch += 1,
         }
         Ok(Planned::Nothing)
@@ -487,7 +499,7 @@ impl Stream {
         }
         let there = manifest.is_some() && ring.fs.exists(&ring.layout.read(generation))?;
         if !there && self.options.equal == Equal::No {
-            tracing::info!(generation, epoch = number, "the generation of this epoch is gone: it is left out");
+            tracing::warn!(generation, epoch = number, "the generation of this epoch is gone: it is left out");
             return Ok(None);
         }
         if !there {
@@ -793,8 +805,8 @@ impl Stream {
         }
         let (place, step) = state.place_for(self.options.share.world);
         let plan = self.plan_of(state.number, self.begun, epoch, place)?;
-        self.begun += 1;
         if let Some(plan) = plan.map(Arc::new) {
+            self.begun += 1;
             (self.planning, self.given) = (Some((plan.clone(), step)), Some((plan, step)));
         } else {
             self.next_epoch += 1;

@@ -21,7 +21,7 @@ use crate::index::{Index, as_hint};
 use crate::layout::parse_number;
 use crate::random::random_u32;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -63,6 +63,10 @@ pub struct Epoch {
     pub unix_ms: u64,
 }
 
+fn read_epoch(text: &str) -> Option<Epoch> {
+    serde_json::from_str(text).ok()
+}
+
 fn is_zero(n: &u64) -> bool {
     *n == 0
 }
@@ -81,10 +85,12 @@ pub struct Turn {
 pub struct RunLog {
     index: Arc<dyn Index>,
     name: String,
-    known: Mutex<HashMap<u64, Epoch>>,
-    /// For each worker of this process: where it said last that it is, and which stream said so.
+    known: Mutex<BTreeMap<u64, Epoch>>,
+    /// Epochs that this process wrote down, oldest first.
+    written: Mutex<VecDeque<u64>>,
     /// When it was last said that the run takes part.
     listed: Mutex<Option<Instant>>,
+    /// For each worker of this process: where it said last that it is, and which stream said so.
     arrived: Mutex<HashMap<u64, (String, u64)>>,
 }
 
@@ -104,6 +110,7 @@ impl RunLog {
             index,
             name: name.to_owned(),
             known: Mutex::default(),
+            written: Mutex::default(),
             listed: Mutex::default(),
             arrived: Mutex::default(),
         })
@@ -132,18 +139,20 @@ impl RunLog {
         format!("epochs.{}", self.name)
     }
 
-    /// Epoch `k`; none when nobody has come to it.
+    /// Epoch `k`; none when nobody has come to it, or when what was written of it cannot be read (a machine that lost
+    /// its power may leave such a note).
     ///
     /// # Errors
     /// When the index cannot be reached.
     pub fn epoch(&self, k: u64) -> Result<Option<Epoch>> {
-        if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&k) {
+        if let Some(known) = self.lock_known().get(&k) {
             return Ok(Some(known.clone()));
         }
-        match self.index.read_note(&self.epochs_folder(), &k.to_string())? {
-            Some(text) => self.learn(k, &text).map(Some),
-            None => Ok(None),
+        let epoch = self.index.read_note(&self.epochs_folder(), &k.to_string())?.and_then(|text| read_epoch(&text));
+        if let Some(epoch) = &epoch {
+            self.remember(k, epoch);
         }
+        Ok(epoch)
     }
 
     /// Says what epoch `k` is to be, and returns what it is: what whoever was first said.
@@ -152,21 +161,48 @@ impl RunLog {
     /// When the index cannot be reached or written to.
     pub fn decide(&self, k: u64, epoch: &Epoch) -> Result<Epoch> {
         let text = serde_json::to_string(epoch).map_err(|error| Error::Index(error.to_string()))?;
-        let stands = self.index.note(&self.epochs_folder(), &k.to_string(), &text)?;
-        self.learn(k, &stands)
+        let stands = self.agree(&self.epochs_folder(), &k.to_string(), &text, read_epoch)?;
+        self.remember(k, &stands);
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).push_back(k);
+        Ok(stands)
     }
 
-    fn learn(&self, k: u64, text: &str) -> Result<Epoch> {
-        let epoch: Epoch = serde_json::from_str(text).map_err(|error| {
-            Error::Index(format!("{}: epoch {k} of run {}: {error}", self.index.place(), self.name))
-        })?;
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(k, epoch.clone());
-        Ok(epoch)
+    /// What stands in a note, which is `text` for whoever comes first. One that cannot be read is written anew.
+    fn agree<T>(&self, folder: &str, name: &str, text: &str, read: impl Fn(&str) -> Option<T>) -> Result<T> {
+        if let Some(stands) = read(&self.index.note(folder, name, text)?) {
+            return Ok(stands);
+        }
+        let place = self.index.place();
+        tracing::warn!("{place}: the note {folder}/{name} cannot be read, and is written anew");
+        self.index.drop_note(folder, name)?;
+        read(&self.index.note(folder, name, text)?)
+            .ok_or_else(|| Error::Index(format!("{place}: the note {folder}/{name} cannot be read: remove it")))
     }
 
-    /// Epoch `k` as this process alone knows it, where it cannot be written down.
+    fn lock_known(&self) -> MutexGuard<'_, BTreeMap<u64, Epoch>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Epoch `k` as this process knows it, written down or not.
     pub fn remember(&self, k: u64, epoch: &Epoch) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(k, epoch.clone());
+        self.lock_known().insert(k, epoch.clone());
+    }
+
+    /// Forgets what is long past.
+    fn forget_before(&self, first: u64) -> Result<()> {
+        let mut known = self.lock_known();
+        if known.first_key_value().is_some_and(|(k, _)| *k < first) {
+            *known = known.split_off(&first);
+        }
+        drop(known);
+        let mut past = vec![first - 1];
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        while written.front().is_some_and(|k| *k < first) {
+            past.extend(written.pop_front());
+        }
+        drop(written);
+        past.dedup();
+        past.iter().try_for_each(|k| self.index.drop_note(&self.epochs_folder(), &k.to_string()))
     }
 
     /// Worker `worker`, who signs as `member`, has finished `k` epochs and goes on. `ticket` says which of the worker's
@@ -184,8 +220,8 @@ impl RunLog {
         drop(listed);
         let name = format!("at.{worker}.{k}.{member}");
         self.index.note(&self.folder(), &name, "")?;
-        if let Some(old) = k.checked_sub(EPOCHS_KEPT) {
-            self.index.drop_note(&self.epochs_folder(), &old.to_string())?;
+        if k > EPOCHS_KEPT {
+            self.forget_before(k - EPOCHS_KEPT)?;
         }
         let before = self.lock_arrived().insert(worker, (name.clone(), ticket));
         match before.filter(|(before, _)| *before != name) {
@@ -210,17 +246,18 @@ impl RunLog {
 
     /// A worker, of so many, begins to read again, as all others do: the number of the epoch that they all go on with,
     /// which none of them had begun when the first of them came here; or `first`, for who knows it from a state.
+    /// `ticket` says which of the worker's streams it is: after an error it may be tried again.
     ///
     /// # Errors
     /// When the index cannot be reached or written to.
-    pub fn join_pass(&self, worker: u64, workers: u64, turn: &Turn, first: Option<u64>) -> Result<u64> {
+    pub fn join_pass(&self, worker: u64, workers: u64, turn: &Turn, ticket: u64, first: Option<u64>) -> Result<u64> {
         let (folder, Turn { rank, token }) = (self.folder(), turn);
         let names = self.index.note_names(&folder)?;
         // The others of this rank have either come to this turn, which is their last one then, or not yet.
         let turns = format!("turn.{workers}.{rank}.");
         let last = names.iter().filter_map(|name| name.strip_prefix(&turns)?.parse::<u64>().ok()).max();
         let mut pass = last.unwrap_or(0);
-        let mark = format!("{:08x}{:08x}", random_u32(), random_u32());
+        let mark = format!("{ticket:016x}");
         // A token that we came with before is of an earlier turn, though it is the same.
         while self.index.note(&folder, &format!("{turns}{pass}"), token)? != *token
             || self.index.note(&folder, &format!("in.{workers}.{worker}.{pass}"), &mark)? != mark
@@ -234,10 +271,29 @@ impl RunLog {
                 self.index.drop_note(&folder, &name)?;
             }
         }
+        // Of where our streams ended before, the last place is enough.
+        let mut left: Vec<(u64, &String)> = names
+            .iter()
+            .filter_map(|name| match arrival(name)? {
+                (of, (k, member)) if of == worker && member == LEFT => Some((k, name)),
+                _ => None,
+            })
+            .collect();
+        left.sort_unstable();
+        left.pop();
+        left.iter().try_for_each(|(_, name)| self.index.drop_note(&folder, name))?;
         let finished = names.iter().filter_map(|name| arrival(name)).map(|(_, (k, _))| k).max().unwrap_or(0);
         let next = first.map_or_else(|| self.undecided(finished), Ok)?;
-        let stands = self.index.note(&folder, &format!("pass.{workers}.{pass}"), &next.to_string())?;
-        stands.parse().map_err(|_| Error::Index(format!("pass {pass} of run {} is not one: {stands:?}", self.name)))
+        self.agree(&folder, &format!("pass.{workers}.{pass}"), &next.to_string(), |stands| stands.parse().ok())
+    }
+
+    /// Whether a worker has finished an epoch of it before.
+    ///
+    /// # Errors
+    /// When the index cannot be reached.
+    pub fn was_read_by(&self, worker: u64) -> Result<bool> {
+        let names = self.index.note_names(&self.folder())?;
+        Ok(names.iter().filter_map(|name| arrival(name)).any(|(of, (k, _))| of == worker && k > 0))
     }
 
     /// The first epoch from `k` on that nobody has come to.
@@ -260,7 +316,7 @@ impl RunLog {
         let mut epochs = Vec::with_capacity(numbers.len());
         for k in numbers {
             if let Some(epoch) = self.epoch(k)? {
-                (k.saturating_sub(epoch.repeats)..k).for_each(|repeat| self.remember(repeat, &epoch));
+                (k.saturating_sub(epoch.repeats.min(EPOCHS_KEPT))..k).for_each(|repeat| self.remember(repeat, &epoch));
                 epochs.push((k, epoch));
             }
         }
