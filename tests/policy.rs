@@ -347,6 +347,30 @@ fn when_no_generator_has_lived_for_stale_after_the_samples_are_stale_and_not_whi
     drop(generator);
 }
 
+#[test]
+fn who_makes_a_stream_for_each_epoch_is_told_when_the_generators_have_ended() {
+    let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nSTALE_AFTER: 0.4\nLEASE_SECONDS: 0.4\nON_STALE: stop\n"));
+    place.generation(0..SAMPLES); // by a generator that has left
+    let mut epochs = 0;
+    let error = loop {
+        let options = StreamOptions { goes_on: turn(0), epochs: Some(1), run: Some("r".into()), ..worker(0, 1) };
+        let mut stream = Stream::new(place.reader(), soon(options)).unwrap();
+        match next(&mut stream) {
+            Ok(Some(_)) => drop(drain(&mut stream)),
+            Ok(None) => panic!("no sample and no error"),
+            Err(error) => break error,
+        }
+        epochs += 1;
+        assert!(epochs < 1000, "nobody notices");
+        sleep(Duration::from_millis(20));
+    };
+    assert!(
+        matches!(error, Error::Stale { .. }) && error.to_string().contains("no generator has lived for"),
+        "{error}"
+    );
+    assert!(epochs > 2, "{epochs}");
+}
+
 /// The index does not answer, or does.
 fn index_away(fs: &HookFs, errno: Option<i32>) {
     match errno {

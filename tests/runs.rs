@@ -5,12 +5,16 @@ mod common;
 #[path = "stream_support/mod.rs"]
 mod support;
 
+use common::{Action, HookFs};
 use ringreel::index::{Index, MemoryIndex};
-use ringreel::ring::runs::{Epoch, MAX_PINNED, RunLog};
+use ringreel::ring::runs::{Epoch, MAX_PINNED, RunLog, Turn};
 use ringreel::{Error, StreamOptions};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use support::{World, decide, drain, one, take, turn, worker};
+
+const ENOTCONN: i32 = 107;
 
 fn epoch(generation: u64) -> Epoch {
     Epoch { generation, samples: 8, workers: 2, shuffle: false, seed: 0, repeats: 0, unix_ms: generation * 1000 }
@@ -160,4 +164,97 @@ fn runs_that_are_over_are_put_away_and_of_their_logs_a_hundred_are_kept() {
     let mut stream = place.stream(StreamOptions { run: Some(again.clone()), ..worker(0, 1) });
     assert_eq!((one(&mut stream).epoch, one(&mut reading).epoch), (0, 0));
     assert!(ring.index.note_names("runs").unwrap().contains(again));
+}
+
+/// A reader of its own of the ring at `place`, on a filesystem with a hook.
+fn hooked(place: &World) -> (HookFs, Arc<ringreel::Reader>) {
+    let fs = HookFs::default();
+    let reader = ringreel::Reader::open_on(Arc::new(fs.clone()), &place.config()).unwrap();
+    (fs, Arc::new(reader))
+}
+
+#[test]
+fn whatever_fails_once_while_ranks_join_they_stay_in_step() {
+    let is_note = |path: &std::path::Path| path.components().any(|name| name.as_os_str() == "notes");
+    let mut failed = 0;
+    for lost in [false, true] {
+        for at in 0.. {
+            let place = World::new("SWAP_CAP: 4\n");
+            place.generation(0..4);
+            let (fs, reader) = hooked(&place);
+            let other = place.reader();
+            let begin = |reader: &Arc<ringreel::Reader>, rank, token: &str| {
+                let goes_on = Some(Turn { rank, token: token.to_owned() });
+                let options = StreamOptions { run: Some("r".into()), goes_on, epochs: Some(1), ..worker(rank, 2) };
+                ringreel::Stream::new(reader.clone(), options).unwrap()
+            };
+            let refused = Arc::new(AtomicBool::new(false));
+            let epochs = ["first", "second", "third"].map(|token| {
+                let (mut ours, mut theirs) = (begin(&reader, 0, token), begin(&other, 1, token));
+                let calls = AtomicUsize::new(0);
+                let hit = refused.clone();
+                fs.hook(move |_, op, path| {
+                    let counts = is_note(path) && op != "exists" && !hit.load(Ordering::SeqCst);
+                    if !counts || calls.fetch_add(1, Ordering::SeqCst) != at {
+                        return Action::Pass;
+                    }
+                    hit.store(true, Ordering::SeqCst);
+                    if lost { Action::LoseReply(ENOTCONN) } else { Action::Refuse(ENOTCONN) }
+                });
+                let epochs = (one(&mut ours).epoch, one(&mut theirs).epoch);
+                fs.unhook();
+                drain(&mut ours);
+                drain(&mut theirs);
+                epochs
+            });
+            assert_eq!(epochs, [(0, 0), (1, 1), (2, 2)], "call {at}, lost: {lost}");
+            if !refused.load(Ordering::SeqCst) {
+                break;
+            }
+            failed += 1;
+        }
+    }
+    assert!(failed > 10, "{failed} calls failed");
+}
+
+#[test]
+fn a_note_that_cannot_be_read_stops_neither_its_run_nor_the_ring() {
+    let place = World::new("SWAP_CAP: 4\nKEEP: 0\n");
+    place.generation(0..4);
+    let options = || StreamOptions { run: Some("r".into()), goes_on: turn(0), epochs: Some(1), ..worker(0, 1) };
+    for k in 0..3 {
+        let mut stream = ringreel::Stream::new(place.reader(), options()).unwrap();
+        assert_eq!((one(&mut stream).epoch, drain(&mut stream).len()), (k, 3));
+        drop(stream);
+        let ring = place.ring();
+        let note = (format!("epochs.{}", "r"), k.to_string());
+        assert!(!ring.index.read_note(&note.0, &note.1).unwrap().unwrap().is_empty());
+        for name in [&*note.1, &(k + 1).to_string()] {
+            ring.index.drop_note(&note.0, name).unwrap();
+            assert_eq!(ring.index.note(&note.0, name, "").unwrap(), "", "as after a loss of power");
+        }
+        place.generation(4..8);
+        let ring = place.ring();
+        ring.reclaim().unwrap();
+        ring.reads().unwrap();
+        assert_eq!(ring.manifests.newest().unwrap(), k + 2);
+    }
+}
+
+#[test]
+fn loops_leave_a_few_notes_however_many_they_are() {
+    let place = World::new("SWAP_CAP: 4\n");
+    place.generation(0..4);
+    for _ in 0..100 {
+        // Like another process each time.
+        for rank in 0..2 {
+            let options =
+                StreamOptions { run: Some("r".into()), goes_on: turn(rank), epochs: Some(1), ..worker(rank, 2) };
+            let mut stream = ringreel::Stream::new(place.reader(), options).unwrap();
+            assert_eq!(drain(&mut stream).len(), 2);
+        }
+    }
+    let names = place.ring().index.note_names("run.r").unwrap();
+    let left = names.iter().filter(|name| name.ends_with("_left")).count();
+    assert!(left <= 4, "{left} of {}: {names:?}", names.len());
 }

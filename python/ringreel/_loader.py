@@ -441,6 +441,28 @@ class _Generation(_Source):
         return len(self.given.dataset())
 
 
+class _Dataset(_Generation):
+    """The generation that a dataset stands at."""
+
+    @property
+    def name(self) -> str:
+        return str(self.given._config.ring)
+
+    def open(self, place: _Place) -> Iterator[Any]:
+        if place.generation is not None and not _is_there(self.given, place.generation):
+            logger.warning(
+                "the dataset of %s reads generation %d, and %d batches of generation %d had been given in epoch %d: "
+                "the epoch begins again",
+                *(self.name, self.given.generation, place.batches, place.generation, place.epoch),
+            )
+            place.batches = 0
+        place.generation = self.given.generation
+        return iter(self.given)
+
+    def length(self) -> int:
+        return len(self.given)
+
+
 def _is_there(dataset: Dataset, generation: int) -> bool:
     """Whether `dataset` reads that generation. What is known of one outlives its samples, so one is tried."""
     try:
@@ -458,6 +480,8 @@ def _source(given: Any) -> _Source:
         return _Records(path) if path.endswith(".rec") else _Lines(path)
     if isinstance(given, Ring):
         return _Generation(given)
+    if isinstance(given, Dataset):
+        return _Dataset(given)
     if hasattr(kind, "__next__") or isinstance(given, recordio.MXRecordIO):
         raise TypeError(
             f"the source is read once an epoch, and {kind.__name__} can be read only once: "

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import multiprocessing
 import sys
 from collections.abc import Iterator
 
@@ -13,13 +14,17 @@ _FORMAT = "%(asctime)s %(levelname)s %(message)s"
 class Waiting:
     """Tells what is waited for: at once as information, and from then on, about every 10 s, as a warning.
 
-    So a script without any logging set up still says why it seems to hang.
+    So a script without any logging set up still says why it seems to hang. In a process of `multiprocessing`'s it
+    raises RuntimeError when the parent is gone: a worker does not wait for a trainer that was killed.
     """
 
     def __init__(self) -> None:
         self._told = False
 
     def __call__(self, what: str) -> None:
+        trainer = multiprocessing.parent_process()
+        if trainer is not None and not trainer.is_alive():
+            raise RuntimeError("the process that this one works for has ended")
         logger.log(logging.WARNING if self._told else logging.INFO, "waiting for %s", what)
         self._told = True
 

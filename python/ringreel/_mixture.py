@@ -4,7 +4,7 @@ import hashlib
 import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
+from types import GeneratorType, TracebackType
 from typing import Any, Self
 
 from ringreel._errors import RingreelError
@@ -45,7 +45,8 @@ class Mixture(Iterator[Any]):
     not iterable.
 
     While iterating: whatever a source raises, unchanged, with a note that names the source and the item, counted from
-    0. The draw does not count then: the next one is from the same source.
+    0. The draw does not count then: the next one is from the same source. A generator (a `StreamLoader` is read by one)
+    cannot go on after an error: RingreelError says so from then on.
     """
 
     def __init__(
@@ -66,6 +67,11 @@ class Mixture(Iterator[Any]):
             if issubclass(kind, (str, bytes)) or not (hasattr(kind, "__iter__") or hasattr(kind, "__getitem__")):
                 hint = ": give its stream()" if issubclass(kind, Ring) else ""
                 raise TypeError(f"source {number} of a mixture is no iterable of items but {kind.__name__}{hint}")
+            if (kind.__module__, kind.__name__) == ("ringreel._torch_stream", "RingStream"):
+                raise TypeError(
+                    f"source {number} of a mixture is a RingStream, whose iterators alone know where they are: "
+                    "give the stream() of a ringreel.Ring"
+                )
         self._read: set[int] = set()  # Sources of which an iterator was made.
         self._closed = False
         self._begin([0] * len(self._sources), [False] * len(self._sources), None)
@@ -77,6 +83,7 @@ class Mixture(Iterator[Any]):
         self._last = last
         self._skip = [0] * len(given)
         self._iterators: list[Iterator[Any] | None] = [None] * len(given)
+        self._failed: dict[int, Exception] = {}
 
     def __repr__(self) -> str:
         return f"<ringreel.Mixture of {len(self._sources)} sources ({sum(self._given)} items given)>"
@@ -103,6 +110,8 @@ class Mixture(Iterator[Any]):
                 self._iterators[chosen] = None
                 continue
             except Exception as error:
+                if isinstance(self._iterators[chosen], GeneratorType):
+                    self._failed[chosen] = error
                 error.add_note(f"ringreel: source {chosen} of a mixture, item {self._given[chosen]}")
                 raise
             self._given[chosen] += 1
@@ -126,6 +135,10 @@ class Mixture(Iterator[Any]):
         return left[-1]
 
     def _opened(self, number: int) -> Iterator[Any]:
+        if number in self._failed:
+            raise RingreelError(
+                f"source {number} of a mixture is read by a generator, which an error has ended: it cannot go on"
+            ) from self._failed[number]
         iterator = self._iterators[number]
         if iterator is None:
             iterator = iter(self._sources[number])

@@ -131,8 +131,11 @@ def _all_begun(states: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     if not begun or len(begun) == len(states) or not all(needed <= state.keys() for state in begun):
         return begun
     last = min(begun, key=lambda state: state["number"])
-    before = {"epoch": None, "place": {"offset": 0, "skip": []}, "step": 0, "finished": 0}
-    first = {**last, **before, "number": last["number"] - last["finished"]}
+    if last["finished"] == 0:
+        first = {**last, "step": 0}  # in the same epoch
+    else:
+        before = {"epoch": None, "place": {"offset": 0, "skip": []}, "step": 0, "finished": 0}
+        first = {**last, **before, "number": last["number"] - last["finished"]}
     missing = sorted(set(range(len(states))) - {state["worker"] for state in begun})
     return begun + [{**first, "worker": worker} for worker in missing]
 

@@ -6,8 +6,11 @@ that map; a larger one is read into memory once. An open file stays what it is w
 meanwhile, and no memory is shared between the two processes, so none is left behind.
 """
 
+import contextlib
+import errno
 import mmap
 import os
+import resource
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +22,7 @@ import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data import default_collate, default_convert, get_worker_info
 
+from ringreel._log import logger
 from ringreel._ringreel import Part
 from ringreel._sample import Sample, _tensor
 from ringreel._torch_buffers import empty
@@ -38,18 +42,69 @@ class _File:
 
     def __init__(self, path: str) -> None:
         self._descriptor = -1
+        self._sent: Any = None
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # The system gives the lowest number that is free: this is how many are open.
+        if self._descriptor > resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2:
+            raise OSError(errno.EMFILE, "half of the files that this process may open are open")
 
     def __del__(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
+            self._descriptor = -1
 
     def begins(self, offset: int, data: bytes) -> bool:
         """Whether it holds these bytes there."""
         return os.pread(self._descriptor, len(data), offset) == data
 
+    def send(self) -> None:
+        """It is kept open until another process takes it. Raises OSError or RuntimeError where that cannot be."""
+        self._sent = DupFd(self._descriptor)
+        self._close()
+
+    def take_back(self) -> None:
+        """It is not kept open after all."""
+        if self._sent is not None:
+            os.close(self._sent.detach())
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return _HandedOver, (DupFd(self._descriptor),)
+        return _HandedOver, (self._sent,)
+
+
+class _Files:
+    """The segments of a batch that a worker hands over."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: dict[str, _File] = {}
+
+    def at(self, path: str, offset: int, begin: bytes) -> _File | None:
+        """The segment at `path`, open; None where it cannot be, or where it does not hold these bytes there."""
+        try:
+            if path not in self._open:
+                if len(self._open) >= self._most:
+                    return None
+                self._open[path] = _File(path)
+            file = self._open[path]
+            return file if file.begins(offset, begin) else None
+        except OSError:  # reclaimed, or too many are open
+            return None
+
+    def send(self) -> bool:
+        """Whether the process that gets the batch can have them."""
+        try:
+            for file in self._open.values():
+                file.send()
+        except (OSError, RuntimeError) as error:
+            logger.debug("a batch is sent by its bytes: %s", error)
+            for file in self._open.values():
+                with contextlib.suppress(OSError, EOFError):
+                    file.take_back()
+            return False
+        return True
 
 
 class _HandedOver:
@@ -105,9 +160,6 @@ class _Inline(NamedTuple):
     array: np.ndarray[Any, Any]
 
 
-#: Segments of a batch that a worker has opened, by path.
-_Files = dict[str, _File]
-
 # By identity, since tensors are compared by their elements. A tensor that ends strikes itself off.
 _marked: dict[int, _Marked] = {}
 
@@ -141,9 +193,12 @@ def collate(batch: Any) -> Any:
     them in the training loop. A sample whose generation is reclaimed while it is on its way arrives all the same. What
     goes wrong there is raised from the loader's `next`.
     """
-    files: _Files | None = None if get_worker_info() is None else {}
-    tree = _converted(batch, files) if type(batch) is not list else _collated(batch, files)
-    return tree if files is None else _Batch(tree)
+    combine = _collated if type(batch) is list else _converted
+    if get_worker_info() is None:
+        return combine(batch, None)
+    files = _Files(_FILES)
+    tree = combine(batch, files)
+    return _Batch(tree if files.send() else combine(batch, _Files(0)))
 
 
 def _collated(batch: Sequence[Any], files: _Files | None) -> Any:
@@ -157,7 +212,7 @@ def _collated(batch: Sequence[Any], files: _Files | None) -> Any:
         return collated if files is None else _small(collated)
     if files is not None:
         return _sent(batch, files)
-    return _joined(batch) if all(map(_mark_of, batch)) else default_collate(batch)
+    return _joined(batch) if len(batch) > 1 and all(map(_mark_of, batch)) else default_collate(batch)
 
 
 def _converted(value: Any, files: _Files | None) -> Any:
@@ -213,15 +268,8 @@ def _places(values: Sequence[Any], files: _Files) -> tuple[_Place, ...] | None:
         if mark is None or mark.part.place is None or not _unchanged(value, mark):
             return None
         path, offset = mark.part.place
-        if path not in files:
-            if len(files) >= _FILES:
-                return None
-            try:
-                files[path] = _File(path)
-            except OSError:  # reclaimed, or too many are open
-                return None
-        file = files[path]
-        if not file.begins(offset, _bytes_of(value)[:64].tobytes()):
+        file = files.at(path, offset, _bytes_of(value)[:64].tobytes())
+        if file is None:
             return None
         places.append(_Place(file, offset, mark.name, mark.part.dtype, mark.part.shape, len(mark.part)))
     return tuple(places)
@@ -308,6 +356,7 @@ def _taken(tree: Any) -> Any:
     try:
         return _resolved(tree)
     except Exception:
+        _take_all(tree)
         return ExceptionWrapper(where="the process that takes batches from DataLoader workers")
 
 
@@ -321,6 +370,17 @@ def _resolved(tree: Any) -> Any:
     if type(tree) is list:
         return [_resolved(part) for part in tree]
     return tree
+
+
+def _take_all(tree: Any) -> None:
+    """Takes what nobody needs any more: until then the worker keeps it open."""
+    if isinstance(tree, _Reference):
+        for place in tree.places:
+            with contextlib.suppress(Exception):
+                place.file.descriptor()
+    elif type(tree) in (dict, list):
+        for part in tree.values() if type(tree) is dict else tree:
+            _take_all(part)
 
 
 def _mapped(place: _Place) -> torch.Tensor:
@@ -358,10 +418,8 @@ def _read(descriptor: int, place: _Place, memory: memoryview) -> None:
 
 
 def _joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """One tensor, with a new first axis, of tensors that are nobody else's: a single one is not copied."""
+    """One tensor, with a new first axis, of copies of these."""
     first = tensors[0]
-    if len(tensors) == 1:
-        return first.unsqueeze(0)
     if any((each.dtype, each.shape) != (first.dtype, first.shape) for each in tensors):
         return torch.stack(list(tensors))  # which says what does not fit
     joined = empty(torch.Size((len(tensors), *first.shape)), first.dtype)

@@ -548,3 +548,19 @@ def test_the_example_drops_one_line_when_asked_and_the_naive_loader_the_last_fou
     assert dropped[-1].startswith("39 of 40 lines came out; dropped, as asked: ") and len(dropped) == 14
     naive = example("--naive")
     assert naive[-1] == "36 of 40 lines came out; lost: 37 38 39 40" and len(naive) == 13
+
+
+def test_a_dataset_goes_on_with_the_generation_that_the_state_names(filled, caplog):
+    ring = filled(numbered(6), KEEP=5)
+    loader = StreamLoader(ring.dataset(), 2, epochs=1)
+    batches = iter(loader)
+    assert numbers(next(batches)) == [0, 1]
+    state = json.loads(json.dumps(loader.state_dict()))
+    add(ring, numbered(12)[6:])
+    same = StreamLoader(ring.dataset(generation=1), 2, epochs=1)
+    same.load_state_dict(state)
+    assert [numbers(batch) for batch in same] == [[2, 3], [4, 5]] and not caplog.records
+    newer = StreamLoader(ring.dataset(), 2, epochs=1)
+    newer.load_state_dict(state)
+    assert [numbers(batch) for batch in newer] == [[6, 7], [8, 9], [10, 11]]
+    assert "reads generation 2, and 1 batches of generation 1 had been given" in caplog.text

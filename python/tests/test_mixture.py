@@ -384,3 +384,20 @@ def test_a_mixture_of_rings_is_restored(rings):
     with make() as again:
         again.load_state_dict(state)
         assert numbers(again) == rest and len(rest) == 35
+
+
+def test_a_generator_that_raised_is_not_taken_for_one_that_ended():
+    def failing(line):
+        if line == 1:
+            raise ZeroDivisionError
+        return line
+
+    mixture = Mixture([StreamLoader([0, 1, 2], 1, parse=failing, epochs=None), itertools.repeat("b")], [1, 1])
+    given, errors = [], []
+    for _ in range(60):
+        try:
+            given.append(next(mixture))
+        except (ringreel.RingreelError, ZeroDivisionError) as error:
+            errors.append(str(error))
+    assert len(errors) > 30 and "which an error has ended: it cannot go on" in errors[-1]
+    assert mixture.state_dict()["ended"] == [False, False]

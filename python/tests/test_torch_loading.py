@@ -5,9 +5,11 @@ import gc
 import multiprocessing
 import os
 import pickle
+import resource
 import shutil
 import signal
 import threading
+import time
 from functools import partial
 
 import numpy as np
@@ -334,9 +336,10 @@ def test_batches_that_are_held_stay_as_they_are(dataset):
 
 
 def test_a_batch_of_one_is_the_map_of_its_file(dataset):
-    """Neither copied nor sent: it lies in a private map of the segment, in this process."""
+    """Neither copied nor sent: it lies in a private map of the segment, in this process. (Without a worker a batch is a
+    copy of its samples, which somebody may still hold.)"""
     for batch_size in (1, None):
-        for workers in (0, 1):
+        for workers in (0, 1) if batch_size is None else (1,):
             loader = DataLoader(dataset, batch_size, num_workers=workers, collate_fn=collate)
             for batch in loader:
                 told(batch)
@@ -531,6 +534,44 @@ def test_a_file_that_took_the_name_of_another_one_is_not_taken_for_it(ring_of):
     dataset.files = segment_files(ring)
     batches = iter(DataLoader(dataset, 1, num_workers=1, collate_fn=collate))
     assert [told(next(batches))[0] for _ in range(2)] == [0, 1]
+
+
+def test_a_worker_that_may_open_no_more_files_sends_bytes(ring_of, monkeypatch):
+    class Poor(RingDataset):
+        def __getitem__(self, index):
+            if torch.utils.data.get_worker_info() is not None:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+            return super().__getitem__(index)
+
+    ring = ring_of(pairs(48))
+    loader = DataLoader(Poor(ring), 3, num_workers=1, collate_fn=collate, prefetch_factor=16)
+    batches = iter(loader)
+    first = told(next(batches))
+    time.sleep(1)  # as many are on their way as may be
+    assert first + all_told(batches) == list(range(48))
+
+
+def test_files_that_cannot_be_handed_over_are_sent_by_their_bytes(ring_of, monkeypatch):
+    calls = []
+
+    def refuses(descriptor):
+        calls.append(descriptor)
+        if len(calls) % 3 == 0:
+            raise OSError(24, "Too many open files")
+        return honest(descriptor)
+
+    honest = _torch_batches.DupFd
+    monkeypatch.setattr(_torch_batches, "DupFd", refuses)
+    dataset = RingDataset(ring_of(pairs(9)))
+    assert all_told(DataLoader(dataset, 3, num_workers=1, collate_fn=collate)) == list(range(9))
+
+
+def test_a_batch_made_without_workers_shares_nothing_with_its_samples(dataset):
+    for size in (1, 2):
+        samples = [dataset[n] for n in range(size)]
+        batch = collate(samples)
+        batch["data"].fill_(7)
+        assert [told(sample) for sample in samples] == [[n] for n in range(size)]
 
 
 def test_a_batch_of_many_files_is_sent_by_its_bytes(ring_of, monkeypatch):

@@ -589,3 +589,8 @@ def test_lines_of_the_log_say_what_workers_wait_for(config, caplog):
     with caplog.at_level(logging.INFO, "ringreel"), pytest.raises(ringreel.RingTimeoutError):
         next(iter(RingStream(config(), timeout=0.1)))
     assert "waiting for a ring at" in caplog.text
+
+
+def test_a_mixture_of_ring_streams_is_refused_since_it_could_not_go_on(config):
+    with pytest.raises(TypeError, match="give the stream"):
+        ringreel.Mixture([RingStream(config())])
