@@ -5,6 +5,7 @@
 //!
 //! - [`generator`]: put samples in.   [`manager`]: keep the ring turning.   [`reader`]: take samples out.
 //! - [`ring`]: the steps that all of them share.   [`index`]: counter, status, leases.   [`fs`]: what is asked of a disk.
+//! - [`inspect`]: look at what lies on a disk, by path.
 //! - [`segment`]: files of samples; their bytes are in the crate `ringreel_format`.
 //!
 //! ```
@@ -39,6 +40,7 @@ pub mod failures;
 pub mod fs;
 pub mod generator;
 pub mod index;
+pub mod inspect;
 pub mod layout;
 pub mod manager;
 pub mod presence;

@@ -10,6 +10,7 @@ mod read;
 mod repair;
 mod signals;
 mod status;
+mod verify;
 
 use crate::config::Config;
 use clap::{Args, Parser, Subcommand};
@@ -31,7 +32,8 @@ Examples:
   ringreel read     -c config.yaml --all --json           what is there, a line per sample
   ringreel status   -c config.yaml                        how it goes
   ringreel config   -c config.yaml                        the values in effect, and where they came from
-  ringreel repair   -c config.yaml                        whether the index says what the directory says"
+  ringreel repair   -c config.yaml                        whether the index says what the directory says
+  ringreel verify   demo.ring                             whether every byte is as it was written"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -68,11 +70,13 @@ enum Command {
     Repair(repair::Options),
     /// Show the index, or move it
     Index(index::Options),
+    /// Check every byte of a ring, a generation or a file, by path
+    Verify(verify::Options),
 }
 
 impl Command {
-    fn common(&self) -> &Common {
-        match self {
+    fn is_verbose(&self) -> bool {
+        let common = match self {
             Command::Manager(common) => common,
             Command::Generate(options) => &options.common,
             Command::Read(options) => &options.common,
@@ -80,7 +84,9 @@ impl Command {
             Command::Config(common) => common,
             Command::Repair(options) => &options.common,
             Command::Index(options) => options.common(),
-        }
+            Command::Verify(options) => return options.verbose,
+        };
+        common.verbose
     }
 }
 
@@ -94,7 +100,7 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
             return error.exit_code();
         }
     };
-    log_to_stderr(cli.command.common().verbose);
+    log_to_stderr(cli.command.is_verbose());
     let done = match &cli.command {
         Command::Manager(common) => manager::run(common),
         Command::Generate(options) => generate::run(options),
@@ -103,6 +109,7 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Config(common) => config::run(common),
         Command::Repair(options) => repair::run(options),
         Command::Index(options) => index::run(options),
+        Command::Verify(options) => verify::run(options),
     };
     match done {
         Ok(code) => code,

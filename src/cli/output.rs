@@ -4,6 +4,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ringreel_format::{Meta, Value};
 use serde_json::json;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::time::Duration;
 
 /// Writes one JSON object as a line, at once.
@@ -47,6 +48,23 @@ pub fn progress(total: Option<u64>, what: &str) -> ProgressBar {
     bar.set_message(what.to_owned());
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
+}
+
+/// The same for bytes, whose number is told later.
+pub fn progress_bytes(what: &str) -> ProgressBar {
+    let bar = progress(Some(0), what);
+    if let Ok(style) = ProgressStyle::with_template(
+        "{msg} {wide_bar} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
+    ) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// A path on one line, whatever is in its name.
+pub fn plain_path(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
 }
 
 /// A meta map as JSON. Bytes become hexadecimal text; NaN and infinities become text.

@@ -210,7 +210,7 @@ impl Reader {
         }
         loop {
             let found = match reader.held_out() {
-                Err(Error::NoRing { .. }) => Vec::new(),
+                Err(Error::NoRing { .. } | Error::Manifest { passing: true, .. }) => Vec::new(),
                 Err(error) if passes(&error) => {
                     wait.more(&error.to_string(), stop, tell)?;
                     continue;
@@ -441,13 +441,10 @@ impl Reader {
     }
 }
 
-/// Whether it may be otherwise in a moment: a server that is away, a view of a directory that is older than the ring.
+/// Whether it may be otherwise in a moment: a server that is away, a handle that is older than the ring.
 fn passes(error: &Error) -> bool {
-    match error {
-        Error::Fs { source } => source.is_away() || source.source.kind() == std::io::ErrorKind::StaleNetworkFileHandle,
-        Error::Manifest { passing, .. } => *passing,
-        _ => false,
-    }
+    let stale = |kind| kind == std::io::ErrorKind::StaleNetworkFileHandle;
+    matches!(error, Error::Fs { source } if source.is_away() || stale(source.source.kind()))
 }
 
 /// Waiting with a message, a time limit and a way out.

@@ -1,0 +1,104 @@
+//! `ringreel verify`
+
+use super::output::{human_bytes, json_line, line, plain_path, progress_bytes};
+use crate::fs::{Fs, Posix};
+use crate::inspect::Subject;
+use crate::inspect::verify::{Finding, Kind, Report, verify};
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What it takes.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel verify demo.ring                    a whole ring, which may be in use
+  ringreel verify demo.ring/read.7 --json      one generation, a line per finding
+  ringreel verify train.rec                    a segment, or anybody's RecordIO file
+
+Nothing is written, and no index is asked. Exit status: 0 nothing is damaged, 1 damage was found, 2 it could not look.")]
+pub struct Options {
+    /// A ring, a generation in it, or a file
+    path: PathBuf,
+    /// One JSON object a line on stdout
+    #[arg(long)]
+    pub json: bool,
+    /// More on stderr (RINGREEL_LOG=debug does the same)
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Threads that read; by default one for each processor
+    #[arg(short, long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+/// Checks all that can be checked.
+pub fn run(options: &Options) -> anyhow::Result<i32> {
+    let report = match look(options) {
+        Ok(report) => report,
+        Err(error) => {
+            tracing::error!("{error}");
+            return Ok(2);
+        }
+    };
+    Ok(i32::from(report.is_damaged()))
+}
+
+fn look(options: &Options) -> anyhow::Result<Report> {
+    let fs: Arc<dyn Fs> = Arc::new(Posix);
+    let subject = Subject::at(&*fs, &options.path)?;
+    let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
+    let started = Instant::now();
+    let bar = progress_bytes("checking");
+    let report = verify(&fs, &subject, threads, &|bytes| bar.set_length(bytes), &|more| bar.inc(more))?;
+    bar.finish_and_clear();
+    let seconds = started.elapsed().as_secs_f64();
+    if options.json {
+        for finding in &report.findings {
+            json_line(&json!({ "finding": finding }))?;
+        }
+        let Report { subject, generations, files, bytes, readable, unreadable, .. } = &report;
+        json_line(&json!({
+            "subject": subject, "generations": generations, "files": files, "bytes": bytes, "readable": readable,
+            "unreadable": unreadable, "damaged": report.is_damaged(), "seconds": seconds,
+        }))?;
+        return Ok(report);
+    }
+    for finding in &report.findings {
+        line(&words(finding))?;
+    }
+    let what = if report.subject == "RecordIO file" { "records" } else { "samples" };
+    line(&format!(
+        "a {}: {} files, {} read in {seconds:.1} s: {} {what} can be read{}",
+        report.subject,
+        report.files,
+        human_bytes(report.bytes),
+        report.readable,
+        match report.unreadable {
+            0 => String::new(),
+            n => format!(", {n} that are listed cannot"),
+        }
+    ))?;
+    line(match report.subject {
+        _ if report.is_damaged() => "DAMAGED",
+        "RecordIO file" => "its frames are whole (RecordIO has no checksums: what is in them cannot be checked)",
+        _ => "nothing is damaged",
+    })?;
+    Ok(report)
+}
+
+fn words(finding: &Finding) -> String {
+    let kind = match finding.kind {
+        Kind::Damage => "DAMAGE    ",
+        Kind::Unfinished => "unfinished",
+        Kind::Note => "note      ",
+    };
+    let bytes = finding.bytes.map_or(String::new(), |(begin, end)| format!(", bytes {begin} to {end}"));
+    let samples = match &finding.samples[..] {
+        [] => String::new(),
+        [one] => format!("; touches sample {one}"),
+        [first, ..] => format!("; touches {} samples, {first} first", finding.samples.len()),
+    };
+    format!("{kind} {}{bytes}: {}{samples}", plain_path(&finding.path), finding.message)
+}

@@ -1,0 +1,54 @@
+//! Looking into what lies on a disk: by path, without a configuration, an index or the right to write.
+//!
+//! | file | |
+//! |---|---|
+//! | here | [`Subject`]: what a path leads to |
+//! | [`verify`] | everything that can be checked of it |
+//! | [`check`] | one segment, or one RecordIO file |
+
+pub mod check;
+pub mod verify;
+
+use crate::error::{Error, FsError, Result};
+use crate::fs::Fs;
+use crate::layout::{GenerationDir, Layout};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What a path leads to.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// A ring: a directory with a `ring.json`.
+    Ring(Layout),
+    /// The directory of one generation, in a ring.
+    Generation(Layout, GenerationDir),
+    /// A file: a segment, or a RecordIO file of somebody else's.
+    File(PathBuf),
+}
+
+impl Subject {
+    /// What is at `path`.
+    ///
+    /// # Errors
+    /// Nothing there; a directory that is neither a ring nor a generation in one; what the filesystem says.
+    pub fn at(fs: &dyn Fs, path: &Path) -> Result<Subject> {
+        let path = std::path::absolute(path).map_err(|error| FsError::new("look at", path, error))?;
+        // Whoever looks may be given a link, even to a file. What lies below is not followed.
+        let path = std::fs::canonicalize(&path).map_err(|error| FsError::new("look at", &path, error))?;
+        if !fs.identity(&path)?.is_dir {
+            return Ok(Subject::File(path));
+        }
+        let layout = Layout::new(&path);
+        if fs.exists(&layout.ring_json())? || fs.exists(&layout.manifests())? {
+            return Ok(Subject::Ring(layout));
+        }
+        let name = path.file_name().and_then(|name| name.to_str());
+        if let (Some(dir), Some(ring)) = (name.and_then(GenerationDir::parse), path.parent().map(Layout::new))
+            && fs.exists(&ring.ring_json())?
+        {
+            return Ok(Subject::Generation(ring, dir));
+        }
+        let why = "this directory is no ring (it holds no ring.json), and no generation of one (read.<n> or write.<n>)";
+        Err(Error::Fs { source: FsError::new("look at", &path, io::Error::other(why)) })
+    }
+}

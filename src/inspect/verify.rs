@@ -1,0 +1,467 @@
+//! Everything that can be checked of a ring, a generation or a file, by reading alone: each manifest against its
+//! segments, each byte of each segment, and what lies in staging and in quarantine.
+//!
+//! A ring may be in use meanwhile: what is reclaimed while it is looked at is no damage.
+
+use super::Subject;
+use super::check::{self, Checked};
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::layout::{GenerationDir, Layout, is_owner, segment_index};
+use crate::ring::MANIFESTS_KEPT;
+use crate::ring::birth;
+use crate::ring::manifest::{Manifest, Manifests, SegmentEntry};
+use ringreel_format::SegmentId;
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// Samples of one finding that are named.
+pub const NAMED: usize = 100;
+
+/// How bad something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Something is lost, or cannot be read.
+    Damage,
+    /// Somebody began something and did not finish it (yet); nothing is lost.
+    Unfinished,
+    /// Worth knowing.
+    Note,
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub kind: Kind,
+    /// Where.
+    pub path: PathBuf,
+    /// The bytes of the file that it is about: from the first to behind the last.
+    pub bytes: Option<(u64, u64)>,
+    /// Ids of the samples that it touches, the first [`NAMED`] of them.
+    pub samples: Vec<String>,
+    /// What is wrong, or what it means.
+    pub message: String,
+}
+
+impl Finding {
+    /// One about a whole file, or a whole directory.
+    pub fn new(kind: Kind, path: &Path, message: impl Into<String>) -> Finding {
+        Finding { kind, path: path.to_owned(), bytes: None, samples: Vec::new(), message: message.into() }
+    }
+}
+
+/// What was looked at, and what was found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// What was looked at: a ring, a generation, a segment or a RecordIO file.
+    pub subject: &'static str,
+    /// Generations that a manifest lists and that are there.
+    pub generations: u64,
+    /// Files that were read from front to back.
+    pub files: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Samples (or records of a RecordIO file) that can be read. A sample that stands in two places counts once.
+    pub readable: u64,
+    /// Samples of generations that are there which manifests list and which cannot be read.
+    pub unreadable: u64,
+    /// Damage first.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Whether anything is damaged.
+    pub fn is_damaged(&self) -> bool {
+        self.findings.iter().any(|finding| finding.kind == Kind::Damage)
+    }
+}
+
+/// A file that is to be checked.
+struct Task {
+    path: PathBuf,
+    /// What its manifest says of it.
+    listed: Option<SegmentEntry>,
+    /// The directory whose end makes it no loss that the file is gone.
+    within: PathBuf,
+    bytes: u64,
+}
+
+/// Looks at `subject`, with so many threads. `begin` hears how many bytes there are, `progress` how many more were read.
+///
+/// # Errors
+/// What the filesystem says, where nothing can be looked at.
+pub fn verify(
+    fs: &Arc<dyn Fs>,
+    subject: &Subject,
+    threads: usize,
+    begin: &dyn Fn(u64),
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Report> {
+    let mut look = Look { fs: fs.clone(), report: Report::default(), tasks: Vec::new() };
+    match subject {
+        Subject::Ring(layout) => {
+            look.report.subject = "ring";
+            look.ring(layout)?;
+        }
+        Subject::Generation(layout, dir) => {
+            look.report.subject = "generation";
+            look.generation(layout, *dir)?;
+        }
+        Subject::File(path) => {
+            let bytes = fs.identity(path)?.len;
+            begin(bytes);
+            let is_segment = check::is_segment(&**fs, path)?;
+            look.report.subject = if is_segment { "segment" } else { "RecordIO file" };
+            let checked = if is_segment { check::segment(&**fs, path)? } else { check::recordio(&**fs, path)? };
+            progress(bytes);
+            let listed = checked.footer.as_ref().map_or(checked.good, |footer| footer.count);
+            look.report.unreadable = listed.saturating_sub(checked.good);
+            look.take(checked);
+        }
+    }
+    begin(look.tasks.iter().map(|task| task.bytes).sum());
+    look.check_all(threads, progress);
+    let mut report = look.report;
+    report.findings.sort_by(|a, b| (a.kind, &a.path, a.bytes).cmp(&(b.kind, &b.path, b.bytes)));
+    report.findings.iter_mut().for_each(|finding| finding.samples.truncate(NAMED));
+    Ok(report)
+}
+
+struct Look {
+    fs: Arc<dyn Fs>,
+    report: Report,
+    tasks: Vec<Task>,
+}
+
+impl Look {
+    fn find(&mut self, kind: Kind, path: &Path, message: impl Into<String>) {
+        self.report.findings.push(Finding::new(kind, path, message));
+    }
+
+    fn take(&mut self, checked: Checked) {
+        self.report.files += 1;
+        self.report.bytes += checked.bytes;
+        self.report.readable += checked.good;
+        self.report.findings.extend(checked.findings);
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        match self.fs.list(dir) {
+            Ok(mut names) => {
+                names.sort_unstable();
+                Ok(names)
+            }
+            Err(error) if error.is_gone() => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn ring(&mut self, layout: &Layout) -> Result<()> {
+        let ring_id = match birth::read(&*self.fs, layout) {
+            Ok(Some(birth)) => Some(birth.ring_id),
+            Ok(None) => {
+                self.find(Kind::Damage, &layout.ring_json(), "it is missing: nobody can open the ring");
+                None
+            }
+            Err(Error::Fs { source }) => return Err(source.into()),
+            Err(error) => {
+                self.find(Kind::Damage, &layout.ring_json(), error.to_string());
+                None
+            }
+        };
+        let listed = self.manifests(layout, ring_id.as_deref())?;
+        let newest = listed.keys().copied().max();
+        let mut ids: HashMap<SegmentId, u64> = HashMap::new();
+        for (n, manifest) in &listed {
+            for entry in manifest.iter().flat_map(|manifest| &manifest.segments) {
+                if let Some(before) = ids.insert(entry.id, *n) {
+                    let message =
+                        format!("it lists segment {}, which manifest {before} lists: its samples come twice", entry.id);
+                    self.find(Kind::Damage, &layout.manifest(*n), message);
+                }
+            }
+        }
+        self.directories(layout, &listed, newest)?;
+        self.staging(layout, &ids)?;
+        for name in self.list(&layout.quarantine())? {
+            let path = layout.quarantine().join(&name);
+            if let Some(stem) = name.strip_suffix(".rec") {
+                let why = self.fs.read(&layout.quarantine().join(format!("{stem}.why")), 1 << 16).unwrap_or_default();
+                let why = String::from_utf8_lossy(&why).trim().to_owned();
+                let why = if why.is_empty() { "why, was not noted".to_owned() } else { why };
+                self.find(Kind::Note, &path, format!("in quarantine: {why}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// All manifests that are there; none for those that cannot be read or are missing.
+    fn manifests(&mut self, layout: &Layout, ring_id: Option<&str>) -> Result<BTreeMap<u64, Option<Arc<Manifest>>>> {
+        let manifests = Manifests::new(self.fs.clone(), layout.clone());
+        let mut numbers = manifests.numbers()?;
+        numbers.sort_unstable();
+        let Some((&oldest, &newest)) = numbers.first().zip(numbers.last()) else {
+            self.find(Kind::Damage, &layout.manifests(), "there is no manifest: readers see nothing");
+            return Ok(BTreeMap::new());
+        };
+        // The oldest ones are removed when there are twice as many as are kept.
+        let first = if newest < 2 * MANIFESTS_KEPT { 0 } else { oldest };
+        let there: HashSet<u64> = numbers.into_iter().collect();
+        let mut found = BTreeMap::new();
+        let mut before: Option<Arc<Manifest>> = None;
+        for n in first..=newest {
+            let path = layout.manifest(n);
+            if !there.contains(&n) {
+                let readable = self.fs.exists(&layout.read(n))?;
+                let what = if readable { ": the samples in its directory cannot be read" } else { "" };
+                self.find(Kind::Damage, &path, format!("the manifest of generation {n} is missing{what}"));
+                found.insert(n, None);
+                before = None;
+                continue;
+            }
+            match manifests.get(n) {
+                Ok(Some(manifest)) => {
+                    let summary = &manifest.summary;
+                    if ring_id.is_some_and(|id| id != summary.ring) {
+                        let message = format!("it is of ring {}, which is another one", summary.ring);
+                        self.find(Kind::Damage, &path, message);
+                    }
+                    if let Some(before) = &before {
+                        let total = before.summary.total_samples.saturating_add(summary.samples);
+                        if total != summary.total_samples {
+                            let says = summary.total_samples;
+                            let message = format!("it counts {says} samples so far, where {total} were delivered");
+                            self.find(Kind::Damage, &path, message);
+                        }
+                    }
+                    before = Some(manifest.clone());
+                    found.insert(n, Some(manifest));
+                }
+                Ok(None) => {} // removed meanwhile
+                Err(Error::Fs { source }) => {
+                    self.find(Kind::Damage, &path, source.to_string());
+                    before = None;
+                    found.insert(n, None);
+                }
+                Err(error) => {
+                    self.find(Kind::Damage, &path, error.to_string());
+                    before = None;
+                    found.insert(n, None);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn directories(
+        &mut self,
+        layout: &Layout,
+        listed: &BTreeMap<u64, Option<Arc<Manifest>>>,
+        newest: Option<u64>,
+    ) -> Result<()> {
+        let next = newest.map_or(0, |newest| newest + 1);
+        let mut there = HashSet::new();
+        for name in self.list(layout.root())? {
+            match GenerationDir::parse(&name) {
+                Some(GenerationDir::Read(n)) => {
+                    there.insert(n);
+                    match listed.get(&n) {
+                        Some(Some(manifest)) => self.listed(layout, manifest)?,
+                        Some(None) => self.unlisted(&layout.read(n))?, // its manifest was found wrong
+                        None if self.fs.exists(&layout.manifest(n))? => {} // promoted meanwhile
+                        None if n == next => {
+                            let message = format!(
+                                "the promotion of generation {n} was begun and not finished: it has no manifest, so \
+                                 readers do not see it; a manager, or a generator, finishes it"
+                            );
+                            self.find(Kind::Unfinished, &layout.read(n), message);
+                            self.unlisted(&layout.read(n))?;
+                        }
+                        None => self.find(Kind::Note, &layout.read(n), "litter: no manifest belongs to it"),
+                    }
+                }
+                Some(GenerationDir::Write(n)) if n == next || n == next + 1 => self.unlisted(&layout.write(n))?,
+                Some(GenerationDir::Write(n)) => {
+                    self.find(Kind::Note, &layout.write(n), "litter: this generation was promoted already");
+                }
+                None => {}
+            }
+        }
+        if let Some((n, Some(manifest))) = listed.last_key_value()
+            && manifest.summary.samples > 0
+            && !there.contains(n)
+            && !self.fs.exists(&layout.manifest(n + 1))?
+        {
+            let message = format!(
+                "the directory of the newest generation is missing: its {} samples are lost",
+                manifest.summary.samples
+            );
+            self.find(Kind::Damage, &layout.read(*n), message);
+            self.report.unreadable += manifest.summary.samples;
+        }
+        Ok(())
+    }
+
+    /// The files of a generation that has a manifest.
+    fn listed(&mut self, layout: &Layout, manifest: &Manifest) -> Result<()> {
+        let dir = layout.read(manifest.summary.generation);
+        self.report.generations += 1;
+        let names: HashSet<&str> = manifest.segments.iter().map(|entry| &*entry.file).collect();
+        for entry in &manifest.segments {
+            let (path, bytes) = (dir.join(&entry.file), entry.bytes);
+            self.tasks.push(Task { path, listed: Some(entry.clone()), within: dir.clone(), bytes });
+        }
+        let more: Vec<String> = self.list(&dir)?.into_iter().filter(|name| !names.contains(&**name)).collect();
+        for name in more.iter().take(NAMED) {
+            self.find(Kind::Note, &dir.join(name), "the manifest does not list it: readers do not see it");
+        }
+        if more.len() > NAMED {
+            self.find(Kind::Note, &dir, format!("{} more files that the manifest does not list", more.len() - NAMED));
+        }
+        Ok(())
+    }
+
+    /// The segments in a directory that no manifest speaks of.
+    fn unlisted(&mut self, dir: &Path) -> Result<()> {
+        for name in self.list(dir)? {
+            let path = dir.join(&name);
+            let is_segment = segment_index(&name).is_some();
+            match self.fs.identity(&path) {
+                Ok(found) if is_segment && !found.is_dir => {
+                    self.tasks.push(Task { path, listed: None, within: dir.to_owned(), bytes: found.len });
+                }
+                Ok(_) => self.find(Kind::Note, &path, "this is no segment's name"),
+                Err(error) if error.is_gone() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn staging(&mut self, layout: &Layout, ids: &HashMap<SegmentId, u64>) -> Result<()> {
+        for owner in self.list(&layout.staging())? {
+            let dir = layout.staging_of(&owner);
+            if !is_owner(&owner) {
+                self.find(Kind::Note, &dir, "no generator has such a name");
+                continue;
+            }
+            let (mut waiting, mut begun) = (0u64, 0u64);
+            for name in self.list(&dir)? {
+                match name.strip_suffix(".rec").and_then(|id| id.parse::<SegmentId>().ok()) {
+                    Some(id) if ids.contains_key(&id) => {} // only the name is left
+                    Some(_) => {
+                        let path = dir.join(&name);
+                        waiting += 1;
+                        let bytes = self.fs.identity(&path).map_or(0, |found| found.len);
+                        self.tasks.push(Task { path, listed: None, within: dir.clone(), bytes });
+                    }
+                    None => begun += 1,
+                }
+            }
+            if waiting > 0 {
+                let message = format!(
+                    "{waiting} finished segments of {owner} are in no readable generation yet: it links them itself, or \
+                     a manager does when it is dead"
+                );
+                self.find(Kind::Unfinished, &dir, message);
+            }
+            if begun > 0 {
+                let message = format!("{begun} files that {owner} has begun, or left behind");
+                self.find(Kind::Note, &dir, message);
+            }
+        }
+        Ok(())
+    }
+
+    fn generation(&mut self, layout: &Layout, dir: GenerationDir) -> Result<()> {
+        let manifests = Manifests::new(self.fs.clone(), layout.clone());
+        match dir {
+            GenerationDir::Write(n) => self.unlisted(&layout.write(n)),
+            GenerationDir::Read(n) => match manifests.get(n) {
+                Ok(Some(manifest)) => self.listed(layout, &manifest),
+                Ok(None) => {
+                    let message = format!("there is no manifest of generation {n}: readers do not see it");
+                    self.find(Kind::Damage, &layout.manifest(n), message);
+                    self.unlisted(&layout.read(n))
+                }
+                Err(Error::Fs { source }) => Err(source.into()),
+                Err(error) => {
+                    self.find(Kind::Damage, &layout.manifest(n), error.to_string());
+                    self.unlisted(&layout.read(n))
+                }
+            },
+        }
+    }
+
+    fn check_all(&mut self, threads: usize, progress: &(dyn Fn(u64) + Sync)) {
+        let tasks = std::mem::take(&mut self.tasks);
+        let next = AtomicUsize::new(0);
+        let seen = Mutex::new(HashSet::new());
+        let done = Mutex::new(Vec::new());
+        let fs = &self.fs;
+        thread::scope(|scope| {
+            for _ in 0..threads.clamp(1, tasks.len().max(1)) {
+                scope.spawn(|| {
+                    while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let checked = check(fs, task, &seen);
+                        done.lock().unwrap_or_else(PoisonError::into_inner).push(checked);
+                        progress(task.bytes);
+                    }
+                });
+            }
+        });
+        for (checked, unreadable) in done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten() {
+            self.report.unreadable += unreadable;
+            if checked.bytes == 0 && checked.good == 0 {
+                self.report.findings.extend(checked.findings);
+            } else {
+                self.take(checked);
+            }
+        }
+    }
+}
+
+/// A file, and how many samples of it that are listed cannot be read. None where it was reclaimed meanwhile, or where it
+/// was looked at by another name.
+fn check(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64)>>) -> Option<(Checked, u64)> {
+    let listed = task.listed.as_ref().map_or(0, |entry| entry.samples);
+    let failed = |message: String| {
+        let findings = vec![Finding::new(Kind::Damage, &task.path, message)];
+        Some((Checked { findings, ..Checked::default() }, listed))
+    };
+    let identity = match fs.identity(&task.path) {
+        Ok(identity) => identity,
+        Err(error) if error.is_gone() && (task.listed.is_none() || !fs.exists(&task.within).unwrap_or(true)) => {
+            return None;
+        }
+        Err(error) if error.is_gone() => return failed(format!("the file is missing: {listed} samples are lost")),
+        Err(error) => return failed(error.to_string()),
+    };
+    if !seen.lock().unwrap_or_else(PoisonError::into_inner).insert(identity.inode) {
+        return None;
+    }
+    let mut checked = match check::segment(&**fs, &task.path) {
+        Ok(checked) => checked,
+        Err(Error::Fs { source }) if source.is_gone() && !fs.exists(&task.within).unwrap_or(true) => return None,
+        Err(error) => return failed(error.to_string()),
+    };
+    if task.listed.is_some() && checked.footer.is_none() {
+        checked.good = 0; // readers begin at the footer
+    }
+    if let (Some(entry), Some(footer)) = (&task.listed, &checked.footer) {
+        let is = (footer.info.id, checked.bytes, footer.check, footer.count);
+        if is != (entry.id, entry.bytes, entry.check, entry.samples) {
+            let message = "it is another segment than the manifest lists";
+            checked.findings.push(Finding::new(Kind::Damage, &task.path, message));
+            checked.good = 0;
+        }
+    }
+    let unreadable = listed.saturating_sub(checked.good);
+    Some((checked, unreadable))
+}
