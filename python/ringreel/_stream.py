@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ringreel import _ringreel
-from ringreel._errors import DamagedSampleError
+from ringreel._errors import DamagedSampleError, RingreelError
 from ringreel._log import Waiting, logger
 from ringreel._sample import Sample
 
@@ -89,6 +89,15 @@ class Stream(Iterator[Sample]):
         """
         state: dict[str, Any] = {} if self._stream is None else json.loads(self._stream.state())
         return state
+
+    def _place(self) -> dict[str, Any]:
+        """The state; before the first sample, that of where it is going to begin: it takes its place in its run."""
+        try:
+            self._open(Waiting()).prepare()
+        except (RingreelError, OSError) as error:
+            logger.warning("where this stream is going to begin is not in its state: %s", error)
+            return {}
+        return self.state_dict()
 
     def load_state_dict(self, state: "Mapping[str, Any] | Sequence[Mapping[str, Any]]") -> None:
         """Goes on from what `state_dict` of a stream with the same seed and order gave, in this process or another.

@@ -161,8 +161,11 @@ class RingIterator(Iterator[Any]):
         return self._given(next(self._stream))
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this worker is. See `ringreel.Stream.state_dict`."""
-        return self._stream.state_dict()
+        """Where this worker is; before its first sample, where it is going to begin (for which it opens the ring).
+
+        See `ringreel.Stream.state_dict`.
+        """
+        return self._stream._place()
 
     def load_state_dict(self, state: "Mapping[str, Any] | Sequence[Mapping[str, Any]]") -> None:
         """Goes on from there. See `ringreel.Stream.load_state_dict`."""

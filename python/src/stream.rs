@@ -121,6 +121,12 @@ impl Stream {
         Ok(py.detach(|| lock(stream).run().to_owned()))
     }
 
+    /// Takes its place in its run, so that the state says where it begins.
+    fn prepare(&self, py: Python<'_>) -> PyResult<()> {
+        let stream = self.stream.get("stream")?;
+        detached(py, &Listeners::default(), |_, _| lock(stream).prepare())
+    }
+
     /// Where it is, as JSON text.
     fn state(&self, py: Python<'_>) -> PyResult<String> {
         let stream = self.stream.get("stream")?;

@@ -505,20 +505,24 @@ def test_the_protocol_of_stateful_loaders_by_hand(ranks, ring_of, run):
     """Workers of a new loader, with the states that the old one's workers said after any sample."""
     ring = ring_of(21)
 
-    def dataset():
+    def dataset(run=run):
         return RingStream(ring, epochs=1, shuffle=True, equal="pad", run=run)
 
     whole = ranks.together(2, read_some, dataset(), 2, 99, None, 100)
     order = [found for found, _ in whole]
     assert [len(found) for found in order] == [11, 11] and set(order[0] + order[1]) == set(range(21))
     for seed, counts in enumerate(((0, 0), (1, 0), (2, 0), (1, 1), (6, 5), (10, 10), (11, 10), (11, 11))):
-        if run is not None and 0 in counts:
-            continue  # who has no state yet begins where the named run is now
         states = [json.loads(json.dumps(said[count])) for count, (_, said) in zip(counts, whole, strict=True)]
         again = ranks.together(2, read_some, dataset(), 2, 99, states, 1000 + 10 * seed)
         rest = [found[count:] for found, count in zip(order, counts, strict=True)]
         assert [found for found, _ in again] == rest, counts
         assert all(said[-1]["step"] == 11 for _, said in again)
+    # A restart, with another name, after a newer generation was promoted.
+    add(ring, [{"data": np.full(6, 100 + n)} for n in range(21)])
+    for seed, counts in enumerate(((0, 0), (1, 0), (0, 2), (3, 3))):
+        states = [json.loads(json.dumps(said[count])) for count, (_, said) in zip(counts, whole, strict=True)]
+        again = ranks.together(2, read_some, dataset(f"{run}-{seed}"), 2, 99, states, 2000 + 10 * seed)
+        assert [found for found, _ in again] == [found[count:] for found, count in zip(order, counts, strict=True)]
 
 
 def test_stateful_loaders_go_on_exactly(ring_of):

@@ -731,11 +731,32 @@ impl Stream {
         }
     }
 
+    /// Takes its place in the run and in the epoch that it begins with, and gives nothing: so that [`Stream::state`] says
+    /// which these are. Afterwards it does nothing.
+    ///
+    /// # Errors
+    /// What the index or the filesystem says; it may be tried again.
+    pub fn prepare(&mut self) -> Result<()> {
+        if self.given.is_none() && self.next_plan().is_none() {
+            self.begin()?;
+            self.plan_ahead()?;
+        }
+        Ok(())
+    }
+
+    /// The epoch of the sample that comes next, as far as that is planned.
+    fn next_plan(&self) -> Option<&Arc<Plan>> {
+        self.queue.front().map(|step| &step.plan).or(self.planning.as_ref().map(|(plan, _)| plan))
+    }
+
     /// Where it is: what a stream that goes on from here needs to know.
     pub fn state(&self) -> State {
-        let (epoch, place, step) = match &self.given {
-            Some((plan, step)) => (Some(plan.epoch.clone()), plan.place.clone(), *step),
-            None => (None, Place::default(), 0),
+        let given = self.given.as_ref().map(|(plan, step)| (plan, *step));
+        let (plan, step) = given.or(self.next_plan().map(|plan| (plan, 0))).unzip();
+        let (epoch, place) = plan.map(|plan| (plan.epoch.clone(), plan.place.clone())).unzip();
+        let (finished, number) = match (&self.given, plan) {
+            (None, Some(plan)) => (plan.nth, plan.number),
+            _ => (self.finished, self.behind),
         };
         State {
             version: State::VERSION,
@@ -746,11 +767,11 @@ impl Stream {
             equal: self.options.equal,
             world: self.options.share.world,
             worker: self.options.share.rank,
-            finished: self.finished,
-            number: self.behind,
+            finished,
+            number,
             epoch,
-            place,
-            step,
+            place: place.unwrap_or_default(),
+            step: step.unwrap_or(0),
         }
     }
 

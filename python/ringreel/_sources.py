@@ -1,0 +1,220 @@
+"""What a `StreamLoader` reads: files, rings, and whatever can be iterated over again."""
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from ringreel import recordio
+from ringreel._dataset import Dataset
+from ringreel._errors import DamagedSampleError, ReclaimedError
+from ringreel._log import logger
+from ringreel._ring import Ring
+
+
+@dataclasses.dataclass
+class Place:
+    """Where a loader stands.
+
+    epoch, batches : the epoch, and how many of its batches were given.
+    first : where an iteration has `begun`, its first epoch.
+    generation : of a ring, what the epoch reads.
+    given : whether the iteration that is under way gave one of those batches.
+    resumed : whether it is a place that was loaded, and no batch was given since.
+    """
+
+    epoch: int = 0
+    batches: int = 0
+    first: int = 0
+    generation: int | None = None
+    begun: bool = False
+    given: bool = False
+    resumed: bool = False
+
+    def next_epoch(self) -> None:
+        self.epoch += 1
+        self.batches = 0
+        self.generation = None
+        self.given = False
+        self.resumed = False
+
+
+class Source:
+    """What a loader reads."""
+
+    unit = "item"
+    first = 0  # The number of the first item.
+    makes = False  # Whether nobody else has what `open` returns.
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    @property
+    def name(self) -> str:
+        return str(self.given)
+
+    def at(self, number: int) -> str:
+        return f"{self.unit} {number} of {self.name}"
+
+    def open(self, place: Place) -> Iterator[Any]:
+        """A pass from the start."""
+        raise NotImplementedError
+
+    def value(self, number: int, item: Any) -> Any:
+        """What `parse` is given."""
+        return item
+
+    def length(self) -> int:
+        raise TypeError(f"the length of {self.name} is not known before it is read")
+
+
+class _Iterable(Source):
+    """An iterable that can be read again."""
+
+    @property
+    def name(self) -> str:
+        return f"the source ({type(self.given).__name__})"
+
+    def open(self, place: Place) -> Iterator[Any]:
+        return iter(self.given)
+
+    def length(self) -> int:
+        return len(self.given) if hasattr(type(self.given), "__len__") else super().length()
+
+
+class _Sequence(_Iterable):
+    """A sequence that may not know how to iterate, and raise no IndexError at its end."""
+
+    def open(self, place: Place) -> Iterator[Any]:
+        return (self.given[i] for i in range(len(self.given)))
+
+
+class _Callable(Source):
+    """What makes a new iterator each time."""
+
+    makes = True
+    last: Any = None
+
+    @property
+    def name(self) -> str:
+        return f"the source {getattr(self.given, '__qualname__', type(self.given).__name__)}()"
+
+    def open(self, place: Place) -> Iterator[Any]:
+        made = self.given()
+        if not hasattr(type(made), "__iter__") and not hasattr(type(made), "__getitem__"):
+            raise TypeError(f"{self.name} returned {type(made).__name__}: it must return an iterator")
+        iterator: Iterator[Any] = iter(made)
+        if iterator is self.last:
+            raise TypeError(f"{self.name} returned the same iterator again: it must make a new one for each epoch")
+        self.last = iterator
+        return iterator
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"given": self.given}
+
+
+class _Lines(Source):
+    """The lines of a text file."""
+
+    unit = "line"
+    first = 1
+
+    def open(self, place: Place) -> Iterator[Any]:
+        with open(self.given, "rb") as file:
+            yield from file
+
+    def value(self, number: int, item: bytes) -> str:
+        line = item.removesuffix(b"\n").removesuffix(b"\r")
+        return line.decode("utf-8-sig" if number == self.first else "utf-8")
+
+
+class _Records(Source):
+    """The records of a RecordIO file."""
+
+    unit = "record"
+
+    def open(self, place: Place) -> Iterator[Any]:
+        with recordio.MXRecordIO(self.given, "r") as records:
+            yield from records
+
+
+class _Generation(Source):
+    """A ring's newest generation."""
+
+    unit = "sample"
+
+    @property
+    def name(self) -> str:
+        return str(self.given.path)
+
+    def open(self, place: Place) -> Iterator[Any]:
+        dataset = self.given.dataset(generation=place.generation)
+        if place.generation is not None:
+            if not _is_there(dataset, place.generation):
+                dataset.refresh()
+                logger.warning(
+                    "generation %d of %s is gone, %d batches of which had been given in epoch %d: "
+                    "the epoch begins again, with generation %d",
+                    *(place.generation, self.given.path, place.batches, place.epoch, dataset.generation),
+                )
+                place.batches = 0
+        place.generation = dataset.generation
+        return iter(dataset)
+
+    def length(self) -> int:
+        return len(self.given.dataset())
+
+
+class _Dataset(_Generation):
+    """The generation that a dataset stands at."""
+
+    @property
+    def name(self) -> str:
+        return str(self.given._config.ring)
+
+    def open(self, place: Place) -> Iterator[Any]:
+        if place.generation is not None and not _is_there(self.given, place.generation):
+            logger.warning(
+                "the dataset of %s reads generation %d, and %d batches of generation %d had been given in epoch %d: "
+                "the epoch begins again",
+                *(self.name, self.given.generation, place.batches, place.generation, place.epoch),
+            )
+            place.batches = 0
+        place.generation = self.given.generation
+        return iter(self.given)
+
+    def length(self) -> int:
+        return len(self.given)
+
+
+def _is_there(dataset: Dataset, generation: int) -> bool:
+    """Whether `dataset` reads that generation. What is known of one outlives its samples, so one is tried."""
+    try:
+        return dataset.generation == generation and (len(dataset) == 0 or dataset._at(0, follow=False) is not None)
+    except ReclaimedError:
+        return False
+    except DamagedSampleError:
+        return True
+
+
+def source_of(given: Any) -> Source:
+    kind = type(given)
+    if isinstance(given, (str, bytes, os.PathLike)):
+        path = os.fsdecode(given)
+        return _Records(path) if path.endswith(".rec") else _Lines(path)
+    if isinstance(given, Ring):
+        return _Generation(given)
+    if isinstance(given, Dataset):
+        return _Dataset(given)
+    if hasattr(kind, "__next__") or isinstance(given, recordio.MXRecordIO):
+        raise TypeError(
+            f"the source is read once an epoch, and {kind.__name__} can be read only once: "
+            "pass a callable that makes a new one, or the path of a file"
+        )
+    if hasattr(kind, "__iter__"):
+        return _Iterable(given)
+    if hasattr(kind, "__getitem__"):
+        return _Sequence(given) if hasattr(kind, "__len__") else _Iterable(given)
+    if callable(given):
+        return _Callable(given)
+    raise TypeError(f"a source is a path, a Ring, an iterable, or a callable that returns one; found {kind.__name__}")
