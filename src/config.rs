@@ -208,6 +208,19 @@ impl Config {
         Config::of(&Given::new(text, origin, has_lines)?, base)
     }
 
+    /// One that names a ring by its directory and leaves everything else to it: enough to look at it. (Where its index
+    /// is kept on a server, only a configuration knows where.)
+    ///
+    /// # Errors
+    /// A path that is no UTF-8.
+    pub fn of_ring(ring: &Path) -> Result<Config> {
+        let ring = std::path::absolute(ring).unwrap_or_else(|_| ring.to_owned());
+        let origin = ring.display().to_string();
+        let not_utf8 = || Error::Config { origin: origin.clone(), message: "this path is no UTF-8".to_owned() };
+        let text = serde_json::json!({ "RING": ring.to_str().ok_or_else(not_utf8)?, "INDEX": "files" }).to_string();
+        Config::parse(&text, &origin, Path::new("."), false)
+    }
+
     fn of(given: &Given<'_>, base: &Path) -> Result<Config> {
         given.refuse_later()?;
         let ring = match (given.text_of("RING")?, given.text_of("DBNAME")?) {

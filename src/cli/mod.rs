@@ -13,10 +13,13 @@ mod status;
 mod verify;
 
 use crate::config::Config;
+use crate::fs::Posix;
+use crate::ring::Ring;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 use tracing_subscriber::EnvFilter;
 
 /// A ring of record segments on a shared filesystem, between sample generators and a training job.
@@ -54,6 +57,31 @@ struct Common {
     verbose: bool,
 }
 
+/// What subcommands take that look at a ring.
+#[derive(Args)]
+struct RingArgs {
+    /// The ring's directory, where no configuration is at hand
+    #[arg(value_name = "RING", conflicts_with = "config")]
+    ring: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl RingArgs {
+    /// The configuration, or what stands in for it.
+    fn config(&self) -> anyhow::Result<Config> {
+        match &self.ring {
+            Some(ring) => Ok(Config::of_ring(ring)?),
+            None => load(&self.common),
+        }
+    }
+
+    /// The ring, to be looked at: nothing is written, and an index that is away is borne.
+    fn look(&self) -> anyhow::Result<Ring> {
+        Ok(Ring::find(Arc::new(Posix), &self.config()?)?)
+    }
+}
+
 #[derive(Subcommand)]
 enum Command {
     /// Promote full generations, reclaim old ones, bring in what dead generators finished
@@ -63,7 +91,7 @@ enum Command {
     /// Take samples out
     Read(read::Options),
     /// Show generations, fill, rates, and who takes part
-    Status(Common),
+    Status(status::Options),
     /// Show the values in effect, and where each came from
     Config(Common),
     /// Compare the index with the directory, and mend it
@@ -80,7 +108,7 @@ impl Command {
             Command::Manager(common) => common,
             Command::Generate(options) => &options.common,
             Command::Read(options) => &options.common,
-            Command::Status(common) => common,
+            Command::Status(options) => &options.ring.common,
             Command::Config(common) => common,
             Command::Repair(options) => &options.common,
             Command::Index(options) => options.common(),
@@ -105,7 +133,7 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Manager(common) => manager::run(common),
         Command::Generate(options) => generate::run(options),
         Command::Read(options) => read::run(options),
-        Command::Status(common) => status::run(common),
+        Command::Status(options) => status::run(options),
         Command::Config(common) => config::run(common),
         Command::Repair(options) => repair::run(options),
         Command::Index(options) => index::run(options),

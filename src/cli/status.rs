@@ -1,20 +1,24 @@
 //! `ringreel status`
 
-use super::Common;
+use super::RingArgs;
 use super::output::{human_bytes, human_seconds, json_line, line};
 use crate::failures::Failure;
-use crate::fs::Posix;
-use crate::ring::Ring;
 use crate::status::{MemberStatus, ReuseStatus, Status, status};
 use crate::unix_ms;
-use std::sync::Arc;
+use clap::Args;
+
+/// What it takes.
+#[derive(Args)]
+pub struct Options {
+    #[command(flatten)]
+    pub ring: RingArgs,
+}
 
 /// Looks once.
-pub fn run(common: &Common) -> anyhow::Result<i32> {
-    let config = super::load(common)?;
-    let ring = Ring::find(Arc::new(Posix), &config)?;
+pub fn run(options: &Options) -> anyhow::Result<i32> {
+    let ring = options.ring.look()?;
     let status = status(&ring)?;
-    if common.json {
+    if options.ring.common.json {
         json_line(&serde_json::to_value(&status)?)?;
     } else {
         for text in lines(&status) {

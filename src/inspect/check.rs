@@ -136,7 +136,11 @@ pub fn is_segment(fs: &dyn Fs, path: &Path) -> Result<bool> {
     Ok(begin.ends_with(SIGNATURE))
 }
 
-fn whole(fs: &dyn Fs, path: &Path) -> Result<Bytes> {
+/// The bytes of a file; mapped where it is large.
+///
+/// # Errors
+/// What the filesystem says.
+pub(super) fn whole(fs: &dyn Fs, path: &Path) -> Result<Bytes> {
     let file = fs.open(path)?;
     let len = file.size()?;
     if len > READ_AT_MOST

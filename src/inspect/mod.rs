@@ -5,8 +5,10 @@
 //! | here | [`Subject`]: what a path leads to |
 //! | [`verify`] | everything that can be checked of it |
 //! | [`check`] | one segment, or one RecordIO file |
+//! | [`samples`] | the samples there, by position |
 
 pub mod check;
+pub mod samples;
 pub mod verify;
 
 use crate::error::{Error, FsError, Result};

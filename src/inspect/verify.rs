@@ -10,7 +10,7 @@ use crate::fs::Fs;
 use crate::layout::{GenerationDir, Layout, is_owner, segment_index};
 use crate::ring::MANIFESTS_KEPT;
 use crate::ring::birth;
-use crate::ring::manifest::{Manifest, Manifests, SegmentEntry};
+use crate::ring::manifest::{ANOTHER, Manifest, Manifests, SegmentEntry};
 use ringreel_format::SegmentId;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -454,13 +454,11 @@ fn check(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64)>>) -> Op
     if task.listed.is_some() && checked.footer.is_none() {
         checked.good = 0; // readers begin at the footer
     }
-    if let (Some(entry), Some(footer)) = (&task.listed, &checked.footer) {
-        let is = (footer.info.id, checked.bytes, footer.check, footer.count);
-        if is != (entry.id, entry.bytes, entry.check, entry.samples) {
-            let message = "it is another segment than the manifest lists";
-            checked.findings.push(Finding::new(Kind::Damage, &task.path, message));
-            checked.good = 0;
-        }
+    if let (Some(entry), Some(footer)) = (&task.listed, &checked.footer)
+        && !entry.describes(footer, checked.bytes)
+    {
+        checked.findings.push(Finding::new(Kind::Damage, &task.path, ANOTHER));
+        checked.good = 0;
     }
     let unreadable = listed.saturating_sub(checked.good);
     Some((checked, unreadable))

@@ -42,7 +42,7 @@ use crate::segment::SampleId;
 use crate::segment::reader::{Access, SegmentReader};
 use bytes::Bytes;
 use generators::Generators;
-use ringreel_format::{FormatError, Meta, Part, ReadOptions, Value};
+use ringreel_format::{Meta, Part, ReadOptions, Sample, SegmentInfo, Value};
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -387,18 +387,9 @@ impl Reader {
             }
             compared.insert(id);
         }
-        let info = segment.info();
-        let names = info.schema.parts.iter().map(|named| named.name.clone());
-        let parts = names.zip(sample.parts).map(|(name, part)| ReadPart { name, part });
-        let ours = [
-            ("number", Value::from(info.first_number.saturating_add(id.ordinal))),
-            ("time", Value::Float(sample.unix_ms as f64 / 1e3)),
-        ];
-        let provenance = info.provenance.iter().map(|(key, value)| (key, value.clone())).chain(ours);
-        let users = sample.meta.iter().map(|(key, value)| (key, value.clone()));
-        let meta = provenance.chain(users).map(|(key, value)| (key.to_owned(), value)).collect();
+        let (parts, meta) = named(segment.info(), sample);
         let file = segment.path().clone();
-        Ok(ReadSample { generation, position, id, file, masked: false, parts: parts.collect(), meta })
+        Ok(ReadSample { generation, position, id, file, masked: false, parts, meta })
     }
 
     /// The segment that the manifest lists, open, and the one it lists: same id, same length, same checksum.
@@ -408,12 +399,7 @@ impl Reader {
         }
         let path = self.ring.layout.read(generation).join(&entry.file);
         let segment = SegmentReader::open(&*self.ring.fs, &path, self.access)?;
-        let tail = segment.tail();
-        let found = (tail.footer.info.id, tail.len, tail.footer.check, tail.footer.count);
-        if found != (entry.id, entry.bytes, entry.check, entry.samples) {
-            let why = "it is another segment than the manifest lists";
-            return Err(Error::Format { path, source: FormatError::NotASegment { why } });
-        }
+        entry.check(&segment)?;
         let segment = Arc::new(segment);
         self.lock_open().push_back((generation, segment.clone()));
         self.close_old();
@@ -439,6 +425,20 @@ impl Reader {
     fn lock_compared(&self) -> MutexGuard<'_, HashSet<SampleId>> {
         self.compared.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The parts of a sample with their names, and the user's meta over ours, as [`ReadSample`] has them.
+pub(crate) fn named(info: &SegmentInfo, sample: Sample) -> (Vec<ReadPart>, Meta) {
+    let names = info.schema.parts.iter().map(|named| named.name.clone());
+    let parts = names.zip(sample.parts).map(|(name, part)| ReadPart { name, part });
+    let ours = [
+        ("number", Value::from(info.first_number.saturating_add(sample.ordinal))),
+        ("time", Value::Float(sample.unix_ms as f64 / 1e3)),
+    ];
+    let provenance = info.provenance.iter().map(|(key, value)| (key, value.clone())).chain(ours);
+    let users = sample.meta.iter().map(|(key, value)| (key, value.clone()));
+    let meta = provenance.chain(users).map(|(key, value)| (key.to_owned(), value)).collect();
+    (parts.collect(), meta)
 }
 
 /// Whether it may be otherwise in a moment: a server that is away, a handle that is older than the ring.

@@ -7,7 +7,8 @@ use super::MANIFESTS_KEPT;
 use crate::error::{Error, FsError, Result};
 use crate::fs::Fs;
 use crate::layout::{Layout, is_owner, parse_number, segment_index};
-use ringreel_format::SegmentId;
+use crate::segment::reader::SegmentReader;
+use ringreel_format::{Footer, FormatError, SegmentId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -44,6 +45,28 @@ pub struct SegmentEntry {
     /// Checksum of its footer, which stands for the whole file.
     #[serde(with = "hex_u32")]
     pub check: u32,
+}
+
+/// Said of a file under a name that a manifest lists.
+pub const ANOTHER: &str = "it is another segment than the manifest lists";
+
+impl SegmentEntry {
+    /// Whether it is the segment with this footer, in a file of so many bytes.
+    pub fn describes(&self, footer: &Footer, bytes: u64) -> bool {
+        (self.id, self.bytes, self.check, self.samples) == (footer.info.id, bytes, footer.check, footer.count)
+    }
+
+    /// Whether it is this one.
+    ///
+    /// # Errors
+    /// It is another one.
+    pub fn check(&self, segment: &SegmentReader) -> Result<()> {
+        let tail = segment.tail();
+        if self.describes(&tail.footer, tail.len) {
+            return Ok(());
+        }
+        Err(Error::Format { path: segment.path().to_path_buf(), source: FormatError::NotASegment { why: ANOTHER } })
+    }
 }
 
 /// What a manifest says of its generation.

@@ -51,6 +51,18 @@ struct Unknown {
 }
 
 impl Part {
+    /// A part of these elements: little endian, row-major.
+    ///
+    /// # Errors
+    /// Another number of bytes than dtype and shape have.
+    pub fn new(dtype: DType, shape: Shape, data: Bytes) -> Result<Part> {
+        let (have, want) = (data.len() as u64, dtype.byte_len(&shape)?);
+        if have != want {
+            return Err(FormatError::Input(format!("{have} bytes for a part of {want}")));
+        }
+        Ok(Part { dtype, shape, file_offset: None, data: Ok(data) })
+    }
+
     /// The elements: little endian, row-major. A slice of the input wherever that is possible.
     ///
     /// # Errors
@@ -67,11 +79,7 @@ impl Part {
     /// # Errors
     /// Another number of bytes than they have.
     pub fn with_data(&self, data: Bytes) -> Result<Part> {
-        let (have, want) = (data.len() as u64, self.dtype.byte_len(&self.shape)?);
-        if have != want {
-            return Err(FormatError::Input(format!("{have} bytes for a part of {want}")));
-        }
-        Ok(Part { dtype: self.dtype.clone(), shape: self.shape.clone(), file_offset: None, data: Ok(data) })
+        Part::new(self.dtype.clone(), self.shape.clone(), data)
     }
 
     /// Bytes of the tensor, whether they can be read or not.

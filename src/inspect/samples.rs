@@ -1,0 +1,345 @@
+//! The samples of whatever a path leads to, by position: of a ring's newest generation, of any generation, of a segment
+//! (what can be salvaged of one whose end is missing), of a RecordIO file.
+//!
+//! Nothing is mapped (but for large segments whose end is missing): whoever looks into a ring that strangers write to is
+//! not ended by a file that becomes shorter.
+
+use super::{Subject, check};
+use crate::error::{Error, Result};
+use crate::fs::{FileReader, Fs};
+use crate::layout::{GenerationDir, Layout, segment_index};
+use crate::reader::{ReadPart, named};
+use crate::ring::manifest::{Manifests, SegmentEntry};
+use crate::segment::SampleId;
+use crate::segment::reader::{Access, SegmentReader, read_tail};
+use bytes::Bytes;
+use ringreel_format::input::{RangeRead, SliceInput, StreamInput};
+use ringreel_format::recordio::{Found, RecordReader, ResyncReader};
+use ringreel_format::{DType, FormatError, Meta, Part, ReadOptions, Salvage, Salvaged, Sample, SegmentInfo};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Segments that are held open.
+const OPEN: usize = 16;
+/// The name of the one part that a record of a RecordIO file has.
+pub const RECORD: &str = "record";
+
+/// One sample, or one record of a RecordIO file: that has one part, [`RECORD`], of bytes, and no id.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// Its position among the samples that are looked at.
+    pub position: u64,
+    /// Its id, which it keeps wherever it goes.
+    pub id: Option<SampleId>,
+    /// The file that it stands in.
+    pub file: Arc<Path>,
+    /// The file's bytes that it takes, from the first to behind the last: head and parts of a sample, or the frames of a
+    /// record. None in a segment whose end is missing.
+    pub bytes: Option<Range<u64>>,
+    /// Its parts, in the schema's order.
+    pub parts: Vec<ReadPart>,
+    /// The user's meta over ours, as in [`ReadSample`](crate::reader::ReadSample).
+    pub meta: Meta,
+}
+
+/// Where samples come from.
+enum Source {
+    /// Segments, with the position of the first sample of each.
+    Segments(Vec<Listed>),
+    /// A segment whose end is missing: its bytes, and head's place and ordinal of each sample that is whole.
+    Salvaged { path: Arc<Path>, bytes: Bytes, info: Box<SegmentInfo>, samples: Vec<(u64, u64)> },
+    /// A RecordIO file, and the frames of each record.
+    Records { path: Arc<Path>, file: Box<dyn FileReader>, frames: Vec<Range<u64>> },
+}
+
+struct Listed {
+    path: PathBuf,
+    /// What the manifest says of it, where there is one.
+    entry: Option<SegmentEntry>,
+    first: u64,
+    samples: u64,
+}
+
+/// The samples that a path leads to.
+pub struct Samples {
+    fs: Arc<dyn Fs>,
+    source: Source,
+    generation: Option<u64>,
+    len: u64,
+    notes: Vec<String>,
+    open: Mutex<VecDeque<(usize, Arc<SegmentReader>)>>,
+}
+
+impl Samples {
+    /// Those of `subject`: of a ring, its newest generation that holds any.
+    ///
+    /// # Errors
+    /// A ring without one; a manifest that cannot be used; what the filesystem says. Damaged segments are no error: see
+    /// [`Samples::notes`].
+    pub fn open(fs: Arc<dyn Fs>, subject: &Subject) -> Result<Samples> {
+        let mut samples = Samples {
+            fs: fs.clone(),
+            source: Source::Segments(Vec::new()),
+            generation: None,
+            len: 0,
+            notes: Vec::new(),
+            open: Mutex::default(),
+        };
+        match subject {
+            Subject::Ring(layout) => samples.newest(layout)?,
+            Subject::Generation(layout, GenerationDir::Read(n)) => samples.of_generation(layout, *n)?,
+            Subject::Generation(layout, GenerationDir::Write(n)) => {
+                samples.generation = Some(*n);
+                samples.unlisted(&layout.write(*n))?;
+            }
+            Subject::File(path) if check::is_segment(&*fs, path)? => samples.segment(path)?,
+            Subject::File(path) => samples.records(path)?,
+        }
+        Ok(samples)
+    }
+
+    /// How many there are, damaged ones included as far as they are known.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The generation that they are of; none of a single file.
+    pub fn generation(&self) -> Option<u64> {
+        self.generation
+    }
+
+    /// Whether they are the records of a RecordIO file.
+    pub fn are_records(&self) -> bool {
+        matches!(self.source, Source::Records { .. })
+    }
+
+    /// What could not be looked at, in words: segments without a footer, stretches that were skipped.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The position of the sample with this id, if it is here. Files whose ids no manifest tells are opened.
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub fn find(&self, id: SampleId) -> Result<Option<u64>> {
+        match &self.source {
+            Source::Segments(segments) => {
+                for (n, listed) in segments.iter().enumerate() {
+                    let is = match &listed.entry {
+                        Some(entry) => entry.id,
+                        None => self.segment_at(n)?.info().id,
+                    };
+                    if is == id.segment {
+                        return Ok((id.ordinal < listed.samples).then(|| listed.first + id.ordinal));
+                    }
+                }
+                Ok(None)
+            }
+            Source::Salvaged { info, samples, .. } if info.id == id.segment => {
+                Ok(samples.iter().position(|(_, ordinal)| *ordinal == id.ordinal).map(|n| n as u64))
+            }
+            Source::Salvaged { .. } | Source::Records { .. } => Ok(None),
+        }
+    }
+
+    /// The one at `position`, every checksum compared.
+    ///
+    /// # Errors
+    /// A damaged one; one beyond the last; what the filesystem says. The others can still be read.
+    pub fn get(&self, position: u64) -> Result<Item> {
+        if position >= self.len {
+            let len = self.len;
+            return Err(Error::Sample(format!("there is no sample {position}: there are {len}, counted from 0")));
+        }
+        let options = ReadOptions::default();
+        match &self.source {
+            Source::Segments(segments) => {
+                let n = segments.partition_point(|listed| listed.first + listed.samples <= position);
+                let segment = self.segment_at(n)?;
+                let ordinal = position - segments[n].first;
+                let sample = segment.sample(ordinal, options)?;
+                let (file, info) = (segment.path().clone(), segment.info());
+                let id = SampleId { segment: info.id, ordinal };
+                let bytes = segment.tail().footer.extent(ordinal).map_err(Error::format("read", &file))?;
+                let (parts, meta) = named(info, sample);
+                Ok(Item { position, id: Some(id), file, bytes, parts, meta })
+            }
+            Source::Salvaged { path, bytes, info, samples } => {
+                let (at, ordinal) = samples[position as usize];
+                let sample = Sample::decode(&bytes.slice(at as usize..), at, info, options);
+                let sample = sample.map_err(Error::format("read", path))?;
+                let id = SampleId { segment: info.id, ordinal };
+                let (parts, meta) = named(info, sample);
+                Ok(Item { position, id: Some(id), file: path.clone(), bytes: None, parts, meta })
+            }
+            Source::Records { path, file, frames } => {
+                let range = frames[position as usize].clone();
+                let mut bytes = vec![0; (range.end - range.start) as usize];
+                file.read_exact_at(&mut bytes, range.start)?;
+                let mut reader = RecordReader::with_input(SliceInput::new(&bytes, range.start));
+                let bad = Error::format("read", path);
+                let again = || FormatError::Malformed { at: range.start, what: "the file changed while it was read" };
+                let record = reader.next().and_then(|record| record.ok_or_else(again)).map_err(bad)?;
+                let data = Bytes::copy_from_slice(record.payload);
+                let part = Part::new(DType::U8, vec![data.len() as u64], data);
+                let part = part.map_err(Error::format("read", path))?;
+                let parts = vec![ReadPart { name: RECORD.to_owned(), part }];
+                Ok(Item { position, id: None, file: path.clone(), bytes: Some(range), parts, meta: Meta::new() })
+            }
+        }
+    }
+
+    fn newest(&mut self, layout: &Layout) -> Result<()> {
+        let manifests = Manifests::new(self.fs.clone(), layout.clone());
+        let newest = manifests.newest_listed()?;
+        let mut there: Vec<u64> = Vec::new();
+        for name in self.fs.list(layout.root())? {
+            match GenerationDir::parse(&name) {
+                Some(GenerationDir::Read(n)) if n <= newest => there.push(n),
+                _ => {}
+            }
+        }
+        there.sort_unstable();
+        for n in there.into_iter().rev() {
+            match manifests.get(n) {
+                Ok(Some(manifest)) if manifest.summary.samples > 0 => return self.of_generation(layout, n),
+                Ok(_) => {}
+                Err(error @ Error::Manifest { .. }) => self.notes.push(error.to_string()),
+                Err(error) => return Err(error),
+            }
+        }
+        let root = layout.root().display();
+        Err(Error::Sample(format!("{root} has no readable generation yet: its first one is not full")))
+    }
+
+    fn of_generation(&mut self, layout: &Layout, n: u64) -> Result<()> {
+        self.generation = Some(n);
+        let Some(manifest) = Manifests::new(self.fs.clone(), layout.clone()).get(n)? else {
+            self.notes.push(format!("generation {n} has no manifest: readers do not see it"));
+            return self.unlisted(&layout.read(n));
+        };
+        let dir = layout.read(n);
+        let listed = manifest.segments.iter().map(|entry| (dir.join(&entry.file), Some(entry.clone()), entry.samples));
+        self.take(listed.collect());
+        Ok(())
+    }
+
+    /// The segments in a directory without a manifest, by their numbers.
+    fn unlisted(&mut self, dir: &Path) -> Result<()> {
+        let mut names: Vec<String> = self.fs.list(dir)?;
+        names.retain(|name| segment_index(name).is_some());
+        names.sort_unstable_by_key(|name| segment_index(name));
+        let mut listed = Vec::new();
+        for name in names {
+            let path = dir.join(&name);
+            match read_tail(&*self.fs, &path) {
+                Ok(tail) => listed.push((path, None, tail.footer.count)),
+                Err(Error::Fs { source }) if source.is_gone() => {}
+                Err(error) => self.notes.push(error.to_string()),
+            }
+        }
+        self.take(listed);
+        Ok(())
+    }
+
+    fn take(&mut self, listed: Vec<(PathBuf, Option<SegmentEntry>, u64)>) {
+        let mut segments = Vec::new();
+        for (path, entry, samples) in listed {
+            segments.push(Listed { path, entry, first: self.len, samples });
+            self.len = self.len.saturating_add(samples);
+        }
+        self.source = Source::Segments(segments);
+    }
+
+    fn segment(&mut self, path: &Path) -> Result<()> {
+        match read_tail(&*self.fs, path) {
+            Ok(tail) => {
+                self.take(vec![(path.to_owned(), None, tail.footer.count)]);
+                return Ok(());
+            }
+            Err(error @ Error::Format { source: FormatError::Version { .. }, .. }) => return Err(error),
+            Err(Error::Format { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let bytes = check::whole(&*self.fs, path)?;
+        let mut salvage = Salvage::new(bytes.clone(), ReadOptions::default());
+        let Some(info) = salvage.info().cloned() else {
+            let why = "neither its header nor its footer is whole";
+            return Err(Error::Format { path: path.to_owned(), source: FormatError::NotASegment { why } });
+        };
+        let mut samples = Vec::new();
+        for found in &mut salvage {
+            match found {
+                Salvaged::Sample(sample) if sample.parts.iter().all(std::result::Result::is_ok) => {
+                    samples.push((sample.at, sample.ordinal));
+                }
+                Salvaged::Sample(sample) => {
+                    self.notes.push(format!("{}: a part of sample {} is damaged", path.display(), sample.ordinal));
+                }
+                Salvaged::Skipped(region) => self.notes.push(format!(
+                    "{}: bytes {} to {} were skipped: {}",
+                    path.display(),
+                    region.begin,
+                    region.end,
+                    region.why
+                )),
+            }
+        }
+        self.len = samples.len() as u64;
+        self.source = Source::Salvaged { path: path.into(), bytes, info: Box::new(info), samples };
+        Ok(())
+    }
+
+    fn records(&mut self, path: &Path) -> Result<()> {
+        let file = self.fs.open(path)?;
+        let mut read_at = |buffer: &mut [u8], at| file.read_exact_at(buffer, at).map_err(|error| error.source);
+        let source = RangeRead::new(&mut read_at, 0..file.size()?);
+        let mut reader = ResyncReader::with_input(StreamInput::new(source, 0));
+        let mut frames = Vec::new();
+        while let Some(found) = reader.next().map_err(Error::format("read", path))? {
+            match found {
+                Found::Record(record) => frames.push(record.at..record.end),
+                Found::Skipped(region) => self.notes.push(format!(
+                    "{}: bytes {} to {} were skipped: {}",
+                    path.display(),
+                    region.begin,
+                    region.end,
+                    region.why
+                )),
+            }
+        }
+        self.len = frames.len() as u64;
+        self.source = Source::Records { path: path.into(), file, frames };
+        Ok(())
+    }
+
+    /// Segment `n`, open, and the one that the manifest lists.
+    fn segment_at(&self, n: usize) -> Result<Arc<SegmentReader>> {
+        let lock = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, open)) = lock().iter().find(|(of, _)| *of == n) {
+            return Ok(open.clone());
+        }
+        let Source::Segments(segments) = &self.source else {
+            return Err(Error::Sample("there are no segments".to_owned()));
+        };
+        let listed = &segments[n];
+        let segment = Arc::new(SegmentReader::open(&*self.fs, &listed.path, Access::Copy)?);
+        if let Some(entry) = &listed.entry {
+            entry.check(&segment)?;
+        }
+        let mut open = lock();
+        open.push_back((n, segment.clone()));
+        while open.len() > OPEN {
+            open.pop_front();
+        }
+        Ok(segment)
+    }
+}
