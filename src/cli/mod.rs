@@ -2,6 +2,7 @@
 //! one JSON object a line.
 
 mod config;
+mod doctor;
 mod generate;
 mod index;
 mod manager;
@@ -36,7 +37,8 @@ Examples:
   ringreel status   -c config.yaml                        how it goes
   ringreel config   -c config.yaml                        the values in effect, and where they came from
   ringreel repair   -c config.yaml                        whether the index says what the directory says
-  ringreel verify   demo.ring                             whether every byte is as it was written"
+  ringreel verify   demo.ring                             whether every byte is as it was written
+  ringreel doctor   -c config.yaml                        whether a ring can live here"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -100,6 +102,8 @@ enum Command {
     Index(index::Options),
     /// Check every byte of a ring, a generation or a file, by path
     Verify(verify::Options),
+    /// Check whether a ring can live here: configuration, filesystem, index, machine, a pair of nodes
+    Doctor(doctor::Options),
 }
 
 impl Command {
@@ -113,6 +117,7 @@ impl Command {
             Command::Repair(options) => &options.common,
             Command::Index(options) => options.common(),
             Command::Verify(options) => return options.verbose,
+            Command::Doctor(options) => &options.ring.common,
         };
         common.verbose
     }
@@ -138,6 +143,7 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Repair(options) => repair::run(options),
         Command::Index(options) => index::run(options),
         Command::Verify(options) => verify::run(options),
+        Command::Doctor(options) => doctor::run(options),
     };
     match done {
         Ok(code) => code,
