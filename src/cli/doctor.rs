@@ -3,11 +3,15 @@
 use super::RingArgs;
 use super::output::{json_line, line};
 use super::signals::Stop;
+use crate::config::Config;
+use crate::doctor::peer::Times;
 use crate::doctor::{self, CannotLook, Check, Doctor, Verdict};
 use crate::fs::probe::Subject;
 use clap::Args;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What it takes.
 #[derive(Args)]
@@ -22,13 +26,31 @@ but warnings, 1 a failure, 2 it could not look.")]
 pub struct Options {
     #[command(flatten)]
     pub ring: RingArgs,
+    /// Measure a pair of nodes: start the same on both. In DIR, or where the ring is or is to be
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true)]
+    peer: Option<Option<PathBuf>>,
+    /// Longest time to wait for the other node
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    peer_timeout: u64,
+}
+
+impl Options {
+    /// The configuration; a pair in a directory of its own can do without.
+    fn config(&self) -> anyhow::Result<Config> {
+        match &self.peer {
+            Some(Some(dir)) if self.ring.ring.is_none() && !self.ring.common.config.exists() => {
+                Ok(Config::of_ring(dir)?)
+            }
+            _ => self.ring.config(),
+        }
+    }
 }
 
 /// Looks at everything.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let stop = Stop::on_signals()?;
     let mut paper = Paper::new(options.ring.common.json);
-    let config = match options.ring.config() {
+    let config = match options.config() {
         Ok(config) => config,
         Err(error) => {
             match error.downcast_ref::<crate::Error>() {
@@ -38,8 +60,16 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
             return Ok(2);
         }
     };
-    let mut doctor = Doctor::new(Subject::system(), Arc::new(move || stop.is_set()), |check| paper.write(&check));
-    let looked = doctor::examine(&mut doctor, &config);
+    let stop: doctor::Stop = Arc::new(move || stop.is_set());
+    let mut doctor = Doctor::new(Subject::system(), stop.clone(), |check| paper.write(&check));
+    let looked = match &options.peer {
+        None => doctor::examine(&mut doctor, &config),
+        Some(dir) => {
+            let place = dir.clone().unwrap_or_else(|| doctor::place(&doctor.subject, &config));
+            let times = Times::new(Duration::from_secs(options.peer_timeout), config.lease);
+            doctor::peer::examine(&mut doctor, &place, times, &stop)
+        }
+    };
     let worst = doctor.worst();
     drop(doctor);
     paper.end()?;

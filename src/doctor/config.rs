@@ -90,15 +90,16 @@ fn missing(subject: &Subject, config: &Config) -> Outcome {
     let at = config.ring.display();
     if config.swap_cap.is_none() || config.sample.is_none() {
         let advice = "give SWAP_CAP and SAMPLE, or check RING and DBNAME where there should be a ring";
-        return Outcome::warning(format!("there is no ring at {at}, and to make one SWAP_CAP and SAMPLE are needed"), advice);
+        return Outcome::warning(
+            format!("there is no ring at {at}, and to make one SWAP_CAP and SAMPLE are needed"),
+            advice,
+        );
     }
     match subject.fs.list(&config.ring) {
         Err(error) if error.is_gone() => Outcome::ok(format!("there is no ring at {at} yet: the first role makes it")),
         Err(error) => Outcome::refused(&error, "choose another directory for RING"),
         Ok(names) => {
-            let strays = |name: &&String| {
-                !crate::layout::DIRECTORIES.contains(&name.as_str()) && *name != "write.1"
-            };
+            let strays = |name: &&String| !crate::layout::DIRECTORIES.contains(&name.as_str()) && *name != "write.1";
             match names.iter().find(strays) {
                 Some(stray) => Outcome::failure(
                     format!("{at} is no ring, and holds other things ({stray:?})"),

@@ -66,10 +66,16 @@ fn promises(doctor: &mut Doctor<'_>, dir: &Path) -> Result<bool, CannotLook> {
     let renames = on(doctor, dir, ANOTHER, |s, dir| names::rename_with_open_files(&*s.fs, dir), {
         kept("write.1 became read.1; files that were open in it go on")
     });
-    let onto = on(doctor, dir, ANOTHER, |s, dir| names::refuses_to_replace(&*s.fs, dir), |refused| match refused {
-        true => Outcome::ok("refused, and both are as they were"),
-        false => Outcome::failure("a directory that is not empty was replaced", ANOTHER),
-    });
+    let onto = on(
+        doctor,
+        dir,
+        ANOTHER,
+        |s, dir| names::refuses_to_replace(&*s.fs, dir),
+        |refused| match refused {
+            true => Outcome::ok("refused, and both are as they were"),
+            false => Outcome::failure("a directory that is not empty was replaced", ANOTHER),
+        },
+    );
     let otherwise = "a ring needs hard links: choose a directory on another filesystem for RING";
     let links = on(doctor, dir, otherwise, |s, dir| names::hard_link(&*s.fs, dir), {
         kept("a file gets a second name in another directory; a name that is taken is refused")
@@ -81,10 +87,13 @@ fn promises(doctor: &mut Doctor<'_>, dir: &Path) -> Result<bool, CannotLook> {
 
 fn races(doctor: &mut Doctor<'_>, dir: &Path) -> Result<bool, CannotLook> {
     for way in Way::ALL {
-        let race =
-            on(doctor, dir, ANOTHER, move |s, dir| names::race(&s.fs, dir, way, RACERS, ROUNDS, A_WHILE), |race| {
-                judge_race(race, &format!("{RACERS} threads"))
-            });
+        let race = on(
+            doctor,
+            dir,
+            ANOTHER,
+            move |s, dir| names::race(&s.fs, dir, way, RACERS, ROUNDS, A_WHILE),
+            |race| judge_race(race, &format!("{RACERS} threads")),
+        );
         let check = format!("{} has one winner", way.name());
         let why = "everything is decided by who gets a name first, and by no lock";
         if !doctor.check(GROUP, &check, why, race)? {
@@ -99,7 +108,10 @@ pub(super) fn judge_race(race: Race, by: &str) -> Outcome {
     let Race { rounds, several, nobody } = race;
     if several > 0 {
         let what = format!("{several} of {rounds} names had two winners ({by})");
-        return Outcome::failure(what, "samples would be lost or doubled: choose a directory on another filesystem for RING");
+        return Outcome::failure(
+            what,
+            "samples would be lost or doubled: choose a directory on another filesystem for RING",
+        );
     }
     if nobody > 0 {
         let what = format!("{rounds} names, one winner at most; nobody got {nobody} of them ({by})");
@@ -111,16 +123,28 @@ pub(super) fn judge_race(race: Race, by: &str) -> Outcome {
 /// What a ring can live with.
 fn lesser(doctor: &mut Doctor<'_>, known: &Known, dir: &Path) -> Result<bool, CannotLook> {
     let removed = on(doctor, dir, ANOTHER, |s, dir| names::remove_open(&*s.fs, dir), judge_removed);
-    let case = on(doctor, dir, ANOTHER, |s, dir| names::is_case_sensitive(&*s.fs, dir), |sensitive| match sensitive {
-        true => Outcome::ok("it counts"),
-        false => Outcome::warning("it does not count", "give hosts names that differ in more than case"),
-    });
+    let case = on(
+        doctor,
+        dir,
+        ANOTHER,
+        |s, dir| names::is_case_sensitive(&*s.fs, dir),
+        |sensitive| match sensitive {
+            true => Outcome::ok("it counts"),
+            false => Outcome::warning("it does not count", "give hosts names that differ in more than case"),
+        },
+    );
     let short = "names are too short for a ring: choose a directory on another filesystem for RING";
-    let length = on(doctor, dir, short, |s, dir| names::longest_name(&*s.fs, dir), |longest| match longest {
-        255.. => Outcome::ok("255 bytes"),
-        NAME_NEEDED.. => Outcome::ok(format!("{longest} bytes at least")),
-        _ => Outcome::warning(format!("{longest} bytes at least, not {NAME_NEEDED}"), "keep host names short"),
-    });
+    let length = on(
+        doctor,
+        dir,
+        short,
+        |s, dir| names::longest_name(&*s.fs, dir),
+        |longest| match longest {
+            255.. => Outcome::ok("255 bytes"),
+            NAME_NEEDED.. => Outcome::ok(format!("{longest} bytes at least")),
+            _ => Outcome::warning(format!("{longest} bytes at least, not {NAME_NEEDED}"), "keep host names short"),
+        },
+    );
     let (subject, at, local) = (doctor.subject.clone(), dir.to_owned(), known.kind.local);
     let inotify = move || judge_inotify(delays::inotify(&subject, &at, TELLS_WITHIN), local);
     let flock = on(doctor, dir, "nothing: a ring takes no locks", contents::count_under_lock, |(expected, counted)| {
@@ -135,7 +159,12 @@ fn lesser(doctor: &mut Doctor<'_>, known: &Known, dir: &Path) -> Result<bool, Ca
     Ok(doctor.check(GROUP, "removal of an open file", "old generations are reclaimed under slow readers", removed)?
         && doctor.check(GROUP, "upper and lower case", "names hold host names and numbers", case)?
         && doctor.check(GROUP, "length of names", "names hold host, pid and a random number", length)?
-        && doctor.check(GROUP, "inotify", "readers wake at once, where it fires; else they look every POLL_SECONDS", inotify)?
+        && doctor.check(
+            GROUP,
+            "inotify",
+            "readers wake at once, where it fires; else they look every POLL_SECONDS",
+            inotify,
+        )?
         && doctor.check(GROUP, "flock", "for your own use: a ring takes no locks", flock)?)
 }
 
@@ -173,10 +202,16 @@ fn judge_inotify(told: Result<Option<Duration>, String>, local: bool) -> Outcome
 }
 
 fn contents(doctor: &mut Doctor<'_>, config: &Config, known: &Known, dir: &Path) -> Result<bool, CannotLook> {
-    let pread = on(doctor, dir, ANOTHER, |s, dir| contents::reads_back(&*s.fs, dir), |right| match right {
-        true => Outcome::ok("a new file gives its own bytes"),
-        false => Outcome::failure("a new file gives other bytes, or another length", ANOTHER),
-    });
+    let pread = on(
+        doctor,
+        dir,
+        ANOTHER,
+        |s, dir| contents::reads_back(&*s.fs, dir),
+        |right| match right {
+            true => Outcome::ok("a new file gives its own bytes"),
+            false => Outcome::failure("a new file gives other bytes, or another length", ANOTHER),
+        },
+    );
     let mode = config.read;
     let wanted = mode == ReadMode::Mmap || (mode == ReadMode::Auto && known.kind.local);
     let maps = on(doctor, dir, ANOTHER, |s, dir| contents::maps(&*s.fs, dir), move |maps| judge_maps(&maps, wanted));
@@ -215,20 +250,27 @@ fn times(doctor: &mut Doctor<'_>, config: &Config, dir: &Path) -> Result<bool, C
         },
     );
     let node = config.durability == Durability::Node;
-    let sync = on(doctor, dir, ANOTHER, |s, dir| contents::syncs(&*s.fs, dir, A_WHILE), move |[files, dirs]| {
-        let measured = format!("a file {}, a directory {}", spread(&files), spread(&dirs));
-        match files.median() > SLOW_SYNC || (node && dirs.median() > SLOW_SYNC) {
-            false => Outcome::ok(measured),
-            true => Outcome::warning(measured, "raise SEGMENT_SAMPLES: each segment is synced once"),
-        }
-    });
+    let sync = on(
+        doctor,
+        dir,
+        ANOTHER,
+        |s, dir| contents::syncs(&*s.fs, dir, A_WHILE),
+        move |[files, dirs]| {
+            let measured = format!("a file {}, a directory {}", spread(&files), spread(&dirs));
+            match files.median() > SLOW_SYNC || (node && dirs.median() > SLOW_SYNC) {
+                false => Outcome::ok(measured),
+                true => Outcome::warning(measured, "raise SEGMENT_SAMPLES: each segment is synced once"),
+            }
+        },
+    );
     Ok(doctor.check(GROUP, "when names are seen", "by another process of this node", seen)?
         && doctor.check(GROUP, "fsync", "segments are synced on a network, and where DURABILITY is node", sync)?)
 }
 
 /// Median and longest, in words.
 pub(super) fn spread(delays: &Delays) -> String {
-    let times = || format!("{} (median of {}), {} at most", millis(delays.median()), delays.seen.len(), millis(delays.max()));
+    let times =
+        || format!("{} (median of {}), {} at most", millis(delays.median()), delays.seen.len(), millis(delays.max()));
     match (delays.seen.is_empty(), delays.never) {
         (true, 0) => "not measured".to_owned(),
         (true, _) => "never".to_owned(),

@@ -18,7 +18,11 @@ const EACH: usize = 8;
 
 /// Claims numbers and a lease in an index in files, in the scratch directory. (Where the index is on a server too:
 /// `ringreel index move` may bring it back.)
-pub(super) fn examine_files(doctor: &mut Doctor<'_>, config: &Config, scratch: &Path) -> std::result::Result<(), CannotLook> {
+pub(super) fn examine_files(
+    doctor: &mut Doctor<'_>,
+    config: &Config,
+    scratch: &Path,
+) -> std::result::Result<(), CannotLook> {
     if config.index != IndexPlace::Files {
         return Ok(());
     }
@@ -62,14 +66,19 @@ fn claims(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Outcome> {
 }
 
 /// Looks at the server, where the index is on one.
-pub(super) fn examine_server(doctor: &mut Doctor<'_>, config: &Config, known: &Known) -> std::result::Result<(), CannotLook> {
+pub(super) fn examine_server(
+    doctor: &mut Doctor<'_>,
+    config: &Config,
+    known: &Known,
+) -> std::result::Result<(), CannotLook> {
     match &config.index {
         IndexPlace::Files => Ok(()),
         #[cfg(feature = "mongodb")]
         IndexPlace::MongoDb(place) => server::examine(doctor, config, place, known),
         #[cfg(not(feature = "mongodb"))]
         IndexPlace::MongoDb(_) => {
-            let (_, outcome) = (known, Outcome::failure("this build has no MongoDB", "use INDEX: files, or another build"));
+            let (_, outcome) =
+                (known, Outcome::failure("this build has no MongoDB", "use INDEX: files, or another build"));
             doctor.say(GROUP, "MongoDB", "the index is kept there", outcome);
             Ok(())
         }
@@ -98,7 +107,8 @@ mod server {
         let why = "without it the ring goes on, and numbers collide, and nobody sees who lives";
         let (place, ring) = (place.clone(), config.ring.clone());
         let id = known.birth.as_ref().map(|birth| birth.ring_id.clone());
-        let Some(opened) = doctor.measure(GROUP, "MongoDB", why, move || ServerProbe::open(&place, id.as_deref(), &ring))?
+        let Some(opened) =
+            doctor.measure(GROUP, "MongoDB", why, move || ServerProbe::open(&place, id.as_deref(), &ring))?
         else {
             return Ok(());
         };
@@ -143,7 +153,9 @@ mod server {
             match &probe.write_concern {
                 None => Outcome::ok("the server's default"),
                 Some(words) if probe.acknowledged => Outcome::ok(words.clone()),
-                Some(words) => Outcome::failure(format!("{words}: writes are not acknowledged"), "take w=0 out of MONGOURI"),
+                Some(words) => {
+                    Outcome::failure(format!("{words}: writes are not acknowledged"), "take w=0 out of MONGOURI")
+                }
             }
         });
         let off = probe.clock_ahead_seconds;

@@ -91,7 +91,11 @@ impl Machine {
             ("open files (ulimit -n)", "a reader holds segments open, a loader with workers more", self.files()),
             ("processes (ulimit -u)", "loaders start workers, and each has threads", self.of_processes()),
             ("address space (ulimit -v)", "mapped segments count, and so does torch", self.mapped()),
-            ("locked memory (ulimit -l)", "pinned memory of loaders; a ring locks none", Outcome::ok(limit(self.locked))),
+            (
+                "locked memory (ulimit -l)",
+                "pinned memory of loaders; a ring locks none",
+                Outcome::ok(limit(self.locked)),
+            ),
             ("/dev/shm", "torch's workers hand their batches over in it", self.of_shm()),
             ("memory", "streams read ahead up to PREFETCH_BYTES", self.of_memory()),
             ("processors", "generators and loaders are run by them", self.of_processors()),
@@ -118,7 +122,9 @@ impl Machine {
 
     fn of_processes(&self) -> Outcome {
         match self.processes {
-            Some(n) if n < PROCESSES => Outcome::warning(limit(self.processes), format!("ulimit -u {PROCESSES} or more")),
+            Some(n) if n < PROCESSES => {
+                Outcome::warning(limit(self.processes), format!("ulimit -u {PROCESSES} or more"))
+            }
             _ => Outcome::ok(limit(self.processes)),
         }
     }
@@ -146,7 +152,8 @@ impl Machine {
 
     fn of_memory(&self) -> Outcome {
         let available = self.memory.map_or("not known".to_owned(), |memory| format!("{} available", bytes(memory)));
-        let limited = self.memory_limit.map_or(String::new(), |limit| format!(", {} in this control group", bytes(limit)));
+        let limited =
+            self.memory_limit.map_or(String::new(), |limit| format!(", {} in this control group", bytes(limit)));
         let least = [self.memory, self.memory_limit].into_iter().flatten().min();
         match least {
             Some(least) if least < 1024 * MIB => {
@@ -160,7 +167,10 @@ impl Machine {
         let (may, all) = self.processors;
         let measured = format!("{may} of {all}, by affinity and control group");
         match may == 1 && all > 1 {
-            true => Outcome::warning(measured, "ask the batch system for more (--cpus-per-task), where loaders have workers"),
+            true => Outcome::warning(
+                measured,
+                "ask the batch system for more (--cpus-per-task), where loaders have workers",
+            ),
             false => Outcome::ok(measured),
         }
     }
@@ -168,7 +178,10 @@ impl Machine {
     fn clock(&self) -> Outcome {
         let seconds = self.unix_ms / 1000;
         match self.unix_ms < YEAR_2020_MS {
-            true => Outcome::warning(format!("{seconds} s since 1970: before 2020"), "let NTP set it: certificates fail too"),
+            true => Outcome::warning(
+                format!("{seconds} s since 1970: before 2020"),
+                "let NTP set it: certificates fail too",
+            ),
             false => Outcome::ok(format!("{seconds} s since 1970")),
         }
     }
@@ -177,7 +190,10 @@ impl Machine {
         let (path, writable) = &self.temp;
         match writable {
             true => Outcome::ok(path.display().to_string()),
-            false => Outcome::warning(format!("{} cannot be written to", path.display()), "set TMPDIR to a directory of yours"),
+            false => Outcome::warning(
+                format!("{} cannot be written to", path.display()),
+                "set TMPDIR to a directory of yours",
+            ),
         }
     }
 
@@ -198,7 +214,12 @@ impl Machine {
                 }
                 // A batch script has a rank, and its size belongs to steps.
                 (Some(_), None, ..) if rank == "SLURM_PROCID" => {}
-                _ => return Outcome::warning(seen, format!("{rank} and {size} do not fit together: set both, or neither")),
+                _ => {
+                    return Outcome::warning(
+                        seen,
+                        format!("{rank} and {size} do not fit together: set both, or neither"),
+                    );
+                }
             }
         }
         Outcome::ok(if seen.is_empty() { "none seen: rank 0 of 1".to_owned() } else { format!("rank 0 of 1 ({seen})") })
@@ -297,7 +318,8 @@ mod tests {
     #[test]
     fn each_limit_that_is_too_small_is_named_and_nothing_else() {
         assert!(healthy().judge().iter().all(|(_, _, outcome)| outcome.verdict == Verdict::Ok));
-        let job = |rank: &str, size: &str| vec![("SLURM_PROCID", rank.to_owned()), ("SLURM_STEP_NUM_TASKS", size.to_owned())];
+        let job =
+            |rank: &str, size: &str| vec![("SLURM_PROCID", rank.to_owned()), ("SLURM_STEP_NUM_TASKS", size.to_owned())];
         let (bad, low) = (Verdict::Failure, Verdict::Warning);
         let cases = [
             ("open files", bad, Machine { open_files: Some(100), ..healthy() }),

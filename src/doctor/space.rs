@@ -4,8 +4,8 @@ use super::config::{Known, Size};
 use super::filesystem::GROUP;
 use super::{ANOTHER, CannotLook, Doctor, Outcome, Subject};
 use crate::config::Config;
-use crate::fs::probe::contents::throughput;
 use crate::fs::probe::Facts;
+use crate::fs::probe::contents::throughput;
 use crate::fs::{FsResult, Space};
 use crate::layout::{DIRECTORIES, GenerationDir, Layout};
 use std::path::{Path, PathBuf};
@@ -68,7 +68,10 @@ pub fn room(space: Space, size: Option<Size>, keep: u64) -> Outcome {
     let free = format!("{}{inodes} free", bytes(space.bytes));
     let lacks = |(bytes, inodes): (u64, u64)| space.bytes < bytes || space.inodes.is_some_and(|free| free < inodes);
     if lacks((LEAST.bytes, LEAST.inodes.unwrap_or_default())) {
-        return Outcome::failure(free, "free space or inodes (files of any size), or choose another directory for RING");
+        return Outcome::failure(
+            free,
+            "free space or inodes (files of any size), or choose another directory for RING",
+        );
     }
     let Some(size) = size else {
         return Outcome::ok(format!("{free}; how much a generation takes shows when there is one"));
@@ -95,7 +98,8 @@ pub fn budget(config: &Config, size: Option<Size>) -> Outcome {
     if max_bytes.is_none() && max_files.is_none() {
         return Outcome::ok("no limits");
     }
-    let limits = [max_bytes.map(|max| format!("MAX_BYTES {}", bytes(max))), max_files.map(|max| format!("MAX_FILES {max}"))];
+    let limits =
+        [max_bytes.map(|max| format!("MAX_BYTES {}", bytes(max))), max_files.map(|max| format!("MAX_FILES {max}"))];
     let limits = limits.into_iter().flatten().collect::<Vec<_>>().join(", ");
     let Some(Size { generation, .. }) = size else {
         return Outcome::ok(format!("{limits}; how much a generation takes shows when there is one"));
@@ -124,7 +128,8 @@ fn writing(subject: &Subject, dir: &Path, free: u64) -> Outcome {
         return Outcome::warning("not measured: there is no room", "free some space");
     }
     let rate = written.bytes as f64 / written.time.as_secs_f64().max(1e-6);
-    let measured = format!("{}/s ({} in {:.2} s, synced)", bytes(rate as u64), bytes(written.bytes), written.time.as_secs_f64());
+    let measured =
+        format!("{}/s ({} in {:.2} s, synced)", bytes(rate as u64), bytes(written.bytes), written.time.as_secs_f64());
     match rate < SLOW {
         false => Outcome::ok(measured),
         true => Outcome::warning(measured, "generators will wait for the disk: see COMPRESS, or choose a faster one"),
@@ -206,7 +211,10 @@ pub fn judge(rights: &Rights, protected_hardlinks: bool) -> Outcome {
     let measured = format!("directories that you make have mode {mode:o}; the place has {:o}", place.mode);
     if !closed.is_empty() {
         let what = format!("you may not write to {}", closed.join(", "));
-        return Outcome::failure(what, "to generate or manage: have their owner run `chmod -R g+w`, and share a group. To read, nothing");
+        return Outcome::failure(
+            what,
+            "to generate or manage: have their owner run `chmod -R g+w`, and share a group. To read, nothing",
+        );
     }
     if *is_ring && place.mode & STICKY != 0 && place.uid != me && me != 0 {
         let what = format!("{measured}: its sticky bit lets nobody but owners rename and remove");
@@ -215,11 +223,15 @@ pub fn judge(rights: &Rights, protected_hardlinks: bool) -> Outcome {
     let others = place.mode & SETGID != 0 || (*is_ring && (place.uid != me && me != 0));
     if others && mode & GROUP_WRITES == 0 {
         let what = format!("{measured}: it is meant for a group, and the group cannot write in yours");
-        return Outcome::warning(what, "put `umask 002` before each role, or set a default ACL (`setfacl -d -m g::rwx`)");
+        return Outcome::warning(
+            what,
+            "put `umask 002` before each role, or set a default ACL (`setfacl -d -m g::rwx`)",
+        );
     }
     if others && protected_hardlinks {
         let what = format!("{measured}; fs.protected_hardlinks is 1");
-        let advice = "with umask 002 nothing; else what dead generators of other users finished waits until they run again";
+        let advice =
+            "with umask 002 nothing; else what dead generators of other users finished waits until they run again";
         return Outcome::warning(what, advice);
     }
     Outcome::ok(measured)

@@ -84,7 +84,9 @@ pub fn hard_link(fs: &dyn Fs, dir: &Path) -> FsResult<Vec<String>> {
     match fs.read(&linked, 1 << 10) {
         Ok(bytes) if bytes == BYTES => {}
         Ok(_) => wrong.push("a link holds other bytes than its file".to_owned()),
-        Err(error) => wrong.push(format!("a link cannot be read once its file's first name is gone ({})", error.source)),
+        Err(error) => {
+            wrong.push(format!("a link cannot be read once its file's first name is gone ({})", error.source))
+        }
     }
     Ok(wrong)
 }
@@ -155,14 +157,7 @@ pub struct Race {
 ///
 /// # Errors
 /// What the system says but that somebody else has it.
-pub fn race(
-    fs: &Arc<dyn Fs>,
-    dir: &Path,
-    way: Way,
-    threads: usize,
-    rounds: usize,
-    limit: Duration,
-) -> FsResult<Race> {
+pub fn race(fs: &Arc<dyn Fs>, dir: &Path, way: Way, threads: usize, rounds: usize, limit: Duration) -> FsResult<Race> {
     let dir = dir.join(format!("race-{}", way.name()));
     fs.make_dir(&dir)?;
     let names: Vec<String> = (0..threads).map(|n| n.to_string()).collect();
