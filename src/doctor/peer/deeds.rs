@@ -15,8 +15,6 @@ use std::time::{Duration, Instant};
 const LATE_ROUNDS: usize = 20;
 /// For so long B goes on making them.
 const LATE_FOR: Duration = Duration::from_secs(3);
-/// A finds what B made within this time.
-const FOUND_WITHIN: Duration = Duration::from_secs(3);
 /// Files that are replaced, and rewritten.
 const REPLACED: u64 = 10;
 /// Files that are sealed, and their bytes.
@@ -42,7 +40,7 @@ pub fn late_a(session: &mut Session) -> Attempt<Outcome> {
             landed += 1;
             longest = longest.max(for_ms.parse::<u64>().ok());
             let found = || session.subject.fs.list(&new).is_ok_and(|names| names.iter().any(|name| name == "late"));
-            lost += usize::from(until(FOUND_WITHIN, found).is_none());
+            lost += usize::from(until(session.times.look, found).is_none());
         }
     }
     if lost > 0 {
