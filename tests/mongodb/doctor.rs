@@ -95,6 +95,7 @@ fn a_place_of_another_ring_and_unacknowledged_writes_are_named() {
     assert_eq!(verdicts(&checks), [("MongoDB", Verdict::Failure)], "{checks:#?}");
     assert!(checks[0].measured.contains("/one"), "{checks:#?}");
     let checks = examined(&config("one", "w=0"));
-    let concern = checks.iter().find(|check| check.check == "write concern").unwrap();
+    let concern = checks.iter().find(|check| check.check == "write concern");
+    let concern = concern.unwrap_or_else(|| panic!("{checks:#?}"));
     assert_eq!(concern.verdict, Verdict::Failure, "{checks:#?}");
 }
