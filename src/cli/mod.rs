@@ -17,7 +17,7 @@ use crate::fs::Posix;
 use crate::ring::Ring;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tracing_subscriber::EnvFilter;
@@ -139,17 +139,13 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Index(options) => index::run(options),
         Command::Verify(options) => verify::run(options),
     };
-    match done {
-        Ok(code) => code,
-        Err(error) if output::is_broken_pipe(&error) => 0,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "ringreel: {}", output::in_words(&error));
-            match error.downcast_ref::<crate::Error>() {
-                Some(crate::Error::Config { .. } | crate::Error::WrongRing { .. } | crate::Error::Sample(_)) => 2,
-                _ => 1,
-            }
-        }
-    }
+    done.unwrap_or_else(|error| {
+        let senseless = matches!(
+            error.downcast_ref::<crate::Error>(),
+            Some(crate::Error::Config { .. } | crate::Error::WrongRing { .. } | crate::Error::Sample(_))
+        );
+        output::failed(&error, if senseless { 2 } else { 1 })
+    })
 }
 
 fn log_to_stderr(verbose: bool) {

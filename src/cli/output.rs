@@ -26,6 +26,15 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(broken))
 }
 
+/// Tells an error, and gives the exit status `code`. A reader of our output that went away is no failure.
+pub fn failed(error: &anyhow::Error, code: i32) -> i32 {
+    if is_broken_pipe(error) {
+        return 0;
+    }
+    let _ = writeln!(io::stderr(), "ringreel: {}", in_words(error));
+    code
+}
+
 /// What an error says. Ours tell their causes themselves.
 pub fn in_words(error: &anyhow::Error) -> String {
     error.downcast_ref::<crate::Error>().map_or_else(|| format!("{error:#}"), ToString::to_string)

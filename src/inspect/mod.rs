@@ -54,3 +54,8 @@ impl Subject {
         Err(Error::Fs { source: FsError::new("look at", &path, io::Error::other(why)) })
     }
 }
+
+/// So many of them: "1 sample", "2 samples".
+pub fn counted(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}

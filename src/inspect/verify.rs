@@ -3,8 +3,8 @@
 //!
 //! A ring may be in use meanwhile: what is reclaimed while it is looked at is no damage.
 
-use super::Subject;
 use super::check::{self, Checked};
+use super::{Subject, counted};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::layout::{GenerationDir, Layout, is_owner, segment_index};
@@ -145,7 +145,7 @@ impl Look {
     }
 
     fn take(&mut self, checked: Checked) {
-        self.report.files += 1;
+        self.report.files += u64::from(checked.was_read);
         self.report.bytes += checked.bytes;
         self.report.readable += checked.good;
         self.report.findings.extend(checked.findings);
@@ -169,7 +169,10 @@ impl Look {
                 self.find(Kind::Damage, &layout.ring_json(), "it is missing: nobody can open the ring");
                 None
             }
-            Err(Error::Fs { source }) => return Err(source.into()),
+            // Of another version nothing is known.
+            Err(error) if matches!(error, Error::Fs { .. }) || birth::is_of_another_version(&*self.fs, layout) => {
+                return Err(error);
+            }
             Err(error) => {
                 self.find(Kind::Damage, &layout.ring_json(), error.to_string());
                 None
@@ -298,10 +301,8 @@ impl Look {
             && !there.contains(n)
             && !self.fs.exists(&layout.manifest(n + 1))?
         {
-            let message = format!(
-                "the directory of the newest generation is missing: its {} samples are lost",
-                manifest.summary.samples
-            );
+            let lost = counted(manifest.summary.samples, "sample");
+            let message = format!("the directory of the newest generation is missing: {lost} lost");
             self.find(Kind::Damage, &layout.read(*n), message);
             self.report.unreadable += manifest.summary.samples;
         }
@@ -322,7 +323,11 @@ impl Look {
             self.find(Kind::Note, &dir.join(name), "the manifest does not list it: readers do not see it");
         }
         if more.len() > NAMED {
-            self.find(Kind::Note, &dir, format!("{} more files that the manifest does not list", more.len() - NAMED));
+            self.find(
+                Kind::Note,
+                &dir,
+                format!("{} more that the manifest does not list", counted((more.len() - NAMED) as u64, "file")),
+            );
         }
         Ok(())
     }
@@ -365,14 +370,14 @@ impl Look {
                 }
             }
             if waiting > 0 {
+                let what = counted(waiting, "finished segment");
                 let message = format!(
-                    "{waiting} finished segments of {owner} are in no readable generation yet: it links them itself, or \
-                     a manager does when it is dead"
+                    "in no readable generation yet: {what}; their owner links them, or a manager when the owner is dead"
                 );
                 self.find(Kind::Unfinished, &dir, message);
             }
             if begun > 0 {
-                let message = format!("{begun} files that {owner} has begun, or left behind");
+                let message = format!("{} that their owner has begun, or left behind", counted(begun, "file"));
                 self.find(Kind::Note, &dir, message);
             }
         }
@@ -418,11 +423,7 @@ impl Look {
         });
         for (checked, unreadable) in done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten() {
             self.report.unreadable += unreadable;
-            if checked.bytes == 0 && checked.good == 0 {
-                self.report.findings.extend(checked.findings);
-            } else {
-                self.take(checked);
-            }
+            self.take(checked);
         }
     }
 }
@@ -440,7 +441,9 @@ fn check(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64)>>) -> Op
         Err(error) if error.is_gone() && (task.listed.is_none() || !fs.exists(&task.within).unwrap_or(true)) => {
             return None;
         }
-        Err(error) if error.is_gone() => return failed(format!("the file is missing: {listed} samples are lost")),
+        Err(error) if error.is_gone() => {
+            return failed(format!("the file is missing: {} lost", counted(listed, "sample")));
+        }
         Err(error) => return failed(error.to_string()),
     };
     if !seen.lock().unwrap_or_else(PoisonError::into_inner).insert(identity.inode) {
