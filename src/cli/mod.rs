@@ -8,6 +8,7 @@ mod manager;
 mod output;
 mod read;
 mod repair;
+mod shell;
 mod signals;
 mod status;
 mod verify;
@@ -85,6 +86,10 @@ impl RingArgs {
 #[derive(Subcommand)]
 enum Command {
     /// Promote full generations, reclaim old ones, bring in what dead generators finished
+    #[command(after_help = "\
+Examples:
+  ringreel manager -c config.yaml                 until Ctrl-C or SIGTERM; a second one stands by
+  ringreel manager -c config.yaml --json          a line for each swap")]
     Manager(Common),
     /// Put seeded random samples into the ring
     Generate(generate::Options),
@@ -93,11 +98,18 @@ enum Command {
     /// Show generations, fill, rates, and who takes part
     Status(status::Options),
     /// Show the values in effect, and where each came from
+    #[command(after_help = "\
+Examples:
+  ringreel config -c config.yaml                  every key, its value, and the line it came from")]
     Config(Common),
     /// Compare the index with the directory, and mend it
     Repair(repair::Options),
     /// Show the index, or move it
     Index(index::Options),
+    /// Print what a shell completes
+    Completions(shell::Completions),
+    /// Print the manual, or write its pages
+    Man(shell::Man),
     /// Check every byte of a ring, a generation or a file, by path
     Verify(verify::Options),
 }
@@ -113,6 +125,7 @@ impl Command {
             Command::Repair(options) => &options.common,
             Command::Index(options) => options.common(),
             Command::Verify(options) => return options.verbose,
+            Command::Completions(_) | Command::Man(_) => return false,
         };
         common.verbose
     }
@@ -138,6 +151,8 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Repair(options) => repair::run(options),
         Command::Index(options) => index::run(options),
         Command::Verify(options) => verify::run(options),
+        Command::Completions(options) => shell::completions(options),
+        Command::Man(options) => shell::man(options),
     };
     done.unwrap_or_else(|error| {
         let senseless = matches!(

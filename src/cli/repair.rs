@@ -11,6 +11,10 @@ use std::sync::Arc;
 
 /// What it takes.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel repair -c config.yaml                  what would be mended
+  ringreel repair -c config.yaml --apply          mend it")]
 pub struct Options {
     #[command(flatten)]
     pub common: Common,

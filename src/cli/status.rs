@@ -9,6 +9,11 @@ use clap::Args;
 
 /// What it takes.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel status -c config.yaml                  generations, fill, rates, who takes part
+  ringreel status /scratch/me/brains.ring         by path, where no configuration is at hand
+  ringreel status -c config.yaml --json           for a script")]
 pub struct Options {
     #[command(flatten)]
     pub ring: RingArgs,
