@@ -54,15 +54,18 @@ fn look(options: &Options) -> anyhow::Result<Report> {
         for finding in &report.findings {
             json_line(&json!({ "finding": finding }))?;
         }
-        let Report { subject, generations, files, bytes, readable, unreadable, .. } = &report;
+        let Report { subject, generations, files, bytes, readable, unreadable, more, .. } = &report;
         json_line(&json!({
             "subject": subject, "generations": generations, "files": files, "bytes": bytes, "readable": readable,
-            "unreadable": unreadable, "damaged": report.is_damaged(), "seconds": seconds,
+            "unreadable": unreadable, "findings_not_listed": more, "damaged": report.is_damaged(), "seconds": seconds,
         }))?;
         return Ok(report);
     }
     for finding in &report.findings {
         line(&words(finding))?;
+    }
+    if report.more > 0 {
+        line(&format!("and {} like these", counted(report.more, "finding")))?;
     }
     let what = if report.subject == "RecordIO file" { "record" } else { "sample" };
     line(&format!(

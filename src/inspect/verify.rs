@@ -21,6 +21,8 @@ use std::thread;
 
 /// Samples of one finding that are named.
 pub const NAMED: usize = 100;
+/// Findings of one kind that are listed; more are counted.
+pub const LISTED: usize = 10_000;
 
 /// How bad something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -71,8 +73,10 @@ pub struct Report {
     pub readable: u64,
     /// Samples of generations that are there which manifests list and which cannot be read.
     pub unreadable: u64,
-    /// Damage first.
+    /// Damage first; [`LISTED`] of each kind at most.
     pub findings: Vec<Finding>,
+    /// Those that are not listed, for want of room.
+    pub more: u64,
 }
 
 impl Report {
@@ -103,7 +107,8 @@ pub fn verify(
     begin: &dyn Fn(u64),
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Report> {
-    let mut look = Look { fs: fs.clone(), report: Report::default(), tasks: Vec::new() };
+    let (report, listed) = (Report::default(), [0; 3]);
+    let mut look = Look { fs: fs.clone(), report, listed, tasks: Vec::new() };
     match subject {
         Subject::Ring(layout) => {
             look.report.subject = "ring";
@@ -136,19 +141,31 @@ pub fn verify(
 struct Look {
     fs: Arc<dyn Fs>,
     report: Report,
+    /// Findings of each kind.
+    listed: [usize; 3],
     tasks: Vec<Task>,
 }
 
 impl Look {
     fn find(&mut self, kind: Kind, path: &Path, message: impl Into<String>) {
-        self.report.findings.push(Finding::new(kind, path, message));
+        self.add(Finding::new(kind, path, message));
+    }
+
+    fn add(&mut self, finding: Finding) {
+        let listed = &mut self.listed[finding.kind as usize];
+        if *listed < LISTED {
+            *listed += 1;
+            self.report.findings.push(finding);
+        } else {
+            self.report.more += 1;
+        }
     }
 
     fn take(&mut self, checked: Checked) {
         self.report.files += u64::from(checked.was_read);
         self.report.bytes += checked.bytes;
         self.report.readable += checked.good;
-        self.report.findings.extend(checked.findings);
+        checked.findings.into_iter().for_each(|finding| self.add(finding));
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
@@ -275,7 +292,7 @@ impl Look {
                 Some(GenerationDir::Read(n)) => {
                     there.insert(n);
                     match listed.get(&n) {
-                        Some(Some(manifest)) => self.listed(layout, manifest)?,
+                        Some(Some(manifest)) => self.promoted(layout, manifest)?,
                         Some(None) => self.unlisted(&layout.read(n))?, // its manifest was found wrong
                         None if self.fs.exists(&layout.manifest(n))? => {} // promoted meanwhile
                         None if n == next => {
@@ -310,7 +327,7 @@ impl Look {
     }
 
     /// The files of a generation that has a manifest.
-    fn listed(&mut self, layout: &Layout, manifest: &Manifest) -> Result<()> {
+    fn promoted(&mut self, layout: &Layout, manifest: &Manifest) -> Result<()> {
         let dir = layout.read(manifest.summary.generation);
         self.report.generations += 1;
         let names: HashSet<&str> = manifest.segments.iter().map(|entry| &*entry.file).collect();
@@ -319,34 +336,38 @@ impl Look {
             self.tasks.push(Task { path, listed: Some(entry.clone()), within: dir.clone(), bytes });
         }
         let more: Vec<String> = self.list(&dir)?.into_iter().filter(|name| !names.contains(&**name)).collect();
-        for name in more.iter().take(NAMED) {
-            self.find(Kind::Note, &dir.join(name), "the manifest does not list it: readers do not see it");
-        }
-        if more.len() > NAMED {
-            self.find(
-                Kind::Note,
-                &dir,
-                format!("{} more that the manifest does not list", counted((more.len() - NAMED) as u64, "file")),
-            );
-        }
+        self.strays(&dir, &more, "the manifest does not list it: readers do not see it");
         Ok(())
     }
 
     /// The segments in a directory that no manifest speaks of.
     fn unlisted(&mut self, dir: &Path) -> Result<()> {
+        let mut strays = Vec::new();
         for name in self.list(dir)? {
             let path = dir.join(&name);
-            let is_segment = segment_index(&name).is_some();
+            if segment_index(&name).is_none() {
+                strays.push(name);
+                continue;
+            }
             match self.fs.identity(&path) {
-                Ok(found) if is_segment && !found.is_dir => {
+                Ok(found) if !found.is_dir => {
                     self.tasks.push(Task { path, listed: None, within: dir.to_owned(), bytes: found.len });
                 }
-                Ok(_) => self.find(Kind::Note, &path, "this is no segment's name"),
+                Ok(_) => strays.push(name),
                 Err(error) if error.is_gone() => {}
                 Err(error) => return Err(error.into()),
             }
         }
+        self.strays(dir, &strays, "this is no segment");
         Ok(())
+    }
+
+    /// Names that do not belong there: the first ones, and how many more.
+    fn strays(&mut self, dir: &Path, names: &[String], what: &str) {
+        names.iter().take(NAMED).for_each(|name| self.find(Kind::Note, &dir.join(name), what));
+        if let Some(more) = names.len().checked_sub(NAMED).filter(|more| *more > 0) {
+            self.find(Kind::Note, dir, format!("{} more: {what}", counted(more as u64, "name")));
+        }
     }
 
     fn staging(&mut self, layout: &Layout, ids: &HashMap<SegmentId, u64>) -> Result<()> {
@@ -389,7 +410,7 @@ impl Look {
         match dir {
             GenerationDir::Write(n) => self.unlisted(&layout.write(n)),
             GenerationDir::Read(n) => match manifests.get(n) {
-                Ok(Some(manifest)) => self.listed(layout, &manifest),
+                Ok(Some(manifest)) => self.promoted(layout, &manifest),
                 Ok(None) => {
                     let message = format!("there is no manifest of generation {n}: readers do not see it");
                     self.find(Kind::Damage, &layout.manifest(n), message);
