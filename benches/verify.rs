@@ -45,6 +45,7 @@ fn main() {
 }
 
 fn ringreel(args: &[&str], path: &Path) {
-    let done = Command::new(env!("CARGO_BIN_EXE_ringreel")).args(args).arg(path).stdout(Stdio::null());
-    assert!(done.stderr(Stdio::null()).status().unwrap().success());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringreel"));
+    let quiet = command.args(args).arg(path).stdout(Stdio::null()).stderr(Stdio::null());
+    assert!(quiet.status().unwrap().success());
 }
