@@ -27,6 +27,51 @@ fn status_says_the_same_of_the_same_ring() {
 }
 
 #[test]
+fn read_and_index_say_the_same_of_the_same_ring() {
+    for fixed in FIXED {
+        golden("read", fixed, &["read", "-c", "config.yaml", "--all", "--json"]);
+        golden("index", fixed, &["index", "show", "-c", "config.yaml"]);
+    }
+    golden("config", "healthy", &["config", "-c", "config.yaml"]);
+}
+
+#[test]
+fn whoever_would_write_is_told_why_it_cannot() {
+    for fixed in ["other-version", "foreign"] {
+        golden("manager", fixed, &["manager", "-c", "config.yaml"]);
+        golden("generate", fixed, &["generate", "-c", "config.yaml", "--samples", "1"]);
+    }
+}
+
+/// What a terminal would be sent; none where there is no `script` (of util-linux).
+fn on_a_terminal(command: &str, no_color: bool) -> Option<String> {
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", &format!("{} {command}", env!("CARGO_BIN_EXE_ringreel")), "/dev/null"]);
+    script.env("TERM", "xterm-256color").env_remove("NO_COLOR").env_remove("RINGREEL_LOG");
+    if no_color {
+        script.env("NO_COLOR", "1");
+    }
+    let said = script.stdin(std::process::Stdio::null()).output().ok()?;
+    Some(String::from_utf8_lossy(&said.stdout).into_owned())
+}
+
+#[test]
+fn colours_are_for_terminals_alone_and_not_with_no_color() {
+    let (Some(coloured), Some(plain)) = (on_a_terminal("--help", false), on_a_terminal("--help", true)) else {
+        return eprintln!("SKIPPED: colours on a terminal: there is no `script`");
+    };
+    assert!(coloured.contains("\u{1b}["), "{coloured:?}");
+    for command in ["--help", "verify --help", "verify /nothing/here", "status -c /nothing/here", "verify --no-such"] {
+        let plain = if command == "--help" { plain.clone() } else { on_a_terminal(command, true).unwrap() };
+        let colours = plain
+            .split("\u{1b}[")
+            .skip(1)
+            .filter(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').starts_with('m'));
+        assert_eq!(colours.count(), 0, "{command}: {plain:?}");
+    }
+}
+
+#[test]
 fn what_is_looked_at_is_not_changed() {
     for args in [["verify", "PATH"], ["status", "PATH"]] {
         let fixed = Fixed::new("damaged");

@@ -92,7 +92,8 @@ impl Fixed {
 pub fn golden(command: &str, fixed: &str, args: &[&str]) {
     let told = Fixed::new(fixed).told(args);
     let filters = vec![
-        // Times that pass, whatever their unit.
+        // Rates, and times that pass, whatever their unit.
+        (r"\b\d+(\.\d+)? samples/s", "[RATE]"),
         (r"\b\d+(\.\d+)? (ms|s|min|h|d)\b", "[TIME]"),
         (r#""(\w*(?:seconds|_ms|ms_mean))":[0-9.eE+-]+"#, r#""$1":"[TIME]""#),
         (r"\b\d{4}-\d\d-\d\dT[0-9:.]+Z", "[WHEN]"),
