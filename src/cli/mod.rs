@@ -2,6 +2,7 @@
 //! one JSON object a line.
 
 mod config;
+mod gc;
 mod generate;
 mod index;
 mod manager;
@@ -9,6 +10,8 @@ mod output;
 mod read;
 mod repair;
 mod shell;
+mod salvage;
+mod seal;
 mod signals;
 mod status;
 mod verify;
@@ -36,7 +39,9 @@ Examples:
   ringreel read     -c config.yaml --all --json           what is there, a line per sample
   ringreel status   -c config.yaml                        how it goes
   ringreel config   -c config.yaml                        the values in effect, and where they came from
-  ringreel repair   -c config.yaml                        whether the index says what the directory says
+  ringreel seal     -c config.yaml                        what was generated so far can be read
+  ringreel repair   -c config.yaml                        what is damaged and can be mended
+  ringreel gc       -c config.yaml                        remove what nobody needs
   ringreel verify   demo.ring                             whether every byte is as it was written"
 )]
 struct Cli {
@@ -102,8 +107,12 @@ Examples:
 Examples:
   ringreel config -c config.yaml                  every key, its value, and the line it came from")]
     Config(Common),
-    /// Compare the index with the directory, and mend it
+    /// Say what is damaged and can be mended, and mend it
     Repair(repair::Options),
+    /// Remove what a manager would remove
+    Gc(gc::Options),
+    /// Make the generation that fills readable as it is
+    Seal(seal::Options),
     /// Show the index, or move it
     Index(index::Options),
     /// Print what a shell completes
@@ -122,7 +131,9 @@ impl Command {
             Command::Read(options) => &options.common,
             Command::Status(options) => &options.ring.common,
             Command::Config(common) => common,
-            Command::Repair(options) => &options.common,
+            Command::Repair(options) => &options.ring.common,
+            Command::Gc(options) => &options.ring.common,
+            Command::Seal(options) => &options.common,
             Command::Index(options) => options.common(),
             Command::Verify(options) => return options.verbose,
             Command::Completions(_) | Command::Man(_) => return false,
@@ -149,6 +160,8 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Status(options) => status::run(options),
         Command::Config(common) => config::run(common),
         Command::Repair(options) => repair::run(options),
+        Command::Gc(options) => gc::run(options),
+        Command::Seal(options) => seal::run(options),
         Command::Index(options) => index::run(options),
         Command::Verify(options) => verify::run(options),
         Command::Completions(options) => shell::completions(options),

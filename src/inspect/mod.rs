@@ -5,9 +5,11 @@
 //! | here | [`Subject`]: what a path leads to |
 //! | [`verify`] | everything that can be checked of it |
 //! | [`check`] | one segment, or one RecordIO file |
+//! | [`salvage`] | what is left of damaged segments |
 //! | [`samples`] | the samples there, by position |
 
 pub mod check;
+pub mod salvage;
 pub mod samples;
 pub mod verify;
 

@@ -253,12 +253,20 @@ impl Look {
                         self.find(Kind::Damage, &path, message);
                     }
                     if let Some(before) = &before {
-                        let total = before.summary.total_samples.saturating_add(summary.samples);
+                        let had = summary.samples.saturating_add(summary.lost);
+                        let total = before.summary.total_samples.saturating_add(had);
                         if total != summary.total_samples {
                             let says = summary.total_samples;
                             let message = format!("it counts {says} samples so far, where {total} were delivered");
                             self.find(Kind::Damage, &path, message);
                         }
+                    }
+                    if summary.lost > 0 {
+                        let message = format!(
+                            "it was lost and rebuilt: {} samples that it listed are not there any more",
+                            summary.lost
+                        );
+                        self.find(Kind::Note, &path, message);
                     }
                     before = Some(manifest.clone());
                     found.insert(n, Some(manifest));
