@@ -3,6 +3,7 @@
 
 mod config;
 mod gc;
+mod doctor;
 mod generate;
 mod index;
 mod manager;
@@ -43,6 +44,9 @@ Examples:
   ringreel repair   -c config.yaml                        what is damaged and can be mended
   ringreel gc       -c config.yaml                        remove what nobody needs
   ringreel verify   demo.ring                             whether every byte is as it was written"
+  ringreel repair   -c config.yaml                        whether the index says what the directory says
+  ringreel verify   demo.ring                             whether every byte is as it was written
+  ringreel doctor   -c config.yaml                        whether a ring can live here"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -121,6 +125,8 @@ Examples:
     Man(shell::Man),
     /// Check every byte of a ring, a generation or a file, by path
     Verify(verify::Options),
+    /// Check whether a ring can live here: configuration, filesystem, index, machine, a pair of nodes
+    Doctor(doctor::Options),
 }
 
 impl Command {
@@ -137,6 +143,7 @@ impl Command {
             Command::Index(options) => options.common(),
             Command::Verify(options) => return options.verbose,
             Command::Completions(_) | Command::Man(_) => return false,
+            Command::Doctor(options) => &options.ring.common,
         };
         common.verbose
     }
@@ -166,6 +173,7 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Verify(options) => verify::run(options),
         Command::Completions(options) => shell::completions(options),
         Command::Man(options) => shell::man(options),
+        Command::Doctor(options) => doctor::run(options),
     };
     done.unwrap_or_else(|error| {
         let senseless = matches!(

@@ -50,7 +50,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Segments that are held open.
-const OPEN_SEGMENTS: usize = 128;
+pub(crate) const OPEN_SEGMENTS: usize = 128;
 /// Samples whose checksums are remembered as compared; beyond, they are compared again.
 const REMEMBERED: usize = 1 << 22;
 
