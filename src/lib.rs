@@ -5,7 +5,7 @@
 //!
 //! - [`generator`]: put samples in.   [`manager`]: keep the ring turning.   [`reader`]: take samples out.
 //! - [`ring`]: the steps that all of them share.   [`index`]: counter, status, leases.   [`fs`]: what is asked of a disk.
-//! - [`inspect`]: look at what lies on a disk, by path.
+//! - [`status`]: how a ring is doing.   [`history`]: its last swaps.   [`inspect`]: look at what lies on a disk, by path.
 //! - [`segment`]: files of samples; their bytes are in the crate `ringreel_format`.
 //!
 //! ```
@@ -39,6 +39,7 @@ pub mod error;
 pub mod failures;
 pub mod fs;
 pub mod generator;
+pub mod history;
 pub mod index;
 pub mod inspect;
 pub mod layout;

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::failures::{Failure, failures};
+use crate::history::History;
 use crate::index::{Report, as_hint};
 use crate::layout::GenerationDir;
 use crate::manager::ROLE;
@@ -13,7 +14,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 
 /// Swaps over which rates and times are averaged.
-const RECENT: u64 = 8;
+const RECENT: usize = 9;
 /// Generations of which is told how often they were read.
 const REUSE_OF: u64 = 64;
 
@@ -154,7 +155,8 @@ pub fn status(ring: &Ring) -> Result<Status> {
     generations.sort_by_key(|generation| generation.generation);
     let delivered = ring.manifests.get(newest)?.map_or(0, |manifest| manifest.summary.total_samples);
     let waiting = waiting(ring, newest)?;
-    let (swap_ms_mean, samples_per_second) = recent(ring, newest)?;
+    let mut recent = History::of_last(RECENT);
+    recent.update(ring)?;
     let filling = match ring.fill_of(newest + 1) {
         Ok(fill) => fill,
         Err(Error::Fs { source }) if source.is_gone() => 0,
@@ -175,11 +177,11 @@ pub fn status(ring: &Ring) -> Result<Status> {
         newest,
         newest_age_seconds: generations.iter().find(|g| g.generation == newest).map(|g| g.age_seconds),
         swaps: newest,
-        swap_ms_mean,
+        swap_ms_mean: recent.swap_ms_mean(),
         samples_delivered: delivered,
         samples_waiting: waiting,
         samples_generated: delivered + waiting,
-        samples_per_second,
+        samples_per_second: recent.samples_per_second(),
         bytes: ring.usage()?.0,
         generations,
         reuse: reads.map_or(Ok(Vec::new()), |reads| reuse(ring, newest, &reads))?,
@@ -226,20 +228,6 @@ fn waiting(ring: &Ring, newest: u64) -> Result<u64> {
         }
     }
     Ok(samples)
-}
-
-fn recent(ring: &Ring, newest: u64) -> Result<(Option<f64>, Option<f64>)> {
-    let mut summaries = Vec::new();
-    for n in newest.saturating_sub(RECENT).max(1)..=newest {
-        if let Some(manifest) = ring.manifests.get(n)? {
-            summaries.push(manifest.summary.clone());
-        }
-    }
-    let (Some(first), Some(last)) = (summaries.first(), summaries.last()) else { return Ok((None, None)) };
-    let mean = summaries.iter().map(|summary| summary.swap_ms).sum::<f64>() / summaries.len() as f64;
-    let seconds = last.unix_ms.saturating_sub(first.unix_ms) as f64 / 1e3;
-    let rate = (seconds > 0.0).then(|| (last.total_samples - first.total_samples) as f64 / seconds);
-    Ok((Some(mean), rate))
 }
 
 type ByRole = (Vec<MemberStatus>, Vec<MemberStatus>, Vec<MemberStatus>);
