@@ -44,12 +44,14 @@ pub mod index;
 pub mod inspect;
 pub mod layout;
 pub mod manager;
+pub mod metrics;
 pub mod presence;
 mod random;
 pub mod reader;
 pub mod ring;
 pub mod segment;
 pub mod status;
+pub mod watch;
 
 pub use config::Config;
 pub use error::{Error, Result};
