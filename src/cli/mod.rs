@@ -5,8 +5,10 @@ mod config;
 mod gc;
 mod doctor;
 mod generate;
+mod http;
 mod index;
 mod manager;
+mod metrics;
 mod output;
 mod read;
 mod repair;
@@ -15,6 +17,7 @@ mod salvage;
 mod seal;
 mod signals;
 mod status;
+mod top;
 mod verify;
 
 use crate::config::Config;
@@ -39,6 +42,7 @@ Examples:
   ringreel generate -c config.yaml --samples 100 --seal   put random samples in
   ringreel read     -c config.yaml --all --json           what is there, a line per sample
   ringreel status   -c config.yaml                        how it goes
+  ringreel top      -c config.yaml                        how it goes, live
   ringreel config   -c config.yaml                        the values in effect, and where they came from
   ringreel seal     -c config.yaml                        what was generated so far can be read
   ringreel repair   -c config.yaml                        what is damaged and can be mended
@@ -106,6 +110,10 @@ Examples:
     Read(read::Options),
     /// Show generations, fill, rates, and who takes part
     Status(status::Options),
+    /// Show the same and more on the terminal, live
+    Top(top::Options),
+    /// Tell monitoring how it goes: JSON lines, or Prometheus' text
+    Metrics(metrics::Options),
     /// Show the values in effect, and where each came from
     #[command(after_help = "\
 Examples:
@@ -136,6 +144,8 @@ impl Command {
             Command::Generate(options) => &options.common,
             Command::Read(options) => &options.common,
             Command::Status(options) => &options.ring.common,
+            Command::Top(options) => &options.ring.common,
+            Command::Metrics(options) => &options.ring.common,
             Command::Config(common) => common,
             Command::Repair(options) => &options.ring.common,
             Command::Gc(options) => &options.ring.common,
@@ -146,6 +156,11 @@ impl Command {
             Command::Doctor(options) => &options.ring.common,
         };
         common.verbose
+    }
+
+    /// Whether lines on stderr would spoil what it shows.
+    fn owns_the_terminal(&self) -> bool {
+        matches!(self, Command::Top(options) if !options.once) && std::io::stderr().is_terminal()
     }
 }
 
@@ -159,12 +174,16 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
             return error.exit_code();
         }
     };
-    log_to_stderr(cli.command.is_verbose());
+    if !cli.command.owns_the_terminal() {
+        log_to_stderr(cli.command.is_verbose());
+    }
     let done = match &cli.command {
         Command::Manager(common) => manager::run(common),
         Command::Generate(options) => generate::run(options),
         Command::Read(options) => read::run(options),
         Command::Status(options) => status::run(options),
+        Command::Top(options) => top::run(options),
+        Command::Metrics(options) => metrics::run(options),
         Command::Config(common) => config::run(common),
         Command::Repair(options) => repair::run(options),
         Command::Gc(options) => gc::run(options),

@@ -76,6 +76,17 @@ pub fn plain_path(path: &Path) -> String {
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
 }
 
+/// Text that somebody else wrote, on one line and without anything that a terminal would obey.
+pub fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// The time of day in UTC.
+pub fn time_of_day(unix_ms: u64) -> String {
+    let seconds = unix_ms / 1000 % 86_400;
+    format!("{:02}:{:02}:{:02} UTC", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
 /// A meta map as JSON. Bytes become hexadecimal text; NaN and infinities become text.
 pub fn meta_json(meta: &Meta) -> serde_json::Value {
     meta.iter().map(|(key, value)| (key.to_owned(), value_json(value))).collect::<serde_json::Map<_, _>>().into()
