@@ -6,10 +6,12 @@ mod generate;
 mod index;
 mod manager;
 mod output;
+mod picture;
 mod read;
 mod repair;
 mod signals;
 mod status;
+mod terminal;
 mod verify;
 
 use crate::config::Config;
@@ -36,7 +38,8 @@ Examples:
   ringreel status   -c config.yaml                        how it goes
   ringreel config   -c config.yaml                        the values in effect, and where they came from
   ringreel repair   -c config.yaml                        whether the index says what the directory says
-  ringreel verify   demo.ring                             whether every byte is as it was written"
+  ringreel verify   demo.ring                             whether every byte is as it was written
+  ringreel picture  demo.ring -o sheet.png                what the samples look like"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -100,6 +103,8 @@ enum Command {
     Index(index::Options),
     /// Check every byte of a ring, a generation or a file, by path
     Verify(verify::Options),
+    /// Draw samples: slices through volumes, labels in colours, images
+    Picture(picture::Options),
 }
 
 impl Command {
@@ -113,6 +118,7 @@ impl Command {
             Command::Repair(options) => &options.common,
             Command::Index(options) => options.common(),
             Command::Verify(options) => return options.verbose,
+            Command::Picture(options) => return options.verbose,
         };
         common.verbose
     }
@@ -138,6 +144,7 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Repair(options) => repair::run(options),
         Command::Index(options) => index::run(options),
         Command::Verify(options) => verify::run(options),
+        Command::Picture(options) => picture::run(options),
     };
     match done {
         Ok(code) => code,

@@ -6,8 +6,11 @@
 //! | [`verify`] | everything that can be checked of it |
 //! | [`check`] | one segment, or one RecordIO file |
 //! | [`samples`] | the samples there, by position |
+//! | `picture` | samples as pictures (a part of the command) |
 
 pub mod check;
+#[cfg(feature = "cli")]
+pub mod picture;
 pub mod samples;
 pub mod verify;
 
