@@ -10,6 +10,7 @@ mod index;
 mod manager;
 mod metrics;
 mod output;
+mod picture;
 mod read;
 mod repair;
 mod shell;
@@ -18,6 +19,7 @@ mod seal;
 mod signals;
 mod status;
 mod top;
+mod terminal;
 mod verify;
 
 use crate::config::Config;
@@ -51,6 +53,9 @@ Examples:
   ringreel repair   -c config.yaml                        whether the index says what the directory says
   ringreel verify   demo.ring                             whether every byte is as it was written
   ringreel doctor   -c config.yaml                        whether a ring can live here"
+  ringreel repair   -c config.yaml                        whether the index says what the directory says
+  ringreel verify   demo.ring                             whether every byte is as it was written
+  ringreel picture  demo.ring -o sheet.png                what the samples look like"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -135,6 +140,8 @@ Examples:
     Verify(verify::Options),
     /// Check whether a ring can live here: configuration, filesystem, index, machine, a pair of nodes
     Doctor(doctor::Options),
+    /// Draw samples: slices through volumes, labels in colours, images
+    Picture(picture::Options),
 }
 
 impl Command {
@@ -154,6 +161,7 @@ impl Command {
             Command::Verify(options) => return options.verbose,
             Command::Completions(_) | Command::Man(_) => return false,
             Command::Doctor(options) => &options.ring.common,
+            Command::Picture(options) => return options.verbose,
         };
         common.verbose
     }
@@ -193,6 +201,7 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Completions(options) => shell::completions(options),
         Command::Man(options) => shell::man(options),
         Command::Doctor(options) => doctor::run(options),
+        Command::Picture(options) => picture::run(options),
     };
     done.unwrap_or_else(|error| {
         let senseless = matches!(

@@ -7,9 +7,12 @@
 //! | [`check`] | one segment, or one RecordIO file |
 //! | [`salvage`] | what is left of damaged segments |
 //! | [`samples`] | the samples there, by position |
+//! | `picture` | samples as pictures (a part of the command) |
 
 pub mod check;
 pub mod salvage;
+#[cfg(feature = "cli")]
+pub mod picture;
 pub mod samples;
 pub mod verify;
 
