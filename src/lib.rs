@@ -6,6 +6,7 @@
 //! - [`generator`]: put samples in.   [`manager`]: keep the ring turning.   [`reader`]: take samples out.
 //! - [`ring`]: the steps that all of them share.   [`index`]: counter, status, leases.   [`fs`]: what is asked of a disk.
 //! - [`inspect`]: look at what lies on a disk, by path.
+//! - `convert`: other formats into records, and samples into other formats (feature `cli`).
 //! - [`segment`]: files of samples; their bytes are in the crate `ringreel_format`.
 //!
 //! ```
@@ -35,6 +36,8 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod config;
+#[cfg(feature = "cli")]
+pub mod convert;
 pub mod error;
 pub mod failures;
 pub mod fs;

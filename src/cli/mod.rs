@@ -2,6 +2,7 @@
 //! one JSON object a line.
 
 mod config;
+mod export;
 mod generate;
 mod index;
 mod manager;
@@ -100,6 +101,8 @@ enum Command {
     Index(index::Options),
     /// Check every byte of a ring, a generation or a file, by path
     Verify(verify::Options),
+    /// Write samples as RecordIO, .npy or webdataset files
+    Export(export::Options),
 }
 
 impl Command {
@@ -113,6 +116,7 @@ impl Command {
             Command::Repair(options) => &options.common,
             Command::Index(options) => options.common(),
             Command::Verify(options) => return options.verbose,
+            Command::Export(options) => return options.verbose,
         };
         common.verbose
     }
@@ -138,6 +142,7 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Repair(options) => repair::run(options),
         Command::Index(options) => index::run(options),
         Command::Verify(options) => verify::run(options),
+        Command::Export(options) => export::run(options),
     };
     match done {
         Ok(code) => code,

@@ -1,8 +1,7 @@
 //! Lines on stdout, and a progress bar on stderr where a person watches.
 
+pub use crate::convert::export::payload::meta_json;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use ringreel_format::{Meta, Value};
-use serde_json::json;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -65,29 +64,6 @@ pub fn progress_bytes(what: &str) -> ProgressBar {
 pub fn plain_path(path: &Path) -> String {
     let text = path.to_string_lossy();
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
-}
-
-/// A meta map as JSON. Bytes become hexadecimal text; NaN and infinities become text.
-pub fn meta_json(meta: &Meta) -> serde_json::Value {
-    meta.iter().map(|(key, value)| (key.to_owned(), value_json(value))).collect::<serde_json::Map<_, _>>().into()
-}
-
-fn value_json(value: &Value) -> serde_json::Value {
-    match value {
-        Value::Null => serde_json::Value::Null,
-        Value::Bool(b) => json!(b),
-        Value::Int(n) => match (u64::try_from(*n), i64::try_from(*n)) {
-            (Ok(n), _) => json!(n),
-            (_, Ok(n)) => json!(n),
-            _ => json!(n.to_string()),
-        },
-        Value::Float(x) if x.is_finite() => json!(x),
-        Value::Float(x) => json!(x.to_string()),
-        Value::Text(text) => json!(text),
-        Value::Bytes(bytes) => json!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
-        Value::Array(values) => values.iter().map(value_json).collect(),
-        Value::Map(meta) => meta_json(meta),
-    }
 }
 
 /// `bytes` in the unit that fits, with a space.
