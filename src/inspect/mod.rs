@@ -6,8 +6,10 @@
 //! | [`verify`] | everything that can be checked of it |
 //! | [`check`] | one segment, or one RecordIO file |
 //! | [`samples`] | the samples there, by position |
+//! | [`formats`] | parts as files that other programs read |
 
 pub mod check;
+pub mod formats;
 pub mod samples;
 pub mod verify;
 
