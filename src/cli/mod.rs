@@ -1,11 +1,13 @@
 //! The command: one file per subcommand. Results go to stdout, everything else to stderr; with `--json`, stdout holds
 //! one JSON object a line.
 
+mod cat;
 mod config;
 mod generate;
 mod index;
 mod manager;
 mod output;
+mod pick;
 mod read;
 mod repair;
 mod signals;
@@ -100,6 +102,8 @@ enum Command {
     Index(index::Options),
     /// Check every byte of a ring, a generation or a file, by path
     Verify(verify::Options),
+    /// Give a sample, or a part of it, as a file that other programs read
+    Cat(cat::Options),
 }
 
 impl Command {
@@ -113,6 +117,7 @@ impl Command {
             Command::Repair(options) => &options.common,
             Command::Index(options) => options.common(),
             Command::Verify(options) => return options.verbose,
+            Command::Cat(options) => return options.pick.verbose,
         };
         common.verbose
     }
@@ -138,6 +143,7 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Repair(options) => repair::run(options),
         Command::Index(options) => index::run(options),
         Command::Verify(options) => verify::run(options),
+        Command::Cat(options) => cat::run(options),
     };
     match done {
         Ok(code) => code,

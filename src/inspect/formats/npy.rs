@@ -8,6 +8,7 @@
 //! | 8 | 2 or 4 | length of the header, little endian; 4 bytes from version 2.0 on |
 //! | | length | the header: a Python literal, spaces, a line end; behind it the elements begin, at a multiple of 64 |
 
+use super::invalid;
 use crate::error::{Error, Result};
 use crate::reader::ReadPart;
 use ringreel_format::DType;
@@ -118,9 +119,9 @@ pub fn header(dtype: &DType, shape: &[u64]) -> Result<Vec<u8>> {
 /// [`io::ErrorKind::InvalidData`] for elements that NumPy has no name for (see [`descr`]) or that only a later version
 /// can read; what `out` says.
 pub fn write(part: &ReadPart, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
-    let bad = |error: Error| io::Error::new(io::ErrorKind::InvalidData, error);
-    out.write_all(&header(&part.dtype, &part.shape).map_err(bad)?)?;
-    out.write_all(part.data().map_err(bad)?)
+    let (header, data) = (header(&part.dtype, &part.shape).map_err(invalid)?, part.data().map_err(invalid)?);
+    out.write_all(&header)?;
+    out.write_all(data)
 }
 
 #[cfg(test)]
