@@ -1,12 +1,14 @@
 //! The command: one file per subcommand. Results go to stdout, everything else to stderr; with `--json`, stdout holds
 //! one JSON object a line.
 
+mod cat;
 mod config;
 mod export;
 mod generate;
 mod index;
 mod manager;
 mod output;
+mod pick;
 mod read;
 mod repair;
 mod signals;
@@ -103,6 +105,8 @@ enum Command {
     Verify(verify::Options),
     /// Write samples as RecordIO, .npy or webdataset files
     Export(export::Options),
+    /// Give a sample, or a part of it, as a file that other programs read
+    Cat(cat::Options),
 }
 
 impl Command {
@@ -117,6 +121,7 @@ impl Command {
             Command::Index(options) => options.common(),
             Command::Verify(options) => return options.verbose,
             Command::Export(options) => return options.verbose,
+            Command::Cat(options) => return options.pick.verbose,
         };
         common.verbose
     }
@@ -143,6 +148,7 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Index(options) => index::run(options),
         Command::Verify(options) => verify::run(options),
         Command::Export(options) => export::run(options),
+        Command::Cat(options) => cat::run(options),
     };
     match done {
         Ok(code) => code,

@@ -6,8 +6,14 @@
 //! | [`verify`] | everything that can be checked of it |
 //! | [`check`] | one segment, or one RecordIO file |
 //! | [`samples`] | the samples there, by position |
+//! | [`find`] | where in a ring the sample with an id is |
+//! | [`numbers`] | the elements of a part as numbers |
+//! | [`formats`] | parts as files that other programs read |
 
 pub mod check;
+pub mod find;
+pub mod formats;
+pub mod numbers;
 pub mod samples;
 pub mod verify;
 

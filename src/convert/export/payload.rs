@@ -1,7 +1,7 @@
 //! The bytes that a part becomes in a file, and the name that its file gets.
 
-use crate::convert::npy;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::inspect::formats::npy;
 use crate::reader::ReadPart;
 use bytes::Bytes;
 use ringreel_format::{DType, Meta, Part, Value};
@@ -29,9 +29,8 @@ impl Payload {
         if bare || part.dtype == DType::Bytes {
             return Ok(Payload { name, end: "bin", bytes: data.clone() });
         }
-        let file = npy::file(&part.dtype, &part.shape, data);
-        let unknown = || Error::Sample(format!("part {:?} has the type {}, which .npy has not", part.name, part.dtype));
-        Ok(Payload { name, end: "npy", bytes: file.ok_or_else(unknown)?.into() })
+        let header = npy::header(&part.dtype, &part.shape)?;
+        Ok(Payload { name, end: "npy", bytes: [&header, &data[..]].concat().into() })
     }
 }
 
