@@ -128,10 +128,13 @@ fn a_ring_with_five_damages_is_mended_as_far_as_it_can_be() {
 
     let planned = plan(&place);
     assert_eq!(planned.code, Some(1), "{planned:?}");
-    let what: Vec<_> = mends(&planned, &ring).into_iter().map(|(what, path, state)| {
-        assert_eq!(state, "planned", "{what} {}", path.display());
-        what
-    }).collect();
+    let what: Vec<_> = mends(&planned, &ring)
+        .into_iter()
+        .map(|(what, path, state)| {
+            assert_eq!(state, "planned", "{what} {}", path.display());
+            what
+        })
+        .collect();
     assert_eq!(what, ["manifest", "promotion", "staged"], "{planned:?}");
     assert!(planned.out.contains("as many as it listed"), "{planned:?}");
 
@@ -149,8 +152,12 @@ fn a_ring_with_five_damages_is_mended_as_far_as_it_can_be() {
     let seen = read.values("sample_id");
     assert_eq!((seen.len(), seen.iter().collect::<BTreeSet<_>>().len()), (34, 34), "two of 36 are damaged: {read:?}");
     let verified = place.run(&["verify", "demo.ring", "--json"]);
-    let found: BTreeSet<String> = verified.json().iter().filter(|l| l["finding"]["kind"] == "damage")
-        .map(|line| line["finding"]["path"].as_str().unwrap().rsplit('/').next().unwrap().to_owned()).collect();
+    let found: BTreeSet<String> = verified
+        .json()
+        .iter()
+        .filter(|l| l["finding"]["kind"] == "damage")
+        .map(|line| line["finding"]["path"].as_str().unwrap().rsplit('/').next().unwrap().to_owned())
+        .collect();
     let names = [&of_one[2], &of_one[5]].map(|path| path.file_name().unwrap().to_str().unwrap().to_owned());
     assert_eq!(found, BTreeSet::from(names), "only what cannot be mended: {verified:?}");
     healed(&place);

@@ -1,25 +1,28 @@
 //! The command: one file per subcommand. Results go to stdout, everything else to stderr; with `--json`, stdout holds
 //! one JSON object a line.
 
+mod cat;
 mod config;
-mod gc;
 mod doctor;
+mod export;
+mod gc;
 mod generate;
 mod http;
 mod index;
 mod manager;
 mod metrics;
 mod output;
+mod pick;
 mod picture;
 mod read;
 mod repair;
-mod shell;
 mod salvage;
 mod seal;
+mod shell;
 mod signals;
 mod status;
-mod top;
 mod terminal;
+mod top;
 mod verify;
 
 use crate::config::Config;
@@ -47,14 +50,10 @@ Examples:
   ringreel top      -c config.yaml                        how it goes, live
   ringreel config   -c config.yaml                        the values in effect, and where they came from
   ringreel seal     -c config.yaml                        what was generated so far can be read
+  ringreel verify   demo.ring                             whether every byte is as it was written
   ringreel repair   -c config.yaml                        what is damaged and can be mended
   ringreel gc       -c config.yaml                        remove what nobody needs
-  ringreel verify   demo.ring                             whether every byte is as it was written"
-  ringreel repair   -c config.yaml                        whether the index says what the directory says
-  ringreel verify   demo.ring                             whether every byte is as it was written
-  ringreel doctor   -c config.yaml                        whether a ring can live here"
-  ringreel repair   -c config.yaml                        whether the index says what the directory says
-  ringreel verify   demo.ring                             whether every byte is as it was written
+  ringreel doctor   -c config.yaml                        whether a ring can live here
   ringreel picture  demo.ring -o sheet.png                what the samples look like"
 )]
 struct Cli {
@@ -142,6 +141,10 @@ Examples:
     Doctor(doctor::Options),
     /// Draw samples: slices through volumes, labels in colours, images
     Picture(picture::Options),
+    /// Write samples as RecordIO, .npy or webdataset files
+    Export(export::Options),
+    /// Give a sample, or a part of it, as a file that other programs read
+    Cat(cat::Options),
 }
 
 impl Command {
@@ -162,6 +165,8 @@ impl Command {
             Command::Completions(_) | Command::Man(_) => return false,
             Command::Doctor(options) => &options.ring.common,
             Command::Picture(options) => return options.verbose,
+            Command::Export(options) => return options.verbose,
+            Command::Cat(options) => return options.pick.verbose,
         };
         common.verbose
     }
@@ -202,6 +207,8 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Man(options) => shell::man(options),
         Command::Doctor(options) => doctor::run(options),
         Command::Picture(options) => picture::run(options),
+        Command::Export(options) => export::run(options),
+        Command::Cat(options) => cat::run(options),
     };
     done.unwrap_or_else(|error| {
         let senseless = matches!(

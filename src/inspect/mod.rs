@@ -7,12 +7,18 @@
 //! | [`check`] | one segment, or one RecordIO file |
 //! | [`salvage`] | what is left of damaged segments |
 //! | [`samples`] | the samples there, by position |
+//! | [`find`] | where in a ring the sample with an id is |
+//! | [`numbers`] | the elements of a part as numbers |
+//! | [`formats`] | parts as files that other programs read |
 //! | `picture` | samples as pictures (a part of the command) |
 
 pub mod check;
-pub mod salvage;
+pub mod find;
+pub mod formats;
+pub mod numbers;
 #[cfg(feature = "cli")]
 pub mod picture;
+pub mod salvage;
 pub mod samples;
 pub mod verify;
 
