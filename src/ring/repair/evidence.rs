@@ -49,7 +49,7 @@ impl Evidence {
         let room = listed.unwrap_or(cap).min(cap).saturating_sub(sure);
         let mut choice = Choice { listed: self.certain, inferred: false, unclear: Vec::new() };
         // All that it listed is there: the others came too late, and their owners know.
-        if self.possible.is_empty() || (room == 0 && listed.is_some()) {
+        if self.possible.is_empty() || room == 0 {
             return choice;
         }
         choice.inferred = true;
