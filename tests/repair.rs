@@ -86,6 +86,17 @@ fn segments(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Finished samples, born in generation 1, of an owner who died before he linked them.
+fn staged(place: &Place, count: u64) -> Vec<SampleId> {
+    let other = Place::new(YAML);
+    let mut generator = Generator::open(&other.config()).unwrap();
+    let ids = (100..100 + count).flat_map(|n| put(&mut generator, n)).collect();
+    let dir = Path::new("staging").join(&generator.ring().me);
+    drop(generator);
+    fs::rename(other.ring().join(&dir), place.ring().join(&dir)).unwrap();
+    ids
+}
+
 fn flip(path: &Path) {
     let mut bytes = fs::read(path).unwrap();
     let middle = bytes.len() / 2;
@@ -115,13 +126,7 @@ fn a_ring_with_five_damages_is_mended_as_far_as_it_can_be() {
     cut(&of_one[5], 40);
     fs::remove_file(ring.join("manifests/2")).unwrap();
     fs::rename(ring.join("write.4"), ring.join("read.4")).unwrap();
-    // Three more, of an owner who died before he linked them.
-    let other = Place::new(YAML);
-    let mut generator = Generator::open(&other.config()).unwrap();
-    let more: Vec<SampleId> = (100..103).flat_map(|n| put(&mut generator, n)).collect();
-    let owner = generator.ring().me.clone();
-    drop(generator);
-    fs::rename(other.ring().join("staging").join(&owner), ring.join("staging/dead-1-ab")).unwrap();
+    let more = staged(&place, 3);
     let damage = |said: &Said| said.json().iter().filter(|l| l["finding"]["kind"] == "damage").count();
     let all = place.run(&["verify", "demo.ring", "--json"]);
     assert!(all.code == Some(1) && damage(&all) >= 4, "{all:?}");
@@ -191,15 +196,17 @@ fn the_newest_manifest_that_is_lost_is_no_half_promotion() {
     let (ring, before) = (place.ring(), listed(&place.ring()));
     fs::remove_file(ring.join("manifests/3")).unwrap();
     fs::remove_file(ring.join("manifests/2")).unwrap();
-    // A late link of what fills by now, with a number that comes first: a promotion would choose it, and drop another.
-    let late = segments(&ring.join("write.4"))[0].clone();
-    let listed_last = segments(&ring.join("read.3")).pop().unwrap();
-    fs::hard_link(late, ring.join("read.3/000000.rec")).unwrap_or_else(|_| drop(listed_last));
+    // A late link, of what was born earlier: a promotion would choose it, and drop what has no other name.
+    let late = staged(&place, 1);
+    let owners = segments(&ring.join("staging"));
+    let of_late =
+        owners.iter().flat_map(|dir| segments(dir)).find(|path| path.ends_with(format!("{}.rec", late[0].segment)));
+    fs::hard_link(of_late.unwrap(), ring.join("read.3/000100.rec")).unwrap();
     assert_eq!(apply(&place).code, Some(0));
     assert_eq!(listed(&ring), before);
     healed(&place);
     place.run(&["seal"]).ok();
-    once(&ring, &ids, "the newest manifest");
+    once(&ring, &[ids, late].concat(), "the newest manifest");
 }
 
 #[test]
@@ -209,12 +216,7 @@ fn a_manifest_whose_generation_is_gone_leaves_its_number_taken() {
     fs::remove_file(ring.join("manifests/1")).unwrap();
     fs::remove_dir_all(ring.join("read.1")).unwrap();
     // Staged, and old enough to have been listed by it: whether it was delivered cannot be told.
-    let other = Place::new(YAML);
-    let mut generator = Generator::open(&other.config()).unwrap();
-    put(&mut generator, 99);
-    let owner = generator.ring().me.clone();
-    drop(generator);
-    fs::rename(other.ring().join("staging").join(&owner), ring.join("staging/dead-1-ab")).unwrap();
+    staged(&place, 1);
     assert_eq!(plan(&place).code, Some(1));
     assert_eq!(apply(&place).code, Some(0));
     assert!(listed(&ring)[&1].is_empty());
@@ -297,10 +299,9 @@ fn what_is_left_of_damaged_segments_is_salvaged_elsewhere() {
     cli_support::generate(&place.config(), 0..10);
     let file = segments(&place.ring().join("read.1"))[0].clone();
     flip(&file);
+    let before = listing(&place.ring());
     let inside = place.run(&["repair", "--salvage", "demo.ring/saved"]);
     assert!(inside.code == Some(2) && inside.err.contains("lies in the ring"), "{inside:?}");
-    fs::remove_dir(place.ring().join("saved")).unwrap();
-    let before = listing(&place.ring());
     let said = place.run(&["repair", "--salvage", "saved"]);
     assert!(said.code == Some(0) && said.out.contains("4 of 5 samples"), "{said:?}");
     assert_eq!(listing(&place.ring()), before);
