@@ -51,19 +51,23 @@ impl Paint {
 pub fn draw(frame: &mut Frame<'_>, state: &mut State, colours: bool) {
     let paint = Paint { colours };
     let area = frame.area();
-    let trouble = u16::from(state.trouble.is_some());
+    if area.is_empty() {
+        return;
+    }
+    let trouble = state.trouble.as_ref().map(|trouble| format!("looking again: {}", one_line(trouble)));
+    // Lines are broken between words: some room is lost.
+    let lines = |text: &String| (text.chars().count() * 9).div_ceil(usize::from(area.width) * 8).min(4) as u16;
+    let lines = trouble.as_ref().map_or(0, lines);
     let [title, why, body, keys] = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Length(trouble),
+        Constraint::Length(lines),
         Constraint::Fill(1),
         Constraint::Length(u16::from(area.height > 6)),
     ])
     .areas(area);
     frame.render_widget(title_line(state, paint, area.width), title);
-    if let Some(trouble) = &state.trouble {
-        let text = format!(" {}: looking again", one_line(trouble));
-        frame.render_widget(Line::styled(text, paint.alarm()), why);
-    }
+    let trouble = trouble.map(|text| Paragraph::new(text).wrap(Wrap { trim: true }).style(paint.alarm()));
+    frame.render_widget(trouble, why);
     match state.look.clone() {
         None if state.trouble.is_none() => frame.render_widget(Line::raw(" looking ..."), body),
         None => {}
