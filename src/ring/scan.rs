@@ -106,7 +106,7 @@ impl Ring {
     }
 
     /// What would stand in the manifest; an error for what must not stand there.
-    fn entry(&self, tail: &Tail, index: u64, name: &str) -> Result<SegmentEntry> {
+    pub(super) fn entry(&self, tail: &Tail, index: u64, name: &str) -> Result<SegmentEntry> {
         let entry = SegmentEntry::of(tail, index, name);
         let why = match entry.samples {
             _ if !is_owner(&entry.owner) => "its owner's name is none of ours",
