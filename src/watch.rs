@@ -79,7 +79,9 @@ struct Open {
 
 impl Watcher {
     /// One who looks at the ring of this configuration, and remembers its last `swaps`. Opens nothing.
-    pub fn new(config: Config, swaps: usize) -> Watcher {
+    pub fn new(mut config: Config, swaps: usize) -> Watcher {
+        // Whoever reads what was seen may be anywhere.
+        config.ring = std::path::absolute(&config.ring).unwrap_or(config.ring);
         Watcher { config, most: swaps, open: None }
     }
 

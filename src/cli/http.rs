@@ -10,7 +10,7 @@ const MAX_HEAD: usize = 8 << 10;
 /// Most header fields.
 const MAX_FIELDS: usize = 64;
 /// Longest time that one request may take to arrive, and its answer to be taken.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// An answer with status 200.
 pub struct Answer {

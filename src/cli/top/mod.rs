@@ -28,7 +28,7 @@ use std::time::Duration;
 /// Swaps that are remembered.
 const SWAPS: usize = 256;
 /// Longest time in which a key, a look or a signal is not noticed.
-const TICK: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(200);
 
 /// What it takes.
 #[derive(Args)]

@@ -185,3 +185,145 @@ impl State {
         members
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::index::Report;
+    use crate::status::WritingStatus;
+    use ratatui::crossterm::event::KeyEventState;
+
+    fn member(name: &str, host: &str, samples: u64, per_second: f64, silent_seconds: f64) -> MemberStatus {
+        let report = Report { host: host.to_owned(), samples, per_second, ..Report::default() };
+        MemberStatus { name: name.to_owned(), silent_seconds, report }
+    }
+
+    fn look(readers: Vec<MemberStatus>) -> Look {
+        let writing = WritingStatus { generation: 1, samples: 0, cap: 1, bytes: 0, swapping: false };
+        let status = Status {
+            ring: "demo.ring".to_owned(),
+            ring_id: "id".to_owned(),
+            sample: Vec::new(),
+            swap_cap: 1,
+            validation: 0,
+            newest: 0,
+            newest_age_seconds: None,
+            swaps: 0,
+            swap_ms_mean: None,
+            samples_delivered: 0,
+            samples_waiting: 0,
+            samples_generated: 0,
+            bytes_delivered: 0,
+            samples_per_second: None,
+            bytes: 0,
+            files: 0,
+            free_bytes: None,
+            free_files: None,
+            max_bytes: None,
+            generations: Vec::new(),
+            reuse: Vec::new(),
+            writing,
+            manager: None,
+            managers: vec![member("m", "c", 7, 0.0, 1.0)],
+            generators: vec![member("b", "a", 1, 3.0, 99.0), member("a", "b", 9, 2.0, 2.0)],
+            readers,
+            index: "files".to_owned(),
+            index_away: None,
+            failures: Vec::new(),
+            quarantined: 0,
+        };
+        Look { unix_ms: 1, status, swaps: Vec::new(), speed: None }
+    }
+
+    fn state(readers: Vec<MemberStatus>) -> State {
+        let mut state = State::new("demo.ring".to_owned(), Duration::from_secs(2), Duration::from_secs(10));
+        state.arrive(Ok(look(readers)));
+        state
+    }
+
+    fn press(state: &mut State, code: KeyCode) -> bool {
+        state.on_key(KeyEvent::new(code, KeyModifiers::NONE))
+    }
+
+    fn names(state: &State) -> String {
+        state.members().iter().map(|member| member.status.name.as_str()).collect()
+    }
+
+    #[test]
+    fn s_goes_through_the_columns_and_r_turns_the_order() {
+        let mut state = state(vec![member("r", "d", 2, 50.0, 0.5)]);
+        assert_eq!((state.sort, names(&state).as_str()), (Column::Role, "abmr"));
+        for (column, order) in [
+            (Column::Name, "abmr"),
+            (Column::Host, "bamr"),
+            (Column::Samples, "amrb"),
+            (Column::Rate, "rbam"),
+            (Column::Seen, "bamr"),
+            (Column::Role, "abmr"),
+        ] {
+            assert!(!press(&mut state, KeyCode::Char('s')));
+            assert_eq!((state.sort, names(&state).as_str()), (column, order));
+        }
+        press(&mut state, KeyCode::Char('r'));
+        assert_eq!(names(&state), "rmba");
+    }
+
+    #[test]
+    fn members_are_scrolled_to_the_last_page_and_no_further() {
+        let mut state = state((0..20).map(|n| member(&format!("r{n}"), "h", n, 0.0, 0.0)).collect());
+        state.page = 5; // of 23
+        for (key, at) in [
+            (KeyCode::Up, 0),
+            (KeyCode::Down, 1),
+            (KeyCode::PageDown, 6),
+            (KeyCode::PageUp, 1),
+            (KeyCode::End, 18),
+            (KeyCode::PageDown, 18),
+            (KeyCode::Up, 17),
+            (KeyCode::Home, 0),
+            (KeyCode::PageUp, 0),
+        ] {
+            press(&mut state, key);
+            assert_eq!(state.scroll, at, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn q_escape_and_control_c_end_it_and_escape_leaves_the_help_first() {
+        let mut state = state(Vec::new());
+        press(&mut state, KeyCode::Char('?'));
+        assert!(state.help && !press(&mut state, KeyCode::Esc) && !state.help);
+        assert!(press(&mut state, KeyCode::Esc) && press(&mut state, KeyCode::Char('q')));
+        assert!(!press(&mut state, KeyCode::Char('c')) && !press(&mut state, KeyCode::Char('x')));
+        assert!(state.on_key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));
+        let (code, modifiers) = (KeyCode::Char('q'), KeyModifiers::NONE);
+        let released = KeyEvent { code, modifiers, kind: KeyEventKind::Release, state: KeyEventState::NONE };
+        assert!(!state.on_key(released), "a key that is let go does nothing");
+    }
+
+    #[test]
+    fn while_it_is_paused_nothing_changes() {
+        let mut state = state(Vec::new());
+        press(&mut state, KeyCode::Char('p'));
+        state.arrive(Ok(look(vec![member("r", "h", 1, 1.0, 0.0)])));
+        state.arrive(Err("away".to_owned()));
+        assert!(names(&state) == "abm" && state.trouble.is_none());
+        press(&mut state, KeyCode::Char('p'));
+        state.arrive(Err("away".to_owned()));
+        assert!(names(&state) == "abm" && state.trouble.as_deref() == Some("away"), "what was seen stays");
+        state.arrive(Ok(look(Vec::new())));
+        assert_eq!(state.trouble, None);
+    }
+
+    #[test]
+    fn silent_readers_read_nothing() {
+        let reader = |per_second, silent| member("r", "h", 1, per_second, silent);
+        let read = |readers| state(readers).live[0].read;
+        assert_eq!(read(vec![reader(2.0, 1.0), reader(3.0, 29.0), reader(100.0, 31.0)]), Some(5.0));
+        assert_eq!(read(vec![reader(2.0, 60.0)]), None);
+        let mut state = state(Vec::new());
+        (0..2 * LIVE).for_each(|_| state.arrive(Ok(look(Vec::new()))));
+        assert_eq!(state.live.len(), LIVE);
+    }
+}

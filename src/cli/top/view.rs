@@ -4,7 +4,7 @@ use super::state::State;
 use super::{graph, members};
 use crate::cli::output::{human_bytes, human_seconds, one_line, time_of_day};
 use crate::history::Swap;
-use crate::status::Status;
+use crate::status::{ReuseStatus, Status};
 use crate::watch::Look;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -51,19 +51,23 @@ impl Paint {
 pub fn draw(frame: &mut Frame<'_>, state: &mut State, colours: bool) {
     let paint = Paint { colours };
     let area = frame.area();
-    let trouble = u16::from(state.trouble.is_some());
+    if area.is_empty() {
+        return;
+    }
+    let trouble = state.trouble.as_ref().map(|trouble| format!("looking again: {}", one_line(trouble)));
+    // Lines are broken between words: some room is lost.
+    let lines = |text: &String| (text.chars().count() * 9).div_ceil(usize::from(area.width) * 8).min(4) as u16;
+    let lines = trouble.as_ref().map_or(0, lines);
     let [title, why, body, keys] = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Length(trouble),
+        Constraint::Length(lines),
         Constraint::Fill(1),
         Constraint::Length(u16::from(area.height > 6)),
     ])
     .areas(area);
     frame.render_widget(title_line(state, paint, area.width), title);
-    if let Some(trouble) = &state.trouble {
-        let text = format!(" {}: looking again", one_line(trouble));
-        frame.render_widget(Line::styled(text, paint.alarm()), why);
-    }
+    let trouble = trouble.map(|text| Paragraph::new(text).wrap(Wrap { trim: true }).style(paint.alarm()));
+    frame.render_widget(trouble, why);
     match state.look.clone() {
         None if state.trouble.is_none() => frame.render_widget(Line::raw(" looking ..."), body),
         None => {}
@@ -129,10 +133,13 @@ fn draw_body(frame: &mut Frame<'_>, state: &mut State, look: &Look, paint: Paint
         n if area.height >= 20 => 1 + n.min((area.height - 14) / 6),
         _ => 0,
     };
-    // What is left, beyond a few members, is shared between the graph and the swaps.
-    let left = area.height.saturating_sub(OVERVIEW + failures + 5);
-    let overview = OVERVIEW + left / 5;
-    let swaps = if left >= 4 { (left / 4).max(4).min(look.swaps.len() as u16 + 2) } else { 0 };
+    // Members come first, but not with more than their share; what is left makes the graph higher.
+    let rest = area.height.saturating_sub(OVERVIEW + failures);
+    let wish = |lines: usize| u16::try_from(lines + 2).unwrap_or(u16::MAX);
+    let members = wish(state.members().len()).clamp(rest.min(5), (rest * 6 / 10).max(5));
+    let swaps = rest.saturating_sub(members).min(wish(look.swaps.len()));
+    let swaps = if swaps < 3 { 0 } else { swaps };
+    let overview = OVERVIEW + rest.saturating_sub(members + swaps).min(OVERVIEW);
     let [overview, swaps, members, failed] = Layout::vertical([
         Constraint::Length(overview),
         Constraint::Length(swaps),
@@ -144,7 +151,7 @@ fn draw_body(frame: &mut Frame<'_>, state: &mut State, look: &Look, paint: Paint
         let right = if wide { Constraint::Length(right) } else { Constraint::Length(0) };
         Layout::horizontal([Constraint::Fill(1), right]).spacing(u16::from(wide)).areas::<2>(area)
     };
-    let [facts, rates] = side(overview, (area.width / 2).max(area.width.saturating_sub(90)));
+    let [facts, rates] = side(overview, (area.width / 5 * 2).max(area.width.saturating_sub(80)));
     draw_facts(frame, look, paint, facts);
     graph::draw(frame, state, look, paint, rates);
     let [list, reuse] = side(swaps, 26);
@@ -187,7 +194,9 @@ fn facts_of(look: &Look, paint: Paint) -> Vec<Line<'static>> {
     let over = status.samples_per_second.map_or("not known".to_owned(), |per_second| format!("{}/s", rate(per_second)));
     lines.push(fact("rate", format!("{over} over the last swaps{now}")));
     let swap = match (status.swap_ms_mean, look.swaps.last()) {
-        (Some(mean), Some(last)) => format!("{}, {mean:.1} ms on average, last {:.1} ms", status.swaps, last.swap_ms),
+        (Some(mean), Some(last)) => {
+            format!("{}, blocked {:.1} ms, on average {mean:.1} ms", status.swaps, last.swap_ms)
+        }
         _ => "none yet".to_owned(),
     };
     lines.push(fact("swaps", swap));
@@ -211,7 +220,7 @@ fn facts_of(look: &Look, paint: Paint) -> Vec<Line<'static>> {
 fn disk(status: &Status, paint: Paint, fact: &impl Fn(&str, String) -> Line<'static>) -> Line<'static> {
     let free = status.free_bytes.map_or(String::new(), |free| format!(", {} free", human_bytes(free)));
     let most = status.max_bytes.map_or(String::new(), |most| format!(" of {}", human_bytes(most)));
-    let text = format!("{}{most} in {} files{free}", human_bytes(status.bytes), status.files);
+    let text = format!("{}{most}{free}, {} files", human_bytes(status.bytes), status.files);
     let tight = status.free_bytes.is_some_and(|free| free < status.bytes / 2)
         || status.max_bytes.is_some_and(|most| status.bytes > most / 10 * 9);
     let line = fact("disk", text);
@@ -273,18 +282,36 @@ fn draw_reuse(frame: &mut Frame<'_>, status: &Status, paint: Paint, area: Rect) 
         return;
     }
     let block = paint.section(" read so often ");
-    let most = status.reuse.iter().map(|bar| bar.generations).max().unwrap_or(1);
-    let room = u64::from(area.width.saturating_sub(12));
-    let bar = |bar: &crate::status::ReuseStatus| {
-        let length = (bar.generations * room).div_ceil(most.max(1)) as usize;
+    let bars = bars(&status.reuse, area.height.saturating_sub(1).into());
+    let most = bars.iter().map(|(_, generations)| *generations).max().unwrap_or(1);
+    let room = u64::from(area.width.saturating_sub(14));
+    let bar = |(passes, generations): &(String, u64)| {
+        let length = (generations * room).div_ceil(most.max(1)) as usize;
         let blocks = Span::styled("█".repeat(length), paint.fg(Color::Green));
-        Line::from(vec![Span::raw(format!("{:>3}x ", bar.passes)), blocks, Span::raw(format!(" {}", bar.generations))])
+        Line::from(vec![Span::raw(format!("{passes:>9}x ")), blocks, Span::raw(format!(" {generations}"))])
     };
-    let mut lines: Vec<Line<'_>> = status.reuse.iter().map(bar).collect();
+    let mut lines: Vec<Line<'_>> = bars.iter().map(bar).collect();
     if lines.is_empty() {
         lines.push(Line::styled("nothing known yet", paint.faint()));
     }
     frame.render_widget(Paragraph::new(lines).block(block), area);
+}
+
+/// How many generations were read how often; where there are too many numbers, those from a power of two to the next
+/// are taken together.
+fn bars(reuse: &[ReuseStatus], most: usize) -> Vec<(String, u64)> {
+    if reuse.len() <= most {
+        return reuse.iter().map(|bar| (bar.passes.to_string(), bar.generations)).collect();
+    }
+    let mut by_power = std::collections::BTreeMap::<u32, u64>::new();
+    for bar in reuse {
+        *by_power.entry(u64::BITS - bar.passes.leading_zeros()).or_default() += bar.generations;
+    }
+    let name = |bits: u32| match bits {
+        0 | 1 => bits.to_string(),
+        _ => format!("{}-{}", 1u64 << (bits - 1), u64::MAX >> (u64::BITS - bits)),
+    };
+    by_power.into_iter().map(|(bits, generations)| (name(bits), generations)).collect()
 }
 
 fn draw_failures(frame: &mut Frame<'_>, look: &Look, paint: Paint, area: Rect) {
