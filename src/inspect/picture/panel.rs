@@ -50,8 +50,8 @@ impl Labels {
 
     /// The one at a place of a picture of this size.
     fn at(&self, (x, y): (u32, u32), (width, height): (u32, u32)) -> i64 {
-        let column = x as usize * self.columns / width as usize;
-        let row = y as usize * self.rows / height as usize;
+        let column = (2 * x as usize + 1) * self.columns / (2 * width as usize);
+        let row = (2 * y as usize + 1) * self.rows / (2 * height as usize);
         self.values[row * self.columns + column]
     }
 }
@@ -70,9 +70,8 @@ impl Panel {
     pub fn slice(numbers: &Numbers<'_>, view: &View, window: Window, over: Option<Labels>) -> Panel {
         let (rows, columns) = (thinned(view.rows), thinned(view.columns));
         let picture = RgbImage::from_fn(columns as u32, rows as u32, |x, y| {
-            let grey = |colour| {
-                window.grey(numbers.at(element(view, (rows, columns), (y as usize, x as usize), colour)))
-            };
+            let grey =
+                |colour| window.grey(numbers.at(element(view, (rows, columns), (y as usize, x as usize), colour)));
             if view.is_coloured() { Rgb([grey(0), grey(1), grey(2)]) } else { Rgb([grey(0); 3]) }
         });
         Panel::Slice { picture, over, width: view.columns, height: view.rows }
@@ -89,8 +88,11 @@ impl Panel {
         let (width, height) = (picture.width() as usize, picture.height() as usize);
         let longest = LONGEST as f64 / width.max(height).max(1) as f64;
         let shorter = |side: usize| ((side as f64 * longest) as u32).max(1);
-        let picture =
-            if longest < 1.0 { resize(&picture, shorter(width), shorter(height), FilterType::Triangle) } else { picture };
+        let picture = if longest < 1.0 {
+            resize(&picture, shorter(width), shorter(height), FilterType::Triangle)
+        } else {
+            picture
+        };
         Panel::Slice { picture, over: None, width, height }
     }
 
