@@ -5,6 +5,7 @@ mod cat;
 mod config;
 mod generate;
 mod index;
+mod inspect;
 mod manager;
 mod output;
 mod pick;
@@ -102,6 +103,8 @@ enum Command {
     Index(index::Options),
     /// Check every byte of a ring, a generation or a file, by path
     Verify(verify::Options),
+    /// Say what a ring, a generation, a file or a sample is, by path
+    Inspect(inspect::Options),
     /// Give a sample, or a part of it, as a file that other programs read
     Cat(cat::Options),
 }
@@ -117,6 +120,7 @@ impl Command {
             Command::Repair(options) => &options.common,
             Command::Index(options) => options.common(),
             Command::Verify(options) => return options.verbose,
+            Command::Inspect(options) => return options.pick.verbose,
             Command::Cat(options) => return options.pick.verbose,
         };
         common.verbose
@@ -143,6 +147,7 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Repair(options) => repair::run(options),
         Command::Index(options) => index::run(options),
         Command::Verify(options) => verify::run(options),
+        Command::Inspect(options) => inspect::run(options),
         Command::Cat(options) => cat::run(options),
     };
     match done {
