@@ -145,10 +145,15 @@ impl Out<'_> {
                 (next - field.len..next, field)
             });
             let lost = ranges.take_while(|(range, _)| range.start < gap.end).filter(|(range, _)| range.end > gap.start);
-            let lost: Vec<&str> = lost.map(|(_, field)| &*field.name).collect();
+            let lost: Vec<String> = lost
+                .map(|(range, field)| match range.start < gap.start {
+                    true => format!("{}, goes on", field.name),
+                    false => format!("{}: {}", field.name, field.says),
+                })
+                .collect();
             let stands_for = match n {
                 0 => String::new(),
-                _ => format!("also the same four bytes of the payload, which were left out: {}", lost.join(", ")),
+                _ => format!("also the same four bytes of the payload, which were left out: {}", lost.join("; ")),
             };
             self.put(*at, 4, 4, "magic", &stands_for)?;
             let kind = ["a whole record", "first part of a split record", "a middle part", "last part"];

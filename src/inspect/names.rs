@@ -101,7 +101,8 @@ impl<'a> Namer<'a> {
     /// A map of section 12.
     fn map(&mut self, len: u64, name: impl Display) -> Option<()> {
         let says = |bytes: &[u8]| match Meta::decode(bytes, 0) {
-            Ok(meta) => format!("CBOR, {} keys: {}", meta.iter().count(), keys(&meta)),
+            Ok(meta) if meta.iter().next().is_none() => "CBOR, an empty map".to_owned(),
+            Ok(meta) => format!("CBOR, with the keys {}", keys(&meta)),
             Err(why) => format!("CBOR that cannot be read: {why}"),
         };
         self.take(len, name, says).map(|_| ())

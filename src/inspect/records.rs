@@ -152,7 +152,7 @@ impl fmt::Display for What {
             What::Tensor { ordinal, part, piece: (n, of) } => {
                 write!(f, "part {part} of sample {ordinal}, piece {} of {of}", n + 1)
             }
-            What::Footer(footer) => write!(f, "{} samples, check {:08x}", footer.count, footer.check),
+            What::Footer(footer) => write!(f, "for samples: {}, check {:08x}", footer.count, footer.check),
             What::Trailer => f.write_str("where the footer is"),
             What::Later(kind) => write!(f, "of type {kind:#04x}, which only a later version knows"),
             What::Plain(content) => write!(f, "{content}"),

@@ -175,7 +175,10 @@ pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
     };
     let summary = match newest.map(|newest| manifests.get(newest)) {
         Some(Ok(Some(manifest))) => Some(manifest.summary.clone()),
-        Some(Err(Error::Fs { source })) if !source.is_gone() => return Err(source.into()),
+        Some(Err(error)) => {
+            damage(error.to_string());
+            None
+        }
         _ => None,
     };
     let (there, more_generations) = directories(&**fs, layout)?;
@@ -188,7 +191,8 @@ pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
         }
     }
     odd.extend(oddities(layout, newest, summary.as_ref().map(|summary| summary.samples), &generations));
-    let glance = newest_glance(fs, layout, newest.is_some_and(|newest| newest > 0), most, &mut odd)?;
+    let any = newest.is_some_and(|newest| newest > 0);
+    let glance = any.then(|| glance_of(fs, &Subject::Ring(layout.clone()), most, &mut odd)).flatten();
     let readable = generations.iter().filter(|told| told.state == State::Readable);
     let (owners, more_owners) = shares(readable.flat_map(|told| told.owners.iter().cloned()));
     let staging = staging(&**fs, layout)?;
@@ -235,7 +239,7 @@ pub fn generation(
     let told = one(fs, layout, &manifests, newest, dir)?;
     let mut odd = oddities(layout, None, None, std::slice::from_ref(&told));
     let few = told.state == State::Readable || told.segments <= FOOTERS as u64;
-    let seen = if few { glance_of(fs, &Subject::Generation(layout.clone(), dir), most, &mut odd)? } else { None };
+    let seen = few.then(|| glance_of(fs, &Subject::Generation(layout.clone(), dir), most, &mut odd)).flatten();
     Ok((told, seen, odd))
 }
 
@@ -268,11 +272,7 @@ fn one(
         match manifests.get(n) {
             Ok(Some(manifest)) => return Ok(listed(path, &manifest)),
             Ok(None) => {}
-            Err(Error::Fs { source }) => return Err(source.into()),
-            Err(_) => {
-                let told = unlisted(fs, n, path, State::Unlisted)?;
-                return Ok(told);
-            }
+            Err(_) => return unlisted(fs, n, path, State::Unlisted),
         }
     }
     unlisted(fs, n, path, state)
@@ -406,35 +406,28 @@ fn oddities(layout: &Layout, newest: Option<u64>, samples: Option<u64>, there: &
     odd
 }
 
-fn newest_glance(
-    fs: &Arc<dyn Fs>,
-    layout: &Layout,
-    any: bool,
-    most: u64,
-    odd: &mut Vec<Odd>,
-) -> Result<Option<Glance>> {
-    if any { glance_of(fs, &Subject::Ring(layout.clone()), most, odd) } else { Ok(None) }
-}
-
 /// Some samples of `subject`. None: there are none to be looked at.
-fn glance_of(fs: &Arc<dyn Fs>, subject: &Subject, most: u64, odd: &mut Vec<Odd>) -> Result<Option<Glance>> {
-    let samples = match Samples::open(fs.clone(), subject) {
-        Ok(samples) => samples,
-        Err(Error::Fs { source }) if !source.is_gone() => return Err(source.into()),
-        Err(_) => return Ok(None), // no generation is readable, which was said
+fn glance_of(fs: &Arc<dyn Fs>, subject: &Subject, most: u64, odd: &mut Vec<Odd>) -> Option<Glance> {
+    let path = match subject {
+        Subject::Ring(layout) | Subject::Generation(layout, _) => layout.root(),
+        Subject::File(path) => path,
     };
-    let seen = glance(&samples, most)?;
-    if seen.unreadable > 0 {
-        let (unreadable, looked_at) = (seen.unreadable, seen.looked_at);
-        let why = seen.why.clone().unwrap_or_default();
-        let what = format!("of {looked_at} samples {unreadable} cannot be read: {why}");
-        let path = match subject {
-            Subject::Ring(layout) | Subject::Generation(layout, _) => layout.root(),
-            Subject::File(path) => path,
-        };
+    let mut damage = |what: String| {
         odd.push(Odd { damage: true, what, next: format!("ringreel verify {}", path.display()) });
+    };
+    match Samples::open(fs.clone(), subject).and_then(|samples| glance(&samples, most)) {
+        Ok(seen) => {
+            if let Some(why) = &seen.why {
+                damage(format!("of {} samples {} cannot be read: {why}", seen.looked_at, seen.unreadable));
+            }
+            Some(seen)
+        }
+        Err(Error::Fs { source }) if !source.is_gone() => {
+            damage(format!("no sample can be looked at: {source}"));
+            None
+        }
+        Err(_) => None, // gone meanwhile, or no generation is readable, which was said
     }
-    Ok(Some(seen))
 }
 
 fn staging(fs: &dyn Fs, layout: &Layout) -> Result<Staging> {

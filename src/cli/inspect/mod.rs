@@ -201,7 +201,7 @@ fn records(options: &Options, fs: &dyn Fs, path: &Path) -> anyhow::Result<bool> 
     })?;
     done?;
     if count == 0 {
-        line("it is empty: nothing was written, or all was cut off")?;
+        tracing::error!("{}: it is empty: nothing was written, or all was cut off", path.display());
     }
     Ok(damaged || count == 0)
 }

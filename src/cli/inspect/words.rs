@@ -127,8 +127,11 @@ fn owners(out: &mut Vec<String>, shares: &[Share], more: u64) {
 
 fn glance(out: &mut Vec<String>, seen: &Glance) {
     let of = seen.generation.map_or(String::new(), |n| format!(" of generation {n}"));
-    let those = if seen.looked_at == seen.samples { "all".to_owned() } else { seen.looked_at.to_string() };
-    out.push(format!("parts ({those} of the {}{of} looked at)", count(seen.samples, "sample")));
+    let seen_of = match seen.looked_at == seen.samples {
+        true => count(seen.samples, "sample"),
+        false => format!("{} of {}", seen.looked_at, count(seen.samples, "sample")),
+    };
+    out.push(format!("parts, by a look at {seen_of}{of}"));
     for part in &seen.parts {
         let kinds: Vec<String> = part
             .kinds
@@ -276,7 +279,11 @@ pub fn records(told: &Records) -> Vec<String> {
 }
 
 pub fn record(record: &Record) -> String {
-    let splits = if record.splits > 0 { format!(", split {} times", record.splits) } else { String::new() };
+    let splits = match record.splits {
+        0 => String::new(),
+        1 => ", split once".to_owned(),
+        n => format!(", split {n} times"),
+    };
     let Record { number, at, end, len, what, .. } = record;
     format!(
         "{number:<5} {at:#010x} to {end:#010x}  {:<8} {len} bytes{splits}: {}",
