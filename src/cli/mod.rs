@@ -9,6 +9,7 @@ mod gc;
 mod generate;
 mod http;
 mod index;
+mod inspect;
 mod manager;
 mod metrics;
 mod output;
@@ -137,6 +138,8 @@ Examples:
     Man(shell::Man),
     /// Check every byte of a ring, a generation or a file, by path
     Verify(verify::Options),
+    /// Say what a ring, a generation, a file or a sample is, by path
+    Inspect(inspect::Options),
     /// Check whether a ring can live here: configuration, filesystem, index, machine, a pair of nodes
     Doctor(doctor::Options),
     /// Draw samples: slices through volumes, labels in colours, images
@@ -162,6 +165,7 @@ impl Command {
             Command::Seal(options) => &options.common,
             Command::Index(options) => options.common(),
             Command::Verify(options) => return options.verbose,
+            Command::Inspect(options) => return options.pick.verbose,
             Command::Completions(_) | Command::Man(_) => return false,
             Command::Doctor(options) => &options.ring.common,
             Command::Picture(options) => return options.verbose,
@@ -203,6 +207,7 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Seal(options) => seal::run(options),
         Command::Index(options) => index::run(options),
         Command::Verify(options) => verify::run(options),
+        Command::Inspect(options) => inspect::run(options),
         Command::Completions(options) => shell::completions(options),
         Command::Man(options) => shell::man(options),
         Command::Doctor(options) => doctor::run(options),
