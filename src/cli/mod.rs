@@ -8,6 +8,7 @@ mod generate;
 mod index;
 mod manager;
 mod output;
+mod pack;
 mod pick;
 mod read;
 mod repair;
@@ -105,6 +106,8 @@ enum Command {
     Verify(verify::Options),
     /// Write samples as RecordIO, .npy or webdataset files
     Export(export::Options),
+    /// Make RecordIO files, or samples in a ring, of images, .npy, NIfTI or text
+    Pack(pack::Options),
     /// Give a sample, or a part of it, as a file that other programs read
     Cat(cat::Options),
 }
@@ -121,6 +124,7 @@ impl Command {
             Command::Index(options) => options.common(),
             Command::Verify(options) => return options.verbose,
             Command::Export(options) => return options.verbose,
+            Command::Pack(options) => return options.verbose,
             Command::Cat(options) => return options.pick.verbose,
         };
         common.verbose
@@ -148,6 +152,7 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Index(options) => index::run(options),
         Command::Verify(options) => verify::run(options),
         Command::Export(options) => export::run(options),
+        Command::Pack(options) => pack::run(options),
         Command::Cat(options) => cat::run(options),
     };
     match done {
