@@ -2,11 +2,16 @@
 
 use super::output::{human_bytes, json_line, line, plain_path, progress};
 use super::signals::Stop;
+use crate::Config;
+use crate::config::check_names;
 use crate::convert::output::with_end;
-use crate::convert::pack::{Done, Watch, im2rec, image, list};
+use crate::convert::pack::inputs::{Pattern, find};
+use crate::convert::pack::target::{Journal, Target, rec_paths};
+use crate::convert::pack::{Done, Watch, files, im2rec, image, list};
 use crate::error::Error;
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -18,17 +23,26 @@ Examples:
   ringreel pack --list --recursive train photos     train.lst of the images below photos, a label for each directory
   ringreel pack train photos --resize 256           train.rec and train.idx of what train.lst names
   ringreel pack train photos --pass-through         the same, with the files' bytes as they are
+  ringreel pack --from npy   volumes -o volumes     volumes.rec: an .npy file in each record
+  ringreel pack --from text  words.txt -o words     words.rec: a line in each record
+  ringreel pack --from nifti scans -c config.yaml --part 'data=*_t1.nii.gz' --part 'label=*_seg.nii.gz'
+                                                    samples of two parts into a ring, matched by the *
 
-As MXNet's im2rec.py. Order is that of the input, and the bytes are the same for any number of threads. What cannot be
+Lists and images: as MXNet's im2rec.py. Order is that of the input, and the bytes are the same for any number of threads. What cannot be
 packed is named and left out. Exit status: 0 all is packed, 1 something was left out or failed, 2 it was asked for
 something that makes no sense.")]
 pub struct Options {
-    /// The lists' prefix (or one list), and the folder of the images
+    /// Images: the lists' prefix (or one list), and the folder. Others: files and folders
     #[arg(value_name = "PATH", num_args = 1.., required = true)]
     paths: Vec<PathBuf>,
-    /// Where to: NAME.rec and NAME.idx; by default beside the list
+    /// Where to: NAME.rec and NAME.idx; images: by default beside the list
     #[arg(short, long, value_name = "NAME")]
     output: Option<PathBuf>,
+    /// What is packed
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = From::Images)]
+    from: From,
+    #[command(flatten)]
+    others: Others,
     #[command(flatten)]
     lists: Lists,
     #[command(flatten)]
@@ -48,6 +62,34 @@ pub struct Options {
     /// More on stderr (RINGREEL_LOG=debug does the same)
     #[arg(short, long)]
     pub verbose: bool,
+}
+
+/// What is packed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum From {
+    /// Images that lists name
+    Images,
+    /// Arrays in .npy files
+    Npy,
+    /// Volumes in .nii and .nii.gz files
+    Nifti,
+    /// Lines of text
+    Text,
+}
+
+/// Where arrays and text go.
+#[derive(Args)]
+#[command(next_help_heading = "Arrays and text")]
+struct Others {
+    /// Into the ring of this configuration, not into RecordIO files; what is packed becomes visible at the end
+    #[arg(short, long, value_name = "FILE", conflicts_with = "output")]
+    config: Option<PathBuf>,
+    /// Into a ring: note each finished input in this file, and leave out those that stand there
+    #[arg(long, value_name = "FILE", requires = "config")]
+    journal: Option<PathBuf>,
+    /// The files of one part, as a path below the folder with one *, which stands for the same in all parts
+    #[arg(long = "part", value_name = "NAME=PATTERN", value_parser = Pattern::parse)]
+    parts: Vec<Pattern>,
 }
 
 /// How lists are made.
@@ -124,7 +166,14 @@ impl Options {
 
 /// Packs.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
-    if options.lists.list { make_lists(options) } else { pack_images(options) }
+    match options.from {
+        _ if options.lists.list => make_lists(options),
+        From::Images if options.others.config.is_some() => {
+            Err(Error::Sample("images go into RecordIO files: -c is for --from npy, nifti and text".to_owned()).into())
+        }
+        From::Images => pack_images(options),
+        _ => pack_others(options),
+    }
 }
 
 /// The two paths that images are packed with.
@@ -210,6 +259,82 @@ fn pack_images(options: &Options) -> anyhow::Result<i32> {
     Ok(i32::from(left_out > 0))
 }
 
+fn pack_others(options: &Options) -> anyhow::Result<i32> {
+    let Others { config, journal, parts } = &options.others;
+    let config = config.as_ref().map(|path| Config::load(path)).transpose()?;
+    let ends: &[&str] = match options.from {
+        From::Npy => &[".npy"],
+        _ => &[".nii", ".nii.gz"],
+    };
+    let any = Pattern { part: None, begin: String::new(), ends: ends.iter().map(|end| (*end).to_owned()).collect() };
+    let patterns = if parts.is_empty() { vec![any] } else { parts.clone() };
+    if options.from == From::Text && !parts.is_empty() {
+        return Err(Error::Sample("--part is for --from npy and nifti: a line is all of its sample".to_owned()).into());
+    }
+    let names = names(&patterns, config.as_ref())?;
+    let stop = Stop::on_signals()?;
+    let stopped = || stop.is_set();
+    let mut notes = Vec::new();
+    let mut inputs = Vec::new();
+    if options.from != From::Text {
+        (inputs, notes) = find(&options.paths, &patterns)?;
+    }
+    if options.strict && !notes.is_empty() {
+        return Err(Error::Sample(notes.remove(0)).into());
+    }
+    notes.iter().for_each(|note| tracing::warn!("left out: {note}"));
+    let target = match (&config, &options.output) {
+        (Some(config), _) => {
+            let journal = journal.as_ref().map(|path| Journal::open(path)).transpose()?;
+            Target::ring(config, &names, journal, &stopped)?
+        }
+        (None, Some(output)) => {
+            let output =
+                if output.extension() == Some(OsStr::new("rec")) { output.with_extension("") } else { output.clone() };
+            rec_paths(&output, &names).iter().try_for_each(|path| not_in_the_way(path, options.force))?;
+            Target::rec(&output, &names)?
+        }
+        (None, None) => return Err(Error::Sample("where to? -o NAME, or -c CONFIG for a ring".to_owned()).into()),
+    };
+    let started = Instant::now();
+    let bar = progress((options.from != From::Text).then_some(0), "packing");
+    let watch = Watch { total: &|n| bar.set_length(n), step: &|| bar.inc(1), stop: &stopped };
+    let how = files::Options { threads: options.threads(), strict: options.strict };
+    let done = match options.from {
+        From::Text => files::lines(&options.paths, target, how, &watch),
+        _ => files::arrays(&inputs, &names, target, how, &watch),
+    };
+    bar.finish_and_clear();
+    let mut done = done?;
+    done.skipped += notes.len() as u64;
+    tell(options, &done, started.elapsed().as_secs_f64())?;
+    Ok(i32::from(done.skipped > 0))
+}
+
+/// The parts' names: as given, or of one that has none, the only one of SAMPLE.
+fn names(patterns: &[Pattern], config: Option<&Config>) -> anyhow::Result<Vec<String>> {
+    let sample = config.and_then(|config| config.sample.as_ref());
+    let names: Vec<String> = match (patterns, sample) {
+        ([Pattern { part: None, .. }], Some(sample)) if sample.len() > 1 => {
+            let parts = sample.join(", ");
+            return Err(
+                Error::Sample(format!("SAMPLE has the parts {parts}: say with --part which files are which")).into()
+            );
+        }
+        ([Pattern { part: None, .. }], Some(sample)) => sample.clone(),
+        _ => patterns.iter().map(|pattern| pattern.part.clone().unwrap_or_else(|| "data".to_owned())).collect(),
+    };
+    check_names(&names).map_err(|why| Error::Sample(format!("the parts {}: {why}", names.join(", "))))?;
+    let sorted = |names: &[String]| names.iter().cloned().collect::<BTreeSet<_>>();
+    if let Some(sample) = sample.filter(|sample| sorted(sample) != sorted(&names)) {
+        let (given, wanted) = (names.join(", "), sample.join(", "));
+        return Err(
+            Error::Sample(format!("--part names [{given}], and SAMPLE is [{wanted}]: they must be the same")).into()
+        );
+    }
+    Ok(names)
+}
+
 /// The lists whose path begins with `prefix`, as im2rec takes them; or the one that it is.
 fn lists_of(prefix: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if prefix.extension() == Some(OsStr::new("lst")) {
@@ -259,15 +384,17 @@ fn not_in_the_way(path: &Path, force: bool) -> anyhow::Result<()> {
 }
 
 fn tell(options: &Options, done: &Done, seconds: f64) -> anyhow::Result<()> {
-    let Done { samples, skipped, bytes, files } = done;
+    let Done { samples, skipped, kept, bytes, files } = done;
     if options.json {
-        let summary =
-            json!({ "files": files, "samples": samples, "skipped": skipped, "bytes": bytes, "seconds": seconds });
-        return Ok(json_line(&summary)?);
+        return Ok(json_line(&json!({
+            "files": files, "samples": samples, "skipped": skipped, "kept": kept, "bytes": bytes, "seconds": seconds,
+        }))?);
     }
     for path in files.iter().filter(|path| path.extension().is_none_or(|end| end != "idx")) {
         line(&plain_path(path))?;
     }
     let skipped = if *skipped > 0 { format!(", {skipped} LEFT OUT") } else { String::new() };
-    Ok(line(&format!("{samples} records ({}) in {seconds:.1} s{skipped}", human_bytes(*bytes)))?)
+    let kept = if *kept > 0 { format!(", {kept} were packed before") } else { String::new() };
+    let what = if options.others.config.is_some() { "samples" } else { "records" };
+    Ok(line(&format!("{samples} {what} ({}) in {seconds:.1} s{kept}{skipped}", human_bytes(*bytes)))?)
 }

@@ -2,7 +2,7 @@
 //! (see [`ringreel_format::recordio::image`]) and an image's file; its key in the `.idx` file is the image's index.
 
 use super::image::{self, converted};
-use super::{Done, Watch, read_file, skipped};
+use super::{Done, MAX_RECORD, Watch, read_file, skipped};
 use crate::convert::ordered::in_order;
 use crate::convert::output::RecFile;
 use crate::error::{Error, FsError, Result};
@@ -62,8 +62,9 @@ pub fn pack(list: &Path, root: &Path, out: &Path, options: &Options, watch: &Wat
 }
 
 fn record(item: &Item<'_>, root: &Path, options: &Options) -> std::result::Result<Vec<u8>, String> {
-    let content = converted(read_file(&root.join(item.path))?, &options.image)?;
+    let content = converted(read_file(&root.join(item.path), MAX_RECORD)?, &options.image)?;
     let labels: Vec<f32> = item.labels().collect();
     let labels = if options.pack_label { &labels[..] } else { &labels[..1.min(labels.len())] };
-    Ok(encode(item.index, 0, labels, &content))
+    let record = encode(item.index, 0, labels, &content);
+    if record.len() as u64 > MAX_RECORD { Err("it is longer than a record can be".to_owned()) } else { Ok(record) }
 }

@@ -2,7 +2,7 @@
 
 use super::resize::resize;
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
-use image::{DynamicImage, ExtendedColorType, ImageDecoder, ImageEncoder, ImageReader};
+use image::{DynamicImage, ExtendedColorType, ImageDecoder, ImageEncoder, ImageFormat, ImageReader};
 use std::io::Cursor;
 
 /// Most bytes of an image's pixels.
@@ -87,6 +87,7 @@ fn new_size(pixels: &Pixels, shorter: usize) -> Result<(usize, usize), String> {
 fn decode(file: &[u8], color: Color) -> Result<Pixels, String> {
     let words = |error: image::ImageError| error.to_string();
     let reader = ImageReader::new(Cursor::new(file)).with_guessed_format().map_err(|error| error.to_string())?;
+    let is_png = reader.format() == Some(ImageFormat::Png);
     let mut decoder = reader.into_decoder().map_err(words)?;
     let orientation = decoder.orientation().map_err(words)?;
     let mut image = DynamicImage::from_decoder(decoder).map_err(words)?;
@@ -124,7 +125,7 @@ fn decode(file: &[u8], color: Color) -> Result<Pixels, String> {
         let pixels = data.chunks_exact(found).map(pixel);
         data = match channels {
             1 if found < 3 => pixels.map(|[y, ..]| y).collect(),
-            1 => pixels.map(gray).collect(),
+            1 => pixels.map(|pixel| gray(pixel, is_png)).collect(),
             n => pixels.flat_map(|pixel| pixel.into_iter().take(n)).collect(),
         };
     }
@@ -136,9 +137,10 @@ fn upper(data: Vec<u16>) -> Vec<u8> {
     data.into_iter().map(|x| (x >> 8) as u8).collect()
 }
 
-/// As OpenCV and libjpeg weigh colours: 0.299, 0.587 and 0.114, in 15 bits.
-fn gray([r, g, b, _]: [u8; 4]) -> u8 {
-    ((u32::from(r) * 9798 + u32::from(g) * 19235 + u32::from(b) * 3735 + (1 << 14)) >> 15) as u8
+/// 0.299, 0.587 and 0.114, in 15 bits: as libjpeg takes them, or libpng, which rounds nothing.
+fn gray([r, g, b, _]: [u8; 4], is_png: bool) -> u8 {
+    let ([wr, wg, wb], half) = if is_png { ([9797, 19234, 3737], 0) } else { ([9798, 19235, 3735], 1 << 14) };
+    ((u32::from(r) * wr + u32::from(g) * wg + u32::from(b) * wb + half) >> 15) as u8
 }
 
 fn middle(pixels: &Pixels) -> Pixels {
@@ -173,6 +175,7 @@ fn encode(pixels: &Pixels, options: &Options) -> Result<Vec<u8>, String> {
     // As libjpeg does where nothing else is wished for: half the resolution for colours.
     let mut encoder = jpeg_encoder::Encoder::new(&mut out, options.quality.clamp(1, 100));
     encoder.set_sampling_factor(jpeg_encoder::SamplingFactor::F_2_2);
+    encoder.set_chroma_subsampling_method(jpeg_encoder::ChromaSubsamplingMethod::Average);
     encoder.encode(&pixels.data, width, height, kind).map_err(|error| error.to_string())?;
     Ok(out)
 }

@@ -6,12 +6,22 @@
 //! | [`list`], `shuffle` | `.lst` files of images |
 //! | [`im2rec`] | images that such a list names |
 //! | [`image`], [`resize`] | what becomes of each |
+//! | [`inputs`] | files that go together into a sample |
+//! | [`array`](mod@array), [`npy`], [`nifti`] | the tensor that a file holds |
+//! | [`target`] | RecordIO files, or a ring |
+//! | [`files`] | arrays and lines of text, from inputs to targets |
 
+pub mod array;
+pub mod files;
 pub mod im2rec;
 pub mod image;
+pub mod inputs;
 pub mod list;
+pub mod nifti;
+pub mod npy;
 pub mod resize;
 mod shuffle;
+pub mod target;
 
 use crate::error::{Error, Result};
 use std::fs::OpenOptions;
@@ -19,8 +29,8 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Largest file that is packed: no record can hold more.
-const MAX_FILE: u64 = (1 << 29) - 1;
+/// Longest record.
+const MAX_RECORD: u64 = (1 << 29) - 1;
 
 /// What was packed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,7 +39,9 @@ pub struct Done {
     pub samples: u64,
     /// Inputs that could not be packed, and were left out.
     pub skipped: u64,
-    /// Bytes of the files.
+    /// Inputs that were packed by an earlier attempt.
+    pub kept: u64,
+    /// Bytes of the files, or of the segments.
     pub bytes: u64,
     /// The files.
     pub files: Vec<PathBuf>,
@@ -56,15 +68,16 @@ fn skipped(done: &mut Done, strict: bool, path: &Path, why: &str) -> Result<()> 
     Ok(())
 }
 
-/// A plain file, whole. Links are followed; what would never end is refused.
-fn read_file(path: &Path) -> std::result::Result<Vec<u8>, String> {
+/// A plain file of at most `most` bytes, whole. Links are followed; what would never end is refused.
+fn read_file(path: &Path, most: u64) -> std::result::Result<Vec<u8>, String> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| error.to_string())?;
     let there = file.metadata().map_err(|error| error.to_string())?;
-    if !there.is_file() || there.len() > MAX_FILE {
-        return Err(format!("it is no file of at most {MAX_FILE} bytes"));
+    if !there.is_file() || there.len() > most {
+        return Err(format!("it is no file of at most {most} bytes"));
     }
-    let mut bytes = Vec::with_capacity(there.len() as usize);
-    file.take(MAX_FILE).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(there.len() as usize).map_err(|_| format!("there is no room for {} bytes", there.len()))?;
+    file.take(most).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     Ok(bytes)
 }
