@@ -13,6 +13,7 @@ mod inspect;
 mod manager;
 mod metrics;
 mod output;
+mod pack;
 mod pick;
 mod picture;
 mod read;
@@ -146,6 +147,8 @@ Examples:
     Picture(picture::Options),
     /// Write samples as RecordIO, .npy or webdataset files
     Export(export::Options),
+    /// Make RecordIO files, or samples in a ring, of images, .npy, NIfTI or text
+    Pack(pack::Options),
     /// Give a sample, or a part of it, as a file that other programs read
     Cat(cat::Options),
 }
@@ -170,6 +173,7 @@ impl Command {
             Command::Doctor(options) => &options.ring.common,
             Command::Picture(options) => return options.verbose,
             Command::Export(options) => return options.verbose,
+            Command::Pack(options) => return options.verbose,
             Command::Cat(options) => return options.pick.verbose,
         };
         common.verbose
@@ -213,6 +217,7 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Doctor(options) => doctor::run(options),
         Command::Picture(options) => picture::run(options),
         Command::Export(options) => export::run(options),
+        Command::Pack(options) => pack::run(options),
         Command::Cat(options) => cat::run(options),
     };
     done.unwrap_or_else(|error| {
