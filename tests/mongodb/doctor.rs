@@ -83,7 +83,11 @@ fn a_place_of_another_ring_and_unacknowledged_writes_are_named() {
     let database = unique("test");
     let config = |ring: &str, option: &str| {
         let (uri, path) = (server.uri(), dir.path());
-        let more = if uri.contains('?') { format!("{uri}&{option}") } else { format!("{uri}/?{option}") };
+        let more = if uri.contains('?') {
+            format!("{uri}&{option}")
+        } else {
+            format!("{}/?{option}", uri.trim_end_matches('/'))
+        };
         let uri = if option.is_empty() { uri } else { more };
         let yaml = format!("DBNAME: {database}\nMONGOURI: '{uri}'\nRING: {ring}\nSWAP_CAP: 4\nSAMPLE: [data]");
         Config::parse(&yaml, "test", path, true).unwrap()

@@ -100,7 +100,7 @@ impl ServerProbe {
         let version = self.command(doc! { "buildInfo": 1 });
         let version = version.ok().and_then(|info| info.get_str("version").ok().map(str::to_owned));
         let before = unix_ms();
-        let hello = self.command(doc! { "hello": 1 }).or_else(|_| self.command(doc! { "isMaster": 1 }));
+        let hello = self.command(doc! { "isMaster": 1 }).or_else(|_| self.command(doc! { "hello": 1 }));
         let middle = (before + unix_ms()) / 2;
         let clock = hello.ok().and_then(|hello| hello.get_datetime("localTime").ok().map(|at| at.timestamp_millis()));
         let clock_ahead_seconds = clock.map(|clock| (clock as f64 - middle as f64) / 1e3);
