@@ -1,8 +1,7 @@
 //! Lines on stdout, and a progress bar on stderr where a person watches.
 
+pub use crate::convert::export::payload::meta_json;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use ringreel_format::{Meta, Value};
-use serde_json::json;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -24,6 +23,15 @@ pub fn line(text: &str) -> io::Result<()> {
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
     error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(broken))
+}
+
+/// Tells an error, and gives the exit status `code`. A reader of our output that went away is no failure.
+pub fn failed(error: &anyhow::Error, code: i32) -> i32 {
+    if is_broken_pipe(error) {
+        return 0;
+    }
+    let _ = writeln!(io::stderr(), "ringreel: {}", in_words(error));
+    code
 }
 
 /// What an error says. Ours tell their causes themselves.
@@ -67,27 +75,15 @@ pub fn plain_path(path: &Path) -> String {
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
 }
 
-/// A meta map as JSON. Bytes become hexadecimal text; NaN and infinities become text.
-pub fn meta_json(meta: &Meta) -> serde_json::Value {
-    meta.iter().map(|(key, value)| (key.to_owned(), value_json(value))).collect::<serde_json::Map<_, _>>().into()
+/// Text that somebody else wrote, on one line and without anything that a terminal would obey.
+pub fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-fn value_json(value: &Value) -> serde_json::Value {
-    match value {
-        Value::Null => serde_json::Value::Null,
-        Value::Bool(b) => json!(b),
-        Value::Int(n) => match (u64::try_from(*n), i64::try_from(*n)) {
-            (Ok(n), _) => json!(n),
-            (_, Ok(n)) => json!(n),
-            _ => json!(n.to_string()),
-        },
-        Value::Float(x) if x.is_finite() => json!(x),
-        Value::Float(x) => json!(x.to_string()),
-        Value::Text(text) => json!(text),
-        Value::Bytes(bytes) => json!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
-        Value::Array(values) => values.iter().map(value_json).collect(),
-        Value::Map(meta) => meta_json(meta),
-    }
+/// The time of day in UTC.
+pub fn time_of_day(unix_ms: u64) -> String {
+    let seconds = unix_ms / 1000 % 86_400;
+    format!("{:02}:{:02}:{:02} UTC", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
 /// `bytes` in the unit that fits, with a space.

@@ -7,8 +7,17 @@
 //! | [`check`] | one segment, or one RecordIO file |
 //! | [`salvage`] | what is left of damaged segments |
 //! | [`samples`] | the samples there, by position |
+//! | [`find`] | where in a ring the sample with an id is |
+//! | [`numbers`] | the elements of a part as numbers |
+//! | [`formats`] | parts as files that other programs read |
+//! | `picture` | samples as pictures (a part of the command) |
 
 pub mod check;
+pub mod find;
+pub mod formats;
+pub mod numbers;
+#[cfg(feature = "cli")]
+pub mod picture;
 pub mod salvage;
 pub mod samples;
 pub mod verify;
@@ -55,4 +64,9 @@ impl Subject {
         let why = "this directory is no ring (it holds no ring.json), and no generation of one (read.<n> or write.<n>)";
         Err(Error::Fs { source: FsError::new("look at", &path, io::Error::other(why)) })
     }
+}
+
+/// So many of them: "1 sample", "2 samples".
+pub fn counted(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

@@ -3,8 +3,11 @@
 pub mod reader;
 pub mod staging;
 
+use crate::error::Error;
+use crate::layout::parse_number;
 use ringreel_format::SegmentId;
 use std::fmt;
+use std::str::FromStr;
 
 /// Names a sample for ever: its segment, and its ordinal there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,5 +21,16 @@ pub struct SampleId {
 impl fmt::Display for SampleId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.segment, self.ordinal)
+    }
+}
+
+impl FromStr for SampleId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<SampleId, Error> {
+        let bad = || Error::Sample(format!("{text:?} is no sample id (32 hexadecimal digits, a dot, a number)"));
+        let (segment, ordinal) = text.split_once('.').ok_or_else(bad)?;
+        let segment = segment.parse().map_err(|_| bad())?;
+        Ok(SampleId { segment, ordinal: parse_number(ordinal).ok_or_else(bad)? })
     }
 }

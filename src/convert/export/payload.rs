@@ -1,0 +1,76 @@
+//! The bytes that a part becomes in a file, and the name that its file gets.
+
+use crate::error::Result;
+use crate::inspect::formats::npy;
+use crate::reader::ReadPart;
+use bytes::Bytes;
+use ringreel_format::{DType, Meta, Part, Value};
+use serde_json::json;
+
+/// A part as it is written.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    /// The part's name, as a file may be called.
+    pub name: String,
+    /// How its file ends: `npy`, or `bin` for bare bytes.
+    pub end: &'static str,
+    /// What is written.
+    pub bytes: Bytes,
+}
+
+impl Payload {
+    /// Of `part`: its bare elements where that is wished for or it is no tensor, else an `.npy` file.
+    ///
+    /// # Errors
+    /// A type that this version or NumPy does not know.
+    pub fn of(part: &ReadPart, bare: bool) -> Result<Payload> {
+        let name = file_name(&part.name);
+        let data = part.data()?;
+        if bare || part.dtype == DType::Bytes {
+            return Ok(Payload { name, end: "bin", bytes: data.clone() });
+        }
+        let header = npy::header(&part.dtype, &part.shape)?;
+        Ok(Payload { name, end: "npy", bytes: [&header, &data[..]].concat().into() })
+    }
+}
+
+/// Whether its bytes say all: no tensor, or one axis of `u8`.
+pub fn is_plain(part: &Part) -> bool {
+    part.dtype == DType::Bytes || part.dtype == DType::U8 && part.shape.len() == 1
+}
+
+/// `name` as a file may be called: what would lead elsewhere, or is no text on one line, becomes `%` and two digits.
+pub fn file_name(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for (n, c) in name.chars().enumerate() {
+        if c == '/' || c == '%' || c.is_control() || (c == '.' && n == 0) {
+            c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| out.push_str(&format!("%{byte:02x}")));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// A meta map as JSON. Bytes become hexadecimal text; what JSON has no number for becomes text.
+pub fn meta_json(meta: &Meta) -> serde_json::Value {
+    meta.iter().map(|(key, value)| (key.to_owned(), value_json(value))).collect::<serde_json::Map<_, _>>().into()
+}
+
+fn value_json(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(b) => json!(b),
+        Value::Int(n) => match (u64::try_from(*n), i64::try_from(*n)) {
+            (Ok(n), _) => json!(n),
+            (_, Ok(n)) => json!(n),
+            _ => json!(n.to_string()),
+        },
+        Value::Float(x) if x.is_finite() => json!(x),
+        Value::Float(x) => json!(x.to_string()),
+        Value::Text(text) => json!(text),
+        Value::Bytes(bytes) => json!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
+        Value::Array(values) => values.iter().map(value_json).collect(),
+        Value::Map(meta) => meta_json(meta),
+    }
+}

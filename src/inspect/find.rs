@@ -1,0 +1,62 @@
+//! Where in a ring the sample with an id is, or a generation with a number.
+
+use super::Subject;
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::layout::{GenerationDir, Layout};
+use crate::ring::manifest::Manifests;
+use crate::segment::SampleId;
+use std::sync::Arc;
+
+/// Generation `n` of a ring: readable, or filling.
+///
+/// # Errors
+/// There is none of this number (any more, or yet); what the filesystem says.
+pub fn generation(fs: &dyn Fs, layout: &Layout, n: u64) -> Result<Subject> {
+    for (dir, path) in [(GenerationDir::Read(n), layout.read(n)), (GenerationDir::Write(n), layout.write(n))] {
+        if fs.exists(&path)? {
+            return Ok(Subject::Generation(layout.clone(), dir));
+        }
+    }
+    let root = layout.root().display();
+    let why = if fs.exists(&layout.manifest(n))? {
+        "its samples were removed, its manifest is all that is left of it"
+    } else {
+        "`ringreel inspect` without --generation lists those that are there"
+    };
+    Err(Error::Sample(format!("{root} has no generation {n}: {why}")))
+}
+
+/// What in a ring holds the sample with this id: the newest generation that lists it, or the finished segment of a
+/// generator that no manifest lists yet. None: it is not here (any more).
+///
+/// # Errors
+/// What the filesystem says. Manifests that cannot be used are left out.
+pub fn holder(fs: &Arc<dyn Fs>, layout: &Layout, id: SampleId) -> Result<Option<Subject>> {
+    let manifests = Manifests::new(fs.clone(), layout.clone());
+    let names = fs.list(layout.root())?;
+    let mut there: Vec<u64> = names
+        .iter()
+        .filter_map(|name| match GenerationDir::parse(name) {
+            Some(GenerationDir::Read(n)) => Some(n),
+            _ => None,
+        })
+        .collect();
+    there.sort_unstable();
+    for n in there.into_iter().rev() {
+        match manifests.get(n) {
+            Ok(Some(manifest)) if manifest.lists(id.segment) => {
+                return Ok(Some(Subject::Generation(layout.clone(), GenerationDir::Read(n))));
+            }
+            Ok(_) | Err(Error::Manifest { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    for owner in fs.list(&layout.staging())? {
+        let sealed = layout.sealed(&owner, id.segment);
+        if fs.exists(&sealed)? {
+            return Ok(Some(Subject::File(sealed)));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,25 @@
+//! Parts as files that other programs read. Each writes nothing at all where a part cannot be such a file.
+//!
+//! | file | |
+//! |---|---|
+//! | [`npy`] | NumPy's `.npy`: any part |
+//! | `npz` | NumPy's `.npz`: all parts of a sample (with the feature `cli`) |
+//! | [`nifti`] | NIfTI-1: a volume |
+//! | `png` | an image, or a slice of a volume (with the feature `cli`) |
+//! | [`json`] | the values as text |
+
+pub mod json;
+pub mod nifti;
+pub mod npy;
+#[cfg(feature = "cli")]
+pub mod npz;
+#[cfg(feature = "cli")]
+pub mod png;
+
+use crate::error::Error;
+use std::io;
+
+/// A part that cannot be such a file.
+fn invalid(error: Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
