@@ -75,14 +75,13 @@ impl Ring {
         let quarantined = self.quarantined()?;
         let mut seen = HashSet::new();
         for entry in found.segments {
-            if !seen.insert(entry.id) || quarantined.contains(&entry.id) {
+            // Who linked it into the generation that fills saw all manifests before, and that none lists it.
+            if !seen.insert(entry.id) || quarantined.contains(&entry.id) || elsewhere.contains(&entry.id) {
                 continue;
             }
             let staged = self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))?;
             if staged { &mut evidence.possible } else { &mut evidence.certain }.push(entry);
         }
-        // Who linked it into the generation that fills saw all manifests before, and that none lists it.
-        evidence.possible.retain(|entry| !elsewhere.contains(&entry.id));
         let newest = self.manifests.numbers()?.into_iter().max().unwrap_or(0);
         self.drop_listed(n, &mut evidence.certain, newest, rebuilt)?;
         self.drop_listed(n, &mut evidence.possible, newest, rebuilt)?;

@@ -63,10 +63,8 @@ impl Ring {
         if as_hint(watch.look(&*self.index))?.is_none() {
             return Ok(Life::Unheard);
         }
-        for owner in self.fs.list(&self.layout.staging())? {
-            if is_owner(&owner) && self.fs.list(&self.layout.staging_of(&owner)).is_ok_and(|names| !names.is_empty()) {
-                watch.silence(&owner);
-            }
+        for owner in self.list_or_none(&self.layout.staging())?.iter().filter(|owner| is_owner(owner)) {
+            watch.silence(owner);
         }
         let mut known = watch.known();
         known.retain(|member| *member != self.me);
