@@ -21,14 +21,15 @@ def colour(code, bright):
     return FAINT if bright and code == 0 else COLOURS[code]
 
 
-def cells(line):
-    """(letter, colour, background, bold) of each column."""
-    fore, back, bold, reverse = FORE, None, False, False
+def cells(line, look):
+    """(letter, colour, background, bold) of each column. `look` goes on from line to line."""
+    fore, back, bold, reverse = look
     at = 0
     for part in [*SGR.finditer(line), None]:
         for letter in line[at : part.start() if part else len(line)]:
             yield (letter, back or BACK, fore, bold) if reverse else (letter, fore, back, bold)
         if part is None:
+            look[:] = fore, back, bold, reverse
             return
         at = part.end()
         codes = re.sub(r"\b([34])8;5;([0-7])\b", r"\g<1>\2", part[1] or "0") if part[1] is not None else ""
@@ -77,7 +78,8 @@ def dots(text, x, y):
 
 
 def svg(lines):
-    rows = [list(cells(line.rstrip("\r\n"))) for line in lines]
+    look = [FORE, None, False, False]
+    rows = [list(cells(line.rstrip("\r\n"), look)) for line in lines]
     width, height = max(map(len, rows), default=0) * WIDTH + 2 * EDGE, len(rows) * HEIGHT + 2 * EDGE
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">'
     yield f'<rect width="100%" height="100%" rx="6" fill="{BACK}"/>'
