@@ -6,7 +6,7 @@
 
 use super::glance::{Glance, glance};
 use super::samples::Samples;
-use super::{Subject, tree};
+use super::{Subject, counted, tree};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::layout::{GenerationDir, Layout, segment_index};
@@ -196,11 +196,7 @@ pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
     let readable = generations.iter().filter(|told| told.state == State::Readable);
     let (owners, more_owners) = shares(readable.flat_map(|told| told.owners.iter().cloned()));
     let staging = staging(&**fs, layout)?;
-    let quarantined = names(&**fs, layout.quarantine())?.iter().filter(|name| name.ends_with(".rec")).count() as u64;
-    if quarantined > 0 {
-        let what = format!("{quarantined} segments are in quarantine: each has its reason beside it, in a file .why");
-        odd.push(Odd { damage: false, what, next: format!("ringreel inspect --tree {}", path.display()) });
-    }
+    let quarantined = quarantine(&**fs, layout, &mut odd)?;
     let trash = names(&**fs, layout.trash())?.len() as u64;
     Ok(Ring {
         path,
@@ -428,6 +424,18 @@ fn glance_of(fs: &Arc<dyn Fs>, subject: &Subject, most: u64, odd: &mut Vec<Odd>)
         }
         Err(_) => None, // gone meanwhile, or no generation is readable, which was said
     }
+}
+
+/// Segments in quarantine.
+fn quarantine(fs: &dyn Fs, layout: &Layout, odd: &mut Vec<Odd>) -> Result<u64> {
+    let count = names(fs, layout.quarantine())?.iter().filter(|name| name.ends_with(".rec")).count() as u64;
+    if count > 0 {
+        let what =
+            format!("{} in quarantine: the reason stands beside each, in a file .why", counted(count, "segment"));
+        let next = format!("ringreel inspect --tree {}", layout.root().display());
+        odd.push(Odd { damage: false, what, next });
+    }
+    Ok(count)
 }
 
 fn staging(fs: &dyn Fs, layout: &Layout) -> Result<Staging> {
