@@ -82,6 +82,8 @@ pub struct Effective {
 /// The configuration in effect. Times are durations, sizes are bytes unless said otherwise.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// DBNAME; where it is not given, the name of the ring's directory, without `.ring`.
+    pub name: String,
     /// RING: the ring's directory.
     pub ring: PathBuf,
     /// INDEX: where counter, swap status and leases are kept.
@@ -231,6 +233,8 @@ impl Config {
             }
             (None, None) => return Err(given.fail("neither RING nor DBNAME is given: say where the ring is")),
         };
+        let of_ring = || ring.file_name().map(|name| name.to_string_lossy().trim_end_matches(".ring").to_owned());
+        let name = given.text_of("DBNAME")?.or_else(of_ring).unwrap_or_default();
         let index = given.index()?;
         let (compress, compress_all) = given.compress()?;
         let sample = given.sample()?;
@@ -242,6 +246,7 @@ impl Config {
         }
         let reuse = given.reuse()?;
         let mut config = Config {
+            name,
             ring,
             index,
             swap_cap: given.whole("SWAP_CAP", 1, 1 << 40)?,

@@ -5,6 +5,8 @@
 //!
 //! - [`generator`]: put samples in.   [`manager`]: keep the ring turning.   [`reader`]: take samples out.
 //! - [`ring`]: the steps that all of them share.   [`index`]: counter, status, leases.   [`fs`]: what is asked of a disk.
+//! - [`inspect`]: look at what lies on a disk, by path.   [`doctor`]: whether a ring can live in a place.
+//! - [`status`]: how a ring is doing.   [`history`]: its last swaps.   [`inspect`]: look at what lies on a disk, by path.
 //! - [`inspect`]: look at what lies on a disk, by path.
 //! - `convert`: other formats into records, and samples into other formats (feature `cli`).
 //! - [`segment`]: files of samples; their bytes are in the crate `ringreel_format`.
@@ -38,20 +40,24 @@ pub mod cli;
 pub mod config;
 #[cfg(feature = "cli")]
 pub mod convert;
+pub mod doctor;
 pub mod error;
 pub mod failures;
 pub mod fs;
 pub mod generator;
+pub mod history;
 pub mod index;
 pub mod inspect;
 pub mod layout;
 pub mod manager;
+pub mod metrics;
 pub mod presence;
 mod random;
 pub mod reader;
 pub mod ring;
 pub mod segment;
 pub mod status;
+pub mod watch;
 
 pub use config::Config;
 pub use error::{Error, Result};

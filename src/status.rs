@@ -2,18 +2,21 @@
 
 use crate::error::{Error, Result};
 use crate::failures::{Failure, failures};
+use crate::history::History;
 use crate::index::{Report, as_hint};
 use crate::layout::GenerationDir;
 use crate::manager::ROLE;
 use crate::ring::Ring;
+use crate::ring::manifest::Manifest;
 use crate::segment::reader::read_tail;
 use crate::unix_ms;
 use ringreel_format::SegmentId;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 /// Swaps over which rates and times are averaged.
-const RECENT: u64 = 8;
+const RECENT: usize = 9;
 /// Generations of which is told how often they were read.
 const REUSE_OF: u64 = 64;
 
@@ -56,6 +59,10 @@ pub struct WritingStatus {
     pub samples: u64,
     /// Samples at which it is promoted.
     pub cap: u64,
+    /// Bytes of its segments.
+    pub bytes: u64,
+    /// Whether it is being promoted: it is renamed, and its manifest is not out.
+    pub swapping: bool,
 }
 
 /// A process that takes part.
@@ -97,10 +104,20 @@ pub struct Status {
     pub samples_waiting: u64,
     /// Both together.
     pub samples_generated: u64,
+    /// Bytes of the segments of all that were ever delivered.
+    pub bytes_delivered: u64,
     /// Samples per second over the last swaps.
     pub samples_per_second: Option<f64>,
     /// Bytes that the ring's segments take.
     pub bytes: u64,
+    /// Their files.
+    pub files: u64,
+    /// Bytes free on the filesystem, for this user; none where it does not tell.
+    pub free_bytes: Option<u64>,
+    /// Files that may still be made there; none where it does not tell, or does not count them.
+    pub free_files: Option<u64>,
+    /// MAX_BYTES: most bytes that the ring may take, where the configuration sets a limit.
+    pub max_bytes: Option<u64>,
     /// Generations that can be read, oldest first.
     pub generations: Vec<GenerationStatus>,
     /// How often the last generations (64 at most; the newest, which is still read, is not among them) were read by
@@ -152,14 +169,13 @@ pub fn status(ring: &Ring) -> Result<Status> {
         }
     }
     generations.sort_by_key(|generation| generation.generation);
-    let delivered = ring.manifests.get(newest)?.map_or(0, |manifest| manifest.summary.total_samples);
+    let totals = |manifest: Arc<Manifest>| (manifest.summary.total_samples, manifest.summary.total_bytes);
+    let (delivered, bytes_delivered) = ring.manifests.get(newest)?.map_or((0, 0), totals);
     let waiting = waiting(ring, newest)?;
-    let (swap_ms_mean, samples_per_second) = recent(ring, newest)?;
-    let filling = match ring.fill_of(newest + 1) {
-        Ok(fill) => fill,
-        Err(Error::Fs { source }) if source.is_gone() => 0,
-        Err(error) => return Err(error),
-    };
+    let mut recent = History::of_last(RECENT);
+    recent.update(ring)?;
+    let space = ring.fs.space(ring.layout.root()).ok();
+    let (bytes, files) = ring.usage()?;
     let index_away = ring.index.ping().err().map(|error| match error {
         Error::IndexAway { message, .. } | Error::IndexRefused { message, .. } => message,
         other => other.to_string(),
@@ -175,15 +191,20 @@ pub fn status(ring: &Ring) -> Result<Status> {
         newest,
         newest_age_seconds: generations.iter().find(|g| g.generation == newest).map(|g| g.age_seconds),
         swaps: newest,
-        swap_ms_mean,
+        swap_ms_mean: recent.swap_ms_mean(),
         samples_delivered: delivered,
         samples_waiting: waiting,
         samples_generated: delivered + waiting,
-        samples_per_second,
-        bytes: ring.usage()?.0,
+        samples_per_second: recent.samples_per_second(),
+        bytes_delivered,
+        bytes,
+        files,
+        free_bytes: space.map(|space| space.bytes),
+        free_files: space.and_then(|space| space.inodes),
+        max_bytes: ring.max_bytes,
         generations,
         reuse: reads.map_or(Ok(Vec::new()), |reads| reuse(ring, newest, &reads))?,
-        writing: WritingStatus { generation: newest + 1, samples: filling, cap: ring.birth.swap_cap },
+        writing: writing(ring, newest + 1)?,
         manager: lease.map(|lease| lease.holder),
         managers,
         generators,
@@ -194,6 +215,20 @@ pub fn status(ring: &Ring) -> Result<Status> {
         quarantined: ring.fs.list(&ring.layout.quarantine())?.iter().filter(|name| name.ends_with(".rec")).count()
             as u64,
     })
+}
+
+/// The generation that fills, or is being promoted.
+fn writing(ring: &Ring, generation: u64) -> Result<WritingStatus> {
+    let cap = ring.birth.swap_cap;
+    for (dir, swapping) in [(ring.layout.write(generation), false), (ring.layout.read(generation), true)] {
+        match ring.fill_in(generation, &dir) {
+            Ok(_) if swapping && ring.fs.exists(&ring.layout.manifest(generation))? => {} // it is readable by now
+            Ok((samples, bytes)) => return Ok(WritingStatus { generation, samples, cap, bytes, swapping }),
+            Err(Error::Fs { source }) if source.is_gone() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(WritingStatus { generation, samples: 0, cap, bytes: 0, swapping: false })
 }
 
 /// How many of the last generations were read how often.
@@ -226,20 +261,6 @@ fn waiting(ring: &Ring, newest: u64) -> Result<u64> {
         }
     }
     Ok(samples)
-}
-
-fn recent(ring: &Ring, newest: u64) -> Result<(Option<f64>, Option<f64>)> {
-    let mut summaries = Vec::new();
-    for n in newest.saturating_sub(RECENT).max(1)..=newest {
-        if let Some(manifest) = ring.manifests.get(n)? {
-            summaries.push(manifest.summary.clone());
-        }
-    }
-    let (Some(first), Some(last)) = (summaries.first(), summaries.last()) else { return Ok((None, None)) };
-    let mean = summaries.iter().map(|summary| summary.swap_ms).sum::<f64>() / summaries.len() as f64;
-    let seconds = last.unix_ms.saturating_sub(first.unix_ms) as f64 / 1e3;
-    let rate = (seconds > 0.0).then(|| (last.total_samples - first.total_samples) as f64 / seconds);
-    Ok((Some(mean), rate))
 }
 
 type ByRole = (Vec<MemberStatus>, Vec<MemberStatus>, Vec<MemberStatus>);

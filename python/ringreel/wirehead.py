@@ -26,12 +26,16 @@ from ringreel._generator import Summary
 from ringreel._log import logger, on_stderr
 from ringreel._ring import Config, Ring
 from ringreel._sample import Sample
+from ringreel._wirehead_logger import SwapLog, WireheadLogger, WireheadSnapshot
 
 __all__ = [
     "MongoTupleheadDataset",
     "MongoheadDataset",
+    "SwapLog",
     "WireheadGenerator",
+    "WireheadLogger",
     "WireheadManager",
+    "WireheadSnapshot",
     "quantile_normalize",
     "unit_interval_normalize",
 ]

@@ -6,6 +6,7 @@
 //! | [`config`] | a configuration |
 //! | [`meta`] | meta maps to and from Python's values |
 //! | [`generator`], [`manager`], [`reader`], [`stream`] | the roles, and the status |
+//! | [`watcher`] | looks at a ring, for monitoring |
 //! | [`recordio`] | plain RecordIO files |
 //! | [`errors`] | each error becomes the exception that mirrors it |
 //! | [`detached`] | work without the GIL that signals get through to |
@@ -33,6 +34,7 @@ mod meta;
 mod reader;
 mod recordio;
 mod stream;
+mod watcher;
 
 /// What the package `ringreel` is made of; not for use by itself.
 #[pyo3::pymodule]
@@ -53,6 +55,8 @@ mod _ringreel {
     use crate::recordio::{RecordReader, RecordWriter, record_index};
     #[pymodule_export]
     use crate::stream::Stream;
+    #[pymodule_export]
+    use crate::watcher::Watcher;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

@@ -20,6 +20,10 @@ use std::time::{Duration, Instant};
 
 /// What it takes.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel generate -c config.yaml --samples 100 --shape 64,64,64 --dtype u8 --seal
+  ringreel generate -c config.yaml --rate 2 --seed 7      two samples a second, until Ctrl-C")]
 pub struct Options {
     #[command(flatten)]
     pub common: Common,

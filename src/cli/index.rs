@@ -13,6 +13,10 @@ use std::sync::Arc;
 
 /// What it takes.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel index show -c config.yaml              what the index says, and where it is
+  ringreel index move -c config.yaml --to files   keep it in another place from now on")]
 pub struct Options {
     #[command(subcommand)]
     action: Action,

@@ -3,17 +3,28 @@
 
 mod cat;
 mod config;
+mod doctor;
 mod export;
+mod gc;
 mod generate;
+mod http;
 mod index;
+mod inspect;
 mod manager;
+mod metrics;
 mod output;
 mod pack;
 mod pick;
+mod picture;
 mod read;
 mod repair;
+mod salvage;
+mod seal;
+mod shell;
 mod signals;
 mod status;
+mod terminal;
+mod top;
 mod verify;
 
 use crate::config::Config;
@@ -21,7 +32,7 @@ use crate::fs::Posix;
 use crate::ring::Ring;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tracing_subscriber::EnvFilter;
@@ -38,9 +49,14 @@ Examples:
   ringreel generate -c config.yaml --samples 100 --seal   put random samples in
   ringreel read     -c config.yaml --all --json           what is there, a line per sample
   ringreel status   -c config.yaml                        how it goes
+  ringreel top      -c config.yaml                        how it goes, live
   ringreel config   -c config.yaml                        the values in effect, and where they came from
-  ringreel repair   -c config.yaml                        whether the index says what the directory says
-  ringreel verify   demo.ring                             whether every byte is as it was written"
+  ringreel seal     -c config.yaml                        what was generated so far can be read
+  ringreel verify   demo.ring                             whether every byte is as it was written
+  ringreel repair   -c config.yaml                        what is damaged and can be mended
+  ringreel gc       -c config.yaml                        remove what nobody needs
+  ringreel doctor   -c config.yaml                        whether a ring can live here
+  ringreel picture  demo.ring -o sheet.png                what the samples look like"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -89,6 +105,10 @@ impl RingArgs {
 #[derive(Subcommand)]
 enum Command {
     /// Promote full generations, reclaim old ones, bring in what dead generators finished
+    #[command(after_help = "\
+Examples:
+  ringreel manager -c config.yaml                 until Ctrl-C or SIGTERM; a second one stands by
+  ringreel manager -c config.yaml --json          a line for each swap")]
     Manager(Common),
     /// Put seeded random samples into the ring
     Generate(generate::Options),
@@ -96,14 +116,35 @@ enum Command {
     Read(read::Options),
     /// Show generations, fill, rates, and who takes part
     Status(status::Options),
+    /// Show the same and more on the terminal, live
+    Top(top::Options),
+    /// Tell monitoring how it goes: JSON lines, or Prometheus' text
+    Metrics(metrics::Options),
     /// Show the values in effect, and where each came from
+    #[command(after_help = "\
+Examples:
+  ringreel config -c config.yaml                  every key, its value, and the line it came from")]
     Config(Common),
-    /// Compare the index with the directory, and mend it
+    /// Say what is damaged and can be mended, and mend it
     Repair(repair::Options),
+    /// Remove what a manager would remove
+    Gc(gc::Options),
+    /// Make the generation that fills readable as it is
+    Seal(seal::Options),
     /// Show the index, or move it
     Index(index::Options),
+    /// Print what a shell completes
+    Completions(shell::Completions),
+    /// Print the manual, or write its pages
+    Man(shell::Man),
     /// Check every byte of a ring, a generation or a file, by path
     Verify(verify::Options),
+    /// Say what a ring, a generation, a file or a sample is, by path
+    Inspect(inspect::Options),
+    /// Check whether a ring can live here: configuration, filesystem, index, machine, a pair of nodes
+    Doctor(doctor::Options),
+    /// Draw samples: slices through volumes, labels in colours, images
+    Picture(picture::Options),
     /// Write samples as RecordIO, .npy or webdataset files
     Export(export::Options),
     /// Make RecordIO files, or samples in a ring, of images, .npy, NIfTI or text
@@ -119,15 +160,28 @@ impl Command {
             Command::Generate(options) => &options.common,
             Command::Read(options) => &options.common,
             Command::Status(options) => &options.ring.common,
+            Command::Top(options) => &options.ring.common,
+            Command::Metrics(options) => &options.ring.common,
             Command::Config(common) => common,
-            Command::Repair(options) => &options.common,
+            Command::Repair(options) => &options.ring.common,
+            Command::Gc(options) => &options.ring.common,
+            Command::Seal(options) => &options.common,
             Command::Index(options) => options.common(),
             Command::Verify(options) => return options.verbose,
+            Command::Inspect(options) => return options.pick.verbose,
+            Command::Completions(_) | Command::Man(_) => return false,
+            Command::Doctor(options) => &options.ring.common,
+            Command::Picture(options) => return options.verbose,
             Command::Export(options) => return options.verbose,
             Command::Pack(options) => return options.verbose,
             Command::Cat(options) => return options.pick.verbose,
         };
         common.verbose
+    }
+
+    /// Whether lines on stderr would spoil what it shows.
+    fn owns_the_terminal(&self) -> bool {
+        matches!(self, Command::Top(options) if !options.once) && std::io::stderr().is_terminal()
     }
 }
 
@@ -141,31 +195,38 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
             return error.exit_code();
         }
     };
-    log_to_stderr(cli.command.is_verbose());
+    if !cli.command.owns_the_terminal() {
+        log_to_stderr(cli.command.is_verbose());
+    }
     let done = match &cli.command {
         Command::Manager(common) => manager::run(common),
         Command::Generate(options) => generate::run(options),
         Command::Read(options) => read::run(options),
         Command::Status(options) => status::run(options),
+        Command::Top(options) => top::run(options),
+        Command::Metrics(options) => metrics::run(options),
         Command::Config(common) => config::run(common),
         Command::Repair(options) => repair::run(options),
+        Command::Gc(options) => gc::run(options),
+        Command::Seal(options) => seal::run(options),
         Command::Index(options) => index::run(options),
         Command::Verify(options) => verify::run(options),
+        Command::Inspect(options) => inspect::run(options),
+        Command::Completions(options) => shell::completions(options),
+        Command::Man(options) => shell::man(options),
+        Command::Doctor(options) => doctor::run(options),
+        Command::Picture(options) => picture::run(options),
         Command::Export(options) => export::run(options),
         Command::Pack(options) => pack::run(options),
         Command::Cat(options) => cat::run(options),
     };
-    match done {
-        Ok(code) => code,
-        Err(error) if output::is_broken_pipe(&error) => 0,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "ringreel: {}", output::in_words(&error));
-            match error.downcast_ref::<crate::Error>() {
-                Some(crate::Error::Config { .. } | crate::Error::WrongRing { .. } | crate::Error::Sample(_)) => 2,
-                _ => 1,
-            }
-        }
-    }
+    done.unwrap_or_else(|error| {
+        let senseless = matches!(
+            error.downcast_ref::<crate::Error>(),
+            Some(crate::Error::Config { .. } | crate::Error::WrongRing { .. } | crate::Error::Sample(_))
+        );
+        output::failed(&error, if senseless { 2 } else { 1 })
+    })
 }
 
 fn log_to_stderr(verbose: bool) {

@@ -25,6 +25,15 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(broken))
 }
 
+/// Tells an error, and gives the exit status `code`. A reader of our output that went away is no failure.
+pub fn failed(error: &anyhow::Error, code: i32) -> i32 {
+    if is_broken_pipe(error) {
+        return 0;
+    }
+    let _ = writeln!(io::stderr(), "ringreel: {}", in_words(error));
+    code
+}
+
 /// What an error says. Ours tell their causes themselves.
 pub fn in_words(error: &anyhow::Error) -> String {
     error.downcast_ref::<crate::Error>().map_or_else(|| format!("{error:#}"), ToString::to_string)
@@ -62,8 +71,23 @@ pub fn progress_bytes(what: &str) -> ProgressBar {
 
 /// A path on one line, whatever is in its name.
 pub fn plain_path(path: &Path) -> String {
-    let text = path.to_string_lossy();
+    plain(&path.to_string_lossy())
+}
+
+/// A text on one line, whatever is in it.
+pub fn plain(text: &str) -> String {
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
+}
+
+/// Text that somebody else wrote, on one line and without anything that a terminal would obey.
+pub fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// The time of day in UTC.
+pub fn time_of_day(unix_ms: u64) -> String {
+    let seconds = unix_ms / 1000 % 86_400;
+    format!("{:02}:{:02}:{:02} UTC", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
 /// `bytes` in the unit that fits, with a space.

@@ -19,6 +19,12 @@ use std::time::{Duration, Instant};
 
 /// What it takes.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel read -c config.yaml --all --json               what is there, a line per sample
+  ringreel read -c config.yaml --rank 0 --world 4 --generations 2
+  ringreel read -c config.yaml --replay                   the runs whose logs are kept
+  ringreel read -c config.yaml --replay RUN --json        what a training has read, in its order")]
 pub struct Options {
     #[command(flatten)]
     pub common: Common,

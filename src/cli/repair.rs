@@ -1,52 +1,122 @@
 //! `ringreel repair`
 
-use super::Common;
-use super::output::{json_line, line};
+use super::output::{json_line, line, plain_path};
+use super::{RingArgs, output};
+use crate::config::IndexPlace;
 use crate::fs::Posix;
 use crate::index::Claim;
 use crate::ring::Ring;
+use crate::ring::repair::{Mend, State};
 use clap::Args;
 use serde_json::json;
+use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What it takes.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel repair demo.ring                        what is to be mended; nothing is changed
+  ringreel repair -c config.yaml --apply           mend it
+  ringreel repair -c config.yaml --apply --salvage saved   and save what is left of damaged segments
+  ringreel repair -c config.yaml --json            one JSON object a line
+
+No sample is deleted. Where it matters who works in the ring, everybody is watched for a lease (LEASE_SECONDS). With
+--apply give the configuration, not the directory, where its index is in MongoDB.
+Exit status: 0 nothing is to be mended any more, 1 something is or could not be, 2 it could not look.")]
 pub struct Options {
     #[command(flatten)]
-    pub common: Common,
-    /// Do it; without this, only say what would be done
+    pub ring: RingArgs,
+    /// Do it
     #[arg(long)]
     apply: bool,
+    /// Only say what would be done: the default
+    #[arg(long, conflicts_with = "apply")]
+    dry_run: bool,
     /// Throw away the index of another ring that is in the place of this one's
     #[arg(long, requires = "apply")]
     take_over: bool,
+    /// Write what can be read of damaged segments into new segments in this directory; the ring itself is not changed
+    #[arg(long, value_name = "DIR")]
+    salvage: Option<PathBuf>,
 }
 
-/// Compares the index with the directory. 1 when it says something else, and that was not mended.
+/// Makes a plan, and carries it out. 1 when something is left to be mended.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
-    let config = super::load(&options.common)?;
+    match look_and_mend(options) {
+        Err(error) if !options.apply && !output::is_broken_pipe(&error) => {
+            tracing::error!("{}", output::in_words(&error));
+            Ok(2)
+        }
+        other => other,
+    }
+}
+
+fn look_and_mend(options: &Options) -> anyhow::Result<i32> {
+    let config = options.ring.config()?;
     let claim = match (options.apply, options.take_over) {
         (true, true) => Claim::TakeOver,
         (true, false) => Claim::Hold,
         _ => Claim::Look,
     };
-    let ring = Ring::find_with(Arc::new(Posix), &config, claim)?;
-    ring.index.ping()?;
-    let repairs = ring.repair_index(&*ring.index, options.apply)?;
-    for repair in &repairs {
-        if options.common.json {
-            json_line(&json!({ "index": repair.to_string(), "mended": options.apply }))?;
-        } else {
-            line(&format!("index: {repair}{}", if options.apply { ": mended" } else { "" }))?;
+    let (ring, first) = Ring::find_damaged(Arc::new(Posix), &config, claim, options.apply)?;
+    let by_path = options.ring.ring.is_some() && config.index == IndexPlace::Files;
+    if by_path && options.apply && ring.has_no_index()? {
+        let message = "its index is not in its directory (in a MongoDB?), so who works in it cannot be seen: give the \
+                       configuration (-c config.yaml)";
+        return Err(crate::Error::WrongRing { path: config.ring.clone(), message: message.to_owned() }.into());
+    }
+    let (plan, life) = ring.plan_repair_watching(&output::tell)?;
+    let before: Vec<&Mend> = first.iter().chain(&plan.mends).collect();
+    let mut open = before.iter().filter(|mend| mend.state != State::Litter).count();
+    if options.apply && plan.open().next().is_some() {
+        ring.apply_repair(&plan, &life)?;
+        let after = ring.plan_repair(&life)?;
+        let left: HashSet<_> = after.open().map(|mend| (mend.what, &mend.path)).collect();
+        for mend in &before {
+            tell(options, mend, !left.contains(&(mend.what, &mend.path)))?;
         }
+        let known: HashSet<_> = before.iter().map(|mend| (mend.what, &mend.path)).collect();
+        for mend in after.open().filter(|mend| !known.contains(&(mend.what, &mend.path))) {
+            tell(options, mend, false)?;
+        }
+        open = after.open().count();
+    } else {
+        for mend in &before {
+            tell(options, mend, options.apply)?;
+        }
+        open -= if options.apply { usize::from(first.is_some()) } else { 0 };
     }
-    if options.common.json {
-        return Ok(i32::from(!repairs.is_empty() && !options.apply));
+    if let Some(dir) = &options.salvage {
+        super::salvage::run(&ring, dir, options.ring.common.json)?;
     }
-    line(&match (repairs.len(), options.apply) {
-        (0, _) => format!("the index says what the directory says ({})", ring.index.place()),
-        (n, true) => format!("{n} mended ({})", ring.index.place()),
-        (n, false) => format!("{n} to mend ({}): run it again with --apply", ring.index.place()),
-    })?;
-    Ok(i32::from(!repairs.is_empty() && !options.apply))
+    if !options.ring.common.json {
+        line(&match (open, options.apply) {
+            (0, true) if !before.is_empty() => "all that could be mended is mended".to_owned(),
+            (0, _) => format!("nothing is to be mended ({})", ring.index.place()),
+            (n, true) => format!("{n} could not be mended"),
+            (n, false) => format!("{n} to mend: run it again with --apply"),
+        })?;
+    }
+    Ok(i32::from(open > 0))
+}
+
+fn tell(options: &Options, mend: &Mend, gone: bool) -> anyhow::Result<()> {
+    let Mend { what, path, why, action, state } = mend;
+    let (name, reason) = match state {
+        State::Litter => ("litter", None),
+        _ if options.apply && gone => ("mended", None),
+        State::Blocked(reason) => ("left", Some(reason.as_str())),
+        State::ToDo if options.apply => ("left", Some("it was tried, and is still so: see the log, and run it again")),
+        State::ToDo => ("planned", None),
+    };
+    if options.ring.common.json {
+        let mend = json!({
+            "what": what, "path": path, "why": why, "action": action, "state": name, "reason": reason,
+        });
+        return Ok(json_line(&json!({ "mend": mend }))?);
+    }
+    let reason = reason.map_or(String::new(), |reason| format!(" [not now: {reason}]"));
+    Ok(line(&format!("{name:<8} {what:<9} {}: {why} -> {action}{reason}", plain_path(path)))?)
 }

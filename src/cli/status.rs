@@ -2,20 +2,38 @@
 
 use super::RingArgs;
 use super::output::{human_bytes, human_seconds, json_line, line};
+use super::signals::{Stop, interval};
 use crate::failures::Failure;
+use crate::metrics::json_of_failure;
 use crate::status::{MemberStatus, ReuseStatus, Status, status};
 use crate::unix_ms;
+use crate::watch::Watcher;
 use clap::Args;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 /// What it takes.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel status -c config.yaml          how it goes
+  ringreel status demo.ring --watch       the same, again and again, until Ctrl-C
+  ringreel status demo.ring --watch 10 --json    a line every ten seconds
+
+On a terminal, `ringreel top` shows more.")]
 pub struct Options {
     #[command(flatten)]
     pub ring: RingArgs,
+    /// Look again every S seconds, until Ctrl-C (2 where no number follows)
+    #[arg(short, long, value_name = "S", num_args = 0..=1, default_missing_value = "2", value_parser = interval)]
+    watch: Option<Duration>,
 }
 
-/// Looks once.
+/// Looks once, or until it is to stop.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
+    if let Some(interval) = options.watch {
+        return watch(options, interval);
+    }
     let ring = options.ring.look()?;
     let status = status(&ring)?;
     if options.ring.common.json {
@@ -28,10 +46,50 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     Ok(0)
 }
 
+/// A ring that is not there, or away, is told each time; it may come.
+fn watch(options: &Options, interval: Duration) -> anyhow::Result<i32> {
+    let mut watcher = Watcher::new(options.ring.config()?, 1);
+    let stop = Stop::on_signals()?;
+    let json = options.ring.common.json;
+    loop {
+        let seen = watcher.look().map(|look| look.status);
+        match seen {
+            Ok(status) if json => json_line(&serde_json::to_value(&status)?)?,
+            Err(error) if json => json_line(&json_of_failure(&watcher.place(), unix_ms(), &error.to_string()))?,
+            Ok(status) => show(lines(&status))?,
+            Err(error) => show(vec![error.to_string(), "looking again".to_owned()])?,
+        }
+        if stop.sleep(interval) {
+            return Ok(0);
+        }
+    }
+}
+
+/// In place of what was there before, as much as there is room for; where no terminal is, after it.
+fn show(lines: Vec<String>) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let text = lines.join("\n");
+    if !out.is_terminal() {
+        writeln!(out, "{text}\n")?;
+        return out.flush();
+    }
+    let (width, height) = ratatui::crossterm::terminal::size().unwrap_or((80, 24));
+    let (begin, end) = ("\x1b[H", "\x1b[J"); // to the corner; and clear what is left
+    write!(out, "{begin}")?;
+    for line in text.lines().take(height.saturating_sub(1).into()) {
+        let line: String = line.chars().filter(|c| !c.is_control()).take(width.into()).collect();
+        write!(out, "{line}\x1b[K\r\n")?;
+    }
+    write!(out, "{end}")?;
+    out.flush()
+}
+
 fn lines(status: &Status) -> Vec<String> {
     let mut out = vec![format!("ring       {} ({})", status.ring, status.sample.join(", "))];
     let writing = &status.writing;
-    out.push(format!("writing    generation {}: {} of {} samples", writing.generation, writing.samples, writing.cap));
+    let state = if writing.swapping { ", being promoted" } else { "" };
+    let (generation, samples, cap) = (writing.generation, writing.samples, writing.cap);
+    out.push(format!("writing    generation {generation}: {samples} of {cap} samples{state}"));
     match status.newest_age_seconds {
         Some(age) => out.push(format!("newest     generation {}, readable for {}", status.newest, human_seconds(age))),
         None => out.push("newest     none yet: readers wait".to_owned()),

@@ -1,9 +1,9 @@
 //! `ringreel verify`
 
-use super::output::{human_bytes, json_line, line, plain_path, progress_bytes};
+use super::output::{failed, human_bytes, json_line, line, plain_path, progress_bytes};
 use crate::fs::{Fs, Posix};
-use crate::inspect::Subject;
 use crate::inspect::verify::{Finding, Kind, Report, verify};
+use crate::inspect::{Subject, counted};
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
@@ -35,14 +35,10 @@ pub struct Options {
 
 /// Checks all that can be checked.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
-    let report = match look(options) {
-        Ok(report) => report,
-        Err(error) => {
-            tracing::error!("{error}");
-            return Ok(2);
-        }
-    };
-    Ok(i32::from(report.is_damaged()))
+    Ok(match look(options) {
+        Ok(report) => i32::from(report.is_damaged()),
+        Err(error) => failed(&error, 2),
+    })
 }
 
 fn look(options: &Options) -> anyhow::Result<Report> {
@@ -58,23 +54,26 @@ fn look(options: &Options) -> anyhow::Result<Report> {
         for finding in &report.findings {
             json_line(&json!({ "finding": finding }))?;
         }
-        let Report { subject, generations, files, bytes, readable, unreadable, .. } = &report;
+        let Report { subject, generations, files, bytes, readable, unreadable, more, .. } = &report;
         json_line(&json!({
             "subject": subject, "generations": generations, "files": files, "bytes": bytes, "readable": readable,
-            "unreadable": unreadable, "damaged": report.is_damaged(), "seconds": seconds,
+            "unreadable": unreadable, "findings_not_listed": more, "damaged": report.is_damaged(), "seconds": seconds,
         }))?;
         return Ok(report);
     }
     for finding in &report.findings {
         line(&words(finding))?;
     }
-    let what = if report.subject == "RecordIO file" { "records" } else { "samples" };
+    if report.more > 0 {
+        line(&format!("and {} like these", counted(report.more, "finding")))?;
+    }
+    let what = if report.subject == "RecordIO file" { "record" } else { "sample" };
     line(&format!(
-        "a {}: {} files, {} read in {seconds:.1} s: {} {what} can be read{}",
+        "a {}: {}, {} read in {seconds:.1} s: {} can be read{}",
         report.subject,
-        report.files,
+        counted(report.files, "file"),
         human_bytes(report.bytes),
-        report.readable,
+        counted(report.readable, what),
         match report.unreadable {
             0 => String::new(),
             n => format!(", {n} that are listed cannot"),

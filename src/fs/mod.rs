@@ -6,6 +6,7 @@
 
 pub mod map;
 mod posix;
+pub mod probe;
 pub mod publish;
 pub mod watch;
 

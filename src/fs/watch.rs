@@ -38,14 +38,7 @@ impl Pacer {
     /// Also looks again as soon as a name comes or goes in `dir`, where the system tells.
     pub fn watch(mut self, dir: &Path) -> Pacer {
         let bell = self.bell.clone();
-        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if event.is_ok_and(|event| !event.kind.is_access()) {
-                bell.ring();
-            }
-        });
-        self.watcher = watcher.ok().and_then(|mut watcher: RecommendedWatcher| {
-            watcher.watch(dir, RecursiveMode::NonRecursive).ok().map(|()| watcher)
-        });
+        self.watcher = watcher(dir, move || bell.ring()).ok();
         self
     }
 
@@ -63,6 +56,17 @@ impl Pacer {
         }
         *rung = false;
     }
+}
+
+/// Calls `on_change` when a name comes or goes in `dir`, where the system tells.
+pub(super) fn watcher(dir: &Path, on_change: impl Fn() + Send + 'static) -> notify::Result<RecommendedWatcher> {
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        if event.is_ok_and(|event| !event.kind.is_access()) {
+            on_change();
+        }
+    })?;
+    watcher.watch(dir, RecursiveMode::NonRecursive)?;
+    Ok(watcher)
 }
 
 /// `time` ± 25 %, so that a thousand processes do not look in the same instant.

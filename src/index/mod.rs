@@ -15,7 +15,7 @@ mod opening;
 pub use files::FilesIndex;
 pub use memory::MemoryIndex;
 #[cfg(feature = "mongodb")]
-pub use mongo::MongoIndex;
+pub use mongo::{MongoIndex, probe as server_probe};
 pub use opening::{Absence, Claim, Opening, Owner};
 
 use crate::error::{Error, Result};

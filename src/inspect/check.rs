@@ -20,6 +20,8 @@ const READ_AT_MOST: u64 = 256 << 20;
 /// What was found in one file.
 #[derive(Debug, Default)]
 pub struct Checked {
+    /// Whether it was there, and could be read.
+    pub was_read: bool,
     /// Its bytes.
     pub bytes: u64,
     /// Samples of a segment that can be read, or records of a RecordIO file.
@@ -37,7 +39,8 @@ pub struct Checked {
 pub fn segment(fs: &dyn Fs, path: &Path) -> Result<Checked> {
     match check_whole(fs, path) {
         Ok(tail) => {
-            Ok(Checked { bytes: tail.len, good: tail.footer.count, footer: Some(tail.footer), ..Checked::default() })
+            let (bytes, good) = (tail.len, tail.footer.count);
+            Ok(Checked { was_read: true, bytes, good, footer: Some(tail.footer), ..Checked::default() })
         }
         Err(Error::Format { source, .. }) => damaged_segment(fs, path, source),
         Err(error) => Err(error),
@@ -49,7 +52,7 @@ fn damaged_segment(fs: &dyn Fs, path: &Path, why: FormatError) -> Result<Checked
     let footer = read_tail(fs, path).ok().map(|tail| tail.footer);
     let bytes = whole(fs, path)?;
     let len = bytes.len() as u64;
-    let mut checked = Checked { bytes: len, ..Checked::default() };
+    let mut checked = Checked { was_read: true, bytes: len, ..Checked::default() };
     let mut salvage = Salvage::new(bytes, ReadOptions::default());
     let id = footer.as_ref().map(|footer| footer.info.id).or(salvage.info().map(|info| info.id));
     // Regions, with what is wrong there; and samples that are whole.
@@ -103,7 +106,7 @@ pub fn recordio(fs: &dyn Fs, path: &Path) -> Result<Checked> {
     let len = file.size()?;
     let mut read_at = |buffer: &mut [u8], at| file.read_exact_at(buffer, at).map_err(|error| error.source);
     let mut reader = ResyncReader::with_input(StreamInput::new(RangeRead::new(&mut read_at, 0..len), 0));
-    let mut checked = Checked { bytes: len, ..Checked::default() };
+    let mut checked = Checked { was_read: true, bytes: len, ..Checked::default() };
     if len == 0 {
         checked.findings.push(Finding::new(Kind::Note, path, "it is empty: nothing was written, or all was cut off"));
     }

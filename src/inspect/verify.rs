@@ -3,8 +3,8 @@
 //!
 //! A ring may be in use meanwhile: what is reclaimed while it is looked at is no damage.
 
-use super::Subject;
 use super::check::{self, Checked};
+use super::{Subject, counted};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::layout::{GenerationDir, Layout, is_owner, segment_index};
@@ -21,6 +21,8 @@ use std::thread;
 
 /// Samples of one finding that are named.
 pub const NAMED: usize = 100;
+/// Findings of one kind that are listed; more are counted.
+pub const LISTED: usize = 10_000;
 
 /// How bad something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -71,8 +73,10 @@ pub struct Report {
     pub readable: u64,
     /// Samples of generations that are there which manifests list and which cannot be read.
     pub unreadable: u64,
-    /// Damage first.
+    /// Damage first; [`LISTED`] of each kind at most.
     pub findings: Vec<Finding>,
+    /// Those that are not listed, for want of room.
+    pub more: u64,
 }
 
 impl Report {
@@ -103,7 +107,8 @@ pub fn verify(
     begin: &dyn Fn(u64),
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Report> {
-    let mut look = Look { fs: fs.clone(), report: Report::default(), tasks: Vec::new() };
+    let (report, listed) = (Report::default(), [0; 3]);
+    let mut look = Look { fs: fs.clone(), report, listed, tasks: Vec::new() };
     match subject {
         Subject::Ring(layout) => {
             look.report.subject = "ring";
@@ -136,19 +141,31 @@ pub fn verify(
 struct Look {
     fs: Arc<dyn Fs>,
     report: Report,
+    /// Findings of each kind.
+    listed: [usize; 3],
     tasks: Vec<Task>,
 }
 
 impl Look {
     fn find(&mut self, kind: Kind, path: &Path, message: impl Into<String>) {
-        self.report.findings.push(Finding::new(kind, path, message));
+        self.add(Finding::new(kind, path, message));
+    }
+
+    fn add(&mut self, finding: Finding) {
+        let listed = &mut self.listed[finding.kind as usize];
+        if *listed < LISTED {
+            *listed += 1;
+            self.report.findings.push(finding);
+        } else {
+            self.report.more += 1;
+        }
     }
 
     fn take(&mut self, checked: Checked) {
-        self.report.files += 1;
+        self.report.files += u64::from(checked.was_read);
         self.report.bytes += checked.bytes;
         self.report.readable += checked.good;
-        self.report.findings.extend(checked.findings);
+        checked.findings.into_iter().for_each(|finding| self.add(finding));
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
@@ -169,7 +186,10 @@ impl Look {
                 self.find(Kind::Damage, &layout.ring_json(), "it is missing: nobody can open the ring");
                 None
             }
-            Err(Error::Fs { source }) => return Err(source.into()),
+            // Of another version nothing is known.
+            Err(error) if matches!(error, Error::Fs { .. }) || birth::is_of_another_version(&*self.fs, layout) => {
+                return Err(error);
+            }
             Err(error) => {
                 self.find(Kind::Damage, &layout.ring_json(), error.to_string());
                 None
@@ -233,12 +253,20 @@ impl Look {
                         self.find(Kind::Damage, &path, message);
                     }
                     if let Some(before) = &before {
-                        let total = before.summary.total_samples.saturating_add(summary.samples);
+                        let had = summary.samples.saturating_add(summary.lost);
+                        let total = before.summary.total_samples.saturating_add(had);
                         if total != summary.total_samples {
                             let says = summary.total_samples;
                             let message = format!("it counts {says} samples so far, where {total} were delivered");
                             self.find(Kind::Damage, &path, message);
                         }
+                    }
+                    if summary.lost > 0 {
+                        let message = format!(
+                            "it was lost and rebuilt: {} samples that it listed are not there any more",
+                            summary.lost
+                        );
+                        self.find(Kind::Note, &path, message);
                     }
                     before = Some(manifest.clone());
                     found.insert(n, Some(manifest));
@@ -272,7 +300,7 @@ impl Look {
                 Some(GenerationDir::Read(n)) => {
                     there.insert(n);
                     match listed.get(&n) {
-                        Some(Some(manifest)) => self.listed(layout, manifest)?,
+                        Some(Some(manifest)) => self.promoted(layout, manifest)?,
                         Some(None) => self.unlisted(&layout.read(n))?, // its manifest was found wrong
                         None if self.fs.exists(&layout.manifest(n))? => {} // promoted meanwhile
                         None if n == next => {
@@ -298,10 +326,8 @@ impl Look {
             && !there.contains(n)
             && !self.fs.exists(&layout.manifest(n + 1))?
         {
-            let message = format!(
-                "the directory of the newest generation is missing: its {} samples are lost",
-                manifest.summary.samples
-            );
+            let lost = counted(manifest.summary.samples, "sample");
+            let message = format!("the directory of the newest generation is missing: {lost} lost");
             self.find(Kind::Damage, &layout.read(*n), message);
             self.report.unreadable += manifest.summary.samples;
         }
@@ -309,7 +335,7 @@ impl Look {
     }
 
     /// The files of a generation that has a manifest.
-    fn listed(&mut self, layout: &Layout, manifest: &Manifest) -> Result<()> {
+    fn promoted(&mut self, layout: &Layout, manifest: &Manifest) -> Result<()> {
         let dir = layout.read(manifest.summary.generation);
         self.report.generations += 1;
         let names: HashSet<&str> = manifest.segments.iter().map(|entry| &*entry.file).collect();
@@ -318,30 +344,38 @@ impl Look {
             self.tasks.push(Task { path, listed: Some(entry.clone()), within: dir.clone(), bytes });
         }
         let more: Vec<String> = self.list(&dir)?.into_iter().filter(|name| !names.contains(&**name)).collect();
-        for name in more.iter().take(NAMED) {
-            self.find(Kind::Note, &dir.join(name), "the manifest does not list it: readers do not see it");
-        }
-        if more.len() > NAMED {
-            self.find(Kind::Note, &dir, format!("{} more files that the manifest does not list", more.len() - NAMED));
-        }
+        self.strays(&dir, &more, "the manifest does not list it: readers do not see it");
         Ok(())
     }
 
     /// The segments in a directory that no manifest speaks of.
     fn unlisted(&mut self, dir: &Path) -> Result<()> {
+        let mut strays = Vec::new();
         for name in self.list(dir)? {
             let path = dir.join(&name);
-            let is_segment = segment_index(&name).is_some();
+            if segment_index(&name).is_none() {
+                strays.push(name);
+                continue;
+            }
             match self.fs.identity(&path) {
-                Ok(found) if is_segment && !found.is_dir => {
+                Ok(found) if !found.is_dir => {
                     self.tasks.push(Task { path, listed: None, within: dir.to_owned(), bytes: found.len });
                 }
-                Ok(_) => self.find(Kind::Note, &path, "this is no segment's name"),
+                Ok(_) => strays.push(name),
                 Err(error) if error.is_gone() => {}
                 Err(error) => return Err(error.into()),
             }
         }
+        self.strays(dir, &strays, "this is no segment");
         Ok(())
+    }
+
+    /// Names that do not belong there: the first ones, and how many more.
+    fn strays(&mut self, dir: &Path, names: &[String], what: &str) {
+        names.iter().take(NAMED).for_each(|name| self.find(Kind::Note, &dir.join(name), what));
+        if let Some(more) = names.len().checked_sub(NAMED).filter(|more| *more > 0) {
+            self.find(Kind::Note, dir, format!("{} more: {what}", counted(more as u64, "name")));
+        }
     }
 
     fn staging(&mut self, layout: &Layout, ids: &HashMap<SegmentId, u64>) -> Result<()> {
@@ -365,14 +399,14 @@ impl Look {
                 }
             }
             if waiting > 0 {
+                let what = counted(waiting, "finished segment");
                 let message = format!(
-                    "{waiting} finished segments of {owner} are in no readable generation yet: it links them itself, or \
-                     a manager does when it is dead"
+                    "in no readable generation yet: {what}; their owner links them, or a manager when the owner is dead"
                 );
                 self.find(Kind::Unfinished, &dir, message);
             }
             if begun > 0 {
-                let message = format!("{begun} files that {owner} has begun, or left behind");
+                let message = format!("{} that their owner has begun, or left behind", counted(begun, "file"));
                 self.find(Kind::Note, &dir, message);
             }
         }
@@ -384,7 +418,7 @@ impl Look {
         match dir {
             GenerationDir::Write(n) => self.unlisted(&layout.write(n)),
             GenerationDir::Read(n) => match manifests.get(n) {
-                Ok(Some(manifest)) => self.listed(layout, &manifest),
+                Ok(Some(manifest)) => self.promoted(layout, &manifest),
                 Ok(None) => {
                     let message = format!("there is no manifest of generation {n}: readers do not see it");
                     self.find(Kind::Damage, &layout.manifest(n), message);
@@ -418,11 +452,7 @@ impl Look {
         });
         for (checked, unreadable) in done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten() {
             self.report.unreadable += unreadable;
-            if checked.bytes == 0 && checked.good == 0 {
-                self.report.findings.extend(checked.findings);
-            } else {
-                self.take(checked);
-            }
+            self.take(checked);
         }
     }
 }
@@ -440,7 +470,9 @@ fn check(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64)>>) -> Op
         Err(error) if error.is_gone() && (task.listed.is_none() || !fs.exists(&task.within).unwrap_or(true)) => {
             return None;
         }
-        Err(error) if error.is_gone() => return failed(format!("the file is missing: {listed} samples are lost")),
+        Err(error) if error.is_gone() => {
+            return failed(format!("the file is missing: {} lost", counted(listed, "sample")));
+        }
         Err(error) => return failed(error.to_string()),
     };
     if !seen.lock().unwrap_or_else(PoisonError::into_inner).insert(identity.inode) {

@@ -32,7 +32,7 @@ pub mod split;
 pub mod stream;
 
 use crate::config::{Config, ReadMode, Verify};
-use crate::error::{Error, Result};
+use crate::error::{Error, FsError, Result};
 use crate::fs::watch::Pacer;
 use crate::fs::{Fs, Posix};
 use crate::ring::Ring;
@@ -50,7 +50,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Segments that are held open.
-const OPEN_SEGMENTS: usize = 128;
+pub(crate) const OPEN_SEGMENTS: usize = 128;
 /// Samples whose checksums are remembered as compared; beyond, they are compared again.
 const REMEMBERED: usize = 1 << 22;
 
@@ -173,11 +173,10 @@ impl Reader {
             match reader.newest_filled() {
                 Ok(Some(_)) => return Ok(reader),
                 Ok(None) | Err(Error::NoRing { .. }) => {} // it may be being born
-                Err(error) if passes(&error) => {
-                    wait.more(&error.to_string(), stop, tell)?;
+                Err(error) => {
+                    wait.unless_wrong(error, stop, tell)?;
                     continue;
                 }
-                Err(error) => return Err(error),
             }
             let (fill, cap) = (reader.fill_of_next(), reader.ring.birth.swap_cap);
             let first = match reader.ring.birth.validation {
@@ -211,11 +210,11 @@ impl Reader {
         loop {
             let found = match reader.held_out() {
                 Err(Error::NoRing { .. } | Error::Manifest { passing: true, .. }) => Vec::new(),
-                Err(error) if passes(&error) => {
-                    wait.more(&error.to_string(), stop, tell)?;
+                Err(error) => {
+                    wait.unless_wrong(error, stop, tell)?;
                     continue;
                 }
-                other => other?,
+                Ok(found) => found,
             };
             let samples: u64 = found.iter().map(|(_, positions)| positions.end - positions.start).sum();
             if samples == wanted {
@@ -242,8 +241,8 @@ impl Reader {
                     let place = path.display();
                     wait.more(&format!("a ring at {place} (no generator or manager has started yet)"), stop, tell)?;
                 }
-                Err(error) if passes(&error) => wait.more(&error.to_string(), stop, tell)?,
-                other => return other,
+                Err(error) => wait.unless_wrong(error, stop, tell)?,
+                Ok(reader) => return Ok(reader),
             }
         }
     }
@@ -441,12 +440,6 @@ pub(crate) fn named(info: &SegmentInfo, sample: Sample) -> (Vec<ReadPart>, Meta)
     (parts.collect(), meta)
 }
 
-/// Whether it may be otherwise in a moment: a server that is away, a handle that is older than the ring.
-fn passes(error: &Error) -> bool {
-    let stale = |kind| kind == std::io::ErrorKind::StaleNetworkFileHandle;
-    matches!(error, Error::Fs { source } if source.is_away() || stale(source.source.kind()))
-}
-
 /// Waiting with a message, a time limit and a way out.
 pub(crate) struct Waiting {
     started: Instant,
@@ -466,6 +459,15 @@ impl Waiting {
     pub(crate) fn watch(mut self, dir: &Path) -> Waiting {
         self.pacer = self.pacer.watch(dir);
         self
+    }
+
+    /// One pause, where the error may be gone in a moment: a server that is away, a handle that is older than the ring.
+    fn unless_wrong(&mut self, error: Error, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
+        let stale = |source: &FsError| source.source.kind() == std::io::ErrorKind::StaleNetworkFileHandle;
+        match &error {
+            Error::Fs { source } if source.is_away() || stale(source) => self.more(&error.to_string(), stop, tell),
+            _ => Err(error),
+        }
     }
 
     /// One pause.

@@ -76,6 +76,14 @@ pub fn read(fs: &dyn Fs, layout: &Layout) -> Result<Option<Birth>> {
     Ok(Some(birth))
 }
 
+/// Whether there is a `ring.json` that names another version than ours.
+pub fn is_of_another_version(fs: &dyn Fs, layout: &Layout) -> bool {
+    let json = fs.read(&layout.ring_json(), 1 << 20).ok();
+    let value = json.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
+    let version = value.and_then(|value| value.get("ringreel")?.as_u64());
+    version.is_some_and(|version| version != u64::from(RING_VERSION))
+}
+
 /// Whether what the user configured is what the ring is.
 ///
 /// # Errors

@@ -91,13 +91,18 @@ impl Commit {
     }
 }
 
-/// The number after the highest one in a generation's directory; none in one without numbers from the index.
-pub(super) fn next_free_index(names: &[String]) -> Option<u64> {
-    let taken = names.iter().filter_map(|name| segment_index(name)).filter(|index| *index < STRAY_INDEX);
-    taken.max().map(|highest| highest + 1)
-}
-
 impl Ring {
+    /// The number after the highest one in `write.<n>`; 0 where there is none from the index, or no such directory.
+    pub(super) fn first_free_index(&self, n: u64) -> Result<u64> {
+        let names = match self.fs.list(&self.layout.write(n)) {
+            Ok(names) => names,
+            Err(error) if error.is_gone() => return Ok(0),
+            Err(error) => return Err(error.into()),
+        };
+        let taken = names.iter().filter_map(|name| segment_index(name)).filter(|index| *index < STRAY_INDEX);
+        Ok(taken.max().map_or(0, |highest| highest + 1))
+    }
+
     /// One step of the commit. `thorough`: waiting for this generation goes on for a while, so count it exactly.
     ///
     /// # Errors
@@ -163,13 +168,9 @@ impl Ring {
             );
         }
         if collisions.is_power_of_two() && collisions > 1 {
-            let names = match self.fs.list(&self.layout.write(n)) {
-                Ok(names) => names,
-                Err(error) if error.is_gone() => return Ok(()),
-                Err(error) => return Err(error.into()),
-            };
-            if let Some(next) = next_free_index(&names) {
-                as_hint(self.index.skip_to(n, next))?;
+            let free = self.first_free_index(n)?;
+            if free > 0 {
+                as_hint(self.index.skip_to(n, free))?;
             }
         }
         Ok(())
@@ -192,7 +193,7 @@ impl Ring {
                     "it was begun in generation {born}, {whose} manifest is gone: whether it was delivered cannot be \
                      told"
                 );
-                return self.quarantine(commit, staged, why).map(Some);
+                return self.quarantine_staged(&commit.staged.owner, id, why).map(Some);
             }
         }
         commit.checked = Some(newest.max(born.saturating_sub(1)));
@@ -201,7 +202,7 @@ impl Ring {
             Some(_) => {
                 // It was linked, and is not listed: too many, too late, or damaged.
                 if let Err(Error::Format { source, .. }) = check_whole(&*self.fs, staged) {
-                    return self.quarantine(commit, staged, source.to_string()).map(Some);
+                    return self.quarantine_staged(&commit.staged.owner, id, source.to_string()).map(Some);
                 }
                 commit.linked = None;
             }
@@ -285,19 +286,25 @@ impl Ring {
         Ok(room == 0)
     }
 
-    fn quarantine(&self, commit: &Commit, staged: &Path, why: String) -> Result<Step> {
-        let Staged { owner, id, .. } = &commit.staged;
+    /// Moves a staged segment to `quarantine/`, and notes why.
+    pub(super) fn quarantine_staged(&self, owner: &str, id: SegmentId, why: String) -> Result<Step> {
+        let staged = self.layout.sealed(owner, id);
         let name = format!("{owner}.{id}.{:08x}", random_u32());
         let target: PathBuf = self.layout.quarantine().join(format!("{name}.rec"));
         tracing::error!(segment = %id, owner, reason = why, to = %target.display(), "a staged segment is moved to quarantine");
-        match self.fs.rename(staged, &target) {
+        match self.fs.rename(&staged, &target) {
             Ok(()) => {}
             Err(error) if error.is_gone() => {}
             Err(error) => return Err(error.into()),
         }
+        self.note_why(&name, &why);
+        Ok(Step::Quarantined(why))
+    }
+
+    /// Writes beside what lies in quarantine under `name` why it does.
+    pub(super) fn note_why(&self, name: &str, why: &str) {
         let note = self.layout.quarantine().join(format!("{name}.why"));
         let noted = crate::fs::publish::write_new(&*self.fs, &note, format!("{why}\n").as_bytes(), false);
         noted.unwrap_or_else(|error: FsError| tracing::warn!(%error, "the reason could not be written beside it"));
-        Ok(Step::Quarantined(why))
     }
 }

@@ -39,17 +39,12 @@ impl Manifest {
     /// The positions of this generation's samples that are held out, where the first `validation` samples of the ring
     /// are: its first ones, or none.
     pub fn held_out(&self, validation: u64) -> Range<u64> {
-        0..validation.saturating_sub(self.before()).min(self.summary.samples)
+        0..validation.saturating_sub(self.summary.before()).min(self.summary.samples)
     }
 
     /// The other positions: those that are served for training.
     pub fn training(&self, validation: u64) -> Range<u64> {
         self.held_out(validation).end..self.summary.samples
-    }
-
-    /// Samples in all earlier generations.
-    fn before(&self) -> u64 {
-        self.summary.total_samples.saturating_sub(self.summary.samples)
     }
 }
 
@@ -66,7 +61,7 @@ impl Ring {
 
     /// Whether a generation is never reclaimed. (An empty one between those that hold held-out samples stays, too.)
     pub fn is_kept(&self, manifest: &Manifest) -> bool {
-        manifest.before() < self.birth.validation
+        manifest.summary.before() < self.birth.validation
     }
 
     /// The first generation that may be reclaimed, and its manifest pruned, as far as held-out samples go: 0 where none

@@ -92,6 +92,14 @@ pub struct Summary {
     pub total_bytes: u64,
     /// How long generators could not commit: from the closing of this generation to the opening of the next, in ms.
     pub swap_ms: f64,
+    /// Of a manifest that was lost and is rebuilt: samples that it listed once, and that are not there any more. They
+    /// count in `total_samples`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lost: u64,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 impl Summary {
@@ -108,6 +116,7 @@ impl Summary {
             total_samples: 0,
             total_bytes: 0,
             swap_ms: 0.0,
+            lost: 0,
         }
     }
 
@@ -127,7 +136,13 @@ impl Summary {
             total_samples: sum(self.total_samples, samples),
             total_bytes: sum(self.total_bytes, bytes),
             swap_ms,
+            lost: 0,
         }
+    }
+
+    /// Samples in all generations before this one.
+    pub fn before(&self) -> u64 {
+        self.total_samples.saturating_sub(self.samples).saturating_sub(self.lost)
     }
 }
 
@@ -418,6 +433,7 @@ mod tests {
             total_samples: 100,
             total_bytes: 1000,
             swap_ms: 0.5,
+            lost: 0,
         };
         Manifest::new(summary, segments)
     }

@@ -12,14 +12,18 @@
 //! | [`recover`] | what dead owners finished is committed for them |
 //! | [`liveness`] | who is alive |
 //! | [`runs`] | which generation each epoch of a run is read from; which ones are still needed |
-//! | [`repair`] | the index is made to say what the directory says |
+//! | [`repair`] | a damaged ring is mended, its index included |
+//! | [`gc`] | what a manager would reclaim is named, and reclaimed |
+//! | [`seal`] | a generation that is not full becomes readable |
 //!
 //! Every step may be done by anybody, by two at once, and again. It knows the filesystem and the index by their traits
 //! alone. Why the steps are as they are: `docs/design.md`.
 
 pub mod birth;
 pub mod commit;
+pub mod gc;
 pub mod held_out;
+mod last_names;
 pub mod liveness;
 pub mod manifest;
 pub mod promote;
@@ -28,6 +32,7 @@ pub mod recover;
 pub mod repair;
 pub mod runs;
 pub mod scan;
+pub mod seal;
 
 use crate::config::{Config, Durability, OnStale, Reuse};
 use crate::error::{Error, Result};
@@ -95,6 +100,8 @@ pub struct Ring {
     held: Mutex<Option<String>>,
     /// Whether it was logged that the index hands out what is taken.
     told_of_repeats: AtomicBool,
+    /// Whether it was logged that a directory cannot be reclaimed.
+    told_of_last_names: AtomicBool,
 }
 
 impl Ring {
@@ -164,6 +171,7 @@ impl Ring {
             stale_after: config.stale_after,
             max_bytes: config.max_bytes,
             told_of_repeats: AtomicBool::new(false),
+            told_of_last_names: AtomicBool::new(false),
             fs,
             index,
             layout,

@@ -1,14 +1,17 @@
 //! Reclaim: old generations, litter and old manifests are removed. A directory is first moved to `trash/`, so that
 //! nobody finds half of it, and then emptied.
 
+use super::last_names::Verdict;
+use super::manifest::SegmentEntry;
 use super::{MANIFESTS_KEPT, Ring};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fs::FsError;
 use crate::index::as_hint;
 use crate::layout::GenerationDir;
 use crate::random::random_u32;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 /// After so many generations the index is told to forget the old ones.
 const FORGET_EVERY: u64 = 8;
@@ -31,18 +34,12 @@ impl Ring {
     /// What the filesystem says, but for names that are gone or still held open.
     pub fn reclaim(&self) -> Result<Reclaimed> {
         let newest = self.manifests.newest_listed()?;
-        let pinned = self.affordable_pins(newest)?;
-        let reclaimable = self.reclaimable_from()?;
         let mut done = Reclaimed::default();
-        for name in self.fs.list(self.layout.root())? {
-            let retire = match GenerationDir::parse(&name) {
-                // Nothing is removed for being too new: our view of the manifests may be the older one.
-                Some(GenerationDir::Read(g)) => !pinned.contains(&g) && g + self.keep < newest && g >= reclaimable,
-                // Promoted, and made again by a late mkdir or rename.
-                Some(GenerationDir::Write(g)) => g <= newest,
-                None => false,
-            };
-            if !retire {
+        for (name, dir) in self.retirable(newest)? {
+            if let Some(why) = self.is_needed(&self.layout.root().join(&name), dir, newest)? {
+                if !self.told_of_last_names.swap(true, Ordering::Relaxed) {
+                    tracing::error!("{name} is not reclaimed: {why}");
+                }
                 continue;
             }
             let target = self.layout.trash().join(format!("{name}.{:08x}", random_u32()));
@@ -55,7 +52,7 @@ impl Ring {
                 }
                 Err(error) => return Err(error.into()),
             }
-            if let Some(GenerationDir::Read(g)) = GenerationDir::parse(&name) {
+            if let GenerationDir::Read(g) = dir {
                 done.generations += 1;
                 done.samples += self.manifests.get(g)?.map_or(0, |manifest| manifest.summary.samples);
             }
@@ -70,6 +67,48 @@ impl Ring {
             as_hint(self.retire_runs(newest))?;
         }
         Ok(done)
+    }
+
+    /// Directories of generations that nobody needs, by their names.
+    pub(super) fn retirable(&self, newest: u64) -> Result<Vec<(String, GenerationDir)>> {
+        let pinned = self.affordable_pins(newest)?;
+        let reclaimable = self.reclaimable_from()?;
+        let retire = |name: String| {
+            let dir = GenerationDir::parse(&name)?;
+            let retire = match dir {
+                // Nothing is removed for being too new: our view of the manifests may be the older one.
+                GenerationDir::Read(g) => {
+                    !pinned.contains(&g) && g.saturating_add(self.keep) < newest && g >= reclaimable
+                }
+                // Promoted, and made again by a late mkdir or rename.
+                GenerationDir::Write(g) => g <= newest,
+            };
+            retire.then_some((name, dir))
+        };
+        Ok(self.fs.list(self.layout.root())?.into_iter().filter_map(retire).collect())
+    }
+
+    /// Why a directory is needed after all: the samples of a segment in it would be lost. By the rules there is none.
+    pub(super) fn is_needed(&self, path: &Path, dir: GenerationDir, newest: u64) -> Result<Option<String>> {
+        let manifest = match dir {
+            GenerationDir::Read(g) => match self.manifests.get(g) {
+                Ok(manifest) => manifest,
+                Err(Error::Manifest { .. }) => None,
+                Err(error) => return Err(error),
+            },
+            GenerationDir::Write(_) => None,
+        };
+        let judge = |entry: &SegmentEntry| self.verdict(entry, newest);
+        let found = self.last_names(path, manifest.as_deref(), 1, newest, &judge)?;
+        Ok(found.first().map(|(entry, verdict)| {
+            let file = &entry.file;
+            match verdict {
+                Verdict::Unclear => {
+                    format!("a manifest is lost, so whether {file} was delivered cannot be told: see `ringreel repair`")
+                }
+                _ => format!("no manifest lists {file}, and it has no other name: see `ringreel repair`"),
+            }
+        }))
     }
 
     fn empty(&self, dir: &Path) -> Result<u64> {

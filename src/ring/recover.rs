@@ -2,6 +2,7 @@
 
 use super::Ring;
 use super::commit::{Commit, Staged, Step};
+use super::gc::is_sealed;
 use super::liveness::Watch;
 use crate::error::{Error, Result};
 use crate::index::as_hint;
@@ -12,7 +13,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 /// An unfinished file is kept for this many leases after its owner fell silent: he may only have been stopped.
-const GRACE: u32 = 6;
+pub const GRACE: u32 = 6;
 
 /// What a round of recovery did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,30 +48,34 @@ impl Ring {
                 Err(error) if error.is_gone() => continue,
                 Err(error) => return Err(error.into()),
             };
-            let long_dead = watch.silence(&owner) > self.lease.saturating_mul(GRACE);
-            let mut left = names.len();
-            for name in names {
-                match name.strip_suffix(".rec").and_then(|id| id.parse::<SegmentId>().ok()) {
-                    Some(id) => left -= usize::from(self.adopt(&owner, id, &mut present, &mut done)?),
-                    None if long_dead => {
-                        self.tidy(&self.layout.staging_of(&owner).join(&name))?;
-                        done.litter += 1;
-                        left -= 1;
-                    }
-                    None => {}
-                }
+            for id in names.iter().filter_map(|name| name.strip_suffix(".rec").and_then(|id| id.parse().ok())) {
+                self.adopt(&owner, id, &mut present, &mut done)?;
             }
-            if left == 0 && long_dead {
-                let _ = self.fs.remove_dir(&self.layout.staging_of(&owner)); // not empty after all: next time
-                as_hint(self.index.leave(&owner))?;
-                watch.forget(&owner);
-            }
+            done.litter += self.sweep(&owner, watch)?;
         }
         for member in self.silent_members(watch)? {
             as_hint(self.index.leave(&member))?;
             watch.forget(&member);
         }
         Ok(done)
+    }
+
+    /// Removes what an owner had begun who has been dead for long, and his directory when nothing is left in it.
+    pub(super) fn sweep(&self, owner: &str, watch: &mut Watch) -> Result<u64> {
+        if watch.silence(owner) <= self.lease.saturating_mul(GRACE) {
+            return Ok(0);
+        }
+        let dir = self.layout.staging_of(owner);
+        let (sealed, begun): (Vec<String>, _) = self.list_or_none(&dir)?.into_iter().partition(|name| is_sealed(name));
+        for name in &begun {
+            self.tidy(&dir.join(name))?;
+        }
+        if sealed.is_empty() {
+            let _ = self.fs.remove_dir(&dir); // not empty after all: next time
+            as_hint(self.index.leave(owner))?;
+            watch.forget(owner);
+        }
+        Ok(begun.len() as u64)
     }
 
     /// Readers and managers have nothing staged; when long dead they are struck off the list.
@@ -85,22 +90,22 @@ impl Ring {
         Ok(silent)
     }
 
-    /// True: the staging name is gone.
+    /// Commits it, as far as that can be done now.
     fn adopt(
         &self,
         owner: &str,
         id: SegmentId,
         present: &mut Option<HashSet<SegmentId>>,
         done: &mut Recovered,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let path = self.layout.sealed(owner, id);
         let tail = match read_tail(&*self.fs, &path) {
             Ok(tail) => tail,
-            Err(Error::Fs { source }) if source.is_gone() => return Ok(true),
+            Err(Error::Fs { source }) if source.is_gone() => return Ok(()),
             // Perhaps only seen too early. It harms nobody where it is.
             Err(error) => {
                 tracing::warn!(%error, owner, "a dead owner's segment cannot be read: left where it is");
-                return Ok(false);
+                return Ok(());
             }
         };
         let footer = &tail.footer;
@@ -108,24 +113,18 @@ impl Ring {
             Staged { owner: owner.to_owned(), id, born: footer.info.born, samples: footer.count, bytes: tail.len };
         let newest = self.manifests.newest()?;
         if self.manifests.find(id, staged.born, newest)?.is_none() && self.is_present(id, newest + 1, present)? {
-            return Ok(false); // linked already, by its owner: the next manifest will tell
+            return Ok(()); // linked already, by its owner: the next manifest will tell
         }
         match self.commit_step(&mut Commit::new(staged), true)? {
             Step::Linked(_) => {
                 done.adopted += 1;
                 present.get_or_insert_default().insert(id);
-                Ok(false)
             }
-            Step::Delivered(_) => {
-                done.delivered += 1;
-                Ok(true)
-            }
-            Step::Quarantined(_) => {
-                done.quarantined += 1;
-                Ok(true)
-            }
-            Step::Wait(_) | Step::Refused => Ok(false),
+            Step::Delivered(_) => done.delivered += 1,
+            Step::Quarantined(_) => done.quarantined += 1,
+            Step::Wait(_) | Step::Refused => {}
         }
+        Ok(())
     }
 
     fn is_present(&self, id: SegmentId, n: u64, present: &mut Option<HashSet<SegmentId>>) -> Result<bool> {

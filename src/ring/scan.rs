@@ -106,7 +106,7 @@ impl Ring {
     }
 
     /// What would stand in the manifest; an error for what must not stand there.
-    fn entry(&self, tail: &Tail, index: u64, name: &str) -> Result<SegmentEntry> {
+    pub(super) fn entry(&self, tail: &Tail, index: u64, name: &str) -> Result<SegmentEntry> {
         let entry = SegmentEntry::of(tail, index, name);
         let why = match entry.samples {
             _ if !is_owner(&entry.owner) => "its owner's name is none of ours",
@@ -149,8 +149,17 @@ impl Ring {
     /// # Errors
     /// A directory that is gone, or what else the filesystem says.
     pub fn fill_of(&self, n: u64) -> Result<u64> {
-        let found = self.look_at(n, &self.layout.write(n))?;
-        Ok(self.countable(n, &found.segments)?.iter().map(|entry| entry.samples).sum())
+        Ok(self.fill_in(n, &self.layout.write(n))?.0)
+    }
+
+    /// The same of what is in `dir`, which is `read.<n>` while it is promoted; and the bytes of their segments.
+    ///
+    /// # Errors
+    /// As [`Ring::fill_of`].
+    pub fn fill_in(&self, n: u64, dir: &Path) -> Result<(u64, u64)> {
+        let found = self.look_at(n, dir)?;
+        let entries = self.countable(n, &found.segments)?;
+        Ok(entries.iter().fold((0, 0), |(samples, bytes), entry| (samples + entry.samples, bytes + entry.bytes)))
     }
 
     /// Bytes and files that the ring takes: what the manifests of the generations that are there list, and what the

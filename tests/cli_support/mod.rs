@@ -15,7 +15,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -106,17 +106,32 @@ pub struct Said {
 }
 
 impl Running {
-    pub fn start(mut command: Command) -> Running {
-        let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    pub fn start(command: Command) -> Running {
+        Running::start_with(command, Stdio::null()).0
+    }
+
+    /// The same, and the pipe to its stdin.
+    pub fn start_with_input(command: Command) -> (Running, ChildStdin) {
+        let (running, input) = Running::start_with(command, Stdio::piped());
+        (running, input.unwrap())
+    }
+
+    fn start_with(mut command: Command, input: Stdio) -> (Running, Option<ChildStdin>) {
+        let piped = command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn().unwrap();
+        let input = child.stdin.take();
         let (out, err) = (Arc::default(), Arc::default());
         let stdout = collect(child.stdout.take().unwrap(), &out);
         let stderr = collect(child.stderr.take().unwrap(), &err);
-        Running { child, out, err, threads: vec![stdout, stderr] }
+        (Running { child, out, err, threads: vec![stdout, stderr] }, input)
     }
 
     pub fn err(&self) -> String {
         String::from_utf8(self.err.lock().unwrap().clone()).unwrap()
+    }
+
+    pub fn out(&self) -> String {
+        String::from_utf8_lossy(&self.out.lock().unwrap()).into_owned()
     }
 
     pub fn is_running(&mut self) -> bool {

@@ -2,12 +2,10 @@
 
 use crate::common::{Action, HookFs};
 use crate::support::{Got, MODES, World, drain, eventually, is_segment, next, number, one, turn, worker};
-use ringreel::fs::{FileReader, FileWriter, Fs, FsResult, Identity, Kind, Posix, Space};
 use ringreel::reader::split::Equal;
 use ringreel::reader::stream::Item;
 use ringreel::{Error, Generator, NamedPart, Reader, Stream, StreamOptions};
 use ringreel_format::{DType, Meta};
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -65,52 +63,17 @@ fn what_comes_does_not_depend_on_how_far_ahead_and_by_how_many_threads_it_is_rea
     }
 }
 
-/// Counts the segments that are opened.
-#[derive(Debug, Default)]
-struct Counting {
-    opened: AtomicUsize,
-}
-
-impl Fs for Counting {
-    fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
-        if is_segment(path) {
-            self.opened.fetch_add(1, Ordering::SeqCst);
+/// A filesystem that counts the segments which are opened.
+fn counting() -> (HookFs, Arc<AtomicUsize>) {
+    let (fs, opened) = (HookFs::default(), Arc::new(AtomicUsize::new(0)));
+    let count = opened.clone();
+    fs.hook(move |_, op, path| {
+        if op == "open" && is_segment(path) {
+            count.fetch_add(1, Ordering::SeqCst);
         }
-        Posix.open(path)
-    }
-    fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
-        Posix.create_new(path)
-    }
-    fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
-        Posix.list(dir)
-    }
-    fn make_dir(&self, path: &Path) -> FsResult<()> {
-        Posix.make_dir(path)
-    }
-    fn link(&self, from: &Path, to: &Path) -> FsResult<()> {
-        Posix.link(from, to)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> FsResult<()> {
-        Posix.rename(from, to)
-    }
-    fn remove_file(&self, path: &Path) -> FsResult<()> {
-        Posix.remove_file(path)
-    }
-    fn remove_dir(&self, path: &Path) -> FsResult<()> {
-        Posix.remove_dir(path)
-    }
-    fn identity(&self, path: &Path) -> FsResult<Identity> {
-        Posix.identity(path)
-    }
-    fn sync_dir(&self, path: &Path) -> FsResult<()> {
-        Posix.sync_dir(path)
-    }
-    fn space(&self, path: &Path) -> FsResult<Space> {
-        Posix.space(path)
-    }
-    fn kind(&self, path: &Path) -> FsResult<Kind> {
-        Posix.kind(path)
-    }
+        Action::Pass
+    });
+    (fs, opened)
 }
 
 const LEN: u64 = 100_000;
@@ -134,11 +97,11 @@ fn no_more_is_read_ahead_than_may_be_and_one_sample_always() {
         let place = World::new(&format!("SWAP_CAP: 40\nCOMPRESS: {compress}\n"));
         zeros(&place, 40);
         for (prefetch_bytes, least, most) in [(0, 0, 0), (1, 1, 1), (LEN * 5 / 2, 1, 2), (LEN * 21 / 2, 8, 10)] {
-            let fs = Arc::new(Counting::default());
-            let reader = Reader::open_on(fs.clone(), &place.config()).unwrap();
+            let (fs, opened) = counting();
+            let reader = Reader::open_on(Arc::new(fs), &place.config()).unwrap();
             let options = StreamOptions { prefetch_bytes, threads: 8, epochs: Some(1), ..worker(0, 1) };
             let mut stream = Stream::new(Arc::new(reader), options).unwrap();
-            let ahead = |given: usize| fs.opened.load(Ordering::SeqCst).saturating_sub(given);
+            let ahead = |given: usize| opened.load(Ordering::SeqCst).saturating_sub(given);
             for given in 1..=40 {
                 let Some(Item::Sample(sample)) = stream.next(&|| false, &mut |_| {}).unwrap() else { panic!() };
                 assert_eq!(number(&sample), given as u64 - 1);

@@ -14,6 +14,7 @@
 mod connection;
 mod diagnosis;
 mod documents;
+pub mod probe;
 
 pub use connection::Connection;
 pub use documents::RingName;

@@ -1,10 +1,9 @@
-//! Repair: the index is made to say what the directory says. Nothing in the ring itself is touched.
+//! The index is made to say what the directory says. Nothing in the ring itself is touched.
 
-use super::Ring;
-use super::commit::next_free_index;
 use crate::error::{Error, Result};
 use crate::index::{Index, SwapStatus};
 use crate::manager::ROLE;
+use crate::ring::Ring;
 
 /// One thing that an index should say and does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +56,15 @@ impl std::fmt::Display for Repair {
 }
 
 impl Ring {
+    /// Whether an index in the ring's own files knows nothing of it, though it has turned: then its index is elsewhere.
+    ///
+    /// # Errors
+    /// What the filesystem or the index says.
+    pub fn has_no_index(&self) -> Result<bool> {
+        let turned = self.manifests.numbers()?.into_iter().any(|n| n > 0);
+        Ok(turned && self.index.status()?.is_none() && self.index.members()?.is_empty())
+    }
+
     /// What `index` should say of this ring and does not; with `apply`, it is told.
     ///
     /// # Errors
@@ -87,12 +95,7 @@ impl Ring {
             }
         }
         let generation = newest + 1;
-        let names = match self.fs.list(&self.layout.write(generation)) {
-            Ok(names) => names,
-            Err(error) if error.is_gone() => Vec::new(),
-            Err(error) => return Err(error.into()),
-        };
-        let (handed_out, free) = (index.handed_out(generation)?, next_free_index(&names).unwrap_or(0));
+        let (handed_out, free) = (index.handed_out(generation)?, self.first_free_index(generation)?);
         if handed_out < free {
             repairs.push(Repair::Counter { generation, handed_out, free });
             if apply {

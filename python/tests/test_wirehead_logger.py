@@ -1,0 +1,145 @@
+"""Wirehead's logger: its names, what they say of a ring, and that nothing in the ring is changed by looking."""
+
+import io
+import itertools
+import json
+import multiprocessing
+import threading
+import time
+
+import pytest
+
+import ringreel
+from ringreel.wirehead import SwapLog, WireheadLogger, WireheadSnapshot
+
+# The fields of Wirehead 0.9.3, in its order.
+SWAP = ["swap_timestamp", "prev_swap_timestamp", "swap_duration", "swap_count", "db_name"]
+SNAPSHOT = """samples_started samples_completed in_flight swap_cap fill_pct is_swapping swap_lock_duration swap_count
+    swap_timestamp swap_duration time_since_last_swap avg_swap_duration samples_per_s swaps_per_s write_mb_per_s
+    write_docs write_size_mb read_docs read_size_mb mongo_active_ops db_name poll_interval timestamp
+    recent_swaps""".split()
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("DBNAME: brains\nSWAP_CAP: 4\nSAMPLE: [data, label]\nINDEX: files\n")
+    return path
+
+
+def generate(config, samples):
+    ringreel.run_generator([(n, n) for n in range(samples)], config)
+
+
+def listing(ring):
+    return sorted((str(path), path.stat().st_mtime_ns) for path in ring.rglob("*"))
+
+
+def eventually(what):
+    for _ in range(1000):
+        if what():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it never came to this")
+
+
+def test_a_snapshot_has_wireheads_fields_and_tells_the_ring(config):
+    generate(config, 10)  # two generations of 4, and 2 samples
+    before = listing(config.parent / "brains.ring")
+    snapshot = WireheadLogger(config, poll_interval=0.5).snapshot()
+    assert listing(config.parent / "brains.ring") == before
+    assert isinstance(snapshot, WireheadSnapshot) and list(dict(snapshot)) == SNAPSHOT
+    assert (snapshot.swap_count, snapshot.swap_cap, snapshot.read_docs) == (2, 4, 4)
+    assert (snapshot.samples_completed, snapshot.write_docs, snapshot.in_flight) == (2, 2, 0)
+    assert (snapshot.samples_started, snapshot["fill_pct"], snapshot.is_swapping) == (2, 50.0, False)
+    assert snapshot.db_name == "brains" and snapshot.poll_interval == 0.5
+    assert abs(snapshot.timestamp - time.time()) < 60 and 0 <= snapshot.time_since_last_swap < 60
+    assert 0 < snapshot.write_size_mb < snapshot.read_size_mb < 1
+    assert [swap.swap_count for swap in snapshot.recent_swaps] == [1, 2]
+    assert json.loads(str(snapshot))["recent_swaps"][1]["swap_count"] == 2
+    with pytest.raises(KeyError):
+        snapshot["to_jsonl"]
+
+
+def test_rates_are_those_between_two_snapshots(config):
+    generate(config, 4)
+    log = WireheadLogger(config)
+    assert log.snapshot().samples_per_s == 0  # of one swap no rate is known
+    generate(config, 8)
+    second = log.snapshot()
+    assert second.samples_per_s > 0 and second.swaps_per_s > 0 and second.write_mb_per_s > 0
+
+
+def test_the_history_is_all_swaps_with_the_time_between_them(config):
+    log = WireheadLogger(config)
+    assert log.history() == []
+    with pytest.raises(ringreel.NoRingError):
+        log.snapshot()
+    generate(config, 50)
+    history = log.history()
+    assert [swap.swap_count for swap in history] == list(range(1, 13))
+    assert all(isinstance(swap, SwapLog) and list(dict(swap)) == SWAP and swap.db_name == "brains" for swap in history)
+    assert history[0].prev_swap_timestamp is None and history[0].swap_duration is None
+    for before, swap in itertools.pairwise(history):
+        assert swap.prev_swap_timestamp == before.swap_timestamp
+        assert swap.swap_duration == pytest.approx(swap.swap_timestamp - before.swap_timestamp, abs=1e-3)
+    assert log.history() == history, "asked again, nothing comes twice"
+    assert [swap.swap_count for swap in log.snapshot().recent_swaps] == list(range(3, 13))
+
+
+def test_run_writes_each_swap_once_and_ends_when_it_is_stopped(config, tmp_path):
+    log, out = WireheadLogger(config, poll_interval=0.02), tmp_path / "swaps.jsonl"
+    thread = threading.Thread(target=log.run, kwargs={"out": out})
+    thread.start()  # there is no ring yet
+    generate(config, 4)
+    eventually(lambda: out.exists() and out.read_text().count("\n") == 1)
+    generate(config, 8)
+    eventually(lambda: out.read_text().count("\n") == 3)
+    log.stop()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert [json.loads(line)["swap_count"] for line in out.read_text().splitlines()] == [1, 2, 3]
+
+
+def test_run_daemon_writes_snapshots_to_an_open_file(config):
+    generate(config, 4)
+    log, out = WireheadLogger(config), io.StringIO()
+    thread = threading.Thread(target=log.run_daemon, args=(0.02, out))
+    thread.start()
+    eventually(lambda: out.getvalue().count("\n") >= 2)
+    log.stop()
+    thread.join(20)
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [line["swap_count"] for line in lines] == [1] * len(lines) and lines[0]["poll_interval"] == 0.02
+
+
+def _count(log, found):
+    found.put(log.snapshot().swap_count)
+
+
+def test_a_forked_child_looks_for_itself(config):
+    generate(config, 4)
+    log = WireheadLogger(config)
+    assert log.snapshot().swap_count == 1
+    fork = multiprocessing.get_context("fork")
+    found = fork.Queue()
+    child = fork.Process(target=_count, args=(log, found))
+    child.start()
+    assert found.get(timeout=60) == 1
+    child.join(60)
+
+
+def test_what_makes_no_sense_is_refused(config):
+    for interval in (0, -1, float("nan")):
+        with pytest.raises(ringreel.ConfigError, match="between two looks"):
+            WireheadLogger(config, poll_interval=interval)
+    with pytest.raises(ringreel.ConfigError, match="cannot read"):
+        WireheadLogger(config.parent / "other.yaml")
+
+
+def test_the_view_needs_a_terminal(config, caplog):
+    with pytest.raises(ringreel.ConfigError, match="terminal"):
+        WireheadLogger(config).run_tui()
+    assert "ringreel metrics" in caplog.text
+    with pytest.raises(ringreel.ConfigError, match="file"):
+        WireheadLogger({"RING": "x.ring"}).run_tui()

@@ -1,0 +1,198 @@
+//! `ringreel metrics`
+
+use super::RingArgs;
+use super::http::{Answer, serve};
+use super::output::line;
+use super::signals::{Stop, interval};
+use crate::config::Config;
+use crate::metrics::{json, json_of_failure, prometheus};
+use crate::unix_ms;
+use crate::watch::Watcher;
+use anyhow::{Context, bail};
+use clap::Args;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What it takes.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel metrics demo.ring                     Prometheus' text, once
+  ringreel metrics demo.ring --json --every 2    a JSON line every two seconds
+  ringreel metrics -c config.yaml --json --every 10 -o ring.jsonl     the same, appended to a file
+  ringreel metrics -c config.yaml --every 15 -o /var/lib/node_exporter/ring.prom
+                                                 for node_exporter's textfile collector
+  ringreel metrics -c config.yaml --listen 9464  http://127.0.0.1:9464/metrics, for Prometheus itself
+
+A ring that is away when it is looked at again is told as ringreel_up 0, or as a line with \"error\".")]
+pub struct Options {
+    #[command(flatten)]
+    pub ring: RingArgs,
+    /// Prometheus' text format (that is what it is without --json, too)
+    #[arg(long, conflicts_with = "json")]
+    prometheus: bool,
+    /// Again every S seconds, until Ctrl-C
+    #[arg(long, value_name = "S", value_parser = interval)]
+    every: Option<Duration>,
+    /// Write to this file: Prometheus' text replaces it, JSON lines are appended
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Serve /metrics (Prometheus' text) and /json there; a port alone is one of 127.0.0.1
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = address, conflicts_with_all = ["json", "output", "every"])]
+    listen: Option<SocketAddr>,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let local = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+    text.parse().or_else(|_| text.parse().map(local)).map_err(|_| "expected ADDRESS:PORT, or a port".to_owned())
+}
+
+/// Swaps over which averages are taken.
+const SWAPS: usize = 64;
+/// Who asks more often gets what was seen last.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Tells once, again and again, or whoever asks.
+pub fn run(options: &Options) -> anyhow::Result<i32> {
+    let config = options.ring.config()?;
+    if options.every.is_some() && options.output.is_none() && !options.ring.common.json {
+        tracing::error!("Prometheus' text again and again needs a file: give -o FILE, or --listen PORT, or --json");
+        return Ok(2);
+    }
+    if let Some(path) = &options.output
+        && let Err(error) = may_write(path, &config.ring)
+    {
+        tracing::error!("{error:#}");
+        return Ok(2);
+    }
+    let mut teller = Teller::new(config, options.every);
+    if let Some(address) = options.listen {
+        return listen(&mut teller, address);
+    }
+    let Some(every) = options.every else {
+        teller.look()?;
+        put(options, &teller)?;
+        return Ok(0);
+    };
+    let stop = Stop::on_signals()?;
+    let mut has_written = false;
+    loop {
+        if let Err(error) = teller.look() {
+            tracing::warn!("{error}");
+        }
+        match put(options, &teller) {
+            // What could be written once may be written again: a full disk passes.
+            Err(error) if has_written && options.output.is_some() => tracing::warn!("{error:#}"),
+            done => done?,
+        }
+        has_written = true;
+        if stop.sleep(every) {
+            return Ok(0);
+        }
+    }
+}
+
+/// Looks, and puts what was seen into words.
+struct Teller {
+    watcher: Watcher,
+    name: String,
+    every: f64,
+    seen: Result<crate::watch::Look, String>,
+}
+
+impl Teller {
+    fn new(config: Config, every: Option<Duration>) -> Teller {
+        let (name, every) = (config.name.clone(), every.map_or(0.0, |every| every.as_secs_f64()));
+        Teller { watcher: Watcher::new(config, SWAPS), name, every, seen: Err("not looked at yet".to_owned()) }
+    }
+
+    fn look(&mut self) -> crate::Result<()> {
+        let (seen, done) = match self.watcher.look() {
+            Ok(look) => (Ok(look), Ok(())),
+            Err(error) => (Err(error.to_string()), Err(error)),
+        };
+        self.seen = seen;
+        done
+    }
+
+    fn json(&self) -> String {
+        match &self.seen {
+            Ok(look) => json(look, &self.name, self.every).to_string(),
+            Err(message) => json_of_failure(&self.watcher.place(), unix_ms(), message).to_string(),
+        }
+    }
+
+    fn prometheus(&self) -> String {
+        match &self.seen {
+            Ok(look) => prometheus::text(look),
+            Err(_) => prometheus::text_of_failure(&self.watcher.place()),
+        }
+    }
+}
+
+fn put(options: &Options, teller: &Teller) -> anyhow::Result<()> {
+    match (&options.output, options.ring.common.json) {
+        (None, true) => Ok(line(&teller.json())?),
+        (None, false) => Ok(line(teller.prometheus().trim_end())?),
+        (Some(path), true) => append(path, &teller.json()),
+        (Some(path), false) => replace(path, &teller.prometheus()),
+    }
+    .and_then(|()| Ok(io::stdout().flush()?))
+}
+
+/// Whether a file may be written there: nothing is written into a ring, and only a file is replaced.
+fn may_write(path: &Path, ring: &Path) -> anyhow::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let dir = fs::canonicalize(dir).with_context(|| dir.display().to_string())?;
+    if fs::canonicalize(ring).is_ok_and(|ring| dir.starts_with(ring)) {
+        bail!("{}: this is in the ring, where nothing is written: give another place", path.display());
+    }
+    match fs::symlink_metadata(path) {
+        Ok(there) if !there.is_file() => bail!("{}: this is no file: give another name", path.display()),
+        _ => Ok(()),
+    }
+}
+
+fn append(path: &Path, text: &str) -> anyhow::Result<()> {
+    let write = || OpenOptions::new().append(true).create(true).open(path)?.write_all(format!("{text}\n").as_bytes());
+    write().with_context(|| path.display().to_string())
+}
+
+/// In one step, so that nobody reads half of it.
+fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let new = path.with_file_name(name);
+    let _ = fs::remove_file(&new); // left by one of our number who was killed
+    let write = || OpenOptions::new().write(true).create_new(true).open(&new)?.write_all(text.as_bytes());
+    let done = write().and_then(|()| fs::rename(&new, path));
+    if done.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    done.with_context(|| path.display().to_string())
+}
+
+fn listen(teller: &mut Teller, address: SocketAddr) -> anyhow::Result<i32> {
+    let listener = TcpListener::bind(address).with_context(|| format!("listen on {address}"))?;
+    let stop = Stop::on_signals()?;
+    tracing::info!("serving http://{}/metrics", listener.local_addr()?);
+    let mut looked: Option<Instant> = None;
+    serve(&listener, &stop, |path| {
+        let page: fn(&Teller) -> Answer = match path {
+            "/metrics" => |t| Answer { content_type: prometheus::CONTENT_TYPE, body: t.prometheus() },
+            "/json" => |t| Answer { content_type: "application/json", body: t.json() + "\n" },
+            _ => return None,
+        };
+        if looked.is_none_or(|at| at.elapsed() >= FRESH) {
+            if let Err(error) = teller.look() {
+                tracing::warn!("{error}");
+            }
+            looked = Some(Instant::now());
+        }
+        Some(page(teller))
+    })?;
+    Ok(0)
+}

@@ -1,0 +1,174 @@
+//! The configuration, and the ring that it names.
+
+use super::{CannotLook, Doctor, Outcome, Verdict};
+use crate::config::{Config, ReadMode};
+use crate::error::Error;
+use crate::fs::Kind;
+use crate::fs::probe::Subject;
+use crate::fs::probe::delays::Delays;
+use crate::layout::Layout;
+use crate::ring::Ring;
+use crate::ring::birth::{self, Birth};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const GROUP: &str = "configuration";
+
+/// What is known of the place of the ring.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// Where to measure.
+    pub place: PathBuf,
+    /// Which kind of filesystem that is.
+    pub kind: Kind,
+    /// What the ring is, where there is one.
+    pub birth: Option<Birth>,
+    /// Of its newest generation, bytes and files; and those of all that the ring holds now.
+    pub size: Option<Size>,
+}
+
+/// How large a ring is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Bytes and files of its newest generation.
+    pub generation: (u64, u64),
+    /// Bytes and files of its segments.
+    pub ring: (u64, u64),
+}
+
+/// Looks at the ring and at what was configured. None: no place to measure in.
+pub(super) fn examine(doctor: &mut Doctor<'_>, config: &Config) -> Result<Option<Known>, CannotLook> {
+    const WHY: &str = "a wrong key is better noticed now than in the queue";
+    let notes = config.notes.join("; ");
+    let loads = if notes.is_empty() { "it loads".to_owned() } else { format!("it loads: {notes}") };
+    doctor.say(GROUP, "loads", WHY, Outcome::ok(loads));
+    let (subject, configured) = (doctor.subject.clone(), config.clone());
+    let why = "a ring that does not fit its configuration is refused by every role";
+    let Some((outcome, known)) = doctor.measure(GROUP, "ring", why, move || ring(&subject, &configured))? else {
+        return Ok(None);
+    };
+    doctor.say(GROUP, "ring", why, outcome);
+    if let Some(known) = &known {
+        doctor.say(GROUP, "READ", "who maps a file that somebody cuts off is killed by SIGBUS", read(config, known));
+        let why = "a role counts as dead that was silent for LEASE_SECONDS; each looks every POLL_SECONDS";
+        doctor.say(GROUP, "POLL_SECONDS", why, poll(config));
+    }
+    Ok(known)
+}
+
+fn ring(subject: &Subject, config: &Config) -> (Outcome, Option<Known>) {
+    let layout = Layout::new(&config.ring);
+    let place = super::place(subject, config);
+    let at = config.ring.display();
+    let kind = match subject.fs.kind(&place) {
+        Ok(kind) => kind,
+        Err(error) => {
+            let advice = "make the directory that is to hold the ring, or change RING";
+            return (Outcome::failure(format!("there is no {} ({})", place.display(), error.source), advice), None);
+        }
+    };
+    let mut known = Known { place, kind, birth: None, size: None };
+    let outcome = match birth::read(&*subject.fs, &layout) {
+        Err(error) => Outcome::failure(error.to_string(), "use another RING"),
+        Ok(Some(birth)) => {
+            let fits = birth::check(&birth, config);
+            let version = birth.ringreel;
+            let about = format!("{at}: version {version}, SWAP_CAP {}, SAMPLE {:?}", birth.swap_cap, birth.sample);
+            (known.size, known.birth) = (size(subject, config), Some(birth));
+            match fits {
+                Ok(()) => Outcome::ok(about),
+                Err(error) => Outcome::failure(error.to_string(), "change config.yaml, or use another RING"),
+            }
+        }
+        Ok(None) => missing(subject, config),
+    };
+    (outcome, Some(known))
+}
+
+/// No ring is there: whether one can be made.
+fn missing(subject: &Subject, config: &Config) -> Outcome {
+    let at = config.ring.display();
+    if config.swap_cap.is_none() || config.sample.is_none() {
+        let advice = "give SWAP_CAP and SAMPLE, or check RING and DBNAME where there should be a ring";
+        return Outcome::warning(
+            format!("there is no ring at {at}, and to make one SWAP_CAP and SAMPLE are needed"),
+            advice,
+        );
+    }
+    match subject.fs.list(&config.ring) {
+        Err(error) if error.is_gone() => Outcome::ok(format!("there is no ring at {at} yet: the first role makes it")),
+        Err(error) => Outcome::refused(&error, "choose another directory for RING"),
+        Ok(names) => {
+            let strays = |name: &&String| !crate::layout::DIRECTORIES.contains(&name.as_str()) && *name != "write.1";
+            match names.iter().find(strays) {
+                Some(stray) => Outcome::failure(
+                    format!("{at} is no ring, and holds other things ({stray:?})"),
+                    "choose an empty or a new directory for RING",
+                ),
+                None => Outcome::ok(format!("{at} is empty: the first role makes a ring of it")),
+            }
+        }
+    }
+}
+
+/// Of a ring that has a generation. Whatever cannot be read, `ringreel verify` tells.
+fn size(subject: &Subject, config: &Config) -> Option<Size> {
+    let own = Config::of_ring(&config.ring).ok()?; // without a server
+    let ring = Ring::find(subject.fs.clone(), &Config { keep: config.keep, ..own }).ok()?;
+    let newest = ring.manifests.newest_listed().ok().filter(|newest| *newest > 0)?;
+    let manifest = ring.manifests.get(newest).ok()??;
+    Some(Size { generation: (manifest.summary.bytes, manifest.segments.len() as u64), ring: ring.usage().ok()? })
+}
+
+fn read(config: &Config, known: &Known) -> Outcome {
+    let (name, local) = (known.kind.name, known.kind.local);
+    match config.read {
+        ReadMode::Mmap if !local => Outcome::warning(
+            format!("READ is mmap, on {name}"),
+            "use READ: auto or pread, unless nobody ever removes or cuts files on the server",
+        ),
+        ReadMode::Auto if local => Outcome::ok(format!("auto: files are mapped, on {name}")),
+        ReadMode::Auto => Outcome::ok(format!("auto: files are read, not mapped, on {name}")),
+        ReadMode::Mmap => Outcome::ok(format!("mmap, on {name}")),
+        ReadMode::Pread => Outcome::ok("pread: files are read, never mapped"),
+    }
+}
+
+fn poll(config: &Config) -> Outcome {
+    let lease = config.lease.as_secs_f64();
+    match config.poll.map(|poll| poll.as_secs_f64()) {
+        Some(poll) if poll > lease / 4.0 => Outcome::warning(
+            format!("POLL_SECONDS {poll} is more than a quarter of LEASE_SECONDS {lease}: the quarter is used"),
+            "lower POLL_SECONDS or raise LEASE_SECONDS",
+        ),
+        Some(poll) => Outcome::ok(format!("POLL_SECONDS {poll}, LEASE_SECONDS {lease}")),
+        None => Outcome::ok(format!("POLL_SECONDS is the default, LEASE_SECONDS {lease}")),
+    }
+}
+
+/// What a delay with which names are seen means for the configured times.
+pub(super) fn against_lease(delays: &Delays, lease: Duration) -> (Verdict, String) {
+    let late = delays.max();
+    if delays.never > 0 || late >= lease {
+        let why = "living roles would be taken for dead, which costs work and no sample: raise LEASE_SECONDS to four times \
+                   the longest delay";
+        return (Verdict::Warning, why.to_owned());
+    }
+    if late * 4 > lease {
+        let enough = (late.as_secs_f64() * 4.0).ceil();
+        return (Verdict::Warning, format!("raise LEASE_SECONDS to {enough} at least: four times the longest delay"));
+    }
+    (Verdict::Ok, String::new())
+}
+
+/// How an error of loading is told: the only check that there is then.
+pub fn does_not_load(error: &Error) -> super::Check {
+    super::Check {
+        group: GROUP.to_owned(),
+        check: "loads".to_owned(),
+        verdict: Verdict::Failure,
+        measured: error.to_string(),
+        why: "a wrong key is better noticed now than in the queue".to_owned(),
+        advice: "mend config.yaml: `ringreel config` shows the values in effect".to_owned(),
+    }
+}

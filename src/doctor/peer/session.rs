@@ -1,0 +1,269 @@
+//! Two who met talk by names in a directory: `<side>.<number>.<kind>.<text>`, each read once and removed.
+
+use super::super::{Check, Stop};
+use super::Times;
+use super::meet::Met;
+use crate::fs::probe::{Subject, delays};
+use crate::fs::publish::write_new;
+use crate::fs::{FsError, FsResult};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Longest text.
+const TEXT: usize = 180;
+/// Looks without a name of our own, and time between looks with one.
+const PLAIN_LOOKS: u32 = 20;
+const POKE: Duration = Duration::from_millis(100);
+/// For so long the directory of a pair may seem to be gone.
+const GONE: Duration = Duration::from_secs(1);
+/// Largest verdict.
+const MAX_VERDICT: u64 = 1 << 20;
+
+/// Why it did not go on.
+#[derive(Debug)]
+pub enum Trouble {
+    /// The filesystem refused something, on this side or the other.
+    Refused(String),
+    /// The other side said nothing for too long.
+    Silent(Duration),
+    /// The other side took everything away.
+    Ended,
+    /// Somebody asked to stop.
+    Stopped,
+    /// The other side said something that makes no sense here.
+    Nonsense(String),
+    /// A has made up its mind.
+    Verdict,
+}
+
+impl From<FsError> for Trouble {
+    fn from(error: FsError) -> Trouble {
+        Trouble::Refused(error.to_string())
+    }
+}
+
+/// Short for what a step returns.
+pub type Attempt<T> = Result<T, Trouble>;
+
+/// Kinds of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Of a step.
+    Word,
+    /// The filesystem refused something there.
+    Broken,
+    /// The verdict is there.
+    Verdict,
+}
+
+impl Answer {
+    fn name(self) -> &'static str {
+        match self {
+            Answer::Word => "word",
+            Answer::Broken => "broken",
+            Answer::Verdict => "verdict",
+        }
+    }
+}
+
+/// One side of a pair.
+pub struct Session {
+    /// What is measured.
+    pub subject: Subject,
+    /// The pair's own directory.
+    pub dir: PathBuf,
+    /// See there.
+    pub times: Times,
+    /// What is being done.
+    pub step: &'static str,
+    /// Time of a name and its answer, once that was measured (by A).
+    pub trip: Duration,
+    stop: Stop,
+    is_a: bool,
+    sent: u64,
+    received: u64,
+}
+
+impl Session {
+    /// This side of those who met.
+    pub fn new(subject: Subject, met: &Met, times: Times, stop: Stop) -> Session {
+        let (dir, is_a, trip) = (met.dir.clone(), met.is_a, Duration::ZERO);
+        Session { subject, dir, times, step: "", trip, stop, is_a, sent: 0, received: 0 }
+    }
+
+    fn side(is_a: bool) -> char {
+        if is_a { 'a' } else { 'b' }
+    }
+
+    /// Says something. Of `text`, what cannot stand in a name is left out.
+    ///
+    /// # Errors
+    /// What the filesystem says; the other side is gone.
+    pub fn send(&mut self, kind: Answer, text: &str) -> Attempt<()> {
+        let text: String = text.chars().map(|c| if c == '/' || c.is_control() { '_' } else { c }).collect();
+        let end = (0..=text.len().min(TEXT)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        let name =
+            format!("{}.{}.{}.{}", Session::side(self.is_a), self.sent, kind.name(), text.get(..end).unwrap_or(""));
+        self.sent += 1;
+        match self.subject.fs.create_new(&self.dir.join(name)).and_then(|file| file.close()) {
+            Err(error) if error.is_gone() => Err(Trouble::Ended),
+            other => Ok(other?),
+        }
+    }
+
+    /// Says a word.
+    ///
+    /// # Errors
+    /// As [`Session::send`].
+    pub fn say(&mut self, text: &str) -> Attempt<()> {
+        self.send(Answer::Word, text)
+    }
+
+    /// Waits for the other side's next word.
+    ///
+    /// # Errors
+    /// It does not come; another message came.
+    pub fn hear(&mut self) -> Attempt<String> {
+        let start = format!("{}.{}.", Session::side(!self.is_a), self.received);
+        let (begun, mut looks, mut gone, mut poked) = (Instant::now(), 0, None, Instant::now());
+        loop {
+            self.go_on()?;
+            looks += 1;
+            if looks > PLAIN_LOOKS && poked.elapsed() > POKE {
+                self.poke();
+                poked = Instant::now();
+            }
+            match self.subject.fs.list(&self.dir) {
+                Ok(names) => {
+                    gone = None;
+                    if let Some(name) = names.iter().find(|name| name.starts_with(&start)) {
+                        self.received += 1;
+                        let _ = self.subject.fs.forget_file(&self.dir.join(name));
+                        return Session::understood(name.get(start.len()..).unwrap_or_default());
+                    }
+                }
+                Err(error) if error.is_gone() => {
+                    if gone.get_or_insert_with(Instant::now).elapsed() > GONE {
+                        return Err(Trouble::Ended);
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if begun.elapsed() > self.times.answer {
+                return Err(Trouble::Silent(self.times.answer));
+            }
+            std::thread::sleep(delays::LOOK);
+        }
+    }
+
+    fn understood(message: &str) -> Attempt<String> {
+        match message.split_once('.') {
+            Some(("word", text)) => Ok(text.to_owned()),
+            Some(("broken", text)) => Err(Trouble::Refused(format!("on the other node: {text}"))),
+            Some(("verdict", _)) => Err(Trouble::Verdict),
+            _ => Err(Trouble::Nonsense(message.to_owned())),
+        }
+    }
+
+    /// Waits for just this word.
+    ///
+    /// # Errors
+    /// As [`Session::hear`].
+    pub fn expect(&mut self, word: &str) -> Attempt<()> {
+        let heard = self.hear()?;
+        if heard == word { Ok(()) } else { Err(Trouble::Nonsense(heard)) }
+    }
+
+    /// A name comes and goes: clients that remember listings look again.
+    fn poke(&self) {
+        let path = self.dir.join(format!("look.{}", Session::side(self.is_a)));
+        if let Ok(file) = self.subject.fs.create_new(&path) {
+            let _ = file.close();
+        }
+        let _ = self.subject.fs.forget_file(&path);
+    }
+
+    /// Fails when somebody asked to stop.
+    ///
+    /// # Errors
+    /// That.
+    pub fn go_on(&self) -> Attempt<()> {
+        if (self.stop)() { Err(Trouble::Stopped) } else { Ok(()) }
+    }
+
+    /// Makes a directory of the pair's.
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub fn make_dir(&self, name: &str) -> FsResult<PathBuf> {
+        let path = self.dir.join(name);
+        self.subject.fs.make_dir(&path).map(|()| path)
+    }
+
+    /// Writes a new file.
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub fn write(&self, path: &Path, bytes: &[u8]) -> FsResult<()> {
+        write_new(&*self.subject.fs, path, bytes, true)
+    }
+
+    /// A tells B, and waits until it knows.
+    pub(super) fn publish_verdict(&mut self, checks: &[Check]) -> Attempt<()> {
+        let bytes = serde_json::to_vec(checks).map_err(|error| Trouble::Nonsense(error.to_string()))?;
+        let temp = self.dir.join("verdict.new");
+        self.write(&temp, &bytes)?;
+        self.subject.fs.rename(&temp, &self.dir.join("verdict"))?;
+        self.send(Answer::Verdict, "")?;
+        match self.hear() {
+            Err(Trouble::Stopped) => Err(Trouble::Stopped),
+            _ => Ok(()), // it knows, or went away: we know
+        }
+    }
+
+    /// B waits for what A found.
+    pub(super) fn await_verdict(&mut self) -> Attempt<Vec<Check>> {
+        loop {
+            match self.hear() {
+                Err(Trouble::Verdict) => return self.read_verdict(),
+                Err(trouble) => return Err(trouble),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn read_verdict(&mut self) -> Attempt<Vec<Check>> {
+        let (path, begun) = (self.dir.join("verdict"), Instant::now());
+        loop {
+            let read = self.subject.fs.read(&path, MAX_VERDICT);
+            if let Some(checks) = read.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
+                self.say("known")?;
+                return Ok(checks);
+            }
+            self.go_on()?;
+            if begun.elapsed() > self.times.answer {
+                return Err(Trouble::Silent(self.times.answer));
+            }
+            std::thread::sleep(POKE);
+        }
+    }
+
+    /// What happened, and what to do.
+    pub(super) fn in_words(&self, trouble: Trouble) -> String {
+        let step = self.step;
+        match trouble {
+            Trouble::Refused(what) => format!("{what} (while measuring: {step})"),
+            Trouble::Silent(limit) => format!(
+                "the other side has said nothing for {:.0} s (while measuring: {step}): was it killed, or has it lost \
+                 this filesystem?",
+                limit.as_secs_f64()
+            ),
+            Trouble::Ended => format!("the other side ended early (while measuring: {step}): see what it says"),
+            Trouble::Stopped => format!("interrupted (while measuring: {step})"),
+            Trouble::Nonsense(said) => {
+                format!("the other side said {said:?} (while measuring: {step}): is it a ringreel of this version?")
+            }
+            Trouble::Verdict => format!("the other side made up its mind (while measuring: {step})"),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What a server does, measured for the doctor: in a collection of its own, which is dropped; the ring's documents are
+//! only looked at.
+
+use super::connection::Connection;
+use super::documents::RingName;
+use crate::config::MongoPlace;
+use crate::error::Result;
+use crate::fs::probe::delays::Delays;
+use crate::index::{Absence, Claim};
+use crate::random::random_u32;
+use crate::unix_ms;
+use mongodb::Collection;
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::{Acknowledgment, ReturnDocument};
+use std::collections::HashSet;
+use std::path::Path;
+use std::time::Instant;
+
+const ROUND_TRIPS: usize = 10;
+const THREADS: usize = 8;
+const EACH: usize = 16;
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// Where it is, without passwords.
+    pub place: String,
+    /// Its version, as it says.
+    pub version: String,
+    /// Whose index is there, in words.
+    pub whose: &'static str,
+    /// Time of a ping and its answer.
+    pub round_trips: Delays,
+    /// Numbers that were asked for by many threads at a time, and how many different ones came.
+    pub asked: usize,
+    /// See there.
+    pub distinct: usize,
+    /// The write concern that was configured.
+    pub write_concern: Option<String>,
+    /// Whether with it the server says that it has done what it was asked for.
+    pub acknowledged: bool,
+    /// By how much its clock is ahead of ours, in seconds; none where it does not tell.
+    pub clock_ahead_seconds: Option<f64>,
+}
+
+/// A server that answers.
+pub struct ServerProbe {
+    connection: Connection,
+    scratch: String,
+    whose: &'static str,
+}
+
+impl ServerProbe {
+    /// Goes to `place`, and looks whose it is. `ring_id` and `path` are the ring's, where there is one.
+    ///
+    /// # Errors
+    /// As for a role of the ring: nobody there, a user that is not let in, the index of another ring.
+    pub fn open(place: &MongoPlace, ring_id: Option<&str>, path: &Path) -> Result<ServerProbe> {
+        // It only looks: who is away is told by the first call.
+        let connection = Connection::open(place, Absence::Borne)?;
+        if let Some(id) = ring_id {
+            let ring = RingName { id: id.to_owned(), path: path.display().to_string() };
+            connection.belongs_to(ring, Claim::Look)?;
+        }
+        let holder = connection.call(|tables| async move { tables.status.find_one(tables.swap()).await })?;
+        let whose = match (holder, ring_id) {
+            (None, _) => "nobody's yet",
+            (Some(_), Some(_)) => "this ring's",
+            (Some(_), None) => "a ring's already (of which this is to be told when there is one here)",
+        };
+        let scratch = format!("{}.doctor-{:08x}", place.counters, random_u32());
+        Ok(ServerProbe { connection, scratch, whose })
+    }
+
+    /// Measures. What was written is removed in every way out.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn measure(&self) -> Result<Probe> {
+        let measured = self.all();
+        if measured.as_ref().is_ok_and(|probe| !probe.acknowledged) {
+            return measured; // nothing was written
+        }
+        let scratch = self.scratch.clone();
+        let dropped = self.connection.call(move |tables| async move {
+            let counters: Collection<Document> = beside(&tables.counters, &scratch);
+            counters.drop().await
+        });
+        let probe = measured?;
+        dropped.map(|()| probe)
+    }
+
+    fn all(&self) -> Result<Probe> {
+        let mut round_trips = Delays::default();
+        for _ in 0..ROUND_TRIPS {
+            let begun = Instant::now();
+            self.command(doc! { "ping": 1 })?;
+            round_trips.add(Some(begun.elapsed()));
+        }
+        let version = self.command(doc! { "buildInfo": 1 });
+        let version = version.ok().and_then(|info| info.get_str("version").ok().map(str::to_owned));
+        let before = unix_ms();
+        let hello = self.command(doc! { "hello": 1 }).or_else(|_| self.command(doc! { "isMaster": 1 }));
+        let middle = (before + unix_ms()) / 2;
+        let clock = hello.ok().and_then(|hello| hello.get_datetime("localTime").ok().map(|at| at.timestamp_millis()));
+        let clock_ahead_seconds = clock.map(|clock| (clock as f64 - middle as f64) / 1e3);
+        let concern = self.connection.call(|tables| async move { Ok(tables.counters.write_concern().cloned()) })?;
+        let acknowledged = concern.as_ref().is_none_or(|concern| concern.w != Some(Acknowledgment::Nodes(0)));
+        // What is not acknowledged cannot be counted.
+        let (asked, distinct) = if acknowledged { self.count()? } else { (0, 0) };
+        let write_concern = concern.map(|concern| match (&concern.w, concern.journal) {
+            (w, Some(journal)) => format!("w={}, journal={journal}", words(w.as_ref())),
+            (w, None) => format!("w={}", words(w.as_ref())),
+        });
+        Ok(Probe {
+            place: self.connection.shown().to_owned(),
+            version: version.unwrap_or_else(|| "unknown".to_owned()),
+            whose: self.whose,
+            round_trips,
+            asked,
+            distinct,
+            write_concern,
+            acknowledged,
+            clock_ahead_seconds,
+        })
+    }
+
+    fn command(&self, command: Document) -> Result<Document> {
+        self.connection.call(move |tables| async move {
+            let database = tables.counters.client().database(&tables.counters.namespace().db);
+            database.run_command(command).await
+        })
+    }
+
+    /// Many threads count, as generators do: how many numbers they got, and how many different ones.
+    fn count(&self) -> Result<(usize, usize)> {
+        // There first: that two make it at once is another question.
+        self.next()?;
+        let took: Vec<Result<Vec<i64>>> = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| (0..EACH).map(|_| self.next()).collect())).collect();
+            all.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        });
+        let numbers = took.into_iter().collect::<Result<Vec<_>>>()?.concat();
+        Ok((numbers.len(), numbers.iter().collect::<HashSet<_>>().len()))
+    }
+
+    fn next(&self) -> Result<i64> {
+        let scratch = self.scratch.clone();
+        self.connection.call(move |tables| async move {
+            let counters: Collection<Document> = beside(&tables.counters, &scratch);
+            let change = doc! { "$inc": { "next": 1_i64 } };
+            let changed = counters.find_one_and_update(doc! { "_id": 0_i64 }, change).upsert(true);
+            let counter = changed.return_document(ReturnDocument::After).await?;
+            Ok(match counter.as_ref().and_then(|counter| counter.get("next")) {
+                Some(Bson::Int64(n)) => *n,
+                Some(Bson::Int32(n)) => i64::from(*n),
+                _ => 0,
+            })
+        })
+    }
+}
+
+/// Another collection of the same database.
+fn beside(counters: &Collection<Document>, name: &str) -> Collection<Document> {
+    counters.client().database(&counters.namespace().db).collection(name)
+}
+
+fn words(w: Option<&Acknowledgment>) -> String {
+    match w {
+        Some(Acknowledgment::Nodes(n)) => n.to_string(),
+        Some(Acknowledgment::Majority) => "majority".to_owned(),
+        Some(Acknowledgment::Custom(name)) => name.clone(),
+        _ => "default".to_owned(),
+    }
+}

@@ -1,0 +1,124 @@
+//! What a generation's directory proves of its manifest, when that is lost.
+//!
+//! A staging name stays until a manifest lists its segment. So a segment in `read.<n>` that has no staging name, and
+//! that no other manifest lists, was listed by manifest `n`. One that has a staging name may have been, too: whoever
+//! published the manifest died before he removed the name; or it came too late, and its owner links it once more. How
+//! many samples the manifest listed, the neighbours' totals tell.
+
+use super::manifests::Rebuilt;
+use crate::error::{Error, Result};
+use crate::ring::Ring;
+use crate::ring::manifest::{SegmentEntry, Summary};
+use ringreel_format::SegmentId;
+use std::collections::HashSet;
+
+/// What lies in a directory whose manifest is lost, and is listed by no other one. Each id once, in the order in which
+/// segments are chosen.
+#[derive(Debug, Default)]
+pub(super) struct Evidence {
+    /// Whether the directory is there.
+    pub there: bool,
+    /// Segments that the manifest must have listed.
+    pub certain: Vec<SegmentEntry>,
+    /// Segments that it may have listed.
+    pub possible: Vec<SegmentEntry>,
+    /// Files that cannot be read.
+    pub damaged: usize,
+}
+
+/// What is to be listed, and what cannot be told of.
+#[derive(Debug)]
+pub(super) struct Choice {
+    /// The segments of the manifest.
+    pub listed: Vec<SegmentEntry>,
+    /// Whether any of them, or of the others, is there by inference alone.
+    pub inferred: bool,
+    /// Staged segments of which it cannot be told whether they were delivered.
+    pub unclear: Vec<SegmentEntry>,
+}
+
+pub(super) fn samples(segments: &[SegmentEntry]) -> u64 {
+    segments.iter().fold(0, |sum, entry| sum.saturating_add(entry.samples))
+}
+
+impl Evidence {
+    /// `listed`: how many samples the manifest listed, where that can be told; never more than `cap`.
+    pub(super) fn choose(self, listed: Option<u64>, cap: u64) -> Choice {
+        let sure = samples(&self.certain);
+        let room = listed.unwrap_or(cap).min(cap).saturating_sub(sure);
+        let mut choice = Choice { listed: self.certain, inferred: false, unclear: Vec::new() };
+        // All that it listed is there: the others came too late, and their owners know.
+        if self.possible.is_empty() || room == 0 {
+            return choice;
+        }
+        choice.inferred = true;
+        let mut left = room;
+        for entry in self.possible {
+            if entry.samples <= left {
+                left -= entry.samples;
+                choice.listed.push(entry);
+            } else {
+                choice.unclear.push(entry);
+            }
+        }
+        choice.listed.sort_by_key(|entry| (entry.born, entry.index, entry.id));
+        choice
+    }
+}
+
+impl Ring {
+    /// Looks at `read.<n>`. The order matters: first what is there, then whether it is staged, then what the manifests
+    /// say, of which a later one may list it meanwhile.
+    pub(super) fn evidence(&self, n: u64, rebuilt: &Rebuilt, elsewhere: &HashSet<SegmentId>) -> Result<Evidence> {
+        let Some(found) = self.segments_in(&self.layout.read(n))? else { return Ok(Evidence::default()) };
+        let mut evidence = Evidence { there: true, damaged: found.damaged.len(), ..Evidence::default() };
+        let quarantined = self.quarantined()?;
+        let mut seen = HashSet::new();
+        for entry in found.segments {
+            if !seen.insert(entry.id) || quarantined.contains(&entry.id) {
+                continue;
+            }
+            let staged = self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))?;
+            if staged { &mut evidence.possible } else { &mut evidence.certain }.push(entry);
+        }
+        // Who linked it into the generation that fills saw all manifests before, and that none lists it.
+        evidence.possible.retain(|entry| !elsewhere.contains(&entry.id));
+        let newest = self.manifests.numbers()?.into_iter().max().unwrap_or(0);
+        self.drop_listed(n, &mut evidence.certain, newest, rebuilt)?;
+        self.drop_listed(n, &mut evidence.possible, newest, rebuilt)?;
+        Ok(evidence)
+    }
+
+    /// Drops what a manifest lists that can be read or that is rebuilt: any but that of generation `but`. (Each manifest
+    /// is read once: there may be thousands.)
+    pub(super) fn drop_listed(
+        &self,
+        but: u64,
+        entries: &mut Vec<SegmentEntry>,
+        newest: u64,
+        rebuilt: &Rebuilt,
+    ) -> Result<()> {
+        let Some(first) = entries.iter().map(|entry| entry.born).min() else { return Ok(()) };
+        for k in (first..=newest).filter(|k| *k != but) {
+            entries.retain(|entry| !rebuilt.lists(k, entry.id));
+            match self.manifests.get(k) {
+                Ok(Some(manifest)) => entries.retain(|entry| !manifest.lists(entry.id)),
+                Ok(None) | Err(Error::Manifest { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The summary of generation `n`, rebuilt or as it is; none where neither can be had.
+    pub(super) fn summary_of(&self, n: u64, rebuilt: &Rebuilt) -> Result<Option<Summary>> {
+        if let Some(summary) = rebuilt.summary(n) {
+            return Ok(Some(summary.clone()));
+        }
+        match self.manifests.get(n) {
+            Ok(manifest) => Ok(manifest.map(|manifest| manifest.summary.clone())),
+            Err(Error::Manifest { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

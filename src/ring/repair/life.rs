@@ -1,0 +1,94 @@
+//! Who lives: everybody who may is watched for a lease.
+
+use crate::error::Result;
+use crate::generator;
+use crate::index::as_hint;
+use crate::layout::is_owner;
+use crate::manager;
+use crate::ring::Ring;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Looks in the time of one lease.
+const LOOKS: u32 = 8;
+
+/// Who was heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// Nobody was watched yet: everybody may be dead, and may live.
+    Unknown,
+    /// It cannot be told: the index does not answer.
+    Unheard,
+    /// These managers and generators live (and whoever did not say what it is); all others are silent.
+    Living(BTreeSet<String>),
+}
+
+impl Life {
+    /// Why what needs that nobody works cannot be done now. None: it can.
+    pub fn is_in_the_way(&self) -> Option<String> {
+        match self {
+            Life::Unknown => Some("whether anybody lives was not watched yet".to_owned()),
+            Life::Unheard => Some("whether anybody lives cannot be told while the index is away".to_owned()),
+            Life::Living(living) => living
+                .first()
+                .map(|one| format!("{} managers and generators live ({one}): stop them first", living.len())),
+        }
+    }
+
+    /// Whether what `owner` left is to be taken for a dead one's, as far as is known.
+    pub fn may_be_dead(&self, owner: &str) -> bool {
+        match self {
+            Life::Unknown => true,
+            Life::Unheard => false,
+            Life::Living(living) => !living.contains(owner),
+        }
+    }
+}
+
+impl Ring {
+    /// Watches, for a lease or two, who gives a sign of life. Nobody is watched for where nobody can be.
+    ///
+    /// # Errors
+    /// What the filesystem or the index says.
+    pub fn who_lives(&self, told: &dyn Fn(&str)) -> Result<Life> {
+        self.watch_for(self.lease, told)
+    }
+
+    /// The same until all are silent for `time`, or as long as that and a lease.
+    ///
+    /// # Errors
+    /// What the filesystem or the index says.
+    pub fn watch_for(&self, time: Duration, told: &dyn Fn(&str)) -> Result<Life> {
+        let mut watch = self.watch();
+        if as_hint(watch.look(&*self.index))?.is_none() {
+            return Ok(Life::Unheard);
+        }
+        for owner in self.fs.list(&self.layout.staging())? {
+            if is_owner(&owner) && self.fs.list(&self.layout.staging_of(&owner)).is_ok_and(|names| !names.is_empty()) {
+                watch.silence(&owner);
+            }
+        }
+        let mut known = watch.known();
+        known.retain(|member| *member != self.me);
+        let begun = Instant::now();
+        if known.iter().any(|member| watch.silence(member) <= time) {
+            told(&format!("a sign of life of {} processes, for {:.1} s", known.len(), time.as_secs_f64()));
+        }
+        while known.iter().any(|member| watch.silence(member) <= time) && begun.elapsed() < time + self.lease {
+            std::thread::sleep((self.lease / LOOKS).max(Duration::from_millis(1)));
+            if as_hint(watch.look(&*self.index))?.is_none() {
+                return Ok(Life::Unheard);
+            }
+        }
+        known.retain(|member| !watch.is_dead(member));
+        drop(watch);
+        let Some(beats) = as_hint(self.index.members())? else { return Ok(Life::Unheard) };
+        // Readers and those who only look are in nobody's way.
+        let works = |member: &String| {
+            let beat = beats.iter().find(|(name, _)| name == member).map(|(_, beat)| *beat);
+            let role = beat.and_then(|beat| self.index.report(member, beat).ok().flatten()).map(|report| report.role);
+            role.is_none_or(|role| role == manager::ROLE || role == generator::ROLE)
+        };
+        Ok(Life::Living(known.into_iter().filter(works).collect()))
+    }
+}

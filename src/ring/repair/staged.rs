@@ -1,0 +1,171 @@
+//! What dead owners finished, promotions that nobody finishes, and what is left for [`Ring::gc`].
+//!
+//! [`Ring::gc`]: crate::ring::Ring::gc
+
+use super::{Life, Mend, Plan, State};
+use crate::error::{Error, Result};
+use crate::layout::{GenerationDir, is_owner};
+use crate::ring::Ring;
+use crate::ring::last_names::Verdict;
+use crate::ring::manifest::SegmentEntry;
+use crate::ring::promote::When;
+use crate::segment::reader::{check_whole, read_tail};
+use ringreel_format::SegmentId;
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+/// A staged segment that is damaged, and whose owner is dead.
+#[derive(Debug)]
+pub(super) struct Damaged {
+    pub(super) owner: String,
+    pub(super) id: SegmentId,
+    pub(super) why: String,
+}
+
+impl Ring {
+    /// A promotion that was begun and not finished, or a full generation that nobody promotes.
+    pub(super) fn plan_promotion(&self, life: &Life, plan: &mut Plan) -> Result<()> {
+        let n = plan.newest + 1;
+        let read = self.layout.read(n);
+        if self.fs.exists(&read)? {
+            plan.depends_on_life = true;
+            let why = format!("the promotion of generation {n} was begun, and not finished: readers do not see it");
+            let blocked = after_manifests(plan);
+            plan.add("promotion", &read, why, "it is finished, as a manager would do it".to_owned(), blocked);
+            return Ok(());
+        }
+        let fill = match self.fill_of(n) {
+            Ok(fill) => fill,
+            Err(Error::Manifest { .. }) => return Ok(()),
+            Err(Error::Fs { source }) if source.is_gone() => return Ok(()), // a manifest that is lost, or no such directory
+            Err(error) => return Err(error),
+        };
+        if fill >= self.birth.swap_cap {
+            plan.depends_on_life = true;
+            if !matches!(life, Life::Living(living) if !living.is_empty()) {
+                let why = format!("generation {n} is full ({fill} samples), and nobody promotes it");
+                let held = self.held_back()?.map(|held| format!("it waits for {held}"));
+                plan.add("promotion", &self.layout.write(n), why, "it becomes readable".to_owned(), held);
+            }
+        }
+        Ok(())
+    }
+
+    /// What dead owners finished and nobody has linked.
+    pub(super) fn plan_staged(&self, life: &Life, plan: &mut Plan) -> Result<()> {
+        let linked = self.in_filling(plan.newest + 1)?;
+        let unclear: HashSet<SegmentId> =
+            plan.rebuilds.iter().flat_map(|rebuild| &rebuild.unclear).map(|entry| entry.id).collect();
+        let mut owners = self.fs.list(&self.layout.staging())?;
+        owners.retain(|owner| {
+            *owner != self.me && is_owner(owner) && (*life == Life::Unheard || life.may_be_dead(owner))
+        });
+        owners.sort_unstable();
+        for owner in owners {
+            let (mut segments, mut samples) = (0u64, 0u64);
+            for name in self.fs.list(&self.layout.staging_of(&owner)).unwrap_or_default() {
+                let Some(id) = name.strip_suffix(".rec").and_then(|id| id.parse::<SegmentId>().ok()) else { continue };
+                if unclear.contains(&id) {
+                    continue;
+                }
+                let path = self.layout.sealed(&owner, id);
+                let tail = match read_tail(&*self.fs, &path) {
+                    Ok(tail) => tail,
+                    Err(Error::Format { source, .. }) => {
+                        self.plan_quarantine(life, plan, &owner, id, source.to_string());
+                        continue;
+                    }
+                    Err(Error::Fs { source }) if source.is_gone() => continue,
+                    Err(error) => return Err(error),
+                };
+                let entry = SegmentEntry::of(&tail, 0, &name);
+                if linked.contains(&id) || self.verdict_with(&entry, plan)? == Verdict::Delivered {
+                    continue;
+                }
+                plan.depends_on_life = true;
+                // While nobody was watched yet, it may be a living one's, who has it in hand.
+                if *life != Life::Unknown
+                    && let Err(Error::Format { source, .. }) = check_whole(&*self.fs, &path)
+                {
+                    self.plan_quarantine(life, plan, &owner, id, source.to_string());
+                    continue;
+                }
+                segments += 1;
+                samples += entry.samples;
+            }
+            if segments > 0 {
+                let why =
+                    format!("{segments} finished segments ({samples} samples) of a dead owner are in no generation");
+                let blocked = after_manifests(plan);
+                let blocked = if *life == Life::Unheard { life.is_in_the_way() } else { blocked };
+                let action = "they are linked into the generation that fills".to_owned();
+                plan.add("staged", &self.layout.staging_of(&owner), why, action, blocked);
+            }
+        }
+        Ok(())
+    }
+
+    fn plan_quarantine(&self, life: &Life, plan: &mut Plan, owner: &str, id: SegmentId, why: String) {
+        plan.depends_on_life = true;
+        let blocked = if *life == Life::Unheard { life.is_in_the_way() } else { None };
+        let path = self.layout.sealed(owner, id);
+        plan.add("staged", &path, format!("it is damaged: {why}"), "it goes to quarantine".to_owned(), blocked.clone());
+        if blocked.is_none() {
+            plan.damaged.push(Damaged { owner: owner.to_owned(), id, why });
+        }
+    }
+
+    /// Finishes promotions, and commits what dead owners finished, until nothing goes on any more.
+    pub(super) fn bring_in(&self, life: &Life) -> Result<()> {
+        if !matches!(life, Life::Living(_)) {
+            return Ok(());
+        }
+        loop {
+            let done = self.promote(When::Full).and_then(|promotion| {
+                let recovered = self.recover(&mut self.watch())?;
+                Ok(promotion.is_some() || recovered.adopted + recovered.delivered + recovered.quarantined > 0)
+            });
+            match done {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                // A manifest is lost that could not be rebuilt: the next look tells what is left.
+                Err(error @ Error::Manifest { .. }) => return self.left(&error),
+                Err(Error::Fs { source }) if source.is_gone() => return self.left(&source.into()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn left(&self, error: &Error) -> Result<()> {
+        tracing::warn!("not all could be brought in: {error}");
+        Ok(())
+    }
+
+    /// What nobody needs and the manager removes.
+    pub(super) fn plan_litter(&self, plan: &mut Plan) -> Result<()> {
+        let mut litter = |path: PathBuf, why: &str| {
+            let action = "a manager removes it, or `ringreel gc`".to_owned();
+            plan.mends.push(Mend { what: "litter", path, why: why.to_owned(), action, state: State::Litter });
+        };
+        let newest = plan.newest;
+        let mut names = self.fs.list(self.layout.root())?;
+        names.sort_unstable();
+        for name in names {
+            if let Some(GenerationDir::Write(k)) = GenerationDir::parse(&name)
+                && k <= newest
+            {
+                litter(self.layout.write(k), "this generation was promoted already");
+            }
+        }
+        match self.fs.list(&self.layout.trash()) {
+            Ok(names) => names.iter().for_each(|name| litter(self.layout.trash().join(name), "it is being removed")),
+            Err(error) if error.is_gone() => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+fn after_manifests(plan: &Plan) -> Option<String> {
+    plan.lacks_manifests().then(|| "manifests that are lost come first".to_owned())
+}

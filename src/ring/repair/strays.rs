@@ -1,0 +1,95 @@
+//! A segment whose last name lies where nobody looks for it is staged again, under its owner: then it is brought in as
+//! what all dead owners finished is.
+
+use super::{Life, Plan};
+use crate::error::{Error, Result};
+use crate::fs::publish::same_file;
+use crate::layout::GenerationDir;
+use crate::ring::Ring;
+use crate::ring::last_names::Verdict;
+use crate::ring::manifest::SegmentEntry;
+use crate::segment::reader::check_whole;
+use std::path::PathBuf;
+
+/// At most so many are looked at in one directory at a time.
+const AT_ONCE: usize = 10_000;
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Stray {
+    path: PathBuf,
+    entry: SegmentEntry,
+}
+
+impl Ring {
+    /// Finds segments that are delivered by no manifest, and have a name in a generation's directory only.
+    pub(super) fn plan_strays(&self, life: &Life, plan: &mut Plan) -> Result<()> {
+        let next = plan.newest + 1;
+        for name in self.fs.list(self.layout.root())? {
+            let dir = self.layout.root().join(&name);
+            let manifest = match GenerationDir::parse(&name) {
+                Some(GenerationDir::Write(k)) if k != next && k != next + 1 => None,
+                Some(GenerationDir::Read(k)) if k != next && !plan.rebuilt.contains(k) => match self.manifests.get(k) {
+                    Ok(manifest) => manifest,
+                    Err(Error::Manifest { .. }) => continue,
+                    Err(error) => return Err(error),
+                },
+                _ => continue,
+            };
+            let judge = |entry: &SegmentEntry| self.verdict_with(entry, plan);
+            for (entry, verdict) in self.last_names(&dir, manifest.as_deref(), AT_ONCE, plan.newest, &judge)? {
+                let path = dir.join(&entry.file);
+                let samples = entry.samples;
+                let why = format!("{samples} samples that no manifest lists, and this is their last name");
+                let action = "it is staged again, and linked into the generation that fills".to_owned();
+                let blocked = match (verdict, check_whole(&*self.fs, &path)) {
+                    (Verdict::Unclear, _) => Some("a manifest that may list it cannot be read".to_owned()),
+                    (_, Err(Error::Format { source, .. })) => Some(format!("it is damaged: {source}")),
+                    (_, Err(error)) => return Err(error),
+                    (_, Ok(_)) if *life == Life::Unheard => life.is_in_the_way(),
+                    (_, Ok(_)) => None,
+                };
+                plan.depends_on_life |= blocked.is_none();
+                self.watch().silence(&entry.owner); // from now on
+                plan.add("segment", &path, why, action, blocked.clone());
+                if blocked.is_none() {
+                    plan.strays.push(Stray { path, entry });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the manifests say, and those that are to be rebuilt.
+    pub(super) fn verdict_with(&self, entry: &SegmentEntry, plan: &Plan) -> Result<Verdict> {
+        if (entry.born..=plan.newest).any(|n| plan.rebuilt.lists(n, entry.id)) {
+            return Ok(Verdict::Delivered);
+        }
+        let mut from = entry.born;
+        for n in plan.rebuilt.numbers().filter(|n| *n >= entry.born) {
+            if from < n {
+                let verdict = self.verdict_from(entry, from, n - 1)?;
+                if verdict != Verdict::Undelivered {
+                    return Ok(verdict);
+                }
+            }
+            from = n + 1;
+        }
+        if from > plan.newest { Ok(Verdict::Undelivered) } else { self.verdict_from(entry, from, plan.newest) }
+    }
+
+    pub(super) fn apply_stray(&self, stray: &Stray) -> Result<()> {
+        let SegmentEntry { owner, id, .. } = &stray.entry;
+        let staged = self.layout.sealed(owner, *id);
+        self.fs.ensure_dir(&self.layout.staging())?;
+        self.fs.ensure_dir(&self.layout.staging_of(owner))?;
+        match self.fs.link(&stray.path, &staged) {
+            Ok(()) => Ok(()),
+            Err(error) if error.is_gone() => Ok(()), // somebody moved it: the next look will tell
+            Err(error) => match same_file(&*self.fs, &stray.path, &staged) {
+                Ok(Some(true)) => Ok(()),
+                _ => Err(error.into()),
+            },
+        }
+    }
+}
