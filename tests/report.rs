@@ -22,7 +22,8 @@ fn ring() -> Place {
     let mut generator = Generator::open(&place.config()).unwrap();
     for n in 0..13u8 {
         let image: Vec<u8> = (0..=255).map(|i| i ^ n).collect();
-        let parts = [NamedPart::new("data", DType::U8, &[16, 16], &image), NamedPart::new(NASTY, DType::U8, &[], &[n])];
+        let number = [n];
+        let parts = [NamedPart::new("data", DType::U8, &[16, 16], &image), NamedPart::new(NASTY, DType::U8, &[], &number)];
         generator.write(&parts, &Meta::new(), &|| false).unwrap();
     }
     place
@@ -85,7 +86,7 @@ fn a_page_needs_nothing_else_and_tells_what_there_is() {
         "<b>3</b><span>swaps",
         "it does not read every byte",
         "ringreel verify",
-        "1 finished samples are in no readable generation yet",
+        "Finished samples that are in no readable generation yet: 1.",
         "Generation 4 fills: 1 of 4 samples",
         "100.0 %",
         "Staleness",

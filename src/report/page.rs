@@ -1,7 +1,7 @@
 //! The page: HTML with its style sheet, plots and pictures in it.
 
 use super::Facts;
-use super::plots::{Plot, Point, bars, number, over_time};
+use super::plots::{Plot, Point, Style, bars, number, over_time};
 use super::text::{escaped, utc};
 use crate::cli::output::{human_bytes, human_seconds};
 use crate::history::Swap;
@@ -80,7 +80,10 @@ fn head(out: &mut String, facts: &Facts, name: &str) {
 
 fn tiles(out: &mut String, facts: &Facts) {
     let status = &facts.status;
-    let rate = status.samples_per_second.map_or("–".to_owned(), |rate| format!("{}/s", number(rate)));
+    let rate = status.samples_per_second.map_or("–".to_owned(), |rate| {
+        let (unit, times) = rate_unit(rate);
+        format!("{} {unit}", number(rate * times))
+    });
     let age = status.newest_age_seconds.map_or("none yet".to_owned(), human_seconds);
     let swap = status.swap_ms_mean.map_or("–".to_owned(), |ms| format!("{} ms", number(ms)));
     out.push_str("<section class=\"tiles\">");
@@ -88,7 +91,7 @@ fn tiles(out: &mut String, facts: &Facts) {
         (count(status.samples_delivered), "samples delivered"),
         (rate, "over the last swaps"),
         (count(status.swaps), "swaps"),
-        (age, "old is the newest generation"),
+        (age, "age of the newest generation"),
         (swap, "swap, on average"),
         (human_bytes(status.bytes), "on the disk"),
         (status.generators.len().to_string(), "generators"),
@@ -127,7 +130,7 @@ fn health(out: &mut String, facts: &Facts) {
     }
     match status.samples_waiting {
         0 => say("good", "No finished sample waits in staging.".to_owned()),
-        n => say("good", format!("{} finished samples are in no readable generation yet.", count(n))),
+        n => say("good", format!("Finished samples that are in no readable generation yet: {}.", count(n))),
     }
     match status.failures.len() {
         0 => say("good", "No generator and no manager is known to have failed.".to_owned()),
@@ -160,7 +163,7 @@ fn over(out: &mut String, facts: &Facts) {
         out.push_str("<h2>Over time</h2><p class=\"dim\">There was no swap yet.</p>\n");
         return;
     }
-    let first = if facts.swaps.len() as u64 == facts.status.swaps { "all" } else { "the last" };
+    let first = if facts.swaps.len() as u64 == facts.status.swaps { "All" } else { "The last" };
     let _ = write!(
         out,
         "<h2>Over time</h2><p class=\"dim\">{first} {} swaps, {} to {} UTC, by the clocks of those who promoted</p>\
@@ -169,39 +172,68 @@ fn over(out: &mut String, facts: &Facts) {
         at(from),
         at(to)
     );
-    let of = |value: fn(&Swap) -> Option<f64>| -> Vec<Point> {
-        facts.swaps.iter().map(|swap| (swap.unix_ms, value(swap))).collect()
-    };
     let gaps = facts.gaps();
     let most = human_seconds(facts.stale_after.as_secs_f64());
     let stale = match gaps.len() {
-        0 => format!("It was never older than {most}."),
-        1 => format!("Shaded: older than {most} (1 time)."),
-        n => format!("Shaded: older than {most} ({} times).", count(n as u64)),
+        0 => format!("Age of the newest generation. It was never older than {most}."),
+        1 => format!("Age of the newest generation. Shaded: older than {most} (1 time)."),
+        n => format!("Age of the newest generation. Shaded: older than {most} ({} times).", count(n as u64)),
     };
-    let kinds: [(&str, &str, Vec<Point>, &str, bool); 4] = [
+    let greatest = |points: &[Point]| points.iter().filter_map(|point| point.1).fold(0.0, f64::max);
+    let rates = steps(facts, |swap| swap.samples_per_second);
+    let between = steps(facts, |swap| swap.seconds);
+    let swaps: Vec<Point> = facts.swaps.iter().map(|swap| (swap.unix_ms, Some(swap.swap_ms))).collect();
+    let ages = facts.staleness();
+    let (per, seconds, age) = (rate_unit(greatest(&rates)), time_unit(greatest(&between)), time_unit(greatest(&ages)));
+    let kinds = [
         (
             "Samples delivered",
-            "samples/s",
-            of(|swap| swap.samples_per_second),
+            (per.0, per.1),
+            rates,
             "Samples of a generation, by the time since the swap before.",
-            false,
+            Style::Line,
         ),
-        ("Time between swaps", "s", of(|swap| swap.seconds), "Seconds from one swap to the next.", false),
-        ("Duration of a swap", "ms", of(|swap| Some(swap.swap_ms)), "For so long generators could not commit.", false),
-        ("Staleness", "s", facts.staleness(), &stale, true),
+        ("Time between swaps", seconds, between, "From one swap to the next.", Style::Line),
+        ("Duration of a swap", ("ms", 1.0), swaps, "For so long generators could not commit.", Style::Dots),
+        ("Staleness", age, ages, &stale, Style::Area),
     ];
-    for (name, unit, points, words, filled) in kinds {
-        let shaded = if filled { &gaps[..] } else { &[] };
-        let svg = over_time(&Plot { name, unit, points: &points, span: (from, to), shaded, filled });
-        let _ = write!(
-            out,
-            "<figure class=\"card\"><h3>{name}</h3>{svg}<figcaption>{}</figcaption></figure>",
-            escaped(words)
-        );
+    for (name, (unit, times), mut points, words, style) in kinds {
+        points.iter_mut().filter_map(|point| point.1.as_mut()).for_each(|value| *value *= times);
+        let shaded = if style == Style::Area { &gaps[..] } else { &[] };
+        let svg = over_time(&Plot { name, unit, points: &points, span: (from, to), shaded, style });
+        let words = escaped(words);
+        let _ = write!(out, "<figure class=\"card\"><h3>{name}</h3>{svg}<figcaption>{words}</figcaption></figure>");
     }
     reuse(out, facts);
     out.push_str("</section>\n");
+}
+
+/// What holds from one swap to the next, as steps.
+fn steps(facts: &Facts, value: fn(&Swap) -> Option<f64>) -> Vec<Point> {
+    let mut points = Vec::with_capacity(2 * facts.swaps.len());
+    let mut before = None;
+    for swap in &facts.swaps {
+        let value = value(swap);
+        points.extend(before.filter(|_| value.is_some()).map(|before| (before, value)));
+        points.push((swap.unix_ms, value));
+        before = Some(swap.unix_ms);
+    }
+    points
+}
+
+/// The unit in which so many a second are easily read, and how much more they are in it.
+fn rate_unit(per_second: f64) -> (&'static str, f64) {
+    if per_second > 0.0 && per_second < 0.5 { ("samples/min", 60.0) } else { ("samples/s", 1.0) }
+}
+
+/// The same for seconds.
+fn time_unit(seconds: f64) -> (&'static str, f64) {
+    match seconds {
+        ..180.0 => ("s", 1.0),
+        ..10_800.0 => ("min", 1.0 / 60.0),
+        ..432_000.0 => ("h", 1.0 / 3600.0),
+        _ => ("d", 1.0 / 86_400.0),
+    }
 }
 
 fn reuse(out: &mut String, facts: &Facts) {
@@ -230,7 +262,7 @@ fn pictures(out: &mut String, facts: &Facts) {
         Ok(png) => {
             let _ = write!(
                 out,
-                "<figure><img alt=\"Slices of samples of the newest generation\" src=\"data:image/png;base64,{}\"></figure>\n",
+                "<figure class=\"scroll\"><img alt=\"Slices of samples of the newest generation\" src=\"data:image/png;base64,{}\"></figure>\n",
                 STANDARD.encode(png)
             );
         }
@@ -274,12 +306,12 @@ fn generations(out: &mut String, facts: &Facts) {
         count(writing.samples),
         count(writing.cap)
     );
-    out.push_str("<div class=\"scroll\"><table><tr><th class=\"n\">generation</th><th class=\"n\">samples</th><th class=\"n\">size</th><th class=\"n\">files</th><th class=\"n\">age</th><th class=\"n\">read</th></tr>");
+    out.push_str("<div class=\"scroll\"><table><tr><th>generation</th><th class=\"n\">samples</th><th class=\"n\">size</th><th class=\"n\">files</th><th class=\"n\">age</th><th class=\"n\">read</th></tr>");
     for generation in status.generations.iter().rev().take(ROWS) {
         let passes = generation.passes.map_or("–".to_owned(), |passes| format!("{passes}×"));
         let _ = write!(
             out,
-            "<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{passes}</td></tr>",
+            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{passes}</td></tr>",
             generation.generation,
             count(generation.samples),
             human_bytes(generation.bytes),

@@ -14,8 +14,6 @@ const TOP: f64 = 12.0;
 const BOTTOM: f64 = 26.0;
 /// Pieces that points are thinned out to; each keeps four of them at most.
 const PIECES: usize = 150;
-/// So few points are marked one by one, with their values.
-const MARKED: usize = 60;
 /// Most stretches that are shaded.
 const SHADED: usize = 200;
 
@@ -34,8 +32,19 @@ pub struct Plot<'a> {
     pub span: (u64, u64),
     /// Stretches of time that are shaded.
     pub shaded: &'a [(u64, u64)],
-    /// Whether the area below the line is filled.
-    pub filled: bool,
+    /// How its points are shown.
+    pub style: Style,
+}
+
+/// How points are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// By a line.
+    Line,
+    /// By a line, and the area below it.
+    Area,
+    /// One by one.
+    Dots,
 }
 
 struct Scale {
@@ -170,25 +179,33 @@ fn lines(out: &mut String, plot: &Plot<'_>, scale: &Scale) {
             let _ = write!(path, "{:.1},{:.1} ", scale.x(*at), scale.y(*value));
         }
         let path = path.trim_end();
-        if let (true, Some(first), Some(last)) = (plot.filled, points.first(), points.last()) {
-            let (first, last) = (scale.x(first.0), scale.x(last.0));
-            let _ = write!(out, "<polygon class=\"area\" points=\"{first:.1},{base:.1} {path} {last:.1},{base:.1}\"/>");
+        match (plot.style, points.first(), points.last()) {
+            (Style::Dots, ..) => {
+                points.iter().for_each(|point| dot(out, plot, scale, *point));
+                continue;
+            }
+            (Style::Area, Some(first), Some(last)) => {
+                let (first, last) = (scale.x(first.0), scale.x(last.0));
+                let _ =
+                    write!(out, "<polygon class=\"area\" points=\"{first:.1},{base:.1} {path} {last:.1},{base:.1}\"/>");
+            }
+            _ => {}
         }
         let _ = write!(out, "<polyline class=\"line\" points=\"{path}\"/>");
     }
-    if plot.points.len() <= MARKED && !plot.filled {
-        for (at, value) in plot.points.iter().filter_map(|(at, value)| Some((*at, (*value)?))) {
-            let (date, time) = utc(at);
-            let _ = write!(
-                out,
-                "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.6\"><title>{date} {time}: {} {}</title></circle>",
-                scale.x(at),
-                scale.y(value),
-                number(value),
-                escaped(plot.unit)
-            );
-        }
-    }
+}
+
+/// One point, which tells its value to whoever rests on it.
+fn dot(out: &mut String, plot: &Plot<'_>, scale: &Scale, (at, value): (u64, f64)) {
+    let (date, time) = utc(at);
+    let _ = write!(
+        out,
+        "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"2\"><title>{date} {time}: {} {}</title></circle>",
+        scale.x(at),
+        scale.y(value),
+        number(value),
+        escaped(plot.unit)
+    );
 }
 
 /// At most four points of each piece of time: the first, the least, the greatest, the last.
@@ -292,8 +309,10 @@ mod tests {
         assert!(few.len() <= 4 * PIECES && few.contains(&(77_777_000, 900.0)) && few.contains(&(33_333_000, 1.0)));
         assert!(few.is_sorted_by_key(|point| point.0));
         let plot: Vec<Point> = points.iter().map(|(at, value)| (*at, Some(*value))).collect();
-        let plot = Plot { name: "a", unit: "s", points: &plot, span: (0, 100_000_000), shaded: &[], filled: true };
+        let plot =
+            Plot { name: "a", unit: "s", points: &plot, span: (0, 100_000_000), shaded: &[], style: Style::Area };
         assert!(over_time(&plot).len() < 40_000);
+        assert!(over_time(&Plot { style: Style::Dots, ..plot }).len() < 120_000);
     }
 
     #[test]
@@ -305,7 +324,8 @@ mod tests {
             &[(0, Some(f64::MAX)), (0, Some(0.0))],
         ] {
             for span in [(0, 0), (0, u64::MAX), (5, 4)] {
-                let svg = over_time(&Plot { name: "<", unit: "&", points, span, shaded: &[(9, 2)], filled: false });
+                let svg =
+                    over_time(&Plot { name: "<", unit: "&", points, span, shaded: &[(9, 2)], style: Style::Dots });
                 assert!(
                     svg.ends_with("</svg>") && !svg.contains("NaN") && !svg.contains("inf"),
                     "{points:?} {span:?}: {svg}"
