@@ -23,7 +23,8 @@ fn ring() -> Place {
     for n in 0..13u8 {
         let image: Vec<u8> = (0..=255).map(|i| i ^ n).collect();
         let number = [n];
-        let parts = [NamedPart::new("data", DType::U8, &[16, 16], &image), NamedPart::new(NASTY, DType::U8, &[], &number)];
+        let parts =
+            [NamedPart::new("data", DType::U8, &[16, 16], &image), NamedPart::new(NASTY, DType::U8, &[], &number)];
         generator.write(&parts, &Meta::new(), &|| false).unwrap();
     }
     place
@@ -106,14 +107,14 @@ fn facts(place: &Place) -> Facts {
 #[test]
 fn damage_is_told_and_does_not_stop_the_page() {
     let place = ring();
-    fs::write(place.ring().join("manifests/2"), "nothing\n").unwrap();
+    fs::remove_file(place.ring().join("manifests/2")).unwrap();
     for entry in fs::read_dir(place.ring().join("read.3")).unwrap() {
         let path = entry.unwrap().path();
         fs::write(&path, &fs::read(&path).unwrap()[..100]).unwrap();
     }
     let html = report(&place, &[]);
     check_tags(&html);
-    assert!(html.contains("1 manifests of these swaps are missing or damaged"), "{html}");
+    assert!(html.contains("Manifests of these swaps that are missing or damaged: 1."), "{html}");
     assert!(html.contains("No pictures: "), "of the newest generation nothing can be read");
 }
 

@@ -122,7 +122,7 @@ fn health(out: &mut String, facts: &Facts) {
     }
     match facts.missing() {
         0 => say("good", "Every manifest of these swaps can be read.".to_owned()),
-        n => say("bad", format!("{} manifests of these swaps are missing or damaged.", count(n))),
+        n => say("bad", format!("Manifests of these swaps that are missing or damaged: {}.", count(n))),
     }
     match status.quarantined {
         0 => say("good", "Nothing is in quarantine.".to_owned()),
