@@ -53,6 +53,8 @@ pub mod metrics;
 pub mod presence;
 mod random;
 pub mod reader;
+#[cfg(feature = "cli")]
+pub mod report;
 pub mod ring;
 pub mod segment;
 pub mod status;

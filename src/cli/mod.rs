@@ -14,10 +14,12 @@ mod manager;
 mod metrics;
 mod output;
 mod pack;
+pub(crate) mod output;
 mod pick;
 mod picture;
 mod read;
 mod repair;
+mod report;
 mod salvage;
 mod seal;
 mod shell;
@@ -56,7 +58,8 @@ Examples:
   ringreel repair   -c config.yaml                        what is damaged and can be mended
   ringreel gc       -c config.yaml                        remove what nobody needs
   ringreel doctor   -c config.yaml                        whether a ring can live here
-  ringreel picture  demo.ring -o sheet.png                what the samples look like"
+  ringreel picture  demo.ring -o sheet.png                what the samples look like
+  ringreel report   demo.ring -o report.html              all of it on one page"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -145,6 +148,8 @@ Examples:
     Doctor(doctor::Options),
     /// Draw samples: slices through volumes, labels in colours, images
     Picture(picture::Options),
+    /// Write a page about a ring: what it is, how it went, how it is
+    Report(report::Options),
     /// Write samples as RecordIO, .npy or webdataset files
     Export(export::Options),
     /// Make RecordIO files, or samples in a ring, of images, .npy, NIfTI or text
@@ -172,6 +177,7 @@ impl Command {
             Command::Completions(_) | Command::Man(_) => return false,
             Command::Doctor(options) => &options.ring.common,
             Command::Picture(options) => return options.verbose,
+            Command::Report(options) => &options.ring.common,
             Command::Export(options) => return options.verbose,
             Command::Pack(options) => return options.verbose,
             Command::Cat(options) => return options.pick.verbose,
@@ -216,6 +222,7 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Man(options) => shell::man(options),
         Command::Doctor(options) => doctor::run(options),
         Command::Picture(options) => picture::run(options),
+        Command::Report(options) => report::run(options),
         Command::Export(options) => export::run(options),
         Command::Pack(options) => pack::run(options),
         Command::Cat(options) => cat::run(options),

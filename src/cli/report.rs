@@ -1,0 +1,52 @@
+//! `ringreel report`
+
+use super::RingArgs;
+use super::output::{human_bytes, json_line, plain_path};
+use crate::error::{Error, FsError};
+use crate::inspect::picture::MOST_SAMPLES;
+use crate::report::{Facts, MOST_SWAPS, page};
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// What it takes.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel report demo.ring -o report.html                 a page for a mail, or for later
+  ringreel report -c config.yaml -o report.html --samples 0    without pictures of samples
+
+The page needs no other file, no script and no network. It tells what manifests, index and directories say: it does not read
+every byte, as ringreel verify does.")]
+pub struct Options {
+    #[command(flatten)]
+    pub ring: RingArgs,
+    /// The page
+    #[arg(short, long, value_name = "FILE")]
+    out: PathBuf,
+    /// Samples in pictures; 0: none
+    #[arg(long, value_name = "K", default_value_t = 4, value_parser = clap::value_parser!(u16).range(0..=MOST_SAMPLES as i64))]
+    samples: u16,
+    /// Swaps that are told, the last ones
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=MOST_SWAPS as i64))]
+    swaps: u32,
+}
+
+/// Writes the page.
+pub fn run(options: &Options) -> anyhow::Result<i32> {
+    let config = options.ring.config()?;
+    let ring = options.ring.look()?;
+    let facts = Facts::of(&ring, options.swaps as usize, options.samples.into(), config.stale_after)?;
+    let html = page(&facts);
+    let written = std::fs::write(&options.out, &html);
+    written.map_err(|error| Error::from(FsError::new("write", &options.out, error)))?;
+    if options.ring.common.json {
+        json_line(&json!({
+            "report": options.out, "bytes": html.len(), "ring": facts.status.ring, "swaps": facts.swaps.len(),
+            "pictures": facts.pictures.is_ok(), "damaged": facts.damaged, "notes": facts.notes,
+        }))?;
+    } else {
+        tracing::info!("{}: {}", plain_path(&options.out), human_bytes(html.len() as u64));
+    }
+    Ok(0)
+}
