@@ -59,6 +59,7 @@ pub mod ring;
 pub mod segment;
 pub mod status;
 pub mod watch;
+pub mod words;
 
 pub use config::Config;
 pub use error::{Error, Result};

@@ -1,7 +1,7 @@
 //! `ringreel doctor`
 
 use super::RingArgs;
-use super::output::{json_line, line};
+use super::output::{json_line, line, refused};
 use super::signals::Stop;
 use crate::config::Config;
 use crate::doctor::peer::Times;
@@ -48,9 +48,9 @@ impl Options {
 }
 
 /// Looks at everything.
-pub fn run(options: &Options) -> anyhow::Result<i32> {
+pub fn run(options: &Options, verbose: bool) -> anyhow::Result<i32> {
     let stop = Stop::on_signals()?;
-    let mut paper = Paper::new(options.ring.common.json, options.ring.common.verbose);
+    let mut paper = Paper::new(options.ring.common.json, verbose);
     let config = match options.config() {
         Ok(config) => config,
         Err(error) => {
@@ -75,8 +75,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     drop(doctor);
     paper.end()?;
     if let Err(CannotLook(why)) = looked {
-        tracing::error!("{why}");
-        return Ok(2);
+        return Ok(refused(&format!("{why}")));
     }
     Ok(i32::from(worst == Verdict::Failure))
 }

@@ -1,12 +1,13 @@
 //! `ringreel gc`
 
 use super::RingArgs;
-use super::output::{human_bytes, json_line, line, plain_path, tell};
+use super::output::{json_line, line, plain_path, tell};
 use crate::fs::Posix;
 use crate::index::Claim;
 use crate::ring::Ring;
 use crate::ring::gc::Garbage;
 use crate::ring::recover::GRACE;
+use crate::words::human_bytes;
 use clap::Args;
 use serde_json::json;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! `ringreel pack`
 
-use super::output::{human_bytes, json_line, line, plain_path, progress};
+use super::output::{json_line, line, plain_path, progress};
 use super::signals::Stop;
 use crate::Config;
 use crate::config::check_names;
@@ -9,6 +9,7 @@ use crate::convert::pack::inputs::{Pattern, find};
 use crate::convert::pack::target::{Journal, Target, rec_paths};
 use crate::convert::pack::{Done, Watch, files, im2rec, image, list};
 use crate::error::Error;
+use crate::words::human_bytes;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -59,9 +60,6 @@ pub struct Options {
     /// One JSON object a line on stdout
     #[arg(long)]
     json: bool,
-    /// More on stderr (RINGREEL_LOG=debug does the same)
-    #[arg(short, long)]
-    pub verbose: bool,
 }
 
 /// What is packed.

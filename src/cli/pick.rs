@@ -26,9 +26,6 @@ pub struct Pick {
     /// Generation N of the ring
     #[arg(long, value_name = "N")]
     pub generation: Option<u64>,
-    /// More on stderr (RINGREEL_LOG=debug does the same)
-    #[arg(short, long)]
-    pub verbose: bool,
 }
 
 impl Pick {

@@ -1,13 +1,14 @@
 //! `ringreel status`
 
 use super::RingArgs;
-use super::output::{human_bytes, human_seconds, json_line, line};
+use super::output::{json_line, line};
 use super::signals::{Stop, interval};
 use crate::failures::Failure;
 use crate::metrics::json_of_failure;
 use crate::status::{MemberStatus, ReuseStatus, Status, status};
 use crate::unix_ms;
 use crate::watch::Watcher;
+use crate::words::{human_bytes, human_seconds};
 use clap::Args;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;

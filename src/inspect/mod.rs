@@ -83,8 +83,3 @@ impl Subject {
 fn lossy<S: serde::Serializer>(path: &Path, serializer: S) -> std::result::Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.to_string_lossy())
 }
-
-/// So many of them: "1 sample", "2 samples".
-pub fn counted(n: u64, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}

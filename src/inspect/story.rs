@@ -6,7 +6,7 @@
 
 use super::glance::{Glance, glance};
 use super::samples::Samples;
-use super::{Subject, counted, tree};
+use super::{Subject, tree};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::layout::{GenerationDir, Layout, segment_index};
@@ -14,6 +14,7 @@ use crate::ring::birth::{self, Birth};
 use crate::ring::manifest::{Manifest, Manifests, SegmentEntry};
 use crate::segment::reader::read_tail;
 use crate::unix_ms;
+use crate::words::counted;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

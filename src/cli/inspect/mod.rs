@@ -2,7 +2,7 @@
 
 mod words;
 
-use super::output::{human_bytes, json_line, line, meta_json, plain, plain_path};
+use super::output::{json_line, line, meta_json, plain, plain_path};
 use super::pick::{Pick, failed, posix};
 use crate::error::Error;
 use crate::fs::Fs;
@@ -12,6 +12,7 @@ use crate::inspect::records::{Record, What, walk};
 use crate::inspect::samples::Samples;
 use crate::inspect::{Subject, numbers, story, tree};
 use crate::segment::reader::read_tail;
+use crate::words::human_bytes;
 use clap::Args;
 use ringreel_format::{Codec, PartPlace, SegmentInfo};
 use serde_json::json;

@@ -1,7 +1,6 @@
 //! What `ringreel inspect` says, in lines.
 
-use crate::cli::output::{human_bytes, human_seconds, meta_json, plain, plain_path};
-use crate::inspect::counted;
+use crate::cli::output::{meta_json, plain, plain_path};
 use crate::inspect::fields::Field;
 use crate::inspect::file::{Records, Segment};
 use crate::inspect::glance::{Glance, PartGlance};
@@ -9,6 +8,7 @@ use crate::inspect::numbers::Range;
 use crate::inspect::records::Record;
 use crate::inspect::story::{Generation, Odd, Ring, Share, State};
 use crate::inspect::tree::Entry;
+use crate::words::{counted, human_bytes, human_seconds};
 use ringreel_format::Codec;
 use serde_json::json;
 

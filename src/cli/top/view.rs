@@ -2,10 +2,11 @@
 
 use super::state::State;
 use super::{graph, members};
-use crate::cli::output::{human_bytes, human_seconds, one_line, time_of_day};
+use crate::cli::output::one_line;
 use crate::history::Swap;
 use crate::status::{ReuseStatus, Status, WritingStatus};
 use crate::watch::Look;
+use crate::words::{human_bytes, human_seconds};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -93,7 +94,7 @@ fn title_line(state: &State, paint: Paint, width: u16) -> Line<'static> {
         (Some(_), Some(at)) if state.trouble.is_some() || state.paused => {
             right.push(Span::raw(format!(" as of {} ago ", human_seconds(at.elapsed().as_secs_f64()))));
         }
-        (Some(look), _) => right.push(Span::raw(format!(" {} ", time_of_day(look.unix_ms)))),
+        (Some(look), _) => right.push(Span::raw(format!(" {} UTC ", crate::words::utc(look.unix_ms).1))),
         _ => {}
     }
     let used: usize = right.iter().map(Span::width).sum();
