@@ -53,7 +53,9 @@ def same(found, want):
     """The same type (but for the order of bytes), shape and bits."""
     want = want.astype(want.dtype.newbyteorder("<"), copy=False)
     assert (found.dtype, found.shape) == (want.dtype, want.shape)
-    assert found.tobytes() == want.tobytes()
+    # Between the fields of a padded type stands what NumPy left there: it is no value.
+    for field in want.dtype.names or [...]:
+        assert found[field].tobytes() == want[field].tobytes()
 
 
 def test_every_element_type_comes_out_of_npy_as_it_went_in(ring, tmp_path):
@@ -64,7 +66,8 @@ def test_every_element_type_comes_out_of_npy_as_it_went_in(ring, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:Stored array in format 3.0")
 def test_a_file_is_byte_for_byte_what_numpy_writes(ring, tmp_path):
-    for name, want in parts().items():
+    whole = {name: want for name, want in parts().items() if name != "padded"}
+    for name, want in whole.items():
         np.save(tmp_path / "want.npy", want.astype(want.dtype.newbyteorder("<"), copy=False))
         assert cat(ring, "--part", name, "--as", "npy") == (tmp_path / "want.npy").read_bytes(), name
 
