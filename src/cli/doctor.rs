@@ -19,6 +19,7 @@ use std::time::Duration;
 Examples:
   ringreel doctor -c config.yaml                    this node, before a job is queued
   ringreel doctor -c config.yaml --json             one check a line
+  ringreel doctor -c config.yaml -v                 and why each check matters
   srun -N2 ringreel doctor -c config.yaml --peer    what two nodes see of each other
 
 Everything is measured in a scratch directory, which is removed; nothing of the ring is changed. Exit status: 0 nothing
@@ -49,7 +50,7 @@ impl Options {
 /// Looks at everything.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let stop = Stop::on_signals()?;
-    let mut paper = Paper::new(options.ring.common.json);
+    let mut paper = Paper::new(options.ring.common.json, options.ring.common.verbose);
     let config = match options.config() {
         Ok(config) => config,
         Err(error) => {
@@ -83,6 +84,8 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
 /// Where checks are written.
 struct Paper {
     json: bool,
+    /// Why it matters is told of what is in order, too.
+    all: bool,
     colours: bool,
     group: String,
     counts: [usize; 3],
@@ -90,9 +93,9 @@ struct Paper {
 }
 
 impl Paper {
-    fn new(json: bool) -> Paper {
+    fn new(json: bool, all: bool) -> Paper {
         let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Paper { json, colours, group: String::new(), counts: [0; 3], broken: Ok(()) }
+        Paper { json, all, colours, group: String::new(), counts: [0; 3], broken: Ok(()) }
     }
 
     fn write(&mut self, check: &Check) {
@@ -120,8 +123,10 @@ impl Paper {
         let mark = if self.colours { format!("\x1b[{colour}m{word}\x1b[0m") } else { word.to_owned() };
         let plain = |text: &str| super::output::plain_path(text.as_ref());
         line(&format!("  {mark} {:<25} {}", check.check, plain(&check.measured)))?;
-        if check.verdict != Verdict::Ok {
+        if self.all || check.verdict != Verdict::Ok {
             line(&format!("  {:33} why: {}", "", check.why))?;
+        }
+        if !check.advice.is_empty() {
             line(&format!("  {:33} do:  {}", "", plain(&check.advice)))?;
         }
         Ok(())

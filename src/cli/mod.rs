@@ -9,9 +9,11 @@ mod gc;
 mod generate;
 mod http;
 mod index;
+mod inspect;
 mod manager;
 mod metrics;
 mod output;
+mod pack;
 mod pick;
 mod picture;
 mod read;
@@ -137,12 +139,16 @@ Examples:
     Man(shell::Man),
     /// Check every byte of a ring, a generation or a file, by path
     Verify(verify::Options),
+    /// Say what a ring, a generation, a file or a sample is, by path
+    Inspect(inspect::Options),
     /// Check whether a ring can live here: configuration, filesystem, index, machine, a pair of nodes
     Doctor(doctor::Options),
     /// Draw samples: slices through volumes, labels in colours, images
     Picture(picture::Options),
     /// Write samples as RecordIO, .npy or webdataset files
     Export(export::Options),
+    /// Make RecordIO files, or samples in a ring, of images, .npy, NIfTI or text
+    Pack(pack::Options),
     /// Give a sample, or a part of it, as a file that other programs read
     Cat(cat::Options),
 }
@@ -162,10 +168,12 @@ impl Command {
             Command::Seal(options) => &options.common,
             Command::Index(options) => options.common(),
             Command::Verify(options) => return options.verbose,
+            Command::Inspect(options) => return options.pick.verbose,
             Command::Completions(_) | Command::Man(_) => return false,
             Command::Doctor(options) => &options.ring.common,
             Command::Picture(options) => return options.verbose,
             Command::Export(options) => return options.verbose,
+            Command::Pack(options) => return options.verbose,
             Command::Cat(options) => return options.pick.verbose,
         };
         common.verbose
@@ -203,11 +211,13 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Seal(options) => seal::run(options),
         Command::Index(options) => index::run(options),
         Command::Verify(options) => verify::run(options),
+        Command::Inspect(options) => inspect::run(options),
         Command::Completions(options) => shell::completions(options),
         Command::Man(options) => shell::man(options),
         Command::Doctor(options) => doctor::run(options),
         Command::Picture(options) => picture::run(options),
         Command::Export(options) => export::run(options),
+        Command::Pack(options) => pack::run(options),
         Command::Cat(options) => cat::run(options),
     };
     done.unwrap_or_else(|error| {

@@ -71,7 +71,11 @@ pub fn progress_bytes(what: &str) -> ProgressBar {
 
 /// A path on one line, whatever is in its name.
 pub fn plain_path(path: &Path) -> String {
-    let text = path.to_string_lossy();
+    plain(&path.to_string_lossy())
+}
+
+/// A text on one line, whatever is in it.
+pub fn plain(text: &str) -> String {
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
 }
 

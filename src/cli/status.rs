@@ -87,7 +87,9 @@ fn show(lines: Vec<String>) -> io::Result<()> {
 fn lines(status: &Status) -> Vec<String> {
     let mut out = vec![format!("ring       {} ({})", status.ring, status.sample.join(", "))];
     let writing = &status.writing;
-    out.push(format!("writing    generation {}: {} of {} samples", writing.generation, writing.samples, writing.cap));
+    let state = if writing.swapping { ", being promoted" } else { "" };
+    let (generation, samples, cap) = (writing.generation, writing.samples, writing.cap);
+    out.push(format!("writing    generation {generation}: {samples} of {cap} samples{state}"));
     match status.newest_age_seconds {
         Some(age) => out.push(format!("newest     generation {}, readable for {}", status.newest, human_seconds(age))),
         None => out.push("newest     none yet: readers wait".to_owned()),

@@ -92,7 +92,7 @@ impl Cell {
                 (Some(numbers), Drawing::Curve(_)) if options.part.is_none() || wanted => {
                     let (low, high) = Window::of(&numbers).ends();
                     cell.drawn.push(described(part));
-                    cell.texts.push(format!("{}: from {low:.4} to {high:.4}", part.name));
+                    cell.texts.push(format!("{}: from {} to {}", part.name, short(low), short(high)));
                     cell.rows.push(vec![Panel::curve(&numbers)]);
                 }
                 _ if wanted => {
@@ -228,6 +228,15 @@ fn described(part: &ReadPart) -> String {
     format!("{} {} {}", part.name, part.dtype, if shape.is_empty() { "scalar".to_owned() } else { shape.join("x") })
 }
 
+/// A number in few letters.
+fn short(number: f64) -> String {
+    match number.abs() {
+        0.0 => "0".to_owned(),
+        1e-3..1e6 => format!("{number:.4}").trim_end_matches('0').trim_end_matches('.').to_owned(),
+        _ => format!("{number:.3e}"),
+    }
+}
+
 /// A part that is no picture, in words.
 fn value(part: &ReadPart) -> String {
     let name = &part.name;
@@ -235,7 +244,7 @@ fn value(part: &ReadPart) -> String {
     if let Some(numbers) = Numbers::of(part)
         && (1..=16).contains(&numbers.len())
     {
-        let values: Vec<String> = (0..numbers.len()).map(|n| numbers.at(n).to_string()).collect();
+        let values: Vec<String> = (0..numbers.len()).map(|n| short(numbers.at(n))).collect();
         return format!("{name}: {}", text::shortened(&values.join(", "), LETTERS));
     }
     let words = match &part.dtype {

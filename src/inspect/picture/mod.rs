@@ -143,7 +143,11 @@ pub fn contact_sheet(samples: &Samples, options: &SheetOptions) -> Result<Sheet>
             Err(error @ Error::Sample(_)) => return Err(error),
             Err(error) => {
                 sheet.notes.push(format!("sample {position} is left out: {error}"));
-                sheet.tiles.push(Tile::damaged(position, error.to_string()));
+                let words = match &error {
+                    Error::Format { source, .. } => source.to_string(), // the file's name would fill its place
+                    other => other.to_string(),
+                };
+                sheet.tiles.push(Tile::damaged(position, words));
                 why.get_or_insert(error);
             }
         }

@@ -50,8 +50,8 @@ impl Labels {
 
     /// The one at a place of a picture of this size.
     fn at(&self, (x, y): (u32, u32), (width, height): (u32, u32)) -> i64 {
-        let column = x as usize * self.columns / width as usize;
-        let row = y as usize * self.rows / height as usize;
+        let column = (2 * x as usize + 1) * self.columns / (2 * width as usize);
+        let row = (2 * y as usize + 1) * self.rows / (2 * height as usize);
         self.values[row * self.columns + column]
     }
 }

@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use image::imageops::{ColorMap, dither};
 use image::{ExtendedColorType, ImageEncoder, ImageResult, Rgb, RgbImage};
 use std::fmt::Write;
@@ -16,7 +17,7 @@ const CHUNK: usize = 4096;
 pub fn png(picture: &RgbImage) -> ImageResult<Vec<u8>> {
     let mut bytes = Vec::new();
     let (width, height) = picture.dimensions();
-    let encoder = image::codecs::png::PngEncoder::new(&mut bytes);
+    let encoder = PngEncoder::new_with_quality(&mut bytes, CompressionType::Default, FilterType::Adaptive);
     encoder.write_image(picture, width, height, ExtendedColorType::Rgb8)?;
     Ok(bytes)
 }
