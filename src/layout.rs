@@ -34,10 +34,13 @@ impl GenerationDir {
     }
 }
 
+/// Every number of ours is below: there is always a next one.
+const NUMBERS_END: u64 = 1 << 62;
+
 /// A number as we write it: digits, without leading zeros.
 pub fn parse_number(text: &str) -> Option<u64> {
     let number = text.parse::<u64>().ok()?;
-    (number.to_string() == text).then_some(number)
+    (number < NUMBERS_END && number.to_string() == text).then_some(number)
 }
 
 /// The name of the segment at `index` in its generation.

@@ -6,8 +6,7 @@
 //! - [`generator`]: put samples in.   [`manager`]: keep the ring turning.   [`reader`]: take samples out.
 //! - [`ring`]: the steps that all of them share.   [`index`]: counter, status, leases.   [`fs`]: what is asked of a disk.
 //! - [`inspect`]: look at what lies on a disk, by path.   [`doctor`]: whether a ring can live in a place.
-//! - [`status`]: how a ring is doing.   [`history`]: its last swaps.   [`inspect`]: look at what lies on a disk, by path.
-//! - [`inspect`]: look at what lies on a disk, by path.
+//! - [`status`]: how a ring is doing.   [`history`]: its last swaps.   [`watch`], [`metrics`]: again and again.
 //! - `convert`: other formats into records, and samples into other formats (feature `cli`).
 //! - [`segment`]: files of samples; their bytes are in the crate `ringreel_format`.
 //!
@@ -60,6 +59,7 @@ pub mod ring;
 pub mod segment;
 pub mod status;
 pub mod watch;
+pub mod words;
 
 pub use config::Config;
 pub use error::{Error, Result};

@@ -61,7 +61,7 @@ pub struct WritingStatus {
     pub cap: u64,
     /// Bytes of its segments.
     pub bytes: u64,
-    /// Whether it is being promoted right now: it is renamed, and its manifest is not out.
+    /// Whether it is being promoted: it is renamed, and its manifest is not out.
     pub swapping: bool,
 }
 
@@ -217,18 +217,18 @@ pub fn status(ring: &Ring) -> Result<Status> {
     })
 }
 
-/// The generation that fills.
+/// The generation that fills, or is being promoted.
 fn writing(ring: &Ring, generation: u64) -> Result<WritingStatus> {
-    let (cap, swapping) = (ring.birth.swap_cap, false);
-    match ring.filling(generation) {
-        Ok((samples, bytes)) => Ok(WritingStatus { generation, samples, cap, bytes, swapping }),
-        Err(Error::Fs { source }) if source.is_gone() => {
-            let renamed = ring.fs.exists(&ring.layout.read(generation))?;
-            let swapping = renamed && !ring.fs.exists(&ring.layout.manifest(generation))?;
-            Ok(WritingStatus { generation, samples: if renamed { cap } else { 0 }, cap, bytes: 0, swapping })
+    let cap = ring.birth.swap_cap;
+    for (dir, swapping) in [(ring.layout.write(generation), false), (ring.layout.read(generation), true)] {
+        match ring.fill_in(generation, &dir) {
+            Ok(_) if swapping && ring.fs.exists(&ring.layout.manifest(generation))? => {} // it is readable by now
+            Ok((samples, bytes)) => return Ok(WritingStatus { generation, samples, cap, bytes, swapping }),
+            Err(Error::Fs { source }) if source.is_gone() => {}
+            Err(error) => return Err(error),
         }
-        Err(error) => Err(error),
     }
+    Ok(WritingStatus { generation, samples: 0, cap, bytes: 0, swapping: false })
 }
 
 /// How many of the last generations were read how often.

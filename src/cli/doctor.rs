@@ -1,7 +1,7 @@
 //! `ringreel doctor`
 
 use super::RingArgs;
-use super::output::{json_line, line};
+use super::output::{json_line, line, refused};
 use super::signals::Stop;
 use crate::config::Config;
 use crate::doctor::peer::Times;
@@ -19,6 +19,7 @@ use std::time::Duration;
 Examples:
   ringreel doctor -c config.yaml                    this node, before a job is queued
   ringreel doctor -c config.yaml --json             one check a line
+  ringreel doctor -c config.yaml -v                 and why each check matters
   srun -N2 ringreel doctor -c config.yaml --peer    what two nodes see of each other
 
 Everything is measured in a scratch directory, which is removed; nothing of the ring is changed. Exit status: 0 nothing
@@ -47,9 +48,9 @@ impl Options {
 }
 
 /// Looks at everything.
-pub fn run(options: &Options) -> anyhow::Result<i32> {
+pub fn run(options: &Options, verbose: bool) -> anyhow::Result<i32> {
     let stop = Stop::on_signals()?;
-    let mut paper = Paper::new(options.ring.common.json);
+    let mut paper = Paper::new(options.ring.common.json, verbose);
     let config = match options.config() {
         Ok(config) => config,
         Err(error) => {
@@ -74,8 +75,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     drop(doctor);
     paper.end()?;
     if let Err(CannotLook(why)) = looked {
-        tracing::error!("{why}");
-        return Ok(2);
+        return Ok(refused(&format!("{why}")));
     }
     Ok(i32::from(worst == Verdict::Failure))
 }
@@ -83,6 +83,8 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
 /// Where checks are written.
 struct Paper {
     json: bool,
+    /// Why it matters is told of what is in order, too.
+    all: bool,
     colours: bool,
     group: String,
     counts: [usize; 3],
@@ -90,9 +92,9 @@ struct Paper {
 }
 
 impl Paper {
-    fn new(json: bool) -> Paper {
+    fn new(json: bool, all: bool) -> Paper {
         let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Paper { json, colours, group: String::new(), counts: [0; 3], broken: Ok(()) }
+        Paper { json, all, colours, group: String::new(), counts: [0; 3], broken: Ok(()) }
     }
 
     fn write(&mut self, check: &Check) {
@@ -120,8 +122,10 @@ impl Paper {
         let mark = if self.colours { format!("\x1b[{colour}m{word}\x1b[0m") } else { word.to_owned() };
         let plain = |text: &str| super::output::plain_path(text.as_ref());
         line(&format!("  {mark} {:<25} {}", check.check, plain(&check.measured)))?;
-        if check.verdict != Verdict::Ok {
+        if self.all || check.verdict != Verdict::Ok {
             line(&format!("  {:33} why: {}", "", check.why))?;
+        }
+        if !check.advice.is_empty() {
             line(&format!("  {:33} do:  {}", "", plain(&check.advice)))?;
         }
         Ok(())

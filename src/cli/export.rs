@@ -1,11 +1,12 @@
 //! `ringreel export`
 
-use super::output::{human_bytes, in_words, json_line, line, plain_path, progress};
+use super::output::{failed, json_line, line, plain_path, progress};
 use super::signals::Stop;
 use crate::convert::export::{Format, Options as Wished, Report, Watch, export};
 use crate::error::Error;
 use crate::fs::{Fs, Posix};
 use crate::inspect::Subject;
+use crate::words::human_bytes;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::ops::Range;
@@ -62,9 +63,6 @@ pub struct Options {
     /// One JSON object a line on stdout
     #[arg(long)]
     json: bool,
-    /// More on stderr (RINGREEL_LOG=debug does the same)
-    #[arg(short, long)]
-    pub verbose: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -96,8 +94,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
         }
         // A path that leads nowhere, as much as one that leads to nothing of ours.
         Err(error) if matches!(error.downcast_ref(), Some(Error::Fs { source }) if source.op == "look at") => {
-            tracing::error!("{}", in_words(&error));
-            Ok(2)
+            Ok(failed(&error, 2))
         }
         Err(error) => Err(error),
     }

@@ -1,12 +1,13 @@
 //! `ringreel gc`
 
 use super::RingArgs;
-use super::output::{human_bytes, json_line, line, plain_path, tell};
+use super::output::{json_line, line, plain_path, tell};
 use crate::fs::Posix;
 use crate::index::Claim;
 use crate::ring::Ring;
 use crate::ring::gc::Garbage;
 use crate::ring::recover::GRACE;
+use crate::words::human_bytes;
 use clap::Args;
 use serde_json::json;
 use std::sync::Arc;
@@ -29,13 +30,19 @@ pub struct Options {
     #[arg(long)]
     dry_run: bool,
     /// Generations to keep besides the newest: needed where there is no configuration that says it
-    #[arg(long, value_name = "N", required_unless_present = "config", requires = "ring")]
+    #[arg(long, value_name = "N", requires = "ring")]
     keep: Option<u64>,
 }
 
 /// Removes it. 1 when something stays where it is.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let mut config = options.ring.config()?;
+    if options.ring.ring.is_some() && options.keep.is_none() {
+        let message = "how many generations are kept is said by no file in it: give --keep, or the configuration (-c)";
+        return Err(
+            crate::Error::Config { origin: config.ring.display().to_string(), message: message.to_owned() }.into()
+        );
+    }
     config.keep = options.keep.unwrap_or(config.keep);
     let claim = if options.dry_run { Claim::Look } else { Claim::Hold };
     let ring = Ring::find_with(Arc::new(Posix), &config, claim)?;

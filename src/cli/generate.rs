@@ -1,11 +1,12 @@
 //! `ringreel generate`: seeded random samples, for trying a ring out and for testing it.
 
 use super::Common;
-use super::output::{human_bytes, in_words, is_broken_pipe, json_line, line, progress};
+use super::output::{in_words, is_broken_pipe, json_line, line, progress};
 use super::signals::Stop;
 use crate::config::check_names;
 use crate::generator::{Generator, NamedPart, Summary};
 use crate::segment::SampleId;
+use crate::words::human_bytes;
 use crate::{Config, Error};
 use anyhow::Context;
 use clap::Args;

@@ -57,16 +57,6 @@ impl Kind {
     }
 }
 
-impl Options {
-    /// What every subcommand takes.
-    pub fn common(&self) -> &Common {
-        match &self.action {
-            Action::Show(common) => common,
-            Action::Move(options) => &options.common,
-        }
-    }
-}
-
 /// Shows it, or moves it.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     match &options.action {

@@ -2,7 +2,7 @@
 
 use super::RingArgs;
 use super::http::{Answer, serve};
-use super::output::line;
+use super::output::{line, refused};
 use super::signals::{Stop, interval};
 use crate::config::Config;
 use crate::metrics::{json, json_of_failure, prometheus};
@@ -59,14 +59,12 @@ const FRESH: Duration = Duration::from_secs(1);
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let config = options.ring.config()?;
     if options.every.is_some() && options.output.is_none() && !options.ring.common.json {
-        tracing::error!("Prometheus' text again and again needs a file: give -o FILE, or --listen PORT, or --json");
-        return Ok(2);
+        return Ok(refused("Prometheus' text again and again needs a file: give -o FILE, or --listen PORT, or --json"));
     }
     if let Some(path) = &options.output
         && let Err(error) = may_write(path, &config.ring)
     {
-        tracing::error!("{error:#}");
-        return Ok(2);
+        return Ok(refused(&format!("{error:#}")));
     }
     let mut teller = Teller::new(config, options.every);
     if let Some(address) = options.listen {

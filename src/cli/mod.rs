@@ -9,9 +9,11 @@ mod gc;
 mod generate;
 mod http;
 mod index;
+mod inspect;
 mod manager;
 mod metrics;
-pub(crate) mod output;
+mod output;
+mod pack;
 mod pick;
 mod picture;
 mod read;
@@ -44,23 +46,21 @@ use tracing_subscriber::EnvFilter;
     arg_required_else_help = true,
     after_help = "\
 Examples:
+  ringreel doctor   -c config.yaml                        before a job is queued: whether a ring can live here
   ringreel manager  -c config.yaml                        keep the ring turning
   ringreel generate -c config.yaml --samples 100 --seal   put random samples in
   ringreel read     -c config.yaml --all --json           what is there, a line per sample
-  ringreel status   -c config.yaml                        how it goes
-  ringreel top      -c config.yaml                        how it goes, live
-  ringreel config   -c config.yaml                        the values in effect, and where they came from
-  ringreel seal     -c config.yaml                        what was generated so far can be read
+  ringreel status   -c config.yaml                        how it goes; live: ringreel top
+  ringreel inspect  demo.ring                             what is there; what it looks like: ringreel picture
   ringreel verify   demo.ring                             whether every byte is as it was written
-  ringreel repair   -c config.yaml                        what is damaged and can be mended
-  ringreel gc       -c config.yaml                        remove what nobody needs
-  ringreel doctor   -c config.yaml                        whether a ring can live here
-  ringreel picture  demo.ring -o sheet.png                what the samples look like
-  ringreel report   demo.ring -o report.html              all of it on one page"
+  ringreel repair   -c config.yaml                        what is damaged and can be mended"
 )]
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// More on stderr (RINGREEL_LOG=debug does the same)
+    #[arg(short, long, global = true)]
+    verbose: bool,
 }
 
 /// What every subcommand takes.
@@ -72,9 +72,6 @@ struct Common {
     /// One JSON object a line on stdout
     #[arg(long)]
     json: bool,
-    /// More on stderr (RINGREEL_LOG=debug does the same)
-    #[arg(short, long)]
-    verbose: bool,
 }
 
 /// What subcommands take that look at a ring.
@@ -104,6 +101,8 @@ impl RingArgs {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Check whether a ring can live here: configuration, filesystem, index, machine, a pair of nodes
+    Doctor(doctor::Options),
     /// Promote full generations, reclaim old ones, bring in what dead generators finished
     #[command(after_help = "\
 Examples:
@@ -114,68 +113,46 @@ Examples:
     Generate(generate::Options),
     /// Take samples out
     Read(read::Options),
+    /// Make the generation that fills readable as it is
+    Seal(seal::Options),
     /// Show generations, fill, rates, and who takes part
     Status(status::Options),
     /// Show the same and more on the terminal, live
     Top(top::Options),
     /// Tell monitoring how it goes: JSON lines, or Prometheus' text
     Metrics(metrics::Options),
+    /// Write a page about a ring: what it is, how it went, how it is
+    Report(report::Options),
+    /// Say what a ring, a generation, a file or a sample is, by path
+    Inspect(inspect::Options),
+    /// Draw samples: slices through volumes, labels in colours, images
+    Picture(picture::Options),
+    /// Give a sample, or a part of it, as a file that other programs read
+    Cat(cat::Options),
+    /// Check every byte of a ring, a generation or a file, by path
+    Verify(verify::Options),
+    /// Say what is damaged and can be mended, and mend it
+    Repair(repair::Options),
+    /// Remove what a manager would remove
+    Gc(gc::Options),
+    /// Write samples as RecordIO, .npy or webdataset files
+    Export(export::Options),
+    /// Make RecordIO files, or samples in a ring, of images, .npy, NIfTI or text
+    Pack(pack::Options),
     /// Show the values in effect, and where each came from
     #[command(after_help = "\
 Examples:
   ringreel config -c config.yaml                  every key, its value, and the line it came from")]
     Config(Common),
-    /// Say what is damaged and can be mended, and mend it
-    Repair(repair::Options),
-    /// Remove what a manager would remove
-    Gc(gc::Options),
-    /// Make the generation that fills readable as it is
-    Seal(seal::Options),
     /// Show the index, or move it
     Index(index::Options),
     /// Print what a shell completes
     Completions(shell::Completions),
     /// Print the manual, or write its pages
     Man(shell::Man),
-    /// Check every byte of a ring, a generation or a file, by path
-    Verify(verify::Options),
-    /// Check whether a ring can live here: configuration, filesystem, index, machine, a pair of nodes
-    Doctor(doctor::Options),
-    /// Draw samples: slices through volumes, labels in colours, images
-    Picture(picture::Options),
-    /// Write a page about a ring: what it is, how it went, how it is
-    Report(report::Options),
-    /// Write samples as RecordIO, .npy or webdataset files
-    Export(export::Options),
-    /// Give a sample, or a part of it, as a file that other programs read
-    Cat(cat::Options),
 }
 
 impl Command {
-    fn is_verbose(&self) -> bool {
-        let common = match self {
-            Command::Manager(common) => common,
-            Command::Generate(options) => &options.common,
-            Command::Read(options) => &options.common,
-            Command::Status(options) => &options.ring.common,
-            Command::Top(options) => &options.ring.common,
-            Command::Metrics(options) => &options.ring.common,
-            Command::Config(common) => common,
-            Command::Repair(options) => &options.ring.common,
-            Command::Gc(options) => &options.ring.common,
-            Command::Seal(options) => &options.common,
-            Command::Index(options) => options.common(),
-            Command::Verify(options) => return options.verbose,
-            Command::Completions(_) | Command::Man(_) => return false,
-            Command::Doctor(options) => &options.ring.common,
-            Command::Picture(options) => return options.verbose,
-            Command::Report(options) => &options.ring.common,
-            Command::Export(options) => return options.verbose,
-            Command::Cat(options) => return options.pick.verbose,
-        };
-        common.verbose
-    }
-
     /// Whether lines on stderr would spoil what it shows.
     fn owns_the_terminal(&self) -> bool {
         matches!(self, Command::Top(options) if !options.once) && std::io::stderr().is_terminal()
@@ -193,28 +170,30 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         }
     };
     if !cli.command.owns_the_terminal() {
-        log_to_stderr(cli.command.is_verbose());
+        log_to_stderr(cli.verbose);
     }
     let done = match &cli.command {
+        Command::Doctor(options) => doctor::run(options, cli.verbose),
         Command::Manager(common) => manager::run(common),
         Command::Generate(options) => generate::run(options),
         Command::Read(options) => read::run(options),
+        Command::Seal(options) => seal::run(options),
         Command::Status(options) => status::run(options),
         Command::Top(options) => top::run(options),
         Command::Metrics(options) => metrics::run(options),
-        Command::Config(common) => config::run(common),
+        Command::Report(options) => report::run(options),
+        Command::Inspect(options) => inspect::run(options),
+        Command::Picture(options) => picture::run(options),
+        Command::Cat(options) => cat::run(options),
+        Command::Verify(options) => verify::run(options),
         Command::Repair(options) => repair::run(options),
         Command::Gc(options) => gc::run(options),
-        Command::Seal(options) => seal::run(options),
+        Command::Export(options) => export::run(options),
+        Command::Pack(options) => pack::run(options),
+        Command::Config(common) => config::run(common),
         Command::Index(options) => index::run(options),
-        Command::Verify(options) => verify::run(options),
         Command::Completions(options) => shell::completions(options),
         Command::Man(options) => shell::man(options),
-        Command::Doctor(options) => doctor::run(options),
-        Command::Picture(options) => picture::run(options),
-        Command::Report(options) => report::run(options),
-        Command::Export(options) => export::run(options),
-        Command::Cat(options) => cat::run(options),
     };
     done.unwrap_or_else(|error| {
         let senseless = matches!(

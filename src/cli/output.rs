@@ -34,6 +34,12 @@ pub fn failed(error: &anyhow::Error, code: i32) -> i32 {
     code
 }
 
+/// Says why something that was asked for makes no sense, or cannot be looked at; the exit status of that.
+pub fn refused(why: &str) -> i32 {
+    let _ = writeln!(io::stderr(), "ringreel: {why}");
+    2
+}
+
 /// What an error says. Ours tell their causes themselves.
 pub fn in_words(error: &anyhow::Error) -> String {
     error.downcast_ref::<crate::Error>().map_or_else(|| format!("{error:#}"), ToString::to_string)
@@ -71,41 +77,17 @@ pub fn progress_bytes(what: &str) -> ProgressBar {
 
 /// A path on one line, whatever is in its name.
 pub fn plain_path(path: &Path) -> String {
-    let text = path.to_string_lossy();
+    plain(&path.to_string_lossy())
+}
+
+/// A text on one line, whatever is in it.
+pub fn plain(text: &str) -> String {
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
 }
 
 /// Text that somebody else wrote, on one line and without anything that a terminal would obey.
 pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-/// The time of day in UTC.
-pub fn time_of_day(unix_ms: u64) -> String {
-    let seconds = unix_ms / 1000 % 86_400;
-    format!("{:02}:{:02}:{:02} UTC", seconds / 3600, seconds / 60 % 60, seconds % 60)
-}
-
-/// `bytes` in the unit that fits, with a space.
-pub fn human_bytes(bytes: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
-}
-
-/// Seconds in the unit that fits.
-pub fn human_seconds(seconds: f64) -> String {
-    match seconds {
-        s if s < 120.0 => format!("{s:.1} s"),
-        s if s < 7200.0 => format!("{:.1} min", s / 60.0),
-        s if s < 172_800.0 => format!("{:.1} h", s / 3600.0),
-        s => format!("{:.1} d", s / 86_400.0),
-    }
 }
 
 /// Tells, on stderr, what is waited for.

@@ -1,6 +1,6 @@
 //! What is looked at, by path: the arguments that `inspect` and `cat` share.
 
-use super::output::{in_words, is_broken_pipe};
+use super::output;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Posix};
 use crate::inspect::samples::Samples;
@@ -26,9 +26,6 @@ pub struct Pick {
     /// Generation N of the ring
     #[arg(long, value_name = "N")]
     pub generation: Option<u64>,
-    /// More on stderr (RINGREEL_LOG=debug does the same)
-    #[arg(short, long)]
-    pub verbose: bool,
 }
 
 impl Pick {
@@ -63,11 +60,7 @@ pub fn posix() -> Arc<dyn Fs> {
 /// Says what went wrong on stderr. Returns the exit status: 1 something is damaged, or the output could not be written; 2
 /// what was asked for makes no sense, or could not be looked at.
 pub fn failed(error: &anyhow::Error) -> i32 {
-    if is_broken_pipe(error) {
-        return 0;
-    }
-    tracing::error!("{}", in_words(error));
-    match error.downcast_ref::<Error>() {
+    let code = match error.downcast_ref::<Error>() {
         Some(Error::Format { source: FormatError::Version { .. }, .. }) => 2,
         Some(Error::Format { .. } | Error::Manifest { .. } | Error::Damaged { .. }) => 1,
         Some(_) => 2,
@@ -75,5 +68,6 @@ pub fn failed(error: &anyhow::Error) -> i32 {
             Some(io::ErrorKind::InvalidData | io::ErrorKind::AlreadyExists) => 2, // no such format of this; --force
             _ => 1,
         },
-    }
+    };
+    output::failed(error, code)
 }

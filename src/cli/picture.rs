@@ -1,6 +1,6 @@
 //! `ringreel picture`
 
-use super::output::{json_line, plain_path};
+use super::output::{failed, json_line, plain_path};
 use super::terminal::{self, Graphics};
 use crate::error::{Error, FsError};
 use crate::fs::{Fs, Posix};
@@ -57,9 +57,6 @@ pub struct Options {
     /// One JSON object on stdout: what was drawn where (with -o)
     #[arg(long, requires = "out")]
     pub json: bool,
-    /// More on stderr (RINGREEL_LOG=debug does the same)
-    #[arg(short, long)]
-    pub verbose: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -80,10 +77,7 @@ enum AxesName {
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     match draw(options) {
         Err(error) if super::output::is_broken_pipe(&error) => Err(error),
-        Err(error) => {
-            tracing::error!("{}", super::output::in_words(&error));
-            Ok(2)
-        }
+        Err(error) => Ok(failed(&error, 2)),
         done => done,
     }
 }

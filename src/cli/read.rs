@@ -1,7 +1,7 @@
 //! `ringreel read`
 
 use super::Common;
-use super::output::{human_bytes, json_line, line, meta_json, progress, tell};
+use super::output::{json_line, line, meta_json, progress, tell};
 use super::signals::Stop;
 use crate::error::Error;
 use crate::reader::order::Order;
@@ -11,6 +11,7 @@ use crate::reader::{ReadSample, Reader};
 use crate::ring::manifest::Manifest;
 use crate::ring::runs::Epoch;
 use crate::segment::SampleId;
+use crate::words::human_bytes;
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! `ringreel repair`
 
-use super::output::{json_line, line, plain_path};
+use super::output::{failed, json_line, line, plain_path};
 use super::{RingArgs, output};
 use crate::config::IndexPlace;
 use crate::fs::Posix;
@@ -45,10 +45,7 @@ pub struct Options {
 /// Makes a plan, and carries it out. 1 when something is left to be mended.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     match look_and_mend(options) {
-        Err(error) if !options.apply && !output::is_broken_pipe(&error) => {
-            tracing::error!("{}", output::in_words(&error));
-            Ok(2)
-        }
+        Err(error) if !options.apply && !output::is_broken_pipe(&error) => Ok(failed(&error, 2)),
         other => other,
     }
 }

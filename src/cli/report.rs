@@ -1,10 +1,11 @@
 //! `ringreel report`
 
 use super::RingArgs;
-use super::output::{human_bytes, json_line, plain_path};
+use super::output::{json_line, plain_path};
 use crate::error::{Error, FsError};
 use crate::inspect::picture::MOST_SAMPLES;
 use crate::report::{Facts, MOST_SWAPS, page};
+use crate::words::human_bytes;
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;

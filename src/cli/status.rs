@@ -1,13 +1,14 @@
 //! `ringreel status`
 
 use super::RingArgs;
-use super::output::{human_bytes, human_seconds, json_line, line};
+use super::output::{json_line, line};
 use super::signals::{Stop, interval};
 use crate::failures::Failure;
 use crate::metrics::json_of_failure;
 use crate::status::{MemberStatus, ReuseStatus, Status, status};
 use crate::unix_ms;
 use crate::watch::Watcher;
+use crate::words::{human_bytes, human_seconds};
 use clap::Args;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -87,7 +88,9 @@ fn show(lines: Vec<String>) -> io::Result<()> {
 fn lines(status: &Status) -> Vec<String> {
     let mut out = vec![format!("ring       {} ({})", status.ring, status.sample.join(", "))];
     let writing = &status.writing;
-    out.push(format!("writing    generation {}: {} of {} samples", writing.generation, writing.samples, writing.cap));
+    let state = if writing.swapping { ", being promoted" } else { "" };
+    let (generation, samples, cap) = (writing.generation, writing.samples, writing.cap);
+    out.push(format!("writing    generation {generation}: {samples} of {cap} samples{state}"));
     match status.newest_age_seconds {
         Some(age) => out.push(format!("newest     generation {}, readable for {}", status.newest, human_seconds(age))),
         None => out.push("newest     none yet: readers wait".to_owned()),

@@ -1,9 +1,10 @@
 //! `ringreel verify`
 
-use super::output::{failed, human_bytes, json_line, line, plain_path, progress_bytes};
+use super::output::{failed, json_line, line, plain_path, progress_bytes};
 use crate::fs::{Fs, Posix};
+use crate::inspect::Subject;
 use crate::inspect::verify::{Finding, Kind, Report, verify};
-use crate::inspect::{Subject, counted};
+use crate::words::{counted, human_bytes};
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
@@ -25,9 +26,6 @@ pub struct Options {
     /// One JSON object a line on stdout
     #[arg(long)]
     pub json: bool,
-    /// More on stderr (RINGREEL_LOG=debug does the same)
-    #[arg(short, long)]
-    pub verbose: bool,
     /// Threads that read; by default one for each processor
     #[arg(short, long, value_name = "N")]
     threads: Option<usize>,

@@ -1,8 +1,9 @@
-//! Samples into files of other formats.
+//! Samples into files of other formats, and such files into records or into a ring.
 //!
 //! | file | |
 //! |---|---|
 //! | [`export`] | samples to RecordIO, `.npy` files, webdataset's tar files |
+//! | [`pack`] | images, `.npy`, NIfTI and lines of text to RecordIO, or into a ring |
 //! | [`output`] | files that have their name only once they are whole |
 //! | [`ordered`] | work done by several threads, taken in order |
 //!
@@ -11,3 +12,4 @@
 pub mod export;
 pub mod ordered;
 pub mod output;
+pub mod pack;

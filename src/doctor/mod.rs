@@ -22,7 +22,7 @@ pub mod space;
 
 use crate::config::Config;
 use crate::error::FsError;
-use crate::fs::probe::{Subject, remove_tree};
+use crate::fs::probe::{Subject, remove_tree, scratch_name};
 use crate::layout::Layout;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -203,18 +203,17 @@ impl<'a> Doctor<'a> {
         work: impl FnOnce(&mut Doctor<'a>, &Path) -> Result<T, CannotLook>,
     ) -> Result<Option<T>, CannotLook> {
         const WHY: &str = "everything is measured in a directory of its own, and a ring needs to be written to";
-        let (subject, at) = (self.subject.clone(), place.to_owned());
-        let Some(made) = self.measure("filesystem", "scratch", WHY, move || subject.make_scratch(&at))? else {
-            return Ok(None);
-        };
-        let scratch = match made {
-            Ok(scratch) => scratch,
-            Err(error) => {
+        let scratch = scratch_name(place);
+        let (subject, dir) = (self.subject.clone(), scratch.clone());
+        let done = match self.measure("filesystem", "scratch", WHY, move || subject.make_scratch(&dir)) {
+            Ok(None) => return Ok(None),
+            Ok(Some(Err(error))) => {
                 self.say("filesystem", "scratch", WHY, Outcome::refused(&error, ANOTHER));
                 return Ok(None);
             }
+            Ok(Some(Ok(()))) => work(self, &scratch),
+            Err(stopped) => Err(stopped), // it may have been made
         };
-        let done = work(self, &scratch);
         let (fs, dir) = (self.subject.fs.clone(), scratch.clone());
         let never: Stop = Arc::new(|| false);
         let left = match within(self.limit, &never, move || remove_tree(&*fs, &dir)) {

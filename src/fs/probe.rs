@@ -132,15 +132,14 @@ impl Subject {
         Subject { fs: Arc::new(super::Posix), extra: Arc::new(System) }
     }
 
-    /// Makes a scratch directory in `place`. What a process that was killed left there a day ago is removed.
+    /// Makes the scratch directory `dir`. What a process that was killed left beside it a day ago is removed.
     ///
     /// # Errors
     /// What the system says.
-    pub fn make_scratch(&self, place: &Path) -> FsResult<PathBuf> {
-        let dir = place.join(format!("{SCRATCH}{:08x}", random_u32()));
-        self.fs.make_dir(&dir)?;
-        self.sweep(place, &dir);
-        Ok(dir)
+    pub fn make_scratch(&self, dir: &Path) -> FsResult<()> {
+        self.fs.make_dir(dir)?;
+        self.sweep(dir.parent().unwrap_or(dir), dir);
+        Ok(())
     }
 
     /// Removes what is a day older than `new`: both times are the filesystem's own.
@@ -156,35 +155,40 @@ impl Subject {
     }
 }
 
+/// A name for a scratch directory in `place`.
+pub fn scratch_name(place: &Path) -> PathBuf {
+    place.join(format!("{SCRATCH}{:08x}", random_u32()))
+}
+
 /// Removes a scratch directory and what is in it. What is gone already is no error.
 ///
 /// # Errors
 /// What the system says.
 pub fn remove_tree(fs: &dyn Fs, dir: &Path) -> FsResult<()> {
+    // What cannot be removed may be a leftover of an open file, which goes by itself when that is closed: once more, then.
+    for pause in [100, 200] {
+        if remove_below(fs, dir, DEPTH).is_ok() {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(pause));
+    }
     remove_below(fs, dir, DEPTH)
 }
 
 fn remove_below(fs: &dyn Fs, dir: &Path, depth: usize) -> FsResult<()> {
-    let mut names = match fs.list(dir) {
+    let names = match fs.list(dir) {
         Err(error) if error.is_gone() => return Ok(()),
         names => names?,
     };
-    // A leftover of an open file goes by itself when that is closed: once more, then.
-    for attempt in 0..3_u64 {
-        for name in names {
-            let path = dir.join(name);
-            match fs.identity(&path) {
-                Ok(found) if found.is_dir && depth > 0 => remove_below(fs, &path, depth - 1)?,
-                Err(error) if error.is_gone() => {}
-                _ => fs.forget_file(&path)?,
-            }
-        }
-        match fs.remove_dir(dir) {
-            Err(error) if error.is_taken() => std::thread::sleep(Duration::from_millis(100 * attempt)),
-            Err(error) if error.is_gone() => return Ok(()),
-            other => return other,
-        }
-        names = fs.list(dir)?;
+    for name in names {
+        let path = dir.join(name);
+        let _ = match fs.identity(&path) {
+            Ok(found) if found.is_dir && depth > 0 => remove_below(fs, &path, depth - 1),
+            _ => fs.forget_file(&path),
+        };
     }
-    fs.remove_dir(dir)
+    match fs.remove_dir(dir) {
+        Err(error) if error.is_gone() => Ok(()),
+        other => other,
+    }
 }

@@ -8,18 +8,31 @@
 //! | [`salvage`] | what is left of damaged segments |
 //! | [`samples`] | the samples there, by position |
 //! | [`find`] | where in a ring the sample with an id is |
+//! | [`story`] | what a ring or a generation is, in facts |
+//! | [`file`] | what a file is, in facts |
+//! | [`tree`] | what each name in a ring is |
+//! | [`glance`] | some samples: their parts, how they are stored, their values |
+//! | [`records`] | the records of a file, and what each is |
+//! | [`fields`], `names` | the bytes of a record, and what each is |
 //! | [`numbers`] | the elements of a part as numbers |
 //! | [`formats`] | parts as files that other programs read |
 //! | `picture` | samples as pictures (a part of the command) |
 
 pub mod check;
+pub mod fields;
+pub mod file;
 pub mod find;
 pub mod formats;
+pub mod glance;
+mod names;
 pub mod numbers;
 #[cfg(feature = "cli")]
 pub mod picture;
+pub mod records;
 pub mod salvage;
 pub mod samples;
+pub mod story;
+pub mod tree;
 pub mod verify;
 
 use crate::error::{Error, FsError, Result};
@@ -66,7 +79,7 @@ impl Subject {
     }
 }
 
-/// So many of them: "1 sample", "2 samples".
-pub fn counted(n: u64, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+/// A path in JSON, whatever bytes are in it.
+fn lossy<S: serde::Serializer>(path: &Path, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
 }

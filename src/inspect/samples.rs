@@ -15,7 +15,8 @@ use crate::segment::reader::{Access, SegmentReader, read_tail};
 use bytes::Bytes;
 use ringreel_format::input::{RangeRead, SliceInput, StreamInput};
 use ringreel_format::recordio::{Found, RecordReader, ResyncReader};
-use ringreel_format::{DType, FormatError, Meta, Part, ReadOptions, Salvage, Salvaged, Sample, SegmentInfo};
+use ringreel_format::segment::slice::decode_head;
+use ringreel_format::{DType, FormatError, Head, Meta, Part, ReadOptions, Salvage, Salvaged, Sample, SegmentInfo};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -197,6 +198,44 @@ impl Samples {
         }
     }
 
+    /// The head of the one at `position`: how its parts are stored. None of a record.
+    ///
+    /// # Errors
+    /// As [`Samples::get`].
+    pub fn head(&self, position: u64) -> Result<Option<Head>> {
+        match &self.source {
+            Source::Segments(segments) => {
+                let n = segments.partition_point(|listed| listed.first + listed.samples <= position);
+                let ordinal = position.saturating_sub(segments.get(n).map_or(0, |listed| listed.first));
+                self.segment_at(n)?.head(ordinal).map(Some)
+            }
+            Source::Salvaged { path, bytes, info, samples } => {
+                let Some((at, _)) = samples.get(position as usize) else { return Ok(None) };
+                let head = decode_head(&bytes.slice(*at as usize..), *at, info);
+                Ok(Some(head.map_err(Error::format("read", path))?.0))
+            }
+            Source::Records { .. } => Ok(None),
+        }
+    }
+
+    /// The file of the one at `position`, which need not be readable, and its ordinal there: that of a sample in its
+    /// segment, or of a record among the records. None beyond the last.
+    pub fn place(&self, position: u64) -> Option<(PathBuf, u64)> {
+        if position >= self.len {
+            return None;
+        }
+        match &self.source {
+            Source::Segments(segments) => {
+                let n = segments.partition_point(|listed| listed.first + listed.samples <= position);
+                segments.get(n).map(|listed| (listed.path.clone(), position - listed.first))
+            }
+            Source::Salvaged { path, samples, .. } => {
+                samples.get(position as usize).map(|(_, ordinal)| (path.to_path_buf(), *ordinal))
+            }
+            Source::Records { path, .. } => Some((path.to_path_buf(), position)),
+        }
+    }
+
     fn newest(&mut self, layout: &Layout) -> Result<()> {
         let manifests = Manifests::new(self.fs.clone(), layout.clone());
         let newest = manifests.newest_listed()?;
@@ -330,7 +369,8 @@ impl Samples {
         let Source::Segments(segments) = &self.source else {
             return Err(Error::Sample("there are no segments".to_owned()));
         };
-        let listed = &segments[n];
+        let beyond = || Error::Sample("there are fewer samples".to_owned());
+        let listed = segments.get(n).ok_or_else(beyond)?;
         let segment = Arc::new(SegmentReader::open(&*self.fs, &listed.path, Access::Copy)?);
         if let Some(entry) = &listed.entry {
             entry.check(&segment)?;

@@ -3,14 +3,15 @@
 //!
 //! A ring may be in use meanwhile: what is reclaimed while it is looked at is no damage.
 
+use super::Subject;
 use super::check::{self, Checked};
-use super::{Subject, counted};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::layout::{GenerationDir, Layout, is_owner, segment_index};
 use crate::ring::MANIFESTS_KEPT;
 use crate::ring::birth;
 use crate::ring::manifest::{ANOTHER, Manifest, Manifests, SegmentEntry};
+use crate::words::counted;
 use ringreel_format::SegmentId;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};

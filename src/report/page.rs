@@ -2,10 +2,11 @@
 
 use super::Facts;
 use super::plots::{Plot, Point, Style, bars, number, over_time};
-use super::text::{escaped, utc};
-use crate::cli::output::{human_bytes, human_seconds};
+use super::text::escaped;
 use crate::history::Swap;
 use crate::status::MemberStatus;
+use crate::words::utc;
+use crate::words::{human_bytes, human_seconds};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! Text for a page: escaped, and times in UTC.
+//! Text for a page: escaped.
 
 /// For HTML and SVG, between tags and in attributes. Control characters are no text.
 pub fn escaped(text: &str) -> String {
@@ -18,38 +18,9 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// A time as `2026-11-22` and `09:15:07`, in UTC. From days to a date by Howard Hinnant's `civil_from_days`
-/// (<https://howardhinnant.github.io/date_algorithms.html>).
-pub fn utc(unix_ms: u64) -> (String, String) {
-    let seconds = unix_ms / 1000;
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let shifted = days + 719_468; // days since 0000-03-01
-    let (era, day) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153; // from March on
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let (month, late) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let date = format!("{:04}-{month:02}-{day:02}", year_of_era + era * 400 + late);
-    (date, format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_those_of_the_calendar() {
-        let text = |ms| {
-            let (date, time) = utc(ms);
-            format!("{date} {time}")
-        };
-        assert_eq!(text(0), "1970-01-01 00:00:00");
-        assert_eq!(text(951_782_400_000), "2000-02-29 00:00:00");
-        assert_eq!(text(1_709_251_199_999), "2024-02-29 23:59:59");
-        assert_eq!(text(4_102_444_800_000), "2100-01-01 00:00:00");
-        assert!(text(u64::MAX).ends_with(":15"));
-    }
 
     #[test]
     fn nothing_in_a_text_is_markup() {

@@ -198,11 +198,16 @@ fn fill(fs: &dyn Fs, layout: &Layout, birth: &Birth, owner: &str) -> Result<()> 
     }
     fs.ensure_dir(&layout.staging_of(owner))?;
     let temp = layout.staging_of(owner).join(format!("ring.json.{:08x}", random_u32()));
-    let mut bytes = serde_json::to_vec_pretty(birth).map_err(|error| Error::Sample(error.to_string()))?;
-    bytes.push(b'\n');
-    publish(fs, &temp, &layout.ring_json(), &bytes, true).map_err(no_links)?;
+    publish(fs, &temp, &layout.ring_json(), &encode(birth)?, true).map_err(no_links)?;
     fs.sync_dir(layout.root())?;
     Ok(())
+}
+
+/// The bytes of `ring.json`.
+pub(super) fn encode(birth: &Birth) -> Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec_pretty(birth).map_err(|error| Error::Sample(error.to_string()))?;
+    bytes.push(b'\n');
+    Ok(bytes)
 }
 
 fn no_links(error: FsError) -> Error {

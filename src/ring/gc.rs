@@ -74,12 +74,15 @@ impl Ring {
             }
             let dir = self.layout.staging_of(&owner);
             let names = self.list_or_none(&dir)?;
-            let begun: Vec<&String> = names.iter().filter(|name| !is_sealed(name)).collect();
-            if !begun.is_empty() || names.is_empty() {
-                let bytes =
-                    begun.iter().map(|name| self.fs.identity(&dir.join(name)).map_or(0, |found| found.len)).sum();
-                let (files, why) = (begun.len() as u64, "its owner began it, and is dead".to_owned());
-                found.push(Garbage { path: dir, why, files, bytes, stays: None });
+            for name in names.iter().filter(|name| !is_sealed(name)) {
+                let path = dir.join(name);
+                let bytes = self.fs.identity(&path).map_or(0, |found| found.len);
+                let why = "its owner began it, and is dead".to_owned();
+                found.push(Garbage { path, why, files: 1, bytes, stays: None });
+            }
+            if names.is_empty() {
+                let why = "it is empty, and its owner is dead".to_owned();
+                found.push(Garbage { path: dir, why, files: 0, bytes: 0, stays: None });
             }
         }
         Ok(found)

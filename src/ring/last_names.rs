@@ -6,6 +6,7 @@
 
 use super::Ring;
 use super::manifest::{Manifest, SegmentEntry};
+use super::scan::Found;
 use crate::error::{Error, Result};
 use crate::layout::segment_index;
 use crate::segment::reader::read_tail;
@@ -99,15 +100,32 @@ impl Ring {
 
     /// Ids of what is linked into generation `n`, which fills or is being promoted.
     pub(super) fn in_filling(&self, n: u64) -> Result<HashSet<SegmentId>> {
-        let mut ids = HashSet::new();
-        for dir in [self.layout.write(n), self.layout.read(n)] {
-            match self.look_at(n, &dir) {
-                Ok(found) => ids.extend(found.segments.iter().map(|entry| entry.id)),
+        let (write, read) = (self.segments_in(&self.layout.write(n))?, self.segments_in(&self.layout.read(n))?);
+        let both = [write, read].into_iter().flatten();
+        Ok(both.flat_map(|found| found.segments).map(|entry| entry.id).collect())
+    }
+
+    /// The segments in a directory; none where there is none. What cannot be read just now is an error, not a damaged
+    /// segment: what follows from this cannot be taken back.
+    pub(super) fn segments_in(&self, dir: &Path) -> Result<Option<Found>> {
+        match self.fs.identity(dir) {
+            Ok(is) if is.is_dir => {}
+            Ok(_) => return Ok(None), // a link, for one: not ours
+            Err(error) if error.is_gone() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let mut found = Found::default();
+        for name in self.list_or_none(dir)? {
+            let Some(index) = segment_index(&name) else { continue };
+            match read_tail(&*self.fs, &dir.join(&name)).and_then(|tail| self.entry(&tail, index, &name)) {
+                Ok(entry) => found.segments.push(entry),
                 Err(Error::Fs { source }) if source.is_gone() => {}
-                Err(error) => return Err(error),
+                Err(Error::Fs { source }) if source.is_retryable() || source.is_denied() => return Err(source.into()),
+                Err(error) => found.damaged.push((name, error.to_string())),
             }
         }
-        Ok(ids)
+        found.segments.sort_by_key(|entry| (entry.born, entry.index, entry.id));
+        Ok(Some(found))
     }
 
     /// Ids of segments in quarantine.

@@ -4,6 +4,7 @@
 //! again, by anybody, or by two at once: the rename happens once, the manifest is published once.
 
 use super::Ring;
+use super::last_names::Verdict;
 use super::manifest::{Manifest, SegmentEntry};
 use super::scan::Found;
 use crate::error::{Error, Result};
@@ -138,6 +139,11 @@ impl Ring {
         }
         // Only what passed its check: a damaged one may only have been seen too early, and its owner will look at it.
         for entry in found.segments.iter().filter(|entry| !lists_name(manifest, entry)) {
+            let staged = self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))?;
+            if !staged && self.verdict(entry, n)? != Verdict::Delivered {
+                tracing::error!(segment = %entry.id, "read.{n}/{} stays: it has no other name, see `ringreel repair`", entry.file);
+                continue;
+            }
             self.tidy(&self.layout.read(n).join(&entry.file))?;
         }
         Ok(())

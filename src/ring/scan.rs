@@ -149,15 +149,15 @@ impl Ring {
     /// # Errors
     /// A directory that is gone, or what else the filesystem says.
     pub fn fill_of(&self, n: u64) -> Result<u64> {
-        Ok(self.filling(n)?.0)
+        Ok(self.fill_in(n, &self.layout.write(n))?.0)
     }
 
-    /// The same, and the bytes of their segments.
+    /// The same of what is in `dir`, which is `read.<n>` while it is promoted; and the bytes of their segments.
     ///
     /// # Errors
     /// As [`Ring::fill_of`].
-    pub fn filling(&self, n: u64) -> Result<(u64, u64)> {
-        let found = self.look_at(n, &self.layout.write(n))?;
+    pub fn fill_in(&self, n: u64, dir: &Path) -> Result<(u64, u64)> {
+        let found = self.look_at(n, dir)?;
         let entries = self.countable(n, &found.segments)?;
         Ok(entries.iter().fold((0, 0), |(samples, bytes), entry| (samples + entry.samples, bytes + entry.bytes)))
     }

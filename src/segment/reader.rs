@@ -12,7 +12,7 @@ use ringreel_format::segment::part::{ReadOptions, gather, stored_in};
 use ringreel_format::segment::pieces::Pieces;
 use ringreel_format::segment::slice::decode_head;
 use ringreel_format::segment::{CHUNK, walk};
-use ringreel_format::{Footer, FormatError, PartHead, Sample, SegmentInfo, TRAILER_LEN, Trailer};
+use ringreel_format::{Footer, FormatError, Head, PartHead, Sample, SegmentInfo, TRAILER_LEN, Trailer};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -172,6 +172,19 @@ impl SegmentReader {
             return Err(bad(FormatError::Malformed { at: base, what: "a sample has another ordinal" }));
         }
         Ok(sample)
+    }
+
+    /// The head of sample `ordinal`: what stands where, and how long it is.
+    ///
+    /// # Errors
+    /// As [`SegmentReader::sample`].
+    pub fn head(&self, ordinal: u64) -> Result<Head> {
+        let bad = |source| Error::Format { path: self.path.to_path_buf(), source };
+        let beyond = || Error::Sample(format!("{}: there is no sample {ordinal}", self.path.display()));
+        let extent = self.tail.footer.extent(ordinal).map_err(bad)?.ok_or_else(beyond)?;
+        let base = extent.start;
+        let head = read_range(&*self.file, self.frames_at(extent)?)?;
+        Ok(decode_head(&head, base, self.info()).map_err(bad)?.0)
     }
 
     /// A sample that may have a part in several records, which cannot be given without a copy: read part by part, each

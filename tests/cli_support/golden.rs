@@ -96,6 +96,7 @@ pub fn golden(command: &str, fixed: &str, args: &[&str]) {
         (r"\b\d+(\.\d+)? samples/s", "[RATE]"),
         (r"\b\d+(\.\d+)? (ms|s|min|h|d)\b", "[TIME]"),
         (r#""(\w*(?:seconds|_ms|ms_mean))":[0-9.eE+-]+"#, r#""$1":"[TIME]""#),
+        (r#""(free_\w+)":\d+"#, r#""$1":"[ROOM]""#),
         (r"\b\d{4}-\d\d-\d\dT[0-9:.]+Z", "[WHEN]"),
     ];
     insta::with_settings!({

@@ -5,6 +5,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod doctor;
 mod errors;
 mod faults;
 #[path = "../index_contract/mod.rs"]

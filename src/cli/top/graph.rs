@@ -2,8 +2,8 @@
 
 use super::state::State;
 use super::view::{Paint, rate};
-use crate::cli::output::human_seconds;
 use crate::watch::Look;
+use crate::words::human_seconds;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Color;
@@ -47,6 +47,17 @@ struct Series {
     points: Points,
 }
 
+/// The highest rate that is drawn, and whether there are higher ones: two swaps in one moment must not make all others
+/// look like nothing.
+fn top(all: &[Series]) -> (f64, bool) {
+    let mut values: Vec<f64> = all.iter().flat_map(|series| &series.points).map(|(_, y)| *y).collect();
+    values.retain(|y| y.is_finite() && *y > 0.0);
+    values.sort_by(f64::total_cmp);
+    let most = values.last().copied().unwrap_or(0.0);
+    let usual = values.get(values.len() / 2).map_or(most, |median| median * 5.0);
+    (most.min(usual), most > usual)
+}
+
 /// Two graphs, one above the other: what is read may be a hundred times what is generated.
 pub fn draw(frame: &mut Frame<'_>, state: &State, look: &Look, paint: Paint, area: Rect) {
     if area.width < 20 || area.height < 5 {
@@ -75,15 +86,16 @@ fn draw_one(frame: &mut Frame<'_>, (all, seconds): (&[Series], f64), has_time: b
         }
     }
     let block = paint.section(Line::from(title));
-    let values = all.iter().flat_map(|series| &series.points).map(|(_, y)| *y);
-    let most = values.filter(|y| y.is_finite()).fold(0.0, f64::max);
+    let (most, is_cut) = top(all);
     if most == 0.0 {
         let text = Line::styled("nothing known yet", paint.faint());
         return frame.render_widget(Paragraph::new(text).block(block), area);
     }
-    let sets = all.iter().map(|series| {
+    let below = |points: &Points| points.iter().map(|(x, y)| (*x, y.min(most))).collect::<Points>();
+    let points: Vec<Points> = all.iter().map(|series| below(&series.points)).collect();
+    let sets = all.iter().zip(&points).map(|(series, points)| {
         let marker = if series.graph == GraphType::Line { Marker::Braille } else { Marker::Dot };
-        let set = Dataset::default().data(&series.points).marker(marker).graph_type(series.graph);
+        let set = Dataset::default().data(points).marker(marker).graph_type(series.graph);
         set.style(paint.fg(series.colour))
     });
     let faint = |text: String| Span::styled(text, paint.faint());
@@ -91,6 +103,6 @@ fn draw_one(frame: &mut Frame<'_>, (all, seconds): (&[Series], f64), has_time: b
     let x = Axis::default().bounds([-seconds, 0.0]).style(paint.faint());
     let x = if has_time { x.labels([faint(format!("-{from}")), faint("now".to_owned())]) } else { x };
     let y = Axis::default().bounds([0.0, most * 1.05]).style(paint.faint());
-    let y = y.labels([faint("0".to_owned()), faint(rate(most))]);
+    let y = y.labels([faint("0".to_owned()), faint(format!("{}{}", if is_cut { ">" } else { "" }, rate(most)))]);
     frame.render_widget(Chart::new(sets.collect()).block(block).x_axis(x).y_axis(y).legend_position(None), area);
 }

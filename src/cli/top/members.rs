@@ -2,7 +2,8 @@
 
 use super::state::{Column, Member, State};
 use super::view::{Paint, rate};
-use crate::cli::output::{human_seconds, one_line};
+use crate::cli::output::one_line;
+use crate::words::human_seconds;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
 use ratatui::style::{Color, Modifier, Style};

@@ -16,13 +16,14 @@ mod view;
 use super::RingArgs;
 use super::output::line;
 use super::signals::{Stop, interval};
+use crate::cli::output::refused;
 use crate::watch::{Look, Watcher};
 use clap::Args;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 use state::State;
 use std::io::{self, IsTerminal};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::time::Duration;
 
 /// Swaps that are remembered.
@@ -64,8 +65,7 @@ fn size(text: &str) -> Result<(u16, u16), String> {
 /// Shows it until the user ends it; or once.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     if options.ring.common.json {
-        tracing::error!("this is for people: programs use `ringreel metrics --json`");
-        return Ok(2);
+        return Ok(refused("this is for people: programs use `ringreel metrics --json`"));
     }
     let config = options.ring.config()?;
     let colours = std::env::var_os("NO_COLOR").is_none();
@@ -75,8 +75,9 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
         return once(watcher, &mut state, options.size, colours && io::stdout().is_terminal());
     }
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        tracing::error!("this needs a terminal: use `ringreel status --watch` or `ringreel metrics`, or give --once");
-        return Ok(2);
+        return Ok(refused(
+            "this needs a terminal: use `ringreel status --watch` or `ringreel metrics`, or give --once",
+        ));
     }
     let stop = Stop::on_all_signals()?;
     let looks = look_in_background(watcher, options.interval)?;
@@ -105,7 +106,7 @@ struct Looks {
 }
 
 fn look_in_background(mut watcher: Watcher, interval: Duration) -> io::Result<Looks> {
-    let (tell, seen) = channel();
+    let (tell, seen) = sync_channel(1); // a terminal that takes nothing for an hour costs no memory
     let (wish, wishes) = channel::<()>();
     std::thread::Builder::new().name("ringreel-top".into()).spawn(move || {
         while tell.send(watcher.look().map_err(|error| error.to_string())).is_ok() {

@@ -2,15 +2,16 @@
 
 use super::state::State;
 use super::{graph, members};
-use crate::cli::output::{human_bytes, human_seconds, one_line, time_of_day};
+use crate::cli::output::one_line;
 use crate::history::Swap;
-use crate::status::{ReuseStatus, Status};
+use crate::status::{ReuseStatus, Status, WritingStatus};
 use crate::watch::Look;
+use crate::words::{human_bytes, human_seconds};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Borders, Clear, Gauge, Paragraph, Row, Table, Wrap};
+use ratatui::widgets::{Block, Borders, Clear, Paragraph, Row, Table, Wrap};
 
 /// Below this width, what stands at the right is left out.
 const NARROW: u16 = 70;
@@ -93,7 +94,7 @@ fn title_line(state: &State, paint: Paint, width: u16) -> Line<'static> {
         (Some(_), Some(at)) if state.trouble.is_some() || state.paused => {
             right.push(Span::raw(format!(" as of {} ago ", human_seconds(at.elapsed().as_secs_f64()))));
         }
-        (Some(look), _) => right.push(Span::raw(format!(" {} ", time_of_day(look.unix_ms)))),
+        (Some(look), _) => right.push(Span::raw(format!(" {} UTC ", crate::words::utc(look.unix_ms).1))),
         _ => {}
     }
     let used: usize = right.iter().map(Span::width).sum();
@@ -133,13 +134,14 @@ fn draw_body(frame: &mut Frame<'_>, state: &mut State, look: &Look, paint: Paint
         n if area.height >= 20 => 1 + n.min((area.height - 14) / 6),
         _ => 0,
     };
-    // Members come first, but not with more than their share; what is left makes the graph higher.
-    let rest = area.height.saturating_sub(OVERVIEW + failures);
+    // Members come before swaps, but not with more than their share; where there is much room, the graph has some.
+    let graph = (area.height.saturating_sub(28) / 3).min(14);
+    let rest = area.height.saturating_sub(OVERVIEW + graph + failures);
     let wish = |lines: usize| u16::try_from(lines + 2).unwrap_or(u16::MAX);
     let members = wish(state.members().len()).clamp(rest.min(5), (rest * 6 / 10).max(5));
     let swaps = rest.saturating_sub(members).min(wish(look.swaps.len()));
     let swaps = if swaps < 3 { 0 } else { swaps };
-    let overview = OVERVIEW + rest.saturating_sub(members + swaps).min(OVERVIEW);
+    let overview = OVERVIEW + graph;
     let [overview, swaps, members, failed] = Layout::vertical([
         Constraint::Length(overview),
         Constraint::Length(swaps),
@@ -166,14 +168,29 @@ fn draw_facts(frame: &mut Frame<'_>, look: &Look, paint: Paint, area: Rect) {
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let [gauge, facts] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(inner);
-    let writing = &look.status.writing;
-    let full = if writing.cap > 0 { writing.samples as f64 / writing.cap as f64 } else { 0.0 };
-    let what = if writing.swapping { "is promoted" } else { "fills" };
-    let label = format!("{} {what}: {}/{} samples", writing.generation, writing.samples, writing.cap);
-    let style = if paint.colours { Style::new().fg(Color::Blue).bg(Color::DarkGray) } else { Style::new() };
-    let label = Span::styled(label, Style::new().add_modifier(Modifier::BOLD));
-    frame.render_widget(Gauge::default().ratio(full.clamp(0.0, 1.0)).label(label).gauge_style(style), gauge);
+    frame.render_widget(gauge_line(&look.status.writing, paint, gauge.width), gauge);
     frame.render_widget(Paragraph::new(facts_of(look, paint)), facts);
+}
+
+/// How full the generation is that fills: a bar with words in it, to be understood without colours, too.
+fn gauge_line(writing: &WritingStatus, paint: Paint, width: u16) -> Line<'static> {
+    let full = if writing.cap > 0 { writing.samples as f64 / writing.cap as f64 } else { 0.0 };
+    let filled = (full.clamp(0.0, 1.0) * f64::from(width)) as usize;
+    let what = if writing.swapping { "is promoted" } else { "fills" };
+    let label = format!(" {} {what}: {}/{} samples ", writing.generation, writing.samples, writing.cap);
+    let before = usize::from(width).saturating_sub(label.len()) / 2;
+    let (bar, bold) = (paint.fg(Color::Blue), Modifier::BOLD);
+    let letter = |(x, c): (usize, char)| {
+        let in_label = (before..before + label.len()).contains(&x);
+        match (in_label, x < filled) {
+            (true, true) => Span::styled(c.to_string(), bar.add_modifier(bold | Modifier::REVERSED)),
+            (true, false) => Span::styled(c.to_string(), Style::new().add_modifier(bold)),
+            (false, true) => Span::styled("█", bar),
+            (false, false) => Span::styled("░", paint.faint()),
+        }
+    };
+    let text = format!("{}{label}", " ".repeat(before));
+    text.chars().chain(std::iter::repeat(' ')).take(width.into()).enumerate().map(letter).collect()
 }
 
 fn facts_of(look: &Look, paint: Paint) -> Vec<Line<'static>> {

@@ -7,6 +7,7 @@ use crate::fs::MapMode;
 use crate::fs::probe::contents::{Mapped, mapped, pattern};
 use crate::fs::probe::delays::until;
 use crate::fs::probe::names::{Race, Way};
+use crate::fs::watch::jittered;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -14,15 +15,15 @@ use std::time::{Duration, Instant};
 const LATE_ROUNDS: usize = 20;
 /// For so long B goes on making them.
 const LATE_FOR: Duration = Duration::from_secs(3);
-/// A finds what B made within this time.
-const FOUND_WITHIN: Duration = Duration::from_secs(3);
 /// Files that are replaced, and rewritten.
 const REPLACED: u64 = 10;
 /// Files that are sealed, and their bytes.
 const SEALED: u64 = 3;
 const SEALED_LEN: usize = 1 << 20;
-/// Names that both want, of each kind.
-const NAMES: usize = 150;
+/// Names that both want, of each kind: so many at a time, so often.
+const BURST: usize = 4;
+const BURSTS: usize = 30;
+const NAMES: usize = BURST * BURSTS;
 
 pub fn late_a(session: &mut Session) -> Attempt<Outcome> {
     let dir = session.make_dir("late")?;
@@ -39,7 +40,7 @@ pub fn late_a(session: &mut Session) -> Attempt<Outcome> {
             landed += 1;
             longest = longest.max(for_ms.parse::<u64>().ok());
             let found = || session.subject.fs.list(&new).is_ok_and(|names| names.iter().any(|name| name == "late"));
-            lost += usize::from(until(FOUND_WITHIN, found).is_none());
+            lost += usize::from(until(session.times.look, found).is_none());
         }
     }
     if lost > 0 {
@@ -184,50 +185,57 @@ pub fn sealed_b(session: &mut Session) -> Attempt<()> {
     Ok(())
 }
 
-/// Tries to get each name: `1` got, `0` somebody else has it, `e` another error.
-fn run(session: &Session, way: Way, me: &str) -> Attempt<String> {
+/// Tries to get the names of a burst, once both are about to: `1` got it, `0` somebody else has it, `e` another error.
+fn burst(session: &Session, way: Way, me: &str, burst: usize) -> Attempt<String> {
     let dir = session.dir.join(way.name());
-    (0..NAMES)
-        .map(|n| {
-            session.go_on()?;
-            Ok(match way.claim(&*session.subject.fs, &dir, me, &format!("name-{n}")) {
-                Ok(true) => '1',
-                Ok(false) => '0',
-                Err(_) => 'e',
-            })
-        })
-        .collect()
+    let names = burst * BURST..(burst + 1) * BURST;
+    let claims = names.map(|n| match way.claim(&*session.subject.fs, &dir, me, n) {
+        Ok(true) => '1',
+        Ok(false) => '0',
+        Err(error) => {
+            tracing::debug!(%error, "a name was neither got nor taken");
+            'e'
+        }
+    });
+    let claims = claims.collect();
+    session.go_on().map(|()| claims)
 }
 
 pub fn race_a(session: &mut Session) -> Attempt<Outcome> {
     let mut worst = Outcome::ok(String::new());
     for way in Way::ALL {
         let dir = session.make_dir(way.name())?;
-        way.prepare(&*session.subject.fs, &dir, "a")?;
+        way.prepare(&*session.subject.fs, &dir, "a", NAMES)?;
         session.say("made")?;
-        session.expect("ready")?;
-        session.say("start")?;
-        let ours = run(session, way, "a")?;
+        let mut ours = String::new();
+        for n in 0..BURSTS {
+            session.expect("ready")?;
+            session.say("start")?;
+            // Until about then B hears of it: at times a little sooner, at times later.
+            std::thread::sleep(jittered(session.trip / 2));
+            ours += &burst(session, way, "a", n)?;
+        }
         let theirs = session.hear()?;
         if theirs.len() != ours.len() {
             return Err(Trouble::Nonsense(theirs));
         }
-        let both = ours.bytes().zip(theirs.bytes());
+        let both = || ours.bytes().zip(theirs.bytes());
         let race = Race {
             rounds: NAMES,
-            several: both.clone().filter(|pair| *pair == (b'1', b'1')).count(),
-            nobody: both.clone().filter(|(a, b)| *a != b'1' && *b != b'1').count(),
+            several: both().filter(|pair| *pair == (b'1', b'1')).count(),
+            nobody: both().filter(|(a, b)| *a != b'1' && *b != b'1').count(),
         };
         let won = ours.bytes().filter(|c| *c == b'1').count();
-        let outcome = judge_race(race, &format!("{}, A won {won}", way.name()));
-        worst = worse(worst, outcome);
+        let errors = both().filter(|(a, b)| *a == b'e' || *b == b'e').count();
+        let errors = if errors > 0 { format!(", {errors} errors") } else { String::new() };
+        worst = worse(worst, judge_race(race, &format!("{}; A won {won}{errors}", way.name())));
     }
     Ok(worst)
 }
 
 fn worse(one: Outcome, other: Outcome) -> Outcome {
-    let measured =
-        [one.measured, other.measured].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
+    let texts = [one.measured, other.measured].into_iter().filter(|text| !text.is_empty());
+    let measured = texts.collect::<Vec<_>>().join("; ");
     let (verdict, advice) = if other.verdict > one.verdict || one.verdict == Verdict::Ok {
         (other.verdict, other.advice)
     } else {
@@ -240,10 +248,13 @@ pub fn race_b(session: &mut Session) -> Attempt<()> {
     for way in Way::ALL {
         session.expect("made")?;
         let dir = session.dir.join(way.name());
-        way.prepare(&*session.subject.fs, &dir, "b")?;
-        session.say("ready")?;
-        session.expect("start")?;
-        let ours = run(session, way, "b")?;
+        way.prepare(&*session.subject.fs, &dir, "b", NAMES)?;
+        let mut ours = String::new();
+        for n in 0..BURSTS {
+            session.say("ready")?;
+            session.expect("start")?;
+            ours += &burst(session, way, "b", n)?;
+        }
         session.say(&ours)?;
     }
     Ok(())

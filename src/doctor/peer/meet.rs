@@ -29,22 +29,27 @@ pub struct Met {
     pub dir: PathBuf,
     /// Whether this one acts, and the other one looks.
     pub is_a: bool,
+    /// What this one's tokens begin with.
+    pub me: String,
     root: PathBuf,
-    litter: BTreeSet<PathBuf>,
 }
 
 impl Met {
-    /// Removes what is left of the meeting.
-    pub fn clean(&self, fs: &dyn Fs) {
-        sweep(fs, &self.root, &self.litter);
+    /// Removes what is left of the meeting: by this one, and by its partner, as far as that is known.
+    pub fn clean(&self, fs: &dyn Fs, partner: Option<&str>) {
+        sweep(fs, &self.root, &self.me);
+        partner.into_iter().for_each(|partner| sweep(fs, &self.root, partner));
     }
 }
 
-fn sweep(fs: &dyn Fs, root: &Path, litter: &BTreeSet<PathBuf>) {
-    for path in litter {
-        let _ = fs.forget_file(path);
+/// Removes the names with tokens of `whom`, and the directory, unless others are in it.
+fn sweep(fs: &dyn Fs, root: &Path, whom: &str) {
+    for name in fs.list(root).unwrap_or_default() {
+        if name.split_once('.').is_some_and(|(_, token)| token.starts_with(whom)) {
+            let _ = fs.forget_file(&root.join(name));
+        }
     }
-    let _ = fs.remove_dir(root); // unless others are in it
+    let _ = fs.remove_dir(root);
 }
 
 struct Meeting<'a> {
@@ -53,7 +58,8 @@ struct Meeting<'a> {
     end: Instant,
     grace: Duration,
     stop: &'a Stop,
-    litter: BTreeSet<PathBuf>,
+    me: String,
+    attempt: u32,
     dead: BTreeSet<String>,
 }
 
@@ -71,8 +77,8 @@ enum Turn {
 pub fn meet(subject: &Subject, place: &Path, limit: Duration, stop: &Stop) -> Result<Met, CannotLook> {
     let root = place.join(format!("{SCRATCH}peers"));
     let (end, grace) = (Instant::now() + limit, GRACE.min(limit / 3));
-    let (litter, dead) = (BTreeSet::new(), BTreeSet::new());
-    let mut meeting = Meeting { fs: &*subject.fs, root, end, grace, stop, litter, dead };
+    let me: String = random_bytes::<8>().iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut meeting = Meeting { fs: &*subject.fs, root, end, grace, stop, me, attempt: 0, dead: BTreeSet::new() };
     let turn = loop {
         match meeting.wait() {
             Ok(Turn::Again) => {}
@@ -80,12 +86,12 @@ pub fn meet(subject: &Subject, place: &Path, limit: Duration, stop: &Stop) -> Re
             Err(why) => break Err(why),
         }
     };
-    let Meeting { root, litter, .. } = meeting;
+    let Meeting { root, me, .. } = meeting;
     let (dir, is_a) = match turn {
         Ok(Turn::A(dir)) => (dir, true),
         Ok(Turn::B(dir)) => (dir, false),
         Ok(Turn::Again) | Err(None) => {
-            sweep(&*subject.fs, &root, &litter);
+            sweep(&*subject.fs, &root, &me);
             let place = place.display();
             return Err(CannotLook(if stop() {
                 "interrupted while waiting for the other side".to_owned()
@@ -98,11 +104,11 @@ pub fn meet(subject: &Subject, place: &Path, limit: Duration, stop: &Stop) -> Re
             }));
         }
         Err(Some(error)) => {
-            sweep(&*subject.fs, &root, &litter);
+            sweep(&*subject.fs, &root, &me);
             return Err(CannotLook(format!("two nodes cannot meet here: {error}")));
         }
     };
-    Ok(Met { dir, is_a, root, litter })
+    Ok(Met { dir, is_a, me, root })
 }
 
 impl Meeting<'_> {
@@ -111,12 +117,9 @@ impl Meeting<'_> {
     }
 
     /// Makes a name. False: somebody else did.
-    fn make(&mut self, path: &Path) -> FsResult<bool> {
+    fn make(&self, path: &Path) -> FsResult<bool> {
         match self.fs.create_new(path) {
-            Ok(file) => {
-                self.litter.insert(path.to_owned());
-                file.close().map(|()| true)
-            }
+            Ok(file) => file.close().map(|()| true),
             Err(error) if error.is_taken() => Ok(false),
             Err(error) => Err(error),
         }
@@ -128,7 +131,8 @@ impl Meeting<'_> {
 
     /// Invites, and waits. Err(None): it is over.
     fn wait(&mut self) -> Result<Turn, Option<FsError>> {
-        let me: String = random_bytes::<8>().iter().map(|byte| format!("{byte:02x}")).collect();
+        self.attempt += 1;
+        let me = format!("{}-{}", self.me, self.attempt);
         let (invite, taken) = (self.name("invite", &me), self.name("taken", &me));
         self.fs.ensure_dir(&self.root)?;
         match self.make(&invite) {
@@ -164,7 +168,7 @@ impl Meeting<'_> {
     }
 
     /// The names there. A name of our own comes and goes first: that makes clients which remember listings look again.
-    fn look(&mut self, me: &str) -> FsResult<Vec<String>> {
+    fn look(&self, me: &str) -> FsResult<Vec<String>> {
         let poke = self.name("look", me);
         self.make(&poke)?;
         let names = self.fs.list(&self.root);
@@ -181,7 +185,7 @@ impl Meeting<'_> {
     fn await_pair(&mut self, other: &str) -> Result<Turn, Option<FsError>> {
         let (dir, begun) = (self.name("pair", other), Instant::now());
         while begun.elapsed() < self.grace && !(self.stop)() {
-            let names = self.look(other)?;
+            let names = self.look(&format!("{}-{}", self.me, self.attempt))?;
             if names.contains(&format!("pair.{other}")) {
                 return Ok(Turn::B(dir));
             }
@@ -189,7 +193,9 @@ impl Meeting<'_> {
         }
         tracing::debug!(other, "somebody who waited here is dead");
         self.dead.insert(other.to_owned());
-        let _ = self.fs.forget_file(&self.name("invite", other));
+        for kind in ["invite", "taken"] {
+            let _ = self.fs.forget_file(&self.name(kind, other));
+        }
         if self.over() { Err(None) } else { Ok(Turn::Again) }
     }
 }

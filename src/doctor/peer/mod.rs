@@ -25,6 +25,8 @@ pub struct Times {
     pub meeting: Duration,
     /// For the other one to answer.
     pub answer: Duration,
+    /// For a name to be seen.
+    pub look: Duration,
     /// LEASE_SECONDS: what delays are compared to.
     pub lease: Duration,
 }
@@ -32,7 +34,7 @@ pub struct Times {
 impl Times {
     /// With so much time for the other one to come.
     pub fn new(meeting: Duration, lease: Duration) -> Times {
-        Times { meeting, answer: Duration::from_secs(20), lease }
+        Times { meeting, answer: Duration::from_secs(20), look: Duration::from_secs(5), lease }
     }
 }
 
@@ -142,15 +144,24 @@ pub fn examine(doctor: &mut Doctor<'_>, place: &Path, times: Times, stop: &Stop)
 fn pair(subject: &Subject, place: &Path, times: Times, stop: &Stop) -> Result<Vec<Check>, CannotLook> {
     let met = meet::meet(subject, place, times.meeting, stop)?;
     let mut session = Session::new(subject.clone(), &met, times, stop.clone());
-    let done = if met.is_a { lead(&mut session) } else { follow(&mut session) };
+    let partner = introduce(&mut session, &met.me);
+    let known = partner.as_ref().ok().cloned();
+    let done = partner.and_then(|_| if met.is_a { lead(&mut session) } else { follow(&mut session) });
     let left = remove_tree(&*subject.fs, &met.dir);
-    met.clean(&*subject.fs);
+    met.clean(&*subject.fs, known.as_deref());
     let mut checks = done.map_err(|trouble| CannotLook(session.in_words(trouble)))?;
     if let Err(error) = left {
         let advice = format!("remove {} by hand", met.dir.display());
         checks.push(line("cleaning up", "nothing is left behind", Outcome::warning(error.to_string(), advice)));
     }
     Ok(checks)
+}
+
+/// Both say who they are, so that each can clean up after both.
+fn introduce(session: &mut Session, me: &str) -> Attempt<String> {
+    session.step = "meeting";
+    session.say(me)?;
+    session.hear()
 }
 
 fn line(check: &str, why: &str, outcome: Outcome) -> Check {

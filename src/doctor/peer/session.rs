@@ -76,6 +76,8 @@ pub struct Session {
     pub times: Times,
     /// What is being done.
     pub step: &'static str,
+    /// Time of a name and its answer, once that was measured (by A).
+    pub trip: Duration,
     stop: Stop,
     is_a: bool,
     sent: u64,
@@ -85,7 +87,8 @@ pub struct Session {
 impl Session {
     /// This side of those who met.
     pub fn new(subject: Subject, met: &Met, times: Times, stop: Stop) -> Session {
-        Session { subject, dir: met.dir.clone(), times, step: "", stop, is_a: met.is_a, sent: 0, received: 0 }
+        let (dir, is_a, trip) = (met.dir.clone(), met.is_a, Duration::ZERO);
+        Session { subject, dir, times, step: "", trip, stop, is_a, sent: 0, received: 0 }
     }
 
     fn side(is_a: bool) -> char {

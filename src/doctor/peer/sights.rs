@@ -10,8 +10,6 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 10;
-/// For so long B looks for a name.
-const LOOK_FOR: Duration = Duration::from_secs(5);
 /// For so long B waits for inotify.
 const TELLS_WITHIN: Duration = Duration::from_millis(1500);
 /// Clocks that differ so much make times misleading.
@@ -49,6 +47,7 @@ pub fn echo_a(session: &mut Session) -> Attempt<Outcome> {
         session.expect("pong")?;
         trips.add(Some(begun.elapsed()));
     }
+    session.trip = trips.median();
     Ok(Outcome::ok(format!("a name and its answer: {}", spread(&trips))))
 }
 
@@ -106,7 +105,7 @@ fn look(session: &mut Session, mut sees: impl FnMut(&Session, usize) -> bool) ->
     for round in 0.. {
         sees(session, round);
         session.say("ready")?;
-        let seen = until(LOOK_FOR, || sees(session, round)).is_some();
+        let seen = until(session.times.look, || sees(session, round)).is_some();
         session.say(if seen { "seen" } else { "never" })?;
         if session.hear()? == "enough" {
             break;
@@ -118,7 +117,7 @@ fn look(session: &mut Session, mut sees: impl FnMut(&Session, usize) -> bool) ->
 fn at_most(session: &Session, delays: &Delays) -> Outcome {
     let outcome = late(delays, session.times.lease);
     let measured = match outcome.verdict {
-        _ if delays.seen.is_empty() => format!("not within {}", millis(LOOK_FOR)),
+        _ if delays.seen.is_empty() => format!("not within {}", millis(session.times.look)),
         Verdict::Ok => format!("{} (bounds from above: B's answer is in them)", outcome.measured),
         _ => outcome.measured.clone(),
     };

@@ -120,7 +120,7 @@ pub fn throughput(fs: &dyn Fs, dir: &Path, most: u64, limit: Duration) -> FsResu
     let begun = Instant::now();
     let mut write = || {
         let (piece, mut pieces) = (pattern(3, PIECE), 0);
-        while pieces * (PIECE as u64) < most && begun.elapsed() < limit {
+        while (pieces + 1) * (PIECE as u64) <= most && begun.elapsed() < limit {
             file.write_all(&piece).map_err(|error| FsError::new("write", &path, error))?;
             pieces += 1;
             if pieces % PIECES_PER_SYNC == 0 {

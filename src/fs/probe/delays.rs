@@ -72,7 +72,8 @@ pub fn visibility(fs: &Arc<dyn Fs>, dir: &Path, rounds: usize, limit: Duration) 
             let look = scope.spawn(|| {
                 let lists = || fs.list(&dir).is_ok_and(|names| names.contains(&name));
                 let opens = || fs.open(&dir.join(&name)).is_ok();
-                (lists(), opens());
+                lists();
+                opens();
                 let _ = looking.send(());
                 let open = until(limit, opens);
                 (until(limit, lists), open)

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 /// A file's contents in these measurements.
 const BYTES: &[u8] = b"0123456789abcdef";
+/// Links to one file. (GlusterFS has room for 46; a ring needs 2.)
+const LINKS: usize = 20;
 
 /// Renames a directory with open files in it, as a promotion does. What did not go on working, in words.
 ///
@@ -115,22 +117,23 @@ impl Way {
         }
     }
 
-    /// What `me` needs in `dir` before it takes part.
+    /// What `me` needs in `dir` before it takes part in a race for `rounds` names.
     ///
     /// # Errors
     /// What the system says.
-    pub fn prepare(self, fs: &dyn Fs, dir: &Path, me: &str) -> FsResult<()> {
-        if self == Way::Link { write_new(fs, &dir.join(format!("of-{me}")), me.as_bytes(), false) } else { Ok(()) }
+    pub fn prepare(self, fs: &dyn Fs, dir: &Path, me: &str, rounds: usize) -> FsResult<()> {
+        let sources = if self == Way::Link { rounds.div_ceil(LINKS) } else { 0 };
+        (0..sources).try_for_each(|n| write_new(fs, &dir.join(format!("of-{me}-{n}")), me.as_bytes(), false))
     }
 
-    /// Tries to get `name` in `dir`. Whether `me` got it.
+    /// Tries to get name number `round` in `dir`. Whether `me` got it.
     ///
     /// # Errors
     /// What the system says but that somebody else has it.
-    pub fn claim(self, fs: &dyn Fs, dir: &Path, me: &str, name: &str) -> FsResult<bool> {
-        let path = dir.join(name);
+    pub fn claim(self, fs: &dyn Fs, dir: &Path, me: &str, round: usize) -> FsResult<bool> {
+        let path = dir.join(format!("name-{round}"));
         let done = match self {
-            Way::Link => fs.link(&dir.join(format!("of-{me}")), &path),
+            Way::Link => fs.link(&dir.join(format!("of-{me}-{}", round / LINKS)), &path),
             Way::Create => fs.create_new(&path).and_then(|file| file.close()),
             Way::MakeDir => fs.make_dir(&path),
         };
@@ -161,15 +164,15 @@ pub fn race(fs: &Arc<dyn Fs>, dir: &Path, way: Way, threads: usize, rounds: usiz
     let dir = dir.join(format!("race-{}", way.name()));
     fs.make_dir(&dir)?;
     let names: Vec<String> = (0..threads).map(|n| n.to_string()).collect();
-    names.iter().try_for_each(|me| way.prepare(&**fs, &dir, me))?;
+    names.iter().try_for_each(|me| way.prepare(&**fs, &dir, me, rounds))?;
     let (begun, mut race) = (Instant::now(), Race::default());
     while race.rounds < rounds && (race.rounds == 0 || begun.elapsed() < limit) {
-        let (start, name) = (Barrier::new(threads), format!("name-{}", race.rounds));
+        let (start, round) = (Barrier::new(threads), race.rounds);
         let won: Vec<FsResult<bool>> = std::thread::scope(|scope| {
-            let (start, dir, name) = (&start, &dir, &name);
+            let (start, dir) = (&start, &dir);
             let one = move |me: &str| {
                 start.wait();
-                way.claim(&**fs, dir, me, name)
+                way.claim(&**fs, dir, me, round)
             };
             let all: Vec<_> = names.iter().map(|me| scope.spawn(move || one(me))).collect();
             all.into_iter().filter_map(|thread| thread.join().ok()).collect()

@@ -56,7 +56,8 @@ impl ServerProbe {
     /// # Errors
     /// As for a role of the ring: nobody there, a user that is not let in, the index of another ring.
     pub fn open(place: &MongoPlace, ring_id: Option<&str>, path: &Path) -> Result<ServerProbe> {
-        let connection = Connection::open(place, Absence::Fatal)?;
+        // It only looks: who is away is told by the first call.
+        let connection = Connection::open(place, Absence::Borne)?;
         if let Some(id) = ring_id {
             let ring = RingName { id: id.to_owned(), path: path.display().to_string() };
             connection.belongs_to(ring, Claim::Look)?;
@@ -77,6 +78,9 @@ impl ServerProbe {
     /// What the server says.
     pub fn measure(&self) -> Result<Probe> {
         let measured = self.all();
+        if measured.as_ref().is_ok_and(|probe| !probe.acknowledged) {
+            return measured; // nothing was written
+        }
         let scratch = self.scratch.clone();
         let dropped = self.connection.call(move |tables| async move {
             let counters: Collection<Document> = beside(&tables.counters, &scratch);
@@ -96,13 +100,14 @@ impl ServerProbe {
         let version = self.command(doc! { "buildInfo": 1 });
         let version = version.ok().and_then(|info| info.get_str("version").ok().map(str::to_owned));
         let before = unix_ms();
-        let hello = self.command(doc! { "hello": 1 }).or_else(|_| self.command(doc! { "isMaster": 1 }));
+        let hello = self.command(doc! { "isMaster": 1 }).or_else(|_| self.command(doc! { "hello": 1 }));
         let middle = (before + unix_ms()) / 2;
         let clock = hello.ok().and_then(|hello| hello.get_datetime("localTime").ok().map(|at| at.timestamp_millis()));
         let clock_ahead_seconds = clock.map(|clock| (clock as f64 - middle as f64) / 1e3);
-        let (asked, distinct) = self.count()?;
         let concern = self.connection.call(|tables| async move { Ok(tables.counters.write_concern().cloned()) })?;
         let acknowledged = concern.as_ref().is_none_or(|concern| concern.w != Some(Acknowledgment::Nodes(0)));
+        // What is not acknowledged cannot be counted.
+        let (asked, distinct) = if acknowledged { self.count()? } else { (0, 0) };
         let write_concern = concern.map(|concern| match (&concern.w, concern.journal) {
             (w, Some(journal)) => format!("w={}, journal={journal}", words(w.as_ref())),
             (w, None) => format!("w={}", words(w.as_ref())),

@@ -4,7 +4,7 @@
 //! | offset | size | |
 //! |---|---|---|
 //! | 0 | 6 | `\x93NUMPY` |
-//! | 6 | 2 | major and minor version: 1.0, or 2.0 where the header is long, or 3.0 where it is not ASCII |
+//! | 6 | 2 | major and minor version: 1.0, or 2.0 where the header is long, or 3.0 where it is not Latin-1 |
 //! | 8 | 2 or 4 | length of the header, little endian; 4 bytes from version 2.0 on |
 //! | | length | the header: a Python literal, spaces, a line end; behind it the elements begin, at a multiple of 64 |
 
@@ -93,21 +93,24 @@ pub fn header(dtype: &DType, shape: &[u64]) -> Result<Vec<u8>> {
         axes => format!("({})", axes.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
     };
     let text = format!("{{'descr': {}, 'fortran_order': False, 'shape': {axes}, }}", descr(dtype)?);
+    // One byte a character where that is possible, as NumPy does it, else UTF-8.
+    let latin1: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(c).ok()).collect();
+    let (is_latin1, text) = (latin1.is_some(), latin1.unwrap_or(text.into_bytes()));
     let padded = |before: usize| (before + text.len() + 1).next_multiple_of(ALIGNMENT) - before;
     let mut out = SIGNATURE.to_vec();
-    match (text.is_ascii(), u16::try_from(padded(10))) {
-        (true, Ok(len)) => {
+    match u16::try_from(padded(10)) {
+        Ok(len) if is_latin1 => {
             out.extend_from_slice(&[1, 0]);
             out.extend_from_slice(&len.to_le_bytes());
         }
-        (is_ascii, _) => {
+        _ => {
             // What names and shapes may be keeps it far below 2^32.
-            out.extend_from_slice(&[if is_ascii { 2 } else { 3 }, 0]);
+            out.extend_from_slice(&[if is_latin1 { 2 } else { 3 }, 0]);
             out.extend_from_slice(&(padded(12) as u32).to_le_bytes());
         }
     }
     let end = (out.len() + text.len() + 1).next_multiple_of(ALIGNMENT);
-    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(&text);
     out.resize(end - 1, b' ');
     out.push(b'\n');
     Ok(out)
@@ -141,12 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_header_and_one_that_is_not_ascii_have_versions_of_their_own() {
+    fn a_long_header_and_one_that_is_not_latin1_have_versions_of_their_own() {
         let fields = |name: &str, n: usize| {
             let fields: Vec<String> = (0..n).map(|n| format!("('{name}{n}', '<f4')")).collect();
             DType::Numpy { descr: format!("[{}]", fields.join(", ")), itemsize: 4 * n as u32 }
         };
-        for (dtype, version) in [(fields("a", 3), 1), (fields("a", 5000), 2), (fields("ä", 3), 3)] {
+        for (dtype, version) in [(fields("a", 3), 1), (fields("a", 5000), 2), (fields("ä", 3), 1), (fields("長", 3), 3)]
+        {
             let out = header(&dtype, &[1]).unwrap();
             let (len, begin) = match version {
                 1 => (usize::from(u16::from_le_bytes([out[8], out[9]])), 10),

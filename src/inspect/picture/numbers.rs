@@ -1,7 +1,7 @@
 //! The elements of a part as numbers, whatever their type is; and which brightness they get.
 
+use crate::inspect::numbers::{Decode, decoder};
 use crate::reader::ReadPart;
-use half::{bf16, f16};
 use ringreel_format::DType;
 use std::collections::BTreeSet;
 
@@ -14,6 +14,7 @@ pub(super) struct Numbers<'a> {
     pub dtype: &'a DType,
     bytes: &'a [u8],
     size: usize,
+    decode: Decode,
 }
 
 impl<'a> Numbers<'a> {
@@ -21,8 +22,8 @@ impl<'a> Numbers<'a> {
     pub fn of(part: &'a ReadPart) -> Option<Numbers<'a>> {
         let bytes: &[u8] = part.data().ok()?;
         let size = usize::try_from(part.dtype.itemsize()).ok()?;
-        let numeric = !matches!(part.dtype, DType::Bytes | DType::Unknown { .. } | DType::Numpy { .. });
-        (numeric && size > 0).then_some(Numbers { dtype: &part.dtype, bytes, size })
+        let decode = decoder(&part.dtype).filter(|_| part.dtype != DType::Bytes)?;
+        Some(Numbers { dtype: &part.dtype, bytes, size, decode })
     }
 
     pub fn len(&self) -> usize {
@@ -32,7 +33,7 @@ impl<'a> Numbers<'a> {
     /// The element at `index`; NaN where there is none. Of a complex number, its magnitude.
     pub fn at(&self, index: usize) -> f64 {
         let begin = index.saturating_mul(self.size);
-        self.bytes.get(begin..begin.saturating_add(self.size)).map_or(f64::NAN, |bytes| number(self.dtype, bytes))
+        self.bytes.get(begin..begin.saturating_add(self.size)).map_or(f64::NAN, |bytes| (self.decode)(bytes).to_f64())
     }
 
     /// Elements from all over the part: all of them, or as many as are enough to know it.
@@ -53,35 +54,6 @@ impl<'a> Numbers<'a> {
             seen.len() <= most
         };
         whole && self.some().all(&mut still_few)
-    }
-}
-
-fn number(dtype: &DType, bytes: &[u8]) -> f64 {
-    macro_rules! read {
-        ($kind:ty) => {
-            bytes.try_into().map_or(f64::NAN, |bytes| <$kind>::from_le_bytes(bytes) as f64)
-        };
-    }
-    let pair = |real: DType| {
-        let (re, im) = bytes.split_at(bytes.len() / 2);
-        number(&real, re).hypot(number(&real, im))
-    };
-    match dtype {
-        DType::Bool | DType::U8 => read!(u8),
-        DType::U16 => read!(u16),
-        DType::U32 => read!(u32),
-        DType::U64 => read!(u64),
-        DType::I8 => read!(i8),
-        DType::I16 => read!(i16),
-        DType::I32 => read!(i32),
-        DType::I64 => read!(i64),
-        DType::F16 => bytes.try_into().map_or(f64::NAN, |bytes| f16::from_le_bytes(bytes).to_f64()),
-        DType::BF16 => bytes.try_into().map_or(f64::NAN, |bytes| bf16::from_le_bytes(bytes).to_f64()),
-        DType::F32 => read!(f32),
-        DType::F64 => read!(f64),
-        DType::C64 => pair(DType::F32),
-        DType::C128 => pair(DType::F64),
-        _ => f64::NAN,
     }
 }
 

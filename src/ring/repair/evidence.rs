@@ -11,7 +11,6 @@ use crate::ring::Ring;
 use crate::ring::manifest::{SegmentEntry, Summary};
 use ringreel_format::SegmentId;
 use std::collections::HashSet;
-use std::path::Path;
 
 /// What lies in a directory whose manifest is lost, and is listed by no other one. Each id once, in the order in which
 /// segments are chosen.
@@ -49,7 +48,7 @@ impl Evidence {
         let room = listed.unwrap_or(cap).min(cap).saturating_sub(sure);
         let mut choice = Choice { listed: self.certain, inferred: false, unclear: Vec::new() };
         // All that it listed is there: the others came too late, and their owners know.
-        if self.possible.is_empty() || (room == 0 && listed.is_some()) {
+        if self.possible.is_empty() || room == 0 {
             return choice;
         }
         choice.inferred = true;
@@ -71,39 +70,22 @@ impl Ring {
     /// Looks at `read.<n>`. The order matters: first what is there, then whether it is staged, then what the manifests
     /// say, of which a later one may list it meanwhile.
     pub(super) fn evidence(&self, n: u64, rebuilt: &Rebuilt, elsewhere: &HashSet<SegmentId>) -> Result<Evidence> {
-        let dir = self.layout.read(n);
-        let Some(found) = self.look_at_directory(n, &dir)? else { return Ok(Evidence::default()) };
+        let Some(found) = self.segments_in(&self.layout.read(n))? else { return Ok(Evidence::default()) };
         let mut evidence = Evidence { there: true, damaged: found.damaged.len(), ..Evidence::default() };
         let quarantined = self.quarantined()?;
         let mut seen = HashSet::new();
         for entry in found.segments {
-            if !seen.insert(entry.id) || quarantined.contains(&entry.id) {
+            // Who linked it into the generation that fills saw all manifests before, and that none lists it.
+            if !seen.insert(entry.id) || quarantined.contains(&entry.id) || elsewhere.contains(&entry.id) {
                 continue;
             }
             let staged = self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))?;
             if staged { &mut evidence.possible } else { &mut evidence.certain }.push(entry);
         }
-        // Who linked it into the generation that fills saw all manifests before, and that none lists it.
-        evidence.possible.retain(|entry| !elsewhere.contains(&entry.id));
         let newest = self.manifests.numbers()?.into_iter().max().unwrap_or(0);
         self.drop_listed(n, &mut evidence.certain, newest, rebuilt)?;
         self.drop_listed(n, &mut evidence.possible, newest, rebuilt)?;
         Ok(evidence)
-    }
-
-    /// What a directory holds; none where there is none.
-    pub(super) fn look_at_directory(&self, n: u64, dir: &Path) -> Result<Option<crate::ring::scan::Found>> {
-        match self.fs.identity(dir) {
-            Ok(found) if found.is_dir => {}
-            Ok(_) => return Ok(None),
-            Err(error) if error.is_gone() => return Ok(None),
-            Err(error) => return Err(error.into()),
-        }
-        match self.look_at(n, dir) {
-            Ok(found) => Ok(Some(found)),
-            Err(Error::Fs { source }) if source.is_gone() => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 
     /// Drops what a manifest lists that can be read or that is rebuilt: any but that of generation `but`. (Each manifest

@@ -46,7 +46,7 @@ impl Life {
 }
 
 impl Ring {
-    /// Watches, for a lease and a bit, who gives a sign of life. Nobody is watched for where nobody can be.
+    /// Watches, for a lease or two, who gives a sign of life. Nobody is watched for where nobody can be.
     ///
     /// # Errors
     /// What the filesystem or the index says.
@@ -54,7 +54,7 @@ impl Ring {
         self.watch_for(self.lease, told)
     }
 
-    /// The same until all are silent for `time`, or as long as that and half a lease.
+    /// The same until all are silent for `time`, or as long as that and a lease.
     ///
     /// # Errors
     /// What the filesystem or the index says.
@@ -63,18 +63,16 @@ impl Ring {
         if as_hint(watch.look(&*self.index))?.is_none() {
             return Ok(Life::Unheard);
         }
-        for owner in self.fs.list(&self.layout.staging())? {
-            if is_owner(&owner) && self.fs.list(&self.layout.staging_of(&owner)).is_ok_and(|names| !names.is_empty()) {
-                watch.silence(&owner);
-            }
+        for owner in self.list_or_none(&self.layout.staging())?.iter().filter(|owner| is_owner(owner)) {
+            watch.silence(owner);
         }
         let mut known = watch.known();
         known.retain(|member| *member != self.me);
         let begun = Instant::now();
         if known.iter().any(|member| watch.silence(member) <= time) {
-            told(&format!("watching for {:.1} s whether anybody lives", time.as_secs_f64()));
+            told(&format!("a sign of life of {} processes, for {:.1} s", known.len(), time.as_secs_f64()));
         }
-        while known.iter().any(|member| watch.silence(member) <= time) && begun.elapsed() < time + self.lease / 2 {
+        while known.iter().any(|member| watch.silence(member) <= time) && begun.elapsed() < time + self.lease {
             std::thread::sleep((self.lease / LOOKS).max(Duration::from_millis(1)));
             if as_hint(watch.look(&*self.index))?.is_none() {
                 return Ok(Life::Unheard);

@@ -80,6 +80,11 @@ impl Plan {
         self.mends.iter().filter(|mend| mend.state != State::Litter)
     }
 
+    /// Whether a manifest is lost that cannot be rebuilt now.
+    fn lacks_manifests(&self) -> bool {
+        self.mends.iter().any(|mend| mend.what == "manifest" && mend.state != State::ToDo)
+    }
+
     fn add(&mut self, what: &'static str, path: &Path, why: String, action: String, blocked: Option<String>) {
         let state = blocked.map_or(State::ToDo, State::Blocked);
         self.mends.push(Mend { what, path: path.to_owned(), why, action, state });
@@ -129,9 +134,12 @@ impl Ring {
         for damaged in &plan.damaged {
             self.quarantine_staged(&damaged.owner, damaged.id, damaged.why.clone())?;
         }
-        self.bring_in(life)?;
-        if as_hint(self.index.ping())?.is_some() {
-            self.repair_index(&*self.index, true)?;
+        // While a manifest is lost, all that goes by the manifests waits.
+        if !plan.lacks_manifests() {
+            self.bring_in(life)?;
+            if as_hint(self.index.ping())?.is_some() {
+                self.repair_index(&*self.index, true)?;
+            }
         }
         let _ = self.fs.remove_dir(&self.layout.staging_of(&self.me)); // stays where something is in it
         Ok(())
@@ -145,7 +153,7 @@ impl Ring {
             return Ok(());
         }
         // What the manifests that are rebuilt change, is known only then.
-        if plan.rebuilds.is_empty() {
+        if plan.rebuilds.is_empty() && !plan.lacks_manifests() {
             for repair in self.repair_index(&*self.index, false)? {
                 plan.add("index", &place, repair.to_string(), "it is told what the directory says".to_owned(), None);
             }

@@ -84,8 +84,7 @@ fn told_by(manifests: &Manifests, config: &Config, layout: &Layout) -> Result<Bi
 }
 
 fn put(fs: &dyn Fs, layout: &Layout, birth: &Birth, me: &str) -> Result<()> {
-    let mut bytes = serde_json::to_vec_pretty(birth).map_err(|error| Error::Sample(error.to_string()))?;
-    bytes.push(b'\n');
+    let bytes = birth::encode(birth)?;
     fs.ensure_dir(&layout.staging())?;
     fs.ensure_dir(&layout.staging_of(me))?;
     let temp = layout.staging_of(me).join(format!("ring.json.{:08x}", random_u32()));

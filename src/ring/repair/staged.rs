@@ -30,7 +30,7 @@ impl Ring {
         if self.fs.exists(&read)? {
             plan.depends_on_life = true;
             let why = format!("the promotion of generation {n} was begun, and not finished: readers do not see it");
-            let blocked = self.blocked_by_manifests(plan);
+            let blocked = after_manifests(plan);
             plan.add("promotion", &read, why, "it is finished, as a manager would do it".to_owned(), blocked);
             return Ok(());
         }
@@ -49,11 +49,6 @@ impl Ring {
             }
         }
         Ok(())
-    }
-
-    fn blocked_by_manifests(&self, plan: &Plan) -> Option<String> {
-        let blocked = plan.open().any(|mend| mend.what == "manifest" && mend.state != State::ToDo);
-        blocked.then(|| "manifests that are lost come first".to_owned())
     }
 
     /// What dead owners finished and nobody has linked.
@@ -101,7 +96,7 @@ impl Ring {
             if segments > 0 {
                 let why =
                     format!("{segments} finished segments ({samples} samples) of a dead owner are in no generation");
-                let blocked = self.blocked_by_manifests(plan);
+                let blocked = after_manifests(plan);
                 let blocked = if *life == Life::Unheard { life.is_in_the_way() } else { blocked };
                 let action = "they are linked into the generation that fills".to_owned();
                 plan.add("staged", &self.layout.staging_of(&owner), why, action, blocked);
@@ -169,4 +164,8 @@ impl Ring {
         }
         Ok(())
     }
+}
+
+fn after_manifests(plan: &Plan) -> Option<String> {
+    plan.lacks_manifests().then(|| "manifests that are lost come first".to_owned())
 }
