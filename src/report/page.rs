@@ -38,9 +38,9 @@ pub fn page(facts: &Facts) -> String {
     generations(&mut out, facts);
     members(&mut out, facts);
     failures(&mut out, facts);
-    let _ = write!(
+    let _ = writeln!(
         out,
-        "<footer>Written by ringreel {}. All times are UTC.</footer>\n</main></body></html>\n",
+        "<footer>Written by ringreel {}. All times are UTC.</footer>\n</main></body></html>",
         env!("CARGO_PKG_VERSION")
     );
     out
@@ -55,7 +55,7 @@ fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             out.push('\u{202f}');
         }
         out.push(digit);
@@ -65,10 +65,10 @@ fn count(n: u64) -> String {
 
 fn head(out: &mut String, facts: &Facts, name: &str) {
     let status = &facts.status;
-    let _ = write!(
+    let _ = writeln!(
         out,
         "<header><h1>{}</h1><p class=\"dim\">A ring as it was on {} UTC</p><p><code>{}</code></p>\
-         <p class=\"dim\">Parts of a sample: {}. Up to {} samples in a generation. Index: {}. Id: <code>{}</code></p></header>\n",
+         <p class=\"dim\">Parts of a sample: {}. Up to {} samples in a generation. Index: {}. Id: <code>{}</code></p></header>",
         escaped(name),
         at(facts.unix_ms),
         escaped(&status.ring),
@@ -81,16 +81,15 @@ fn head(out: &mut String, facts: &Facts, name: &str) {
 
 fn tiles(out: &mut String, facts: &Facts) {
     let status = &facts.status;
-    let rate = status.samples_per_second.map_or("–".to_owned(), |rate| {
-        let (unit, times) = rate_unit(rate);
-        format!("{} {unit}", number(rate * times))
-    });
+    let rate = status.samples_per_second.unwrap_or(0.0);
+    let (unit, times) = rate_unit(rate);
+    let per = format!("{unit} over the last swaps");
     let age = status.newest_age_seconds.map_or("none yet".to_owned(), human_seconds);
     let swap = status.swap_ms_mean.map_or("–".to_owned(), |ms| format!("{} ms", number(ms)));
     out.push_str("<section class=\"tiles\">");
     for (value, what) in [
         (count(status.samples_delivered), "samples delivered"),
-        (rate, "over the last swaps"),
+        (status.samples_per_second.map_or("–".to_owned(), |rate| number(rate * times)), per.as_str()),
         (count(status.swaps), "swaps"),
         (age, "age of the newest generation"),
         (swap, "swap, on average"),
@@ -149,10 +148,10 @@ fn health(out: &mut String, facts: &Facts) {
         };
         let _ = write!(out, "<tr><td class=\"{class}\">{word}</td><td>{}</td></tr>", escaped(&what));
     }
-    let _ = write!(
+    let _ = writeln!(
         out,
         "</table></div><p class=\"note dim\">This is a quick look: it does not read every byte. \
-         <code>ringreel verify {}</code> does.</p></div>\n",
+         <code>ringreel verify {}</code> does.</p></div>",
         escaped(&status.ring)
     );
 }
@@ -261,9 +260,9 @@ fn pictures(out: &mut String, facts: &Facts) {
     out.push_str("<h2>Samples</h2>");
     match &facts.pictures {
         Ok(png) => {
-            let _ = write!(
+            let _ = writeln!(
                 out,
-                "<figure class=\"scroll\"><img alt=\"Slices of samples of the newest generation\" src=\"data:image/png;base64,{}\"></figure>\n",
+                "<figure class=\"scroll\"><img alt=\"Slices of samples of the newest generation\" src=\"data:image/png;base64,{}\"></figure>",
                 STANDARD.encode(png)
             );
         }

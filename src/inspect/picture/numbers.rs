@@ -39,7 +39,7 @@ impl<'a> Numbers<'a> {
     /// Elements from all over the part: all of them, or as many as are enough to know it.
     pub fn some(&self) -> impl Iterator<Item = f64> + '_ {
         // An odd step, so that it does not walk along an axis whose length is a power of two.
-        let step = if self.len() <= LOOKED_AT { 1 } else { self.len() / LOOKED_AT | 1 };
+        let step = if self.len() <= LOOKED_AT { 1 } else { (self.len() / LOOKED_AT) | 1 };
         (0..self.len()).step_by(step).map(|index| self.at(index))
     }
 
