@@ -166,3 +166,25 @@ fn a_signal_leaves_the_terminal_as_it_was() {
         );
     }
 }
+
+/// Processes of the command that were started in this directory.
+fn running_in(dir: &std::path::Path) -> usize {
+    let dir = dir.canonicalize().unwrap();
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
+    let ours = |process: &std::path::PathBuf| {
+        std::fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd == dir)
+            && std::fs::read_to_string(process.join("comm")).is_ok_and(|name| name.trim() == "ringreel")
+    };
+    processes.filter(ours).count()
+}
+
+#[test]
+fn it_ends_with_its_terminal() {
+    let place = place("");
+    generate(&place.config(), 0..10);
+    let Some((running, keys)) = in_a_terminal("it_ends_with_its_terminal", &place, "") else { return };
+    eventually("it shows the ring", || running.out().contains("generation"));
+    assert_eq!(running_in(place.path()), 1);
+    drop((running, keys));
+    eventually("it ends", || running_in(place.path()) == 0);
+}

@@ -5,7 +5,9 @@ mod cli_support;
 
 use cli_support::{Place, Said, listing, put};
 use ringreel::Generator;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -155,6 +157,20 @@ fn every_vector_of_the_format_has_the_status_that_it_should_have() {
             assert!(fits && !said.err.contains("panicked"), "{}: {said:?}", file.display());
             assert!(!said.out.is_empty() || !said.err.is_empty());
         }
+    }
+}
+
+#[test]
+fn a_path_that_is_no_utf8_is_told_all_the_same() {
+    let place = ring();
+    let odd = place.path().join(OsStr::from_bytes(b"od\xffd.ring"));
+    fs::rename(place.ring(), &odd).unwrap();
+    fs::remove_file(odd.join("manifests/2")).unwrap();
+    for json in [&[][..], &["--json"]] {
+        let mut command = place.command(&["verify"]);
+        let said = command.arg(&odd).args(json).output().unwrap();
+        let text = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert!(said.status.code() == Some(1) && text.contains("manifests/2"), "{said:?}");
     }
 }
 

@@ -13,7 +13,7 @@ use crate::ring::birth;
 use crate::ring::manifest::{ANOTHER, Manifest, Manifests, SegmentEntry};
 use crate::words::counted;
 use ringreel_format::SegmentId;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,6 +43,7 @@ pub struct Finding {
     /// How bad it is.
     pub kind: Kind,
     /// Where.
+    #[serde(serialize_with = "in_utf8")]
     pub path: PathBuf,
     /// The bytes of the file that it is about: from the first to behind the last.
     pub bytes: Option<(u64, u64)>,
@@ -50,6 +51,11 @@ pub struct Finding {
     pub samples: Vec<String>,
     /// What is wrong, or what it means.
     pub message: String,
+}
+
+/// A path may be anything; JSON is text.
+fn in_utf8<S: Serializer>(path: &Path, to: S) -> std::result::Result<S::Ok, S::Error> {
+    to.serialize_str(&path.to_string_lossy())
 }
 
 impl Finding {

@@ -21,6 +21,8 @@ use crate::watch::{Look, Watcher};
 use clap::Args;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use state::State;
 use std::io::{self, IsTerminal};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
@@ -129,12 +131,38 @@ fn show(
     while !stop.is_set() {
         looks.seen.try_iter().for_each(|seen| state.arrive(seen));
         terminal.draw(|frame| view::draw(frame, state, colours))?;
-        if event::poll(TICK)?
-            && let Event::Key(key) = event::read()?
-            && state.on_key(key)
-        {
-            break;
+        match wait_for_input()? {
+            Input::Gone => break,
+            Input::None => {}
+            Input::Some => {
+                if event::poll(Duration::ZERO)?
+                    && let Event::Key(key) = event::read()?
+                    && state.on_key(key)
+                {
+                    break;
+                }
+            }
         }
     }
     Ok(())
+}
+
+enum Input {
+    None,
+    Some,
+    /// The terminal was closed.
+    Gone,
+}
+
+/// Waits for a key, or a tick. (`crossterm` would wait for ever, and busily, for one from a terminal that was closed.)
+fn wait_for_input() -> io::Result<Input> {
+    let stdin = io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let tick = Timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as i64 };
+    match poll(&mut fds, Some(&tick)) {
+        Err(Errno::INTR) | Ok(0) => return Ok(Input::None),
+        other => other?,
+    };
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    Ok(if fds[0].revents().intersects(gone) { Input::Gone } else { Input::Some })
 }
