@@ -26,7 +26,7 @@ fi
 rm -rf "$venv"
 "$python" -m venv "$venv" || give_up "$python makes no venv; on Debian, install python3-venv"
 echo '*' >"$venv/.gitignore"
-"$venv/bin/pip" install --quiet --disable-pip-version-check 'mxnet==1.9.1' 'numpy<1.24' ||
+"$venv/bin/pip" install --quiet --disable-pip-version-check 'mxnet==1.9.1' 'numpy<1.24' 'opencv-python-headless<4.8' ||
     give_up "pip could not install it"
 
 # Its library was linked to these two, and the wheel does not bring them.

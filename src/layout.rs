@@ -143,6 +143,7 @@ mod tests {
         for name in ["write.012", "write.", "write", "read.-1", "read.1x", "trash.1", "write.1.2"] {
             assert_eq!(GenerationDir::parse(name), None, "{name}");
         }
+        assert_eq!(GenerationDir::parse("read.18446744073709551615"), None);
         assert_eq!(segment_index("000017.rec"), Some(17));
         assert_eq!(segment_index("1234567.rec"), Some(1_234_567));
         for name in ["17.rec", "000017.rec2", "0000017.rec", "x.rec", "+00017.rec"] {

@@ -36,6 +36,47 @@ fn read_and_index_say_the_same_of_the_same_ring() {
 }
 
 #[test]
+fn inspect_and_cat_say_the_same_of_the_same_ring() {
+    for fixed in FIXED {
+        golden("inspect", fixed, &["inspect", "PATH"]);
+        golden("inspect-tree", fixed, &["inspect", "PATH", "--tree"]);
+        golden("inspect-sample", fixed, &["inspect", "PATH", "-n", "1"]);
+        golden("cat", fixed, &["cat", "PATH", "-n", "1", "--as", "json"]);
+    }
+    golden("inspect-json", "healthy", &["inspect", "PATH", "--json"]);
+    golden("inspect-segment", "healthy", &["inspect", "PATH/read.2/000001.rec", "--tree"]);
+    golden("inspect-hex", "healthy", &["inspect", "PATH/read.2/000001.rec", "--hex", "-n", "0"]);
+    golden("inspect-hex", "foreign", &["inspect", "PATH", "--hex", "--record", "1"]);
+}
+
+#[test]
+fn picture_report_and_export_say_the_same_of_the_same_ring() {
+    for fixed in FIXED {
+        golden("picture", fixed, &["picture", "PATH", "-o", "sheet.png", "--generation", "2"]);
+        golden("report", fixed, &["report", "PATH", "-o", "report.html"]);
+        golden("export", fixed, &["export", "PATH", "-o", "out", "--as", "wds", "--generation", "2"]);
+    }
+    golden("picture-json", "healthy", &["picture", "PATH", "-o", "sheet.png", "--json"]);
+}
+
+#[test]
+fn top_and_metrics_say_the_same_of_the_same_ring() {
+    for fixed in FIXED {
+        golden("metrics", fixed, &["metrics", "PATH"]);
+        golden("top", fixed, &["top", "PATH", "--once", "--size", "90x30"]);
+    }
+}
+
+#[test]
+fn repair_gc_and_seal_say_the_same_of_the_same_ring() {
+    for fixed in FIXED {
+        golden("repair", fixed, &["repair", "-c", "config.yaml"]);
+        golden("gc", fixed, &["gc", "-c", "config.yaml", "--dry-run"]);
+        golden("seal", fixed, &["seal", "-c", "config.yaml"]);
+    }
+}
+
+#[test]
 fn whoever_would_write_is_told_why_it_cannot() {
     for fixed in ["other-version", "foreign"] {
         golden("manager", fixed, &["manager", "-c", "config.yaml"]);
@@ -58,7 +99,7 @@ fn on_a_terminal(command: &str, no_color: bool) -> Option<String> {
 #[test]
 fn colours_are_for_terminals_alone_and_not_with_no_color() {
     let (Some(coloured), Some(plain)) = (on_a_terminal("--help", false), on_a_terminal("--help", true)) else {
-        return eprintln!("SKIPPED: colours on a terminal: there is no `script`");
+        return golden::loudly("SKIPPED: colours on a terminal: there is no `script`");
     };
     assert!(coloured.contains("\u{1b}["), "{coloured:?}");
     for command in ["--help", "verify --help", "verify /nothing/here", "status -c /nothing/here", "verify --no-such"] {
@@ -73,10 +114,23 @@ fn colours_are_for_terminals_alone_and_not_with_no_color() {
 
 #[test]
 fn what_is_looked_at_is_not_changed() {
-    for args in [["verify", "PATH"], ["status", "PATH"]] {
+    let looks: [&[&str]; 11] = [
+        &["verify", "PATH"],
+        &["status", "PATH"],
+        &["inspect", "PATH"],
+        &["inspect", "PATH", "--tree"],
+        &["cat", "PATH", "--as", "json"],
+        &["picture", "PATH", "-o", "sheet.png"],
+        &["report", "PATH", "-o", "report.html"],
+        &["export", "PATH", "-o", "out"],
+        &["top", "PATH", "--once"],
+        &["metrics", "PATH"],
+        &["gc", "PATH", "--keep", "0", "--dry-run"],
+    ];
+    for args in looks {
         let fixed = Fixed::new("damaged");
         let before = golden::listing(&fixed.path());
-        fixed.told(&args);
+        fixed.told(args);
         assert_eq!(golden::listing(&fixed.path()), before, "{args:?}");
     }
 }

@@ -236,7 +236,9 @@ fn nothing_is_reclaimed_because_a_manifest_cannot_be_seen() {
         });
         let ring = Ring::find(fs.clone(), &Config { keep: 0, ..config.clone() }).unwrap();
         ring.reclaim().unwrap();
-        assert_eq!(there(&config), [1, 2, 5], "the manifest of {hidden} could not be seen");
+        // Whether the samples of generation 3 were delivered, its manifest alone can tell.
+        let left = if hidden == 3 { &[1, 2, 3, 5][..] } else { &[1, 2, 5] };
+        assert_eq!(there(&config), left, "the manifest of {hidden} could not be seen");
         let found = ring.held_out_samples();
         assert_eq!(found.is_ok(), hidden == 3, "{found:?}");
         assert!(hidden == 3 || found.unwrap_err().is_retryable());

@@ -199,7 +199,7 @@ fn images_are_shown_as_they_are_and_the_rest_as_curves_and_words() {
         NamedPart::new("photo", DType::U8, &[20, 30, 3], &colours),
         NamedPart::new("curve", DType::U16, &[500], &curve),
         NamedPart::new("age", DType::F64, &[], &age),
-        NamedPart::new("name", DType::Bytes, &[6], "Jürgen"[..6].as_bytes()),
+        NamedPart::new("name", DType::Bytes, &[6], &"Jürgen".as_bytes()[..6]),
         NamedPart::new("empty", DType::F64, &[0, 3], &[]),
     ];
     let place = ring("photo, curve, age, name, empty", &[parts]);

@@ -202,7 +202,8 @@ fn the_newest_manifest_that_is_lost_is_no_half_promotion() {
     let of_late =
         owners.iter().flat_map(|dir| segments(dir)).find(|path| path.ends_with(format!("{}.rec", late[0].segment)));
     fs::hard_link(of_late.unwrap(), ring.join("read.3/000100.rec")).unwrap();
-    assert_eq!(apply(&place).code, Some(0));
+    let said = apply(&place);
+    assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(listed(&ring), before);
     healed(&place);
     place.run(&["seal"]).ok();

@@ -145,7 +145,7 @@ fn a_hundred_thousand_swaps_make_a_page_of_bounded_size_in_which_no_gap_is_lost(
         swap_ms: 2.0,
         by: NASTY.to_owned(),
         seconds: Some(1.0),
-        samples_per_second: (n % 10 != 0).then_some(4.0),
+        samples_per_second: (!n.is_multiple_of(10)).then_some(4.0),
         generators: vec![Share { name: format!("{NASTY}{}", n % 50), samples: 4 }],
         others: 0,
     };

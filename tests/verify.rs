@@ -140,6 +140,24 @@ fn whoever_is_hostile_is_survived() {
 }
 
 #[test]
+fn a_manifest_with_a_number_far_away_keeps_nobody_busy() {
+    let place = ring();
+    let far = place.ring().join(format!("manifests/{}", (1u64 << 62) - 1));
+    fs::copy(place.ring().join("manifests/3"), far).unwrap();
+    let said = verify(&place, &place.ring());
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.contains("under another name") && said.out.lines().count() < 1100, "{}", said.out);
+    for args in [&["status", "demo.ring"][..], &["inspect", "demo.ring"], &["repair", "demo.ring"]] {
+        let said = place.run(args);
+        assert!(!said.err.contains("panicked") && said.code.is_some(), "{args:?}: {said:?}");
+    }
+    let before = listing(&place.ring());
+    let said = place.run(&["gc"]);
+    assert!(said.code == Some(1) && said.err.contains("under another name"), "nothing is old for that: {said:?}");
+    assert_eq!(listing(&place.ring()), before);
+}
+
+#[test]
 fn every_vector_of_the_format_has_the_status_that_it_should_have() {
     let place = Place::verbatim("");
     let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("format/vectors");

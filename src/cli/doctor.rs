@@ -75,7 +75,7 @@ pub fn run(options: &Options, verbose: bool) -> anyhow::Result<i32> {
     drop(doctor);
     paper.end()?;
     if let Err(CannotLook(why)) = looked {
-        return Ok(refused(&format!("{why}")));
+        return Ok(refused(&why.to_string()));
     }
     Ok(i32::from(worst == Verdict::Failure))
 }

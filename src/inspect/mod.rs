@@ -9,7 +9,7 @@
 //! | [`samples`] | the samples there, by position |
 //! | [`find`] | where in a ring the sample with an id is |
 //! | [`story`] | what a ring or a generation is, in facts |
-//! | [`file`] | what a file is, in facts |
+//! | [`mod@file`] | what a file is, in facts |
 //! | [`tree`] | what each name in a ring is |
 //! | [`glance`] | some samples: their parts, how they are stored, their values |
 //! | [`records`] | the records of a file, and what each is |

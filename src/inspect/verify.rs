@@ -14,7 +14,7 @@ use crate::ring::manifest::{ANOTHER, Manifest, Manifests, SegmentEntry};
 use crate::words::counted;
 use ringreel_format::SegmentId;
 use serde::{Serialize, Serializer};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -231,18 +231,18 @@ impl Look {
     /// All manifests that are there; none for those that cannot be read or are missing.
     fn manifests(&mut self, layout: &Layout, ring_id: Option<&str>) -> Result<BTreeMap<u64, Option<Arc<Manifest>>>> {
         let manifests = Manifests::new(self.fs.clone(), layout.clone());
-        let mut numbers = manifests.numbers()?;
-        numbers.sort_unstable();
-        let Some((&oldest, &newest)) = numbers.first().zip(numbers.last()) else {
+        let there: HashSet<u64> = manifests.numbers()?.into_iter().collect();
+        let Some(newest) = there.iter().copied().max() else {
             self.find(Kind::Damage, &layout.manifests(), "there is no manifest: readers see nothing");
             return Ok(BTreeMap::new());
         };
-        // The oldest ones are removed when there are twice as many as are kept.
-        let first = if newest < 2 * MANIFESTS_KEPT { 0 } else { oldest };
-        let there: HashSet<u64> = numbers.into_iter().collect();
+        // The oldest ones are removed when there are twice as many as are kept (but for some of the first).
+        let expected = if newest < 2 * MANIFESTS_KEPT { 0..=newest } else { newest - MANIFESTS_KEPT + 1..=newest };
+        let expected: BTreeSet<u64> = there.iter().copied().chain(expected).collect();
         let mut found = BTreeMap::new();
         let mut before: Option<Arc<Manifest>> = None;
-        for n in first..=newest {
+        for n in expected {
+            before = before.filter(|before| before.summary.generation + 1 == n);
             let path = layout.manifest(n);
             if !there.contains(&n) {
                 let readable = self.fs.exists(&layout.read(n))?;

@@ -100,7 +100,8 @@ fn members(text: &mut Text, status: &Status) {
     }
     let one = u8::from(status.manager.is_some());
     text.one("manager_up", "gauge", "Whether somebody holds the manager's lease.", f64::from(one));
-    let columns: [(&str, &str, &str, fn(&MemberStatus) -> f64); 4] = [
+    type Column = (&'static str, &'static str, &'static str, fn(&MemberStatus) -> f64);
+    let columns: [Column; 4] = [
         ("member_silent_seconds", "gauge", "Time since its last sign of life.", |member| member.silent_seconds),
         ("member_samples_total", "counter", "Samples generated, promoted or read by it.", |m| m.report.samples as f64),
         ("member_bytes_total", "counter", "Bytes of them.", |member| member.report.bytes as f64),

@@ -18,6 +18,9 @@ const PIECES: usize = 150;
 /// Most stretches that are shaded.
 const SHADED: usize = 200;
 
+/// Greater values are drawn at the upper edge.
+const MOST: f64 = 1e18;
+
 /// A point: milliseconds since 1970, and a value. Without a value, the line is broken there.
 pub type Point = (u64, Option<f64>);
 
@@ -68,10 +71,10 @@ impl Scale {
 /// A line over time.
 pub fn over_time(plot: &Plot<'_>) -> String {
     let values = plot.points.iter().filter_map(|point| point.1).filter(|value| value.is_finite());
-    let greatest = values.fold(0.0, f64::max);
+    let greatest = values.fold(0.0, f64::max).min(MOST);
     let step = nice(greatest / 4.0);
     let most = ((greatest / step).ceil() * step).max(step);
-    let scale = Scale { span: (plot.span.0, plot.span.1.max(plot.span.0 + 1)), most };
+    let scale = Scale { span: (plot.span.0, plot.span.1.max(plot.span.0.saturating_add(1))), most };
     let mut out = begin(plot.name);
     for (from, to) in plot.shaded.iter().take(SHADED) {
         let (x, to) = (scale.x(*from), scale.x(*to));
@@ -82,11 +85,7 @@ pub fn over_time(plot: &Plot<'_>) -> String {
             HEIGHT - TOP - BOTTOM
         );
     }
-    let mut value = 0.0;
-    while value <= most * 1.001 {
-        horizontal(&mut out, scale.y(value), &number(value));
-        value += step;
-    }
+    grid(&mut out, &scale, step);
     times(&mut out, &scale);
     lines(&mut out, plot, &scale);
     let _ = write!(out, "<text class=\"unit\" x=\"{LEFT}\" y=\"8\">{}</text></svg>", escaped(plot.unit));
@@ -96,6 +95,14 @@ pub fn over_time(plot: &Plot<'_>) -> String {
 fn begin(name: &str) -> String {
     let name = escaped(name);
     format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{name}\"><title>{name}</title>")
+}
+
+/// A line at each step from zero to the most: a few of them, whatever the numbers are.
+fn grid(out: &mut String, scale: &Scale, step: f64) {
+    for n in 0..=(scale.most / step).round().min(20.0) as u32 {
+        let value = f64::from(n) * step;
+        horizontal(out, scale.y(value), &number(value));
+    }
 }
 
 fn horizontal(out: &mut String, y: f64, label: &str) {
@@ -245,11 +252,7 @@ pub fn bars(name: &str, bars: &[(String, u64)]) -> String {
     let greatest = bars.iter().map(|bar| bar.1).max().unwrap_or(0).max(1) as f64;
     let step = nice(greatest / 4.0).max(1.0);
     let scale = Scale { span: (0, 1), most: (greatest / step).ceil() * step };
-    let mut value = 0.0;
-    while value <= scale.most * 1.001 {
-        horizontal(&mut out, scale.y(value), &number(value));
-        value += step;
-    }
+    grid(&mut out, &scale, step);
     let room = (WIDTH - LEFT - RIGHT) / bars.len().max(1) as f64;
     for (n, (label, count)) in bars.iter().enumerate() {
         let (middle, top, wide) = (LEFT + room * (n as f64 + 0.5), scale.y(*count as f64), (room * 0.7).min(56.0));

@@ -382,6 +382,19 @@ impl Manifests {
         Ok(Some(manifest))
     }
 
+    /// The generations `from` to `to` that may have a manifest, in order: those that are not so old that it may have been
+    /// pruned, and of the others those that have one. (Whoever plants a number far away keeps nobody busy.)
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub fn between(&self, from: u64, to: u64) -> Result<Vec<u64>> {
+        let young = to.saturating_sub(MANIFESTS_KEPT - 1).max(from);
+        let mut old = if from < young { self.numbers()? } else { Vec::new() };
+        old.retain(|n| (from..young).contains(n));
+        old.sort_unstable();
+        Ok(old.into_iter().chain(young..=to).collect())
+    }
+
     /// The first of the generations `from` to `to`, which is the newest or an earlier one, whose manifest lists the
     /// segment. Manifests that may have been pruned count as listing nothing.
     ///
@@ -389,7 +402,7 @@ impl Manifests {
     /// A manifest that must be there and cannot be seen: not to be taken for one that lists nothing. As
     /// [`Manifests::get`].
     pub fn find(&self, id: SegmentId, from: u64, to: u64) -> Result<Option<u64>> {
-        for n in from..=to {
+        for n in self.between(from, to)? {
             match self.get(n)? {
                 Some(manifest) if manifest.lists(id) => return Ok(Some(n)),
                 Some(_) => {}

@@ -70,7 +70,13 @@ impl Ring {
     }
 
     /// Directories of generations that nobody needs, by their names.
+    ///
+    /// # Errors
+    /// A newest manifest that cannot be used, whoever put it there: nothing counts as old because of that.
     pub(super) fn retirable(&self, newest: u64) -> Result<Vec<(String, GenerationDir)>> {
+        if self.manifests.get(newest)?.is_none() {
+            return Ok(Vec::new()); // it cannot be seen
+        }
         let pinned = self.affordable_pins(newest)?;
         let reclaimable = self.reclaimable_from()?;
         let retire = |name: String| {

@@ -6,6 +6,7 @@
 use ringreel_format::recordio::{RecordWriter, image};
 use std::collections::HashMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -24,7 +25,8 @@ impl Fixed {
     pub fn new(name: &str) -> Fixed {
         let dir = tempfile::tempdir().unwrap();
         let fixed = Fixed { dir, name: name.to_owned() };
-        fs::write(fixed.dir.path().join("config.yaml"), format!("RING: {name}.ring\nKEEP: 5\n")).unwrap();
+        fs::write(fixed.dir.path().join("config.yaml"), format!("RING: {name}.ring\nKEEP: 5\nLEASE_SECONDS: 0.2\n"))
+            .unwrap();
         let ring = fixed.path();
         if name == "foreign" {
             write_foreign(&ring);
@@ -91,7 +93,13 @@ impl Fixed {
 /// Compares what `ringreel ARGS` says of the fixed ring with what it said, in `tests/golden/snapshots/`.
 pub fn golden(command: &str, fixed: &str, args: &[&str]) {
     let told = Fixed::new(fixed).told(args);
-    let filters = vec![
+    let mut filters = vec![
+        // As Prometheus' text has times, and room on a disk.
+        (r"(?m)^(ringreel_\w*seconds\S*) \S+$", "$1 [TIME]"),
+        (r"(?m)^(ringreel_free_\S*) \S+$", "$1 [ROOM]"),
+        (r"\d\d:\d\d:\d\d UTC", "[WHEN]"),
+        (r"report.html: \S+ \S+", "report.html: [SIZE]"),
+        (r"\S+ \S+ free", "[ROOM] free"),
         // Rates, and times that pass, whatever their unit.
         (r"\b\d+(\.\d+)? samples/s", "[RATE]"),
         (r"\b\d+(\.\d+)? (ms|s|min|h|d)\b", "[TIME]"),
@@ -99,10 +107,18 @@ pub fn golden(command: &str, fixed: &str, args: &[&str]) {
         (r#""(free_\w+)":\d+"#, r#""$1":"[ROOM]""#),
         (r"\b\d{4}-\d\d-\d\dT[0-9:.]+Z", "[WHEN]"),
     ];
+    if command == "top" {
+        filters.extend([(" +", " "), ("─+", "─"), ("░+", "░"), ("█+", "█")]); // what stands beside a time, moves with it
+    }
     insta::with_settings!({
         snapshot_path => home().join("snapshots"), prepend_module_to_snapshot => false, omit_expression => true,
         filters => filters,
     }, { insta::assert_snapshot!(format!("{command}.{fixed}"), told) });
+}
+
+/// Prints a line past the harness, which would keep it to itself.
+pub fn loudly(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 fn home() -> PathBuf {

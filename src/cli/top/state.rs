@@ -293,7 +293,9 @@ mod tests {
     fn q_escape_and_control_c_end_it_and_escape_leaves_the_help_first() {
         let mut state = state(Vec::new());
         press(&mut state, KeyCode::Char('?'));
-        assert!(state.help && !press(&mut state, KeyCode::Esc) && !state.help);
+        assert!(state.help);
+        assert!(!press(&mut state, KeyCode::Esc));
+        assert!(!state.help);
         assert!(press(&mut state, KeyCode::Esc) && press(&mut state, KeyCode::Char('q')));
         assert!(!press(&mut state, KeyCode::Char('c')) && !press(&mut state, KeyCode::Char('x')));
         assert!(state.on_key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));

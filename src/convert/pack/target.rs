@@ -166,7 +166,9 @@ impl<'a> Target<'a> {
     /// Ends it where something went wrong: no file gets its name; what a ring holds stays there.
     pub fn abandon(self, error: &Error) {
         if let Target::Ring(mut ring) = self {
-            ring.generator.failed(&error.to_string());
+            if !matches!(error, Error::Interrupted { .. }) {
+                ring.generator.failed(&error.to_string());
+            }
             let sealed = ring.generator.seal(ring.stop).and_then(|ids| ring.note(ids.len()));
             if let Err(error) = sealed.and_then(|()| ring.generator.finish(false, ring.stop).map(drop)) {
                 tracing::warn!("{error}");

@@ -1,6 +1,6 @@
 //! What two nodes see of each other: `ringreel doctor --peer`, started on both.
 //!
-//! They meet by names in a directory that both see ([`meet`]), talk by names ([`session`]), and measure in lockstep: one,
+//! They meet by names in a directory that both see (`meet`), talk by names (`session`), and measure in lockstep: one,
 //! A, acts, the other, B, looks. Delays are measured on A's clock alone, from the end of its call to the arrival of B's
 //! answer: a bound from above, since the answer takes its time too. In the end A tells B the verdict.
 

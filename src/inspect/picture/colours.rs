@@ -30,7 +30,7 @@ pub fn of_label(label: i64) -> Option<Rgb<u8>> {
     if label == 0 {
         return None;
     }
-    if let Some(colour) = usize::try_from(label - 1).ok().and_then(|n| FIRST.get(n)) {
+    if let Some(colour) = label.checked_sub(1).and_then(|n| usize::try_from(n).ok()).and_then(|n| FIRST.get(n)) {
         return Some(Rgb(*colour));
     }
     // Hues that follow one another by the golden ratio come close to one another late.

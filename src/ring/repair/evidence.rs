@@ -98,7 +98,7 @@ impl Ring {
         rebuilt: &Rebuilt,
     ) -> Result<()> {
         let Some(first) = entries.iter().map(|entry| entry.born).min() else { return Ok(()) };
-        for k in (first..=newest).filter(|k| *k != but) {
+        for k in self.manifests.between(first, newest)?.into_iter().filter(|k| *k != but) {
             entries.retain(|entry| !rebuilt.lists(k, entry.id));
             match self.manifests.get(k) {
                 Ok(Some(manifest)) => entries.retain(|entry| !manifest.lists(entry.id)),

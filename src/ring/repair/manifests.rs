@@ -60,12 +60,12 @@ impl Ring {
     pub(super) fn plan_manifests(&self, life: &Life, plan: &mut Plan) -> Result<()> {
         let newest = self.manifests.numbers()?.into_iter().max();
         let mut broken = self.broken(newest.unwrap_or(0), plan)?;
-        let elsewhere = self.in_filling(newest.unwrap_or(0) + 1)?;
         let top = self.beyond(newest)?;
         let next = newest.map_or(0, |newest| newest + 1);
         let gone = || "it is missing, and its generation was readable".to_owned();
         broken.extend((next..=top.unwrap_or(0)).filter(|n| top.is_some() || *n == 0).map(|n| (n, gone(), false)));
         plan.newest = top.max(newest).unwrap_or(0);
+        let elsewhere = self.in_filling(plan.newest + 1)?;
         let numbers: BTreeSet<u64> = broken.iter().map(|(n, ..)| *n).collect();
         let mut blocked_at = None;
         for (n, why, damaged) in broken {

@@ -4,10 +4,10 @@
 //! | file | what it mends |
 //! |---|---|
 //! | [`ring_json`] | `ring.json` is gone or damaged |
-//! | [`manifests`] | a manifest is gone or damaged |
-//! | [`evidence`] | what a generation's directory proves of its manifest |
-//! | [`strays`] | a segment that no manifest lists, in a directory where nobody looks for it, and nowhere else |
-//! | [`staged`] | what dead owners finished; promotions that nobody finishes |
+//! | `manifests` | a manifest is gone or damaged |
+//! | `evidence` | what a generation's directory proves of its manifest |
+//! | `strays` | a segment that no manifest lists, in a directory where nobody looks for it, and nowhere else |
+//! | `staged` | what dead owners finished; promotions that nobody finishes |
 //! | [`life`] | who lives, watched for a lease |
 //! | [`index`] | the index says something else than the directory |
 //!

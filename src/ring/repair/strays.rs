@@ -62,7 +62,7 @@ impl Ring {
 
     /// What the manifests say, and those that are to be rebuilt.
     pub(super) fn verdict_with(&self, entry: &SegmentEntry, plan: &Plan) -> Result<Verdict> {
-        if (entry.born..=plan.newest).any(|n| plan.rebuilt.lists(n, entry.id)) {
+        if plan.rebuilt.numbers().any(|n| n >= entry.born && plan.rebuilt.lists(n, entry.id)) {
             return Ok(Verdict::Delivered);
         }
         let mut from = entry.born;
