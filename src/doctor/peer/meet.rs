@@ -83,6 +83,12 @@ pub fn meet(subject: &Subject, place: &Path, limit: Duration, stop: &Stop) -> Re
         match meeting.wait() {
             Ok(Turn::Again) => {}
             Ok(turn) => break Ok(turn),
+            // A pair just left, and took the directory with it.
+            Err(Some(error)) if error.is_gone() && error.path != meeting.root => {
+                if meeting.over() {
+                    break Err(None);
+                }
+            }
             Err(why) => break Err(why),
         }
     };
@@ -135,10 +141,7 @@ impl Meeting<'_> {
         let me = format!("{}-{}", self.me, self.attempt);
         let (invite, taken) = (self.name("invite", &me), self.name("taken", &me));
         self.fs.ensure_dir(&self.root)?;
-        match self.make(&invite) {
-            Err(error) if error.is_gone() && !self.over() => return Ok(Turn::Again), // a pair just left
-            made => made?,
-        };
+        self.make(&invite)?;
         loop {
             let names: BTreeSet<String> = self.look(&me)?.into_iter().collect();
             if names.contains(&format!("taken.{me}")) {
