@@ -17,7 +17,7 @@ const NAMED: usize = 20;
 /// Rows of a table; the rest is counted.
 const ROWS: usize = 40;
 /// Bars of reuse.
-const BARS: usize = 12;
+const BARS: usize = 10;
 
 /// A whole HTML document.
 pub fn page(facts: &Facts) -> String {
