@@ -34,7 +34,9 @@ def parts():
     arrays["span"] = np.array([-5, 7], "m8[us]")
     arrays["text"] = np.array([["one", "zwölf"]])
     arrays["bytes"] = np.array([b"one", b"two\0x"])
-    arrays["record"] = np.array([(1, 2.5, [1, 2]), (3, np.nan, [3, 4])], [("ä", "<i4"), ("y", "<f8"), ("z", "u1", (2,))])
+    arrays["record"] = np.array(
+        [(1, 2.5, [1, 2]), (3, np.nan, [3, 4])], [("ä", "<i4"), ("y", "<f8"), ("z", "u1", (2,))]
+    )
     arrays["chinese"] = np.zeros(2, [("長", "<f4")])
     arrays["padded"] = np.zeros(2, np.dtype([("a", "u1"), ("b", "<f8")], align=True))
     arrays["scalar"] = np.array(7.5, "f4")
@@ -128,4 +130,3 @@ def test_pillow_reads_the_picture(filled, tmp_path):
     for name, want in sample.items():
         cat(tmp_path / "ring", "--part", name, "-o", tmp_path / f"{name}.png")
         assert (np.asarray(image.open(tmp_path / f"{name}.png")) == want).all()
-

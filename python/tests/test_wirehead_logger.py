@@ -137,9 +137,9 @@ def test_what_makes_no_sense_is_refused(config):
         WireheadLogger(config.parent / "other.yaml")
 
 
-def test_the_view_needs_a_terminal(config, caplog):
+def test_the_view_needs_a_terminal(config, capfd):
     with pytest.raises(ringreel.ConfigError, match="terminal"):
         WireheadLogger(config).run_tui()
-    assert "ringreel metrics" in caplog.text
+    assert "ringreel metrics" in capfd.readouterr().err
     with pytest.raises(ringreel.ConfigError, match="file"):
         WireheadLogger({"RING": "x.ring"}).run_tui()

@@ -154,8 +154,11 @@ fn copy(from: &Path, to: &Path) {
     let mut links: HashMap<Vec<u8>, PathBuf> = HashMap::new();
     let mut todo = vec![PathBuf::new()];
     fs::create_dir(to).unwrap();
-    for dir in ringreel::layout::DIRECTORIES {
-        fs::create_dir(to.join(dir)).unwrap(); // empty ones are not kept
+    // Empty ones are not kept in a repository.
+    for dir in
+        ringreel::layout::DIRECTORIES.into_iter().chain(["index/leases", "index/members", "index/notes", "index/tmp"])
+    {
+        fs::create_dir(to.join(dir)).unwrap();
     }
     while let Some(dir) = todo.pop() {
         for entry in fs::read_dir(from.join(&dir)).unwrap() {
