@@ -4,8 +4,8 @@ use super::Cli;
 use super::output::line;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
-use std::io::{Write, stdout};
-use std::path::PathBuf;
+use std::io::{self, Write, stdout};
+use std::path::{Path, PathBuf};
 
 /// What `completions` takes.
 #[derive(Args)]
@@ -41,15 +41,40 @@ pub fn completions(options: &Completions) -> anyhow::Result<i32> {
 
 /// Prints the page of the command, or writes all pages.
 pub fn man(options: &Man) -> anyhow::Result<i32> {
-    let command = Cli::command().disable_help_subcommand(true);
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
     let Some(dir) = &options.output else {
-        clap_mangen::Man::new(command).render(&mut stdout().lock())?;
+        stdout().lock().write_all(page(&command)?.1.as_bytes())?;
         return Ok(0);
     };
     std::fs::create_dir_all(dir)?;
-    clap_mangen::generate_to(command, dir)?;
+    write_pages(&command, dir)?;
     line(&format!("written to {}", dir.display()))?;
     Ok(0)
+}
+
+/// The name of a command's page, and the page. Its examples are lines, not prose.
+fn page(command: &clap::Command) -> io::Result<(String, String)> {
+    let man = clap_mangen::Man::new(command.clone());
+    let mut text = Vec::new();
+    man.render(&mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    let page = match text.split_once(".SH EXTRA\n") {
+        None => text.into_owned(),
+        Some((before, extra)) => {
+            let (extra, after) = extra
+                .split_once(".SH ")
+                .map_or((extra, String::new()), |(extra, after)| (extra, format!(".SH {after}")));
+            format!("{before}.SH EXAMPLES\n.nf\n{}\n.fi\n{after}", extra.trim_end().trim_start_matches("Examples:\n"))
+        }
+    };
+    Ok((man.get_filename(), page))
+}
+
+fn write_pages(command: &clap::Command, dir: &Path) -> io::Result<()> {
+    let (name, page) = page(command)?;
+    std::fs::write(dir.join(name), page)?;
+    command.get_subcommands().try_for_each(|command| write_pages(command, dir))
 }
 
 #[cfg(test)]
@@ -62,11 +87,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut command = Cli::command().disable_help_subcommand(true);
         command.build();
-        clap_mangen::generate_to(command.clone(), dir.path()).unwrap();
+        write_pages(&command, dir.path()).unwrap();
         for subcommand in command.get_subcommands() {
             let name = subcommand.get_name();
             let page = std::fs::read_to_string(dir.path().join(format!("ringreel-{name}.1"))).unwrap();
-            assert!(page.contains(name) && page.contains("Examples:"), "{name}");
+            assert!(page.contains(name) && page.contains(".SH EXAMPLES\n.nf\n"), "{name}");
             let help = subcommand.get_after_help().map(ToString::to_string).unwrap_or_default();
             let example = format!("\n  ringreel {name}");
             assert!(help.starts_with("Examples:") && help.contains(&example), "{name} --help has no example");
