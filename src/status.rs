@@ -154,7 +154,7 @@ pub fn status(ring: &Ring) -> Result<Status> {
     let mut generations = Vec::new();
     for name in ring.fs.list(ring.layout.root())? {
         let Some(GenerationDir::Read(n)) = GenerationDir::parse(&name) else { continue };
-        if let Some(manifest) = ring.manifests.get(n)? {
+        if let Some(manifest) = ring.manifests.usable(n)? {
             let summary = &manifest.summary;
             generations.push(GenerationStatus {
                 generation: n,
@@ -170,7 +170,7 @@ pub fn status(ring: &Ring) -> Result<Status> {
     }
     generations.sort_by_key(|generation| generation.generation);
     let totals = |manifest: Arc<Manifest>| (manifest.summary.total_samples, manifest.summary.total_bytes);
-    let (delivered, bytes_delivered) = ring.manifests.get(newest)?.map_or((0, 0), totals);
+    let (delivered, bytes_delivered) = ring.manifests.usable(newest)?.map_or((0, 0), totals);
     let waiting = waiting(ring, newest)?;
     let mut recent = History::of_last(RECENT);
     recent.update(ring)?;
@@ -194,7 +194,7 @@ pub fn status(ring: &Ring) -> Result<Status> {
         swap_ms_mean: recent.swap_ms_mean(),
         samples_delivered: delivered,
         samples_waiting: waiting,
-        samples_generated: delivered + waiting,
+        samples_generated: delivered.saturating_add(waiting),
         samples_per_second: recent.samples_per_second(),
         bytes_delivered,
         bytes,
@@ -224,6 +224,7 @@ fn writing(ring: &Ring, generation: u64) -> Result<WritingStatus> {
         match ring.fill_in(generation, &dir) {
             Ok(_) if swapping && ring.fs.exists(&ring.layout.manifest(generation))? => {} // it is readable by now
             Ok((samples, bytes)) => return Ok(WritingStatus { generation, samples, cap, bytes, swapping }),
+            Err(Error::Manifest { .. }) => {} // what of it is delivered already, cannot be told
             Err(Error::Fs { source }) if source.is_gone() => {}
             Err(error) => return Err(error),
         }
@@ -238,7 +239,7 @@ fn reuse(ring: &Ring, newest: u64, reads: &BTreeMap<u64, u64>) -> Result<Vec<Reu
     for n in newest.saturating_sub(REUSE_OF).max(1)..newest {
         // Of the first ones, some are not for training. (No manifest is read for any other: they may be large.)
         let first = kept.iter().any(|kept| kept.generation == n);
-        if !first || ring.manifests.get(n)?.is_some_and(|manifest| !ring.training(&manifest).is_empty()) {
+        if !first || ring.manifests.usable(n)?.is_some_and(|manifest| !ring.training(&manifest).is_empty()) {
             *bars.entry(reads.get(&n).copied().unwrap_or(0)).or_default() += 1;
         }
     }
@@ -254,9 +255,12 @@ fn waiting(ring: &Ring, newest: u64) -> Result<u64> {
         for name in ring.fs.list(&dir).unwrap_or_default() {
             let Some(id) = name.strip_suffix(".rec").and_then(|id| id.parse::<SegmentId>().ok()) else { continue };
             let Ok(tail) = read_tail(&*ring.fs, &dir.join(&name)) else { continue };
-            let listed = ring.manifests.find(id, tail.footer.info.born, newest)?.is_some();
+            let listed = match ring.manifests.find(id, tail.footer.info.born, newest) {
+                Err(Error::Manifest { .. }) => false, // whether it lists this one, cannot be told
+                other => other?.is_some(),
+            };
             if !listed && seen.insert(id) {
-                samples += tail.footer.count;
+                samples = tail.footer.count.saturating_add(samples);
             }
         }
     }
@@ -270,7 +274,14 @@ fn members(ring: &Ring, now: u64) -> Result<ByRole> {
     let mut members = as_hint(ring.index.members())?.unwrap_or_default();
     members.sort();
     for (name, beat) in members {
-        let Some(Some(report)) = as_hint(ring.index.report(&name, beat))? else { continue };
+        let report = match ring.index.report(&name, beat) {
+            Ok(Some(report)) => report,
+            Ok(None) => continue,
+            Err(error) => {
+                tracing::debug!(%error, name, "what it reports cannot be read");
+                continue;
+            }
+        };
         let silent_seconds = now.saturating_sub(report.unix_ms) as f64 / 1e3;
         let member = MemberStatus { name, silent_seconds, report };
         match member.report.role.as_str() {

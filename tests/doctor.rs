@@ -230,6 +230,7 @@ fn each_lie_of_a_filesystem_is_named_and_nothing_else() {
         (Lie::InotifySilent, &[("inotify", Warning)]),
         (Lie::InotifyNotToBeHad, &[("inotify", Warning)]),
         (Lie::LocksDoNotHold, &[("flock", Warning)]),
+        (Lie::LocksRefused(38), &[("flock", Warning)]),
         (Lie::ReadsOther, &[("reading (pread)", Failure)]),
         (Lie::MapsNothing, &[("mapping (mmap)", Failure)]),
         (Lie::MapsOther, &[("mapping (mmap)", Failure)]),
@@ -315,10 +316,31 @@ fn what_a_killed_doctor_left_is_removed_a_day_later() {
         fs::create_dir_all(dir.join("race-link")).unwrap();
         fs::write(dir.join("race-link/of-1"), "x").unwrap();
     }
+    // What only has such a name, and what a link leads to, is somebody else's.
+    let (notes, data, link) = (".doctor-notes", place.path().join("data"), place.path().join(".doctor-00000003"));
+    fs::create_dir(place.path().join(notes)).unwrap();
+    fs::create_dir(&data).unwrap();
+    fs::write(data.join("mine"), "x").unwrap();
+    std::os::unix::fs::symlink(&data, &link).unwrap();
     let long_ago = SystemTime::now() - Duration::from_secs(25 * 3600);
-    fs::File::open(&old).unwrap().set_modified(long_ago).unwrap();
+    for dir in [&old, &place.path().join(notes)] {
+        fs::File::open(dir).unwrap().set_modified(long_ago).unwrap();
+    }
+    let touched = std::process::Command::new("touch").args(["-h", "-d", "2 days ago"]).arg(&link).status();
+    assert!(touched.unwrap().success());
     assert_eq!(place.run(&["doctor"]).code, Some(0));
-    assert_eq!(leftovers(place.path()), [".doctor-00000002"]);
+    assert_eq!(leftovers(place.path()), [".doctor-00000002", notes]);
+    assert!(data.join("mine").exists());
+}
+
+#[test]
+fn an_empty_directory_is_measured_itself_and_stays_good_for_a_ring() {
+    let place = Place::new(YAML);
+    fs::create_dir(place.ring()).unwrap();
+    let said = doctor(&place);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said_of(&said, "kind").1.ends_with("demo.ring"), "{said:?}");
+    cli_support::generate(&place.config(), 0..10);
 }
 
 #[test]

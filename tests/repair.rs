@@ -287,11 +287,48 @@ fn a_lost_ring_json_is_made_again_from_the_manifests_and_the_configuration() {
         }
         let by_path = place.run(&["repair", "demo.ring"]);
         assert!(by_path.code == Some(2) && by_path.err.contains("-c config.yaml"), "{by_path:?}");
+        // Guessed wrongly, it would make training samples of those that are held out.
+        let unsaid = place.run(&["repair"]);
+        assert!(unsaid.code == Some(2) && unsaid.err.contains("VALIDATION"), "{unsaid:?}");
+        let config = place.path().join("config.yaml");
+        fs::write(&config, fs::read_to_string(&config).unwrap() + "\nVALIDATION: 0\n").unwrap();
         assert_eq!(plan(&place).code, Some(1));
         assert_eq!(apply(&place).code, Some(0));
         assert_eq!(fs::read(&file).unwrap(), before);
         healed(&place);
     }
+}
+
+#[test]
+fn when_too_many_manifests_are_lost_nothing_is_delivered_again() {
+    let place = Place::new("SWAP_CAP: 1\nSAMPLE: [data, label]\nKEEP: 1\n");
+    cli_support::generate(&place.config(), 0..80);
+    for left in [&["0"][..], &[]] {
+        for manifest in fs::read_dir(place.ring().join("manifests")).unwrap().map(|entry| entry.unwrap()) {
+            if !left.contains(&manifest.file_name().to_str().unwrap()) {
+                fs::remove_file(manifest.path()).unwrap();
+            }
+        }
+        let before = listing(&place.ring().join("read.80"));
+        let said = apply(&place);
+        assert!(said.code == Some(1) && said.out.contains("put manifests/ back"), "{said:?}");
+        assert!(listed(&place.ring()).values().all(|samples| samples.is_empty()), "{left:?}");
+        assert_eq!(listing(&place.ring().join("read.80")), before);
+    }
+}
+
+#[test]
+fn an_index_that_is_newer_than_our_view_is_kept_while_somebody_lives() {
+    let (place, _) = ring();
+    let status = place.ring().join("index/status");
+    let text = fs::read_to_string(status.join("3")).unwrap().replace("\"generation\":3", "\"generation\":9");
+    fs::write(status.join("9"), text).unwrap();
+    let living = Generator::open(&place.config()).unwrap();
+    let said = apply(&place);
+    assert!(said.code == Some(1) && status.join("9").exists(), "somebody works with it: {said:?}");
+    drop(living);
+    let said = apply(&place);
+    assert!(said.code == Some(0) && !status.join("9").exists(), "{said:?}");
 }
 
 #[test]

@@ -21,6 +21,36 @@ fn ring() -> Place {
     place
 }
 
+#[test]
+fn a_damaged_manifest_of_an_old_generation_hides_nothing_else() {
+    let place = Place::new("SWAP_CAP: 5\nSAMPLE: [data, label]\nKEEP: 9\n");
+    generate(&place.config(), 0..15);
+    let path = place.ring().join("manifests/2");
+    fs::write(&path, &fs::read(&path).unwrap()[..40]).unwrap();
+    let said = place.run(&["status"]).ok();
+    assert!(said.out.contains("read.1 ") && said.out.contains("read.3 ") && !said.out.contains("read.2 "), "{said:?}");
+    assert!(place.run(&["metrics"]).ok().out.contains("ringreel_up{"));
+    place.run(&["report", "-o", "report.html"]).ok();
+}
+
+#[test]
+fn what_others_wrote_is_text_and_drives_no_terminal() {
+    let place = ring();
+    let ring = ringreel::Ring::find(std::sync::Arc::new(ringreel::fs::Posix), &place.config()).unwrap();
+    ringreel::failures::remember(&*ring.index, "me", "generator", "first\x1b[2J\u{7}");
+    let said = place.run(&["status"]).ok();
+    assert!(said.out.contains("first [2J") && !said.out.contains(['\u{1b}', '\u{7}']), "{said:?}");
+}
+
+#[test]
+fn a_report_is_not_written_into_a_ring() {
+    let place = ring();
+    let before = fs::read(place.ring().join("ring.json")).unwrap();
+    let said = place.run(&["report", "-o", "demo.ring/ring.json"]);
+    assert!(said.code == Some(2) && said.err.contains("in the ring"), "{said:?}");
+    assert_eq!(fs::read(place.ring().join("ring.json")).unwrap(), before);
+}
+
 fn no_ring() -> Place {
     Place::new("SWAP_CAP: 5\nSAMPLE: [data, label]\n")
 }

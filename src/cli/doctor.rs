@@ -1,7 +1,7 @@
 //! `ringreel doctor`
 
 use super::RingArgs;
-use super::output::{json_line, line, refused};
+use super::output::{json_line, line, one_line, refused};
 use super::signals::Stop;
 use crate::config::Config;
 use crate::doctor::peer::Times;
@@ -75,7 +75,7 @@ pub fn run(options: &Options, verbose: bool) -> anyhow::Result<i32> {
     drop(doctor);
     paper.end()?;
     if let Err(CannotLook(why)) = looked {
-        return Ok(refused(&why.to_string()));
+        return Ok(refused(&one_line(&why)));
     }
     Ok(i32::from(worst == Verdict::Failure))
 }
@@ -112,7 +112,7 @@ impl Paper {
     fn text(&mut self, check: &Check) -> std::io::Result<()> {
         if self.group != check.group {
             self.group.clone_from(&check.group);
-            line(&check.group)?;
+            line(&one_line(&check.group))?;
         }
         let (word, colour) = match check.verdict {
             Verdict::Ok => ("ok     ", "32"),
@@ -121,9 +121,9 @@ impl Paper {
         };
         let mark = if self.colours { format!("\x1b[{colour}m{word}\x1b[0m") } else { word.to_owned() };
         let plain = |text: &str| super::output::plain_path(text.as_ref());
-        line(&format!("  {mark} {:<25} {}", check.check, plain(&check.measured)))?;
+        line(&format!("  {mark} {:<25} {}", plain(&check.check), plain(&check.measured)))?;
         if self.all || check.verdict != Verdict::Ok {
-            line(&format!("  {:33} why: {}", "", check.why))?;
+            line(&format!("  {:33} why: {}", "", plain(&check.why)))?;
         }
         if !check.advice.is_empty() {
             line(&format!("  {:33} do:  {}", "", plain(&check.advice)))?;

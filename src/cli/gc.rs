@@ -82,7 +82,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
 fn say(options: &Options, garbage: &Garbage, gone: bool) -> anyhow::Result<()> {
     let Garbage { path, why, files, bytes, stays } = garbage;
     if options.ring.common.json {
-        let value = json!({ "path": path, "why": why, "files": files, "bytes": bytes, "gone": gone, "stays": stays });
+        let value = json!({ "path": path.to_string_lossy(), "why": why, "files": files, "bytes": bytes, "gone": gone, "stays": stays });
         return Ok(json_line(&json!({ "garbage": value }))?);
     }
     let name = if gone { "remove" } else { "stays " };

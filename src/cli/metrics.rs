@@ -2,15 +2,15 @@
 
 use super::RingArgs;
 use super::http::{Answer, serve};
-use super::output::{line, refused};
+use super::output::{line, may_write, refused, replace};
 use super::signals::{Stop, interval};
 use crate::config::Config;
 use crate::metrics::{json, json_of_failure, prometheus};
 use crate::unix_ms;
 use crate::watch::Watcher;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -141,36 +141,9 @@ fn put(options: &Options, teller: &Teller) -> anyhow::Result<()> {
     .and_then(|()| Ok(io::stdout().flush()?))
 }
 
-/// Whether a file may be written there: nothing is written into a ring, and only a file is replaced.
-fn may_write(path: &Path, ring: &Path) -> anyhow::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let dir = fs::canonicalize(dir).with_context(|| dir.display().to_string())?;
-    if fs::canonicalize(ring).is_ok_and(|ring| dir.starts_with(ring)) {
-        bail!("{}: this is in the ring, where nothing is written: give another place", path.display());
-    }
-    match fs::symlink_metadata(path) {
-        Ok(there) if !there.is_file() => bail!("{}: this is no file: give another name", path.display()),
-        _ => Ok(()),
-    }
-}
-
 fn append(path: &Path, text: &str) -> anyhow::Result<()> {
     let write = || OpenOptions::new().append(true).create(true).open(path)?.write_all(format!("{text}\n").as_bytes());
     write().with_context(|| path.display().to_string())
-}
-
-/// In one step, so that nobody reads half of it.
-fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let new = path.with_file_name(name);
-    let _ = fs::remove_file(&new); // left by one of our number who was killed
-    let write = || OpenOptions::new().write(true).create_new(true).open(&new)?.write_all(text.as_bytes());
-    let done = write().and_then(|()| fs::rename(&new, path));
-    if done.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    done.with_context(|| path.display().to_string())
 }
 
 fn listen(teller: &mut Teller, address: SocketAddr) -> anyhow::Result<i32> {

@@ -1,7 +1,9 @@
 //! Lines on stdout, and a progress bar on stderr where a person watches.
 
 pub use crate::convert::export::payload::meta_json;
+use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -93,4 +95,37 @@ pub fn one_line(text: &str) -> String {
 /// Tells, on stderr, what is waited for.
 pub fn tell(what: &str) {
     tracing::info!("waiting for {what}");
+}
+
+/// Whether a file may be written there: nothing is written into a ring, and only a file is replaced.
+///
+/// # Errors
+/// In words: why not.
+pub fn may_write(path: &Path, ring: &Path) -> anyhow::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let dir = fs::canonicalize(dir).with_context(|| dir.display().to_string())?;
+    if fs::canonicalize(ring).is_ok_and(|ring| dir.starts_with(ring)) {
+        bail!("{}: this is in the ring, where nothing is written: give another place", path.display());
+    }
+    match fs::symlink_metadata(path) {
+        Ok(there) if !there.is_file() => bail!("{}: this is no file: give another name", path.display()),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a file, or replaces it in one step, so that nobody reads half of it.
+///
+/// # Errors
+/// What the system says; what was there is there still.
+pub fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let new = path.with_file_name(name);
+    let _ = fs::remove_file(&new); // left by one of our number who was killed
+    let write = || OpenOptions::new().write(true).create_new(true).open(&new)?.write_all(text.as_bytes());
+    let done = write().and_then(|()| fs::rename(&new, path));
+    if done.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    done.with_context(|| path.display().to_string())
 }

@@ -1,8 +1,7 @@
 //! `ringreel report`
 
 use super::RingArgs;
-use super::output::{json_line, plain_path};
-use crate::error::{Error, FsError};
+use super::output::{json_line, may_write, plain_path, refused, replace};
 use crate::inspect::picture::MOST_SAMPLES;
 use crate::report::{Facts, MOST_SWAPS, page};
 use crate::words::human_bytes;
@@ -36,14 +35,16 @@ pub struct Options {
 /// Writes the page.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let config = options.ring.config()?;
+    if let Err(error) = may_write(&options.out, &config.ring) {
+        return Ok(refused(&format!("{error:#}")));
+    }
     let ring = options.ring.look()?;
     let facts = Facts::of(&ring, options.swaps as usize, options.samples.into(), config.stale_after)?;
     let html = page(&facts);
-    let written = std::fs::write(&options.out, &html);
-    written.map_err(|error| Error::from(FsError::new("write", &options.out, error)))?;
+    replace(&options.out, &html)?;
     if options.ring.common.json {
         json_line(&json!({
-            "report": options.out, "bytes": html.len(), "ring": facts.status.ring, "swaps": facts.swaps.len(),
+            "report": options.out.display().to_string(), "bytes": html.len(), "ring": facts.status.ring, "swaps": facts.swaps.len(),
             "pictures": facts.pictures.is_ok(), "damaged": facts.damaged, "notes": facts.notes,
         }))?;
     } else {

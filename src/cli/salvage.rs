@@ -16,7 +16,7 @@ pub fn run(ring: &Ring, dir: &Path, json: bool) -> anyhow::Result<()> {
         let (path, to) = (plain_path(&one.path), one.to.as_deref().map(plain_path));
         if json {
             json_line(
-                &json!({ "salvaged": { "path": one.path, "to": one.to, "samples": one.samples, "of": one.of } }),
+                &json!({ "salvaged": { "path": one.path.to_string_lossy(), "to": one.to.as_deref().map(std::path::Path::to_string_lossy), "samples": one.samples, "of": one.of } }),
             )?;
             continue;
         }

@@ -1,7 +1,7 @@
 //! `ringreel status`
 
 use super::RingArgs;
-use super::output::{json_line, line};
+use super::output::{json_line, line, one_line};
 use super::signals::{Stop, interval};
 use crate::failures::Failure;
 use crate::metrics::json_of_failure;
@@ -41,7 +41,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
         json_line(&serde_json::to_value(&status)?)?;
     } else {
         for text in lines(&status) {
-            line(&text)?;
+            text.lines().try_for_each(|text| line(&one_line(text)))?;
         }
     }
     Ok(0)
@@ -176,10 +176,10 @@ fn member(member: &MemberStatus) -> String {
         text.push_str(&format!(", reads generation {generation} after {} epochs", report.epochs));
     }
     if !report.doing.is_empty() {
-        text.push_str(&format!(", {}", report.doing));
+        text.push_str(&format!(", {}", one_line(&report.doing)));
     }
     if let Some(error) = &report.last_error {
-        text.push_str(&format!("\n    last error: {error}"));
+        text.push_str(&format!("\n    last error: {}", one_line(error)));
     }
     text
 }

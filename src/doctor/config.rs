@@ -8,7 +8,7 @@ use crate::fs::probe::Subject;
 use crate::fs::probe::delays::Delays;
 use crate::layout::Layout;
 use crate::ring::Ring;
-use crate::ring::birth::{self, Birth};
+use crate::ring::birth::{self, Birth, is_of_a_birth};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -98,16 +98,13 @@ fn missing(subject: &Subject, config: &Config) -> Outcome {
     match subject.fs.list(&config.ring) {
         Err(error) if error.is_gone() => Outcome::ok(format!("there is no ring at {at} yet: the first role makes it")),
         Err(error) => Outcome::refused(&error, "choose another directory for RING"),
-        Ok(names) => {
-            let strays = |name: &&String| !crate::layout::DIRECTORIES.contains(&name.as_str()) && *name != "write.1";
-            match names.iter().find(strays) {
-                Some(stray) => Outcome::failure(
-                    format!("{at} is no ring, and holds other things ({stray:?})"),
-                    "choose an empty or a new directory for RING",
-                ),
-                None => Outcome::ok(format!("{at} is empty: the first role makes a ring of it")),
-            }
-        }
+        Ok(names) => match names.iter().find(|name| !is_of_a_birth(name)) {
+            Some(stray) => Outcome::failure(
+                format!("{at} is no ring, and holds other things ({stray:?})"),
+                "choose an empty or a new directory for RING",
+            ),
+            None => Outcome::ok(format!("{at} is empty: the first role makes a ring of it")),
+        },
     }
 }
 

@@ -147,15 +147,16 @@ fn lesser(doctor: &mut Doctor<'_>, known: &Known, dir: &Path) -> Result<bool, Ca
     );
     let (subject, at, local) = (doctor.subject.clone(), dir.to_owned(), known.kind.local);
     let inotify = move || judge_inotify(delays::inotify(&subject, &at, TELLS_WITHIN), local);
-    let flock = on(doctor, dir, "nothing: a ring takes no locks", contents::count_under_lock, |(expected, counted)| {
-        match expected == counted {
-            true => Outcome::ok(format!("{counted} of {expected} increments")),
-            false => Outcome::warning(
-                format!("{counted} of {expected} increments: locks, or contents under them, do not hold"),
-                "nothing for the ring, which takes no locks; keep databases and caches off this filesystem",
-            ),
-        }
-    });
+    const LOCKS: &str = "nothing for the ring, which takes no locks; keep databases and caches off this filesystem";
+    let (subject, at) = (doctor.subject.clone(), dir.to_owned());
+    let flock = move || match contents::count_under_lock(&subject, &at, A_WHILE) {
+        Ok((expected, counted)) if expected == counted => Outcome::ok(format!("{counted} of {expected} increments")),
+        Ok((expected, counted)) => Outcome::warning(
+            format!("{counted} of {expected} increments: locks, or contents under them, do not hold"),
+            LOCKS,
+        ),
+        Err(error) => Outcome::warning(format!("not to be had ({error})"), LOCKS),
+    };
     Ok(doctor.check(GROUP, "removal of an open file", "old generations are reclaimed under slow readers", removed)?
         && doctor.check(GROUP, "upper and lower case", "names hold host names and numbers", case)?
         && doctor.check(GROUP, "length of names", "names hold host, pid and a random number", length)?
@@ -243,8 +244,8 @@ fn times(doctor: &mut Doctor<'_>, config: &Config, dir: &Path) -> Result<bool, C
         ANOTHER,
         |s, dir| delays::visibility(&s.fs, dir, 20, LOOK_FOR),
         move |[listed, opened]| {
-            let late = if listed.max() > opened.max() || listed.never > 0 { &listed } else { &opened };
-            let (verdict, advice) = against_lease(late, lease);
+            let seen = [&listed.seen[..], &opened.seen[..]].concat();
+            let (verdict, advice) = against_lease(&Delays { seen, never: listed.never + opened.never }, lease);
             let measured = format!("opened after {}, listed after {}", spread(&opened), spread(&listed));
             Outcome { verdict, measured, advice }
         },

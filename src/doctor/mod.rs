@@ -23,7 +23,7 @@ pub mod space;
 use crate::config::Config;
 use crate::error::FsError;
 use crate::fs::probe::{Subject, remove_tree, scratch_name};
-use crate::layout::Layout;
+
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -206,13 +206,14 @@ impl<'a> Doctor<'a> {
         let scratch = scratch_name(place);
         let (subject, dir) = (self.subject.clone(), scratch.clone());
         let done = match self.measure("filesystem", "scratch", WHY, move || subject.make_scratch(&dir)) {
-            Ok(None) => return Ok(None),
             Ok(Some(Err(error))) => {
                 self.say("filesystem", "scratch", WHY, Outcome::refused(&error, ANOTHER));
                 return Ok(None);
             }
-            Ok(Some(Ok(()))) => work(self, &scratch),
-            Err(stopped) => Err(stopped), // it may have been made
+            Ok(Some(Ok(()))) => work(self, &scratch).map(Some),
+            // It may have been made.
+            Ok(None) => Ok(None),
+            Err(stopped) => Err(stopped),
         };
         let (fs, dir) = (self.subject.fs.clone(), scratch.clone());
         let never: Stop = Arc::new(|| false);
@@ -225,7 +226,7 @@ impl<'a> Doctor<'a> {
             let advice = format!("remove {} by hand", scratch.display());
             self.say("filesystem", "cleaning up", "nothing is left behind", Outcome::warning(why, advice));
         }
-        done.map(Some)
+        done
     }
 }
 
@@ -262,9 +263,10 @@ fn within<T: Send + 'static>(limit: Duration, stop: &Stop, work: impl FnOnce() -
 /// Where to measure: in the ring where it is, else where it is to be.
 pub fn place(subject: &Subject, config: &Config) -> PathBuf {
     let ring = &config.ring;
-    match subject.fs.exists(&Layout::new(ring).ring_json()) {
-        Ok(true) => ring.clone(),
-        _ => match ring.parent() {
+    // An empty directory, too: it may be a filesystem of its own.
+    match subject.fs.list(ring) {
+        Ok(_) => ring.clone(),
+        Err(_) => match ring.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
             _ => PathBuf::from("."),
         },

@@ -17,7 +17,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Scratch directories begin with it. No name of a ring does.
 pub const SCRATCH: &str = ".doctor-";
@@ -25,6 +25,8 @@ pub const SCRATCH: &str = ".doctor-";
 const OLD: Duration = Duration::from_secs(24 * 3600);
 /// Scratch directories are not deeper.
 const DEPTH: usize = 6;
+/// Longest time for what others left.
+const SWEEP: Duration = Duration::from_secs(2);
 
 /// Whose a name is, and what may be done with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +147,11 @@ impl Subject {
     /// Removes what is a day older than `new`: both times are the filesystem's own.
     fn sweep(&self, place: &Path, new: &Path) {
         let (Ok(new), Ok(names)) = (self.extra.facts(new), self.fs.list(place)) else { return };
-        for name in names.iter().filter(|name| name.starts_with(SCRATCH)) {
+        let begun = Instant::now();
+        for name in names.iter().filter(|name| is_scratch(name)) {
+            if begun.elapsed() > SWEEP {
+                return; // the rest, another time
+            }
             let path = place.join(name);
             let age = self.extra.facts(&path).ok().and_then(|old| new.modified.duration_since(old.modified).ok());
             if age.is_some_and(|age| age > OLD) {
@@ -153,6 +159,12 @@ impl Subject {
             }
         }
     }
+}
+
+/// Whether a name is one that [`scratch_name`] gives, or that of a meeting.
+fn is_scratch(name: &str) -> bool {
+    let is_number = |rest: &str| rest.len() == 8 && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    name.strip_prefix(SCRATCH).is_some_and(|rest| rest == "peers" || is_number(rest))
 }
 
 /// A name for a scratch directory in `place`.
@@ -165,25 +177,40 @@ pub fn scratch_name(place: &Path) -> PathBuf {
 /// # Errors
 /// What the system says.
 pub fn remove_tree(fs: &dyn Fs, dir: &Path) -> FsResult<()> {
+    remove_tree_while(fs, dir, &|| ())
+}
+
+/// The same; `each` is called before each name is removed.
+///
+/// # Errors
+/// What the system says.
+pub fn remove_tree_while(fs: &dyn Fs, dir: &Path, each: &dyn Fn()) -> FsResult<()> {
+    // A link that somebody put there is removed, and never followed.
+    match fs.identity(dir) {
+        Ok(found) if !found.is_dir => return fs.forget_file(dir),
+        Err(error) if error.is_gone() => return Ok(()),
+        _ => {}
+    }
     // What cannot be removed may be a leftover of an open file, which goes by itself when that is closed: once more, then.
     for pause in [100, 200] {
-        if remove_below(fs, dir, DEPTH).is_ok() {
+        if remove_below(fs, dir, DEPTH, each).is_ok() {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(pause));
     }
-    remove_below(fs, dir, DEPTH)
+    remove_below(fs, dir, DEPTH, each)
 }
 
-fn remove_below(fs: &dyn Fs, dir: &Path, depth: usize) -> FsResult<()> {
+fn remove_below(fs: &dyn Fs, dir: &Path, depth: usize, each: &dyn Fn()) -> FsResult<()> {
     let names = match fs.list(dir) {
         Err(error) if error.is_gone() => return Ok(()),
         names => names?,
     };
     for name in names {
+        each();
         let path = dir.join(name);
         let _ = match fs.identity(&path) {
-            Ok(found) if found.is_dir && depth > 0 => remove_below(fs, &path, depth - 1),
+            Ok(found) if found.is_dir && depth > 0 => remove_below(fs, &path, depth - 1, each),
             _ => fs.forget_file(&path),
         };
     }

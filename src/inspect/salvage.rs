@@ -54,14 +54,18 @@ pub fn salvage(
         let entries = manifest.segments.iter();
         listed.extend(entries.map(|entry| (layout.read(n).join(&entry.file), entry.bytes, entry.samples)));
     }
-    begin(listed.iter().map(|(_, bytes, _)| bytes).sum());
+    begin(listed.iter().fold(0, |sum, (_, bytes, _)| bytes.saturating_add(sum)));
     listed.sort();
     let mut saved = Vec::new();
     for (path, bytes, of) in listed {
         let checked = match check::segment(&**fs, &path) {
             Ok(checked) => checked,
             Err(Error::Fs { source }) if source.is_gone() => continue, // missing, or reclaimed: nothing is left of it
-            Err(error) => return Err(error),
+            Err(error) => {
+                tracing::error!("{error}: nothing of it is saved; the others are");
+                saved.push(Saved { path, to: None, samples: 0, of, bytes: 0 });
+                continue;
+            }
         };
         if !checked.findings.is_empty() {
             outside(fs, layout, dir)?;

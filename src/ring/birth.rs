@@ -5,6 +5,7 @@ use super::manifest::{Manifest, Manifests, Summary};
 use crate::config::Config;
 use crate::error::{Error, FsError, Result};
 use crate::fs::Fs;
+use crate::fs::probe::SCRATCH;
 use crate::fs::publish::publish;
 use crate::layout::{DIRECTORIES, Layout};
 use crate::random::random_u32;
@@ -232,6 +233,11 @@ fn take_back(fs: &dyn Fs, layout: &Layout, owner: &str) {
 }
 
 /// A directory that holds other things is not made a ring of.
+/// Whether a directory with this name may be where a ring is about to be made: one of its own, or where somebody measures.
+pub fn is_of_a_birth(name: &str) -> bool {
+    DIRECTORIES.contains(&name) || name == "write.1" || name.starts_with(SCRATCH)
+}
+
 fn refuse_foreign(fs: &dyn Fs, layout: &Layout) -> Result<()> {
     let names = fs.list(layout.root()).map_err(|error| match error.source.kind() {
         ErrorKind::NotADirectory | ErrorKind::NotFound => no_directory(layout),
@@ -240,8 +246,7 @@ fn refuse_foreign(fs: &dyn Fs, layout: &Layout) -> Result<()> {
     if names.iter().any(|name| name == "ring.json") {
         return Ok(()); // somebody was faster
     }
-    let ours = |name: &String| DIRECTORIES.contains(&name.as_str()) || name == "write.1";
-    match names.iter().find(|name| !ours(name)) {
+    match names.iter().find(|name| !is_of_a_birth(name)) {
         Some(stray) => Err(Error::WrongRing {
             path: layout.root().to_owned(),
             message: format!(

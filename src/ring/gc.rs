@@ -44,7 +44,8 @@ impl Ring {
                 }
                 GenerationDir::Write(_) => ("this generation was promoted already".to_owned(), None),
             };
-            let stays = self.is_needed(&path, dir, newest)?;
+            let stays = self.is_needed(&path, dir, newest);
+            let stays = stays.unwrap_or_else(|error| Some(format!("it cannot be looked at: {error}")));
             let (files, bytes) = self.weigh(&path, manifest.as_deref())?;
             found.push(Garbage { path, why, files, bytes, stays });
         }

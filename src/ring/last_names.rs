@@ -4,9 +4,9 @@
 //! By the rules there is none: a staging name stays until a manifest lists the segment. There may be where somebody
 //! removed files by hand, or where a manifest is lost.
 
-use super::Ring;
 use super::manifest::{Manifest, SegmentEntry};
 use super::scan::Found;
+use super::{MANIFESTS_KEPT, Ring};
 use crate::error::{Error, Result};
 use crate::layout::segment_index;
 use crate::segment::reader::read_tail;
@@ -23,6 +23,8 @@ pub(super) enum Verdict {
     Undelivered,
     /// One that could list it cannot be read.
     Unclear,
+    /// The first that could list it was pruned long ago.
+    TooOld,
 }
 
 impl Ring {
@@ -35,6 +37,9 @@ impl Ring {
     pub(super) fn verdict_from(&self, entry: &SegmentEntry, from: u64, newest: u64) -> Result<Verdict> {
         match self.manifests.find(entry.id, from, newest) {
             Ok(Some(_)) => Ok(Verdict::Delivered),
+            Ok(None) if from + MANIFESTS_KEPT <= newest && !self.fs.exists(&self.layout.manifest(from))? => {
+                Ok(Verdict::TooOld)
+            }
             Ok(None) => Ok(Verdict::Undelivered),
             Err(Error::Manifest { .. }) => Ok(Verdict::Unclear),
             Err(Error::Fs { source }) if source.is_gone() => Ok(Verdict::Unclear),
@@ -78,7 +83,7 @@ impl Ring {
             }
             // In this order: a name goes from staging only after a manifest lists it.
             let verdict = judge(&entry)?;
-            if verdict == Verdict::Delivered {
+            if matches!(verdict, Verdict::Delivered | Verdict::TooOld) {
                 continue;
             }
             let elsewhere = match &mut elsewhere {

@@ -382,6 +382,17 @@ impl Manifests {
         Ok(Some(manifest))
     }
 
+    /// The same for whoever only looks; none, too, for one that is damaged.
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub fn usable(&self, n: u64) -> Result<Option<Arc<Manifest>>> {
+        match self.get(n) {
+            Err(Error::Manifest { .. }) => Ok(None),
+            other => other,
+        }
+    }
+
     /// The generations `from` to `to` that may have a manifest, in order: those that are not so old that it may have been
     /// pruned, and of the others those that have one. (Whoever plants a number far away keeps nobody busy.)
     ///

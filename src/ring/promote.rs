@@ -140,7 +140,7 @@ impl Ring {
         // Only what passed its check: a damaged one may only have been seen too early, and its owner will look at it.
         for entry in found.segments.iter().filter(|entry| !lists_name(manifest, entry)) {
             let staged = self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))?;
-            if !staged && self.verdict(entry, n)? != Verdict::Delivered {
+            if !staged && matches!(self.verdict(entry, n)?, Verdict::Undelivered | Verdict::Unclear) {
                 tracing::error!(segment = %entry.id, "read.{n}/{} stays: it has no other name, see `ringreel repair`", entry.file);
                 continue;
             }

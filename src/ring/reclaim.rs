@@ -36,7 +36,9 @@ impl Ring {
         let newest = self.manifests.newest_listed()?;
         let mut done = Reclaimed::default();
         for (name, dir) in self.retirable(newest)? {
-            if let Some(why) = self.is_needed(&self.layout.root().join(&name), dir, newest)? {
+            // What cannot be looked at stays, and holds up nothing else.
+            let needed = self.is_needed(&self.layout.root().join(&name), dir, newest);
+            if let Some(why) = needed.unwrap_or_else(|error| Some(format!("it cannot be looked at: {error}"))) {
                 if !self.told_of_last_names.swap(true, Ordering::Relaxed) {
                     tracing::error!("{name} is not reclaimed: {why}");
                 }
@@ -157,7 +159,10 @@ impl Ring {
         let first = self.reclaimable_from()?;
         let old = numbers.into_iter().skip_while(|n| *n < first).take_while(|n| n + MANIFESTS_KEPT < newest);
         for n in old {
-            self.fs.forget_file(&self.layout.manifest(n))?;
+            // It is kept as long as its generation: without it nobody could tell what of that was delivered.
+            if !self.fs.exists(&self.layout.read(n))? {
+                self.fs.forget_file(&self.layout.manifest(n))?;
+            }
         }
         Ok(())
     }

@@ -178,16 +178,16 @@ impl Ring {
             Some(GenerationDir::Read(n)) if n <= newest => Some(n),
             _ => None,
         }));
-        let (mut bytes, mut files) = (0, 0);
+        let (mut bytes, mut files) = (0u64, 0);
         for n in there {
-            if let Some(manifest) = self.manifests.get(n)? {
-                bytes += manifest.summary.bytes;
+            if let Some(manifest) = self.manifests.usable(n)? {
+                bytes = manifest.summary.bytes.saturating_add(bytes); // a manifest may claim anything
                 files += manifest.segments.len() as u64;
             }
         }
         match self.look_at(newest + 1, &self.layout.write(newest + 1)) {
             Ok(found) => {
-                bytes += found.segments.iter().map(|entry| entry.bytes).sum::<u64>();
+                bytes = found.segments.iter().map(|entry| entry.bytes).fold(bytes, u64::saturating_add);
                 files += (found.segments.len() + found.damaged.len()) as u64;
             }
             Err(Error::Fs { source }) if source.is_gone() => {}

@@ -30,6 +30,7 @@ impl Ring {
         let next = self.manifests.newest_listed()? + 1;
         // Where a promotion is half done, it is the one after that fills.
         let filling = next + u64::from(self.fs.exists(&self.layout.read(next))?);
+        let mut last = None;
         for _ in 0..ATTEMPTS {
             match self.promote(When::NotEmpty) {
                 Ok(Some(promotion)) => sealed.promotions.push(promotion),
@@ -43,13 +44,19 @@ impl Ring {
                 Ok(None) => {}
                 Err(error) if error.is_retryable() => {
                     tracing::warn!("{error}; trying again");
+                    last = Some(error);
                     std::thread::sleep(self.poll);
+                    continue;
                 }
                 Err(error) => return Err(error),
             }
+            last = None;
             if self.manifests.newest()? >= filling {
                 break;
             }
+        }
+        if let Some(error) = last.filter(|_| sealed.promotions.is_empty()) {
+            return Err(error);
         }
         sealed.by_another = self.manifests.newest()? >= filling
             && sealed.promotions.iter().all(|p| p.manifest.summary.generation < filling);

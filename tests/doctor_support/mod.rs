@@ -34,6 +34,7 @@ pub enum Lie {
     InotifySilent,
     InotifyNotToBeHad,
     LocksDoNotHold,
+    LocksRefused(i32),
     ReadsOther,
     MapsNothing,
     MapsOther,
@@ -328,6 +329,9 @@ impl Extra for Liar {
     }
 
     fn add_under_lock(&self, path: &Path) -> FsResult<()> {
+        if let Lie::LocksRefused(why) = self.0 {
+            return errno("lock", path, why);
+        }
         if self.0 == Lie::LocksDoNotHold {
             let seen: u64 = std::fs::read_to_string(path).unwrap().parse().unwrap_or(0);
             std::fs::write(path, (seen / 2).to_string()).unwrap();
@@ -385,7 +389,10 @@ pub fn wrong(checks: &[Check]) -> Vec<(String, Verdict)> {
 }
 
 /// Names of the doctor's own in a directory.
+
 pub fn leftovers(dir: &Path) -> Vec<String> {
     let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.starts_with(".doctor-")).collect()
+    let mut names: Vec<String> = names.filter(|name| name.starts_with(".doctor-")).collect();
+    names.sort();
+    names
 }

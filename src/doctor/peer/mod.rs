@@ -10,7 +10,7 @@ mod session;
 mod sights;
 
 use super::{CannotLook, Check, Doctor, Outcome, Stop, Verdict};
-use crate::fs::probe::{Subject, remove_tree};
+use crate::fs::probe::{Subject, remove_tree_while};
 use session::{Answer, Attempt, Session, Trouble};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -147,7 +147,10 @@ fn pair(subject: &Subject, place: &Path, times: Times, stop: &Stop) -> Result<Ve
     let partner = introduce(&mut session, &met.me);
     let known = partner.as_ref().ok().cloned();
     let done = partner.and_then(|_| if met.is_a { lead(&mut session) } else { follow(&mut session) });
-    let left = remove_tree(&*subject.fs, &met.dir);
+    // Name by name, and asked in between: a slow filesystem is not taken for one that hangs.
+    let left = remove_tree_while(&*subject.fs, &met.dir, &|| {
+        stop();
+    });
     met.clean(&*subject.fs, known.as_deref());
     let mut checks = done.map_err(|trouble| CannotLook(session.in_words(trouble)))?;
     if let Err(error) = left {

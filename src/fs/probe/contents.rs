@@ -139,22 +139,27 @@ pub fn throughput(fs: &dyn Fs, dir: &Path, most: u64, limit: Duration) -> FsResu
     Ok(Throughput { bytes, time })
 }
 
-/// Several threads, each with files of its own that it opens, count under flock: (expected, counted).
+/// Several threads, each with files of its own that it opens, count under flock, for `limit` at most: (expected,
+/// counted).
 ///
 /// # Errors
 /// What the system says.
-pub fn count_under_lock(subject: &Subject, dir: &Path) -> FsResult<(u64, u64)> {
+pub fn count_under_lock(subject: &Subject, dir: &Path, limit: Duration) -> FsResult<(u64, u64)> {
     const THREADS: u64 = 4;
     const EACH: u64 = 25;
     let path = dir.join("counter");
     write_new(&*subject.fs, &path, format!("{:020}", 0).as_bytes(), false)?;
     let extra: &dyn Extra = &*subject.extra;
-    let done: Vec<FsResult<()>> = std::thread::scope(|scope| {
-        let count = || (0..EACH).try_for_each(|_| extra.add_under_lock(&path));
+    let begun = Instant::now();
+    let done: Vec<FsResult<u64>> = std::thread::scope(|scope| {
+        let count = || {
+            let in_time = (0..EACH).take_while(|_| begun.elapsed() < limit);
+            in_time.map(|_| extra.add_under_lock(&path).map(|()| 1)).sum::<FsResult<u64>>()
+        };
         let all: Vec<_> = (0..THREADS).map(|_| scope.spawn(count)).collect();
         all.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
-    done.into_iter().collect::<FsResult<()>>()?;
+    let expected = done.into_iter().sum::<FsResult<u64>>()?;
     let text = subject.fs.read(&path, 64)?;
-    Ok((THREADS * EACH, String::from_utf8_lossy(&text).trim().parse().unwrap_or(0)))
+    Ok((expected, String::from_utf8_lossy(&text).trim().parse().unwrap_or(0)))
 }

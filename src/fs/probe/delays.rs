@@ -65,6 +65,7 @@ pub fn visibility(fs: &Arc<dyn Fs>, dir: &Path, rounds: usize, limit: Duration) 
     let staged = dir.join("staged");
     write_new(&**fs, &staged, b"x", false)?;
     let (mut listed, mut opened) = (Delays::default(), Delays::default());
+    let begun = Instant::now();
     for round in 0..rounds {
         let name = format!("{round:06}.rec");
         let (looking, looked) = mpsc::channel();
@@ -85,7 +86,7 @@ pub fn visibility(fs: &Arc<dyn Fs>, dir: &Path, rounds: usize, limit: Duration) 
         let linked = linked?;
         listed.add(seen.0.map(|at| at.saturating_duration_since(linked)));
         opened.add(seen.1.map(|at| at.saturating_duration_since(linked)));
-        if listed.never + opened.never > 0 {
+        if listed.never + opened.never > 0 || begun.elapsed() > limit {
             break; // it takes long enough
         }
     }

@@ -45,8 +45,10 @@ impl Evidence {
     /// `listed`: how many samples the manifest listed, where that can be told; never more than `cap`.
     pub(super) fn choose(self, listed: Option<u64>, cap: u64) -> Choice {
         let sure = samples(&self.certain);
-        let room = listed.unwrap_or(cap).min(cap).saturating_sub(sure);
-        let mut choice = Choice { listed: self.certain, inferred: false, unclear: Vec::new() };
+        let most = listed.unwrap_or(cap).min(cap);
+        let room = most.saturating_sub(sure);
+        // More than it can have listed: something else was removed by hand, too.
+        let mut choice = Choice { listed: self.certain, inferred: sure > most, unclear: Vec::new() };
         // All that it listed is there: the others came too late, and their owners know.
         if self.possible.is_empty() || room == 0 {
             return choice;
@@ -72,16 +74,19 @@ impl Ring {
     pub(super) fn evidence(&self, n: u64, rebuilt: &Rebuilt, elsewhere: &HashSet<SegmentId>) -> Result<Evidence> {
         let Some(found) = self.segments_in(&self.layout.read(n))? else { return Ok(Evidence::default()) };
         let mut evidence = Evidence { there: true, damaged: found.damaged.len(), ..Evidence::default() };
-        let quarantined = self.quarantined()?;
         let mut seen = HashSet::new();
         for entry in found.segments {
             // Who linked it into the generation that fills saw all manifests before, and that none lists it.
-            if !seen.insert(entry.id) || quarantined.contains(&entry.id) || elsewhere.contains(&entry.id) {
+            if !seen.insert(entry.id) || elsewhere.contains(&entry.id) {
                 continue;
             }
             let staged = self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))?;
             if staged { &mut evidence.possible } else { &mut evidence.certain }.push(entry);
         }
+        // Looked at after the staging names, from where an owner may have moved it meanwhile.
+        let quarantined = self.quarantined()?;
+        evidence.certain.retain(|entry| !quarantined.contains(&entry.id));
+        evidence.possible.retain(|entry| !quarantined.contains(&entry.id));
         let newest = self.manifests.numbers()?.into_iter().max().unwrap_or(0);
         self.drop_listed(n, &mut evidence.certain, newest, rebuilt)?;
         self.drop_listed(n, &mut evidence.possible, newest, rebuilt)?;

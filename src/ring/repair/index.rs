@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::index::{Index, SwapStatus};
+use crate::layout::is_owner;
 use crate::manager::ROLE;
 use crate::ring::Ring;
 
@@ -56,26 +57,39 @@ impl std::fmt::Display for Repair {
 }
 
 impl Ring {
-    /// Whether an index in the ring's own files knows nothing of it, though it has turned: then its index is elsewhere.
+    /// Whether an index in the ring's own files knows nothing of it, though somebody worked there: then its index is
+    /// elsewhere.
     ///
     /// # Errors
     /// What the filesystem or the index says.
     pub fn has_no_index(&self) -> Result<bool> {
         let turned = self.manifests.numbers()?.into_iter().any(|n| n > 0);
-        Ok(turned && self.index.status()?.is_none() && self.index.members()?.is_empty())
+        let owners = self.list_or_none(&self.layout.staging())?;
+        let used = turned || owners.iter().any(|owner| *owner != self.me && is_owner(owner));
+        let knows_nobody = self.index.status()?.is_none() && self.index.members()?.is_empty();
+        // Whoever linked anything took a number first.
+        Ok(used && knows_nobody && self.index.handed_out(self.manifests.newest()? + 1)? == 0)
     }
 
-    /// What `index` should say of this ring and does not; with `apply`, it is told.
+    /// What `index` should say of this ring and does not; with `apply`, it is told. Where it knows more than the directory
+    /// shows, that may be newer than our view of the directory: it is thrown away only if `nobody_works`.
     ///
     /// # Errors
     /// What the filesystem or the index says.
-    pub fn repair_index(&self, index: &dyn Index, apply: bool) -> Result<Vec<Repair>> {
-        let newest = self.manifests.newest_listed()?;
+    pub fn repair_index(&self, index: &dyn Index, apply: bool, nobody_works: bool) -> Result<Vec<Repair>> {
+        // In this order: what is published meanwhile is seen.
         let status = index.status()?;
+        if let Some(status) = &status {
+            self.manifests.hint(status.generation);
+        }
+        let newest = self.manifests.newest_listed()?;
         let mut repairs = Vec::new();
         let says = status.map(|status| status.generation);
         if let Some(says) = says.filter(|says| *says > newest) {
             repairs.push(Repair::Future { says, newest });
+            if !nobody_works {
+                return Ok(repairs);
+            }
             if apply {
                 index.clear()?;
             }
@@ -88,7 +102,7 @@ impl Ring {
                 let manifest = self.manifests.get(newest)?.ok_or(Error::Reclaimed { generation: newest })?;
                 let (unix_ms, total_samples) = (manifest.summary.unix_ms, manifest.summary.total_samples);
                 let status = SwapStatus { generation: newest, unix_ms, total_samples };
-                if !index.publish_status(&status)? {
+                if !index.publish_status(&status)? && nobody_works {
                     index.clear()?; // what stands there makes no sense
                     index.publish_status(&status)?;
                 }
@@ -111,7 +125,7 @@ impl Ring {
     /// # Errors
     /// What the filesystem or `target` says.
     pub fn move_index(&self, target: &dyn Index) -> Result<Vec<Repair>> {
-        let told = self.repair_index(target, true)?;
+        let told = self.repair_index(target, true, true)?;
         match self.index.lease(ROLE) {
             Ok(Some(lease)) => {
                 target.claim_lease(ROLE, lease.token, &lease.holder)?;

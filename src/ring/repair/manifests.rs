@@ -66,6 +66,7 @@ impl Ring {
         broken.extend((next..=top.unwrap_or(0)).filter(|n| top.is_some() || *n == 0).map(|n| (n, gone(), false)));
         plan.newest = top.max(newest).unwrap_or(0);
         let elsewhere = self.in_filling(plan.newest + 1)?;
+        let beyond = self.plan_beyond(plan)?;
         let numbers: BTreeSet<u64> = broken.iter().map(|(n, ..)| *n).collect();
         let mut blocked_at = None;
         for (n, why, damaged) in broken {
@@ -77,8 +78,8 @@ impl Ring {
             }
             let after = if numbers.contains(&(n + 1)) { None } else { self.summary_of(n + 1, &plan.rebuilt)? };
             let (manifest, choice, action) = self.rebuild(n, before.as_ref(), after.as_ref(), plan, &elsewhere)?;
-            let mut blocked = None;
-            if damaged || choice.inferred {
+            let mut blocked = beyond.clone();
+            if blocked.is_none() && (damaged || choice.inferred) {
                 plan.depends_on_life = true;
                 blocked = life.is_in_the_way();
             }
@@ -121,6 +122,24 @@ impl Ring {
             }
         }
         Ok(broken)
+    }
+
+    /// Generations that are too far beyond the newest manifest to be rebuilt: who began again below them would deliver
+    /// them twice. Why nothing can be done then.
+    fn plan_beyond(&self, plan: &mut Plan) -> Result<Option<String>> {
+        let mut blocked = None;
+        for name in self.fs.list(self.layout.root())? {
+            let Some(GenerationDir::Read(k)) = GenerationDir::parse(&name) else { continue };
+            let path = self.layout.read(k);
+            if k <= plan.newest + 1 || self.segments_in(&path)?.is_none_or(|found| found.segments.is_empty()) {
+                continue;
+            }
+            let why = "a manifest that is lost listed it, and too many are lost to tell what".to_owned();
+            let action = "put manifests/ back from a copy; or take its samples out with `ringreel export`".to_owned();
+            blocked = Some(format!("{} and more manifests are lost: put manifests/ back from a copy", path.display()));
+            plan.add("manifest", &self.layout.manifest(k), why, action, blocked.clone());
+        }
+        Ok(blocked)
     }
 
     /// The highest generation beyond the newest manifest that holds a segment which a manifest must have listed. (A

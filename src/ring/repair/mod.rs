@@ -26,7 +26,7 @@ pub use index::Repair;
 pub use life::Life;
 
 use super::Ring;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::as_hint;
 use manifests::{Rebuild, Rebuilt};
 use staged::Damaged;
@@ -103,7 +103,7 @@ impl Ring {
         self.plan_promotion(life, &mut plan)?;
         self.plan_staged(life, &mut plan)?;
         self.plan_litter(&mut plan)?;
-        self.plan_index(&mut plan)?;
+        self.plan_index(life, &mut plan)?;
         Ok(plan)
     }
 
@@ -132,20 +132,23 @@ impl Ring {
             self.apply_stray(stray)?;
         }
         for damaged in &plan.damaged {
-            self.quarantine_staged(&damaged.owner, damaged.id, damaged.why.clone())?;
+            match self.quarantine_staged(&damaged.owner, damaged.id, damaged.why.clone()) {
+                Err(Error::Fs { source }) if source.is_denied() => tracing::warn!("left to its owner: {source}"),
+                other => drop(other?),
+            }
         }
         // While a manifest is lost, all that goes by the manifests waits.
         if !plan.lacks_manifests() {
             self.bring_in(life)?;
             if as_hint(self.index.ping())?.is_some() {
-                self.repair_index(&*self.index, true)?;
+                self.repair_index(&*self.index, true, life.is_in_the_way().is_none())?;
             }
         }
         let _ = self.fs.remove_dir(&self.layout.staging_of(&self.me)); // stays where something is in it
         Ok(())
     }
 
-    fn plan_index(&self, plan: &mut Plan) -> Result<()> {
+    fn plan_index(&self, life: &Life, plan: &mut Plan) -> Result<()> {
         let place = PathBuf::from(self.index.place());
         if let Err(error) = self.index.ping() {
             let blocked = Some("it can be asked again when it answers".to_owned());
@@ -154,8 +157,12 @@ impl Ring {
         }
         // What the manifests that are rebuilt change, is known only then.
         if plan.rebuilds.is_empty() && !plan.lacks_manifests() {
-            for repair in self.repair_index(&*self.index, false)? {
-                plan.add("index", &place, repair.to_string(), "it is told what the directory says".to_owned(), None);
+            for repair in self.repair_index(&*self.index, false, life.is_in_the_way().is_none())? {
+                // It may be our view of the directory that is old: what somebody works with is not thrown away.
+                let future = matches!(repair, Repair::Future { .. });
+                plan.depends_on_life |= future;
+                let blocked = if future { life.is_in_the_way() } else { None };
+                plan.add("index", &place, repair.to_string(), "it is told what the directory says".to_owned(), blocked);
             }
         }
         Ok(())

@@ -73,6 +73,9 @@ fn told_by(manifests: &Manifests, config: &Config, layout: &Layout) -> Result<Bi
     if swap_cap < largest {
         return Err(needs(&format!("SWAP_CAP {swap_cap} is too small: a generation of it had {largest} samples")));
     }
+    if config.validation.is_none() {
+        return Err(needs("VALIDATION is needed: the number of samples that are held out, 0 if none are"));
+    }
     Ok(Birth {
         ringreel: RING_VERSION,
         ring_id: ring_id.ok_or_else(|| needs("a manifest is needed that can be read"))?,

@@ -79,7 +79,7 @@ impl Ring {
                     Err(error) => return Err(error),
                 };
                 let entry = SegmentEntry::of(&tail, 0, &name);
-                if linked.contains(&id) || self.verdict_with(&entry, plan)? == Verdict::Delivered {
+                if linked.contains(&id) || matches!(self.verdict_with(&entry, plan)?, Verdict::Delivered) {
                     continue;
                 }
                 plan.depends_on_life = true;
@@ -123,7 +123,8 @@ impl Ring {
         loop {
             let done = self.promote(When::Full).and_then(|promotion| {
                 let recovered = self.recover(&mut self.watch())?;
-                Ok(promotion.is_some() || recovered.adopted + recovered.delivered + recovered.quarantined > 0)
+                // What was delivered long ago and keeps its staging name (another user's) would be found again for ever.
+                Ok(promotion.is_some() || recovered.adopted > 0)
             });
             match done {
                 Ok(true) => {}

@@ -45,6 +45,7 @@ impl Ring {
                 let blocked = match (verdict, check_whole(&*self.fs, &path)) {
                     (Verdict::Unclear, _) => Some("a manifest that may list it cannot be read".to_owned()),
                     (_, Err(Error::Format { source, .. })) => Some(format!("it is damaged: {source}")),
+                    (_, Err(Error::Fs { source })) if source.is_gone() => continue, // reclaimed meanwhile
                     (_, Err(error)) => return Err(error),
                     (_, Ok(_)) if *life == Life::Unheard => life.is_in_the_way(),
                     (_, Ok(_)) => None,
@@ -62,6 +63,9 @@ impl Ring {
 
     /// What the manifests say, and those that are to be rebuilt.
     pub(super) fn verdict_with(&self, entry: &SegmentEntry, plan: &Plan) -> Result<Verdict> {
+        if entry.born > plan.newest + 1 {
+            return Ok(Verdict::Unclear); // manifests are lost that would list it
+        }
         if plan.rebuilt.numbers().any(|n| n >= entry.born && plan.rebuilt.lists(n, entry.id)) {
             return Ok(Verdict::Delivered);
         }
