@@ -389,7 +389,6 @@ pub fn wrong(checks: &[Check]) -> Vec<(String, Verdict)> {
 }
 
 /// Names of the doctor's own in a directory.
-
 pub fn leftovers(dir: &Path) -> Vec<String> {
     let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
     let mut names: Vec<String> = names.filter(|name| name.starts_with(".doctor-")).collect();
