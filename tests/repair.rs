@@ -276,6 +276,26 @@ fn the_last_name_of_an_undelivered_sample_is_brought_in_and_never_reclaimed() {
 }
 
 #[test]
+fn a_last_name_that_is_damaged_goes_to_quarantine_and_holds_up_no_reclaim() {
+    let (place, ids) = ring();
+    let ring = place.ring();
+    let last = segments(&ring.join("write.4"))[2].clone();
+    flip(&last);
+    fs::rename(&last, ring.join("read.1/000900.rec")).unwrap();
+    fs::remove_dir_all(ring.join("staging")).unwrap();
+    fs::create_dir(ring.join("staging")).unwrap();
+    place.configure(&fs::read_to_string(place.path().join("config.yaml")).unwrap().replace("KEEP: 5", "KEEP: 1"));
+    assert_eq!(place.run(&["gc"]).code, Some(1));
+    assert_eq!(apply(&place).code, Some(0));
+    place.run(&["seal"]).ok();
+    once(&ring, &ids[..32], "all but the damaged one");
+    let kept = fs::read_dir(ring.join("quarantine")).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(kept.filter(|name| name.to_string_lossy().contains(&ids[32].segment.to_string())).count(), 2);
+    place.run(&["gc"]).ok();
+    assert!(!ring.join("read.1").exists());
+}
+
+#[test]
 fn a_lost_ring_json_is_made_again_from_the_manifests_and_the_configuration() {
     for damage in ["", "{"] {
         let (place, _) = ring();

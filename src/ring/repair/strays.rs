@@ -19,6 +19,8 @@ const AT_ONCE: usize = 10_000;
 pub(super) struct Stray {
     path: PathBuf,
     entry: SegmentEntry,
+    /// What is wrong with it.
+    damage: Option<String>,
 }
 
 impl Ring {
@@ -41,20 +43,26 @@ impl Ring {
                 let path = dir.join(&entry.file);
                 let samples = entry.samples;
                 let why = format!("{samples} samples that no manifest lists, and this is their last name");
-                let action = "it is staged again, and linked into the generation that fills".to_owned();
-                let blocked = match (verdict, check_whole(&*self.fs, &path)) {
-                    (Verdict::Unclear, _) => Some("a manifest that may list it cannot be read".to_owned()),
-                    (_, Err(Error::Format { source, .. })) => Some(format!("it is damaged: {source}")),
-                    (_, Err(Error::Fs { source })) if source.is_gone() => continue, // reclaimed meanwhile
-                    (_, Err(error)) => return Err(error),
-                    (_, Ok(_)) if *life == Life::Unheard => life.is_in_the_way(),
-                    (_, Ok(_)) => None,
+                let damage = match check_whole(&*self.fs, &path) {
+                    Ok(_) => None,
+                    Err(Error::Format { source, .. }) => Some(source.to_string()),
+                    Err(Error::Fs { source }) if source.is_gone() => continue, // reclaimed meanwhile
+                    Err(error) => return Err(error),
+                };
+                let action = match &damage {
+                    None => "it is staged again, and linked into the generation that fills".to_owned(),
+                    Some(why) => format!("it goes to quarantine: it is damaged: {why}"),
+                };
+                let blocked = match verdict {
+                    Verdict::Unclear => Some("a manifest that may list it cannot be read".to_owned()),
+                    _ if *life == Life::Unheard => life.is_in_the_way(),
+                    _ => None,
                 };
                 plan.depends_on_life |= blocked.is_none();
                 self.watch().silence(&entry.owner); // from now on
                 plan.add("segment", &path, why, action, blocked.clone());
                 if blocked.is_none() {
-                    plan.strays.push(Stray { path, entry });
+                    plan.strays.push(Stray { path, entry, damage });
                 }
             }
         }
@@ -82,7 +90,16 @@ impl Ring {
         if from > plan.newest { Ok(Verdict::Undelivered) } else { self.verdict_from(entry, from, plan.newest) }
     }
 
+    /// Gives it a staging name again: from there it is brought in, or goes to quarantine.
     pub(super) fn apply_stray(&self, stray: &Stray) -> Result<()> {
+        self.stage_again(stray)?;
+        match &stray.damage {
+            Some(why) => self.quarantine_staged(&stray.entry.owner, stray.entry.id, why.clone()).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn stage_again(&self, stray: &Stray) -> Result<()> {
         let SegmentEntry { owner, id, .. } = &stray.entry;
         let staged = self.layout.sealed(owner, *id);
         self.fs.ensure_dir(&self.layout.staging())?;
