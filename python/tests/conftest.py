@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -13,6 +14,10 @@ import numpy as np
 import pytest
 
 import ringreel
+
+# A shell lets what it runs in the background ignore Ctrl-C, and so would the processes that are begun here.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
