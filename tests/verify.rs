@@ -4,7 +4,8 @@
 mod cli_support;
 
 use cli_support::{Place, Said, listing, put};
-use ringreel::Generator;
+use ringreel::{Generator, NamedPart};
+use ringreel_format::{DType, Meta};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -189,6 +190,39 @@ fn a_path_that_is_no_utf8_is_told_all_the_same() {
         let said = command.arg(&odd).args(json).output().unwrap();
         let text = String::from_utf8_lossy(&said.stdout).into_owned();
         assert!(said.status.code() == Some(1) && text.contains("manifests/2"), "{said:?}");
+    }
+}
+
+#[test]
+fn nothing_in_a_file_is_obeyed_by_a_terminal() {
+    let place = Place::new("SWAP_CAP: 1\nSAMPLE: [\"da\\e[2Jta\"]\n");
+    let mut generator = Generator::open(&place.config()).unwrap();
+    let descr = "V4\x1b[2J".to_owned();
+    let part = NamedPart::new("da\x1b[2Jta", DType::Numpy { descr, itemsize: 4 }, &[1], &[0; 4]);
+    let mut meta = Meta::new();
+    meta.set("say", "\u{9b}2J\u{7f}");
+    generator.write(&[part], &meta, &|| false).unwrap();
+    drop(generator);
+    let ring = place.ring();
+    fs::write(ring.join("quarantine/x.rec"), "x").unwrap();
+    fs::write(ring.join("quarantine/x.why"), "broken\x1b[2J\nDAMAGE").unwrap();
+    let segment = segments(&ring.join("read.1")).remove(0);
+    let segment = segment.to_str().unwrap();
+    for args in [
+        &["verify", "demo.ring"][..],
+        &["inspect", "demo.ring"],
+        &["inspect", "demo.ring", "--tree"],
+        &["inspect", "demo.ring", "-n", "0"],
+        &["inspect", segment],
+        &["inspect", segment, "--tree"],
+        &["inspect", "\x1b[2J"],
+        &["export", "demo.ring", "-o", "x", "--part", "\x1b[2J"],
+    ] {
+        let said = place.run(args);
+        for text in [&said.out, &said.err] {
+            let obeyed = |c: char| c.is_control() && c != '\n';
+            assert!(!text.contains(obeyed) && !text.lines().any(|line| line == "DAMAGE"), "{args:?}: {text:?}");
+        }
     }
 }
 

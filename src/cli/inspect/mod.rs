@@ -142,7 +142,8 @@ fn sample(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Res
     line(&format!("  in     {}{place}", plain_path(&item.file)))?;
     line("parts")?;
     for (n, part) in item.parts.iter().enumerate() {
-        let mut text = format!("  {}: {} {:?}, {}", plain(&part.name), part.dtype, part.shape, human_bytes(part.len()));
+        let what = plain(&format!("{}: {} {:?}", part.name, part.dtype, part.shape));
+        let mut text = format!("  {what}, {}", human_bytes(part.len()));
         if let Some(head) = stored(n) {
             if head.codec != Codec::Plain {
                 text += &format!(", stored as {} ({})", human_bytes(head.stored_len), words::codec(head.codec));
@@ -155,7 +156,7 @@ fn sample(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Res
         }
         text += &range(part).map_or(String::new(), |range| format!(": {}", words::range(&range)));
         if let Err(why) = part.data() {
-            text += &format!(": {why}");
+            text += &format!(": {}", plain(&why.to_string()));
         }
         line(&text)?;
     }
@@ -166,7 +167,7 @@ fn sample(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Res
     }
     line("meta")?;
     for (key, value) in meta_json(&item.meta).as_object().into_iter().flatten() {
-        line(&format!("  {}: {value}", plain(key)))?;
+        line(&plain(&format!("  {key}: {value}")))?;
     }
     Ok(false)
 }
