@@ -317,6 +317,24 @@ fn every_vector_of_the_format_has_a_status_and_a_sentence() {
 }
 
 #[test]
+fn a_record_of_very_many_frames_keeps_nobody_busy() {
+    let place = ring();
+    let segment = segments(&place.ring().join("read.1")).remove(0);
+    let mut end = 0;
+    walk(&Posix, &segment, &mut |record| {
+        end = record.end as usize;
+        false
+    })
+    .unwrap();
+    let mut bytes = fs::read(&segment).unwrap()[..end].to_vec();
+    let frame = |kind: u32| [0xced7_230a_u32.to_le_bytes(), (kind << 29).to_le_bytes()].concat();
+    bytes.extend(frame(1));
+    bytes.extend(frame(2).repeat(200_000));
+    fs::write(place.path().join("hostile.rec"), bytes).unwrap();
+    assert_eq!(inspect(&place, &["hostile.rec", "--tree"]).code, Some(1));
+}
+
+#[test]
 fn whoever_is_hostile_is_survived() {
     let place = ring();
     let ring = place.ring();
