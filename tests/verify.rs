@@ -3,13 +3,13 @@
 
 mod cli_support;
 
-use cli_support::{Place, Said, listing, put};
+use cli_support::{Place, Said, as_nobody, listing, put};
 use ringreel::{Generator, NamedPart};
 use ringreel_format::{DType, Meta};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -191,6 +191,64 @@ fn a_path_that_is_no_utf8_is_told_all_the_same() {
         let text = String::from_utf8_lossy(&said.stdout).into_owned();
         assert!(said.status.code() == Some(1) && text.contains("manifests/2"), "{said:?}");
     }
+}
+
+#[test]
+fn what_cannot_be_listed_hides_nothing_else() {
+    let place = ring();
+    let ring = place.ring();
+    let id =
+        place.run(&["inspect", "demo.ring", "-n", "0", "--json"]).ok().json()[0]["id"].as_str().unwrap().to_owned();
+    let damaged = segments(&ring.join("read.2")).remove(0);
+    fs::write(&damaged, "x").unwrap();
+    fs::write(ring.join("staging/notes"), "mine").unwrap();
+    fs::write(ring.join("read.7"), "mine").unwrap();
+    fs::write(ring.join("write.5"), "mine").unwrap();
+    fs::write(ring.join("write.99"), "mine").unwrap();
+    let foreign = ring.join("staging/foreign");
+    fs::create_dir(&foreign).unwrap();
+    fs::set_permissions(&foreign, fs::Permissions::from_mode(0o700)).unwrap();
+    let hidden = ring.join("read.1");
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o700)).unwrap();
+    let said = verify(&place, &ring);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let found = findings(&said, &ring);
+    let has = |found: &[(String, PathBuf, String)], kind: &str, path: &str| {
+        assert!(found.iter().any(|(k, p, _)| k == kind && p == Path::new(path)), "{kind} {path}: {found:#?}");
+    };
+    let path = damaged.strip_prefix(&ring).unwrap().to_str().unwrap();
+    for (kind, path) in [("damage", path), ("note", "staging/notes"), ("note", "write.5"), ("note", "read.7")] {
+        has(&found, kind, path);
+    }
+    place.run(&["inspect", "demo.ring", "--id", &id]).ok();
+    for args in [&["inspect", "demo.ring"][..], &["inspect", "demo.ring", "--tree"]] {
+        let said = place.run(args);
+        assert!(said.code != Some(2) && said.out.contains("write.99"), "{said:?}");
+    }
+    let by_nobody = as_nobody("what_cannot_be_listed_...", &place, &["verify", "demo.ring", "--json"]);
+    if let Some(said) = by_nobody {
+        let found = findings(&said, &ring);
+        let path = damaged.strip_prefix(&ring).unwrap().to_str().unwrap();
+        for (kind, path) in [("damage", path), ("note", "staging/foreign"), ("damage", "read.1")] {
+            has(&found, kind, path);
+        }
+        let said = as_nobody("what_cannot_be_listed_...", &place, &["inspect", "demo.ring"]).unwrap();
+        assert!(said.code != Some(2) && said.out.contains("read.3"), "{said:?}");
+        as_nobody("what_cannot_be_listed_...", &place, &["inspect", "demo.ring", "--id", &id]).unwrap().ok();
+    }
+}
+
+#[test]
+fn a_second_name_of_another_segment_is_damage() {
+    let place = ring();
+    let of_one = segments(&place.ring().join("read.1"));
+    fs::remove_file(&of_one[3]).unwrap();
+    fs::hard_link(&of_one[2], &of_one[3]).unwrap();
+    let said = verify(&place, &place.ring());
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let summary = summary(&said);
+    assert_eq!((&summary["readable"], &summary["unreadable"]), (&32.into(), &1.into()));
+    place.run(&["verify", "demo.ring", "--threads", "100000"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use super::glance::{Glance, glance};
 use super::samples::Samples;
 use super::{Subject, tree};
-use crate::error::{Error, Result};
+use crate::error::{Error, FsError, Result};
 use crate::fs::Fs;
 use crate::layout::{GenerationDir, Layout, segment_index};
 use crate::ring::birth::{self, Birth};
@@ -17,6 +17,7 @@ use crate::unix_ms;
 use crate::words::counted;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -188,6 +189,7 @@ pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
         match one(fs, layout, &manifests, newest, dir) {
             Ok(told) => generations.push(told),
             Err(Error::Fs { source }) if source.is_gone() => {} // reclaimed, or promoted, meanwhile
+            Err(Error::Fs { source }) if is_denied(&source) => damage(format!("it could not be looked at: {source}")),
             Err(error) => return Err(error),
         }
     }
@@ -302,7 +304,10 @@ fn listed(path: PathBuf, manifest: &Manifest) -> Generation {
 
 /// A generation that no manifest speaks of: by its files' footers, where those are not too many.
 fn unlisted(fs: &Arc<dyn Fs>, n: u64, path: PathBuf, state: State) -> Result<Generation> {
-    let mut files = fs.list(&path)?;
+    let mut files = match fs.list(&path) {
+        Err(error) if error.source.kind() == io::ErrorKind::NotADirectory => Vec::new(),
+        listed => listed?,
+    };
     files.retain(|name| segment_index(name).is_some());
     files.sort_unstable_by_key(|name| segment_index(name));
     let segments = files.len() as u64;
@@ -454,11 +459,19 @@ fn staging(fs: &dyn Fs, layout: &Layout) -> Result<Staging> {
     Ok(staging)
 }
 
-/// The names in a directory, which may be missing.
+fn is_denied(error: &FsError) -> bool {
+    error.source.kind() == io::ErrorKind::PermissionDenied
+}
+
+/// The names in a directory, which may be missing, none, or somebody else's.
 fn names(fs: &dyn Fs, dir: PathBuf) -> Result<Vec<String>> {
     match fs.list(&dir) {
         Ok(names) => Ok(names),
-        Err(error) if error.is_gone() => Ok(Vec::new()),
+        Err(error) if error.is_gone() || error.source.kind() == io::ErrorKind::NotADirectory => Ok(Vec::new()),
+        Err(error) if is_denied(&error) => {
+            tracing::warn!("what is in it is not counted: {error}");
+            Ok(Vec::new())
+        }
         Err(error) => Err(error.into()),
     }
 }
