@@ -45,6 +45,8 @@ pub struct Item {
     pub meta: Meta,
 }
 
+const NO_MANIFEST: &str = "has no manifest: readers do not see it";
+
 /// Where samples come from.
 enum Source {
     /// Segments, with the position of the first sample of each.
@@ -124,6 +126,11 @@ impl Samples {
     /// What could not be looked at, in words: segments without a footer, stretches that were skipped.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Whether a note tells of damage, and not only of a generation without a manifest.
+    pub fn has_damage(&self) -> bool {
+        self.notes.iter().any(|note| !note.ends_with(NO_MANIFEST))
     }
 
     /// The position of the sample with this id, if it is here. Files whose ids no manifest tells are opened.
@@ -262,7 +269,7 @@ impl Samples {
     fn of_generation(&mut self, layout: &Layout, n: u64) -> Result<()> {
         self.generation = Some(n);
         let Some(manifest) = Manifests::new(self.fs.clone(), layout.clone()).get(n)? else {
-            self.notes.push(format!("generation {n} has no manifest: readers do not see it"));
+            self.notes.push(format!("generation {n} {NO_MANIFEST}"));
             return self.unlisted(&layout.read(n));
         };
         let dir = layout.read(n);

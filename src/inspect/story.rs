@@ -98,6 +98,9 @@ pub struct Generation {
     pub more_owners: u64,
     /// Its first segments, ten at most.
     pub first_segments: Vec<SegmentEntry>,
+    /// Of files without a manifest, how many have no footer that can be read, and why the first has none.
+    #[serde(skip)]
+    pub without_footer: Option<(u64, String)>,
 }
 
 /// What waits in staging.
@@ -299,6 +302,7 @@ fn listed(path: PathBuf, manifest: &Manifest) -> Generation {
         owners,
         more_owners,
         first_segments: manifest.segments.iter().take(SEGMENTS).cloned().collect(),
+        without_footer: None,
     }
 }
 
@@ -311,10 +315,17 @@ fn unlisted(fs: &Arc<dyn Fs>, n: u64, path: PathBuf, state: State) -> Result<Gen
     files.retain(|name| segment_index(name).is_some());
     files.sort_unstable_by_key(|name| segment_index(name));
     let segments = files.len() as u64;
-    let mut found = Vec::new();
+    let (mut found, mut without_footer) = (Vec::new(), None::<(u64, String)>);
     if files.len() <= FOOTERS {
         for file in files {
-            let Ok(tail) = read_tail(&**fs, &path.join(&file)) else { continue };
+            let tail = match read_tail(&**fs, &path.join(&file)) {
+                Ok(tail) => tail,
+                Err(Error::Fs { source }) if source.is_gone() => continue,
+                Err(error) => {
+                    without_footer.get_or_insert_with(|| (0, error.to_string())).0 += 1;
+                    continue;
+                }
+            };
             let info = &tail.footer.info;
             found.push(SegmentEntry {
                 id: info.id,
@@ -352,6 +363,7 @@ fn unlisted(fs: &Arc<dyn Fs>, n: u64, path: PathBuf, state: State) -> Result<Gen
         owners,
         more_owners,
         first_segments: found,
+        without_footer,
     })
 }
 
@@ -376,6 +388,10 @@ fn oddities(layout: &Layout, newest: Option<u64>, samples: Option<u64>, there: &
     let verify = format!("ringreel verify {root}");
     let mut odd = Vec::new();
     for told in there {
+        if let Some((count, why)) = told.without_footer.as_ref().filter(|_| told.state != State::Litter) {
+            let more = if *count > 1 { format!(" (and {} more like it)", count - 1) } else { String::new() };
+            odd.push(Odd { damage: true, what: format!("{why}{more}"), next: verify.clone() });
+        }
         let (n, path) = (told.generation, told.path.display());
         let (damage, what, next) = match told.state {
             State::Readable | State::Filling => continue,

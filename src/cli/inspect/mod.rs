@@ -131,7 +131,7 @@ fn sample(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Res
             "file": item.file.to_string_lossy(), "bytes": item.bytes.as_ref().map(|bytes| [bytes.start, bytes.end]),
             "parts": item.parts.iter().enumerate().map(part).collect::<Vec<_>>(), "meta": meta_json(&item.meta),
         }))?;
-        return Ok(false);
+        return Ok(samples.has_damage());
     }
     let of = samples.generation().map_or(String::new(), |n| format!(" of generation {n}"));
     line(&match item.id {
@@ -163,13 +163,13 @@ fn sample(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Res
     if samples.are_records() {
         let payload = item.parts.first().and_then(|part| part.data().ok().cloned()).unwrap_or_default();
         let content = crate::inspect::records::Content::of(&payload, payload.len() as u64);
-        return line(&format!("  looks like: {content}")).map(|()| false).map_err(Into::into);
+        return line(&format!("  looks like: {content}")).map(|()| samples.has_damage()).map_err(Into::into);
     }
     line("meta")?;
     for (key, value) in meta_json(&item.meta).as_object().into_iter().flatten() {
         line(&plain(&format!("  {key}: {value}")))?;
     }
-    Ok(false)
+    Ok(samples.has_damage())
 }
 
 /// Every name, or every record.
