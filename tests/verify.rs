@@ -4,7 +4,10 @@
 mod cli_support;
 
 use cli_support::{Place, Said, as_nobody, listing, put};
+use ringreel::fs::Posix;
+use ringreel::inspect::{Subject, samples::Samples};
 use ringreel::{Generator, NamedPart};
+use ringreel_format::recordio::RecordWriter;
 use ringreel_format::{DType, Meta};
 use std::ffi::OsStr;
 use std::fs;
@@ -12,6 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 /// Generations 1 to 3 of ten samples each, and three finished samples of an owner who is gone.
 fn ring() -> Place {
@@ -249,6 +253,23 @@ fn a_second_name_of_another_segment_is_damage() {
     let summary = summary(&said);
     assert_eq!((&summary["readable"], &summary["unreadable"]), (&32.into(), &1.into()));
     place.run(&["verify", "demo.ring", "--threads", "100000"]);
+}
+
+#[test]
+fn very_many_findings_are_counted() {
+    let place = Place::verbatim("");
+    let mut writer = RecordWriter::new(Vec::new());
+    writer.write(&[7; 8]).unwrap();
+    let damaged = [&writer.into_inner()[..], b"junk"].concat().repeat(10_010);
+    fs::write(place.path().join("x.rec"), damaged).unwrap();
+    let said = place.run(&["verify", "x.rec", "--json"]);
+    let lines = said.json();
+    assert_eq!((said.code, lines.len()), (Some(1), 10_001));
+    assert_eq!((&lines[10_000]["readable"], &lines[10_000]["findings_not_listed"]), (&10_010.into(), &10.into()));
+    let subject = Subject::File(place.path().join("x.rec"));
+    let samples = Samples::open(Arc::new(Posix), &subject).unwrap();
+    assert_eq!((samples.len(), samples.notes().len()), (10_010, 10_001));
+    assert_eq!(samples.notes()[10_000], "and 10 notes like these");
 }
 
 #[test]

@@ -4,13 +4,13 @@
 //! A ring may be in use meanwhile: what is reclaimed while it is looked at is no damage.
 
 use super::Subject;
-use super::check::{self, Checked};
+use super::check::{self, Checked, Task};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::layout::{GenerationDir, Layout, is_owner, segment_index};
 use crate::ring::MANIFESTS_KEPT;
 use crate::ring::birth;
-use crate::ring::manifest::{ANOTHER, Manifest, Manifests, SegmentEntry};
+use crate::ring::manifest::{Manifest, Manifests};
 use crate::words::counted;
 use ringreel_format::SegmentId;
 use serde::{Serialize, Serializer};
@@ -97,16 +97,6 @@ impl Report {
     }
 }
 
-/// A file that is to be checked.
-struct Task {
-    path: PathBuf,
-    /// What its manifest says of it.
-    listed: Option<SegmentEntry>,
-    /// The directory whose end makes it no loss that the file is gone.
-    within: PathBuf,
-    bytes: u64,
-}
-
 /// Looks at `subject`, with so many threads. `begin` hears how many bytes there are, `progress` how many more were read.
 ///
 /// # Errors
@@ -176,6 +166,7 @@ impl Look {
         self.report.files += u64::from(checked.was_read);
         self.report.bytes = self.report.bytes.saturating_add(checked.bytes);
         self.report.readable = self.report.readable.saturating_add(checked.good);
+        self.report.more = self.report.more.saturating_add(checked.more);
         checked.findings.into_iter().for_each(|finding| self.add(finding));
     }
 
@@ -455,68 +446,22 @@ impl Look {
 
     fn check_all(&mut self, threads: usize, progress: &(dyn Fn(u64) + Sync)) {
         let tasks = std::mem::take(&mut self.tasks);
-        let next = AtomicUsize::new(0);
+        let (next, fs) = (AtomicUsize::new(0), self.fs.clone());
         let seen = Mutex::new(HashSet::new());
-        let done = Mutex::new(Vec::new());
-        let fs = &self.fs;
+        let all = Mutex::new(self);
         thread::scope(|scope| {
             for _ in 0..threads.clamp(1, THREADS.min(tasks.len().max(1))) {
                 scope.spawn(|| {
                     while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let checked = check(fs, task, &seen);
-                        done.lock().unwrap_or_else(PoisonError::into_inner).push(checked);
+                        if let Some((checked, unreadable)) = check::task(&fs, task, &seen) {
+                            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                            all.report.unreadable = all.report.unreadable.saturating_add(unreadable);
+                            all.take(checked);
+                        }
                         progress(task.bytes);
                     }
                 });
             }
         });
-        for (checked, unreadable) in done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten() {
-            self.report.unreadable = self.report.unreadable.saturating_add(unreadable);
-            self.take(checked);
-        }
     }
-}
-
-/// A file, and how many samples of it that are listed cannot be read. None where it was reclaimed meanwhile, or where it
-/// was looked at by another name.
-fn check(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64)>>) -> Option<(Checked, u64)> {
-    let listed = task.listed.as_ref().map_or(0, |entry| entry.samples);
-    let failed = |message: String| {
-        let findings = vec![Finding::new(Kind::Damage, &task.path, message)];
-        Some((Checked { findings, ..Checked::default() }, listed))
-    };
-    let identity = match fs.identity(&task.path) {
-        Ok(identity) => identity,
-        Err(error) if error.is_gone() && (task.listed.is_none() || !fs.exists(&task.within).unwrap_or(true)) => {
-            return None;
-        }
-        Err(error) if error.is_gone() => {
-            return failed(format!("the file is missing: {} lost", counted(listed, "sample")));
-        }
-        Err(error) => return failed(error.to_string()),
-    };
-    let is_first = seen.lock().unwrap_or_else(PoisonError::into_inner).insert(identity.inode);
-    if !is_first && task.listed.is_none() {
-        return None;
-    }
-    let mut checked = match check::segment(&**fs, &task.path) {
-        Ok(checked) => checked,
-        Err(Error::Fs { source }) if source.is_gone() && !fs.exists(&task.within).unwrap_or(true) => return None,
-        Err(error) => return failed(error.to_string()),
-    };
-    if task.listed.is_some() && checked.footer.is_none() {
-        checked.good = 0; // readers begin at the footer
-    }
-    if let (Some(entry), Some(footer)) = (&task.listed, &checked.footer)
-        && !entry.describes(footer, checked.bytes)
-    {
-        checked.findings.push(Finding::new(Kind::Damage, &task.path, ANOTHER));
-        checked.good = 0;
-    }
-    let unreadable = listed.saturating_sub(checked.good);
-    if !is_first {
-        checked.good = 0; // they count once
-    }
-    checked.footer = None; // nobody asks for it any more, and it may be large
-    Some((checked, unreadable))
 }
