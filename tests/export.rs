@@ -3,12 +3,17 @@
 
 mod cli_support;
 
-use cli_support::{DATA, LABEL, Place, Said, contents, generate, listing};
+use cli_support::{DATA, LABEL, Place, Said, contents, generate, listing, put};
+use ringreel::Generator;
+use ringreel::convert::export::{self, Format, Options, Watch};
+use ringreel::fs::{Fs, Posix};
+use ringreel::inspect::Subject;
 use ringreel_format::recordio::index::entries;
 use ringreel_format::recordio::{RecordReader, RecordWriter};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const SAMPLES: u64 = 30;
 
@@ -244,6 +249,42 @@ fn nobody_elses_file_is_written_over() {
     export(&place, &["-o", "s", "--as", "wds", "--shard-samples", "20", "--force"]).ok();
     let shards = files(place.path()).into_keys().filter(|name| name.starts_with("s-")).count();
     assert_eq!(shards, 2);
+}
+
+#[test]
+fn what_went_away_meanwhile_is_no_damage() {
+    let place = Place::new("SAMPLE: [data, label]\nSWAP_CAP: 30\nSEGMENT_SAMPLES: 3");
+    let mut generator = Generator::open(&place.config()).unwrap();
+    (0..15).for_each(|n| drop(put(&mut generator, n)));
+    drop(generator);
+    let fs: Arc<dyn Fs> = Arc::new(Posix);
+    let (write, read) = (place.ring().join("write.1"), place.ring().join("read.1"));
+    let export = |path: &Path, meanwhile: &dyn Fn()| {
+        let options = Options {
+            format: Format::Rec,
+            out: place.path().join("x"),
+            parts: Vec::new(),
+            raw: false,
+            positions: 0..u64::MAX,
+            shard_samples: Some(1),
+            shard_bytes: None,
+            threads: 1,
+            force: true,
+        };
+        let watch = Watch { total: &|_| meanwhile(), step: &|| {}, stop: &|| false };
+        let subject = Subject::at(&*fs, path).unwrap();
+        export::export(&fs, subject, None, &options, &watch).unwrap_err().to_string()
+    };
+    let promoted = export(&write, &|| fs::rename(&write, &read).unwrap());
+    assert!(promoted.contains("generation 1 was promoted"), "{promoted}");
+    // What the filesystem says of a file is not damage either: another attempt may read it.
+    fs::rename(&read, &write).unwrap();
+    let first = listing(&write).into_keys().next().unwrap();
+    let denied = export(&write, &|| {
+        fs::remove_file(&first).unwrap();
+        fs::create_dir(&first).unwrap();
+    });
+    assert!(denied.contains("not a plain file"), "{denied}");
 }
 
 #[test]

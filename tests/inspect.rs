@@ -317,6 +317,55 @@ fn every_vector_of_the_format_has_a_status_and_a_sentence() {
 }
 
 #[test]
+fn damage_that_was_seen_is_told_by_the_exit_status() {
+    let place = ring();
+    let filling = segments(&place.ring().join("write.4"));
+    fs::write(&filling[1], "x").unwrap();
+    fs::write(&filling[2], "y").unwrap();
+    for path in ["demo.ring", "demo.ring/write.4"] {
+        let said = inspect(&place, &[path]);
+        assert!(said.code == Some(1) && said.out.contains("(and 1 more like it)"), "{said:?}");
+    }
+    // The end is missing, and the first sample is whole; the middle of a RecordIO file is not.
+    let segment = segments(&place.ring().join("read.1")).remove(0);
+    let bytes = fs::read(&segment).unwrap();
+    fs::write(place.path().join("cut.rec"), &bytes[..bytes.len() - 40]).unwrap();
+    let mut writer = RecordWriter::new(Vec::new());
+    (0..3).for_each(|_| assert!(writer.write(&[7; 64]).is_ok()));
+    let mut records = writer.into_inner();
+    records[72] ^= 1;
+    fs::write(place.path().join("damaged.rec"), records).unwrap();
+    for args in [&["cut.rec", "-n", "0"][..], &["damaged.rec", "-n", "0"], &["damaged.rec", "-n", "0", "--json"]] {
+        let said = inspect(&place, args);
+        assert!(said.code == Some(1) && !said.out.is_empty(), "{args:?}: {said:?}");
+    }
+    // Without a manifest, a generation is none that readers see, and not damaged.
+    fs::write(&filling[1], &bytes).unwrap();
+    fs::write(&filling[2], &bytes).unwrap();
+    fs::rename(place.ring().join("write.4"), place.ring().join("read.4")).unwrap();
+    inspect(&place, &["demo.ring/read.4"]).ok();
+    inspect(&place, &["demo.ring/read.4", "-n", "0"]).ok();
+}
+
+#[test]
+fn a_record_of_very_many_frames_keeps_nobody_busy() {
+    let place = ring();
+    let segment = segments(&place.ring().join("read.1")).remove(0);
+    let mut end = 0;
+    walk(&Posix, &segment, &mut |record| {
+        end = record.end as usize;
+        false
+    })
+    .unwrap();
+    let mut bytes = fs::read(&segment).unwrap()[..end].to_vec();
+    let frame = |kind: u32| [0xced7_230a_u32.to_le_bytes(), (kind << 29).to_le_bytes()].concat();
+    bytes.extend(frame(1));
+    bytes.extend(frame(2).repeat(200_000));
+    fs::write(place.path().join("hostile.rec"), bytes).unwrap();
+    assert_eq!(inspect(&place, &["hostile.rec", "--tree"]).code, Some(1));
+}
+
+#[test]
 fn whoever_is_hostile_is_survived() {
     let place = ring();
     let ring = place.ring();

@@ -12,8 +12,10 @@ use ringreel::{Reader, inspect};
 use ringreel_format::recordio::index::entries;
 use ringreel_format::recordio::{RecordReader, image::Image};
 use ringreel_format::{DType, Part, Value};
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
@@ -286,6 +288,72 @@ fn volumes_that_belong_together_become_samples_of_a_ring() {
     let done = pack(&place, &format!("--from nifti scans -c config.yaml --journal done {parts}")).ok();
     assert_eq!((said(&done, "samples"), said(&done, "kept")), (1, 4), "{done:?}");
     assert_eq!(samples(&place).iter().map(input).collect::<Vec<_>>(), ["s3/x"]);
+}
+
+#[test]
+fn a_journal_tells_files_of_the_same_name_apart() {
+    let place = Place::new("SAMPLE: [data]\nSWAP_CAP: 100");
+    for day in ["day1", "day2"] {
+        fs::create_dir(place.path().join(day)).unwrap();
+        for n in 0..3u8 {
+            fs::write(place.path().join(format!("{day}/{n}.npy")), npy("|u1", false, "2,", &[n; 2])).unwrap();
+        }
+        fs::write(place.path().join(format!("{day}/words.txt")), "one\ntwo\n").unwrap();
+    }
+    let args = "-c config.yaml --journal done";
+    for (kind, from, samples, kept) in [
+        ("npy", "day1", 3, 0),
+        ("npy", "day2", 3, 0),
+        ("npy", "day1", 0, 3),
+        ("npy", "day2/../day1 day2/1.npy", 0, 4),
+        ("text", "day1/words.txt", 2, 0),
+        ("text", "day2/words.txt", 2, 0),
+        ("text", "./day2/words.txt", 0, 2),
+    ] {
+        let done = pack(&place, &format!("--from {kind} {from} {args}")).ok();
+        assert_eq!((said(&done, "samples"), said(&done, "kept")), (samples, kept), "{from}: {done:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_written_takes_nothing_away() {
+    let place = Place::verbatim("");
+    fs::write(place.path().join("a.txt"), "old\n").unwrap();
+    pack(&place, "--from text a.txt -o words").ok();
+    let old = fs::read(place.path().join("words.rec")).unwrap();
+    fs::write(place.path().join("a.txt"), "new\n".repeat(5000)).unwrap();
+    let limited = "trap '' XFSZ; ulimit -f 16; exec \"$0\" pack --from text a.txt -o words --force";
+    let said =
+        Command::new("sh").args(["-c", limited, env!("CARGO_BIN_EXE_ringreel")]).current_dir(place.path()).output();
+    let said = said.unwrap();
+    assert!(!said.status.success(), "{said:?}");
+    assert_eq!(fs::read(place.path().join("words.rec")).unwrap(), old);
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 4, "no .part is left: a.txt, config.yaml, .rec, .idx");
+}
+
+#[test]
+fn a_path_that_is_no_utf8_is_told_all_the_same() {
+    let place = Place::verbatim("");
+    fs::write(place.path().join("a.txt"), "one\n").unwrap();
+    let odd = OsStr::from_bytes(b"odd\xff.rec");
+    let run = |args: &[&OsStr]| {
+        let said = Command::new(env!("CARGO_BIN_EXE_ringreel")).args(args).current_dir(place.path()).output().unwrap();
+        assert!(said.status.success(), "{said:?}");
+    };
+    let words = |text: &'static str| text.split(' ').map(OsStr::new).collect::<Vec<_>>();
+    run(&[&words("pack --from text a.txt --json -o"), &[odd][..]].concat());
+    run(&[&words("export --json -o again.rec"), &[odd][..]].concat());
+    run(&[&words("export again.rec --json -o"), &[OsStr::from_bytes(b"more\xfe")][..]].concat());
+}
+
+#[test]
+fn files_that_are_given_one_by_one_go_together_by_the_patterns() {
+    let place = scans();
+    let given = "scans/s0/x_seg.nii.gz scans/s1/x_t1.nii.gz scans/s0/x_t1.nii.gz scans/s1/x_seg.nii.gz";
+    let parts = "--part data=*_t1.nii.gz --part label=*_seg.nii.gz";
+    let done = pack(&place, &format!("--from nifti {given} scans/s2 -o all {parts}")).ok();
+    assert_eq!((said(&done, "samples"), said(&done, "skipped")), (3, 0), "{done:?}");
+    assert_eq!(records(&place.path().join("all.label.rec")).len(), 3);
 }
 
 #[test]

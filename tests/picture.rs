@@ -221,6 +221,25 @@ fn images_are_shown_as_they_are_and_the_rest_as_curves_and_words() {
 }
 
 #[test]
+fn of_very_many_images_and_curves_a_few_are_drawn() {
+    let (curve, photo) = ([1u8; 40], png(&RgbImage::new(20, 30)).unwrap());
+    let shape = [photo.len() as u64];
+    let names: Vec<String> = (0..10).map(|n| format!("part{n}")).collect();
+    let parts = names.iter().enumerate().map(|(n, name)| match n {
+        0..5 => NamedPart::new(name, DType::Bytes, &shape, &photo),
+        _ => NamedPart::new(name, DType::U8, &[40], &curve),
+    });
+    let place = ring(&names.join(", "), &[parts.collect()]);
+    let sheet = sheet(&place, &options(400, 1));
+    assert!(sheet.notes.iter().any(|note| note.contains("4 parts are drawn, \"part4\" and others are not")));
+    // The one that is asked for is drawn.
+    for part in ["part4", "part9"] {
+        let (said, drawn) = draw(&place, &place.ring(), &["--part", part]);
+        assert!(said.code == Some(0) && drawn.is_some(), "{said:?}");
+    }
+}
+
+#[test]
 fn samples_come_from_all_over_the_generation() {
     let image = [7u8; 256];
     let samples: Vec<_> = (0..20).map(|_| vec![NamedPart::new("data", DType::U8, &[16, 16], &image)]).collect();

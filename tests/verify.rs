@@ -3,14 +3,19 @@
 
 mod cli_support;
 
-use cli_support::{Place, Said, listing, put};
-use ringreel::Generator;
+use cli_support::{Place, Said, as_nobody, listing, put};
+use ringreel::fs::Posix;
+use ringreel::inspect::{Subject, samples::Samples};
+use ringreel::{Generator, NamedPart};
+use ringreel_format::recordio::RecordWriter;
+use ringreel_format::{DType, Meta};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 /// Generations 1 to 3 of ten samples each, and three finished samples of an owner who is gone.
 fn ring() -> Place {
@@ -189,6 +194,114 @@ fn a_path_that_is_no_utf8_is_told_all_the_same() {
         let said = command.arg(&odd).args(json).output().unwrap();
         let text = String::from_utf8_lossy(&said.stdout).into_owned();
         assert!(said.status.code() == Some(1) && text.contains("manifests/2"), "{said:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_listed_hides_nothing_else() {
+    let place = ring();
+    let ring = place.ring();
+    let id =
+        place.run(&["inspect", "demo.ring", "-n", "0", "--json"]).ok().json()[0]["id"].as_str().unwrap().to_owned();
+    let damaged = segments(&ring.join("read.2")).remove(0);
+    fs::write(&damaged, "x").unwrap();
+    fs::write(ring.join("staging/notes"), "mine").unwrap();
+    fs::write(ring.join("read.7"), "mine").unwrap();
+    fs::write(ring.join("write.5"), "mine").unwrap();
+    fs::write(ring.join("write.99"), "mine").unwrap();
+    let foreign = ring.join("staging/foreign");
+    fs::create_dir(&foreign).unwrap();
+    fs::set_permissions(&foreign, fs::Permissions::from_mode(0o700)).unwrap();
+    let hidden = ring.join("read.1");
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o700)).unwrap();
+    let said = verify(&place, &ring);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let found = findings(&said, &ring);
+    let has = |found: &[(String, PathBuf, String)], kind: &str, path: &str| {
+        assert!(found.iter().any(|(k, p, _)| k == kind && p == Path::new(path)), "{kind} {path}: {found:#?}");
+    };
+    let path = damaged.strip_prefix(&ring).unwrap().to_str().unwrap();
+    for (kind, path) in [("damage", path), ("note", "staging/notes"), ("note", "write.5"), ("note", "read.7")] {
+        has(&found, kind, path);
+    }
+    place.run(&["inspect", "demo.ring", "--id", &id]).ok();
+    for args in [&["inspect", "demo.ring"][..], &["inspect", "demo.ring", "--tree"]] {
+        let said = place.run(args);
+        assert!(said.code != Some(2) && said.out.contains("write.99"), "{said:?}");
+    }
+    let by_nobody = as_nobody("what_cannot_be_listed_...", &place, &["verify", "demo.ring", "--json"]);
+    if let Some(said) = by_nobody {
+        let found = findings(&said, &ring);
+        let path = damaged.strip_prefix(&ring).unwrap().to_str().unwrap();
+        for (kind, path) in [("damage", path), ("note", "staging/foreign"), ("damage", "read.1")] {
+            has(&found, kind, path);
+        }
+        let said = as_nobody("what_cannot_be_listed_...", &place, &["inspect", "demo.ring"]).unwrap();
+        assert!(said.code != Some(2) && said.out.contains("read.3"), "{said:?}");
+        as_nobody("what_cannot_be_listed_...", &place, &["inspect", "demo.ring", "--id", &id]).unwrap().ok();
+    }
+}
+
+#[test]
+fn a_second_name_of_another_segment_is_damage() {
+    let place = ring();
+    let of_one = segments(&place.ring().join("read.1"));
+    fs::remove_file(&of_one[3]).unwrap();
+    fs::hard_link(&of_one[2], &of_one[3]).unwrap();
+    let said = verify(&place, &place.ring());
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let summary = summary(&said);
+    assert_eq!((&summary["readable"], &summary["unreadable"]), (&32.into(), &1.into()));
+    place.run(&["verify", "demo.ring", "--threads", "100000"]);
+}
+
+#[test]
+fn very_many_findings_are_counted() {
+    let place = Place::verbatim("");
+    let mut writer = RecordWriter::new(Vec::new());
+    writer.write(&[7; 8]).unwrap();
+    let damaged = [&writer.into_inner()[..], b"junk"].concat().repeat(10_010);
+    fs::write(place.path().join("x.rec"), damaged).unwrap();
+    let said = place.run(&["verify", "x.rec", "--json"]);
+    let lines = said.json();
+    assert_eq!((said.code, lines.len()), (Some(1), 10_001));
+    assert_eq!((&lines[10_000]["readable"], &lines[10_000]["findings_not_listed"]), (&10_010.into(), &10.into()));
+    let subject = Subject::File(place.path().join("x.rec"));
+    let samples = Samples::open(Arc::new(Posix), &subject).unwrap();
+    assert_eq!((samples.len(), samples.notes().len()), (10_010, 10_001));
+    assert_eq!(samples.notes()[10_000], "and 10 notes like these");
+}
+
+#[test]
+fn nothing_in_a_file_is_obeyed_by_a_terminal() {
+    let place = Place::new("SWAP_CAP: 1\nSAMPLE: [\"da\\e[2Jta\"]\n");
+    let mut generator = Generator::open(&place.config()).unwrap();
+    let descr = "V4\x1b[2J".to_owned();
+    let part = NamedPart::new("da\x1b[2Jta", DType::Numpy { descr, itemsize: 4 }, &[1], &[0; 4]);
+    let mut meta = Meta::new();
+    meta.set("say", "\u{9b}2J\u{7f}");
+    generator.write(&[part], &meta, &|| false).unwrap();
+    drop(generator);
+    let ring = place.ring();
+    fs::write(ring.join("quarantine/x.rec"), "x").unwrap();
+    fs::write(ring.join("quarantine/x.why"), "broken\x1b[2J\nDAMAGE").unwrap();
+    let segment = segments(&ring.join("read.1")).remove(0);
+    let segment = segment.to_str().unwrap();
+    for args in [
+        &["verify", "demo.ring"][..],
+        &["inspect", "demo.ring"],
+        &["inspect", "demo.ring", "--tree"],
+        &["inspect", "demo.ring", "-n", "0"],
+        &["inspect", segment],
+        &["inspect", segment, "--tree"],
+        &["inspect", "\x1b[2J"],
+        &["export", "demo.ring", "-o", "x", "--part", "\x1b[2J"],
+    ] {
+        let said = place.run(args);
+        for text in [&said.out, &said.err] {
+            let obeyed = |c: char| c.is_control() && c != '\n';
+            assert!(!text.contains(obeyed) && !text.lines().any(|line| line == "DAMAGE"), "{args:?}: {text:?}");
+        }
     }
 }
 

@@ -146,7 +146,7 @@ fn tell(options: &Options, report: &Report, seconds: f64) -> anyhow::Result<()> 
     if options.json {
         return Ok(json_line(&json!({
             "generation": generation, "samples": samples, "kept": kept, "skipped": skipped, "bytes": bytes,
-            "files": files, "notes": notes, "seconds": seconds,
+            "files": files.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(), "notes": notes, "seconds": seconds,
         }))?);
     }
     let records = files.iter().filter(|path| path.extension().is_none_or(|end| end != "idx"));

@@ -32,7 +32,9 @@ pub fn failed(error: &anyhow::Error, code: i32) -> i32 {
     if is_broken_pipe(error) {
         return 0;
     }
-    let _ = writeln!(io::stderr(), "ringreel: {}", in_words(error));
+    // An error may hold what somebody else wrote into a file. Its lines stay lines.
+    let words: Vec<String> = in_words(error).lines().map(plain).collect();
+    let _ = writeln!(io::stderr(), "ringreel: {}", words.join("\n"));
     code
 }
 

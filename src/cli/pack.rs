@@ -200,7 +200,8 @@ fn make_lists(options: &Options) -> anyhow::Result<i32> {
     let made = list::make(prefix, root, &wished)?;
     made.notes.iter().for_each(|note| tracing::warn!("left out: {note}"));
     if options.json {
-        let files: Vec<_> = made.files.iter().map(|(path, images)| json!({ "file": path, "images": images })).collect();
+        let told = |(path, images): &(PathBuf, usize)| json!({ "file": path.to_string_lossy(), "images": images });
+        let files: Vec<_> = made.files.iter().map(told).collect();
         json_line(&json!({ "lists": files, "labels": made.labels, "notes": made.notes }))?;
     } else {
         for (label, dir) in made.labels.iter().enumerate().filter(|_| *recursive) {
@@ -384,6 +385,7 @@ fn not_in_the_way(path: &Path, force: bool) -> anyhow::Result<()> {
 fn tell(options: &Options, done: &Done, seconds: f64) -> anyhow::Result<()> {
     let Done { samples, skipped, kept, bytes, files } = done;
     if options.json {
+        let files: Vec<_> = files.iter().map(|path| path.to_string_lossy()).collect();
         return Ok(json_line(&json!({
             "files": files, "samples": samples, "skipped": skipped, "kept": kept, "bytes": bytes, "seconds": seconds,
         }))?);

@@ -170,7 +170,7 @@ fn told(sheet: &Sheet, samples: &Samples, path: &Path, picture: &RgbImage) -> se
         })
     });
     json!({
-        "picture": path, "width": picture.width(), "height": picture.height(), "generation": samples.generation(),
+        "picture": path.to_string_lossy(), "width": picture.width(), "height": picture.height(), "generation": samples.generation(),
         "there": samples.len(), "samples": tiles.collect::<Vec<_>>(), "damaged": sheet.damaged(), "notes": sheet.notes,
     })
 }

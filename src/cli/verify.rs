@@ -1,6 +1,6 @@
 //! `ringreel verify`
 
-use super::output::{failed, json_line, line, plain_path, progress_bytes};
+use super::output::{failed, json_line, line, plain, plain_path, progress_bytes};
 use crate::fs::{Fs, Posix};
 use crate::inspect::Subject;
 use crate::inspect::verify::{Finding, Kind, Report, verify};
@@ -97,5 +97,5 @@ fn words(finding: &Finding) -> String {
         [one] => format!("; touches sample {one}"),
         [first, ..] => format!("; touches {} samples, {first} first", finding.samples.len()),
     };
-    format!("{kind} {}{bytes}: {}{samples}", plain_path(&finding.path), finding.message)
+    format!("{kind} {}{bytes}: {}{samples}", plain_path(&finding.path), plain(&finding.message))
 }

@@ -75,10 +75,15 @@ impl Output {
         self.end(true)
     }
 
-    fn end(mut self, sync: bool) -> Result<u64> {
-        let Some(file) = self.file.as_mut() else { return Ok(self.written) };
+    /// What was written is in the file; with `sync`, on the disk.
+    fn settle(&mut self, sync: bool) -> Result<()> {
+        let Some(file) = self.file.as_mut() else { return Ok(()) };
         let done = file.flush().and_then(|()| if sync { file.get_ref().sync_data() } else { Ok(()) });
-        done.map_err(|error| FsError::new("write", &self.part, error))?;
+        Ok(done.map_err(|error| FsError::new("write", &self.part, error))?)
+    }
+
+    fn end(mut self, sync: bool) -> Result<u64> {
+        self.settle(sync)?;
         fs::rename(&self.part, &self.path).map_err(|error| FsError::new("rename", &self.path, error))?;
         self.file = None;
         Ok(self.written)
@@ -161,7 +166,11 @@ impl RecFile {
     ///
     /// # Errors
     /// As [`Output::finish`].
-    pub fn finish(self) -> Result<Vec<(PathBuf, u64)>> {
+    pub fn finish(mut self) -> Result<Vec<(PathBuf, u64)>> {
+        // Where the disk is full, the old records stay.
+        let mut records = self.records.into_inner();
+        records.settle(true)?;
+        self.index.settle(true)?;
         // Old records must not be seen with the new index.
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -170,7 +179,7 @@ impl RecFile {
             _ => {}
         }
         let index = (self.path.with_extension("idx"), self.index.finish()?);
-        let records = (self.path, self.records.into_inner().finish()?);
+        let records = (self.path, records.finish()?);
         Ok(vec![records, index])
     }
 }

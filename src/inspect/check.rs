@@ -1,18 +1,21 @@
 //! One file, from its first byte to its last: a segment, or a RecordIO file of somebody else's.
 
-use super::verify::{Finding, Kind};
+use super::verify::{Finding, Kind, LISTED, NAMED};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, MapMode};
+use crate::ring::manifest::{ANOTHER, SegmentEntry};
 use crate::segment::SampleId;
 use crate::segment::reader::{check_whole, read_tail};
+use crate::words::counted;
 use bytes::Bytes;
 use ringreel_format::frame::HEADER_LEN;
 use ringreel_format::input::{RangeRead, StreamInput};
 use ringreel_format::recordio::{Found, ResyncReader};
 use ringreel_format::segment::header::SIGNATURE;
 use ringreel_format::{Footer, FormatError, ReadOptions, Salvage, Salvaged};
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Larger files are mapped where what is left of them is looked for.
 const READ_AT_MOST: u64 = 256 << 20;
@@ -26,10 +29,66 @@ pub struct Checked {
     pub bytes: u64,
     /// Samples of a segment that can be read, or records of a RecordIO file.
     pub good: u64,
-    /// What is wrong with it.
+    /// What is wrong with it, [`LISTED`] findings or a few more.
     pub findings: Vec<Finding>,
+    /// Findings that are not listed, for want of room.
+    pub more: u64,
     /// Its footer, where that is whole.
     pub footer: Option<Footer>,
+}
+
+/// A file that is to be checked.
+pub(super) struct Task {
+    pub path: PathBuf,
+    /// What its manifest says of it.
+    pub listed: Option<SegmentEntry>,
+    /// The directory whose end makes it no loss that the file is gone.
+    pub within: PathBuf,
+    pub bytes: u64,
+}
+
+/// A file, and how many samples of it that are listed cannot be read. None where it was reclaimed meanwhile, or where it
+/// was looked at by another name.
+pub(super) fn task(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64)>>) -> Option<(Checked, u64)> {
+    let listed = task.listed.as_ref().map_or(0, |entry| entry.samples);
+    let failed = |message: String| {
+        let findings = vec![Finding::new(Kind::Damage, &task.path, message)];
+        Some((Checked { findings, ..Checked::default() }, listed))
+    };
+    let identity = match fs.identity(&task.path) {
+        Ok(identity) => identity,
+        Err(error) if error.is_gone() && (task.listed.is_none() || !fs.exists(&task.within).unwrap_or(true)) => {
+            return None;
+        }
+        Err(error) if error.is_gone() => {
+            return failed(format!("the file is missing: {} lost", counted(listed, "sample")));
+        }
+        Err(error) => return failed(error.to_string()),
+    };
+    let is_first = seen.lock().unwrap_or_else(PoisonError::into_inner).insert(identity.inode);
+    if !is_first && task.listed.is_none() {
+        return None;
+    }
+    let mut checked = match segment(&**fs, &task.path) {
+        Ok(checked) => checked,
+        Err(Error::Fs { source }) if source.is_gone() && !fs.exists(&task.within).unwrap_or(true) => return None,
+        Err(error) => return failed(error.to_string()),
+    };
+    if task.listed.is_some() && checked.footer.is_none() {
+        checked.good = 0; // readers begin at the footer
+    }
+    if let (Some(entry), Some(footer)) = (&task.listed, &checked.footer)
+        && !entry.describes(footer, checked.bytes)
+    {
+        checked.findings.push(Finding::new(Kind::Damage, &task.path, ANOTHER));
+        checked.good = 0;
+    }
+    let unreadable = listed.saturating_sub(checked.good);
+    if !is_first {
+        checked.good = 0; // they count once
+    }
+    checked.footer = None; // nobody asks for it any more, and it may be large
+    Some((checked, unreadable))
 }
 
 /// Checks a segment: every byte of it.
@@ -59,6 +118,7 @@ fn damaged_segment(fs: &dyn Fs, path: &Path, why: FormatError) -> Result<Checked
     let (mut regions, mut whole) = (Vec::<(u64, u64, FormatError)>::new(), BTreeSet::new());
     for found in &mut salvage {
         match found {
+            Salvaged::Skipped(_) if regions.len() >= LISTED => checked.more += 1,
             Salvaged::Skipped(region) => regions.push((region.begin, region.end, region.why)),
             // Where a part of it is not whole, a region says so.
             Salvaged::Sample(sample) if sample.parts.iter().all(std::result::Result::is_ok) => {
@@ -73,7 +133,7 @@ fn damaged_segment(fs: &dyn Fs, path: &Path, why: FormatError) -> Result<Checked
         let touched = (0..footer.count)
             .filter(|n| !whole.contains(n))
             .filter(|n| footer.extent(*n).ok().flatten().is_none_or(|extent| extent.start < end && begin < extent.end));
-        touched.map(|ordinal| SampleId { segment: id, ordinal }.to_string()).collect()
+        touched.take(NAMED).map(|ordinal| SampleId { segment: id, ordinal }.to_string()).collect()
     };
     if regions.is_empty() {
         regions.push((why.at().unwrap_or(0), len, why));
@@ -113,6 +173,7 @@ pub fn recordio(fs: &dyn Fs, path: &Path) -> Result<Checked> {
     while let Some(found) = reader.next().map_err(Error::format("read", path))? {
         match found {
             Found::Record(_) => checked.good += 1,
+            Found::Skipped(_) if checked.findings.len() >= LISTED => checked.more += 1,
             Found::Skipped(region) => checked.findings.push(Finding {
                 bytes: Some((region.begin, region.end)),
                 ..Finding::new(Kind::Damage, path, region.why.to_string())

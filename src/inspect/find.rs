@@ -3,9 +3,10 @@
 use super::Subject;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::layout::{GenerationDir, Layout};
+use crate::layout::{GenerationDir, Layout, is_owner};
 use crate::ring::manifest::Manifests;
 use crate::segment::SampleId;
+use std::io;
 use std::sync::Arc;
 
 /// Generation `n` of a ring: readable, or filling.
@@ -52,9 +53,17 @@ pub fn holder(fs: &Arc<dyn Fs>, layout: &Layout, id: SampleId) -> Result<Option<
             Err(error) => return Err(error),
         }
     }
-    for owner in fs.list(&layout.staging())? {
+    let owners = match fs.list(&layout.staging()) {
+        Err(error) if error.is_gone() || error.source.kind() == io::ErrorKind::NotADirectory => Vec::new(),
+        listed => listed?,
+    };
+    for owner in owners {
+        if !is_owner(&owner) {
+            continue;
+        }
         let sealed = layout.sealed(&owner, id.segment);
-        if fs.exists(&sealed)? {
+        // Of a directory that is somebody else's, or none, it is not known.
+        if fs.exists(&sealed).unwrap_or(false) {
             return Ok(Some(Subject::File(sealed)));
         }
     }

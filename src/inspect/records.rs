@@ -242,7 +242,8 @@ impl Window<'_> {
             match read_strict(bytes, 0, at) {
                 // Not all of it is in memory yet.
                 Err(FormatError::Truncated { at: frame, need, .. }) if reached < len => {
-                    want = (frame + need - at).max(reached - at + 1) as usize;
+                    // A record may have a million frames: each look is at twice as much as the one before.
+                    want = frame.saturating_add(need).saturating_sub(at).max(2 * (reached - at)).min(len - at) as usize;
                 }
                 other => {
                     let whole = |joined: ringreel_format::frame::Joined<'_>| Whole {

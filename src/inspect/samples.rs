@@ -4,6 +4,7 @@
 //! Nothing is mapped (but for large segments whose end is missing): whoever looks into a ring that strangers write to is
 //! not ended by a file that becomes shorter.
 
+use super::verify::LISTED;
 use super::{Subject, check};
 use crate::error::{Error, Result};
 use crate::fs::{FileReader, Fs};
@@ -12,11 +13,14 @@ use crate::reader::{ReadPart, named};
 use crate::ring::manifest::{Manifests, SegmentEntry};
 use crate::segment::SampleId;
 use crate::segment::reader::{Access, SegmentReader, read_tail};
+use crate::words::counted;
 use bytes::Bytes;
 use ringreel_format::input::{RangeRead, SliceInput, StreamInput};
 use ringreel_format::recordio::{Found, RecordReader, ResyncReader};
 use ringreel_format::segment::slice::decode_head;
-use ringreel_format::{DType, FormatError, Head, Meta, Part, ReadOptions, Salvage, Salvaged, Sample, SegmentInfo};
+use ringreel_format::{
+    DType, FormatError, Head, Meta, Part, ReadOptions, Region, Salvage, Salvaged, Sample, SegmentInfo,
+};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -45,6 +49,8 @@ pub struct Item {
     pub meta: Meta,
 }
 
+const NO_MANIFEST: &str = "has no manifest: readers do not see it";
+
 /// Where samples come from.
 enum Source {
     /// Segments, with the position of the first sample of each.
@@ -70,6 +76,7 @@ pub struct Samples {
     generation: Option<u64>,
     len: u64,
     notes: Vec<String>,
+    more_notes: u64,
     open: Mutex<VecDeque<(usize, Arc<SegmentReader>)>>,
 }
 
@@ -86,6 +93,7 @@ impl Samples {
             generation: None,
             len: 0,
             notes: Vec::new(),
+            more_notes: 0,
             open: Mutex::default(),
         };
         match subject {
@@ -97,6 +105,9 @@ impl Samples {
             }
             Subject::File(path) if check::is_segment(&*fs, path)? => samples.segment(path)?,
             Subject::File(path) => samples.records(path)?,
+        }
+        if samples.more_notes > 0 {
+            samples.notes.push(format!("and {} like these", counted(samples.more_notes, "note")));
         }
         Ok(samples)
     }
@@ -124,6 +135,11 @@ impl Samples {
     /// What could not be looked at, in words: segments without a footer, stretches that were skipped.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Whether a note tells of damage, and not only of a generation without a manifest.
+    pub fn has_damage(&self) -> bool {
+        self.notes.iter().any(|note| !note.ends_with(NO_MANIFEST))
     }
 
     /// The position of the sample with this id, if it is here. Files whose ids no manifest tells are opened.
@@ -236,6 +252,20 @@ impl Samples {
         }
     }
 
+    /// Notes something; what is too much is counted.
+    fn note(&mut self, what: impl FnOnce() -> String) {
+        if self.notes.len() < LISTED {
+            self.notes.push(what());
+        } else {
+            self.more_notes += 1;
+        }
+    }
+
+    fn skipped(&mut self, path: &Path, region: &Region) {
+        let Region { begin, end, why, .. } = region;
+        self.note(|| format!("{}: bytes {begin} to {end} were skipped: {why}", path.display()));
+    }
+
     fn newest(&mut self, layout: &Layout) -> Result<()> {
         let manifests = Manifests::new(self.fs.clone(), layout.clone());
         let newest = manifests.newest_listed()?;
@@ -262,7 +292,7 @@ impl Samples {
     fn of_generation(&mut self, layout: &Layout, n: u64) -> Result<()> {
         self.generation = Some(n);
         let Some(manifest) = Manifests::new(self.fs.clone(), layout.clone()).get(n)? else {
-            self.notes.push(format!("generation {n} has no manifest: readers do not see it"));
+            self.notes.push(format!("generation {n} {NO_MANIFEST}"));
             return self.unlisted(&layout.read(n));
         };
         let dir = layout.read(n);
@@ -282,7 +312,7 @@ impl Samples {
             match read_tail(&*self.fs, &path) {
                 Ok(tail) => listed.push((path, None, tail.footer.count)),
                 Err(Error::Fs { source }) if source.is_gone() => {}
-                Err(error) => self.notes.push(error.to_string()),
+                Err(error) => self.note(|| error.to_string()),
             }
         }
         self.take(listed);
@@ -321,15 +351,10 @@ impl Samples {
                     samples.push((sample.at, sample.ordinal));
                 }
                 Salvaged::Sample(sample) => {
-                    self.notes.push(format!("{}: a part of sample {} is damaged", path.display(), sample.ordinal));
+                    let n = sample.ordinal;
+                    self.note(|| format!("{}: a part of sample {n} is damaged", path.display()));
                 }
-                Salvaged::Skipped(region) => self.notes.push(format!(
-                    "{}: bytes {} to {} were skipped: {}",
-                    path.display(),
-                    region.begin,
-                    region.end,
-                    region.why
-                )),
+                Salvaged::Skipped(region) => self.skipped(path, &region),
             }
         }
         self.len = samples.len() as u64;
@@ -346,13 +371,7 @@ impl Samples {
         while let Some(found) = reader.next().map_err(Error::format("read", path))? {
             match found {
                 Found::Record(record) => frames.push(record.at..record.end),
-                Found::Skipped(region) => self.notes.push(format!(
-                    "{}: bytes {} to {} were skipped: {}",
-                    path.display(),
-                    region.begin,
-                    region.end,
-                    region.why
-                )),
+                Found::Skipped(region) => self.skipped(path, &region),
             }
         }
         self.len = frames.len() as u64;

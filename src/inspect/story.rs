@@ -7,7 +7,7 @@
 use super::glance::{Glance, glance};
 use super::samples::Samples;
 use super::{Subject, tree};
-use crate::error::{Error, Result};
+use crate::error::{Error, FsError, Result};
 use crate::fs::Fs;
 use crate::layout::{GenerationDir, Layout, segment_index};
 use crate::ring::birth::{self, Birth};
@@ -17,6 +17,7 @@ use crate::unix_ms;
 use crate::words::counted;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -97,6 +98,9 @@ pub struct Generation {
     pub more_owners: u64,
     /// Its first segments, ten at most.
     pub first_segments: Vec<SegmentEntry>,
+    /// Of files without a manifest, how many have no footer that can be read, and why the first has none.
+    #[serde(skip)]
+    pub without_footer: Option<(u64, String)>,
 }
 
 /// What waits in staging.
@@ -188,6 +192,7 @@ pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
         match one(fs, layout, &manifests, newest, dir) {
             Ok(told) => generations.push(told),
             Err(Error::Fs { source }) if source.is_gone() => {} // reclaimed, or promoted, meanwhile
+            Err(Error::Fs { source }) if is_denied(&source) => damage(format!("it could not be looked at: {source}")),
             Err(error) => return Err(error),
         }
     }
@@ -297,19 +302,30 @@ fn listed(path: PathBuf, manifest: &Manifest) -> Generation {
         owners,
         more_owners,
         first_segments: manifest.segments.iter().take(SEGMENTS).cloned().collect(),
+        without_footer: None,
     }
 }
 
 /// A generation that no manifest speaks of: by its files' footers, where those are not too many.
 fn unlisted(fs: &Arc<dyn Fs>, n: u64, path: PathBuf, state: State) -> Result<Generation> {
-    let mut files = fs.list(&path)?;
+    let mut files = match fs.list(&path) {
+        Err(error) if error.source.kind() == io::ErrorKind::NotADirectory => Vec::new(),
+        listed => listed?,
+    };
     files.retain(|name| segment_index(name).is_some());
     files.sort_unstable_by_key(|name| segment_index(name));
     let segments = files.len() as u64;
-    let mut found = Vec::new();
+    let (mut found, mut without_footer) = (Vec::new(), None::<(u64, String)>);
     if files.len() <= FOOTERS {
         for file in files {
-            let Ok(tail) = read_tail(&**fs, &path.join(&file)) else { continue };
+            let tail = match read_tail(&**fs, &path.join(&file)) {
+                Ok(tail) => tail,
+                Err(Error::Fs { source }) if source.is_gone() => continue,
+                Err(error) => {
+                    without_footer.get_or_insert_with(|| (0, error.to_string())).0 += 1;
+                    continue;
+                }
+            };
             let info = &tail.footer.info;
             found.push(SegmentEntry {
                 id: info.id,
@@ -347,6 +363,7 @@ fn unlisted(fs: &Arc<dyn Fs>, n: u64, path: PathBuf, state: State) -> Result<Gen
         owners,
         more_owners,
         first_segments: found,
+        without_footer,
     })
 }
 
@@ -371,6 +388,10 @@ fn oddities(layout: &Layout, newest: Option<u64>, samples: Option<u64>, there: &
     let verify = format!("ringreel verify {root}");
     let mut odd = Vec::new();
     for told in there {
+        if let Some((count, why)) = told.without_footer.as_ref().filter(|_| told.state != State::Litter) {
+            let more = if *count > 1 { format!(" (and {} more like it)", count - 1) } else { String::new() };
+            odd.push(Odd { damage: true, what: format!("{why}{more}"), next: verify.clone() });
+        }
         let (n, path) = (told.generation, told.path.display());
         let (damage, what, next) = match told.state {
             State::Readable | State::Filling => continue,
@@ -454,11 +475,19 @@ fn staging(fs: &dyn Fs, layout: &Layout) -> Result<Staging> {
     Ok(staging)
 }
 
-/// The names in a directory, which may be missing.
+fn is_denied(error: &FsError) -> bool {
+    error.source.kind() == io::ErrorKind::PermissionDenied
+}
+
+/// The names in a directory, which may be missing, none, or somebody else's.
 fn names(fs: &dyn Fs, dir: PathBuf) -> Result<Vec<String>> {
     match fs.list(&dir) {
         Ok(names) => Ok(names),
-        Err(error) if error.is_gone() => Ok(Vec::new()),
+        Err(error) if error.is_gone() || error.source.kind() == io::ErrorKind::NotADirectory => Ok(Vec::new()),
+        Err(error) if is_denied(&error) => {
+            tracing::warn!("what is in it is not counted: {error}");
+            Ok(Vec::new())
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -7,6 +7,7 @@ use crate::layout::{GenerationDir, Layout, is_owner, parse_number, segment_index
 use crate::ring::manifest::Manifests;
 use ringreel_format::SegmentId;
 use serde::Serialize;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -210,7 +211,11 @@ impl Tree<'_> {
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
         match self.fs.list(dir) {
             Ok(names) => Ok(names),
-            Err(error) if error.is_gone() || error.source.kind() == std::io::ErrorKind::NotADirectory => Ok(Vec::new()),
+            Err(error) if error.is_gone() || error.source.kind() == io::ErrorKind::NotADirectory => Ok(Vec::new()),
+            Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => {
+                tracing::warn!("what is in it is not told: {error}");
+                Ok(Vec::new())
+            }
             Err(error) => Err(error.into()),
         }
     }

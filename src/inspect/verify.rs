@@ -4,17 +4,18 @@
 //! A ring may be in use meanwhile: what is reclaimed while it is looked at is no damage.
 
 use super::Subject;
-use super::check::{self, Checked};
+use super::check::{self, Checked, Task};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::layout::{GenerationDir, Layout, is_owner, segment_index};
 use crate::ring::MANIFESTS_KEPT;
 use crate::ring::birth;
-use crate::ring::manifest::{ANOTHER, Manifest, Manifests, SegmentEntry};
+use crate::ring::manifest::{Manifest, Manifests};
 use crate::words::counted;
 use ringreel_format::SegmentId;
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +25,9 @@ use std::thread;
 pub const NAMED: usize = 100;
 /// Findings of one kind that are listed; more are counted.
 pub const LISTED: usize = 10_000;
+
+/// More threads do not read faster.
+const THREADS: usize = 1024;
 
 /// How bad something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -93,16 +97,6 @@ impl Report {
     }
 }
 
-/// A file that is to be checked.
-struct Task {
-    path: PathBuf,
-    /// What its manifest says of it.
-    listed: Option<SegmentEntry>,
-    /// The directory whose end makes it no loss that the file is gone.
-    within: PathBuf,
-    bytes: u64,
-}
-
 /// Looks at `subject`, with so many threads. `begin` hears how many bytes there are, `progress` how many more were read.
 ///
 /// # Errors
@@ -137,7 +131,7 @@ pub fn verify(
             look.take(checked);
         }
     }
-    begin(look.tasks.iter().map(|task| task.bytes).sum());
+    begin(look.tasks.iter().map(|task| task.bytes).fold(0, u64::saturating_add));
     look.check_all(threads, progress);
     let mut report = look.report;
     report.findings.sort_by(|a, b| (a.kind, &a.path, a.bytes).cmp(&(b.kind, &b.path, b.bytes)));
@@ -170,20 +164,29 @@ impl Look {
 
     fn take(&mut self, checked: Checked) {
         self.report.files += u64::from(checked.was_read);
-        self.report.bytes += checked.bytes;
-        self.report.readable += checked.good;
+        self.report.bytes = self.report.bytes.saturating_add(checked.bytes);
+        self.report.readable = self.report.readable.saturating_add(checked.good);
+        self.report.more = self.report.more.saturating_add(checked.more);
         checked.findings.into_iter().for_each(|finding| self.add(finding));
     }
 
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+    /// The names in a directory. One that cannot be looked into is found, and no reason to look at nothing else.
+    fn list(&mut self, dir: &Path, denied: Kind) -> Result<Vec<String>> {
         match self.fs.list(dir) {
             Ok(mut names) => {
                 names.sort_unstable();
-                Ok(names)
+                return Ok(names);
             }
-            Err(error) if error.is_gone() => Ok(Vec::new()),
-            Err(error) => Err(error.into()),
+            Err(error) if error.is_gone() => {}
+            Err(error) if error.source.kind() == io::ErrorKind::NotADirectory => {
+                self.find(Kind::Note, dir, "it is no directory, which it should be");
+            }
+            Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => {
+                self.find(denied, dir, format!("what is in it could not be looked at: {}", error.source));
+            }
+            Err(error) => return Err(error.into()),
         }
+        Ok(Vec::new())
     }
 
     fn ring(&mut self, layout: &Layout) -> Result<()> {
@@ -216,7 +219,7 @@ impl Look {
         }
         self.directories(layout, &listed, newest)?;
         self.staging(layout, &ids)?;
-        for name in self.list(&layout.quarantine())? {
+        for name in self.list(&layout.quarantine(), Kind::Note)? {
             let path = layout.quarantine().join(&name);
             if let Some(stem) = name.strip_suffix(".rec") {
                 let why = self.fs.read(&layout.quarantine().join(format!("{stem}.why")), 1 << 16).unwrap_or_default();
@@ -302,7 +305,7 @@ impl Look {
     ) -> Result<()> {
         let next = newest.map_or(0, |newest| newest + 1);
         let mut there = HashSet::new();
-        for name in self.list(layout.root())? {
+        for name in self.list(layout.root(), Kind::Damage)? {
             match GenerationDir::parse(&name) {
                 Some(GenerationDir::Read(n)) => {
                     there.insert(n);
@@ -336,7 +339,7 @@ impl Look {
             let lost = counted(manifest.summary.samples, "sample");
             let message = format!("the directory of the newest generation is missing: {lost} lost");
             self.find(Kind::Damage, &layout.read(*n), message);
-            self.report.unreadable += manifest.summary.samples;
+            self.report.unreadable = self.report.unreadable.saturating_add(manifest.summary.samples);
         }
         Ok(())
     }
@@ -350,7 +353,8 @@ impl Look {
             let (path, bytes) = (dir.join(&entry.file), entry.bytes);
             self.tasks.push(Task { path, listed: Some(entry.clone()), within: dir.clone(), bytes });
         }
-        let more: Vec<String> = self.list(&dir)?.into_iter().filter(|name| !names.contains(&**name)).collect();
+        let more: Vec<String> =
+            self.list(&dir, Kind::Damage)?.into_iter().filter(|name| !names.contains(&**name)).collect();
         self.strays(&dir, &more, "the manifest does not list it: readers do not see it");
         Ok(())
     }
@@ -358,7 +362,7 @@ impl Look {
     /// The segments in a directory that no manifest speaks of.
     fn unlisted(&mut self, dir: &Path) -> Result<()> {
         let mut strays = Vec::new();
-        for name in self.list(dir)? {
+        for name in self.list(dir, Kind::Damage)? {
             let path = dir.join(&name);
             if segment_index(&name).is_none() {
                 strays.push(name);
@@ -370,7 +374,7 @@ impl Look {
                 }
                 Ok(_) => strays.push(name),
                 Err(error) if error.is_gone() => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => self.find(Kind::Damage, &path, error.to_string()),
             }
         }
         self.strays(dir, &strays, "this is no segment");
@@ -386,14 +390,14 @@ impl Look {
     }
 
     fn staging(&mut self, layout: &Layout, ids: &HashMap<SegmentId, u64>) -> Result<()> {
-        for owner in self.list(&layout.staging())? {
+        for owner in self.list(&layout.staging(), Kind::Note)? {
             let dir = layout.staging_of(&owner);
             if !is_owner(&owner) {
                 self.find(Kind::Note, &dir, "no generator has such a name");
                 continue;
             }
             let (mut waiting, mut begun) = (0u64, 0u64);
-            for name in self.list(&dir)? {
+            for name in self.list(&dir, Kind::Note)? {
                 match name.strip_suffix(".rec").and_then(|id| id.parse::<SegmentId>().ok()) {
                     Some(id) if ids.contains_key(&id) => {} // only the name is left
                     Some(_) => {
@@ -442,63 +446,22 @@ impl Look {
 
     fn check_all(&mut self, threads: usize, progress: &(dyn Fn(u64) + Sync)) {
         let tasks = std::mem::take(&mut self.tasks);
-        let next = AtomicUsize::new(0);
+        let (next, fs) = (AtomicUsize::new(0), self.fs.clone());
         let seen = Mutex::new(HashSet::new());
-        let done = Mutex::new(Vec::new());
-        let fs = &self.fs;
+        let all = Mutex::new(self);
         thread::scope(|scope| {
-            for _ in 0..threads.clamp(1, tasks.len().max(1)) {
+            for _ in 0..threads.clamp(1, THREADS.min(tasks.len().max(1))) {
                 scope.spawn(|| {
                     while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let checked = check(fs, task, &seen);
-                        done.lock().unwrap_or_else(PoisonError::into_inner).push(checked);
+                        if let Some((checked, unreadable)) = check::task(&fs, task, &seen) {
+                            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                            all.report.unreadable = all.report.unreadable.saturating_add(unreadable);
+                            all.take(checked);
+                        }
                         progress(task.bytes);
                     }
                 });
             }
         });
-        for (checked, unreadable) in done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten() {
-            self.report.unreadable += unreadable;
-            self.take(checked);
-        }
     }
-}
-
-/// A file, and how many samples of it that are listed cannot be read. None where it was reclaimed meanwhile, or where it
-/// was looked at by another name.
-fn check(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64)>>) -> Option<(Checked, u64)> {
-    let listed = task.listed.as_ref().map_or(0, |entry| entry.samples);
-    let failed = |message: String| {
-        let findings = vec![Finding::new(Kind::Damage, &task.path, message)];
-        Some((Checked { findings, ..Checked::default() }, listed))
-    };
-    let identity = match fs.identity(&task.path) {
-        Ok(identity) => identity,
-        Err(error) if error.is_gone() && (task.listed.is_none() || !fs.exists(&task.within).unwrap_or(true)) => {
-            return None;
-        }
-        Err(error) if error.is_gone() => {
-            return failed(format!("the file is missing: {} lost", counted(listed, "sample")));
-        }
-        Err(error) => return failed(error.to_string()),
-    };
-    if !seen.lock().unwrap_or_else(PoisonError::into_inner).insert(identity.inode) {
-        return None;
-    }
-    let mut checked = match check::segment(&**fs, &task.path) {
-        Ok(checked) => checked,
-        Err(Error::Fs { source }) if source.is_gone() && !fs.exists(&task.within).unwrap_or(true) => return None,
-        Err(error) => return failed(error.to_string()),
-    };
-    if task.listed.is_some() && checked.footer.is_none() {
-        checked.good = 0; // readers begin at the footer
-    }
-    if let (Some(entry), Some(footer)) = (&task.listed, &checked.footer)
-        && !entry.describes(footer, checked.bytes)
-    {
-        checked.findings.push(Finding::new(Kind::Damage, &task.path, ANOTHER));
-        checked.good = 0;
-    }
-    let unreadable = listed.saturating_sub(checked.good);
-    Some((checked, unreadable))
 }

@@ -131,7 +131,7 @@ fn sample(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Res
             "file": item.file.to_string_lossy(), "bytes": item.bytes.as_ref().map(|bytes| [bytes.start, bytes.end]),
             "parts": item.parts.iter().enumerate().map(part).collect::<Vec<_>>(), "meta": meta_json(&item.meta),
         }))?;
-        return Ok(false);
+        return Ok(samples.has_damage());
     }
     let of = samples.generation().map_or(String::new(), |n| format!(" of generation {n}"));
     line(&match item.id {
@@ -142,7 +142,8 @@ fn sample(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Res
     line(&format!("  in     {}{place}", plain_path(&item.file)))?;
     line("parts")?;
     for (n, part) in item.parts.iter().enumerate() {
-        let mut text = format!("  {}: {} {:?}, {}", plain(&part.name), part.dtype, part.shape, human_bytes(part.len()));
+        let what = plain(&format!("{}: {} {:?}", part.name, part.dtype, part.shape));
+        let mut text = format!("  {what}, {}", human_bytes(part.len()));
         if let Some(head) = stored(n) {
             if head.codec != Codec::Plain {
                 text += &format!(", stored as {} ({})", human_bytes(head.stored_len), words::codec(head.codec));
@@ -155,20 +156,20 @@ fn sample(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Res
         }
         text += &range(part).map_or(String::new(), |range| format!(": {}", words::range(&range)));
         if let Err(why) = part.data() {
-            text += &format!(": {why}");
+            text += &format!(": {}", plain(&why.to_string()));
         }
         line(&text)?;
     }
     if samples.are_records() {
         let payload = item.parts.first().and_then(|part| part.data().ok().cloned()).unwrap_or_default();
         let content = crate::inspect::records::Content::of(&payload, payload.len() as u64);
-        return line(&format!("  looks like: {content}")).map(|()| false).map_err(Into::into);
+        return line(&format!("  looks like: {content}")).map(|()| samples.has_damage()).map_err(Into::into);
     }
     line("meta")?;
     for (key, value) in meta_json(&item.meta).as_object().into_iter().flatten() {
-        line(&format!("  {}: {value}", plain(key)))?;
+        line(&plain(&format!("  {key}: {value}")))?;
     }
-    Ok(false)
+    Ok(samples.has_damage())
 }
 
 /// Every name, or every record.

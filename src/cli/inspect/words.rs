@@ -133,8 +133,8 @@ fn glance(out: &mut Vec<String>, seen: &Glance) {
             .kinds
             .iter()
             .map(|kind| match part.kinds.len() {
-                1 => format!("{} {:?}", kind.dtype, kind.shape),
-                _ => format!("{} {:?} in {}", kind.dtype, kind.shape, kind.samples),
+                1 => format!("{} {:?}", plain(&kind.dtype), kind.shape),
+                _ => format!("{} {:?} in {}", plain(&kind.dtype), kind.shape, kind.samples),
             })
             .collect();
         let more = if part.more_kinds { ", and others" } else { "" };
@@ -211,9 +211,9 @@ pub fn segment(told: &Segment) -> Vec<String> {
         out.push(format!("  created  {} ms after 1970, {} ago", info.created_unix_ms, human_seconds(age)));
         out.push(format!("  numbers  from {} on, at its owner", info.first_number));
         let parts: Vec<String> =
-            info.schema.parts.iter().map(|p| format!("{} {} {:?}", plain(&p.name), p.dtype, p.shape)).collect();
+            info.schema.parts.iter().map(|p| plain(&format!("{} {} {:?}", p.name, p.dtype, p.shape))).collect();
         out.push(format!("  schema   {}", parts.join("; ")));
-        out.push(format!("  from     {}", meta_json(&info.provenance)));
+        out.push(format!("  from     {}", plain(&meta_json(&info.provenance).to_string())));
     }
     out.push(match told.footer {
         Some((at, check)) => format!("  footer   at byte {at}, check {check:08x}"),
@@ -299,9 +299,9 @@ pub fn entry(entry: &Entry) -> String {
     let bytes = entry.bytes.map_or(String::new(), |bytes| format!(", {}", human_bytes(bytes)));
     let (indent, name) = ("  ".repeat(entry.depth), plain(&entry.name));
     match (entry.name.is_empty(), entry.what.is_empty()) {
-        (true, _) => format!("{indent}... {}", entry.what),
+        (true, _) => format!("{indent}... {}", plain(&entry.what)),
         (false, true) => format!("{indent}{name}{bytes}"),
-        (false, false) => format!("{indent}{name}{bytes}: {}", entry.what),
+        (false, false) => format!("{indent}{name}{bytes}: {}", plain(&entry.what)),
     }
 }
 

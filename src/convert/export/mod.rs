@@ -21,6 +21,7 @@ use crate::layout::GenerationDir;
 use payload::Payload;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -182,7 +183,7 @@ fn run(
             }
             Some(Ok(sample)) => sink.take(n, Some(sample)),
             Some(Err(error)) => {
-                still_there(fs, subject, samples, &error)?;
+                let error = of_one_sample(fs, subject, samples, error)?;
                 tracing::warn!("sample {n} is left out: {error}");
                 sink.take(n, None)
             }
@@ -191,16 +192,36 @@ fn run(
     sink.finish()
 }
 
-/// Whether an error is of one sample alone, and not of all that are left.
-fn still_there(fs: &dyn Fs, subject: &Subject, samples: &Samples, error: &Error) -> Result<()> {
-    match (subject, samples.generation(), error) {
-        (_, _, Error::Sample(message)) if message.starts_with("--part") => Err(Error::Sample(message.clone())),
-        (Subject::Ring(layout) | Subject::Generation(layout, _), Some(generation), Error::Fs { source })
-            if source.is_gone() && !fs.exists(&layout.read(generation))? =>
+/// An error of one sample alone.
+///
+/// # Errors
+/// Itself, where it is of all that are left: of what was asked for, of the filesystem, of a directory that is gone.
+fn of_one_sample(fs: &dyn Fs, subject: &Subject, samples: &Samples, error: Error) -> Result<Error> {
+    let source = match error {
+        Error::Sample(message) if message.starts_with("--part") => return Err(Error::Sample(message)),
+        Error::Fs { source } => source,
+        damaged => return Ok(damaged),
+    };
+    // The file ends before its sample does: that is damage.
+    if source.source.kind() == io::ErrorKind::UnexpectedEof {
+        return Ok(source.into());
+    }
+    if !source.is_gone() {
+        return Err(source.into());
+    }
+    match (subject, samples.generation()) {
+        (Subject::Generation(layout, GenerationDir::Write(n)), _) if !fs.exists(&layout.write(*n))? => {
+            let dir = layout.write(*n);
+            let why = format!("{} is not there any more: generation {n} was promoted", dir.display());
+            Err(Error::Sample(format!("{why}; export it once more, with --generation {n}")))
+        }
+        (Subject::Ring(layout) | Subject::Generation(layout, GenerationDir::Read(_)), Some(generation))
+            if !fs.exists(&layout.read(generation))? =>
         {
             Err(Error::Reclaimed { generation })
         }
-        _ => Ok(()),
+        (Subject::File(_), _) => Err(source.into()),
+        _ => Ok(source.into()),
     }
 }
 
@@ -242,7 +263,9 @@ fn plan(
 ) -> Result<serde_json::Value> {
     let file = |path: &Path| -> Result<serde_json::Value> {
         let there = std::fs::metadata(path).map_err(|error| FsError::new("look at", path, error))?;
-        Ok(json!({ "path": path, "bytes": there.len(), "changed": (there.mtime(), there.mtime_nsec()) }))
+        Ok(
+            json!({ "path": path.to_string_lossy(), "bytes": there.len(), "changed": (there.mtime(), there.mtime_nsec()) }),
+        )
     };
     let of = match (subject, samples.generation()) {
         (Subject::File(path), _) => file(path)?,
@@ -251,7 +274,7 @@ fn plan(
             let listed =
                 if fs.exists(&manifest)? { Some(crc32fast::hash(&fs.read(&manifest, 1 << 30)?)) } else { None };
             // Without a manifest, the directory may still fill: then what is there now counts.
-            json!({ "ring": layout.root(), "generation": n, "manifest_crc32": listed, "samples": samples.len() })
+            json!({ "ring": layout.root().to_string_lossy(), "generation": n, "manifest_crc32": listed, "samples": samples.len() })
         }
         (subject, None) => return Err(Error::Sample(format!("{subject:?} has no generation"))),
     };

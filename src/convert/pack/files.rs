@@ -4,7 +4,7 @@
 //! tensor and a line is bytes; the meta says from which file they are.
 
 use super::array::{Array, read};
-use super::inputs::Input;
+use super::inputs::{Input, where_they_are};
 use super::target::{NewPart, Target};
 use super::{Done, MAX_RECORD, Watch, skipped};
 use crate::convert::ordered::in_order;
@@ -37,7 +37,12 @@ pub fn arrays(
     watch: &Watch<'_>,
 ) -> Result<Done> {
     let mut done = Done::default();
-    let left: Vec<&Input> = inputs.iter().filter(|input| !target.has(&input.stem)).collect();
+    // Below two folders there may be the same names: the journal knows files by where they are.
+    let noted = |target: &Target<'_>, input: &Input| match target.has_journal() {
+        true => where_they_are(&input.files),
+        false => input.stem.clone(),
+    };
+    let left: Vec<&Input> = inputs.iter().filter(|input| !target.has(&noted(&target, input))).collect();
     done.kept = (inputs.len() - left.len()) as u64;
     (watch.total)(left.len() as u64);
     let as_records = matches!(target, Target::Rec(_));
@@ -47,7 +52,10 @@ pub fn arrays(
         stopped(watch, &input.stem)?;
         (watch.step)();
         match sample {
-            Ok((parts, meta)) => put(&mut target, &mut done, options, n, &input.stem, &input.files[0], &parts, &meta),
+            Ok((parts, meta)) => {
+                let name = noted(&target, input);
+                put(&mut target, &mut done, options, n, &name, &input.files[0], &parts, &meta)
+            }
             Err((path, why)) => skipped(&mut done, options.strict, path, &why),
         }
     });
@@ -63,6 +71,7 @@ pub fn lines(paths: &[PathBuf], mut target: Target<'_>, options: Options, watch:
     let mut all = || -> Result<()> {
         for path in paths {
             let file = File::open(path).map_err(|error| FsError::new("open", path, error))?;
+            let place = where_they_are(std::slice::from_ref(path));
             let mut file = BufReader::with_capacity(1 << 20, file);
             for number in 1u64.. {
                 let mut line = Vec::new();
@@ -79,7 +88,7 @@ pub fn lines(paths: &[PathBuf], mut target: Target<'_>, options: Options, watch:
                 let end =
                     line.strip_suffix(b"\n").map_or(line.len(), |line| line.strip_suffix(b"\r").unwrap_or(line).len());
                 line.truncate(end);
-                let name = format!("{}:{number}", path.display());
+                let name = format!("{place}:{number}");
                 stopped(watch, &name)?;
                 (watch.step)();
                 if target.has(&name) {

@@ -89,6 +89,9 @@ fn decode(file: &[u8], color: Color) -> Result<Pixels, String> {
     let reader = ImageReader::new(Cursor::new(file)).with_guessed_format().map_err(|error| error.to_string())?;
     let is_png = reader.format() == Some(ImageFormat::Png);
     let mut decoder = reader.into_decoder().map_err(words)?;
+    if decoder.total_bytes() > MAX_PIXELS as u64 {
+        return Err(format!("its pixels are {} bytes, and at most {MAX_PIXELS} are taken", decoder.total_bytes()));
+    }
     let orientation = decoder.orientation().map_err(words)?;
     let mut image = DynamicImage::from_decoder(decoder).map_err(words)?;
     if color != Color::AsTheyAre {

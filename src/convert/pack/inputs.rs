@@ -44,6 +44,16 @@ impl Pattern {
     }
 }
 
+/// A name for files by where they are, whatever folder they were found from: their paths, one a line.
+pub fn where_they_are(files: &[PathBuf]) -> String {
+    let name = |path: &PathBuf| {
+        let path = fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.clone());
+        // What is no UTF-8 must not become the same as another path.
+        path.to_str().map_or_else(|| format!("{path:?}"), str::to_owned)
+    };
+    files.iter().map(name).collect::<Vec<_>>().join("\n")
+}
+
 /// The files of one sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
@@ -60,19 +70,22 @@ pub struct Input {
 /// Nothing at a path; what the filesystem says.
 pub fn find(paths: &[PathBuf], patterns: &[Pattern]) -> Result<(Vec<Input>, Vec<String>)> {
     let (mut inputs, mut notes) = (Vec::new(), Vec::new());
+    let mut were_given = false;
     for path in paths {
         let there = fs::metadata(path).map_err(|error| FsError::new("look at", path, error))?;
+        let is_given = !there.is_dir();
         let mut found = Vec::new();
-        if there.is_dir() {
+        if !is_given {
             walk(path, &PathBuf::new(), &mut Vec::new(), &mut found, &mut notes)?;
-        } else {
-            found.push(PathBuf::new());
+        } else if patterns.len() == 1 {
+            found.push(path.clone());
+        } else if !std::mem::replace(&mut were_given, true) {
+            // Files that were given by their names go together, wherever among the paths they stand.
+            found.extend(paths.iter().filter(|path| !path.is_dir()).cloned());
         }
         let mut stems: BTreeMap<String, Vec<Option<PathBuf>>> = BTreeMap::new();
-        for file in found {
-            let is_given = file.as_os_str().is_empty();
-            let full = if is_given { path.clone() } else { path.join(&file) };
-            let name = if is_given { path } else { &file };
+        for name in found {
+            let full = if is_given { name.clone() } else { path.join(&name) };
             let Some(name) = name.to_str() else {
                 notes.push(format!("{} is no UTF-8", full.display()));
                 continue;

@@ -136,6 +136,11 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// Whether finished inputs are noted.
+    pub fn has_journal(&self) -> bool {
+        matches!(self, Target::Ring(ring) if ring.journal.is_some())
+    }
+
     /// Whether this input's sample is there already.
     pub fn has(&self, name: &str) -> bool {
         matches!(self, Target::Ring(ring) if ring.journal.as_ref().is_some_and(|journal| journal.has(name)))

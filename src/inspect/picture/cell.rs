@@ -80,8 +80,12 @@ impl Cell {
         let mut sliced = Vec::new();
         for part in &item.parts {
             let wanted = [&options.part, &options.label].into_iter().any(|name| name.as_ref() == Some(&part.name));
-            if let Some(picture) = picture_in(item, part, &mut cell.texts)? {
-                if options.part.is_none() || wanted {
+            let is_full = cell.rows.len() >= IMAGES && !wanted;
+            if let Some(content) = image_file_in(item, part, &mut cell.texts) {
+                if options.part.is_none() && is_full {
+                    cell.leave_out(&part.name);
+                } else if options.part.is_none() || wanted {
+                    let picture = decoded(item, part, content)?;
                     cell.drawn.push(format!("{} {} x {}", part.name, picture.width(), picture.height()));
                     cell.rows.push(vec![Panel::picture(picture)]);
                 }
@@ -89,6 +93,7 @@ impl Cell {
             }
             match (Numbers::of(part), drawing(&part.shape, options.axes)) {
                 (Some(numbers), Drawing::Slices(views)) => sliced.push(Sliced { part, numbers, views }),
+                (Some(_), Drawing::Curve(_)) if options.part.is_none() && is_full => cell.leave_out(&part.name),
                 (Some(numbers), Drawing::Curve(_)) if options.part.is_none() || wanted => {
                     let (low, high) = Window::of(&numbers).ends();
                     cell.drawn.push(described(part));
@@ -106,6 +111,12 @@ impl Cell {
         Ok(cell)
     }
 
+    fn leave_out(&mut self, name: &str) {
+        if self.notes.is_empty() {
+            self.notes.push(format!("{IMAGES} parts are drawn, {name:?} and others are not: --part NAME draws one"));
+        }
+    }
+
     /// In words, what is drawn.
     pub fn describe(&self) -> String {
         self.drawn.join("   ")
@@ -119,8 +130,7 @@ impl Cell {
         };
         let images: Vec<usize> = (0..sliced.len()).filter(|n| is_image(*n)).collect();
         if images.len() > IMAGES {
-            let name = &sliced[images[IMAGES]].part.name;
-            self.notes.push(format!("{IMAGES} parts are drawn, {name:?} and others are not: --part NAME draws one"));
+            self.leave_out(&sliced[images[IMAGES]].part.name);
         }
         let mut first = 0; // slices go above curves
         for n in images.iter().copied().take(IMAGES) {
@@ -184,27 +194,21 @@ fn label_of(sliced: &[Sliced<'_>], options: &SheetOptions) -> Option<usize> {
     })
 }
 
-/// The picture in a part that is an image file, or a record of MXNet that holds one; its labels are told.
-fn picture_in(item: &Item, part: &ReadPart, texts: &mut Vec<String>) -> Result<Option<RgbImage>> {
+/// The image file in a part that is one, or a record of MXNet that holds one; its labels are told.
+fn image_file_in<'a>(item: &Item, part: &'a ReadPart, texts: &mut Vec<String>) -> Option<&'a [u8]> {
     let plain = matches!(part.dtype, DType::Bytes | DType::U8) && part.shape.len() == 1;
-    let Ok(bytes) = part.data() else { return Ok(None) };
-    if !plain {
-        return Ok(None);
-    }
-    let mut content = &bytes[..];
+    let content = &part.data().ok().filter(|_| plain)?[..];
     if !is_image_file(content) && part.name == RECORD && item.id.is_none() {
-        match irheader::Image::decode(content) {
-            Ok(image) if is_image_file(image.content) => {
-                let labels: Vec<String> = image.labels().take(8).map(|label| label.to_string()).collect();
-                texts.push(format!("label {}", labels.join(", ")));
-                content = image.content;
-            }
-            _ => {}
-        }
+        let image = irheader::Image::decode(content).ok().filter(|image| is_image_file(image.content))?;
+        let labels: Vec<String> = image.labels().take(8).map(|label| label.to_string()).collect();
+        texts.push(format!("label {}", labels.join(", ")));
+        return Some(image.content);
     }
-    if !is_image_file(content) {
-        return Ok(None);
-    }
+    is_image_file(content).then_some(content)
+}
+
+/// The picture in an image file.
+fn decoded(item: &Item, part: &ReadPart, content: &[u8]) -> Result<RgbImage> {
     let bad = |error: image::ImageError| {
         let input = FormatError::Input(format!("the image in part {:?} cannot be decoded: {error}", part.name));
         Error::Format { path: item.file.to_path_buf(), source: input }
@@ -215,7 +219,7 @@ fn picture_in(item: &Item, part: &ReadPart, texts: &mut Vec<String>) -> Result<O
     limits.max_alloc = Some(UNFOLDED);
     let mut reader = ImageReader::new(Cursor::new(content)).with_guessed_format().map_err(|error| bad(error.into()))?;
     reader.limits(limits);
-    Ok(Some(reader.decode().map_err(bad)?.to_rgb8()))
+    Ok(reader.decode().map_err(bad)?.to_rgb8())
 }
 
 /// PNG or JPEG.

@@ -71,7 +71,7 @@ pub(super) fn drawing(shape: &[u64], axes: Axes) -> Drawing {
     let mut all = Vec::new();
     for len in shape.iter().rev().map(|len| *len as usize) {
         all.push(Axis { len, step });
-        step *= len;
+        step = step.saturating_mul(len); // there may be no bytes at all
     }
     all.reverse();
     all.retain(|axis| axis.len > 1);
@@ -107,13 +107,13 @@ fn coloured(down: Axis, right: Axis, channels: Axis) -> View {
 fn view(origin: usize, down: (Axis, bool), right: (Axis, bool), colour: Option<usize>) -> View {
     let turned = |(axis, back): (Axis, bool)| {
         let step = axis.step as isize;
-        if back { (-step, (axis.len - 1) * axis.step) } else { (step, 0) }
+        if back { (-step, (axis.len - 1).saturating_mul(axis.step)) } else { (step, 0) }
     };
     let ((down_step, from_below), (right_step, from_right)) = (turned(down), turned(right));
     View {
         rows: down.0.len,
         columns: right.0.len,
-        origin: origin + from_below + from_right,
+        origin: origin.saturating_add(from_below).saturating_add(from_right),
         down: down_step,
         right: right_step,
         colour,
@@ -122,7 +122,7 @@ fn view(origin: usize, down: (Axis, bool), right: (Axis, bool), colour: Option<u
 
 /// The three middle slices: seen from above, from the front, from the side.
 fn middle(a: Axis, b: Axis, c: Axis, axes: Axes) -> Vec<View> {
-    let at = |axis: Axis| axis.len / 2 * axis.step;
+    let at = |axis: Axis| (axis.len / 2).saturating_mul(axis.step);
     match axes {
         Axes::Xyz => vec![
             view(at(c), (b, true), (a, false), None),
@@ -191,5 +191,7 @@ mod tests {
         assert_eq!(drawing(&[3], Axes::Xyz), Drawing::Values);
         assert_eq!(drawing(&[1, 100], Axes::Xyz), Drawing::Curve(100));
         assert_eq!(drawing(&[10, 0, 3], Axes::Xyz), Drawing::Empty);
+        // Elements of no bytes may be very many.
+        assert_eq!(slices(&[1 << 40, 1 << 40, 1 << 40], Axes::Xyz).len(), 3);
     }
 }
