@@ -31,6 +31,14 @@ const OPEN: usize = 16;
 /// The name of the one part that a record of a RecordIO file has.
 pub const RECORD: &str = "record";
 
+/// How what strangers wrote is read: every checksum is compared, and a compressed part may decode to half of this machine's
+/// memory at most.
+fn careful() -> ReadOptions {
+    let system = rustix::system::sysinfo();
+    let memory = (system.totalram as u64).saturating_mul(u64::from(system.mem_unit));
+    ReadOptions { verify: true, max_part: memory / 2 }
+}
+
 /// One sample, or one record of a RecordIO file: that has one part, [`RECORD`], of bytes, and no id.
 #[derive(Clone, Debug)]
 pub struct Item {
@@ -176,7 +184,7 @@ impl Samples {
             let len = self.len;
             return Err(Error::Sample(format!("there is no sample {position}: there are {len}, counted from 0")));
         }
-        let options = ReadOptions::default();
+        let options = careful();
         match &self.source {
             Source::Segments(segments) => {
                 let n = segments.partition_point(|listed| listed.first + listed.samples <= position);
@@ -339,7 +347,7 @@ impl Samples {
             Err(error) => return Err(error),
         }
         let bytes = check::whole(&*self.fs, path)?;
-        let mut salvage = Salvage::new(bytes.clone(), ReadOptions::default());
+        let mut salvage = Salvage::new(bytes.clone(), careful());
         let Some(info) = salvage.info().cloned() else {
             let why = "neither its header nor its footer is whole";
             return Err(Error::Format { path: path.to_owned(), source: FormatError::NotASegment { why } });
