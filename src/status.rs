@@ -170,7 +170,8 @@ pub fn status(ring: &Ring) -> Result<Status> {
     }
     generations.sort_by_key(|generation| generation.generation);
     let totals = |manifest: Arc<Manifest>| (manifest.summary.total_samples, manifest.summary.total_bytes);
-    let (delivered, bytes_delivered) = ring.manifests.usable(newest)?.map_or((0, 0), totals);
+    // On the newest one everything depends: where that is damaged, nothing can be said.
+    let (delivered, bytes_delivered) = ring.manifests.get(newest)?.map_or((0, 0), totals);
     let waiting = waiting(ring, newest)?;
     let mut recent = History::of_last(RECENT);
     recent.update(ring)?;
