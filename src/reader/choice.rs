@@ -119,7 +119,10 @@ impl Policy {
                 Ok(Choice::Take(newest))
             }
             OnStale::Wait => self.wait_for_fresh(reader, &format!(" ({why})")),
-            OnStale::Stop => Err(Error::Stale { message: format!("{why}; {}", self.state_of(reader)) }),
+            OnStale::Stop => {
+                self.generators.ask_anew(); // the last word is no old one
+                Err(Error::Stale { message: format!("{why}; {}", self.state_of(reader)) })
+            }
         }
     }
 

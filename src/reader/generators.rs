@@ -155,6 +155,11 @@ impl Generators {
         self.lock().ever
     }
 
+    /// What was asked a moment ago does not stand for what is asked next.
+    pub fn ask_anew(&self) {
+        self.lock().asked = None;
+    }
+
     /// Who lives, in words, how much they make, and why the last one failed that did.
     pub fn describe(&self, index: &dyn Index) -> String {
         self.ask(index);
