@@ -55,6 +55,11 @@ pub fn segment_index(name: &str) -> Option<u64> {
     (segment_name(index) == name).then_some(index)
 }
 
+/// The id in the staging name of a finished segment.
+pub fn sealed_id(name: &str) -> Option<SegmentId> {
+    name.strip_suffix(".rec")?.parse().ok()
+}
+
 /// Whether `owner` may be a directory's name: ours are host, pid and a random number.
 pub fn is_owner(owner: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');

@@ -4,13 +4,12 @@ use crate::error::{Error, Result};
 use crate::failures::{Failure, failures};
 use crate::history::History;
 use crate::index::{Report, as_hint};
-use crate::layout::GenerationDir;
+use crate::layout::{GenerationDir, sealed_id};
 use crate::manager::ROLE;
 use crate::ring::Ring;
 use crate::ring::manifest::Manifest;
 use crate::segment::reader::read_tail;
 use crate::unix_ms;
-use ringreel_format::SegmentId;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -254,7 +253,7 @@ fn waiting(ring: &Ring, newest: u64) -> Result<u64> {
     for owner in ring.fs.list(&ring.layout.staging())? {
         let dir = ring.layout.staging_of(&owner);
         for name in ring.fs.list(&dir).unwrap_or_default() {
-            let Some(id) = name.strip_suffix(".rec").and_then(|id| id.parse::<SegmentId>().ok()) else { continue };
+            let Some(id) = sealed_id(&name) else { continue };
             let Ok(tail) = read_tail(&*ring.fs, &dir.join(&name)) else { continue };
             let listed = match ring.manifests.find(id, tail.footer.info.born, newest) {
                 Err(Error::Manifest { .. }) => false, // whether it lists this one, cannot be told

@@ -3,13 +3,13 @@
 
 mod cli_support;
 
-use cli_support::{DATA, LABEL, Place, Said, contents, generate, listing, put};
+use cli_support::{DATA, LABEL, Place, Said, contents, generate, listing, put, records};
 use ringreel::Generator;
 use ringreel::convert::export::{self, Format, Options, Watch};
 use ringreel::fs::{Fs, Posix};
 use ringreel::inspect::Subject;
+use ringreel_format::recordio::RecordWriter;
 use ringreel_format::recordio::index::entries;
-use ringreel_format::recordio::{RecordReader, RecordWriter};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,16 +37,6 @@ fn said(said: &Said, key: &str) -> u64 {
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     listing(dir).into_iter().map(|(path, (_, bytes))| (name(&path), bytes)).collect()
-}
-
-fn records(path: &Path) -> Vec<Vec<u8>> {
-    let bytes = fs::read(path).unwrap();
-    let mut reader = RecordReader::new(&bytes[..]);
-    let mut all = Vec::new();
-    while let Some(record) = reader.next().unwrap() {
-        all.push(record.payload.to_vec());
-    }
-    all
 }
 
 /// The number of the sample in each member of a tar file whose name ends so.

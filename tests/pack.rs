@@ -4,13 +4,13 @@
 
 mod cli_support;
 
-use cli_support::{Place, Said, eventually, loudly};
+use cli_support::{Place, Said, eventually, loudly, records};
 use flate2::{Compression, write::GzEncoder};
 use image::{GrayImage, RgbImage};
 use ringreel::reader::{ReadPart, ReadSample};
 use ringreel::{Reader, inspect};
+use ringreel_format::recordio::image::Image;
 use ringreel_format::recordio::index::entries;
-use ringreel_format::recordio::{RecordReader, image::Image};
 use ringreel_format::{DType, Part, Value};
 use std::ffi::OsStr;
 use std::fs;
@@ -42,16 +42,6 @@ fn pack(place: &Place, args: &str) -> Said {
 /// A number of the summary.
 fn said(said: &Said, key: &str) -> u64 {
     said.json()[0][key].as_u64().unwrap()
-}
-
-fn records(path: &Path) -> Vec<Vec<u8>> {
-    let bytes = fs::read(path).unwrap();
-    let mut reader = RecordReader::new(&bytes[..]);
-    let mut all = Vec::new();
-    while let Some(record) = reader.next().unwrap() {
-        all.push(record.payload.to_vec());
-    }
-    all
 }
 
 fn keys(path: &Path) -> Vec<String> {

@@ -1,8 +1,8 @@
 //! `ringreel cat`
 
-use super::output::meta_json;
 use super::pick::{Pick, failed, posix};
 use crate::error::Error;
+use crate::inspect::formats::json::meta_json;
 use crate::inspect::formats::png::Slice;
 use crate::inspect::formats::{json, nifti, npy, npz, png};
 use crate::inspect::samples::{Item, Samples};

@@ -1,7 +1,7 @@
 //! `ringreel doctor`
 
 use super::RingArgs;
-use super::output::{json_line, line, one_line, refused};
+use super::output::{json_line, line, one_line, plain, refused};
 use super::signals::Stop;
 use crate::config::Config;
 use crate::doctor::peer::Times;
@@ -120,7 +120,6 @@ impl Paper {
             Verdict::Failure => ("FAILURE", "31"),
         };
         let mark = if self.colours { format!("\x1b[{colour}m{word}\x1b[0m") } else { word.to_owned() };
-        let plain = |text: &str| super::output::plain_path(text.as_ref());
         line(&format!("  {mark} {:<25} {}", plain(&check.check), plain(&check.measured)))?;
         if self.all || check.verdict != Verdict::Ok {
             line(&format!("  {:33} why: {}", "", plain(&check.why)))?;

@@ -1,6 +1,5 @@
 //! Lines on stdout, and a progress bar on stderr where a person watches.
 
-pub use crate::convert::export::payload::meta_json;
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs::{self, OpenOptions};

@@ -1,9 +1,10 @@
 //! `ringreel read`
 
 use super::Common;
-use super::output::{json_line, line, meta_json, progress, tell};
+use super::output::{json_line, line, progress, tell};
 use super::signals::Stop;
 use crate::error::Error;
+use crate::inspect::formats::json::meta_json;
 use crate::reader::order::Order;
 use crate::reader::split::Share;
 use crate::reader::stream::{Item, Stream, StreamOptions};

@@ -7,7 +7,7 @@ use super::Subject;
 use super::check::{self, Checked, Task};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::layout::{GenerationDir, Layout, is_owner, segment_index};
+use crate::layout::{GenerationDir, Layout, is_owner, sealed_id, segment_index};
 use crate::ring::MANIFESTS_KEPT;
 use crate::ring::birth;
 use crate::ring::manifest::{Manifest, Manifests};
@@ -398,7 +398,7 @@ impl Look {
             }
             let (mut waiting, mut begun) = (0u64, 0u64);
             for name in self.list(&dir, Kind::Note)? {
-                match name.strip_suffix(".rec").and_then(|id| id.parse::<SegmentId>().ok()) {
+                match sealed_id(&name) {
                     Some(id) if ids.contains_key(&id) => {} // only the name is left
                     Some(_) => {
                         let path = dir.join(&name);

@@ -3,12 +3,11 @@
 
 use super::Ring;
 use super::recover::GRACE;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::index::as_hint;
-use crate::layout::{GenerationDir, is_owner};
+use crate::layout::{GenerationDir, is_owner, sealed_id};
 use crate::ring::manifest::Manifest;
 use crate::segment::reader::read_tail;
-use ringreel_format::SegmentId;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,7 +74,7 @@ impl Ring {
             }
             let dir = self.layout.staging_of(&owner);
             let names = self.list_or_none(&dir)?;
-            for name in names.iter().filter(|name| !is_sealed(name)) {
+            for name in names.iter().filter(|name| sealed_id(name).is_none()) {
                 let path = dir.join(name);
                 let bytes = self.fs.identity(&path).map_or(0, |found| found.len);
                 let why = "its owner began it, and is dead".to_owned();
@@ -98,7 +97,7 @@ impl Ring {
         owners.retain(|owner| *owner != self.me && is_owner(owner));
         for owner in owners {
             let names = self.list_or_none(&self.layout.staging_of(&owner))?;
-            if names.is_empty() || names.iter().any(|name| !is_sealed(name)) {
+            if names.is_empty() || names.iter().any(|name| sealed_id(name).is_none()) {
                 return Ok(true);
             }
         }
@@ -147,21 +146,4 @@ impl Ring {
         }
         Ok((names.len() as u64, bytes))
     }
-
-    /// The names in a directory; none where there is none.
-    pub(super) fn list_or_none(&self, dir: &Path) -> Result<Vec<String>> {
-        match self.fs.list(dir) {
-            Ok(mut names) => {
-                names.sort_unstable();
-                Ok(names)
-            }
-            Err(error) if error.is_gone() || error.source.kind() == std::io::ErrorKind::NotADirectory => Ok(Vec::new()),
-            Err(error) => Err(Error::from(error)),
-        }
-    }
-}
-
-/// Whether this is the name of a segment that its owner finished.
-pub(super) fn is_sealed(name: &str) -> bool {
-    name.strip_suffix(".rec").is_some_and(|id| id.parse::<SegmentId>().is_ok())
 }

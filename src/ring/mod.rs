@@ -218,6 +218,18 @@ impl Ring {
         }
     }
 
+    /// The names in a directory; none where there is none.
+    pub(super) fn list_or_none(&self, dir: &Path) -> Result<Vec<String>> {
+        match self.fs.list(dir) {
+            Ok(mut names) => {
+                names.sort_unstable();
+                Ok(names)
+            }
+            Err(error) if error.is_gone() || error.source.kind() == std::io::ErrorKind::NotADirectory => Ok(Vec::new()),
+            Err(error) => Err(Error::from(error)),
+        }
+    }
+
     /// Who lives, as this process sees it.
     pub fn watch(&self) -> MutexGuard<'_, Watch> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)

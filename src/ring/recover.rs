@@ -2,11 +2,10 @@
 
 use super::Ring;
 use super::commit::{Commit, Staged, Step};
-use super::gc::is_sealed;
 use super::liveness::Watch;
 use crate::error::{Error, Result};
 use crate::index::as_hint;
-use crate::layout::is_owner;
+use crate::layout::{is_owner, sealed_id};
 use crate::segment::reader::read_tail;
 use ringreel_format::SegmentId;
 use std::collections::HashSet;
@@ -48,7 +47,7 @@ impl Ring {
                 Err(error) if error.is_gone() => continue,
                 Err(error) => return Err(error.into()),
             };
-            for id in names.iter().filter_map(|name| name.strip_suffix(".rec").and_then(|id| id.parse().ok())) {
+            for id in names.iter().filter_map(|name| sealed_id(name)) {
                 self.adopt(&owner, id, &mut present, &mut done)?;
             }
             done.litter += self.sweep(&owner, watch)?;
@@ -66,7 +65,8 @@ impl Ring {
             return Ok(0);
         }
         let dir = self.layout.staging_of(owner);
-        let (sealed, begun): (Vec<String>, _) = self.list_or_none(&dir)?.into_iter().partition(|name| is_sealed(name));
+        let (sealed, begun): (Vec<String>, _) =
+            self.list_or_none(&dir)?.into_iter().partition(|name| sealed_id(name).is_some());
         for name in &begun {
             self.tidy(&dir.join(name))?;
         }

@@ -8,6 +8,7 @@ mod index;
 use ringreel::fs::{FileReader, FileWriter, Fs, FsResult, Identity, Kind, Posix, Space};
 use ringreel::reader::ReadSample;
 use ringreel::{Config, Generator, NamedPart};
+use ringreel_format::recordio::RecordReader;
 use ringreel_format::{DType, Meta, Value};
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -431,4 +432,15 @@ impl Fs for Through {
     fn kind(&self, path: &Path) -> FsResult<Kind> {
         Posix.kind(path)
     }
+}
+
+/// The payloads in a RecordIO file.
+pub fn records(path: &Path) -> Vec<Vec<u8>> {
+    let bytes = fs::read(path).unwrap();
+    let mut reader = RecordReader::new(&bytes[..]);
+    let mut all = Vec::new();
+    while let Some(record) = reader.next().unwrap() {
+        all.push(record.payload.to_vec());
+    }
+    all
 }

@@ -2,12 +2,13 @@
 
 mod words;
 
-use super::output::{json_line, line, meta_json, plain, plain_path};
+use super::output::{json_line, line, plain, plain_path};
 use super::pick::{Pick, failed, posix};
 use crate::error::Error;
 use crate::fs::Fs;
 use crate::inspect::fields::{Field, fields};
 use crate::inspect::file::{self, File};
+use crate::inspect::formats::json::meta_json;
 use crate::inspect::records::{Record, What, walk};
 use crate::inspect::samples::Samples;
 use crate::inspect::{Subject, numbers, story, tree};

@@ -1,8 +1,9 @@
 //! What `ringreel inspect` says, in lines.
 
-use crate::cli::output::{meta_json, plain, plain_path};
+use crate::cli::output::{plain, plain_path};
 use crate::inspect::fields::Field;
 use crate::inspect::file::{Records, Segment};
+use crate::inspect::formats::json::meta_json;
 use crate::inspect::glance::{Glance, PartGlance};
 use crate::inspect::numbers::Range;
 use crate::inspect::records::Record;

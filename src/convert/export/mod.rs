@@ -16,6 +16,7 @@ pub mod shards;
 use crate::error::{Error, FsError, Result};
 use crate::fs::Fs;
 use crate::inspect::Subject;
+use crate::inspect::formats::json::meta_json;
 use crate::inspect::samples::{Item, Samples};
 use crate::layout::GenerationDir;
 use payload::Payload;
@@ -248,7 +249,7 @@ fn prepared(item: &Item, options: &Options) -> Result<Sample> {
         .map(|part| (part.name.clone(), json!({ "dtype": part.dtype.to_string(), "shape": part.shape })));
     let about = json!({
         "id": item.id.map(|id| id.to_string()), "position": item.position,
-        "parts": shapes.collect::<serde_json::Map<_, _>>(), "meta": payload::meta_json(&item.meta),
+        "parts": shapes.collect::<serde_json::Map<_, _>>(), "meta": meta_json(&item.meta),
     });
     Ok(Sample { key, parts, about })
 }

@@ -4,8 +4,7 @@ use crate::error::Result;
 use crate::inspect::formats::npy;
 use crate::reader::ReadPart;
 use bytes::Bytes;
-use ringreel_format::{DType, Meta, Part, Value};
-use serde_json::json;
+use ringreel_format::{DType, Part};
 
 /// A part as it is written.
 #[derive(Clone, Debug)]
@@ -50,27 +49,4 @@ pub fn file_name(name: &str) -> String {
         }
     }
     out
-}
-
-/// A meta map as JSON. Bytes become hexadecimal text; what JSON has no number for becomes text.
-pub fn meta_json(meta: &Meta) -> serde_json::Value {
-    meta.iter().map(|(key, value)| (key.to_owned(), value_json(value))).collect::<serde_json::Map<_, _>>().into()
-}
-
-fn value_json(value: &Value) -> serde_json::Value {
-    match value {
-        Value::Null => serde_json::Value::Null,
-        Value::Bool(b) => json!(b),
-        Value::Int(n) => match (u64::try_from(*n), i64::try_from(*n)) {
-            (Ok(n), _) => json!(n),
-            (_, Ok(n)) => json!(n),
-            _ => json!(n.to_string()),
-        },
-        Value::Float(x) if x.is_finite() => json!(x),
-        Value::Float(x) => json!(x.to_string()),
-        Value::Text(text) => json!(text),
-        Value::Bytes(bytes) => json!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
-        Value::Array(values) => values.iter().map(value_json).collect(),
-        Value::Map(meta) => meta_json(meta),
-    }
 }

@@ -1,8 +1,9 @@
-//! JSON: a part's values as lists in lists, as `ndarray.tolist()` has them.
+//! JSON: a part's values as lists in lists, as `ndarray.tolist()` has them; and a meta map.
 
 use crate::inspect::numbers::{Number, decoder};
 use crate::reader::ReadPart;
-use ringreel_format::DType;
+use ringreel_format::{DType, Meta, Value};
+use serde_json::json;
 use std::io::{self, Write};
 
 /// Writes `{"dtype": ..., "shape": [...], "values": [...]}`. A complex number is a list of two; NaN and the infinities are
@@ -70,4 +71,27 @@ fn hex(bytes: &[u8], out: &mut (impl Write + ?Sized)) -> io::Result<()> {
     out.write_all(b"\"")?;
     bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
     out.write_all(b"\"")
+}
+
+/// A meta map as JSON. Bytes become hexadecimal text; what JSON has no number for becomes text.
+pub fn meta_json(meta: &Meta) -> serde_json::Value {
+    meta.iter().map(|(key, value)| (key.to_owned(), value_json(value))).collect::<serde_json::Map<_, _>>().into()
+}
+
+fn value_json(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(b) => json!(b),
+        Value::Int(n) => match (u64::try_from(*n), i64::try_from(*n)) {
+            (Ok(n), _) => json!(n),
+            (_, Ok(n)) => json!(n),
+            _ => json!(n.to_string()),
+        },
+        Value::Float(x) if x.is_finite() => json!(x),
+        Value::Float(x) => json!(x.to_string()),
+        Value::Text(text) => json!(text),
+        Value::Bytes(bytes) => json!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
+        Value::Array(values) => values.iter().map(value_json).collect(),
+        Value::Map(meta) => meta_json(meta),
+    }
 }

@@ -9,7 +9,7 @@ use super::evidence::{Choice, samples};
 use super::{Life, Plan};
 use crate::error::{Error, Result};
 use crate::fs::publish::{publish, same_file, write_new};
-use crate::layout::{GenerationDir, is_owner};
+use crate::layout::{GenerationDir, is_owner, sealed_id};
 use crate::random::random_u32;
 use crate::ring::manifest::{Manifest, SegmentEntry, Summary};
 use crate::ring::{MANIFESTS_KEPT, Ring};
@@ -218,7 +218,7 @@ impl Ring {
         let mut staged = Vec::new();
         for owner in self.fs.list(&self.layout.staging())?.into_iter().filter(|owner| is_owner(owner)) {
             for name in self.fs.list(&self.layout.staging_of(&owner)).unwrap_or_default() {
-                let Some(id) = name.strip_suffix(".rec").and_then(|id| id.parse::<SegmentId>().ok()) else { continue };
+                let Some(id) = sealed_id(&name) else { continue };
                 let Ok(tail) = read_tail(&*self.fs, &self.layout.sealed(&owner, id)) else { continue };
                 let entry = SegmentEntry { owner: owner.clone(), ..SegmentEntry::of(&tail, 0, &name) };
                 if entry.id == id && entry.born <= n && !elsewhere.contains(&id) {

@@ -4,7 +4,7 @@
 
 use super::{Life, Mend, Plan, State};
 use crate::error::{Error, Result};
-use crate::layout::{GenerationDir, is_owner};
+use crate::layout::{GenerationDir, is_owner, sealed_id};
 use crate::ring::Ring;
 use crate::ring::last_names::Verdict;
 use crate::ring::manifest::SegmentEntry;
@@ -64,7 +64,7 @@ impl Ring {
         for owner in owners {
             let (mut segments, mut samples) = (0u64, 0u64);
             for name in self.fs.list(&self.layout.staging_of(&owner)).unwrap_or_default() {
-                let Some(id) = name.strip_suffix(".rec").and_then(|id| id.parse::<SegmentId>().ok()) else { continue };
+                let Some(id) = sealed_id(&name) else { continue };
                 if unclear.contains(&id) {
                     continue;
                 }
