@@ -8,6 +8,7 @@ pub mod map;
 mod posix;
 pub mod probe;
 pub mod publish;
+pub mod sigbus;
 pub mod watch;
 
 pub use crate::error::FsError;

@@ -160,6 +160,6 @@ impl FileReader for Reader {
     }
 
     fn map(&self, range: Range<u64>, mode: MapMode) -> FsResult<Option<Bytes>> {
-        on("map", &self.path, map::map_sealed(&self.file, range, mode)).map(Some)
+        on("map", &self.path, map::map_sealed(&self.file, &self.path, range, mode)).map(Some)
     }
 }

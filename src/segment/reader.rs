@@ -1,9 +1,11 @@
 //! Reading a sealed segment: mapped, or read into memory of our own. Both give the same bytes.
 //!
 //! A segment that was truncated, overwritten or deleted under its reader is found and reported, not trusted: its length
-//! is compared before each sample, heads are always checked, large parts as VERIFY says.
+//! is compared before each sample, heads are always checked, large parts as VERIFY says. One that is truncated while it is
+//! mapped reads as zeros ([`crate::fs::sigbus`]): nothing that was found in such a map is given away.
 
 use crate::error::{Error, FsError, Result};
+use crate::fs::sigbus::is_torn;
 use crate::fs::{FileReader, Fs, FsResult, MapMode};
 use bytes::Bytes;
 use ringreel_format::frame::{self, FrameHeader};
@@ -22,6 +24,8 @@ use std::sync::{Arc, OnceLock};
 const TAIL: u64 = 4096;
 /// Smaller samples are read even where a private map is wished for: a map costs more than their copy.
 const SMALL: u64 = 64 << 10;
+/// Said of a segment whose map shows zeros in place of what the file has lost.
+const TORN: &str = "the segment was truncated while it was read (or the disk cannot read it)";
 /// Where tensors begin in memory of our own, as in the file.
 const ALIGNMENT: usize = 64;
 
@@ -112,6 +116,16 @@ pub fn check_whole(fs: &dyn Fs, path: &Path) -> Result<Tail> {
     Ok(Tail { footer, len })
 }
 
+/// The error of a segment whose map was torn.
+pub fn torn(path: &Path) -> Error {
+    FsError::new("read", path, io::Error::new(io::ErrorKind::UnexpectedEof, TORN)).into()
+}
+
+/// Whether it is that one.
+pub fn is_of_torn_map(error: &Error) -> bool {
+    matches!(error, Error::Fs { source } if source.source.get_ref().is_some_and(|why| why.to_string() == TORN))
+}
+
 /// A sealed segment, open for reading.
 pub struct SegmentReader {
     file: Box<dyn FileReader>,
@@ -166,7 +180,8 @@ impl SegmentReader {
             self.gathered(extent, options)?
         } else {
             let bytes = self.bytes(extent)?;
-            Sample::decode(&bytes, base, self.info(), options).map_err(bad)?
+            let sample = Sample::decode(&bytes, base, self.info(), options);
+            self.unless_torn(&[bytes], sample)?
         };
         if sample.ordinal != ordinal {
             return Err(bad(FormatError::Malformed { at: base, what: "a sample has another ordinal" }));
@@ -194,6 +209,7 @@ impl SegmentReader {
         let base = extent.start;
         let head = read_range(&*self.file, self.frames_at(extent.clone())?)?;
         let (head, payload) = decode_head(&head, base, self.info()).map_err(bad)?;
+        let mut maps = Vec::new();
         let large = |part: &PartHead, records: &Pieces| {
             let frames = records.frames();
             if frames.end > extent.end {
@@ -203,6 +219,7 @@ impl SegmentReader {
             }
             if records.count() == 1 {
                 let bytes = self.bytes(frames.clone()).map_err(|error| error.source)?;
+                maps.push(bytes.clone());
                 stored_in(&bytes, frames.start, records)
             } else {
                 let read_at = &mut |out: &mut [u8], at| self.file.read_exact_at(out, at).map_err(|error| error.source);
@@ -210,6 +227,16 @@ impl SegmentReader {
             }
         };
         let sample = Sample::assemble(head, &payload, base, self.info(), options, large);
+        self.unless_torn(&maps, sample)
+    }
+
+    /// Refuses what was found in a map that shows zeros in place of what the file has lost. (What a page holds behind the
+    /// file's end is zeros, too, and nobody notices: where something is wrong, the file is asked.)
+    fn unless_torn(&self, maps: &[Bytes], sample: std::result::Result<Sample, FormatError>) -> Result<Sample> {
+        let is_shorter = || self.file.size().is_ok_and(|len| len < self.tail.len);
+        if maps.iter().any(|map| is_torn(map)) || sample.is_err() && is_shorter() {
+            return Err(torn(&self.path));
+        }
         sample.map_err(Error::format("read", &self.path))
     }
 
