@@ -4,7 +4,7 @@
 //! counted and told, and are no failure.)
 //!
 //! `RINGREEL_HOSTILE=1000 cargo test --test hostile -- --nocapture` does it a thousand times, and prints what it saw.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod cli_support;
 

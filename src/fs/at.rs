@@ -11,9 +11,29 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// What files and directories are made with; the umask takes away from it.
+/// What files and directories are made with where nothing else is said; the umask takes away from it.
 const FILE: Mode = Mode::from_raw_mode(0o666);
 const DIRECTORY: Mode = Mode::from_raw_mode(0o777);
+
+/// Modes of what is made, whatever the umask says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Modes(u32);
+
+impl Modes {
+    /// Files get the bits for reading and writing of `mode`. Directories get all of it, and may be entered by whoever may
+    /// read.
+    pub fn new(mode: u32) -> Modes {
+        Modes(mode)
+    }
+
+    fn of_files(self) -> Mode {
+        Mode::from_raw_mode(self.0 & 0o666)
+    }
+
+    fn of_directories(self) -> Mode {
+        Mode::from_raw_mode(self.0 & 0o2777 | (self.0 & 0o444) >> 2)
+    }
+}
 
 /// A name, in an open directory or as a path. A link under this name is never followed, but for a path that is listed or
 /// synced.
@@ -23,17 +43,23 @@ pub(super) struct At<'p> {
     name: &'p Path,
     /// For messages.
     path: &'p Path,
+    modes: Option<Modes>,
 }
 
 impl<'p> At<'p> {
     /// `path`, looked up as ever.
     pub fn plain(path: &'p Path) -> At<'p> {
-        At { dir: None, name: path, path }
+        At { dir: None, name: path, path, modes: None }
     }
 
     /// `name` in `dir`, which is at `path`.
     pub fn within(dir: OwnedFd, name: &'p Path, path: &'p Path) -> At<'p> {
-        At { dir: Some(dir), name, path }
+        At { dir: Some(dir), name, path, modes: None }
+    }
+
+    /// What is made here gets these.
+    pub fn with_modes(self, modes: Option<Modes>) -> At<'p> {
+        At { modes, ..self }
     }
 
     fn dir(&self) -> BorrowedFd<'_> {
@@ -56,7 +82,12 @@ impl<'p> At<'p> {
 
     pub fn create_new(&self) -> FsResult<Box<dyn FileWriter>> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let file = self.on("create", self.open_with(flags, FILE))?.into();
+        let file = self.on("create", self.open_with(flags, FILE))?;
+        if let Some(modes) = self.modes {
+            let set = rustix::fs::fchmod(&file, modes.of_files());
+            self.on("set the mode of", set).inspect_err(|_| drop(self.remove_file()))?;
+        }
+        let file = file.into();
         Ok(Box::new(Writer { file, path: self.path.to_owned() }))
     }
 
@@ -85,7 +116,12 @@ impl<'p> At<'p> {
     }
 
     pub fn make_dir(&self) -> FsResult<()> {
-        self.on("make directory", rustix::fs::mkdirat(self.dir(), self.name, DIRECTORY))
+        self.on("make directory", rustix::fs::mkdirat(self.dir(), self.name, DIRECTORY))?;
+        let Some(modes) = self.modes else { return Ok(()) };
+        // By the open directory: nobody puts a link in its place meanwhile.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let set = self.open_with(flags, Mode::empty()).and_then(|dir| rustix::fs::fchmod(dir, modes.of_directories()));
+        self.on("set the mode of", set).inspect_err(|_| drop(self.remove_dir()))
     }
 
     pub fn link(&self, to: &At<'_>) -> FsResult<()> {

@@ -7,7 +7,7 @@
 //! the look and the deed what the deed is about. The ring's directory itself may be reached by links: who names it means
 //! it.
 
-use super::at::At;
+use super::at::{At, Modes};
 use super::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Posix, Space};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -19,22 +19,25 @@ use std::path::{Component, Path, PathBuf};
 #[derive(Debug)]
 pub struct Fenced {
     root: PathBuf,
+    modes: Option<Modes>,
 }
 
 impl Fenced {
-    /// The filesystem for the ring in `root`.
-    pub fn new(root: &Path) -> Fenced {
-        Fenced { root: root.to_owned() }
+    /// The filesystem for the ring in `root`. What is made there gets these modes; none: what the umask leaves.
+    pub fn new(root: &Path, modes: Option<Modes>) -> Fenced {
+        Fenced { root: root.to_owned(), modes }
     }
 
     fn at<'p>(&self, op: &'static str, path: &'p Path) -> FsResult<At<'p>> {
         let (Ok(below), Some(name)) = (path.strip_prefix(&self.root), path.file_name()) else {
             return Ok(At::plain(path));
         };
-        let Some(parent) = below.parent() else { return Ok(At::plain(path)) }; // the ring's own directory
+        let Some(parent) = below.parent() else {
+            return Ok(At::plain(path).with_modes(self.modes)); // the ring's own directory
+        };
         let opened = open_dir(CWD, &self.root).and_then(|root| descend(root, parent));
         let dir = opened.map_err(|errno| FsError::new(op, path, explained(errno)))?;
-        Ok(At::within(dir, Path::new(name), path))
+        Ok(At::within(dir, Path::new(name), path).with_modes(self.modes))
     }
 }
 

@@ -14,6 +14,7 @@ pub mod sigbus;
 pub mod watch;
 
 pub use crate::error::FsError;
+pub use at::Modes;
 pub use fenced::Fenced;
 pub use posix::Posix;
 
@@ -108,8 +109,8 @@ pub trait FileReader: Send + Sync {
 }
 
 /// `fs` for the ring in `root`: see [`Fs::fenced`].
-pub fn within(fs: Arc<dyn Fs>, root: &Path) -> Arc<dyn Fs> {
-    fs.fenced(root).unwrap_or(fs)
+pub fn within(fs: Arc<dyn Fs>, root: &Path, modes: Option<Modes>) -> Arc<dyn Fs> {
+    fs.fenced(root, modes).unwrap_or(fs)
 }
 
 /// A filesystem.
@@ -186,9 +187,9 @@ pub trait Fs: Send + Sync + fmt::Debug {
     /// What the system says.
     fn kind(&self, path: &Path) -> FsResult<Kind>;
 
-    /// The same filesystem for the ring in `root`, on which no link below `root` is followed. None where that is left to
-    /// this one.
-    fn fenced(&self, _root: &Path) -> Option<Arc<dyn Fs>> {
+    /// The same filesystem for the ring in `root`, on which no link below `root` is followed, and what is made has these
+    /// modes (none: what the umask leaves). None where that is left to this one.
+    fn fenced(&self, _root: &Path, _modes: Option<Modes>) -> Option<Arc<dyn Fs>> {
         None
     }
 

@@ -1,6 +1,6 @@
 //! A real filesystem, through the system's own calls.
 
-use super::at::At;
+use super::at::{At, Modes};
 use super::fenced::Fenced;
 use super::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Space};
 use std::io;
@@ -95,7 +95,7 @@ impl Fs for Posix {
         })
     }
 
-    fn fenced(&self, root: &Path) -> Option<Arc<dyn Fs>> {
-        Some(Arc::new(Fenced::new(root)))
+    fn fenced(&self, root: &Path, modes: Option<Modes>) -> Option<Arc<dyn Fs>> {
+        Some(Arc::new(Fenced::new(root, modes)))
     }
 }

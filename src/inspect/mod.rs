@@ -82,7 +82,7 @@ impl Subject {
     /// The filesystem to look at it with: in a ring, one that follows no link. (A file is what the user named.)
     pub fn fenced(&self, fs: &Arc<dyn Fs>) -> Arc<dyn Fs> {
         match self {
-            Subject::Ring(layout) | Subject::Generation(layout, _) => within(fs.clone(), layout.root()),
+            Subject::Ring(layout) | Subject::Generation(layout, _) => within(fs.clone(), layout.root(), None),
             Subject::File(_) => fs.clone(),
         }
     }

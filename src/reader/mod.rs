@@ -36,6 +36,7 @@ use crate::error::{Error, FsError, Result};
 use crate::fs::sigbus::{is_torn, newly_torn};
 use crate::fs::watch::Pacer;
 use crate::fs::{Fs, Posix};
+use crate::memory;
 use crate::ring::Ring;
 use crate::ring::held_out::Positions;
 use crate::ring::manifest::{Manifest, SegmentEntry};
@@ -163,7 +164,7 @@ impl Reader {
             ring,
             access,
             verify: config.verify,
-            max_part: config.max_part,
+            max_part: config.max_part.min(memory::bytes()),
             open: Mutex::default(),
             oldest: AtomicU64::new(0),
             compared: Mutex::default(),

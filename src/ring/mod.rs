@@ -113,7 +113,7 @@ impl Ring {
         // Before anything is made: who gave a wrong address finds no ring there afterwards.
         let index = Opening::at(&config.index, Absence::Fatal)?;
         let layout = Layout::new(&config.ring);
-        let fs = within(fs, layout.root());
+        let fs = within(fs, layout.root(), config.modes);
         let me = owner_name();
         let manifests = Manifests::new(fs.clone(), layout.clone());
         let birth = birth::find_or_make(&*fs, &layout, config, &me, &manifests)?;
@@ -134,7 +134,7 @@ impl Ring {
     /// As [`Ring::find`].
     pub fn find_with(fs: Arc<dyn Fs>, config: &Config, claim: Claim) -> Result<Ring> {
         let layout = Layout::new(&config.ring);
-        let fs = within(fs, layout.root());
+        let fs = within(fs, layout.root(), config.modes);
         let none = || Error::NoRing { path: config.ring.clone() };
         let birth = birth::read(&*fs, &layout)?.ok_or_else(none)?;
         birth::check(&birth, config)?;

@@ -7,6 +7,7 @@
 use crate::error::{Error, FsError, Result};
 use crate::fs::sigbus::is_torn;
 use crate::fs::{FileReader, Fs, FsResult, MapMode};
+use crate::memory;
 use bytes::Bytes;
 use ringreel_format::frame::{self, FrameHeader};
 use ringreel_format::input::{RangeRead, StreamInput};
@@ -65,7 +66,7 @@ fn tail_of(file: &dyn FileReader, path: &Path) -> Result<Tail> {
         return Err(bad(FormatError::NotASegment { why: "it is shorter than a trailer" }));
     }
     let begin = len.saturating_sub(TAIL);
-    let mut tail = read_range(file, begin..len)?;
+    let mut tail = read_range(file, path, begin..len)?;
     let trailer = tail.last_chunk().ok_or(FormatError::NotASegment { why: "it is shorter than a trailer" });
     let at = trailer.and_then(|trailer| Trailer::decode(trailer, len)).map_err(bad)?.footer_at;
     let mut base = begin;
@@ -74,7 +75,7 @@ fn tail_of(file: &dyn FileReader, path: &Path) -> Result<Tail> {
         if len - at > limit {
             return Err(bad(FormatError::TooLarge { what: "bytes of a footer", value: len - at, limit }));
         }
-        tail = read_range(file, at..len)?;
+        tail = read_range(file, path, at..len)?;
         base = at;
     }
     let record = frame::read_record(&tail, (at - base) as usize, base).map_err(bad)?;
@@ -85,8 +86,19 @@ fn tail_of(file: &dyn FileReader, path: &Path) -> Result<Tail> {
 }
 
 /// Bytes of the file, in memory where byte n of the file lies as far from a multiple of 64 as n does.
-fn read_range(file: &dyn FileReader, range: Range<u64>) -> FsResult<Bytes> {
+fn read_range(file: &dyn FileReader, path: &Path, range: Range<u64>) -> FsResult<Bytes> {
+    room_for(range.end - range.start).map_err(|error| FsError::new("read", path, error))?;
     aligned((range.end - range.start) as usize, range.start, |out| file.read_exact_at(out, range.start))
+}
+
+/// Whether there is memory for what a file claims to hold. (A file with holes may claim anything.)
+fn room_for(len: u64) -> io::Result<()> {
+    let most = memory::bytes();
+    if len > most || len > CHUNK && Vec::<u8>::new().try_reserve_exact(len as usize + ALIGNMENT).is_err() {
+        let why = format!("there is no memory for the {len} bytes that are to be read at once (there are {most})");
+        return Err(io::Error::new(io::ErrorKind::OutOfMemory, why));
+    }
+    Ok(())
 }
 
 /// `len` bytes that `fill` wrote, in memory that lies as far from a multiple of 64 as `at` does.
@@ -102,17 +114,33 @@ fn aligned<E>(
     Ok(Bytes::from(buffer).slice(start..start + len))
 }
 
-/// Looks at every byte of a finished segment. It needs little memory, however large the segment is.
+/// Looks at every byte of a finished segment. What is compressed is decoded, to `max_part` bytes at most; for the rest it
+/// needs little memory, however large the segment is.
 ///
 /// # Errors
 /// The first damage found; what the filesystem says.
-pub fn check_whole(fs: &dyn Fs, path: &Path) -> Result<Tail> {
+pub fn check_whole(fs: &dyn Fs, path: &Path, max_part: u64) -> Result<Tail> {
+    check(fs, path, |input| walk::check(input, max_part))
+}
+
+/// The same, but nothing is decoded: whether the bytes are those that its owner wrote.
+///
+/// # Errors
+/// As [`check_whole`].
+pub fn check_stored(fs: &dyn Fs, path: &Path) -> Result<Tail> {
+    check(fs, path, |input| walk::check_stored(input))
+}
+
+fn check(
+    fs: &dyn Fs,
+    path: &Path,
+    walk: impl FnOnce(StreamInput<RangeRead<'_, '_>>) -> ringreel_format::Result<Footer>,
+) -> Result<Tail> {
     let file = fs.open(path)?;
     let len = file.size()?;
     let mut read_at = |buffer: &mut [u8], at| file.read_exact_at(buffer, at).map_err(|error| error.source);
     let source = RangeRead::new(&mut read_at, 0..len);
-    let footer = walk::check(StreamInput::new(source, 0), ReadOptions::default().max_part)
-        .map_err(Error::format("read", path))?;
+    let footer = walk(StreamInput::new(source, 0)).map_err(Error::format("read", path))?;
     Ok(Tail { footer, len })
 }
 
@@ -198,7 +226,7 @@ impl SegmentReader {
         let beyond = || Error::Sample(format!("{}: there is no sample {ordinal}", self.path.display()));
         let extent = self.tail.footer.extent(ordinal).map_err(bad)?.ok_or_else(beyond)?;
         let base = extent.start;
-        let head = read_range(&*self.file, self.frames_at(extent)?)?;
+        let head = read_range(&*self.file, &self.path, self.frames_at(extent)?)?;
         Ok(decode_head(&head, base, self.info()).map_err(bad)?.0)
     }
 
@@ -207,7 +235,7 @@ impl SegmentReader {
     fn gathered(&self, extent: Range<u64>, options: ReadOptions) -> Result<Sample> {
         let bad = |source| Error::Format { path: self.path.to_path_buf(), source };
         let base = extent.start;
-        let head = read_range(&*self.file, self.frames_at(extent.clone())?)?;
+        let head = read_range(&*self.file, &self.path, self.frames_at(extent.clone())?)?;
         let (head, payload) = decode_head(&head, base, self.info()).map_err(bad)?;
         let mut maps = Vec::new();
         let large = |part: &PartHead, records: &Pieces| {
@@ -222,6 +250,11 @@ impl SegmentReader {
                 maps.push(bytes.clone());
                 stored_in(&bytes, frames.start, records)
             } else {
+                if part.stored_len > options.max_part {
+                    let (what, value, limit) = ("bytes of a part", part.stored_len, options.max_part);
+                    return Err(FormatError::TooLarge { what, value, limit });
+                }
+                room_for(part.stored_len)?;
                 let read_at = &mut |out: &mut [u8], at| self.file.read_exact_at(out, at).map_err(|error| error.source);
                 aligned(part.stored_len as usize, 0, |out| gather(part, out, read_at))
             }
@@ -272,7 +305,7 @@ impl SegmentReader {
                 let map = self.file.map(from..extent.end, MapMode::Private)?.ok_or_else(cannot)?;
                 Ok(map.slice((extent.start - from) as usize..))
             }
-            Access::Private | Access::Copy => read_range(&*self.file, extent),
+            Access::Private | Access::Copy => read_range(&*self.file, &self.path, extent),
         }
     }
 }

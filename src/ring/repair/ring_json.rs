@@ -24,7 +24,7 @@ impl Ring {
     /// As [`Ring::find`]; where `config` does not say what a ring needs, or does not fit what is there.
     pub fn find_damaged(fs: Arc<dyn Fs>, config: &Config, claim: Claim, apply: bool) -> Result<(Ring, Option<Mend>)> {
         let layout = Layout::new(&config.ring);
-        let fs = within(fs, layout.root());
+        let fs = within(fs, layout.root(), config.modes);
         let damage = match fs.read(&layout.ring_json(), MAX_BYTES) {
             Ok(bytes) => {
                 serde_json::from_slice::<serde_json::Value>(&bytes).err().map(|error| format!("it is damaged: {error}"))
