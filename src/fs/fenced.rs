@@ -59,6 +59,7 @@ fn descend(root: OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
+/// As [`descend`], one directory after the other.
 fn step_by_step(root: OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
     below.components().try_fold(root, |dir, component| match component {
         Component::Normal(name) => {
@@ -125,5 +126,29 @@ impl Fs for Fenced {
 
     fn kind(&self, path: &Path) -> FsResult<Kind> {
         Posix.kind(path)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn both_ways_down_follow_no_link_and_find_what_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        symlink("a", dir.path().join("link")).unwrap();
+        symlink("../..", dir.path().join("a/up")).unwrap();
+        let root = || open_dir(CWD, dir.path()).unwrap();
+        for way in [descend, step_by_step] {
+            for there in ["a", "a/b"] {
+                assert!(way(root(), Path::new(there)).is_ok(), "{there}");
+            }
+            for link in ["link", "link/b", "a/up", "a/up/a", "..", "a/../../x"] {
+                assert!(way(root(), Path::new(link)).is_err(), "{link}");
+            }
+        }
     }
 }

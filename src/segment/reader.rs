@@ -309,3 +309,17 @@ impl SegmentReader {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_more_than_the_memory_there_is_is_refused_before_anything_is_allocated() {
+        assert!(room_for(1 << 20).is_ok());
+        for len in [memory::bytes() + 1, u64::MAX / 2] {
+            let refused = room_for(len).map_err(|error| error.kind());
+            assert_eq!(refused, Err(io::ErrorKind::OutOfMemory), "{len}");
+        }
+    }
+}
