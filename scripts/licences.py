@@ -85,10 +85,14 @@ def crates():
 
 def main():
     used = crates()
+    if (ROOT / "LICENSE").read_bytes() != (ROOT / "python/LICENSE.txt").read_bytes():
+        sys.exit("python/LICENSE.txt, which goes into the wheel, is another text than LICENSE")
     bad = [f"{it['name']} {it['version']}: {it['license']}" for it in used if not is_allowed(it["license"] or "none")]
     foreign = [it["name"] for it in used if "crates.io" not in it["source"]]
     if bad or foreign:
-        sys.exit("\n".join([*(f"licence not allowed: {one}" for one in bad), *(f"not of crates.io: {x}" for x in foreign)]))
+        sys.exit(
+            "\n".join([*(f"licence not allowed: {one}" for one in bad), *(f"not of crates.io: {x}" for x in foreign)])
+        )
     rows = "\n".join(f"| {it['name']} | {it['version']} | {it['license']} |" for it in used)
     text = (
         "# Crates that are built in\n\nWritten by `scripts/licences.py` from `Cargo.lock`, for all features and systems. "

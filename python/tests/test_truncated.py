@@ -75,8 +75,18 @@ PROGRAM = """
 """
 
 
-@pytest.mark.parametrize("what", ["faulthandler before", "faulthandler after", "foreign", "foreign, faulthandler after",
-                                  "foreign, faulthandler between", "sent", "fork"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "faulthandler before",
+        "faulthandler after",
+        "foreign",
+        "foreign, faulthandler after",
+        "foreign, faulthandler between",
+        "sent",
+        "fork",
+    ],
+)
 def test_our_bus_errors_are_survived_and_others_end_the_process(ring, script, what):
     program = script(PROGRAM, ring.path, what)
     status = program.end()
