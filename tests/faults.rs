@@ -134,7 +134,7 @@ fn assert_tells(error: &Error, what: &str) {
 /// The calls at which fault number `fault` begins: all of them, or some, other ones for each.
 fn moments(calls: usize, fault: usize) -> impl Iterator<Item = usize> {
     let all = std::env::var_os("RINGREEL_ALL_FAULTS").is_some();
-    (0..calls).filter(move |at| all || (at + fault) % 8 == 0)
+    (0..calls).filter(move |at| all || (at + fault).is_multiple_of(8))
 }
 
 /// What a generator told to be finished, and the error at which it ended, if it did.
