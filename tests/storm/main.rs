@@ -32,8 +32,10 @@ use tempfile::TempDir;
 const CALM: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(10);
 
+/// In the order in which it ends.
 struct Storm {
     cast: Cast,
+    _kept: Kept,
     disk: Disk,
     watcher: Watcher,
     config: ringreel::Config,
@@ -60,14 +62,15 @@ fn place(dir: &Path) -> (Disk, Vec<PathBuf>) {
 }
 
 impl Storm {
-    fn begin(dir: &Path) -> Storm {
-        let (disk, rings) = place(dir);
-        let mut cast = Cast::new(dir, rings);
+    fn begin(dir: TempDir) -> Storm {
+        let (disk, rings) = place(dir.path());
+        let mut cast = Cast::new(dir.path(), rings);
         (0..2).for_each(|_| cast.start(Role::Manager));
         (0..5).for_each(|n| cast.start(Role::Generator(n)));
         (0..4).for_each(|n| cast.start(Role::Reader(n)));
         let (watcher, config) = (Watcher::new(&disk.ring), cast.config());
-        Storm { cast, disk, watcher, config, blows: BTreeMap::new(), kills: 0 }
+        let _kept = Kept(Some(dir), disk.ring.clone());
+        Storm { cast, _kept, disk, watcher, config, blows: BTreeMap::new(), kills: 0 }
     }
 
     fn rage(&mut self, seed: u64, time: Duration) {
@@ -138,9 +141,8 @@ fn in_a_storm_nothing_finished_is_lost_or_doubled_and_nobody_sees_anything_torn(
     let seed = given("RINGREEL_STORM_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     let dir = tempfile::tempdir().unwrap();
     println!("a storm of {seconds} s: RINGREEL_STORM_SEED={seed}");
-    let mut storm = Storm::begin(dir.path());
     let dir_path = dir.path().to_owned();
-    let _kept = Kept(Some(dir), storm.disk.ring.clone());
+    let mut storm = Storm::begin(dir);
     storm.rage(seed, Duration::from_secs(seconds));
     storm.look_after(true);
     storm.cast.only_managers();
@@ -169,7 +171,7 @@ fn in_a_storm_nothing_finished_is_lost_or_doubled_and_nobody_sees_anything_torn(
         (
             "longest time without a new manifest",
             format!(
-                "{:.2} s; with full disks {:.2} s",
+                "{:.2} s; full disks and nobody at work included, {:.2} s",
                 storm.watcher.longest.as_secs_f64(),
                 storm.watcher.longest_of_all.as_secs_f64()
             ),
