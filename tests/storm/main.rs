@@ -5,7 +5,7 @@
 //! `RINGREEL_STORM_SECONDS=600 cargo test --release --test storm -- --nocapture` rages for ten minutes and prints a table.
 //! RINGREEL_STORM_SEED repeats a plan. RINGREEL_STORM_DIRS=a:b are mounts of one filesystem, among which the processes are
 //! spread. With RINGREEL_TEST_INDEX the index is in that MongoDB.
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::duplicate_mod, missing_docs)]
 
 mod blows;
 mod cast;

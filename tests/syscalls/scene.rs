@@ -1,6 +1,8 @@
 //! Where a case begins: who works in what ring.
 
 use crate::common::{Action, EACCES, HookFs, another, scratch, write};
+use ringreel::index::Report;
+use ringreel::ring::Ring;
 use ringreel::{Config, Generator, SampleId};
 use std::collections::HashSet;
 use std::fs;
@@ -32,7 +34,7 @@ pub struct Scene {
     pub finished: HashSet<String>,
 }
 
-pub fn yaml(lease: Duration, more: &str) -> String {
+fn yaml(lease: Duration, more: &str) -> String {
     format!(
         "DBNAME: t\nSWAP_CAP: {CAP}\nSAMPLE: [data]\nPOLL_SECONDS: {}\nLEASE_SECONDS: {}\nKEEP: 0\n{more}\n",
         POLL.as_secs_f64(),
@@ -79,19 +81,18 @@ impl Scene {
         self.role == Role::Manager && ring.join("manifests/3").exists() && count("write.4") + count("read.4") >= 2
     }
 
-    pub fn command(&self, dir: &Path) -> Vec<String> {
+    pub fn arguments(&self) -> std::str::Split<'static, char> {
         let words = match self.role {
             Role::Manager => "manager",
             _ => "generate --samples 5 --shape 4 --ledger ledger.first --seal",
         };
-        assert!(dir.join("config.yaml").exists());
-        words.split(' ').map(str::to_owned).collect()
+        words.split(' ')
     }
 }
 
 /// Generations 1 and 2 are promoted, 3 is full, two segments of a dead generator are sealed and not linked, a third one
 /// is begun. The lease is free.
-pub fn work_for_a_manager(dir: &Path) -> HashSet<String> {
+fn work_for_a_manager(dir: &Path) -> HashSet<String> {
     let config = load(dir, "long.yaml");
     let mut generator = Generator::open(&config).unwrap();
     let mut ids: Vec<SampleId> = (0..2 * CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
@@ -107,11 +108,20 @@ pub fn work_for_a_manager(dir: &Path) -> HashSet<String> {
             if commit { Action::Refuse(EACCES) } else { Action::Pass }
         });
         ids.extend(write(&mut dying, n).unwrap());
+        fell_silent(&ring, dying);
     }
     let begun = Config { segment_samples: 9, ..config.clone() };
     let mut begun = Generator::open(&begun).unwrap();
     assert!(write(&mut begun, 0).unwrap().is_empty());
+    fell_silent(&ring, begun);
     ring.index.release_lease("manager", 1).unwrap();
     assert_eq!(ring.manifests.newest().unwrap(), 2);
     ids.iter().map(SampleId::to_string).collect()
+}
+
+/// It left; and as far as the others can tell, it was killed.
+fn fell_silent(ring: &Ring, generator: Generator) {
+    let name = generator.ring().me.clone();
+    drop(generator);
+    ring.index.beat(&name, 9, &Report::default()).unwrap();
 }

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Calls that may touch a ring; those that a machine does not have are left out (`?`).
-pub const CALLS: &str = "openat,?link,linkat,?rename,renameat,?renameat2,?mkdir,mkdirat,?unlink,unlinkat,?rmdir,write,pwrite64,\
+const CALLS: &str = "openat,?link,linkat,?rename,renameat,?renameat2,?mkdir,mkdirat,?unlink,unlinkat,?rmdir,write,pwrite64,\
                      ftruncate,fsync,fdatasync,close";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Strike {
@@ -66,7 +66,7 @@ impl<'a> Traced<'a> {
             let signal = if strike == Strike::KillBefore { "SIGKILL" } else { "SIGSTOP" };
             command.args(["-e", &format!("inject={name}:signal={signal}:when={count}")]);
         }
-        command.arg(env!("CARGO_BIN_EXE_ringreel")).args(scene.command(dir)).current_dir(dir);
+        command.arg(env!("CARGO_BIN_EXE_ringreel")).args(scene.arguments()).current_dir(dir);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         Traced { scene, dir, child, log }
     }
@@ -116,7 +116,7 @@ impl Drop for Traced<'_> {
 }
 
 /// All calls that thread `pid` began, as strace tells them.
-pub fn calls_of(log: &str, pid: u32) -> Vec<Call> {
+fn calls_of(log: &str, pid: u32) -> Vec<Call> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     let mut calls = Vec::new();
     for line in log.lines() {
