@@ -16,6 +16,7 @@ pub struct StagingWriter {
     fs: Arc<dyn Fs>,
     part: PathBuf,
     rec: PathBuf,
+    staging: PathBuf,
     dir: PathBuf,
     file: Buffered,
     writer: SegmentWriter,
@@ -63,8 +64,9 @@ impl StagingWriter {
             let _ = fs.forget_file(&part);
             Error::format("write", &part)(error)
         })?;
-        let (dir, sync, sync_dir) = (layout.staging_of(owner), options.sync, options.sync_dir);
-        Ok(StagingWriter { fs, part, rec, dir, file, writer, sync, sync_dir })
+        let (staging, dir) = (layout.staging(), layout.staging_of(owner));
+        let (sync, sync_dir) = (options.sync, options.sync_dir);
+        Ok(StagingWriter { fs, part, rec, staging, dir, file, writer, sync, sync_dir })
     }
 
     /// What the segment says of itself.
@@ -130,6 +132,8 @@ impl StagingWriter {
         }
         if self.sync_dir {
             self.fs.sync_dir(&self.dir)?;
+            // The directory's own name as well: it may be new.
+            self.fs.sync_dir(&self.staging)?;
         }
         Ok((sealed, self.rec.clone()))
     }
