@@ -101,7 +101,7 @@ pub fn segment(fs: &dyn Fs, path: &Path) -> Result<Checked> {
         let (bytes, good) = (tail.len, tail.footer.count);
         Checked { was_read: true, bytes, good, findings, footer: Some(tail.footer), ..Checked::default() }
     };
-    match check_whole(fs, path, careful().max_part) {
+    match check_whole(fs, path) {
         Ok(tail) => Ok(good(tail, Vec::new())),
         Err(Error::Format { source: FormatError::TooLarge { what: "bytes of a part", value, limit }, .. }) => {
             let why = format!(

@@ -114,13 +114,13 @@ fn aligned<E>(
     Ok(Bytes::from(buffer).slice(start..start + len))
 }
 
-/// Looks at every byte of a finished segment. What is compressed is decoded, to `max_part` bytes at most; for the rest it
-/// needs little memory, however large the segment is.
+/// Looks at every byte of a finished segment. What is compressed is decoded, a part to half of the memory at most; for the
+/// rest it needs little memory, however large the segment is.
 ///
 /// # Errors
 /// The first damage found; what the filesystem says.
-pub fn check_whole(fs: &dyn Fs, path: &Path, max_part: u64) -> Result<Tail> {
-    check(fs, path, |input| walk::check(input, max_part))
+pub fn check_whole(fs: &dyn Fs, path: &Path) -> Result<Tail> {
+    check(fs, path, |input| walk::check(input, memory::bytes() / 2))
 }
 
 /// The same, but nothing is decoded: whether the bytes are those that its owner wrote.
