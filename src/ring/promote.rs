@@ -161,11 +161,16 @@ fn lists_name(manifest: &Manifest, entry: &SegmentEntry) -> bool {
 
 /// Whole segments, in order, as long as the cap is not passed; one that would pass it is skipped.
 fn choose(countable: &[SegmentEntry], cap: u64) -> Vec<SegmentEntry> {
-    let mut samples = 0;
-    let fits = |entry: &&SegmentEntry| {
-        let fits = samples + entry.samples <= cap && entry.samples > 0;
-        samples += if fits { entry.samples } else { 0 };
+    let fit = fitting(countable.iter().map(|entry| entry.samples), cap);
+    countable.iter().zip(fit).filter(|(_, fits)| *fits).map(|(entry, _)| entry.clone()).collect()
+}
+
+/// Which of these segments a manifest lists: for each, in order, given the number of its samples.
+pub fn fitting(samples: impl Iterator<Item = u64>, cap: u64) -> impl Iterator<Item = bool> {
+    let mut listed = 0;
+    samples.map(move |samples| {
+        let fits = samples > 0 && listed + samples <= cap;
+        listed += if fits { samples } else { 0 };
         fits
-    };
-    countable.iter().filter(fits).cloned().collect()
+    })
 }

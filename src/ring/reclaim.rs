@@ -83,15 +83,8 @@ impl Ring {
         let reclaimable = self.reclaimable_from()?;
         let retire = |name: String| {
             let dir = GenerationDir::parse(&name)?;
-            let retire = match dir {
-                // Nothing is removed for being too new: our view of the manifests may be the older one.
-                GenerationDir::Read(g) => {
-                    !pinned.contains(&g) && g.saturating_add(self.keep) < newest && g >= reclaimable
-                }
-                // Promoted, and made again by a late mkdir or rename.
-                GenerationDir::Write(g) => g <= newest,
-            };
-            retire.then_some((name, dir))
+            let kept = matches!(dir, GenerationDir::Read(g) if pinned.contains(&g) || g < reclaimable);
+            (is_old(dir, newest, self.keep) && !kept).then_some((name, dir))
         };
         Ok(self.fs.list(self.layout.root())?.into_iter().filter_map(retire).collect())
     }
@@ -165,6 +158,16 @@ impl Ring {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether a directory is of a generation that is kept no more. None is for being too new: our view of the manifests may
+/// be the older one.
+pub fn is_old(dir: GenerationDir, newest: u64, keep: u64) -> bool {
+    match dir {
+        GenerationDir::Read(g) => g.saturating_add(keep) < newest,
+        // Promoted, and made again by a late mkdir or rename.
+        GenerationDir::Write(g) => g <= newest,
     }
 }
 
