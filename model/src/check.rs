@@ -29,7 +29,7 @@ impl stateright::Model for Model {
             (Promise::Once, |_, state| state.manifest.iter().map(|m| (m & NAMES).count_ones()).sum::<u32>() <= 1),
             (Promise::ManifestStays, |_, state| !state.marks.changed),
             (Promise::InOrder, |_, state| state.manifest[..usize::from(state.newest())].iter().all(|m| m & OUT != 0)),
-            (Promise::SealedOnly, |_, state| state.staged != Staged::Part || state.listed(state.newest()).is_none()),
+            (Promise::SealedOnly, sealed_only),
             (Promise::ListedIsThere, listed_is_there),
             (Promise::ListedOnly, |_, state| !state.marks.unlisted),
             (Promise::DiskBound, disk_bound),
@@ -47,6 +47,11 @@ fn not_lost(_: &Model, state: &State) -> bool {
     let next = usize::from(newest) + 1;
     let linked = || state.write[next..].iter().chain(&state.read[next..]).any(|dir| dir & NAMES != 0);
     !state.finished || state.staged == Staged::Sealed || state.listed(newest).is_some() || linked()
+}
+
+/// What is still a `.part` is not listed. (After a power cut that name may be back, of a file that was whole.)
+fn sealed_only(_: &Model, state: &State) -> bool {
+    state.staged != Staged::Part || state.disk.bytes || state.listed(state.newest()).is_none()
 }
 
 fn listed_is_there(model: &Model, state: &State) -> bool {
@@ -124,6 +129,7 @@ fn processor_seconds() -> f64 {
 /// The counter-example to leaving a rule out: the promise that is broken, and the steps that lead there.
 pub fn counter_example(rule: Rule) -> Outcome {
     let (_, committers, managers, power) = rule.breaks();
-    let model = Model::new(committers, managers, if power { 2 } else { 4 }).without(rule);
-    search(if power { model.with_power_cuts() } else { model }, 1, None)
+    let mut model = Model::new(committers, managers, if power { 2 } else { 4 }).without(rule);
+    model.stale = 4;
+    search(if power { model.with_power_cuts() } else { model }, 1, Some(Duration::from_secs(60)))
 }

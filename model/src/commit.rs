@@ -9,10 +9,10 @@ impl Model {
     /// The steps of committer `i`.
     pub(crate) fn commit(&self, state: &State, i: usize, moves: &mut Vec<Move>) {
         let me = state.committers[i];
-        let mut push = |says, n, me: Committer, state: &State| {
-            let mut to = *state;
+        let mut push = |says, n, me: Committer, next: &State| {
+            let mut to = *next;
             to.committers[i] = me;
-            if to != *state || says == TAKEN {
+            if to != *state {
                 moves.push(Move { who: Who::Committer(i), says, n, to });
             }
         };
@@ -94,6 +94,10 @@ impl Model {
             return;
         }
         for view in self.views(state) {
+            let t = usize::from(view) + 1;
+            if self.calm && ((me.adopts && state.write[t] & NAMES != 0) || state.read[t] & THERE != 0) {
+                continue; // it is linked already, or that generation is being promoted
+            }
             let linked = (me.linked > 0).then_some(u64::from(me.linked));
             match standing(state.listed(view), linked, u64::from(view)) {
                 Standing::Listed(n) => {
@@ -110,45 +114,38 @@ impl Model {
         }
     }
 
-    /// The link: where the path leads depends on how old the client's view is.
+    /// The link: where the path leads depends on how old the client's view is. Another's name there means the next
+    /// index, and changes nothing.
     fn link(&self, state: &State, me: Committer, push: &mut impl FnMut(&'static str, u8, Committer, &State)) {
         let t = me.view + 1;
         let at = usize::from(t);
-        let afresh = Committer { at: Commit::Afresh, ..me };
+        let fresh = self.calm || self.power;
+        let unknown = Committer { at: Commit::Look, view: 0, ..me };
+        let linked = Committer { linked: if me.adopts { 0 } else { t }, ..unknown };
         // A client that knows the file can link it even when its staging name is gone.
-        let known = state.staged != Staged::Gone || (state.has_name() && !self.calm && !self.power);
-        if known {
-            let linked = Committer { at: Commit::Look, view: 0, linked: if me.adopts { 0 } else { t }, ..me };
-            let unknown = Committer { at: Commit::Look, view: 0, ..me };
-            let mut land = |says: [&'static str; 2], to: &mut State| {
+        if state.staged != Staged::Gone || (state.has_name() && !fresh) {
+            let in_time = named(state, at, true).map(|to| (IN_TIME, to));
+            let late = named(state, at, false).filter(|_| !fresh).map(|to| (LATE, to));
+            let gone = (state.write[at] | state.read[at]) & THERE == 0 && is_out(state, t) && !fresh;
+            for (says, mut to) in [in_time, late, gone.then_some((INTO_TRASH, *state))].into_iter().flatten() {
                 if self.lacks(Rule::StagingNameStays) {
                     to.staged = Staged::Gone;
                 }
-                push(says[0], t, linked, to);
+                push(says[0], t, linked, &to);
                 if !self.calm {
-                    push(says[1], t, unknown, to);
+                    push(says[1], t, unknown, &to);
                 }
-            };
-            if let Some(to) = named(state, at, true) {
-                land(["links it into write.{n}", "links it into write.{n}; the reply is lost"], &mut { to });
             }
-            if !self.calm && !self.power {
-                if let Some(to) = named(state, at, false) {
-                    let says = ["links it late: it lands in read.{n}", "links it late into read.{n}; the reply is lost"];
-                    land(says, &mut { to });
-                }
-                if state.write[at] & THERE == 0 && state.read[at] & THERE == 0 && is_out(state, t) {
-                    let says = ["links it late: it lands in trash/", "links it late into trash/; the reply is lost"];
-                    land(says, &mut { *state });
-                }
+            if state.write[at] & NAMES != 0 {
+                push("finds its own file in write.{n}", t, linked, state);
             }
         }
         if state.write[at] & THERE == 0 || state.staged == Staged::Gone {
             let mut to = *state;
-            if self.lacks(Rule::ManifestJudges) && to.staged == Staged::Sealed {
-                to.staged = Staged::Gone; // whoever renamed it will have listed it
+            if self.lacks(Rule::ManifestJudges) {
+                to.unstage(); // whoever renamed the directory will have listed it
             }
-            push("finds no write.{n}, or no file to link", t, afresh, &to);
+            push("finds no write.{n}, or no file to link", t, Committer { at: Commit::Afresh, ..me }, &to);
         }
     }
 
@@ -175,8 +172,10 @@ impl Model {
     }
 }
 
-/// Said of a link that finds another's name there: nothing changes.
-const TAKEN: &str = "finds the name taken by another's";
+/// What a link does; and the same when the reply is lost and what happened cannot be told.
+const IN_TIME: [&str; 2] = ["links it into write.{n}", "links it into write.{n}; the reply is lost"];
+const LATE: [&str; 2] = ["links it late: it lands in read.{n}", "links it late into read.{n}; the reply is lost"];
+const INTO_TRASH: [&str; 2] = ["links it late: it lands in trash/", "links it late into trash/; the reply is lost"];
 
 /// With one name more in `write.<n>`, or in `read.<n>`; none where that is not there, or both names are taken.
 fn named(state: &State, n: usize, write: bool) -> Option<State> {

@@ -12,8 +12,8 @@ impl Model {
     pub(crate) fn manage(&self, state: &State, i: usize, moves: &mut Vec<Move>) {
         let me = state.managers[i];
         let n = usize::from(me.n);
-        let mut push = |says, n, me: Manager, state: &State| {
-            let mut to = *state;
+        let mut push = |says, n, me: Manager, next: &State| {
+            let mut to = *next;
             to.managers[i] = me;
             if to != *state {
                 moves.push(Move { who: Who::Manager(i), says, n, to });
@@ -56,7 +56,13 @@ impl Model {
                 if !self.lacks(Rule::LinksSynced) {
                     to.sync_links(n);
                 }
-                push("syncs read.{n}", me.n, then(Manage::Publish), &to);
+                push("syncs read.{n}", me.n, then(Manage::SyncEarlier), &to);
+            }
+            Manage::SyncEarlier => {
+                if !self.lacks(Rule::EarlierSynced) {
+                    to.disk.manifest = to.manifest;
+                }
+                push("syncs manifests/", me.n, then(Manage::Publish), &to);
             }
             Manage::Publish => self.publish(state, me, &mut push),
             Manage::SyncManifests => {
@@ -144,10 +150,14 @@ impl Model {
                 if begun {
                     push("goes on with read.{n}", n, next, state);
                 } else if !there {
+                    if n <= state.newest() {
+                        continue; // what such a late mkdir makes, a committer's makes as well
+                    }
                     to.write[at] |= THERE;
                     push("makes write.{n}", n, Manager::default(), &to);
                 } else if !self.waits_for_all(state, at) {
-                    to.write[at] |= FULL;
+                    // What fills a directory that was made again late is links to what is staged: it takes no room.
+                    to.write[at] |= if is_out(state, n) { 0 } else { FULL };
                     push("finds write.{n} full", n, next, &to);
                     if state.write[at] & NAMES != 0 && state.write[at] & FULL == 0 && !self.calm {
                         push("finds write.{n} full by the segment alone", n, next, state);

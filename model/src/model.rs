@@ -58,6 +58,8 @@ pub struct Model {
     pub keep: u8,
     /// The power may fail, and everything is synced (DURABILITY node).
     pub power: bool,
+    /// So many generations a view may be behind.
+    pub stale: u8,
     /// The rule that is left out.
     pub without: Option<Rule>,
     /// Nothing goes wrong: every view is fresh, every reply comes.
@@ -70,7 +72,12 @@ impl Model {
     /// So many processes, and generations.
     pub fn new(committers: usize, managers: usize, generations: u8) -> Model {
         let choices = choices();
-        Model { committers, managers, generations, keep: 1, power: false, without: None, calm: false, choices }
+        Model { committers, managers, generations, keep: 1, power: false, stale: 2, without: None, calm: false, choices }
+    }
+
+    /// The same with so many older generations that stay.
+    pub fn keeping(self, keep: u8) -> Model {
+        Model { keep, ..self }
     }
 
     /// The same with power cuts.
@@ -87,11 +94,12 @@ impl Model {
         self.without == Some(rule)
     }
 
-    /// The generations that a process may take for the newest one: any that was, since a view may be old.
+    /// The generations that a process may take for the newest one: a view may be old.
     pub(crate) fn views(&self, state: &State) -> std::ops::RangeInclusive<u8> {
         let newest = state.newest();
         // With power cuts the search is about what reached the disk; views are fresh.
-        if self.calm || self.power { newest..=newest } else { 0..=newest }
+        let oldest = if self.calm || self.power { newest } else { newest.saturating_sub(self.stale) };
+        oldest..=newest
     }
 
     /// The last generation that is promoted: in a calm run some more, so that it can come to its end.
@@ -156,33 +164,44 @@ impl Model {
         }
     }
 
-    /// Whether a calm run from here lists the segment, if it was finished, and brings the ring on by a generation. The
-    /// committers go on until they wait; then a manager does one step; and so on.
+    /// Whether a calm run from here lists the segment, if it was finished, and brings the ring on by a generation.
     pub fn ends_well(&self, state: &State) -> bool {
+        self.calm_run(state, |_| ())
+    }
+
+    /// The run from here in which nothing goes wrong: all take turns, a step each, and other segments fill a generation
+    /// while the committers wait, not sooner. Whether it ends well.
+    pub fn calm_run(&self, state: &State, mut told: impl FnMut(&Move)) -> bool {
         let calm = Model { calm: true, ..*self };
         let (mut at, mut moves) = (*state, Vec::with_capacity(8));
         let goal = (state.newest() + 1).min(calm.last());
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MOST_ROUNDS {
             let ended = |c: &Committer| c.at == Commit::Done || c.adopts;
             let done = at.committers[..self.committers].iter().all(ended) && at.staged != Staged::Sealed;
             if done && at.newest() >= goal && (!at.finished || at.listed(at.newest()).is_some()) {
                 return true;
             }
-            moves.clear();
+            let before = at;
+            let mut take = |at: &mut State, moves: &mut Vec<Move>| {
+                if let Some(step) = moves.first() {
+                    told(step);
+                    *at = step.to;
+                }
+                moves.clear();
+            };
             for i in 0..self.committers {
                 calm.commit(&at, i, &mut moves);
-                if !moves.is_empty() {
-                    break;
-                }
+                take(&mut at, &mut moves);
             }
+            let quiet = at == before;
             for i in 0..self.managers {
-                if moves.is_empty() {
+                if quiet || at.managers[i].at != Manage::Idle {
                     calm.manage(&at, i, &mut moves);
+                    take(&mut at, &mut moves);
                 }
             }
-            match moves.first() {
-                Some(step) => at = step.to,
-                None => return false,
+            if at == before {
+                return false;
             }
         }
         false
@@ -190,7 +209,7 @@ impl Model {
 }
 
 /// A calm run that takes longer leads nowhere.
-const MOST_STEPS: usize = 200;
+const MOST_ROUNDS: usize = 100;
 
 /// Whether the product's choice lists a segment, and whether it leaves one out, among others that are older or younger.
 fn choices() -> (bool, bool) {

@@ -104,5 +104,6 @@ rules! {
     LinksSynced: "read.<n> is synced before its manifest", ListedIsThere, (1, 1, true);
     ManifestSynced: "the manifest is synced before staging names are removed", NotLost, (1, 1, true);
     SeenSynced: "who finds itself listed syncs the manifests before it removes its staging name", NotLost, (1, 1, true);
+    EarlierSynced: "the earlier manifests are synced before the next one is published", InOrder, (1, 1, true);
     NewestSynced: "who reclaims syncs the manifests first", ListedIsThere, (1, 1, true);
 }

@@ -91,6 +91,8 @@ pub enum Manage {
     TooSoon,
     /// Syncs `read.<n>`.
     SyncRead,
+    /// Syncs `manifests/` before it publishes another one.
+    SyncEarlier,
     /// Publishes the manifest.
     Publish,
     /// Syncs `manifests/`.

@@ -205,6 +205,7 @@ impl Ring {
         let from = commit.checked.map_or(born, |n| n + 1);
         let standing = standing(self.manifests.find(id, from, newest)?, commit.linked, newest);
         if let Standing::Listed(n) = standing {
+            self.settle_manifests(n)?;
             self.tidy(staged)?;
             return Ok(Some(Step::Delivered(n)));
         }

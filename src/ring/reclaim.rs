@@ -35,7 +35,11 @@ impl Ring {
     pub fn reclaim(&self) -> Result<Reclaimed> {
         let newest = self.manifests.newest_listed()?;
         let mut done = Reclaimed::default();
-        for (name, dir) in self.retirable(newest)? {
+        let retirable = self.retirable(newest)?;
+        if !retirable.is_empty() {
+            self.settle_manifests(newest)?;
+        }
+        for (name, dir) in retirable {
             // What cannot be looked at stays, and holds up nothing else.
             let needed = self.is_needed(&self.layout.root().join(&name), dir, newest);
             if let Some(why) = needed.unwrap_or_else(|error| Some(format!("it cannot be looked at: {error}"))) {
@@ -62,6 +66,7 @@ impl Ring {
         for name in self.fs.list(&self.layout.trash())? {
             done.files += self.empty(&self.layout.trash().join(name))?;
         }
+        self.reclaimed.fetch_max(newest, Ordering::Relaxed);
         self.prune_manifests(newest)?;
         // Old counters are small: not each time.
         if newest.is_multiple_of(FORGET_EVERY) {
