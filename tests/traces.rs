@@ -69,8 +69,8 @@ fn all_is_well(config: &Config, samples: &[SampleId], what: &str) {
 fn who_publishes_second_uses_the_manifest_of_the_first() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
-    let mut samples = full(&config);
     let late = staged(&config, 99);
+    let mut samples = full(&config);
     samples.push(late.clone());
     let (slow, hooks) = hooked(&config);
     let (other, first) = (another(&config), Arc::new(Mutex::new(Vec::new())));
@@ -94,8 +94,8 @@ fn who_publishes_second_uses_the_manifest_of_the_first() {
 fn who_dies_before_its_manifest_is_out_has_removed_no_staging_name() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
-    let mut samples = full(&config);
     let late = staged(&config, 99);
+    let mut samples = full(&config);
     let (dying, hooks) = hooked(&config);
     hooks.hook(|_, op, path| {
         let dead = op == "link" && path.ends_with("manifests/1");
