@@ -99,7 +99,9 @@ impl Model {
                 continue; // it is linked already, or that generation is being promoted
             }
             let linked = (me.linked > 0).then_some(u64::from(me.linked));
-            match standing(state.listed(view), linked, u64::from(view)) {
+            // Whoever asks before it links guards the promoter's rule, and the other way round: both are left out.
+            let asks = !(self.lacks(Rule::EarlierManifests) && me.adopts);
+            match standing(state.listed(view).filter(|_| asks), linked, u64::from(view)) {
                 Standing::Listed(n) => {
                     let at = if self.power { Commit::SyncManifests } else { Commit::Tidy };
                     push("sees that manifest {n} lists it", n as u8, Committer { at, view: 0, ..me }, state);

@@ -186,8 +186,6 @@ impl Model {
         }
         let there = state.read[n] & NAMES;
         let listed_before = state.listed(me.n - 1).is_some() && !self.lacks(Rule::EarlierManifests);
-        let doubled = self.lacks(Rule::NextOnlyOnce) || self.lacks(Rule::NextOnly);
-        let listed_before = listed_before || (doubled && state.manifest[..n].iter().any(|m| m & NAMES != 0));
         // An old view shows fewer names, or files that do not pass their check yet.
         let fresh = self.calm || self.power;
         for seen in (0..=NAMES).rev().filter(|seen| seen & !there == 0 && (!fresh || *seen == there)) {

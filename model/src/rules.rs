@@ -78,7 +78,7 @@ macro_rules! rules {
 
 rules! {
     StagingNameStays: "the staging name stays until a manifest lists the segment", NotLost, (1, 1, false);
-    EarlierManifests: "what an earlier manifest lists is not listed again", Once, (1, 1, false);
+    EarlierManifests: "who links and who lists asks the earlier manifests", Once, (1, 1, false);
     NextOnly: "no generation but newest + 1 is promoted", InOrder, (1, 1, false);
     NextOnlyOnce: "no generation but newest + 1 is promoted (and what it doubles)", Once, (1, 1, false);
     EachIdOnce: "a manifest lists each id once, however often it was linked", Once, (1, 1, false);
