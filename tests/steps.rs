@@ -118,6 +118,28 @@ fn a_call_that_fails_once_loses_and_doubles_nothing() {
 }
 
 #[test]
+fn a_server_that_is_away_for_one_call_ends_no_generator() {
+    const ENOTCONN: i32 = 107;
+    const EBADFD: i32 = 77; // GlusterFS, of a directory that was open when the connection was lost
+    const ESHUTDOWN: i32 = 108;
+    let calls = calls_of_a_run();
+    for errno in [ENOTCONN, EBADFD, ESHUTDOWN] {
+        for at in 0..calls {
+            let dir = scratch();
+            let fs = Arc::new(HookFs::default());
+            let config = config(dir.path(), CAP, "");
+            let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
+            fs.hook(move |n, _, _| if n == at { Action::Refuse(errno) } else { Action::Pass });
+            for n in 0..SAMPLES {
+                write(&mut generator, n).unwrap_or_else(|error| panic!("call {at}: {error}"));
+            }
+            let summary = generator.finish(true, &never).unwrap_or_else(|error| panic!("call {at}: {error}"));
+            assert_eq!((summary.finished, summary.delivered), (SAMPLES, SAMPLES), "errno {errno} at call {at}");
+        }
+    }
+}
+
+#[test]
 fn a_write_that_fails_and_cannot_be_taken_back_spoils_no_finished_sample() {
     for more in ["", "SEGMENT_SAMPLES: 3\nDURABILITY: node"] {
         for at in 0..40 {
