@@ -6,8 +6,8 @@
 # broken. RINGREEL names the command to test; without it, it is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-packages=(glusterfs-server glusterfs-client slurmctld slurmd slurm-client munge iproute2 strace)
-commands=(glusterd glusterfs gluster slurmctld slurmd sbatch munged ip strace nsenter unshare setpriv mkfs.ext4)
+packages=(glusterfs-server glusterfs-client slurmctld slurmd slurm-client munge iproute2)
+commands=(glusterd glusterfs gluster slurmctld slurmd sbatch munged ip nsenter unshare setpriv mkfs.ext4)
 
 skip() {
     echo "SKIPPED: no cluster here: $1" >&2

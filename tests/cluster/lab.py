@@ -19,6 +19,8 @@ from pathlib import Path
 ADDRESS = "10.77.0.%d"
 SERVER = ADDRESS % 1
 VOLUME = "ring"
+# GlusterFS keeps up to 65,536 directories of its own, a few more with each file, and never removes one.
+INODES = 400_000
 INIT = "hostname %s && ip link set lo up && echo ready && while :; do sleep 1d & wait; done"
 
 
@@ -135,7 +137,7 @@ class Machine:
 class Lab:
     """A server with a disk of `disk_mb`, and nodes that see it at `shared`."""
 
-    def __init__(self, nodes=2, disk_mb=512):
+    def __init__(self, nodes=2, disk_mb=2048):
         self.dir = Path(tempfile.mkdtemp(prefix="ringreel-cluster."))
         self.dir.chmod(0o755)
         self.shared = self.dir / "shared"
@@ -199,7 +201,7 @@ class Lab:
         run, brick, image = self.dir / "run", self.dir / "brick", self.dir / "disk.img"
         image.touch()
         os.truncate(image, self.disk_mb << 20)
-        sh("mkfs.ext4", "-q", "-F", image)
+        sh("mkfs.ext4", "-q", "-F", "-N", INODES, image)
         self.server.run("mount", "-o", "loop", image, brick)
         options = {
             "working-directory": run,

@@ -6,7 +6,7 @@ lost by that, and nothing delivered twice. How many there were is seen on the se
 comes into being in a directory after that was renamed to read.<n>.
 
 To have many of them, generations are sealed before they are full (`ringreel seal`, again and again, on one node) while
-generators on the other one link small samples as fast as they can, each link delayed by strace: as a slow network does.
+generators on the other one link small samples as fast as they can.
 """
 
 import ctypes
@@ -73,7 +73,7 @@ class Watcher:
         os.close(self.fd)
 
 
-def run(lab, ringreel, wanted=100, seconds=120, generators=6, delay_ms=30):
+def run(lab, ringreel, wanted=100, seconds=120, generators=6):
     """Until so many late links were seen. Returns (verdict, late links, those that the manifest lists, promotions)."""
     directory = lab.dir / "late"
     directory.mkdir()
@@ -82,10 +82,9 @@ def run(lab, ringreel, wanted=100, seconds=120, generators=6, delay_ms=30):
     one, other = lab.nodes
     one.run(ringreel, "generate", "-c", config, "--samples", 1, "--shape", 8, "--seal")  # makes the ring
     watcher = Watcher(lab.brick / "late.ring")
-    slow = ["strace", "-D", "-f", "-qq", "-e", "trace=linkat", "-e", f"inject=linkat:delay_enter={delay_ms * 1000}"]
     roles = []
     for n in range(generators):
-        command = [*slow, "-o", "/dev/null", ringreel, "generate", "-c", config, "--shape", 8, "--seed", n]
+        command = [ringreel, "generate", "-c", config, "--shape", 8, "--seed", n]
         with open(directory / f"generator.{n}.log", "wb") as log:
             ledger = directory / f"{n}.ledger"
             roles.append(other.spawn(f"generator.{n}", *command, "--ledger", ledger, stderr=log))

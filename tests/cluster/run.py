@@ -36,6 +36,7 @@ def storm(lab, options):
     verdict = run.run()
     print(told(verdict))
     print("    kills: " + ", ".join(f"{number} {role}s" for role, number in sorted(run.kills.items())))
+    print(f"    starts refused while the server was away: {run.refused}")
     for name, longest in run.stalls.longest.items():
         print(f"    longest time without a finished sample, {name}: {longest:.1f} s")
     for text, number in run.said().most_common(options.told):
@@ -67,10 +68,8 @@ def doctor(lab, options):
 
 def slurm(lab, options):
     """See batch.py."""
-    verdict, lines = batch.run(lab, options.ringreel)
+    verdict = batch.run(lab, options.ringreel)
     print(told(verdict))
-    for line in lines:
-        print(f"    {line}")
     complain(verdict)
     return verdict.good()
 
@@ -108,7 +107,7 @@ def main():
 def keep(lab):
     """Keep the logs, where somebody will look for them."""
     shutil.rmtree(FAILED, ignore_errors=True)
-    skip = shutil.ignore_patterns("brick", "shared", "disk.img", "*.sock", "run")
+    skip = shutil.ignore_patterns("brick", "shared", "disk.img", "run", "bin", "munge*", "spool*", "state")
     shutil.copytree(lab.dir, FAILED, ignore=skip)
     print(f"    the logs are in {FAILED}")
 
