@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from judge import Manifests, judge, ledger_ids
-from lab import until
+from lab import LabError, until
 from slurm import Slurm
 
 EXAMPLES = Path("examples/slurm")
@@ -74,7 +74,7 @@ class Batch:
         self.tell("all 16 generators of the array run")
 
         node = self.lab.nodes[0]
-        victim = node.run("pgrep", "-xn", "ringreel").strip()
+        victim = node.run("pgrep", "-nf", "^ringreel generate").strip()
         node.run("kill", "-9", victim)
         self.tell("a generator was killed")
         time.sleep(2)
@@ -86,10 +86,10 @@ class Batch:
         self.tell("task 1 was killed, and queued again, and runs again")
 
         urgent = self.submit("urgent.sbatch")
-        self.pending(job)
+        self.pending(job, 60)
         until("the urgent job's start", lambda: ("R" in str(self.slurm.states(urgent))), 60)
         preempted = self.in_state(job, "PD")
-        self.tell(f"urgent jobs came: tasks {preempted} were preempted, and are queued again")
+        self.tell(f"an urgent job came: tasks {preempted} were preempted, and are queued again")
         until("the urgent job's end", lambda: not self.slurm.states(urgent), 60)
         self.resume(job)
         self.grows(preempted)
@@ -98,7 +98,9 @@ class Batch:
         late = self.in_state(job, "R")[-1]
         self.slurm.ask("scontrol", "update", f"JobId={job}_{late}", "TimeLimit=1")
         again = self.pending(job)
-        self.tell(f"the time of task {late} ran out: it sealed what it had, and {again} are queued again")
+        self.tell(f"the time of task {late} ran out: it sealed what it had, and queued itself again")
+        if again != [late]:
+            raise LabError(f"tasks {again} were queued again")
         self.slurm.ask("scontrol", "update", f"JobId={job}_{late}", "TimeLimit=240", check=False)
         self.resume(job)
         self.grows([late])
@@ -124,7 +126,7 @@ class Batch:
         self.slurm.start()
         job_dir = self.lab.nodes[0].path(self.job)
         shutil.copytree(EXAMPLES, job_dir)
-        urgent = "#!/bin/bash\n#SBATCH --partition=urgent --nodes=1 --ntasks=6 --output=/dev/null\nsleep 3\n"
+        urgent = "#!/bin/bash\n#SBATCH --partition=urgent --nodes=1 --ntasks=9 --output=/dev/null\nsleep 3\n"
         (job_dir / "urgent.sbatch").write_text(urgent)
         try:
             self.submit("manager.sbatch")
@@ -135,7 +137,7 @@ class Batch:
         finally:
             logs = self.lab.dir / "jobs"
             logs.mkdir()
-            for log in job_dir.glob("*.log"):
+            for log in [*job_dir.glob("*.log"), *job_dir.glob("seen-*")]:
                 shutil.copy(log, logs)
 
     def drain(self, job, trainer):
@@ -151,7 +153,7 @@ class Batch:
         self.slurm.ask("scancel", "--user=root")
         until("all jobs' end", lambda: not self.slurm.ask("squeue", "-h").strip(), 60)
         seen = self.lab.brick / "job"
-        return judge(self.ledgers.iterdir(), manifests, seen.glob(f"seen-{trainer}-*.json"))
+        return judge(self.ledgers.iterdir(), manifests, seen.glob(f"seen-train-{trainer}-*.json"))
 
 
 def run(lab, ringreel):

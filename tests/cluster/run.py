@@ -80,6 +80,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=120.0, help="how long the storm lasts (default: 120)")
     parser.add_argument("--seed", type=int, help="of the storm's random kills")
     parser.add_argument("--told", type=int, default=12, help="how many different complaints are shown")
+    parser.add_argument("--keep", action="store_true", help=f"keep the logs in {FAILED}, as after a failure")
     parser.add_argument("--ringreel", required=True, type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
@@ -99,7 +100,7 @@ def main():
             print(f"    {'in order' if good else 'NOT IN ORDER'}, {time.monotonic() - begun:.0f} s", flush=True)
             if not good:
                 bad.append(part)
-        if bad:
+        if bad or options.keep:
             keep(lab)
     return 1 if bad else 0
 
