@@ -140,6 +140,35 @@ fn a_server_that_is_away_for_one_call_ends_no_generator() {
 }
 
 #[test]
+fn a_server_that_is_lost_while_a_segment_gets_its_name_doubles_no_sample() {
+    const ENOTCONN: i32 = 107;
+    for (happens, away) in [(true, 1), (true, 2), (true, 5), (false, 1), (false, 5)] {
+        let dir = scratch();
+        let fs = Arc::new(HookFs::default());
+        let config = config(dir.path(), CAP, "");
+        let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
+        let lost = Mutex::new(0);
+        // The fifth segment's rename, and the calls after it: but for those by which it is thrown away.
+        fs.hook(move |_, op, path| {
+            let mut lost = lost.lock().unwrap();
+            let of_name = op == "rename" && path.extension().is_some_and(|is| is == "rec");
+            *lost += usize::from(of_name || *lost >= 5);
+            match *lost {
+                5 if happens => Action::LoseReply(ENOTCONN),
+                n if (5..=5 + away).contains(&n) && op != "remove_file" => Action::Refuse(ENOTCONN),
+                _ => Action::Pass,
+            }
+        });
+        for n in 0..SAMPLES {
+            write(&mut generator, n).unwrap();
+        }
+        let summary = generator.finish(true, &never).unwrap();
+        let there = listed(&config.ring).len() as u64;
+        assert_eq!((summary.finished, there), (SAMPLES, SAMPLES), "happens {happens}, away for {away} more calls");
+    }
+}
+
+#[test]
 fn a_write_that_fails_and_cannot_be_taken_back_spoils_no_finished_sample() {
     for more in ["", "SEGMENT_SAMPLES: 3\nDURABILITY: node"] {
         for at in 0..40 {
