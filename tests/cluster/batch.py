@@ -1,7 +1,7 @@
 """The jobs of examples/slurm, on two nodes, while everything happens to them that happens to jobs.
 
-One process is killed, a whole task is killed and queued again, urgent jobs preempt tasks, a task's time runs out, a node
-loses its power and comes back. What all processes' ledgers call finished must be listed by exactly one manifest.
+One process is killed, a whole task is killed and queued again, an urgent job preempts tasks, a task's time runs out, a
+node loses its power and comes back. What all processes' ledgers call finished must be listed by exactly one manifest.
 """
 
 import shutil
@@ -87,7 +87,7 @@ class Batch:
 
         urgent = self.submit("urgent.sbatch")
         self.pending(job, 60)
-        until("the urgent job's start", lambda: ("R" in str(self.slurm.states(urgent))), 60)
+        until("the urgent job's start", lambda: "R" in str(self.slurm.states(urgent)), 60)
         preempted = self.in_state(job, "PD")
         self.tell(f"an urgent job came: tasks {preempted} were preempted, and are queued again")
         until("the urgent job's end", lambda: not self.slurm.states(urgent), 60)

@@ -4,8 +4,7 @@ Each machine is a set of Linux namespaces (network, mounts, processes, host name
 process ends, everything in the machine ends with it, as if its power was cut, and it ends with this program, however
 this program ends. So nothing is left behind but the lab's own directory, which is in /tmp.
 
-The network is a bridge in the server's namespace; no packet leaves it. Needs root, and Debian's packages glusterfs-server,
-glusterfs-client, slurmctld, slurmd, slurm-client, munge, iproute2.
+The network is a bridge in the server's namespace; no packet leaves it. Needs root, what scripts/cluster.sh installs.
 """
 
 import os

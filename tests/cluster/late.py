@@ -1,9 +1,9 @@
 """Late links: a generator on one node links into a directory that another node has renamed already.
 
-GlusterFS lets a client use a directory's old path for about a second. A generator that found room, and whose link comes
-after the rename, then links into the *promoted* directory: beside what its manifest lists, or is about to. Nothing may be
-lost by that, and nothing delivered twice. How many there were is seen on the server's disk, by inotify: a name that
-comes into being in a directory after that was renamed to read.<n>.
+GlusterFS lets a client use a directory's old path for about a second. A generator that found room, and whose link
+comes after the rename, then links into the *promoted* directory: beside what its manifest lists, or is about to. By
+that nothing may be lost, and nothing delivered twice. How many there were is seen on the server's disk, by inotify: a
+name that comes into being in a directory after that was renamed to read.<n>.
 
 To have many of them, generations are sealed before they are full (`ringreel seal`, again and again, on one node) while
 generators on the other one link small samples as fast as they can.

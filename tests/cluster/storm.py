@@ -85,7 +85,7 @@ class Storm:
                 del self.roles[role]
 
     def failed(self, process, status):
-        """A role ended by itself. Where no server answers at its start, it may: who waited would wait for a wrong path."""
+        """A role ended by itself. At its start it may, where no server answers: the path might as well be wrong."""
         lines = (self.dir / f"{process.name}.log").read_text(errors="replace").splitlines()
         if len(lines) == 1 and "ring.json" in lines[0] and "not connected" in lines[0]:
             self.refused += 1
