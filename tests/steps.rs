@@ -7,6 +7,7 @@ use common::{
     Action, CHANGES, EACCES, EIO, ESTALE, HookFs, another, assert_delivered_once, config, listed, never, scratch, write,
 };
 use ringreel::layout::segment_name;
+use ringreel::manager::Manager;
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
 use ringreel::ring::promote::When;
@@ -114,58 +115,6 @@ fn a_call_that_fails_once_loses_and_doubles_nothing() {
             bring_in(&another(&config));
             assert_delivered_once(&config.ring, &finished, &format!("errno {errno} at call {at}"));
         }
-    }
-}
-
-#[test]
-fn a_server_that_is_away_for_one_call_ends_no_generator() {
-    const ENOTCONN: i32 = 107;
-    const EBADFD: i32 = 77; // GlusterFS, of a directory that was open when the connection was lost
-    const ESHUTDOWN: i32 = 108;
-    let calls = calls_of_a_run();
-    for errno in [ENOTCONN, EBADFD, ESHUTDOWN] {
-        for at in 0..calls {
-            let dir = scratch();
-            let fs = Arc::new(HookFs::default());
-            let config = config(dir.path(), CAP, "");
-            let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
-            fs.hook(move |n, _, _| if n == at { Action::Refuse(errno) } else { Action::Pass });
-            for n in 0..SAMPLES {
-                write(&mut generator, n).unwrap_or_else(|error| panic!("call {at}: {error}"));
-            }
-            let summary = generator.finish(true, &never).unwrap_or_else(|error| panic!("call {at}: {error}"));
-            assert_eq!((summary.finished, summary.delivered), (SAMPLES, SAMPLES), "errno {errno} at call {at}");
-        }
-    }
-}
-
-#[test]
-fn a_server_that_is_lost_while_a_segment_gets_its_name_doubles_no_sample() {
-    const ENOTCONN: i32 = 107;
-    for (happens, away) in [(true, 1), (true, 2), (true, 5), (false, 1), (false, 5)] {
-        let dir = scratch();
-        let fs = Arc::new(HookFs::default());
-        let config = config(dir.path(), CAP, "");
-        let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
-        let lost = Mutex::new(0);
-        // The fifth segment's rename, and the calls after it: but for those by which it is thrown away.
-        fs.hook(move |_, op, path| {
-            let mut lost = lost.lock().unwrap();
-            let of_name = op == "rename" && path.extension().is_some_and(|is| is == "rec");
-            *lost += usize::from(of_name || *lost >= 5);
-            match *lost {
-                5 if happens => Action::LoseReply(ENOTCONN),
-                n if (5..=5 + away).contains(&n) && op != "remove_file" => Action::Refuse(ENOTCONN),
-                _ => Action::Pass,
-            }
-        });
-        for n in 0..SAMPLES {
-            write(&mut generator, n).unwrap();
-        }
-        let summary = generator.finish(true, &never).unwrap();
-        bring_in(&another(&config)); // what it threw away, and had got its name after all
-        let there = listed(&config.ring).len() as u64;
-        assert_eq!((summary.finished, there), (SAMPLES, SAMPLES), "happens {happens}, away for {away} more calls");
     }
 }
 
@@ -501,4 +450,20 @@ fn litter_of_late_calls_is_removed_and_nothing_else() {
     assert!(ring.fs.list(&ring.layout.trash()).unwrap().is_empty());
     generator.finish(true, &never).unwrap();
     assert_delivered_once(&config.ring, &finished, "litter");
+}
+
+#[test]
+fn a_managers_lease_that_was_cut_off_is_taken_over() {
+    let dir = scratch();
+    let config = Config { lease: Duration::from_millis(50), ..config(dir.path(), CAP, "INDEX: files") };
+    let ring = another(&config);
+    assert!(ring.index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
+    std::fs::write(config.ring.join("index/leases/manager.1"), "").unwrap();
+    let mut manager = Manager::open(&config).unwrap();
+    let taken = (0..400).any(|_| {
+        manager.turn().unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        ring.index.lease("manager").unwrap().is_some_and(|lease| lease.holder == manager.ring().me)
+    });
+    assert!(taken);
 }

@@ -58,7 +58,7 @@ pub(super) fn examine(doctor: &mut Doctor<'_>, config: &Config) -> Result<Option
 
 fn ring(subject: &Subject, config: &Config) -> (Outcome, Option<Known>) {
     let layout = Layout::new(&config.ring);
-    let place = super::place(subject, config);
+    let place = super::place_of(subject, &config.ring);
     let at = config.ring.display();
     let kind = match subject.fs.kind(&place) {
         Ok(kind) => kind,

@@ -208,8 +208,9 @@ impl Reader {
             return Err(Error::WrongRing { path: root, message: message.to_owned() });
         }
         loop {
-            let found = match reader.held_out() {
-                Err(Error::NoRing { .. } | Error::Manifest { passing: true, .. }) => Vec::new(),
+            let looked = reader.held_out().and_then(|found| Ok((found, reader.ring.held_out_lost()?)));
+            let (found, lost) = match looked {
+                Err(Error::NoRing { .. } | Error::Manifest { passing: true, .. }) => (Vec::new(), 0),
                 Err(error) => {
                     wait.unless_wrong(error, stop, tell)?;
                     continue;
@@ -217,7 +218,10 @@ impl Reader {
                 Ok(found) => found,
             };
             let samples: u64 = found.iter().map(|(_, positions)| positions.end - positions.start).sum();
-            if samples == wanted {
+            if samples + lost == wanted {
+                if lost > 0 {
+                    tracing::warn!(ring = %root.display(), "of {wanted} samples that it holds out, {lost} were lost");
+                }
                 return Ok((reader, found));
             }
             let (fill, cap, place) = (reader.fill_of_next(), reader.ring.birth.swap_cap, root.display());

@@ -365,7 +365,10 @@ impl Manifests {
             return Ok(Some(manifest.clone()));
         }
         let path = self.layout.manifest(n);
-        let bytes = match self.fs.read(&path, MAX_BYTES) {
+        let read = || self.fs.read(&path, MAX_BYTES);
+        // A stale handle does not mean that the name is gone: once more, from the name.
+        let stale = |error: &FsError| error.source.kind() == io::ErrorKind::StaleNetworkFileHandle;
+        let bytes = match read().or_else(|error| if stale(&error) { read() } else { Err(error) }) {
             Ok(bytes) => bytes,
             Err(error) if error.is_gone() => return Ok(None),
             Err(error) => return Err(error.into()),

@@ -116,7 +116,9 @@ impl Ring {
         let me = owner_name();
         let manifests = Manifests::new(fs.clone(), layout.clone());
         let birth = birth::find_or_make(&*fs, &layout, config, &me, &manifests)?;
-        Ring::assemble(fs, config, birth, me, index, Claim::Hold)
+        let ring = Ring::assemble(fs, config, birth, me, index, Claim::Hold)?;
+        ring.settle_root()?;
+        Ok(ring)
     }
 
     /// Finds the ring that `config` describes: for readers. They need no index, and do without one that is away.
@@ -204,6 +206,15 @@ impl Ring {
     /// Syncs a directory, where that was asked for.
     fn settle_dir(&self, dir: &Path) -> Result<()> {
         if self.syncs_dirs() { Ok(self.fs.sync_dir(dir)?) } else { Ok(()) }
+    }
+
+    /// Syncs the ring's own name, where that was asked for. (Who may not read the directory above may not sync it.)
+    fn settle_root(&self) -> Result<()> {
+        let above = self.layout.root().parent().filter(|above| !above.as_os_str().is_empty());
+        match self.settle_dir(above.unwrap_or(Path::new("."))) {
+            Err(Error::Fs { source }) if source.is_denied() => Ok(()),
+            done => done,
+        }
     }
 
     /// Removes a name that is of no use any more. Where another user's directory does not let us, it stays: its owner

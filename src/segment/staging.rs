@@ -3,7 +3,7 @@
 //!
 //! Promise: what [`StagingWriter::seal`] returned is whole, and is never opened for writing again.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, FsError, Result};
 use crate::fs::{FileWriter, Fs, FsResult};
 use crate::layout::Layout;
 use ringreel_format::{FormatError, SampleRef, Sealed, SegmentInfo, SegmentWriter, WriteOptions};
@@ -16,6 +16,7 @@ pub struct StagingWriter {
     fs: Arc<dyn Fs>,
     part: PathBuf,
     rec: PathBuf,
+    staging: PathBuf,
     dir: PathBuf,
     file: Buffered,
     writer: SegmentWriter,
@@ -65,8 +66,9 @@ impl StagingWriter {
             let _ = fs.forget_file(&part);
             Error::format("write", &part)(error)
         })?;
-        let (dir, sync, sync_dir) = (layout.staging_of(owner), options.sync, options.sync_dir);
-        Ok(StagingWriter { fs, part, rec, dir, file, writer, closed: None, sync, sync_dir })
+        let (staging, dir) = (layout.staging(), layout.staging_of(owner));
+        let (sync, sync_dir) = (options.sync, options.sync_dir);
+        Ok(StagingWriter { fs, part, rec, staging, dir, file, writer, closed: None, sync, sync_dir })
     }
 
     /// What the segment says of itself.
@@ -120,8 +122,8 @@ impl StagingWriter {
             Err(error) => match self.fs.exists(&self.rec) {
                 Ok(true) => {}
                 seen => {
-                    let may_pass = error.is_retryable() || seen.is_err_and(|error| error.is_retryable());
-                    self.closed = self.closed.filter(|_| may_pass);
+                    let error = seen.err().filter(FsError::is_retryable).unwrap_or(error);
+                    self.closed = self.closed.filter(|_| error.is_retryable());
                     return Err(error.into());
                 }
             },
@@ -129,6 +131,8 @@ impl StagingWriter {
         if self.sync_dir {
             self.closed = None; // a failed sync is not done again
             self.fs.sync_dir(&self.dir)?;
+            // The directory's own name as well: it may be new.
+            self.fs.sync_dir(&self.staging)?;
         }
         Ok((sealed, self.rec.clone()))
     }

@@ -12,6 +12,7 @@ use crate::inspect::formats::json::meta_json;
 use crate::inspect::records::{Record, What, walk};
 use crate::inspect::samples::Samples;
 use crate::inspect::{Subject, numbers, story, tree};
+use crate::ring::birth;
 use crate::segment::reader::read_tail;
 use crate::words::human_bytes;
 use clap::Args;
@@ -76,6 +77,10 @@ fn look(options: &Options) -> anyhow::Result<bool> {
                 json_line(&serde_json::to_value(&told)?)?;
             } else {
                 words::ring(&told).iter().try_for_each(|text| line(text))?;
+            }
+            if birth::is_of_another_version(&*fs, layout) {
+                // What was told is what can be seen, which need not be what is there.
+                birth::read(&*fs, layout)?;
             }
             Ok(told.odd.iter().any(|odd| odd.damage))
         }

@@ -79,7 +79,10 @@ impl Ring {
             let after = if numbers.contains(&(n + 1)) { None } else { self.summary_of(n + 1, &plan.rebuilt)? };
             let (manifest, choice, action) = self.rebuild(n, before.as_ref(), after.as_ref(), plan, &elsewhere)?;
             let mut blocked = beyond.clone();
-            if blocked.is_none() && (damaged || choice.inferred) {
+            // Where the next one is lost, too, a segment that came late may lie in both directories, and no manifest
+            // says which of them listed it.
+            let in_doubt = choice.inferred || numbers.contains(&(n + 1));
+            if blocked.is_none() && (damaged || in_doubt) {
                 plan.depends_on_life = true;
                 blocked = life.is_in_the_way();
             }
