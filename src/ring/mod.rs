@@ -36,7 +36,7 @@ pub mod seal;
 
 use crate::config::{Config, Durability, OnStale, Reuse};
 use crate::error::{Error, Result};
-use crate::fs::{Fs, Kind};
+use crate::fs::{Fs, Kind, within};
 use crate::index::{Absence, Claim, Index, Opening, Owner};
 use crate::layout::Layout;
 use crate::random::random_u32;
@@ -117,6 +117,7 @@ impl Ring {
         // Before anything is made: who gave a wrong address finds no ring there afterwards.
         let index = Opening::at(&config.index, Absence::Fatal)?;
         let layout = Layout::new(&config.ring);
+        let fs = within(fs, layout.root(), config.modes);
         let me = owner_name();
         let manifests = Manifests::new(fs.clone(), layout.clone());
         let birth = birth::find_or_make(&*fs, &layout, config, &me, &manifests)?;
@@ -139,6 +140,7 @@ impl Ring {
     /// As [`Ring::find`].
     pub fn find_with(fs: Arc<dyn Fs>, config: &Config, claim: Claim) -> Result<Ring> {
         let layout = Layout::new(&config.ring);
+        let fs = within(fs, layout.root(), config.modes);
         let none = || Error::NoRing { path: config.ring.clone() };
         let birth = birth::read(&*fs, &layout)?.ok_or_else(none)?;
         birth::check(&birth, config)?;

@@ -9,7 +9,7 @@ use crate::ring::Ring;
 use crate::ring::last_names::Verdict;
 use crate::ring::manifest::SegmentEntry;
 use crate::ring::promote::When;
-use crate::segment::reader::{check_whole, read_tail};
+use crate::segment::reader::{check_stored, read_tail};
 use ringreel_format::SegmentId;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -85,7 +85,7 @@ impl Ring {
                 plan.depends_on_life = true;
                 // While nobody was watched yet, it may be a living one's, who has it in hand.
                 if *life != Life::Unknown
-                    && let Err(Error::Format { source, .. }) = check_whole(&*self.fs, &path)
+                    && let Err(Error::Format { source, .. }) = check_stored(&*self.fs, &path)
                 {
                     self.plan_quarantine(life, plan, &owner, id, source.to_string());
                     continue;
