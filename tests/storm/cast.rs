@@ -73,7 +73,7 @@ impl Cast {
     pub fn new(dir: &Path, rings: Vec<PathBuf>) -> Cast {
         for (mount, ring) in rings.iter().enumerate() {
             let base = format!(
-                "DBNAME: storm\nRING: {}\nSWAP_CAP: {CAP}\nSAMPLE: [data, label]\nLEASE_SECONDS: {LEASE}\nKEEP: 2\n{}",
+                "DBNAME: storm\nRING: {}\nSWAP_CAP: {CAP}\nSAMPLE: [data, label]\nLEASE_SECONDS: {LEASE}\nKEEP: 2\nVALIDATION: 7\n{}",
                 ring.display(),
                 common::index::lines(dir)
             );
