@@ -28,6 +28,9 @@ impl Ring {
         let n = plan.newest + 1;
         let read = self.layout.read(n);
         if self.fs.exists(&read)? {
+            if self.fs.exists(&self.layout.manifest(n))? {
+                return Ok(()); // it was finished while we looked
+            }
             plan.depends_on_life = true;
             let why = format!("the promotion of generation {n} was begun, and not finished: readers do not see it");
             let blocked = after_manifests(plan);
