@@ -4,7 +4,8 @@
 mod common;
 
 use common::{
-    Action, CHANGES, EACCES, EIO, ESTALE, HookFs, another, assert_delivered_once, config, listed, never, scratch, write,
+    Action, CHANGES, EACCES, EIO, ESTALE, HookFs, another, assert_delivered_once, bring_in, config, listed, never,
+    scratch, write,
 };
 use ringreel::layout::segment_name;
 use ringreel::manager::Manager;
@@ -33,22 +34,6 @@ fn generate(fs: &Arc<HookFs>, config: &Config) -> Vec<SampleId> {
     finished.extend(generator.seal(&never).unwrap_or_default());
     let _ = generator.finish(true, &never);
     finished
-}
-
-/// Brings in what dead owners left, and makes everything visible.
-fn bring_in(ring: &Ring) {
-    let mut watch = Watch::new(Duration::ZERO);
-    for _ in 0..20 {
-        ring.recover(&mut watch).unwrap();
-        ring.promote(When::NotEmpty).unwrap();
-        ring.reclaim().unwrap();
-        let owners = ring.fs.list(&ring.layout.staging()).unwrap();
-        let names = owners.iter().flat_map(|owner| ring.fs.list(&ring.layout.staging_of(owner)).unwrap_or_default());
-        if !names.into_iter().any(|name| name.ends_with(".rec")) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// From now on generators leave promotion to it, for a lease.

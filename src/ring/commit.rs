@@ -9,7 +9,7 @@ use crate::fs::publish::same_file;
 use crate::index::as_hint;
 use crate::layout::{segment_index, segment_name};
 use crate::random::random_u32;
-use crate::segment::reader::check_whole;
+use crate::segment::reader::check_stored;
 use ringreel_format::SegmentId;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -77,6 +77,29 @@ pub(super) struct Occupancy {
     sharers: u64,
     /// When they were counted.
     counted: Option<Instant>,
+}
+
+/// Where a segment stands, as the manifests say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// This generation's manifest lists it.
+    Listed(u64),
+    /// It was linked into this generation, which has no manifest yet.
+    Linked(u64),
+    /// It was linked, and is not listed: too many, too late, or damaged.
+    LeftOut,
+    /// It is staged, and nothing else.
+    Staged,
+}
+
+/// What the manifests up to `newest` say: `listed`, by which of them the segment is; `linked`, where it was linked last.
+pub fn standing(listed: Option<u64>, linked: Option<u64>, newest: u64) -> Standing {
+    match (listed, linked) {
+        (Some(n), _) => Standing::Listed(n),
+        (None, Some(n)) if n > newest => Standing::Linked(n),
+        (None, Some(_)) => Standing::LeftOut,
+        (None, None) => Standing::Staged,
+    }
 }
 
 impl Commit {
@@ -180,7 +203,9 @@ impl Ring {
     fn judge(&self, commit: &mut Commit, staged: &Path, newest: u64) -> Result<Option<Step>> {
         let Staged { id, born, .. } = commit.staged;
         let from = commit.checked.map_or(born, |n| n + 1);
-        if let Some(n) = self.manifests.find(id, from, newest)? {
+        let standing = standing(self.manifests.find(id, from, newest)?, commit.linked, newest);
+        if let Standing::Listed(n) = standing {
+            self.settle_manifests(n)?;
             self.tidy(staged)?;
             return Ok(Some(Step::Delivered(n)));
         }
@@ -197,16 +222,15 @@ impl Ring {
             }
         }
         commit.checked = Some(newest.max(born.saturating_sub(1)));
-        match commit.linked {
-            Some(n) if n > newest => return Ok(Some(Step::Linked(n))),
-            Some(_) => {
-                // It was linked, and is not listed: too many, too late, or damaged.
-                if let Err(Error::Format { source, .. }) = check_whole(&*self.fs, staged) {
+        match standing {
+            Standing::Linked(n) => return Ok(Some(Step::Linked(n))),
+            Standing::LeftOut => {
+                if let Err(Error::Format { source, .. }) = check_stored(&*self.fs, staged) {
                     return self.quarantine_staged(&commit.staged.owner, id, source.to_string()).map(Some);
                 }
                 commit.linked = None;
             }
-            None => {}
+            Standing::Staged | Standing::Listed(_) => {}
         }
         Ok(None)
     }

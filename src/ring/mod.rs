@@ -36,7 +36,7 @@ pub mod seal;
 
 use crate::config::{Config, Durability, OnStale, Reuse};
 use crate::error::{Error, Result};
-use crate::fs::{Fs, Kind};
+use crate::fs::{Fs, Kind, within};
 use crate::index::{Absence, Claim, Index, Opening, Owner};
 use crate::layout::Layout;
 use crate::random::random_u32;
@@ -49,7 +49,7 @@ use runs::RunLog;
 use scan::Scan;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -98,6 +98,10 @@ pub struct Ring {
     pins: Mutex<BTreeSet<u64>>,
     /// Why a full generation was not promoted, at the last look.
     held: Mutex<Option<String>>,
+    /// The newest generation whose manifest is known to be on the disk.
+    settled: AtomicU64,
+    /// The newest generation when this process last reclaimed what was older than is kept.
+    reclaimed: AtomicU64,
     /// Whether it was logged that the index hands out what is taken.
     told_of_repeats: AtomicBool,
     /// Whether it was logged that a directory cannot be reclaimed.
@@ -113,6 +117,7 @@ impl Ring {
         // Before anything is made: who gave a wrong address finds no ring there afterwards.
         let index = Opening::at(&config.index, Absence::Fatal)?;
         let layout = Layout::new(&config.ring);
+        let fs = within(fs, layout.root(), config.modes);
         let me = owner_name();
         let manifests = Manifests::new(fs.clone(), layout.clone());
         let birth = birth::find_or_make(&*fs, &layout, config, &me, &manifests)?;
@@ -135,6 +140,7 @@ impl Ring {
     /// As [`Ring::find`].
     pub fn find_with(fs: Arc<dyn Fs>, config: &Config, claim: Claim) -> Result<Ring> {
         let layout = Layout::new(&config.ring);
+        let fs = within(fs, layout.root(), config.modes);
         let none = || Error::NoRing { path: config.ring.clone() };
         let birth = birth::read(&*fs, &layout)?.ok_or_else(none)?;
         birth::check(&birth, config)?;
@@ -172,6 +178,8 @@ impl Ring {
             on_stale: config.on_stale,
             stale_after: config.stale_after,
             max_bytes: config.max_bytes,
+            settled: AtomicU64::new(0),
+            reclaimed: AtomicU64::new(0),
             told_of_repeats: AtomicBool::new(false),
             told_of_last_names: AtomicBool::new(false),
             fs,
@@ -215,6 +223,16 @@ impl Ring {
             Err(Error::Fs { source }) if source.is_denied() => Ok(()),
             done => done,
         }
+    }
+
+    /// Who builds upon a manifest makes sure that a power cut does not take it back: whoever published it may not have
+    /// come to that.
+    fn settle_manifests(&self, newest: u64) -> Result<()> {
+        if self.syncs_dirs() && self.settled.load(Ordering::Relaxed) < newest {
+            self.fs.sync_dir(&self.layout.manifests())?;
+            self.settled.fetch_max(newest, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Removes a name that is of no use any more. Where another user's directory does not let us, it stays: its owner

@@ -12,6 +12,7 @@ use crate::fs::publish::publish;
 use crate::index::{SwapStatus, as_hint};
 use crate::random::random_u32;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
@@ -80,6 +81,7 @@ impl Ring {
         if self.manifests.newest_listed()? != n - 1 {
             return Ok(None); // it was promoted while we looked
         }
+        self.make_room(n - 1);
         let started = Instant::now();
         self.switch_over(n)?;
         let swap_ms = started.elapsed().as_secs_f64() * 1e3;
@@ -91,6 +93,16 @@ impl Ring {
         self.after_promotion(&manifest, &found)?;
         let (left_out, damaged) = (left_out as u64, found.damaged.len() as u64);
         Ok(Some(Promotion { manifest, ours, swap_ms, publish_ms, left_out, damaged }))
+    }
+
+    /// Whoever promoted the newest generation may have died before it reclaimed. Were the next one promoted all the same,
+    /// one generation more than is promised would take room, and at the next death another one.
+    fn make_room(&self, newest: u64) {
+        if self.reclaimed.load(Ordering::Relaxed) < newest
+            && let Err(error) = self.reclaim()
+        {
+            tracing::warn!(%error, "old generations were not reclaimed before the next one is promoted");
+        }
     }
 
     /// Closes generation `n`, opens the next one, renames `write.<n>` to `read.<n>`.
@@ -119,10 +131,11 @@ impl Ring {
         let bytes = Manifest::new(summary, segments).encode().map_err(|error| refused(error.to_string()))?;
         Manifest::decode(&bytes).map_err(refused)?; // what nobody could read is never published
         self.settle_dir(&self.layout.read(n))?;
+        self.settle_manifests(n - 1)?;
         let temp = self.layout.staging_of(&self.me).join(format!("manifest.{n}.{:08x}", random_u32()));
         self.fs.ensure_dir(&self.layout.staging_of(&self.me))?;
         let ours = publish(&*self.fs, &temp, &self.layout.manifest(n), &bytes, self.syncs_files())?;
-        self.settle_dir(&self.layout.manifests())?;
+        self.settle_manifests(n)?;
         Ok((self.manifests.get(n)?.ok_or_else(|| unseen(&path))?, ours))
     }
 
@@ -161,11 +174,16 @@ fn lists_name(manifest: &Manifest, entry: &SegmentEntry) -> bool {
 
 /// Whole segments, in order, as long as the cap is not passed; one that would pass it is skipped.
 fn choose(countable: &[SegmentEntry], cap: u64) -> Vec<SegmentEntry> {
-    let mut samples = 0;
-    let fits = |entry: &&SegmentEntry| {
-        let fits = samples + entry.samples <= cap && entry.samples > 0;
-        samples += if fits { entry.samples } else { 0 };
+    let fit = fitting(countable.iter().map(|entry| entry.samples), cap);
+    countable.iter().zip(fit).filter(|(_, fits)| *fits).map(|(entry, _)| entry.clone()).collect()
+}
+
+/// Which of these segments a manifest lists: for each, in order, given the number of its samples.
+pub fn fitting(samples: impl Iterator<Item = u64>, cap: u64) -> impl Iterator<Item = bool> {
+    let mut listed = 0;
+    samples.map(move |samples| {
+        let fits = samples > 0 && listed + samples <= cap;
+        listed += if fits { samples } else { 0 };
         fits
-    };
-    countable.iter().filter(fits).cloned().collect()
+    })
 }

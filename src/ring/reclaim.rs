@@ -35,7 +35,11 @@ impl Ring {
     pub fn reclaim(&self) -> Result<Reclaimed> {
         let newest = self.manifests.newest_listed()?;
         let mut done = Reclaimed::default();
-        for (name, dir) in self.retirable(newest)? {
+        let retirable = self.retirable(newest)?;
+        if !retirable.is_empty() {
+            self.settle_manifests(newest)?;
+        }
+        for (name, dir) in retirable {
             // What cannot be looked at stays, and holds up nothing else.
             let needed = self.is_needed(&self.layout.root().join(&name), dir, newest);
             if let Some(why) = needed.unwrap_or_else(|error| Some(format!("it cannot be looked at: {error}"))) {
@@ -62,6 +66,7 @@ impl Ring {
         for name in self.fs.list(&self.layout.trash())? {
             done.files += self.empty(&self.layout.trash().join(name))?;
         }
+        self.reclaimed.fetch_max(newest, Ordering::Relaxed);
         self.prune_manifests(newest)?;
         // Old counters are small: not each time.
         if newest.is_multiple_of(FORGET_EVERY) {
@@ -83,15 +88,8 @@ impl Ring {
         let reclaimable = self.reclaimable_from()?;
         let retire = |name: String| {
             let dir = GenerationDir::parse(&name)?;
-            let retire = match dir {
-                // Nothing is removed for being too new: our view of the manifests may be the older one.
-                GenerationDir::Read(g) => {
-                    !pinned.contains(&g) && g.saturating_add(self.keep) < newest && g >= reclaimable
-                }
-                // Promoted, and made again by a late mkdir or rename.
-                GenerationDir::Write(g) => g <= newest,
-            };
-            retire.then_some((name, dir))
+            let kept = matches!(dir, GenerationDir::Read(g) if pinned.contains(&g) || g < reclaimable);
+            (is_old(dir, newest, self.keep) && !kept).then_some((name, dir))
         };
         Ok(self.fs.list(self.layout.root())?.into_iter().filter_map(retire).collect())
     }
@@ -165,6 +163,16 @@ impl Ring {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether a directory is of a generation that is kept no more. None is for being too new: our view of the manifests may
+/// be the older one.
+pub fn is_old(dir: GenerationDir, newest: u64, keep: u64) -> bool {
+    match dir {
+        GenerationDir::Read(g) => g.saturating_add(keep) < newest,
+        // Promoted, and made again by a late mkdir or rename.
+        GenerationDir::Write(g) => g <= newest,
     }
 }
 

@@ -364,6 +364,15 @@ pub fn contents(n: u64, part: u64, len: usize) -> Vec<u8> {
 
 /// Puts sample `n` in.
 pub fn put(generator: &mut Generator, n: u64) -> Vec<ringreel::SampleId> {
+    try_put(generator, n, &|| false).unwrap()
+}
+
+/// Puts sample `n` in, unless something is in the way, or `stop` says so.
+pub fn try_put(
+    generator: &mut Generator,
+    n: u64,
+    stop: &dyn Fn() -> bool,
+) -> ringreel::Result<Vec<ringreel::SampleId>> {
     let (data, label) = (contents(n, 0, DATA), contents(n, 1, LABEL));
     let parts = [
         NamedPart::new("data", DType::U8, &[DATA as u64], &data),
@@ -371,7 +380,7 @@ pub fn put(generator: &mut Generator, n: u64) -> Vec<ringreel::SampleId> {
     ];
     let mut meta = Meta::new();
     meta.set("n", n);
-    generator.write(&parts, &meta, &|| false).unwrap()
+    generator.write(&parts, &meta, stop)
 }
 
 /// Puts these samples in, and makes all of them visible.

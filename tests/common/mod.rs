@@ -8,7 +8,9 @@ use ringreel::format::{DType, Meta};
 use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, MapMode, Posix, Space};
 use ringreel::layout::Layout;
 use ringreel::ring::Ring;
+use ringreel::ring::liveness::Watch;
 use ringreel::ring::manifest::Manifests;
+use ringreel::ring::promote::When;
 use ringreel::{Config, Generator, NamedPart, SampleId};
 use std::collections::BTreeMap;
 use std::io;
@@ -16,6 +18,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 /// What shall become of a call.
 pub enum Action {
@@ -255,6 +258,22 @@ pub fn assert_delivered_once(root: &Path, ids: &[SampleId], what: &str) {
 /// Another process's view of the same ring, on the plain filesystem.
 pub fn another(config: &Config) -> Ring {
     Ring::find_or_make(Arc::new(Posix), config).unwrap()
+}
+
+/// Brings in what dead owners left, and makes everything visible.
+pub fn bring_in(ring: &Ring) {
+    let mut watch = Watch::new(Duration::ZERO);
+    for _ in 0..20 {
+        ring.recover(&mut watch).unwrap();
+        ring.promote(When::NotEmpty).unwrap();
+        ring.reclaim().unwrap();
+        let owners = ring.fs.list(&ring.layout.staging()).unwrap();
+        let names = owners.iter().flat_map(|owner| ring.fs.list(&ring.layout.staging_of(owner)).unwrap_or_default());
+        if !names.into_iter().any(|name| name.ends_with(".rec")) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// A directory in memory where there is one: these tests make thousands of rings, each with its own syncs.

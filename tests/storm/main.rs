@@ -185,6 +185,7 @@ fn in_a_storm_nothing_finished_is_lost_or_doubled_and_nobody_sees_anything_torn(
     assert!(lost.is_empty() && twice.is_empty(), "lost {lost:?}, twice {twice:?}");
     assert!(seen.wrong.is_empty(), "{:#?}", seen.wrong);
     assert!(storm.watcher.changed() == 0 && quarantined.is_empty() && litter.is_empty(), "{quarantined:?} {litter:?}");
+    assert!(storm.disk.ring.join("read.1").exists(), "samples that are held out were removed");
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
     assert!(storm.cast.failed.is_empty(), "{:#?}", storm.cast.failed);
     assert!(!storm.cast.passed.keys().any(|said| said.starts_with("verify RING: 1")), "verify found damage");

@@ -3,7 +3,7 @@
 mod words;
 
 use super::output::{json_line, line, plain, plain_path};
-use super::pick::{Pick, failed, posix};
+use super::pick::{Pick, failed};
 use crate::error::Error;
 use crate::fs::Fs;
 use crate::inspect::fields::{Field, fields};
@@ -65,8 +65,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
 
 /// Whether something is damaged.
 fn look(options: &Options) -> anyhow::Result<bool> {
-    let fs = posix();
-    let subject = options.pick.subject(&fs)?;
+    let (fs, subject) = options.pick.subject()?;
     match &subject {
         _ if options.hex => hex(options, &fs, &subject),
         _ if options.tree => show_tree(options, &fs, &subject),

@@ -131,10 +131,13 @@ impl Ring {
     /// them twice. Why nothing can be done then.
     fn plan_beyond(&self, plan: &mut Plan) -> Result<Option<String>> {
         let mut blocked = None;
-        for name in self.fs.list(self.layout.root())? {
+        let names = self.fs.list(self.layout.root())?;
+        // In this order: a ring that turns while we look lacks no manifest.
+        let newest = self.manifests.numbers()?.into_iter().max().max(Some(plan.newest)).unwrap_or(0);
+        for name in names {
             let Some(GenerationDir::Read(k)) = GenerationDir::parse(&name) else { continue };
             let path = self.layout.read(k);
-            if k <= plan.newest + 1 || self.segments_in(&path)?.is_none_or(|found| found.segments.is_empty()) {
+            if k <= newest + 1 || self.segments_in(&path)?.is_none_or(|found| found.segments.is_empty()) {
                 continue;
             }
             let why = "a manifest that is lost listed it, and too many are lost to tell what".to_owned();

@@ -1,0 +1,192 @@
+//! What a committer does: `Generator::write`, `StagingWriter::seal` and `Ring::commit_step` of the product.
+
+use crate::model::{Model, Move, Who, is_out};
+use crate::rules::Rule;
+use crate::state::{Commit, Committer, NAMES, Staged, State, THERE};
+use ringreel::ring::commit::{Standing, standing};
+
+impl Model {
+    /// The steps of committer `i`.
+    pub(crate) fn commit(&self, state: &State, i: usize, moves: &mut Vec<Move>) {
+        let me = state.committers[i];
+        let mut push = |says, n, me: Committer, next: &State| {
+            let mut to = *next;
+            to.committers[i] = me;
+            if to != *state {
+                moves.push(Move { who: Who::Committer(i), says, n, to });
+            }
+        };
+        let mut to = *state;
+        match me.at {
+            Commit::Begin => {
+                to.staged = Staged::Part;
+                let at = if self.power { Commit::Sync } else { Commit::Seal };
+                push("begins the segment: <id>.part", 0, Committer { at, ..me }, &to);
+            }
+            Commit::Sync => {
+                to.disk.bytes |= !self.lacks(Rule::BytesFirst);
+                push("syncs the file", 0, Committer { at: Commit::Seal, ..me }, &to);
+            }
+            Commit::Seal if state.staged != Staged::Part => {
+                push("finds its .part removed, and writes it again", 0, Committer { at: Commit::Begin, ..me }, &to);
+            }
+            Commit::Seal => {
+                (to.staged, to.finished) = (Staged::Sealed, !self.power);
+                let at = if self.power { Commit::SyncName } else { Commit::Look };
+                push("seals it: <id>.rec; finished", 0, Committer { at, ..me }, &to);
+            }
+            Commit::SyncName => {
+                if !self.lacks(Rule::SealedSynced) {
+                    to.disk.staged = to.staged;
+                }
+                to.finished = true;
+                push("syncs the staging directory; finished", 0, Committer { at: Commit::Look, ..me }, &to);
+            }
+            Commit::Look => self.look(state, me, &mut push),
+            Commit::Link => self.link(state, me, &mut push),
+            Commit::Afresh => self.look_afresh(state, me, &mut push),
+            Commit::MakeDir => {
+                let t = me.view + 1;
+                to.write[usize::from(t)] |= THERE;
+                push("makes write.{n}", t, Committer { at: Commit::Look, view: 0, ..me }, &to);
+            }
+            Commit::SyncManifests => {
+                if !self.lacks(Rule::SeenSynced) {
+                    to.disk.manifest = to.manifest;
+                }
+                push("syncs manifests/", 0, Committer { at: Commit::Tidy, ..me }, &to);
+            }
+            Commit::Tidy => {
+                to.staged = if to.staged == Staged::Sealed { Staged::Gone } else { to.staged };
+                push("removes the staging name of what is listed", 0, self.after(me, &mut to), &to);
+            }
+            Commit::Done => {}
+        }
+    }
+
+    /// Where it goes on when the segment is delivered.
+    fn after(&self, me: Committer, state: &mut State) -> Committer {
+        if me.adopts {
+            return Committer { at: Commit::Look, adopts: true, ..Committer::default() };
+        }
+        if self.lacks(Rule::NoNameTwice) && state.finished {
+            // The next segment under the same names: what was of the first one is delivered, and no more followed.
+            state.finished = false;
+            for dir in state.write.iter_mut().chain(&mut state.read).chain(&mut state.manifest) {
+                *dir &= !NAMES;
+            }
+            for manager in &mut state.managers {
+                (manager.seen, manager.mine) = (0, 0);
+            }
+            return Committer::default();
+        }
+        Committer { at: Commit::Done, ..Committer::default() }
+    }
+
+    /// What the manifests say; then the generation that fills. That it is full, and to be waited for, is no step.
+    fn look(&self, state: &State, me: Committer, push: &mut impl FnMut(&'static str, u8, Committer, &State)) {
+        let adoptable = match state.staged {
+            Staged::Sealed => true,
+            Staged::Part => self.lacks(Rule::SealedAdopted),
+            Staged::Gone => false,
+        };
+        if me.adopts && !adoptable {
+            return;
+        }
+        for view in self.views(state) {
+            let t = usize::from(view) + 1;
+            if self.calm && ((me.adopts && state.write[t] & NAMES != 0) || state.read[t] & THERE != 0) {
+                continue; // it is linked already, or that generation is being promoted
+            }
+            let linked = (me.linked > 0).then_some(u64::from(me.linked));
+            // Whoever asks before it links guards the promoter's rule, and the other way round: both are left out.
+            let asks = !(self.lacks(Rule::EarlierManifests) && me.adopts);
+            match standing(state.listed(view).filter(|_| asks), linked, u64::from(view)) {
+                Standing::Listed(n) => {
+                    let at = if self.power { Commit::SyncManifests } else { Commit::Tidy };
+                    push("sees that manifest {n} lists it", n as u8, Committer { at, view: 0, ..me }, state);
+                }
+                Standing::Linked(_) => {}
+                Standing::LeftOut if self.lacks(Rule::LinkedAgain) => {}
+                Standing::LeftOut | Standing::Staged => {
+                    let next = Committer { at: Commit::Link, view, linked: 0, ..me };
+                    push("takes {n} for the newest generation, and it for not listed", view, next, state);
+                }
+            }
+        }
+    }
+
+    /// The link: where the path leads depends on how old the client's view is. Another's name there means the next
+    /// index, and changes nothing.
+    fn link(&self, state: &State, me: Committer, push: &mut impl FnMut(&'static str, u8, Committer, &State)) {
+        let t = me.view + 1;
+        let at = usize::from(t);
+        let fresh = self.calm || self.power;
+        let unknown = Committer { at: Commit::Look, view: 0, ..me };
+        let linked = Committer { linked: if me.adopts { 0 } else { t }, ..unknown };
+        // A client that knows the file can link it even when its staging name is gone.
+        if state.staged != Staged::Gone || (state.has_name() && !fresh) {
+            let in_time = named(state, at, true).map(|to| (IN_TIME, to));
+            let late = named(state, at, false).filter(|_| !fresh).map(|to| (LATE, to));
+            let gone = (state.write[at] | state.read[at]) & THERE == 0 && is_out(state, t) && !fresh;
+            for (says, mut to) in [in_time, late, gone.then_some((INTO_TRASH, *state))].into_iter().flatten() {
+                if self.lacks(Rule::StagingNameStays) {
+                    to.staged = Staged::Gone;
+                }
+                push(says[0], t, linked, &to);
+                if !self.calm {
+                    push(says[1], t, unknown, &to);
+                }
+            }
+            if state.write[at] & NAMES != 0 {
+                push("finds its own file in write.{n}", t, linked, state);
+            }
+        }
+        if state.write[at] & THERE == 0 || state.staged == Staged::Gone {
+            let mut to = *state;
+            if self.lacks(Rule::ManifestJudges) {
+                to.unstage(); // whoever renamed the directory will have listed it
+            }
+            push("finds no write.{n}, or no file to link", t, Committer { at: Commit::Afresh, ..me }, &to);
+        }
+    }
+
+    /// Neither the file nor the directory was found.
+    fn look_afresh(&self, state: &State, me: Committer, push: &mut impl FnMut(&'static str, u8, Committer, &State)) {
+        let t = me.view + 1;
+        let again = Committer { at: Commit::Look, view: 0, ..me };
+        if state.staged == Staged::Gone {
+            let mut to = *state;
+            if state.listed(state.newest()).is_some() {
+                push("looks afresh: a manifest lists it", t, self.after(me, &mut to), &to);
+            }
+            push("looks afresh: waits", t, again, state);
+            return;
+        }
+        let begun = state.read[usize::from(t)] & THERE != 0;
+        if state.newest() >= t || begun {
+            push("looks afresh: {n} is promoted", t, again, state);
+        }
+        // An old view shows neither the manifest nor read.<t>.
+        if (state.newest() < t && !begun) || !(self.calm || self.power) {
+            push("looks afresh: write.{n} is to be made", t, Committer { at: Commit::MakeDir, ..me }, state);
+        }
+    }
+}
+
+/// What a link does; and the same when the reply is lost and what happened cannot be told.
+const IN_TIME: [&str; 2] = ["links it into write.{n}", "links it into write.{n}; the reply is lost"];
+const LATE: [&str; 2] = ["links it late: it lands in read.{n}", "links it late into read.{n}; the reply is lost"];
+const INTO_TRASH: [&str; 2] = ["links it late: it lands in trash/", "links it late into trash/; the reply is lost"];
+
+/// With one name more in `write.<n>`, or in `read.<n>`; none where that is not there, or both names are taken.
+fn named(state: &State, n: usize, write: bool) -> Option<State> {
+    let mut to = *state;
+    let dir = if write { &mut to.write[n] } else { &mut to.read[n] };
+    let free = !*dir & NAMES;
+    if *dir & THERE == 0 || free == 0 {
+        return None;
+    }
+    *dir |= free & free.wrapping_neg();
+    Some(to)
+}

@@ -1,0 +1,228 @@
+//! The ring as a machine: from a state, what may happen next. One segment is followed; how the others fill the
+//! generations is left open.
+
+use crate::rules::Rule;
+use crate::state::{Commit, Committer, Manage, Manager, OUT, ROOM, Staged, State};
+use ringreel::ring::promote::fitting;
+use std::fmt;
+
+/// Who does something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// A committer.
+    Committer(usize),
+    /// A manager.
+    Manager(usize),
+    /// A reader.
+    Reader,
+    /// The power, or the kernel that writes to the disk when it likes.
+    Power,
+}
+
+/// One step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// Whose.
+    pub who: Who,
+    /// What it does; `{n}` stands for the generation, `{+}` for the one after.
+    pub says: &'static str,
+    /// The generation that it is about.
+    pub n: u8,
+    /// What is then.
+    pub to: State,
+}
+
+impl fmt::Display for Move {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.who {
+            Who::Committer(i) => write!(f, "committer {}", i + 1)?,
+            Who::Manager(i) => write!(f, "manager {}", i + 1)?,
+            Who::Reader => write!(f, "reader")?,
+            Who::Power => write!(f, "disk")?,
+        }
+        let (n, next) = (self.n.to_string(), (self.n + 1).to_string());
+        write!(f, " {}", self.says.replace("{n}", &n).replace("{+}", &next))
+    }
+}
+
+/// A ring to be searched.
+#[derive(Clone, Copy, Debug)]
+pub struct Model {
+    /// Processes that commit the segment: 1 or 2. The first one is its owner; when it dies, an adopter takes its place.
+    pub committers: usize,
+    /// Processes that promote and reclaim: 1 or 2. One that dies is followed by another.
+    pub managers: usize,
+    /// Generations that are promoted.
+    pub generations: u8,
+    /// Older generations that stay.
+    pub keep: u8,
+    /// The power may fail, and everything is synced (DURABILITY node).
+    pub power: bool,
+    /// So many generations a view may be behind.
+    pub stale: u8,
+    /// The rule that is left out.
+    pub without: Option<Rule>,
+    /// Nothing goes wrong: every view is fresh, every reply comes.
+    pub calm: bool,
+    /// Whether a segment among others may be chosen, and may be left out, by the product's own choice.
+    choices: (bool, bool),
+}
+
+impl Model {
+    /// So many processes, and generations.
+    pub fn new(committers: usize, managers: usize, generations: u8) -> Model {
+        let choices = choices();
+        Model { committers, managers, generations, keep: 1, power: false, stale: 2, without: None, calm: false, choices }
+    }
+
+    /// The same with so many older generations that stay.
+    pub fn keeping(self, keep: u8) -> Model {
+        Model { keep, ..self }
+    }
+
+    /// The same with power cuts.
+    pub fn with_power_cuts(self) -> Model {
+        Model { power: true, ..self }
+    }
+
+    /// The same without this rule.
+    pub fn without(self, rule: Rule) -> Model {
+        Model { without: Some(rule), ..self }
+    }
+
+    pub(crate) fn lacks(&self, rule: Rule) -> bool {
+        self.without == Some(rule)
+    }
+
+    /// The generations that a process may take for the newest one: a view may be old.
+    pub(crate) fn views(&self, state: &State) -> std::ops::RangeInclusive<u8> {
+        let newest = state.newest();
+        // With power cuts the search is about what reached the disk; views are fresh.
+        let oldest = if self.calm || self.power { newest } else { newest.saturating_sub(self.stale) };
+        oldest..=newest
+    }
+
+    /// The last generation that is promoted: in a calm run some more, so that it can come to its end.
+    pub(crate) fn last(&self) -> u8 {
+        if self.calm { ROOM as u8 - 2 } else { self.generations }
+    }
+
+    pub(crate) fn may_choose(&self) -> bool {
+        self.choices.0
+    }
+
+    pub(crate) fn may_leave_out(&self) -> bool {
+        self.choices.1 && !self.calm
+    }
+
+    /// All that may happen.
+    pub fn moves(&self, state: &State, moves: &mut Vec<Move>) {
+        for i in 0..self.committers {
+            self.commit(state, i, moves);
+        }
+        for i in 0..self.managers {
+            self.manage(state, i, moves);
+        }
+        self.deaths(state, moves);
+        if self.lacks(Rule::ReadersAsk) {
+            self.read_a_directory(state, moves);
+        }
+        if self.power {
+            self.reach_the_disk(state, moves);
+            self.cut(state, moves);
+        }
+    }
+
+    /// Any process may die at any moment. Another one takes the place of a manager, and an adopter that of the owner.
+    fn deaths(&self, state: &State, moves: &mut Vec<Move>) {
+        for (i, committer) in state.committers[..self.committers].iter().enumerate() {
+            let reborn = Committer { at: Commit::Look, adopts: true, ..Committer::default() };
+            if committer.at != Commit::Done && *committer != reborn {
+                let mut to = *state;
+                to.committers[i] = reborn;
+                moves.push(Move { who: Who::Committer(i), says: "dies; an adopter takes its place", n: 0, to });
+            }
+        }
+        for (i, manager) in state.managers[..self.managers].iter().enumerate() {
+            if manager.at != Manage::Idle {
+                let mut to = *state;
+                to.managers[i] = Manager::default();
+                moves.push(Move { who: Who::Manager(i), says: "dies; another one takes its place", n: 0, to });
+            }
+        }
+    }
+
+    /// What no reader does: it takes what it sees in a directory.
+    fn read_a_directory(&self, state: &State, moves: &mut Vec<Move>) {
+        for n in 1..ROOM {
+            if state.read[n] & crate::state::NAMES & !state.manifest[n] != 0 {
+                let mut to = *state;
+                to.marks.unlisted = true;
+                let says = "takes the segment from read.{n}, and no manifest lists it there";
+                moves.push(Move { who: Who::Reader, says, n: n as u8, to });
+            }
+        }
+    }
+
+    /// Whether a calm run from here lists the segment, if it was finished, and brings the ring on by a generation.
+    pub fn ends_well(&self, state: &State) -> bool {
+        self.calm_run(state, |_| ())
+    }
+
+    /// The run from here in which nothing goes wrong: all take turns, a step each, and other segments fill a generation
+    /// while the committers wait, not sooner. Whether it ends well.
+    pub fn calm_run(&self, state: &State, mut told: impl FnMut(&Move)) -> bool {
+        let calm = Model { calm: true, ..*self };
+        let (mut at, mut moves) = (*state, Vec::with_capacity(8));
+        let goal = (state.newest() + 1).min(calm.last());
+        for _ in 0..MOST_ROUNDS {
+            let ended = |c: &Committer| c.at == Commit::Done || c.adopts;
+            let done = at.committers[..self.committers].iter().all(ended) && at.staged != Staged::Sealed;
+            if done && at.newest() >= goal && (!at.finished || at.listed(at.newest()).is_some()) {
+                return true;
+            }
+            let before = at;
+            let mut take = |at: &mut State, moves: &mut Vec<Move>| {
+                if let Some(step) = moves.first() {
+                    told(step);
+                    *at = step.to;
+                }
+                moves.clear();
+            };
+            for i in 0..self.committers {
+                calm.commit(&at, i, &mut moves);
+                take(&mut at, &mut moves);
+            }
+            let quiet = at == before;
+            for i in 0..self.managers {
+                if quiet || at.managers[i].at != Manage::Idle {
+                    calm.manage(&at, i, &mut moves);
+                    take(&mut at, &mut moves);
+                }
+            }
+            if at == before {
+                return false;
+            }
+        }
+        false
+    }
+}
+
+/// A calm run that takes longer leads nowhere.
+const MOST_ROUNDS: usize = 100;
+
+/// Whether the product's choice lists a segment, and whether it leaves one out, among others that are older or younger.
+fn choices() -> (bool, bool) {
+    const CAP: u64 = 2;
+    let outcomes = (0..=CAP).flat_map(|older| (1..=CAP).map(move |size| (older, size)));
+    let chosen = outcomes.filter_map(|(older, size)| {
+        let others = (0..older).map(|_| 1);
+        fitting(others.chain([size]).chain([1, 1]), CAP).nth(older as usize)
+    });
+    chosen.fold((false, false), |(in_, out), fits| (in_ || fits, out || !fits))
+}
+
+/// Whether a manifest is out.
+pub(crate) fn is_out(state: &State, n: u8) -> bool {
+    state.manifest[usize::from(n)] & OUT != 0
+}

@@ -1,0 +1,255 @@
+//! What the model knows at one moment: the names that the filesystem has, the segment that is followed, and where each
+//! process stands. Small enough that tens of millions of them can be told apart.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+/// Generations that a state has room for, 0 and the one that is made ahead included.
+pub const ROOM: usize = 8;
+
+/// Bits of a generation's directory under one of its paths: it is there; others' segments fill it; the names that the
+/// followed segment has in it (two owners of opinions make two at most).
+pub const THERE: u8 = 0x80;
+/// See [`THERE`].
+pub const FULL: u8 = 0x40;
+/// See [`THERE`]; of a manifest: the names that it lists.
+pub const NAMES: u8 = 0x03;
+/// Bit of a manifest that is out.
+pub const OUT: u8 = 0x80;
+
+/// The followed segment in `staging/`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Staged {
+    /// No name: not begun, or gone.
+    #[default]
+    Gone,
+    /// `<id>.part`
+    Part,
+    /// `<id>.rec`
+    Sealed,
+}
+
+/// Where a committer stands: what it does next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Commit {
+    /// Begins the segment.
+    #[default]
+    Begin,
+    /// Syncs the file.
+    Sync,
+    /// Renames it to its sealed name.
+    Seal,
+    /// Syncs the staging directory.
+    SyncName,
+    /// Asks the manifests, and chooses the generation.
+    Look,
+    /// Links it.
+    Link,
+    /// Found no such name: looks afresh.
+    Afresh,
+    /// Makes `write.<t>`.
+    MakeDir,
+    /// Syncs the directory of manifests before it believes what it saw there.
+    SyncManifests,
+    /// Removes the staging name of what is listed.
+    Tidy,
+    /// Knows that it is delivered.
+    Done,
+}
+
+/// A process that commits the followed segment: its owner, or one that takes the owner for dead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Committer {
+    /// What it does next.
+    pub at: Commit,
+    /// It is not the owner.
+    pub adopts: bool,
+    /// The newest generation as it sees it, while that matters.
+    pub view: u8,
+    /// The generation it linked it into last; 0: none.
+    pub linked: u8,
+}
+
+/// Where a manager stands: what it does next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Manage {
+    /// Looks what there is to do.
+    #[default]
+    Idle,
+    /// Makes `write.<n+1>`.
+    MakeNext,
+    /// Renames `write.<n>` to `read.<n>`.
+    Rename,
+    /// Syncs the ring's directory.
+    SyncRing,
+    /// Lists `read.<n>` and chooses.
+    List,
+    /// Removes staging names too soon: only where that rule is left out.
+    TooSoon,
+    /// Syncs `read.<n>`.
+    SyncRead,
+    /// Syncs `manifests/` before it publishes another one.
+    SyncEarlier,
+    /// Publishes the manifest.
+    Publish,
+    /// Syncs `manifests/`.
+    SyncManifests,
+    /// Removes the staging name of what is listed.
+    Unstage,
+    /// Removes the links of what is not listed.
+    Unlink,
+    /// Syncs `manifests/` before it removes what is old.
+    SyncBefore,
+    /// Moves `read.<n>` to `trash/`.
+    RetireRead,
+    /// Moves `write.<n>` to `trash/`.
+    RetireWrite,
+}
+
+/// A process that promotes, reclaims and sweeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Manager {
+    /// What it does next.
+    pub at: Manage,
+    /// The generation that this is about.
+    pub n: u8,
+    /// Names of the followed segment that it saw there.
+    pub seen: u8,
+    /// Those that it would list.
+    pub mine: u8,
+}
+
+/// What a power cut leaves: the names and contents that reached the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    /// As [`State::staged`].
+    pub staged: Staged,
+    /// The segment's bytes.
+    pub bytes: bool,
+    /// As [`State::write`].
+    pub write: [u8; ROOM],
+    /// As [`State::read`].
+    pub read: [u8; ROOM],
+    /// As [`State::manifest`].
+    pub manifest: [u8; ROOM],
+}
+
+/// Something that must never be so, and that cannot be told from the names any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// A manifest that was out says something else now.
+    pub changed: bool,
+    /// A reader was given what no manifest listed there.
+    pub unlisted: bool,
+}
+
+/// All of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// The followed segment in staging.
+    pub staged: Staged,
+    /// Its ids were returned: from now on it must be delivered, once.
+    pub finished: bool,
+    /// `write.<n>`
+    pub write: [u8; ROOM],
+    /// `read.<n>`
+    pub read: [u8; ROOM],
+    /// `manifests/<n>`
+    pub manifest: [u8; ROOM],
+    /// Full generations in `trash/`.
+    pub trash: u8,
+    /// Processes that commit.
+    pub committers: [Committer; 2],
+    /// Processes that manage.
+    pub managers: [Manager; 2],
+    /// What happened and must not.
+    pub marks: Marks,
+    /// What a power cut leaves.
+    pub disk: Disk,
+}
+
+impl State {
+    /// A ring that was just born.
+    pub fn born(power: bool) -> State {
+        let mut state = State::default();
+        state.manifest[0] = OUT;
+        state.write[1] = THERE;
+        state.committers[1] = Committer { at: Commit::Look, adopts: true, ..Committer::default() };
+        if power {
+            state.disk.manifest = state.manifest;
+            state.disk.write = state.write;
+        }
+        state
+    }
+
+    /// The newest generation.
+    pub fn newest(&self) -> u8 {
+        self.manifest.iter().rposition(|manifest| manifest & OUT != 0).unwrap_or(0) as u8
+    }
+
+    /// The first generation up to `newest` whose manifest lists the segment.
+    pub fn listed(&self, newest: u8) -> Option<u64> {
+        let upto = &self.manifest[..=usize::from(newest)];
+        upto.iter().position(|manifest| manifest & NAMES != 0).map(|n| n as u64)
+    }
+
+    /// Whether the segment has a name in any directory: then a client that knows the file can still link it.
+    pub fn has_name(&self) -> bool {
+        self.write.iter().chain(&self.read).any(|dir| dir & NAMES != 0)
+    }
+
+    fn words(&self) -> [u64; 9] {
+        let word = u64::from_le_bytes;
+        let committer = |c: &Committer| [c.at as u8, u8::from(c.adopts), c.view, c.linked];
+        let manager = |m: &Manager| [m.at as u8, m.n, m.seen, m.mine];
+        let pair = |a: [u8; 4], b: [u8; 4]| word([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]]);
+        let [c0, c1] = self.committers.each_ref().map(committer);
+        let [m0, m1] = self.managers.each_ref().map(manager);
+        let (disk, marks) = (&self.disk, &self.marks);
+        let few = [self.staged as u8, u8::from(self.finished), self.trash, u8::from(marks.changed)];
+        let more = [u8::from(marks.unlisted), disk.staged as u8, u8::from(disk.bytes), 0];
+        [
+            word(self.write),
+            word(self.read),
+            word(self.manifest),
+            pair(c0, c1),
+            pair(m0, m1),
+            pair(few, more),
+            word(disk.write),
+            word(disk.read),
+            word(disk.manifest),
+        ]
+    }
+}
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for word in self.words() {
+            state.write_u64(word);
+        }
+    }
+}
+
+/// The directories and manifests that are there, in one line.
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |dir: u8| ["", ":a", ":b", ":ab"][usize::from(dir & NAMES)];
+        match self.staged {
+            Staged::Gone => write!(f, "staging -")?,
+            Staged::Part => write!(f, "staging .part")?,
+            Staged::Sealed => write!(f, "staging .rec")?,
+        }
+        for (dirs, name) in [(&self.write, "write"), (&self.read, "read")] {
+            for (n, dir) in dirs.iter().enumerate().filter(|(_, dir)| **dir & THERE != 0) {
+                write!(f, "  {name}.{n}{}", names(*dir))?;
+            }
+        }
+        for (n, manifest) in self.manifest.iter().enumerate().filter(|(_, manifest)| **manifest & OUT != 0) {
+            write!(f, "  m{n}{}", names(*manifest))?;
+        }
+        Ok(())
+    }
+}

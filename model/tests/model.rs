@@ -1,0 +1,39 @@
+//! A search that ends soon, and the counter-example to each rule that is left out. The long search: `cargo run --release
+//! --package ringreel-model`.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use ringreel_model::birth::Birth;
+use ringreel_model::check::{Outcome, counter_example, search, search_births};
+use ringreel_model::model::Model;
+use ringreel_model::rules::Rule;
+
+fn holds(outcome: &Outcome, at_least: usize) {
+    assert!(outcome.broken.is_empty(), "{:#?}", outcome.broken);
+    assert!(outcome.complete && outcome.states >= at_least, "{} states", outcome.states);
+}
+
+#[test]
+fn the_rules_hold_for_an_owner_a_manager_and_those_who_take_their_place() {
+    holds(&search(Model::new(1, 1, 1).keeping(0), 2, None), 1_000);
+}
+
+#[test]
+fn the_rules_hold_when_the_power_fails() {
+    holds(&search(Model::new(1, 1, 1).with_power_cuts().keeping(0), 2, None), 1_000);
+}
+
+#[test]
+fn all_who_make_a_ring_agree_on_what_it_is() {
+    holds(&search_births(Birth { linked: true }), 10);
+    assert!(!search_births(Birth { linked: false }).broken.is_empty());
+}
+
+#[test]
+fn each_rule_is_needed() {
+    for rule in Rule::ALL {
+        let outcome = counter_example(*rule);
+        let (promise, trace) = outcome.broken.first().unwrap_or_else(|| panic!("nothing breaks without: {rule}"));
+        assert_eq!(*promise, rule.breaks().0.name());
+        assert!(trace.len() < 80, "{rule}: {trace:#?}");
+    }
+}

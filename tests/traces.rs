@@ -1,0 +1,312 @@
+//! Counter-examples that the model finds when a rule is left out (`docs/model.md`), played to the ring itself: each ends
+//! with every finished sample listed once, since the rule is kept.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use common::{Action, EACCES, HookFs, another, assert_delivered_once, bring_in, config, listed, scratch, write};
+use ringreel::layout::segment_name;
+use ringreel::ring::Ring;
+use ringreel::ring::liveness::Watch;
+use ringreel::ring::promote::When;
+use ringreel::{Config, Generator, SampleId};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const CAP: u64 = 4;
+
+/// A finished sample of an owner that died before it linked it; and its staged file.
+fn staged(config: &Config, n: u64) -> (SampleId, PathBuf) {
+    let hooked = Arc::new(HookFs::default());
+    let mut generator = Generator::open_on(hooked.clone(), config).unwrap();
+    let no_commit = |path: &Path| path.extension().is_some_and(|end| end == "rec");
+    hooked.hook(move |_, op, path| if op == "link" && no_commit(path) { Action::Refuse(EACCES) } else { Action::Pass });
+    let id = write(&mut generator, n).unwrap()[0];
+    let ring = generator.ring();
+    (id, ring.layout.sealed(&ring.me, id.segment))
+}
+
+/// The same, linked as number `index` of the generation that fills.
+fn linked(config: &Config, index: u64) -> (SampleId, PathBuf) {
+    let (id, file) = staged(config, index);
+    let ring = another(config);
+    let filling = ring.layout.write(ring.manifests.newest().unwrap() + 1);
+    fs::hard_link(&file, filling.join(segment_name(index))).unwrap();
+    (id, file)
+}
+
+/// A generation of samples, numbered from 10 on.
+fn full(config: &Config) -> Vec<(SampleId, PathBuf)> {
+    (10..10 + CAP).map(|index| linked(config, index)).collect()
+}
+
+fn ids(samples: &[(SampleId, PathBuf)]) -> Vec<SampleId> {
+    samples.iter().map(|(id, _)| *id).collect()
+}
+
+/// A ring on a filesystem with a hook.
+fn hooked(config: &Config) -> (Ring, Arc<HookFs>) {
+    let fs = Arc::new(HookFs::default());
+    (Ring::find_or_make(fs.clone(), config).unwrap(), fs)
+}
+
+/// What kept generations' manifests list is there, and every sample is delivered once in the end.
+fn all_is_well(config: &Config, samples: &[SampleId], what: &str) {
+    let ring = another(config);
+    let newest = ring.manifests.newest().unwrap();
+    for n in newest.saturating_sub(config.keep)..=newest {
+        for entry in &ring.manifests.get(n).unwrap().unwrap().segments {
+            assert!(ring.layout.read(n).join(&entry.file).exists(), "{what}: {} of generation {n}", entry.file);
+        }
+    }
+    bring_in(&ring);
+    assert_delivered_once(&config.ring, samples, what);
+}
+
+#[test]
+fn who_publishes_second_uses_the_manifest_of_the_first() {
+    let dir = scratch();
+    let config = config(dir.path(), CAP, "");
+    let late = staged(&config, 99);
+    let mut samples = full(&config);
+    samples.push(late.clone());
+    let (slow, hooks) = hooked(&config);
+    let (other, first) = (another(&config), Arc::new(Mutex::new(Vec::new())));
+    let seen = first.clone();
+    hooks.hook(move |_, op, path| {
+        // A link comes late, so that the two make different lists; and the other one is faster.
+        if op == "link" && path.ends_with("manifests/1") {
+            fs::hard_link(&late.1, other.layout.read(1).join(segment_name(0))).unwrap();
+            assert!(other.promote(When::Full).unwrap().unwrap().ours);
+            *seen.lock().unwrap() = fs::read(other.layout.manifest(1)).unwrap();
+        }
+        Action::Pass
+    });
+    assert!(!slow.promote(When::Full).unwrap().unwrap().ours);
+    assert_eq!(fs::read(slow.layout.manifest(1)).unwrap(), *first.lock().unwrap(), "a manifest was changed");
+    assert!(samples[3].1.exists(), "the one that only the slower one would have listed stays staged");
+    all_is_well(&config, &ids(&samples), "two promoters");
+}
+
+#[test]
+fn who_dies_before_its_manifest_is_out_has_removed_no_staging_name() {
+    let dir = scratch();
+    let config = config(dir.path(), CAP, "");
+    let late = staged(&config, 99);
+    let mut samples = full(&config);
+    let (dying, hooks) = hooked(&config);
+    hooks.hook(|_, op, path| {
+        let dead = op == "link" && path.ends_with("manifests/1");
+        if dead { Action::Refuse(EACCES) } else { Action::Pass }
+    });
+    dying.promote(When::Full).unwrap_err();
+    // The next one makes another list, which leaves out one that the dead one had chosen.
+    fs::hard_link(&late.1, dying.layout.read(1).join(segment_name(0))).unwrap();
+    samples.push(late);
+    another(&config).promote(When::Full).unwrap().unwrap();
+    assert!(!listed(&config.ring).contains_key(&samples[3].0));
+    all_is_well(&config, &ids(&samples), "a promoter that died");
+}
+
+#[test]
+fn a_rename_that_comes_generations_late_delivers_nothing_again() {
+    let dir = scratch();
+    let config = config(dir.path(), CAP, "");
+    let samples = Arc::new(Mutex::new(full(&config)));
+    let (slow, hooks) = hooked(&config);
+    let (of_others, found) = (config.clone(), samples.clone());
+    hooks.hook(move |_, op, path| {
+        if op == "rename" && path.ends_with("read.1") {
+            let other = another(&of_others);
+            for _ in 1..=3 {
+                other.promote(When::Full).unwrap().unwrap();
+                other.reclaim().unwrap();
+                found.lock().unwrap().extend(full(&of_others));
+            }
+            assert!(!other.layout.read(1).exists());
+            // An old view made write.1 again, and linked there what is delivered and what is not.
+            fs::create_dir(other.layout.write(1)).unwrap();
+            let delivered = fs::read_dir(other.layout.read(3)).unwrap().next().unwrap().unwrap().path();
+            fs::hard_link(delivered, other.layout.write(1).join(segment_name(0))).unwrap();
+            let waiting = &found.lock().unwrap().last().unwrap().1.clone();
+            fs::hard_link(waiting, other.layout.write(1).join(segment_name(1))).unwrap();
+        }
+        Action::Pass
+    });
+    slow.promote(When::Full).unwrap();
+    assert_eq!(slow.manifests.newest_listed().unwrap(), 3);
+    let samples = samples.lock().unwrap();
+    all_is_well(&config, &ids(&samples), "a late rename");
+    assert!(!slow.layout.read(1).exists(), "what came late is reclaimed");
+}
+
+#[test]
+fn what_seems_damaged_to_an_old_view_is_left_alone_and_listed_later() {
+    let dir = scratch();
+    let config = config(dir.path(), CAP, "");
+    let samples = full(&config);
+    let early = dir.path().join("early");
+    fs::write(&early, "not all of it").unwrap();
+    let (ring, hooks) = hooked(&config);
+    hooks.hook(move |_, op, path| {
+        let stale = op == "open" && path.ends_with(segment_name(11));
+        if stale { Action::Elsewhere(early.clone()) } else { Action::Pass }
+    });
+    let promotion = ring.promote(When::NotEmpty).unwrap().unwrap();
+    assert_eq!((promotion.damaged, promotion.manifest.segments.len()), (1, 3));
+    assert!(samples[1].1.exists() && ring.layout.read(1).join(segment_name(11)).exists());
+    all_is_well(&config, &ids(&samples), "seen too early");
+}
+
+#[test]
+fn whose_view_of_the_manifests_is_old_reclaims_nothing_that_is_new() {
+    let dir = scratch();
+    let config = config(dir.path(), CAP, "");
+    let mut samples = Vec::new();
+    let (behind, hooks) = hooked(&config);
+    let old = dir.path().join("old");
+    fs::create_dir(&old).unwrap();
+    fs::copy(behind.layout.manifest(0), old.join("0")).unwrap();
+    let manifests = behind.layout.manifests();
+    hooks.hook(move |_, _, path| match path.strip_prefix(&manifests) {
+        Ok(name) => Action::Elsewhere(old.join(name)),
+        Err(_) => Action::Pass,
+    });
+    let other = another(&config);
+    for _ in 1..=4 {
+        samples.extend(full(&config));
+        let (rival, at_publishing) = hooked(&config);
+        let promotion = std::thread::scope(|scope| {
+            let behind = &behind;
+            let (go, turn) = std::sync::mpsc::channel::<()>();
+            let (done, is_done) = std::sync::mpsc::channel::<()>();
+            let (turn, is_done) = (Mutex::new(turn), Mutex::new(is_done));
+            scope.spawn(move || {
+                while turn.lock().unwrap().recv().is_ok() {
+                    behind.reclaim().unwrap();
+                    done.send(()).unwrap();
+                }
+            });
+            at_publishing.hook(move |_, op, path| {
+                if op == "link" && path.to_string_lossy().contains("manifests") {
+                    go.send(()).unwrap();
+                    is_done.lock().unwrap().recv().unwrap();
+                }
+                Action::Pass
+            });
+            let promotion = rival.promote(When::Full).unwrap().unwrap();
+            at_publishing.unhook();
+            promotion
+        });
+        assert_eq!(promotion.manifest.segments.len() as u64, CAP);
+    }
+    assert_eq!(behind.manifests.newest().unwrap(), 0);
+    assert!(other.layout.read(4).exists() && other.layout.write(5).exists());
+    all_is_well(&config, &ids(&samples), "an old view");
+}
+
+#[test]
+fn what_an_owner_had_begun_when_it_died_is_never_listed() {
+    let dir = scratch();
+    let config = config(dir.path(), CAP, "SEGMENT_SAMPLES: 3");
+    let mut generator = Generator::open(&config).unwrap();
+    for n in 0..2 {
+        assert!(write(&mut generator, n).unwrap().is_empty());
+    }
+    drop(generator);
+    let (ring, mut watch) = (another(&config), Watch::new(Duration::ZERO));
+    for _ in 0..2 {
+        assert_eq!(ring.recover(&mut watch).unwrap().adopted, 0);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(ring.promote(When::NotEmpty).unwrap().is_none());
+    assert!(ring.fs.list(&ring.layout.write(1)).unwrap().is_empty() && listed(&config.ring).is_empty());
+}
+
+#[test]
+fn however_often_managers_die_before_they_reclaim_the_ring_takes_no_more_room_than_promised() {
+    let dir = scratch();
+    let config = config(dir.path(), CAP, "KEEP: 1");
+    let mut samples = Vec::new();
+    for n in 1..=6 {
+        samples.extend(full(&config));
+        let (dying, hooks) = hooked(&config);
+        dying.promote(When::Full).unwrap().unwrap();
+        drop((dying, hooks)); // it never came to reclaim
+        let names = fs::read_dir(&config.ring).unwrap().map(|entry| entry.unwrap().file_name());
+        let names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        let generations = names.iter().filter(|name| name.starts_with("read.") || name.starts_with("write.")).count();
+        assert!(generations as u64 <= config.keep + 3, "after promotion {n}: {names:?}");
+    }
+    all_is_well(&config, &ids(&samples), "managers that died");
+}
+
+/// A ring whose last promoter died after it published manifest 1, and before it was sure that it is on the disk.
+fn published_and_not_synced(config: &Config) -> Vec<(SampleId, PathBuf)> {
+    let samples = full(config);
+    let (dying, hooks) = hooked(config);
+    let manifests = dying.layout.manifests();
+    hooks.hook(move |_, op, path| {
+        if op == "sync_dir" && path == manifests { Action::Refuse(EACCES) } else { Action::Pass }
+    });
+    dying.promote(When::Full).unwrap_err();
+    assert!(dying.layout.manifest(1).exists() && samples.iter().all(|(_, file)| file.exists()));
+    samples
+}
+
+/// The calls of a ring from now on, as "op name" with the last two parts of the path.
+fn recorded(hooks: &HookFs) -> Arc<Mutex<Vec<String>>> {
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let seen = calls.clone();
+    hooks.hook(move |_, op, path| {
+        let parts: Vec<_> = path.components().rev().take(2).map(|part| part.as_os_str().to_string_lossy()).collect();
+        seen.lock().unwrap().push(format!("{op} {}/{}", parts[1], parts[0]));
+        Action::Pass
+    });
+    calls
+}
+
+fn assert_synced_before(calls: &[String], what: impl Fn(&str) -> bool) {
+    let at = calls.iter().position(|call| what(call)).unwrap();
+    assert!(calls[..at].iter().any(|call| call.starts_with("sync_dir") && call.ends_with("/manifests")), "{calls:#?}");
+}
+
+#[test]
+fn who_builds_upon_a_manifest_of_another_syncs_it_first() {
+    // Who sees that it is listed removes its staging name.
+    let dir = scratch();
+    let config = config(dir.path(), CAP, "DURABILITY: node");
+    let samples = published_and_not_synced(&config);
+    let (ring, hooks) = hooked(&config);
+    let calls = recorded(&hooks);
+    let mut watch = Watch::new(Duration::ZERO);
+    for _ in 0..2 {
+        ring.recover(&mut watch).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(samples.iter().all(|(_, file)| !file.exists()));
+    let staged = |call: &str| call.starts_with("remove_file") && call.ends_with(".rec");
+    assert_synced_before(&calls.lock().unwrap(), staged);
+
+    // Who publishes the next one.
+    let dir = scratch();
+    let config = common::config(dir.path(), CAP, "DURABILITY: node");
+    published_and_not_synced(&config);
+    full(&config);
+    let (ring, hooks) = hooked(&config);
+    let calls = recorded(&hooks);
+    ring.promote(When::Full).unwrap().unwrap();
+    assert_synced_before(&calls.lock().unwrap(), |call| call == "link manifests/2");
+
+    // Who removes what is older than is kept.
+    let dir = scratch();
+    let config = common::config(dir.path(), CAP, "DURABILITY: node\nKEEP: 0");
+    published_and_not_synced(&config);
+    fs::create_dir(another(&config).layout.read(0)).unwrap();
+    let (ring, hooks) = hooked(&config);
+    let calls = recorded(&hooks);
+    assert_eq!(ring.reclaim().unwrap().generations, 1);
+    assert_synced_before(&calls.lock().unwrap(), |call| call.starts_with("rename trash/"));
+}
