@@ -248,9 +248,11 @@ fn published_and_not_synced(config: &Config) -> Vec<(SampleId, PathBuf)> {
     let samples = full(config);
     let (dying, hooks) = hooked(config);
     let manifests = dying.layout.manifests();
-    hooks.hook(move |_, op, path| {
-        if op == "sync_dir" && path == manifests { Action::Refuse(EACCES) } else { Action::Pass }
-    });
+    hooks.hook(
+        move |_, op, path| {
+            if op == "sync_dir" && path == manifests { Action::Refuse(EACCES) } else { Action::Pass }
+        },
+    );
     dying.promote(When::Full).unwrap_err();
     assert!(dying.layout.manifest(1).exists() && samples.iter().all(|(_, file)| file.exists()));
     samples

@@ -72,7 +72,17 @@ impl Model {
     /// So many processes, and generations.
     pub fn new(committers: usize, managers: usize, generations: u8) -> Model {
         let choices = choices();
-        Model { committers, managers, generations, keep: 1, power: false, stale: 2, without: None, calm: false, choices }
+        Model {
+            committers,
+            managers,
+            generations,
+            keep: 1,
+            power: false,
+            stale: 2,
+            without: None,
+            calm: false,
+            choices,
+        }
     }
 
     /// The same with so many older generations that stay.
