@@ -1,6 +1,6 @@
 # The two commands of the README are `make demo` and `make test`. The others are longer looks.
 PYTHON ?= python3
-.PHONY: demo test kill fuzz bench clean
+.PHONY: demo test storm reliability cluster fuzz bench clean
 
 # Builds everything, installs it into .venv, and runs synthetic brains through a ring.
 demo:
@@ -12,9 +12,24 @@ demo:
 test:
 	scripts/test.sh
 
-# A minute of killing generators, the manager and readers at random.
-kill:
-	RINGREEL_KILL_SECONDS=60 cargo test --release --test kill -- --nocapture
+# Ten minutes of killing and stopping everybody at random, on full disks, while the index is lost; then five more with the
+# index in MongoDB.
+storm:
+	RINGREEL_STORM_SECONDS=600 cargo test --release --test storm -- --nocapture
+	scripts/mongodb.sh java
+	RINGREEL_STORM_SECONDS=300 scripts/with_mongodb.sh cargo test --release --test storm -- --nocapture
+
+# All that `make test` has a short slice of, as docs/reliability.md has the figures of: an hour.
+reliability:
+	cargo run --release --package ringreel-model
+	RINGREEL_CRASH_IMAGES=120000 cargo test --release --test crash_images -- --nocapture
+	RINGREEL_ALL_FAULTS=1 cargo test --release --test faults -- --nocapture
+	RINGREEL_ALL_CALLS=1 cargo test --release --test syscalls -- --nocapture
+	RINGREEL_POWER_CUTS=20 cargo test --release --test disks -- --nocapture
+
+# GlusterFS and SLURM on two nodes that are namespaces of this machine (root): ten minutes of it, and jobs.
+cluster:
+	scripts/cluster.sh --seconds 600
 
 # Ten minutes of fuzzing for each decoder; `make test` has 10 seconds of it.
 fuzz:

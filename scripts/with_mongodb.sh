@@ -13,7 +13,8 @@ if [ -z "$uri" ]; then
         exit 77
     }
     # It ends when its stdin is closed, that is with this script.
-    coproc SERVER { exec java -Dio.netty.eventLoopThreads=1 -jar "$jar" --port 0; }
+    # Of each client that is killed it writes a page.
+    coproc SERVER { exec java -Dio.netty.eventLoopThreads=1 -jar "$jar" --port 0 2>"${jar%.jar}.err"; }
     read -r _ _ address <&"${SERVER[0]}"
     uri=mongodb://$address
 fi

@@ -11,7 +11,8 @@ mod tests;
 pub use place::{IndexPlace, MongoPlace, STATUS_COLLECTION};
 
 use crate::error::{Error, Result};
-use given::{Given, is_plain_name, nearest, quoted};
+use crate::fs::Modes;
+use given::{FROM_UMASK, Given, is_plain_name, nearest, quoted};
 use serde_yaml::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -127,6 +128,8 @@ pub struct Config {
     pub validation: Option<u64>,
     /// PREFETCH_BYTES: most bytes that a stream holds ready; 0: it reads nothing ahead.
     pub prefetch_bytes: u64,
+    /// RING_MODE: modes of what is made in the ring; none: what the umask leaves.
+    pub modes: Option<Modes>,
     /// CHUNKSIZE: write buffer.
     pub write_buffer: usize,
     /// Every key, its value and where that came from.
@@ -159,7 +162,7 @@ const KEYS: [(&str, &str); 30] = [
     ("STALE_AFTER", "300"),
     ("VALIDATION", "the ring's, 0 in a new one"),
     ("PREFETCH_BYTES", "268435456"),
-    ("RING_MODE", "from the umask"),
+    ("RING_MODE", FROM_UMASK),
     ("MONGOHOST", ""),
     ("MONGOURI", ""),
     ("PORT", "27017"),
@@ -168,9 +171,6 @@ const KEYS: [(&str, &str); 30] = [
     ("COUNTER_COLLECTION", "counter"),
     ("TEMP_COLLECTION", ""),
 ];
-
-/// Keys that this version knows by name only; any value but the default is refused.
-const LATER: [(&str, &str); 1] = [("RING_MODE", "file modes other than the umask's")];
 
 /// Keys that may hold a password (MONGOHOST as in `user:password@host`).
 const SECRET: [&str; 2] = ["MONGOURI", "MONGOHOST"];
@@ -224,7 +224,6 @@ impl Config {
     }
 
     fn of(given: &Given<'_>, base: &Path) -> Result<Config> {
-        given.refuse_later()?;
         let ring = match (given.text_of("RING")?, given.text_of("DBNAME")?) {
             (Some(ring), _) => base.join(ring),
             (None, Some(name)) if is_plain_name(&name) => base.join(format!("{name}.ring")),
@@ -270,6 +269,7 @@ impl Config {
             stale_after: given.stale_after()?,
             validation: given.whole("VALIDATION", 0, 1 << 40)?,
             prefetch_bytes: given.whole("PREFETCH_BYTES", 0, 1 << 40)?.unwrap_or(256 << 20),
+            modes: given.modes()?,
             write_buffer: given.whole("CHUNKSIZE", 1, 1024)?.unwrap_or(1) as usize * (1 << 20),
             effective: Vec::new(),
             notes: given.notes(),

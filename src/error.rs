@@ -58,7 +58,11 @@ impl FsError {
             K::ConnectionReset,
             K::TimedOut,
         ];
-        away.contains(&self.source.kind())
+        // GlusterFS says of a handle that outlived its connection that it is in a bad state; Lustre, of a client that the
+        // server had struck off, that the endpoint was shut down. A handle that is opened anew works.
+        const EBADFD: i32 = 77;
+        const ESHUTDOWN: i32 = 108;
+        away.contains(&self.source.kind()) || matches!(self.source.raw_os_error(), Some(EBADFD | ESHUTDOWN))
     }
 
     /// Trying again later may help: a full disk, a server that is away, an interrupted call.

@@ -49,6 +49,7 @@ pub mod index;
 pub mod inspect;
 pub mod layout;
 pub mod manager;
+mod memory;
 pub mod metrics;
 pub mod presence;
 mod random;

@@ -285,7 +285,7 @@ fn the_command_prints_a_line_for_each_damage_and_exits_with_1_and_with_0_on_a_cl
     }
 }
 
-/// A map is of no use here: whoever looks at a page of it beyond the file's new end is killed (SIGBUS).
+/// (Mapped: tests/torn.rs and tests/hostile.rs.)
 #[test]
 fn with_pread_a_segment_may_be_truncated_in_the_midst_of_a_reading() {
     let place = Place::new("SWAP_CAP: 6\nSAMPLE: [data]\nREAD: pread\nVERIFY: always\n");

@@ -8,8 +8,9 @@ mod doctor_support;
 
 use cli_support::{Place, Said, eventually};
 use doctor_support::{Liar, Lie, leftovers};
+use ringreel::Config;
 use ringreel::doctor::peer::{self, Times};
-use ringreel::doctor::{CannotLook, Check, Doctor, Stop, Verdict};
+use ringreel::doctor::{self, CannotLook, Check, Doctor, Stop, Verdict};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -208,4 +209,10 @@ fn a_filesystem_that_hangs_under_a_pair_is_named() {
     };
     let why = hung(Lie::HangsAt(".doctor-peers")).unwrap_err().0;
     assert!(why.contains("hangs"), "{why}");
+    // Before they meet, the place is looked for.
+    let config = Config::parse("DBNAME: t\nSWAP_CAP: 4\nSAMPLE: [data]\n", "test", dir.path(), true).unwrap();
+    let mut doctor = Doctor::new(Liar(Lie::HangsAt("t.ring")).subject(), never(), |_| ());
+    doctor.limit = Duration::from_secs(2);
+    let why = doctor::place(&doctor, &config).unwrap_err().0;
+    assert!(why.contains("hangs") && why.contains("t.ring"), "{why}");
 }

@@ -5,7 +5,7 @@
 #[path = "cli_support/golden.rs"]
 mod golden;
 
-use golden::{FIXED, Fixed, golden};
+use golden::{FIXED, Fixed, golden, golden_lines};
 use ringreel::format::{DType, Meta};
 use ringreel::{Config, Generator, NamedPart};
 use std::path::Path;
@@ -81,6 +81,24 @@ fn whoever_would_write_is_told_why_it_cannot() {
     for fixed in ["other-version", "foreign"] {
         golden("manager", fixed, &["manager", "-c", "config.yaml"]);
         golden("generate", fixed, &["generate", "-c", "config.yaml", "--samples", "1"]);
+    }
+}
+
+#[test]
+fn pack_says_the_same_of_the_same_input() {
+    for fixed in FIXED {
+        golden("pack", fixed, &["pack", "--from", "npy", "PATH", "-o", "packed"]);
+    }
+    golden("pack-text", "healthy", &["pack", "--from", "text", "config.yaml", "-o", "lines"]);
+    golden("pack-list", "healthy", &["pack", "--list", "--recursive", "images", "PATH"]);
+    golden("pack-images", "healthy", &["pack", "images", "PATH"]);
+}
+
+#[test]
+fn doctor_says_the_same_of_the_same_ring() {
+    for fixed in FIXED {
+        // What the machine is like, tests/doctor.rs looks at.
+        golden_lines("doctor", fixed, &["doctor", "-c", "config.yaml", "--json"], "\"check\":\"ring\"");
     }
 }
 

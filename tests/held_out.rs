@@ -5,6 +5,7 @@ mod common;
 
 use common::{Action, HookFs, config, index, never, scratch, write};
 use ringreel::fs::Posix;
+use ringreel::index::Claim;
 use ringreel::reader::ReadSample;
 use ringreel::ring::manifest::Manifest;
 use ringreel::ring::{MANIFESTS_KEPT, Ring};
@@ -220,6 +221,26 @@ fn a_held_out_sample_that_cannot_be_read_is_damaged_and_not_gone() {
     assert_eq!(number(&reader.sample(&manifest, 3).unwrap()), 3);
     let old = reader.ring().manifests.get(5).unwrap().unwrap();
     assert!(matches!(reader.sample(&old, 0), Err(Error::Reclaimed { generation: 5 })));
+}
+
+#[test]
+fn held_out_samples_that_were_lost_for_ever_are_not_waited_for() {
+    let (_dir, config) = six_held_out(0..12);
+    let ring = Ring::find(Arc::new(Posix), &config).unwrap();
+    // A segment that holds one of them is gone, and so is the manifest that listed it.
+    let segment = ring.manifests.get(1).unwrap().unwrap().segments[1].file.clone();
+    fs::remove_file(ring.layout.read(1).join(segment)).unwrap();
+    fs::remove_file(ring.layout.manifest(1)).unwrap();
+    drop(ring);
+    let (ring, _) = Ring::find_damaged(Arc::new(Posix), &config, Claim::Hold, true).unwrap();
+    let (plan, life) = ring.plan_repair_watching(&|_| ()).unwrap();
+    ring.apply_repair(&plan, &life).unwrap();
+    let rebuilt = ring.manifests.get(1).unwrap().unwrap();
+    assert_eq!((rebuilt.summary.samples, rebuilt.summary.lost), (3, 1), "it has to be a ring with a loss");
+    let wait = Some(Duration::from_secs(5));
+    let (reader, found) = Reader::wait_for_held_out(&config, wait, &never, &mut |_| {}).unwrap();
+    assert_eq!(found.iter().map(|(_, positions)| positions.end).sum::<u64>(), 5);
+    assert_eq!(held_out(&reader), [0, 2, 3, 4, 5]);
 }
 
 #[test]

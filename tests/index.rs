@@ -49,3 +49,23 @@ fn files_that_were_deleted_by_hand_are_made_again() {
     assert!(index.claim_lease("manager", 1, "me").unwrap());
     assert!(index.publish_status(&SwapStatus { generation: 1, unix_ms: 0, total_samples: 0 }).unwrap());
 }
+
+#[test]
+fn files_that_were_cut_off_say_nothing_and_are_written_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("index");
+    let index = files_at(&root, "me");
+    let status = |generation| SwapStatus { generation, unix_ms: 7, total_samples: 9 };
+    let cut = |name: &str| std::fs::File::options().write(true).open(root.join(name)).unwrap().set_len(1).unwrap();
+    assert!(index.publish_status(&status(1)).unwrap() && index.publish_status(&status(2)).unwrap());
+    cut("status/2");
+    assert_eq!(index.status().unwrap(), Some(status(1)));
+    assert!(index.publish_status(&status(2)).unwrap());
+    assert_eq!(index.status().unwrap(), Some(status(2)));
+    assert!(index.claim_lease("manager", 5, "me").unwrap());
+    cut("leases/manager.5");
+    let lease = index.lease("manager").unwrap().unwrap();
+    assert_eq!((lease.token, &*lease.holder, lease.released), (5, "", false));
+    assert!(!index.claim_lease("manager", 5, "other").unwrap() && index.claim_lease("manager", 6, "other").unwrap());
+    assert_eq!(index.lease("manager").unwrap().unwrap().holder, "other");
+}

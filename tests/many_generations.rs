@@ -180,7 +180,7 @@ fn old_manifests_go_but_for_the_last_1024_and_what_cannot_be_judged_without_them
     let id = finished[0].segment;
     assert!(segment.file_name().unwrap().to_str().unwrap().contains(&id.to_string()));
     assert!(String::from_utf8(reason.clone()).unwrap().contains("begun in generation 1,"), "{reason:?}");
-    assert_eq!(ringreel::segment::reader::check_whole(&Posix, segment).unwrap().footer.count, 2, "it is whole");
+    assert_eq!(ringreel::segment::reader::check_stored(&Posix, segment).unwrap().footer.count, 2, "it is whole");
     assert!(!ring.layout.sealed(&ring.me, id).exists() && listed(&place.config(), id).is_empty());
 
     let said = place.run(&["status", "--json"]).ok().json().remove(0);

@@ -211,6 +211,22 @@ fn the_newest_manifest_that_is_lost_is_no_half_promotion() {
 }
 
 #[test]
+fn two_lost_manifests_in_a_row_are_made_again_when_nobody_works() {
+    let (place, ids) = ring();
+    let before = listed(&place.ring());
+    fs::remove_file(place.ring().join("manifests/1")).unwrap();
+    fs::remove_file(place.ring().join("manifests/2")).unwrap();
+    let living = Generator::open(&place.config()).unwrap();
+    let said = apply(&place);
+    assert!(said.code == Some(1) && said.out.contains("stop them first"), "{said:?}");
+    drop(living);
+    assert_eq!(apply(&place).code, Some(0));
+    assert_eq!(listed(&place.ring()), before);
+    place.run(&["seal"]).ok();
+    once(&place.ring(), &ids, "two in a row");
+}
+
+#[test]
 fn a_manifest_whose_generation_is_gone_leaves_its_number_taken() {
     let (place, ids) = ring();
     let ring = place.ring();

@@ -10,12 +10,13 @@ use ringreel::layout::Layout;
 use ringreel::ring::Ring;
 use ringreel::ring::manifest::Manifests;
 use ringreel::ring::promote::When;
+use ringreel::ring::repair::Life;
 use ringreel::{Config, Generator, SampleId};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 const CAP: u64 = 3;
 
@@ -220,4 +221,33 @@ fn at_every_change_another_repair_may_do_it_all() {
             Action::Pass
         });
     }
+}
+
+#[test]
+fn a_ring_that_turns_while_repair_looks_is_not_taken_for_a_damaged_one() {
+    let mut at = 0;
+    loop {
+        let dir = scratch();
+        let config = config(dir.path());
+        let mut generator = Generator::open(&config).unwrap();
+        (0..2 * CAP).for_each(|n| drop(write(&mut generator, n).unwrap()));
+        let fs = Arc::new(HookFs::default());
+        let (ring, _) = Ring::find_damaged(fs.clone(), &config, Claim::Look, false).unwrap();
+        let generator = Mutex::new(generator);
+        fs.hook(move |n, _, _| {
+            if n == at {
+                let mut generator = generator.lock().unwrap();
+                (0..3 * CAP).for_each(|n| drop(write(&mut generator, n).unwrap()));
+            }
+            Action::Pass
+        });
+        let plan = ring.plan_repair(&Life::Unknown).unwrap();
+        let wrong: Vec<_> = plan.open().filter(|mend| ["manifest", "promotion"].contains(&mend.what)).collect();
+        assert!(wrong.is_empty(), "it turned at call {at}: {wrong:#?}");
+        if fs.calls() <= at {
+            break;
+        }
+        at += 1;
+    }
+    assert!(at > 20);
 }

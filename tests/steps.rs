@@ -8,6 +8,7 @@ use common::{
     scratch, write,
 };
 use ringreel::layout::segment_name;
+use ringreel::manager::Manager;
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
 use ringreel::ring::promote::When;
@@ -434,4 +435,20 @@ fn litter_of_late_calls_is_removed_and_nothing_else() {
     assert!(ring.fs.list(&ring.layout.trash()).unwrap().is_empty());
     generator.finish(true, &never).unwrap();
     assert_delivered_once(&config.ring, &finished, "litter");
+}
+
+#[test]
+fn a_managers_lease_that_was_cut_off_is_taken_over() {
+    let dir = scratch();
+    let config = Config { lease: Duration::from_millis(50), ..config(dir.path(), CAP, "INDEX: files") };
+    let ring = another(&config);
+    assert!(ring.index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
+    std::fs::write(config.ring.join("index/leases/manager.1"), "").unwrap();
+    let mut manager = Manager::open(&config).unwrap();
+    let taken = (0..400).any(|_| {
+        manager.turn().unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        ring.index.lease("manager").unwrap().is_some_and(|lease| lease.holder == manager.ring().me)
+    });
+    assert!(taken);
 }

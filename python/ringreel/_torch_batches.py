@@ -43,7 +43,7 @@ class _File:
     def __init__(self, path: str) -> None:
         self._descriptor = -1
         self._sent: Any = None
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         # The system gives the lowest number that is free: this is how many are open.
         if self._descriptor > resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2:
             raise OSError(errno.EMFILE, "half of the files that this process may open are open")

@@ -80,10 +80,11 @@ impl Part {
             return Err(PyValueError::new_err("this is no open file"));
         }
         // SAFETY: a file that the caller has open, for the time of this call. (One that is not open is refused by the
-        // system, which duplicates it first.)
+        // system, which duplicates it first.) The segment's name is for messages only.
         let file = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned().map(File::from)?;
+        let name = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).unwrap_or_else(|_| "a segment".into());
         let end = offset.saturating_add(length);
-        Ok(Part::over(dtype, shape, map_sealed(&file, offset..end, MapMode::Private)?, None))
+        Ok(Part::over(dtype, shape, map_sealed(&file, &name, offset..end, MapMode::Private)?, None))
     }
 
     /// The path of the segment in which these bytes stand as they are, and from which byte on; None where they do not.

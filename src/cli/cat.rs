@@ -1,6 +1,6 @@
 //! `ringreel cat`
 
-use super::pick::{Pick, failed, posix};
+use super::pick::{Pick, failed};
 use crate::error::Error;
 use crate::inspect::formats::json::meta_json;
 use crate::inspect::formats::png::Slice;
@@ -87,8 +87,7 @@ fn give(options: &Options) -> anyhow::Result<()> {
                    text (--as json)";
         return Err(Error::Sample(why.to_owned()).into());
     }
-    let fs = posix();
-    let subject = options.pick.subject(&fs)?;
+    let (fs, subject) = options.pick.subject()?;
     let samples = Samples::open(fs, &subject)?;
     samples.notes().iter().for_each(|note| tracing::warn!("{note}"));
     let item = samples.get(options.pick.position(&samples)?)?;

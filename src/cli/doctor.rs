@@ -66,9 +66,9 @@ pub fn run(options: &Options, verbose: bool) -> anyhow::Result<i32> {
     let looked = match &options.peer {
         None => doctor::examine(&mut doctor, &config),
         Some(dir) => {
-            let place = dir.clone().unwrap_or_else(|| doctor::place(&doctor.subject, &config));
+            let place = dir.clone().map_or_else(|| doctor::place(&doctor, &config), Ok);
             let times = Times::new(Duration::from_secs(options.peer_timeout), config.lease);
-            doctor::peer::examine(&mut doctor, &place, times, &stop)
+            place.and_then(|place| doctor::peer::examine(&mut doctor, &place, times, &stop))
         }
     };
     let worst = doctor.worst();

@@ -103,6 +103,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
 fn work(options: &Options) -> anyhow::Result<Report> {
     let fs: Arc<dyn Fs> = Arc::new(Posix);
     let subject = Subject::at(&*fs, &options.path)?;
+    let fs = subject.fenced(&fs);
     let format = match options.format {
         As::Rec => Format::Rec,
         As::Npy => Format::Npy,

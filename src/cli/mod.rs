@@ -208,7 +208,8 @@ fn log_to_stderr(verbose: bool) {
     let default = if verbose { "ringreel=debug" } else { "ringreel=info" };
     let filter = EnvFilter::try_from_env("RINGREEL_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     let ansi = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi);
+    let log = log.with_writer(move || output::PlainLog { colours: ansi });
     let _ = log.with_target(false).try_init(); // a program that runs us may log in its own way
 }
 

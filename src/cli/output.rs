@@ -10,9 +10,73 @@ use std::time::Duration;
 /// Writes one JSON object as a line, at once.
 pub fn json_line(value: &serde_json::Value) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, value)?;
+    out.write_all(json_text(value).as_bytes())?;
     out.write_all(b"\n")?;
     out.flush()
+}
+
+/// JSON as text in which nothing is left that a terminal would obey: JSON itself escapes only what is below a space.
+/// (Such a character can stand in a string alone.)
+fn json_text(value: &serde_json::Value) -> String {
+    let mut text = String::new();
+    for c in value.to_string().chars() {
+        match c {
+            _ if is_obeyed(c) => text.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}"))),
+            _ => text.push(c),
+        }
+    }
+    text
+}
+
+/// Whether a terminal does something at this character but to show it: control characters, and those that change the
+/// direction of writing, so that a name is read as another one.
+fn is_obeyed(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// stderr, for the log: what comes is one event with its end of line. Names out of files may be in it: nothing in them
+/// breaks the line, or moves the cursor. Colours, which are set by us, stay where `colours` says so.
+pub struct PlainLog {
+    /// Whether the sequences that set colours are ours.
+    pub colours: bool,
+}
+
+impl PlainLog {
+    fn plain_event(&self, event: &str) -> String {
+        let (body, end) = event.strip_suffix('\n').map_or((event, ""), |body| (body, "\n"));
+        let mut out = String::with_capacity(event.len());
+        let mut rest = body;
+        while let Some(c) = rest.chars().next() {
+            let colour = if self.colours { colour(rest) } else { 0 };
+            if colour > 0 {
+                out.push_str(&rest[..colour]);
+            } else if is_obeyed(c) && c != '\t' {
+                out.extend(c.escape_default());
+            } else {
+                out.push(c);
+            }
+            rest = &rest[colour.max(c.len_utf8())..];
+        }
+        out + end
+    }
+}
+
+/// The length of the sequence that sets a colour with which `text` begins: `ESC [ 1 ; 31 m`.
+fn colour(text: &str) -> usize {
+    let Some(numbers) = text.strip_prefix("\u{1b}[") else { return 0 };
+    let len = numbers.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b';').count();
+    if numbers[len..].starts_with('m') { 2 + len + 1 } else { 0 }
+}
+
+impl Write for PlainLog {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        io::stderr().write_all(self.plain_event(&String::from_utf8_lossy(event)).as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }
 
 /// Writes one line of text.
@@ -85,12 +149,12 @@ pub fn plain_path(path: &Path) -> String {
 
 /// A text on one line, whatever is in it.
 pub fn plain(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
+    text.chars().flat_map(|c| if is_obeyed(c) { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
 }
 
 /// Text that somebody else wrote, on one line and without anything that a terminal would obey.
 pub fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().map(|c| if is_obeyed(c) { ' ' } else { c }).collect()
 }
 
 /// Tells, on stderr, what is waited for.
@@ -129,4 +193,31 @@ pub fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
         let _ = fs::remove_file(&new);
     }
     done.with_context(|| path.display().to_string())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const NASTY: &str = "a\u{1b}[2Jb\u{7f}c\u{9b}31md\u{202e}e\r\nf";
+
+    #[test]
+    fn json_holds_nothing_that_a_terminal_obeys_and_says_the_same() {
+        let value = serde_json::json!({ NASTY: [NASTY, "\u{1f600}\u{e9}"] });
+        let text = json_text(&value);
+        assert!(!text.chars().any(is_obeyed), "{text:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn a_line_of_the_log_is_one_line_whatever_names_are_in_it() {
+        let log = |colours| PlainLog { colours }.plain_event(&format!("\u{1b}[31mERROR\u{1b}[0m {NASTY}\n"));
+        for (colours, first) in [(false, "\\u{1b}[31mERROR"), (true, "\u{1b}[31mERROR\u{1b}[0m ")] {
+            let line = log(colours);
+            assert!(line.starts_with(first) && line.ends_with("f\n"), "{line:?}");
+            let named = line.split("ERROR").nth(1).unwrap().trim_end_matches('\n').replace("\u{1b}[0m", "");
+            assert!(!named.chars().any(is_obeyed), "{named:?}");
+        }
+    }
 }

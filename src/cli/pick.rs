@@ -29,14 +29,21 @@ pub struct Pick {
 }
 
 impl Pick {
-    /// What the path leads to; in a ring, the generation that was asked for, or the one that has the sample.
-    pub fn subject(&self, fs: &Arc<dyn Fs>) -> Result<Subject> {
-        match (Subject::at(&**fs, &self.path)?, self.generation, self.id) {
-            (Subject::Ring(layout), Some(n), _) => find::generation(&**fs, &layout, n),
-            (Subject::Ring(layout), None, Some(id)) => find::holder(fs, &layout, id)?.ok_or_else(|| nowhere(id)),
-            (_, Some(_), _) => Err(Error::Sample(format!("{}: --generation is for a ring", self.path.display()))),
-            (subject, ..) => Ok(subject),
-        }
+    /// What the path leads to; in a ring, the generation that was asked for, or the one that has the sample. And the
+    /// filesystem to look at it with.
+    pub fn subject(&self) -> Result<(Arc<dyn Fs>, Subject)> {
+        let fs: Arc<dyn Fs> = Arc::new(Posix);
+        let named = Subject::at(&*fs, &self.path)?;
+        let fs = named.fenced(&fs);
+        let subject = match (named, self.generation, self.id) {
+            (Subject::Ring(layout), Some(n), _) => find::generation(&*fs, &layout, n)?,
+            (Subject::Ring(layout), None, Some(id)) => find::holder(&fs, &layout, id)?.ok_or_else(|| nowhere(id))?,
+            (_, Some(_), _) => {
+                return Err(Error::Sample(format!("{}: --generation is for a ring", self.path.display())));
+            }
+            (subject, ..) => subject,
+        };
+        Ok((fs, subject))
     }
 
     /// The position of the sample that was asked for: 0 where none was.
@@ -50,11 +57,6 @@ impl Pick {
 
 fn nowhere(id: SampleId) -> Error {
     Error::Sample(format!("sample {id} is not here: it may be of a generation that is gone, or of another ring"))
-}
-
-/// The filesystem of this machine.
-pub fn posix() -> Arc<dyn Fs> {
-    Arc::new(Posix)
 }
 
 /// Says what went wrong on stderr. Returns the exit status: 1 something is damaged, or the output could not be written; 2

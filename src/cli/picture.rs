@@ -95,6 +95,7 @@ fn draw(options: &Options) -> anyhow::Result<i32> {
     };
     let fs: Arc<dyn Fs> = Arc::new(Posix);
     let mut subject = Subject::at(&*fs, &options.path)?;
+    let fs = subject.fenced(&fs);
     if let Some(n) = options.generation {
         subject = generation(&*fs, subject, n)?;
     }

@@ -213,9 +213,6 @@ fn read_stream(mut stream: Stream, stop: &dyn Fn() -> bool, tally: &mut Tally<'_
 
 impl Tally<'_> {
     fn sample(&mut self, sample: &ReadSample) -> anyhow::Result<()> {
-        self.samples += 1;
-        self.bytes += sample.parts.iter().map(|part| part.len()).sum::<u64>();
-        self.bar.inc(1);
         if self.options.common.json {
             let part = |part: &crate::reader::ReadPart| {
                 let mut told = json!({ "dtype": part.dtype.to_string(), "shape": part.shape });
@@ -226,6 +223,9 @@ impl Tally<'_> {
                 (part.name.clone(), told)
             };
             let parts: serde_json::Map<_, _> = sample.parts.iter().map(part).collect();
+            if let Err(error) = sample.check_whole() {
+                return self.damage(&error);
+            }
             json_line(&json!({
                 "generation": sample.generation,
                 "position": sample.position,
@@ -234,6 +234,9 @@ impl Tally<'_> {
                 "meta": meta_json(&sample.meta),
             }))?;
         }
+        self.samples += 1;
+        self.bytes += sample.parts.iter().map(|part| part.len()).sum::<u64>();
+        self.bar.inc(1);
         Ok(())
     }
 

@@ -42,6 +42,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
 fn look(options: &Options) -> anyhow::Result<Report> {
     let fs: Arc<dyn Fs> = Arc::new(Posix);
     let subject = Subject::at(&*fs, &options.path)?;
+    let fs = subject.fenced(&fs);
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
     let started = Instant::now();
     let bar = progress_bytes("checking");

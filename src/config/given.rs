@@ -1,8 +1,9 @@
 //! The keys as given: each read as what it has to be, or refused with its name, its line and what was expected.
 
 use super::place::{MongoPlace, STATUS_COLLECTION, without_password};
-use super::{Config, Effective, IndexPlace, KEYS, LATER, OnStale, Reuse, SECRET, check_names};
+use super::{Config, Effective, IndexPlace, KEYS, OnStale, Reuse, SECRET, check_names};
 use crate::error::{Error, Result};
+use crate::fs::Modes;
 use serde_yaml::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,6 +11,8 @@ use std::time::Duration;
 /// Longest time that is taken for one: a day. (For STALE_AFTER, a year: queues may be long.)
 const DAY: u32 = 86_400;
 const YEAR: u32 = 365 * DAY;
+/// RING_MODE as it is where nothing is said.
+pub(super) const FROM_UMASK: &str = "from the umask";
 /// Most passes over one generation.
 const MAX_PASSES: u64 = 1_000_000;
 
@@ -67,19 +70,6 @@ impl<'a> Given<'a> {
 
     pub(super) fn fail(&self, message: &str) -> Error {
         Error::Config { origin: self.origin.to_owned(), message: message.to_owned() }
-    }
-
-    pub(super) fn refuse_later(&self) -> Result<()> {
-        for (key, what) in LATER {
-            if let Some(value) = self.values.get(key) {
-                let default = KEYS.iter().find(|row| row.0 == key).map_or("", |row| row.1);
-                let same = serde_yaml::from_str::<Value>(default).is_ok_and(|default| default == *value);
-                if !same {
-                    return Err(self.bad(key, &format!("{what} is not in this version; leave the key out")));
-                }
-            }
-        }
-        Ok(())
     }
 
     pub(super) fn text_of(&self, key: &str) -> Result<Option<String>> {
@@ -233,6 +223,24 @@ impl<'a> Given<'a> {
                 Ok((levels, None))
             }
             Some(value) => level(value).map(|level| (BTreeMap::new(), Some(level))).ok_or_else(|| bad(value)),
+        }
+    }
+
+    /// Octal digits, as text: a number would be read as a decimal one here and as an octal one there.
+    pub(super) fn modes(&self) -> Result<Option<Modes>> {
+        let Some(value) = self.values.get("RING_MODE") else { return Ok(None) };
+        let text = value.as_str().unwrap_or_default();
+        if text == FROM_UMASK {
+            return Ok(None);
+        }
+        let digits = (3..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+        match u32::from_str_radix(text, 8) {
+            Ok(mode) if digits && mode & !0o2777 == 0 && mode & 0o600 == 0o600 => Ok(Some(Modes::new(mode))),
+            _ => {
+                let wanted = "expected octal digits, as in 0660 or \"2770\" (quoted, where it begins with another digit \
+                              than 0), by which the owner may read and write";
+                Err(self.bad("RING_MODE", &format!("{wanted}, found {}", shown(value))))
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;
+use crate::fs::Modes;
 
 fn parse(text: &str) -> Result<Config> {
     Config::parse(text, "config.yaml", Path::new("/base"), true)
@@ -47,7 +48,7 @@ fn errors_name_the_key_the_line_and_the_nearest_known_key() {
         ("DBNAME: a/b", "config.yaml:1: DBNAME: \"a/b\" cannot be part of a file name; give RING"),
         (
             "DBNAME: x\nRING_MODE: 0o770",
-            "config.yaml:2: RING_MODE: file modes other than the umask's is not in this version; leave the key out",
+            "config.yaml:2: RING_MODE: expected octal digits, as in 0660 or \"2770\" (quoted, where it begins with another digit than 0), by which the owner may read and write, found 504",
         ),
         ("DBNAME: x\nREUSE: 4", "config.yaml:2: REUSE: expected {min: 0, max: 4}, found 4"),
         (
@@ -205,4 +206,18 @@ fn times_and_sizes_are_taken_as_given() {
 #[test]
 fn a_default_that_is_written_out_is_accepted() {
     parse("DBNAME: x\nREUSE: {min: 0, max: 0}\nON_STALE: warn\nVALIDATION: 0\nRING_MODE: from the umask").unwrap();
+}
+
+#[test]
+fn modes_are_octal_digits_by_which_the_owner_may_read_and_write() {
+    let of = |value: &str| parse(&format!("DBNAME: x\nRING_MODE: {value}"));
+    for (value, mode) in [("0660", 0o660), ("\"0660\"", 0o660), ("\"2770\"", 0o2770), ("\"600\"", 0o600)] {
+        assert_eq!(of(value).unwrap().modes, Some(Modes::new(mode)), "{value}");
+    }
+    assert_eq!(of("0660").unwrap().effective.iter().find(|row| row.key == "RING_MODE").unwrap().value, "\"0660\"");
+    assert_eq!(parse("DBNAME: x").unwrap().modes, None);
+    for value in ["660", "2770", "0o660", "rwx", "\"0888\"", "\"0440\"", "\"4770\"", "\"66\"", "\"+660\"", "[0660]"] {
+        let error = of(value).unwrap_err().to_string();
+        assert!(error.contains("RING_MODE: expected octal digits"), "{value}: {error}");
+    }
 }

@@ -49,7 +49,12 @@ pub(super) fn examine(doctor: &mut Doctor<'_>, config: &Config) -> Result<Option
     };
     doctor.say(GROUP, "ring", why, outcome);
     if let Some(known) = &known {
-        doctor.say(GROUP, "READ", "who maps a file that somebody cuts off is killed by SIGBUS", read(config, known));
+        doctor.say(
+            GROUP,
+            "READ",
+            "who maps a file that somebody changes sees the change, zeros where it was cut off",
+            read(config, known),
+        );
         let why = "a role counts as dead that was silent for LEASE_SECONDS; each looks every POLL_SECONDS";
         doctor.say(GROUP, "POLL_SECONDS", why, poll(config));
     }
@@ -58,7 +63,7 @@ pub(super) fn examine(doctor: &mut Doctor<'_>, config: &Config) -> Result<Option
 
 fn ring(subject: &Subject, config: &Config) -> (Outcome, Option<Known>) {
     let layout = Layout::new(&config.ring);
-    let place = super::place(subject, config);
+    let place = super::place_of(subject, &config.ring);
     let at = config.ring.display();
     let kind = match subject.fs.kind(&place) {
         Ok(kind) => kind,

@@ -1,7 +1,7 @@
 //! What names and contents do in the place of the ring, judged by what the ring relies upon (`docs/design.md`).
 
 use super::config::{Known, against_lease};
-use super::{ANOTHER, CannotLook, Doctor, Outcome, Verdict};
+use super::{ANOTHER, CannotLook, Doctor, NO_LINKS, Outcome, Verdict};
 use crate::config::{Config, Durability, ReadMode};
 use crate::fs::FsResult;
 use crate::fs::probe::contents::{self, Mapped};
@@ -76,8 +76,7 @@ fn promises(doctor: &mut Doctor<'_>, dir: &Path) -> Result<bool, CannotLook> {
             false => Outcome::failure("a directory that is not empty was replaced", ANOTHER),
         },
     );
-    let otherwise = "a ring needs hard links: choose a directory on another filesystem for RING";
-    let links = on(doctor, dir, otherwise, |s, dir| names::hard_link(&*s.fs, dir), {
+    let links = on(doctor, dir, NO_LINKS, |s, dir| names::hard_link(&*s.fs, dir), {
         kept("a file gets a second name in another directory; a name that is taken is refused")
     });
     Ok(doctor.check(GROUP, "rename of a directory", "a generation is promoted by one rename", renames)?

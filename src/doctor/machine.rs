@@ -3,6 +3,7 @@
 use super::filesystem::millis;
 use super::space::bytes;
 use super::{CannotLook, Doctor, Outcome};
+use crate::memory::group_limit;
 use crate::reader::OPEN_SEGMENTS;
 use crate::unix_ms;
 use rustix::process::{Resource, getrlimit};
@@ -77,7 +78,7 @@ impl Machine {
             locked: getrlimit(Resource::Memlock).current,
             shm: doctor.fs.space(Path::new("/dev/shm")).ok().map(|space| space.bytes),
             memory: available(&meminfo),
-            memory_limit: memory_limit(),
+            memory_limit: group_limit(),
             processors: (may, in_list(&online).max(may)),
             unix_ms: unix_ms(),
             temp: (temp, writable),
@@ -244,16 +245,6 @@ fn in_list(list: &str) -> usize {
         None => number(range).map(|_| 1),
     };
     list.split(',').filter_map(count).fold(0, usize::saturating_add)
-}
-
-/// The least `memory.max` from this process's control group up (version 2).
-fn memory_limit() -> Option<u64> {
-    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let root = Path::new("/sys/fs/cgroup");
-    let own = root.join(group.trim());
-    let up = own.ancestors().take_while(|dir| dir.starts_with(root));
-    up.filter_map(|dir| std::fs::read_to_string(dir.join("memory.max")).ok()?.trim().parse().ok()).min()
 }
 
 /// Looks at this machine, its clock against the filesystem's, and Python's package.

@@ -97,6 +97,8 @@ impl Outcome {
             "your quota is used up here: remove files, ask for more, or choose another directory for RING"
         } else if error.is_full() {
             "no room: free space or inodes, or choose another directory for RING"
+        } else if error.op == "link" && error.source.raw_os_error() == Some(EPERM) {
+            NO_LINKS
         } else if error.is_denied() {
             "check owner and mode of this directory and whether it is mounted read-only, or choose another RING"
         } else if error.is_away() {
@@ -110,6 +112,12 @@ impl Outcome {
 
 /// Advice where a filesystem does not do what a ring needs.
 pub(crate) const ANOTHER: &str = "choose a directory on another filesystem for RING";
+
+/// What filesystems without hard links say to link(2), who made the file or not.
+const EPERM: i32 = 1;
+
+/// Advice where there are no hard links.
+pub(crate) const NO_LINKS: &str = "a ring needs hard links: choose a directory on another filesystem for RING";
 
 /// Asked whether to stop.
 pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -260,12 +268,27 @@ fn within<T: Send + 'static>(limit: Duration, stop: &Stop, work: impl FnOnce() -
     }
 }
 
-/// Where to measure: in the ring where it is, else where it is to be.
-pub fn place(subject: &Subject, config: &Config) -> PathBuf {
-    let ring = &config.ring;
+/// Where a pair measures: in the ring where it is, else where it is to be.
+///
+/// # Errors
+/// The filesystem does not answer; somebody asked to stop.
+pub fn place(doctor: &Doctor<'_>, config: &Config) -> Result<PathBuf, CannotLook> {
+    let (subject, ring) = (doctor.subject.clone(), config.ring.clone());
+    match within(doctor.limit, &doctor.stop, move || place_of(&subject, &ring)) {
+        Within::Done(place) => Ok(place),
+        Within::Stopped => Err(CannotLook("interrupted".to_owned())),
+        Within::TooLong => {
+            let (ring, limit) = (config.ring.display(), doctor.limit.as_secs_f64());
+            Err(CannotLook(format!("the filesystem of {ring} hangs: no answer within {limit:.0} s")))
+        }
+        Within::Broken(why) => Err(CannotLook(why)),
+    }
+}
+
+pub(crate) fn place_of(subject: &Subject, ring: &Path) -> PathBuf {
     // An empty directory, too: it may be a filesystem of its own.
     match subject.fs.list(ring) {
-        Ok(_) => ring.clone(),
+        Ok(_) => ring.to_owned(),
         Err(_) => match ring.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
             _ => PathBuf::from("."),

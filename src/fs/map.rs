@@ -2,17 +2,40 @@
 #![allow(unsafe_code)]
 
 use super::MapMode;
+use super::sigbus::{self, Registered};
 use bytes::Bytes;
-use memmap2::MmapOptions;
+use memmap2::{Mmap, MmapMut, MmapOptions};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 
-/// Maps `range` of `file`, a sealed segment.
+/// A map that is in the table of those whose files may shrink.
+struct Guarded<M> {
+    _registered: Registered, // before the map, so that it is dropped first
+    map: M,
+}
+
+impl<M: AsRef<[u8]>> Guarded<M> {
+    fn new(map: M, writable: bool, path: &Path) -> io::Result<Guarded<M>> {
+        let bytes = map.as_ref();
+        let registered = sigbus::register(bytes.as_ptr() as usize, bytes.len(), writable, path)?;
+        Ok(Guarded { _registered: registered, map })
+    }
+}
+
+impl<M: AsRef<[u8]>> AsRef<[u8]> for Guarded<M> {
+    fn as_ref(&self) -> &[u8] {
+        self.map.as_ref()
+    }
+}
+
+/// Maps `range` of `file`, a sealed segment that was opened at `path` (which is for messages only). If somebody
+/// truncates the file, the map reads as zeros from there on: [`sigbus::is_torn`].
 ///
 /// # Errors
 /// What the system says; a range that is not inside the file.
-pub fn map_sealed(file: &File, range: Range<u64>, mode: MapMode) -> io::Result<Bytes> {
+pub fn map_sealed(file: &File, path: &Path, range: Range<u64>, mode: MapMode) -> io::Result<Bytes> {
     if range.is_empty() {
         return Ok(Bytes::new());
     }
@@ -23,10 +46,17 @@ pub fn map_sealed(file: &File, range: Range<u64>, mode: MapMode) -> io::Result<B
     options.offset(range.start).len((range.end - range.start) as usize);
     // SAFETY: a map must not change while it is borrowed as a slice. The file is a sealed segment: no process of this
     // project opens a sealed segment for writing (rule 1 of docs/design.md, kept by `segment::staging`), so nothing
-    // changes it. Whoever else may write to the ring's directory can break this; on network filesystems, and where
-    // READ is pread, nothing is mapped.
+    // changes it. Whoever else may write to the ring's directory can break this; then what is read may be wrong, and is
+    // found so where checksums are compared afterwards. A file that is truncated reads as zeros (`sigbus`). On network
+    // filesystems, and where READ is pread, nothing is mapped.
     match mode {
-        MapMode::Shared => unsafe { options.map(file) }.map(Bytes::from_owner),
-        MapMode::Private => unsafe { options.no_reserve_swap().map_copy(file) }.map(Bytes::from_owner),
+        MapMode::Shared => {
+            let map: Mmap = unsafe { options.map(file) }?;
+            Ok(Bytes::from_owner(Guarded::new(map, false, path)?))
+        }
+        MapMode::Private => {
+            let map: MmapMut = unsafe { options.no_reserve_swap().map_copy(file) }?;
+            Ok(Bytes::from_owner(Guarded::new(map, true, path)?))
+        }
     }
 }

@@ -4,13 +4,18 @@
 //! are few on purpose: coordination is by the presence of names (create, link, mkdir and rename have one winner on
 //! every filesystem that was measured), never by locks or by contents that change.
 
+mod at;
+mod fenced;
 pub mod map;
 mod posix;
 pub mod probe;
 pub mod publish;
+pub mod sigbus;
 pub mod watch;
 
 pub use crate::error::FsError;
+pub use at::Modes;
+pub use fenced::Fenced;
 pub use posix::Posix;
 
 use bytes::Bytes;
@@ -18,6 +23,7 @@ use std::fmt;
 use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Short for what a filesystem call returns.
 pub type FsResult<T> = std::result::Result<T, FsError>;
@@ -102,6 +108,11 @@ pub trait FileReader: Send + Sync {
     fn map(&self, range: Range<u64>, mode: MapMode) -> FsResult<Option<Bytes>>;
 }
 
+/// `fs` for the ring in `root`: see [`Fs::fenced`].
+pub fn within(fs: Arc<dyn Fs>, root: &Path, modes: Option<Modes>) -> Arc<dyn Fs> {
+    fs.fenced(root, modes).unwrap_or(fs)
+}
+
 /// A filesystem.
 pub trait Fs: Send + Sync + fmt::Debug {
     /// Creates a file that does not exist. Of several who try, one wins; the others get [`FsError::is_taken`].
@@ -175,6 +186,12 @@ pub trait Fs: Send + Sync + fmt::Debug {
     /// # Errors
     /// What the system says.
     fn kind(&self, path: &Path) -> FsResult<Kind>;
+
+    /// The same filesystem for the ring in `root`, on which no link below `root` is followed, and what is made has these
+    /// modes (none: what the umask leaves). None where that is left to this one.
+    fn fenced(&self, _root: &Path, _modes: Option<Modes>) -> Option<Arc<dyn Fs>> {
+        None
+    }
 
     /// A small file, whole: at most `limit` bytes.
     ///

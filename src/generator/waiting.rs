@@ -36,8 +36,9 @@ impl Generator {
             let place = root.display();
             return Ok(Some(format!("room on the disk of {place}: less than the {needed} bytes that are needed")));
         }
-        if space.inodes.is_some_and(|inodes| inodes < SPARE_INODES) {
-            return Ok(Some(format!("inodes on the disk of {}: none are free", root.display())));
+        if let Some(inodes) = space.inodes.filter(|inodes| *inodes < SPARE_INODES) {
+            let place = root.display();
+            return Ok(Some(format!("inodes on the disk of {place}: {inodes} are free, {SPARE_INODES} are needed")));
         }
         let (max_bytes, max_files) = self.budget;
         if max_bytes.is_some() || max_files.is_some() {

@@ -134,6 +134,17 @@ impl FilesIndex {
         }
     }
 
+    /// The same of what is only a hint: what cannot be understood (it was cut off, say) says nothing.
+    fn read_hint<T: serde::de::DeserializeOwned>(&self, path: &Path) -> Result<Option<T>> {
+        match self.read(path) {
+            Err(Error::Index(why)) => {
+                tracing::debug!("{why}");
+                Ok(None)
+            }
+            other => other,
+        }
+    }
+
     fn encode<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
         serde_json::to_vec(value).map_err(|error| Error::Index(error.to_string()))
     }
@@ -185,26 +196,35 @@ impl Index for FilesIndex {
     fn publish_status(&self, status: &SwapStatus) -> Result<bool> {
         let target = self.dir("status").join(status.generation.to_string());
         let bytes = Self::encode(status)?;
-        self.with_dirs(None, || publish(&*self.fs, &self.temp(), &target, &bytes, false))?;
+        let publish = || self.with_dirs(None, || publish(&*self.fs, &self.temp(), &target, &bytes, false));
+        if !publish()? && self.read_hint::<SwapStatus>(&target)?.is_none() {
+            self.fs.forget_file(&target)?; // it says nothing
+            publish()?;
+        }
         let names = self.list(&self.dir("status"))?;
         Ok(names.iter().filter_map(|name| parse_number(name)).max() <= Some(status.generation))
     }
 
     fn status(&self) -> Result<Option<SwapStatus>> {
-        let names = self.list(&self.dir("status"))?;
-        match names.iter().filter_map(|name| parse_number(name)).max() {
-            Some(newest) => self.read(&self.dir("status").join(newest.to_string())),
-            None => Ok(None),
+        let mut numbers: Vec<u64> =
+            self.list(&self.dir("status"))?.iter().filter_map(|name| parse_number(name)).collect();
+        numbers.sort_unstable();
+        for n in numbers.into_iter().rev() {
+            if let Some(status) = self.read_hint(&self.dir("status").join(n.to_string()))? {
+                return Ok(Some(status));
+            }
         }
+        Ok(None)
     }
 
     fn lease(&self, role: &str) -> Result<Option<Lease>> {
         let names = self.list(&self.dir("leases"))?;
         let tokens = names.iter().filter_map(|name| numbered(name)).filter(|(name, _)| *name == role);
         let Some(token) = tokens.map(|(_, token)| token).max() else { return Ok(None) };
-        let holder = self.read(&self.dir("leases").join(format!("{role}.{token}")))?;
+        // Where it cannot be told who holds it, nobody does, who will be found to be silent.
+        let holder = self.read_hint(&self.dir("leases").join(format!("{role}.{token}")))?.unwrap_or_default();
         let released = names.contains(&format!("{role}.{token}.free"));
-        Ok(holder.map(|holder| Lease { token, holder, released }))
+        Ok(Some(Lease { token, holder, released }))
     }
 
     fn claim_lease(&self, role: &str, token: u64, holder: &str) -> Result<bool> {

@@ -1,22 +1,25 @@
 //! One file, from its first byte to its last: a segment, or a RecordIO file of somebody else's.
 
+use super::samples::careful;
 use super::verify::{Finding, Kind, LISTED, NAMED};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, MapMode};
 use crate::ring::manifest::{ANOTHER, SegmentEntry};
 use crate::segment::SampleId;
-use crate::segment::reader::{check_whole, read_tail};
+use crate::segment::reader::{Tail, check_stored, check_whole, read_tail};
 use crate::words::counted;
 use bytes::Bytes;
 use ringreel_format::frame::HEADER_LEN;
 use ringreel_format::input::{RangeRead, StreamInput};
 use ringreel_format::recordio::{Found, ResyncReader};
 use ringreel_format::segment::header::SIGNATURE;
-use ringreel_format::{Footer, FormatError, ReadOptions, Salvage, Salvaged};
+use ringreel_format::{Footer, FormatError, Salvage, Salvaged};
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// No part decodes to so many times the bytes of its file: a larger claim is a lie, whatever checksum it has.
+const MAX_RATIO: u64 = 1 << 16;
 /// Larger files are mapped where what is left of them is looked for.
 const READ_AT_MOST: u64 = 256 << 20;
 
@@ -96,10 +99,21 @@ pub(super) fn task(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64
 /// # Errors
 /// What the filesystem says.
 pub fn segment(fs: &dyn Fs, path: &Path) -> Result<Checked> {
+    let good = |tail: Tail, findings| {
+        let (bytes, good) = (tail.len, tail.footer.count);
+        Checked { was_read: true, bytes, good, findings, footer: Some(tail.footer), ..Checked::default() }
+    };
     match check_whole(fs, path) {
-        Ok(tail) => {
-            let (bytes, good) = (tail.len, tail.footer.count);
-            Ok(Checked { was_read: true, bytes, good, footer: Some(tail.footer), ..Checked::default() })
+        Ok(tail) => Ok(good(tail, Vec::new())),
+        Err(Error::Format { source: FormatError::TooLarge { what: "bytes of a part", value, limit }, .. }) => {
+            let why = format!(
+                "a part of {value} bytes, as it claims, would take more than half of the memory here: it was not \
+                 decompressed (its checksum is right)"
+            );
+            match check_stored(fs, path) {
+                Ok(tail) if value / MAX_RATIO <= tail.len => Ok(good(tail, vec![Finding::new(Kind::Note, path, why)])),
+                _ => damaged_segment(fs, path, FormatError::TooLarge { what: "bytes of a part", value, limit }),
+            }
         }
         Err(Error::Format { source, .. }) => damaged_segment(fs, path, source),
         Err(error) => Err(error),
@@ -112,7 +126,7 @@ fn damaged_segment(fs: &dyn Fs, path: &Path, why: FormatError) -> Result<Checked
     let bytes = whole(fs, path)?;
     let len = bytes.len() as u64;
     let mut checked = Checked { was_read: true, bytes: len, ..Checked::default() };
-    let mut salvage = Salvage::new(bytes, ReadOptions::default());
+    let mut salvage = Salvage::new(bytes, careful());
     let id = footer.as_ref().map(|footer| footer.info.id).or(salvage.info().map(|info| info.id));
     // Regions, with what is wrong there; and samples that are whole.
     let (mut regions, mut whole) = (Vec::<(u64, u64, FormatError)>::new(), BTreeSet::new());

@@ -36,10 +36,11 @@ pub mod tree;
 pub mod verify;
 
 use crate::error::{Error, FsError, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, within};
 use crate::layout::{GenerationDir, Layout};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What a path leads to.
 #[derive(Clone, Debug)]
@@ -76,6 +77,14 @@ impl Subject {
         }
         let why = "this directory is no ring (it holds no ring.json), and no generation of one (read.<n> or write.<n>)";
         Err(Error::Fs { source: FsError::new("look at", &path, io::Error::other(why)) })
+    }
+
+    /// The filesystem to look at it with: in a ring, one that follows no link. (A file is what the user named.)
+    pub fn fenced(&self, fs: &Arc<dyn Fs>) -> Arc<dyn Fs> {
+        match self {
+            Subject::Ring(layout) | Subject::Generation(layout, _) => within(fs.clone(), layout.root(), None),
+            Subject::File(_) => fs.clone(),
+        }
     }
 }
 

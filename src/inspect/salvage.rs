@@ -2,14 +2,15 @@
 //! can still be read there would be delivered twice.
 
 use super::check::{self, whole};
+use super::samples::careful;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, FsError};
 use crate::layout::{GenerationDir, Layout};
 use crate::random::random_u32;
 use crate::ring::manifest::Manifests;
 use ringreel_format::{
-    FormatError, PartRef, ReadOptions, Salvage, Salvaged, SalvagedSample, SampleRef, SegmentId, SegmentInfo,
-    SegmentWriter, WriteOptions,
+    FormatError, PartRef, Salvage, Salvaged, SalvagedSample, SampleRef, SegmentId, SegmentInfo, SegmentWriter,
+    WriteOptions,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -89,7 +90,7 @@ fn outside(fs: &Arc<dyn Fs>, layout: &Layout, dir: &Path) -> Result<()> {
 }
 
 fn save(fs: &dyn Fs, path: PathBuf, of: u64, dir: &Path) -> Result<Saved> {
-    let mut salvage = Salvage::new(whole(fs, &path)?, ReadOptions::default());
+    let mut salvage = Salvage::new(whole(fs, &path)?, careful());
     let mut saved = Saved { path, to: None, samples: 0, of, bytes: 0 };
     let Some(info) = salvage.info().cloned() else { return Ok(saved) };
     let random = || u128::from(random_u32());

@@ -9,6 +9,7 @@ use super::{Subject, check};
 use crate::error::{Error, Result};
 use crate::fs::{FileReader, Fs};
 use crate::layout::{GenerationDir, Layout, segment_index};
+use crate::memory;
 use crate::reader::{ReadPart, named};
 use crate::ring::manifest::{Manifests, SegmentEntry};
 use crate::segment::SampleId;
@@ -31,12 +32,10 @@ const OPEN: usize = 16;
 /// The name of the one part that a record of a RecordIO file has.
 pub const RECORD: &str = "record";
 
-/// How what strangers wrote is read: every checksum is compared, and a compressed part may decode to half of this machine's
-/// memory at most.
-fn careful() -> ReadOptions {
-    let system = rustix::system::sysinfo();
-    let memory = (system.totalram as u64).saturating_mul(u64::from(system.mem_unit));
-    ReadOptions { verify: true, max_part: memory / 2 }
+/// How what strangers wrote is read: every checksum is compared, and a compressed part may decode to half of the memory at
+/// most.
+pub(super) fn careful() -> ReadOptions {
+    ReadOptions { verify: true, max_part: memory::bytes() / 2 }
 }
 
 /// One sample, or one record of a RecordIO file: that has one part, [`RECORD`], of bytes, and no id.

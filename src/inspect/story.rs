@@ -154,7 +154,7 @@ pub struct Ring {
 /// What the filesystem says.
 pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
     let path = layout.root().to_owned();
-    let mut odd = Vec::new();
+    let (mut odd, mut other_version) = (Vec::new(), None);
     let verify = format!("ringreel verify {}", path.display());
     let mut damage = |what: String| odd.push(Odd { damage: true, what, next: verify.clone() });
     let birth = match birth::read(&**fs, layout) {
@@ -164,6 +164,10 @@ pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
             None
         }
         Err(Error::Fs { source }) => return Err(source.into()),
+        Err(error) if birth::is_of_another_version(&**fs, layout) => {
+            other_version = Some(error.to_string());
+            None
+        }
         Err(error) => {
             damage(error.to_string());
             None
@@ -196,6 +200,8 @@ pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
             Err(error) => return Err(error),
         }
     }
+    let next = "use a ringreel of that version: what this one tells need not be true".to_owned();
+    odd.extend(other_version.map(|what| Odd { damage: false, what, next }));
     odd.extend(oddities(layout, newest, summary.as_ref().map(|summary| summary.samples), &generations));
     let any = newest.is_some_and(|newest| newest > 0);
     let glance = any.then(|| glance_of(fs, &Subject::Ring(layout.clone()), most, &mut odd)).flatten();

@@ -33,13 +33,15 @@ pub mod stream;
 
 use crate::config::{Config, ReadMode, Verify};
 use crate::error::{Error, FsError, Result};
+use crate::fs::sigbus::{is_torn, newly_torn};
 use crate::fs::watch::Pacer;
 use crate::fs::{Fs, Posix};
+use crate::memory;
 use crate::ring::Ring;
 use crate::ring::held_out::Positions;
 use crate::ring::manifest::{Manifest, SegmentEntry};
 use crate::segment::SampleId;
-use crate::segment::reader::{Access, SegmentReader};
+use crate::segment::reader::{Access, SegmentReader, is_of_torn_map, torn};
 use bytes::Bytes;
 use generators::Generators;
 use ringreel_format::{Meta, Part, ReadOptions, Sample, SegmentInfo, Value};
@@ -101,6 +103,30 @@ pub struct ReadSample {
     pub meta: Meta,
 }
 
+impl ReadSample {
+    /// Whether the parts show what the file held, as far as somebody has looked at them: to be asked after they were used,
+    /// where a file may be truncated while it is mapped.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]: the file was truncated, and a part shows zeros in place of what was there.
+    pub fn check_whole(&self) -> Result<()> {
+        if !self.parts.iter().any(|part| part.part.data().is_ok_and(|data| is_torn(data))) {
+            return Ok(());
+        }
+        let (generation, position, path) = (self.generation, self.position, self.file.to_path_buf());
+        let message = torn(&path).to_string();
+        Err(Error::Damaged { generation, position, sample: self.id.to_string(), path, message })
+    }
+}
+
+/// Logs which files were truncated since this was called last, in the hands of whoever has samples of them.
+fn tell_torn() {
+    for path in newly_torn() {
+        let path = path.display();
+        tracing::error!("{path}: the segment was truncated while it was mapped; what was read of it since shows zeros");
+    }
+}
+
 /// Reads samples of one ring. May be shared by threads; not to be used after a fork: open it in the child.
 pub struct Reader {
     ring: Ring,
@@ -138,7 +164,7 @@ impl Reader {
             ring,
             access,
             verify: config.verify,
-            max_part: config.max_part,
+            max_part: config.max_part.min(memory::bytes()),
             open: Mutex::default(),
             oldest: AtomicU64::new(0),
             compared: Mutex::default(),
@@ -208,8 +234,9 @@ impl Reader {
             return Err(Error::WrongRing { path: root, message: message.to_owned() });
         }
         loop {
-            let found = match reader.held_out() {
-                Err(Error::NoRing { .. } | Error::Manifest { passing: true, .. }) => Vec::new(),
+            let looked = reader.held_out().and_then(|found| Ok((found, reader.ring.held_out_lost()?)));
+            let (found, lost) = match looked {
+                Err(Error::NoRing { .. } | Error::Manifest { passing: true, .. }) => (Vec::new(), 0),
                 Err(error) => {
                     wait.unless_wrong(error, stop, tell)?;
                     continue;
@@ -217,7 +244,10 @@ impl Reader {
                 Ok(found) => found,
             };
             let samples: u64 = found.iter().map(|(_, positions)| positions.end - positions.start).sum();
-            if samples == wanted {
+            if samples + lost == wanted {
+                if lost > 0 {
+                    tracing::warn!(ring = %root.display(), "of {wanted} samples that it holds out, {lost} were lost");
+                }
                 return Ok((reader, found));
             }
             let (fill, cap, place) = (reader.fill_of_next(), reader.ring.birth.swap_cap, root.display());
@@ -331,20 +361,25 @@ impl Reader {
     /// # Errors
     /// [`Error::OutOfRange`]; [`Error::Reclaimed`] when the generation is no longer there; [`Error::Damaged`].
     pub fn sample(&self, manifest: &Manifest, position: u64) -> Result<ReadSample> {
+        tell_torn();
+        self.sample_untold(manifest, position)
+    }
+
+    /// The same, and nothing is logged: for threads of our own.
+    fn sample_untold(&self, manifest: &Manifest, position: u64) -> Result<ReadSample> {
         let (generation, samples) = (manifest.summary.generation, manifest.summary.samples);
         let beyond = Error::OutOfRange { position, generation, samples };
         let (entry, ordinal) = manifest.locate(position).ok_or(beyond)?;
         let id = SampleId { segment: entry.id, ordinal };
+        let first = match self.read(generation, position, entry, id) {
+            Ok(sample) => return Ok(sample),
+            Err(error) => error,
+        };
+        // A stale handle, or a stale view: once more, from the name.
+        self.lock_open().retain(|(_, open)| open.info().id != entry.id);
         let error = match self.read(generation, position, entry, id) {
             Ok(sample) => return Ok(sample),
-            // A stale handle, or a stale view: once more, from the name.
-            Err(_) => {
-                self.lock_open().retain(|(_, open)| open.info().id != entry.id);
-                match self.read(generation, position, entry, id) {
-                    Ok(sample) => return Ok(sample),
-                    Err(error) => error,
-                }
-            }
+            Err(error) => error,
         };
         let dir = self.ring.layout.read(generation);
         match &error {
@@ -362,13 +397,28 @@ impl Reader {
         }
         self.damaged.fetch_add(1, Ordering::Relaxed);
         let (path, sample) = (dir.join(&entry.file), id.to_string());
-        let message = match error {
+        let in_words = |error: Error| match error {
             Error::Fs { source } if source.is_gone() => "the file is missing".to_owned(),
             Error::Fs { source } => source.to_string(),
             Error::Format { source, .. } => source.to_string(),
             other => other.to_string(),
         };
+        let message = match (is_of_torn_map(&first), is_of_torn_map(&error)) {
+            (true, false) => format!("{}; now: {}", in_words(first), in_words(error)),
+            _ => in_words(error),
+        };
         Err(Error::Damaged { generation, position, sample, path, message })
+    }
+
+    /// Refuses a sample of ours that somebody has touched meanwhile, and found a part of it gone.
+    fn unless_torn(&self, sample: ReadSample) -> Result<ReadSample> {
+        match sample.check_whole() {
+            Ok(()) => Ok(sample),
+            Err(error) => {
+                self.damaged.fetch_add(1, Ordering::Relaxed);
+                Err(error)
+            }
+        }
     }
 
     fn read(&self, generation: u64, position: u64, entry: &SegmentEntry, id: SampleId) -> Result<ReadSample> {

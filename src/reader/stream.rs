@@ -14,7 +14,7 @@ use super::order::Order;
 use super::plan::{Plan, Queue, Step};
 use super::resume::{Place, State};
 use super::split::{Equal, Share, Slot};
-use super::{ReadSample, Reader, Waiting};
+use super::{ReadSample, Reader, Waiting, tell_torn};
 use crate::error::{Error, Result};
 use crate::presence::Presence;
 use crate::random::random_u32;
@@ -232,6 +232,7 @@ impl Stream {
     /// [`Error::Timeout`], [`Error::Interrupted`], [`Error::Stale`], or what the filesystem says. A damaged sample is no
     /// error here.
     pub fn next(&mut self, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<Option<Item>> {
+        tell_torn();
         let mut wait: Option<Waiting> = None;
         while let Err(error) = self.begin() {
             if !error.is_retryable() {
@@ -304,9 +305,9 @@ impl Stream {
         if self.options.prefetch_bytes > 0 && self.ahead.is_none() {
             let reader = self.reader.clone();
             let read = move |(manifest, position): Wanted| {
-                let sample = reader.sample(&manifest, position);
-                sample.iter().for_each(touch);
-                sample
+                let sample = reader.sample_untold(&manifest, position)?;
+                touch(&sample);
+                reader.unless_torn(sample)
             };
             let started = Ahead::new(self.options.threads, read);
             let refused = |error| Error::Sample(format!("no thread can be started to read ahead: {error}"));

@@ -9,7 +9,7 @@ use crate::fs::publish::same_file;
 use crate::index::as_hint;
 use crate::layout::{segment_index, segment_name};
 use crate::random::random_u32;
-use crate::segment::reader::check_whole;
+use crate::segment::reader::check_stored;
 use ringreel_format::SegmentId;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -225,7 +225,7 @@ impl Ring {
         match standing {
             Standing::Linked(n) => return Ok(Some(Step::Linked(n))),
             Standing::LeftOut => {
-                if let Err(Error::Format { source, .. }) = check_whole(&*self.fs, staged) {
+                if let Err(Error::Format { source, .. }) = check_stored(&*self.fs, staged) {
                     return self.quarantine_staged(&commit.staged.owner, id, source.to_string()).map(Some);
                 }
                 commit.linked = None;

@@ -42,6 +42,12 @@ impl Manifest {
         0..validation.saturating_sub(self.summary.before()).min(self.summary.samples)
     }
 
+    /// How many samples that were held out are gone: this manifest was lost, and made again from what was left.
+    pub fn held_out_lost(&self, validation: u64) -> u64 {
+        let listed = self.summary.samples.saturating_add(self.summary.lost);
+        validation.saturating_sub(self.summary.before()).min(listed) - self.held_out(validation).end
+    }
+
     /// The other positions: those that are served for training.
     pub fn training(&self, validation: u64) -> Range<u64> {
         self.held_out(validation).end..self.summary.samples
@@ -117,10 +123,11 @@ impl Ring {
     /// A manifest that must be there and cannot be seen (yet); what the filesystem says.
     pub fn held_out_samples(&self) -> Result<Vec<Positions>> {
         let newest = self.manifests.newest()?;
-        let (mut found, mut samples) = (Vec::new(), 0);
+        let (mut found, mut samples, mut lost) = (Vec::new(), 0, 0);
         for kept in self.kept_for_ever()? {
             let Some(manifest) = self.manifests.get(kept.generation)? else { continue };
             let positions = self.held_out(&manifest);
+            lost += manifest.held_out_lost(self.birth.validation);
             if !positions.is_empty() {
                 samples += positions.end;
                 found.push((manifest, positions));
@@ -128,11 +135,24 @@ impl Ring {
         }
         let all = self.manifests.get(newest)?.map_or(0, |manifest| manifest.summary.total_samples);
         let wanted = self.birth.validation.min(all);
-        if samples < wanted {
+        if samples + lost < wanted {
             let message = format!("of {wanted} held-out samples, the manifests that can be seen list {samples}");
             return Err(Error::Manifest { path: self.layout.manifests(), message, passing: true });
         }
         Ok(found)
+    }
+
+    /// How many samples that were held out are gone for ever, as the manifests that can be seen say.
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub fn held_out_lost(&self) -> Result<u64> {
+        let mut lost = 0;
+        for kept in self.kept_for_ever()? {
+            let manifest = self.manifests.get(kept.generation)?;
+            lost += manifest.map_or(0, |manifest| manifest.held_out_lost(self.birth.validation));
+        }
+        Ok(lost)
     }
 
     fn lock_kept(&self) -> MutexGuard<'_, KeptSoFar> {

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 const VERSION: u32 = 1;
 /// Largest manifest that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
+/// Most samples in a generation: as many as SWAP_CAP may be.
+const MAX_SAMPLES: u64 = 1 << 40;
 const CUT_OFF: &str = "it is cut off";
 /// Manifests held in memory.
 const CACHED: usize = 64;
@@ -243,6 +245,12 @@ impl Manifest {
         if end.end != summary.generation || end.lines != segments.len() + 1 || total != Some(summary.samples) {
             return Err("its lines contradict one another".to_owned());
         }
+        if summary.samples > MAX_SAMPLES {
+            return Err(format!(
+                "it lists {} samples, and no generation holds more than {MAX_SAMPLES}",
+                summary.samples
+            ));
+        }
         let plain = |s: &SegmentEntry| {
             let mut parts = Path::new(&s.file).components();
             matches!(parts.next(), Some(Component::Normal(_))) && parts.next().is_none()
@@ -365,7 +373,10 @@ impl Manifests {
             return Ok(Some(manifest.clone()));
         }
         let path = self.layout.manifest(n);
-        let bytes = match self.fs.read(&path, MAX_BYTES) {
+        let read = || self.fs.read(&path, MAX_BYTES);
+        // A stale handle does not mean that the name is gone: once more, from the name.
+        let stale = |error: &FsError| error.source.kind() == io::ErrorKind::StaleNetworkFileHandle;
+        let bytes = match read().or_else(|error| if stale(&error) { read() } else { Err(error) }) {
             Ok(bytes) => bytes,
             Err(error) if error.is_gone() => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -486,6 +497,15 @@ mod tests {
         let want = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2), (3, 0), (4, 0), (4, 1)];
         assert_eq!(found[..9], want.map(Some));
         assert_eq!(found[9], None);
+    }
+
+    #[test]
+    fn more_samples_than_a_generation_may_hold_are_refused() {
+        let mut manifest = example(1);
+        for (samples, may) in [(1 << 40, true), ((1 << 40) + 1, false), (u64::MAX, false)] {
+            (manifest.segments[0].samples, manifest.summary.samples) = (samples, samples);
+            assert_eq!(Manifest::decode(&manifest.encode().unwrap()).is_ok(), may, "{samples}");
+        }
     }
 
     #[test]

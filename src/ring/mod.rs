@@ -36,7 +36,7 @@ pub mod seal;
 
 use crate::config::{Config, Durability, OnStale, Reuse};
 use crate::error::{Error, Result};
-use crate::fs::{Fs, Kind};
+use crate::fs::{Fs, Kind, within};
 use crate::index::{Absence, Claim, Index, Opening, Owner};
 use crate::layout::Layout;
 use crate::random::random_u32;
@@ -117,10 +117,13 @@ impl Ring {
         // Before anything is made: who gave a wrong address finds no ring there afterwards.
         let index = Opening::at(&config.index, Absence::Fatal)?;
         let layout = Layout::new(&config.ring);
+        let fs = within(fs, layout.root(), config.modes);
         let me = owner_name();
         let manifests = Manifests::new(fs.clone(), layout.clone());
         let birth = birth::find_or_make(&*fs, &layout, config, &me, &manifests)?;
-        Ring::assemble(fs, config, birth, me, index, Claim::Hold)
+        let ring = Ring::assemble(fs, config, birth, me, index, Claim::Hold)?;
+        ring.settle_root()?;
+        Ok(ring)
     }
 
     /// Finds the ring that `config` describes: for readers. They need no index, and do without one that is away.
@@ -137,6 +140,7 @@ impl Ring {
     /// As [`Ring::find`].
     pub fn find_with(fs: Arc<dyn Fs>, config: &Config, claim: Claim) -> Result<Ring> {
         let layout = Layout::new(&config.ring);
+        let fs = within(fs, layout.root(), config.modes);
         let none = || Error::NoRing { path: config.ring.clone() };
         let birth = birth::read(&*fs, &layout)?.ok_or_else(none)?;
         birth::check(&birth, config)?;
@@ -210,6 +214,15 @@ impl Ring {
     /// Syncs a directory, where that was asked for.
     fn settle_dir(&self, dir: &Path) -> Result<()> {
         if self.syncs_dirs() { Ok(self.fs.sync_dir(dir)?) } else { Ok(()) }
+    }
+
+    /// Syncs the ring's own name, where that was asked for. (Who may not read the directory above may not sync it.)
+    fn settle_root(&self) -> Result<()> {
+        let above = self.layout.root().parent().filter(|above| !above.as_os_str().is_empty());
+        match self.settle_dir(above.unwrap_or(Path::new("."))) {
+            Err(Error::Fs { source }) if source.is_denied() => Ok(()),
+            done => done,
+        }
     }
 
     /// Who builds upon a manifest makes sure that a power cut does not take it back: whoever published it may not have

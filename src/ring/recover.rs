@@ -9,6 +9,7 @@ use crate::layout::{is_owner, sealed_id};
 use crate::segment::reader::read_tail;
 use ringreel_format::SegmentId;
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 /// An unfinished file is kept for this many leases after its owner fell silent: he may only have been stopped.
@@ -44,7 +45,7 @@ impl Ring {
             }
             let names = match self.fs.list(&self.layout.staging_of(&owner)) {
                 Ok(names) => names,
-                Err(error) if error.is_gone() => continue,
+                Err(error) if error.is_gone() || error.source.kind() == ErrorKind::NotADirectory => Vec::new(),
                 Err(error) => return Err(error.into()),
             };
             for id in names.iter().filter_map(|name| sealed_id(name)) {

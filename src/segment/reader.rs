@@ -1,10 +1,13 @@
 //! Reading a sealed segment: mapped, or read into memory of our own. Both give the same bytes.
 //!
 //! A segment that was truncated, overwritten or deleted under its reader is found and reported, not trusted: its length
-//! is compared before each sample, heads are always checked, large parts as VERIFY says.
+//! is compared before each sample, heads are always checked, large parts as VERIFY says. One that is truncated while it is
+//! mapped reads as zeros ([`crate::fs::sigbus`]): nothing that was found in such a map is given away.
 
 use crate::error::{Error, FsError, Result};
+use crate::fs::sigbus::is_torn;
 use crate::fs::{FileReader, Fs, FsResult, MapMode};
+use crate::memory;
 use bytes::Bytes;
 use ringreel_format::frame::{self, FrameHeader};
 use ringreel_format::input::{RangeRead, StreamInput};
@@ -22,6 +25,8 @@ use std::sync::{Arc, OnceLock};
 const TAIL: u64 = 4096;
 /// Smaller samples are read even where a private map is wished for: a map costs more than their copy.
 const SMALL: u64 = 64 << 10;
+/// Said of a segment whose map shows zeros in place of what the file has lost.
+const TORN: &str = "the segment was truncated while it was read (or the disk cannot read it)";
 /// Where tensors begin in memory of our own, as in the file.
 const ALIGNMENT: usize = 64;
 
@@ -61,7 +66,7 @@ fn tail_of(file: &dyn FileReader, path: &Path) -> Result<Tail> {
         return Err(bad(FormatError::NotASegment { why: "it is shorter than a trailer" }));
     }
     let begin = len.saturating_sub(TAIL);
-    let mut tail = read_range(file, begin..len)?;
+    let mut tail = read_range(file, path, begin..len)?;
     let trailer = tail.last_chunk().ok_or(FormatError::NotASegment { why: "it is shorter than a trailer" });
     let at = trailer.and_then(|trailer| Trailer::decode(trailer, len)).map_err(bad)?.footer_at;
     let mut base = begin;
@@ -70,7 +75,7 @@ fn tail_of(file: &dyn FileReader, path: &Path) -> Result<Tail> {
         if len - at > limit {
             return Err(bad(FormatError::TooLarge { what: "bytes of a footer", value: len - at, limit }));
         }
-        tail = read_range(file, at..len)?;
+        tail = read_range(file, path, at..len)?;
         base = at;
     }
     let record = frame::read_record(&tail, (at - base) as usize, base).map_err(bad)?;
@@ -81,8 +86,19 @@ fn tail_of(file: &dyn FileReader, path: &Path) -> Result<Tail> {
 }
 
 /// Bytes of the file, in memory where byte n of the file lies as far from a multiple of 64 as n does.
-fn read_range(file: &dyn FileReader, range: Range<u64>) -> FsResult<Bytes> {
+fn read_range(file: &dyn FileReader, path: &Path, range: Range<u64>) -> FsResult<Bytes> {
+    room_for(range.end - range.start).map_err(|error| FsError::new("read", path, error))?;
     aligned((range.end - range.start) as usize, range.start, |out| file.read_exact_at(out, range.start))
+}
+
+/// Whether there is memory for what a file claims to hold. (A file with holes may claim anything.)
+fn room_for(len: u64) -> io::Result<()> {
+    let most = memory::bytes();
+    if len > most || len > CHUNK && Vec::<u8>::new().try_reserve_exact(len as usize + ALIGNMENT).is_err() {
+        let why = format!("there is no memory for the {len} bytes that are to be read at once (there are {most})");
+        return Err(io::Error::new(io::ErrorKind::OutOfMemory, why));
+    }
+    Ok(())
 }
 
 /// `len` bytes that `fill` wrote, in memory that lies as far from a multiple of 64 as `at` does.
@@ -98,18 +114,44 @@ fn aligned<E>(
     Ok(Bytes::from(buffer).slice(start..start + len))
 }
 
-/// Looks at every byte of a finished segment. It needs little memory, however large the segment is.
+/// Looks at every byte of a finished segment. What is compressed is decoded, a part to half of the memory at most; for the
+/// rest it needs little memory, however large the segment is.
 ///
 /// # Errors
 /// The first damage found; what the filesystem says.
 pub fn check_whole(fs: &dyn Fs, path: &Path) -> Result<Tail> {
+    check(fs, path, |input| walk::check(input, memory::bytes() / 2))
+}
+
+/// The same, but nothing is decoded: whether the bytes are those that its owner wrote.
+///
+/// # Errors
+/// As [`check_whole`].
+pub fn check_stored(fs: &dyn Fs, path: &Path) -> Result<Tail> {
+    check(fs, path, |input| walk::check_stored(input))
+}
+
+fn check(
+    fs: &dyn Fs,
+    path: &Path,
+    walk: impl FnOnce(StreamInput<RangeRead<'_, '_>>) -> ringreel_format::Result<Footer>,
+) -> Result<Tail> {
     let file = fs.open(path)?;
     let len = file.size()?;
     let mut read_at = |buffer: &mut [u8], at| file.read_exact_at(buffer, at).map_err(|error| error.source);
     let source = RangeRead::new(&mut read_at, 0..len);
-    let footer = walk::check(StreamInput::new(source, 0), ReadOptions::default().max_part)
-        .map_err(Error::format("read", path))?;
+    let footer = walk(StreamInput::new(source, 0)).map_err(Error::format("read", path))?;
     Ok(Tail { footer, len })
+}
+
+/// The error of a segment whose map was torn.
+pub fn torn(path: &Path) -> Error {
+    FsError::new("read", path, io::Error::new(io::ErrorKind::UnexpectedEof, TORN)).into()
+}
+
+/// Whether it is that one.
+pub fn is_of_torn_map(error: &Error) -> bool {
+    matches!(error, Error::Fs { source } if source.source.get_ref().is_some_and(|why| why.to_string() == TORN))
 }
 
 /// A sealed segment, open for reading.
@@ -166,7 +208,8 @@ impl SegmentReader {
             self.gathered(extent, options)?
         } else {
             let bytes = self.bytes(extent)?;
-            Sample::decode(&bytes, base, self.info(), options).map_err(bad)?
+            let sample = Sample::decode(&bytes, base, self.info(), options);
+            self.unless_torn(&[bytes], sample)?
         };
         if sample.ordinal != ordinal {
             return Err(bad(FormatError::Malformed { at: base, what: "a sample has another ordinal" }));
@@ -183,7 +226,7 @@ impl SegmentReader {
         let beyond = || Error::Sample(format!("{}: there is no sample {ordinal}", self.path.display()));
         let extent = self.tail.footer.extent(ordinal).map_err(bad)?.ok_or_else(beyond)?;
         let base = extent.start;
-        let head = read_range(&*self.file, self.frames_at(extent)?)?;
+        let head = read_range(&*self.file, &self.path, self.frames_at(extent)?)?;
         Ok(decode_head(&head, base, self.info()).map_err(bad)?.0)
     }
 
@@ -192,8 +235,9 @@ impl SegmentReader {
     fn gathered(&self, extent: Range<u64>, options: ReadOptions) -> Result<Sample> {
         let bad = |source| Error::Format { path: self.path.to_path_buf(), source };
         let base = extent.start;
-        let head = read_range(&*self.file, self.frames_at(extent.clone())?)?;
+        let head = read_range(&*self.file, &self.path, self.frames_at(extent.clone())?)?;
         let (head, payload) = decode_head(&head, base, self.info()).map_err(bad)?;
+        let mut maps = Vec::new();
         let large = |part: &PartHead, records: &Pieces| {
             let frames = records.frames();
             if frames.end > extent.end {
@@ -203,13 +247,29 @@ impl SegmentReader {
             }
             if records.count() == 1 {
                 let bytes = self.bytes(frames.clone()).map_err(|error| error.source)?;
+                maps.push(bytes.clone());
                 stored_in(&bytes, frames.start, records)
             } else {
+                if part.stored_len > options.max_part {
+                    let (what, value, limit) = ("bytes of a part", part.stored_len, options.max_part);
+                    return Err(FormatError::TooLarge { what, value, limit });
+                }
+                room_for(part.stored_len)?;
                 let read_at = &mut |out: &mut [u8], at| self.file.read_exact_at(out, at).map_err(|error| error.source);
                 aligned(part.stored_len as usize, 0, |out| gather(part, out, read_at))
             }
         };
         let sample = Sample::assemble(head, &payload, base, self.info(), options, large);
+        self.unless_torn(&maps, sample)
+    }
+
+    /// Refuses what was found in a map that shows zeros in place of what the file has lost. (What a page holds behind the
+    /// file's end is zeros, too, and nobody notices: where something is wrong, the file is asked.)
+    fn unless_torn(&self, maps: &[Bytes], sample: std::result::Result<Sample, FormatError>) -> Result<Sample> {
+        let is_shorter = || self.file.size().is_ok_and(|len| len < self.tail.len);
+        if maps.iter().any(|map| is_torn(map)) || sample.is_err() && is_shorter() {
+            return Err(torn(&self.path));
+        }
         sample.map_err(Error::format("read", &self.path))
     }
 
@@ -245,7 +305,21 @@ impl SegmentReader {
                 let map = self.file.map(from..extent.end, MapMode::Private)?.ok_or_else(cannot)?;
                 Ok(map.slice((extent.start - from) as usize..))
             }
-            Access::Private | Access::Copy => read_range(&*self.file, extent),
+            Access::Private | Access::Copy => read_range(&*self.file, &self.path, extent),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_more_than_the_memory_there_is_is_refused_before_anything_is_allocated() {
+        assert!(room_for(1 << 20).is_ok());
+        for len in [memory::bytes() + 1, u64::MAX / 2] {
+            let refused = room_for(len).map_err(|error| error.kind());
+            assert_eq!(refused, Err(io::ErrorKind::OutOfMemory), "{len}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Promise: what [`StagingWriter::seal`] returned is whole, and is never opened for writing again.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, FsError, Result};
 use crate::fs::{FileWriter, Fs, FsResult};
 use crate::layout::Layout;
 use ringreel_format::{FormatError, SampleRef, Sealed, SegmentInfo, SegmentWriter, WriteOptions};
@@ -16,9 +16,12 @@ pub struct StagingWriter {
     fs: Arc<dyn Fs>,
     part: PathBuf,
     rec: PathBuf,
+    staging: PathBuf,
     dir: PathBuf,
     file: Buffered,
     writer: SegmentWriter,
+    /// It is complete and closed: only its name is wanting.
+    closed: Option<Sealed>,
     sync: bool,
     sync_dir: bool,
 }
@@ -63,8 +66,9 @@ impl StagingWriter {
             let _ = fs.forget_file(&part);
             Error::format("write", &part)(error)
         })?;
-        let (dir, sync, sync_dir) = (layout.staging_of(owner), options.sync, options.sync_dir);
-        Ok(StagingWriter { fs, part, rec, dir, file, writer, sync, sync_dir })
+        let (staging, dir) = (layout.staging(), layout.staging_of(owner));
+        let (sync, sync_dir) = (options.sync, options.sync_dir);
+        Ok(StagingWriter { fs, part, rec, staging, dir, file, writer, closed: None, sync, sync_dir })
     }
 
     /// What the segment says of itself.
@@ -88,6 +92,7 @@ impl StagingWriter {
     /// # Errors
     /// A sample that does not fit; what the filesystem says.
     pub fn sample(&mut self, sample: &SampleRef<'_>) -> Result<()> {
+        self.closed = None;
         let written = self.writer.sample(&mut self.file, sample);
         written.or_else(|error| self.roll_back(error))
     }
@@ -109,6 +114,31 @@ impl StagingWriter {
     /// # Errors
     /// What the filesystem says.
     pub fn seal(&mut self) -> Result<(Sealed, PathBuf)> {
+        let sealed = self.closed.map_or_else(|| self.close(), Ok)?;
+        match self.fs.rename(&self.part, &self.rec) {
+            Ok(()) => {}
+            // The reply may have been lost: then the new name is there, and nobody else could have made it. Where that
+            // cannot be seen now, it is tried again: thrown away, it might be delivered all the same.
+            Err(error) => match self.fs.exists(&self.rec) {
+                Ok(true) => {}
+                seen => {
+                    let error = seen.err().filter(FsError::is_retryable).unwrap_or(error);
+                    self.closed = self.closed.filter(|_| error.is_retryable());
+                    return Err(error.into());
+                }
+            },
+        }
+        if self.sync_dir {
+            self.closed = None; // a failed sync is not done again
+            self.fs.sync_dir(&self.dir)?;
+            // The directory's own name as well: it may be new.
+            self.fs.sync_dir(&self.staging)?;
+        }
+        Ok((sealed, self.rec.clone()))
+    }
+
+    /// Writes what is left to be written, and closes the file.
+    fn close(&mut self) -> Result<Sealed> {
         let finished = self.writer.finish(&mut self.file);
         let sealed = match finished.and_then(|sealed| Ok(self.file.flush().map(|()| sealed)?)) {
             Ok(sealed) => sealed,
@@ -120,23 +150,13 @@ impl StagingWriter {
             }
             file.close()?;
         }
-        match self.fs.rename(&self.part, &self.rec) {
-            Ok(()) => {}
-            // The reply may have been lost: then the new name is there, and nobody else could have made it.
-            Err(error) => match self.fs.exists(&self.rec) {
-                Ok(true) => {}
-                _ => return Err(error.into()),
-            },
-        }
-        if self.sync_dir {
-            self.fs.sync_dir(&self.dir)?;
-        }
-        Ok((sealed, self.rec.clone()))
+        self.closed = Some(sealed);
+        Ok(sealed)
     }
 
-    /// Whether the file was closed, or failed to be: nothing can be appended to it any more.
+    /// Whether what the file holds is unknown: nothing can be made of it any more.
     pub fn must_discard(&self) -> bool {
-        self.file.file.is_none()
+        self.file.file.is_none() && self.closed.is_none()
     }
 
     /// Removes the unfinished file.

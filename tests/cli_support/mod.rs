@@ -266,27 +266,62 @@ pub fn as_nobody(test: &str, place: &Place, args: &[&str]) -> Option<Said> {
     }
 }
 
+/// Runs a tool of the system. False where it cannot be done: the test is then skipped, loudly.
+fn done_or_skipped(test: &str, command: &mut Command) -> bool {
+    let tool = command.get_program().to_string_lossy().into_owned();
+    let why = match command.output() {
+        Ok(done) if done.status.success() => return true,
+        Ok(done) => String::from_utf8_lossy(&done.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    loudly(&format!("SKIPPED: {test}: {tool} cannot be run: {why}"));
+    false
+}
+
 /// A small filesystem of its own, gone when this is dropped.
 pub struct Mount {
     dir: TempDir,
+    /// The disk that it is on, if any.
+    image: Option<PathBuf>,
 }
 
 impl Mount {
-    /// A tmpfs with these options. None where this user may not mount: the test is then skipped, loudly.
+    /// A tmpfs with these options. None where this user may not mount.
     pub fn tmpfs(test: &str, options: &str) -> Option<Mount> {
         let dir = tempfile::tempdir().unwrap();
-        let done = Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(dir.path()).output();
-        match done {
-            Ok(done) if done.status.success() => Some(Mount { dir }),
-            Ok(done) => {
-                loudly(&format!("SKIPPED: {test}: cannot mount: {}", String::from_utf8_lossy(&done.stderr).trim()));
-                None
-            }
-            Err(error) => {
-                loudly(&format!("SKIPPED: {test}: cannot run mount: {error}"));
-                None
-            }
-        }
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "none"]).arg(dir.path());
+        done_or_skipped(test, &mut mount).then_some(Mount { dir, image: None })
+    }
+
+    /// A filesystem of this kind (`ext4`, `xfs`) on a disk of its own of so many MiB, which is a file in `home`. None
+    /// where this user may not mount, or has no tool to make it.
+    pub fn disk(test: &str, kind: &str, mib: u64, home: &Path) -> Option<Mount> {
+        let image = home.join(format!("disk.{kind}"));
+        fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
+        let mut make = Command::new(format!("mkfs.{kind}"));
+        make.arg("-q").arg(&image);
+        let mount = Mount { dir: tempfile::tempdir().unwrap(), image: Some(image) };
+        (done_or_skipped(test, &mut make) && done_or_skipped(test, &mut mount.mounting())).then_some(mount)
+    }
+
+    fn mounting(&self) -> Command {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", "loop"]).args(&self.image).arg(self.path());
+        mount
+    }
+
+    /// The power of its disk is cut (FS_IOC_SHUTDOWN without flushing the journal, `linux/fs.h`), whoever works on it.
+    pub fn cut_power(&self) {
+        let cut = "import fcntl, os, struct, sys\n\
+                   fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587D, struct.pack('I', 2))";
+        assert!(Command::new("python3").args(["-c", cut]).arg(self.path()).status().unwrap().success());
+    }
+
+    /// The power comes back: what the disk has now is what is there.
+    pub fn start_again(&self) {
+        assert!(Command::new("umount").arg(self.path()).status().unwrap().success());
+        assert!(self.mounting().status().unwrap().success());
     }
 
     pub fn path(&self) -> &Path {
@@ -329,6 +364,15 @@ pub fn contents(n: u64, part: u64, len: usize) -> Vec<u8> {
 
 /// Puts sample `n` in.
 pub fn put(generator: &mut Generator, n: u64) -> Vec<ringreel::SampleId> {
+    try_put(generator, n, &|| false).unwrap()
+}
+
+/// Puts sample `n` in, unless something is in the way, or `stop` says so.
+pub fn try_put(
+    generator: &mut Generator,
+    n: u64,
+    stop: &dyn Fn() -> bool,
+) -> ringreel::Result<Vec<ringreel::SampleId>> {
     let (data, label) = (contents(n, 0, DATA), contents(n, 1, LABEL));
     let parts = [
         NamedPart::new("data", DType::U8, &[DATA as u64], &data),
@@ -336,7 +380,7 @@ pub fn put(generator: &mut Generator, n: u64) -> Vec<ringreel::SampleId> {
     ];
     let mut meta = Meta::new();
     meta.set("n", n);
-    generator.write(&parts, &meta, &|| false).unwrap()
+    generator.write(&parts, &meta, stop)
 }
 
 /// Puts these samples in, and makes all of them visible.

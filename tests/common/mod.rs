@@ -3,8 +3,9 @@
 
 pub mod index;
 
+use bytes::Bytes;
 use ringreel::format::{DType, Meta};
-use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Posix, Space};
+use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, MapMode, Posix, Space};
 use ringreel::layout::Layout;
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
@@ -13,6 +14,7 @@ use ringreel::ring::promote::When;
 use ringreel::{Config, Generator, NamedPart, SampleId};
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
@@ -27,8 +29,11 @@ pub enum Action {
     LoseReply(i32),
     /// It happens to another path: a client that looks a directory up by an old name.
     Elsewhere(PathBuf),
+    /// Of a write, half happens, and it says so.
+    Short,
 }
 
+pub const EINTR: i32 = 4;
 pub const EIO: i32 = 5;
 pub const EACCES: i32 = 13;
 pub const ESTALE: i32 = 116;
@@ -39,15 +44,22 @@ pub const CHANGES: [&str; 9] =
 
 type Hook = dyn Fn(usize, &str, &Path) -> Action + Send + Sync;
 
-/// A real filesystem with a hook before each call: its number, its name, the path that it is about. Calls to a file
-/// that is being written ("write", "cut", "sync", "close") are calls like the others.
-#[derive(Clone, Default)]
+/// A filesystem with a hook before each call: its number, its name, the path that it is about. Calls to a file that is
+/// being written ("write", "cut", "sync", "close") or read ("size", "read", "map") are calls like the others.
+#[derive(Clone)]
 pub struct HookFs(Arc<Shared>);
 
-#[derive(Default)]
 struct Shared {
+    inner: Box<dyn Fs>,
     calls: AtomicUsize,
     hook: RwLock<Option<Box<Hook>>>,
+}
+
+impl Default for HookFs {
+    /// On the real one.
+    fn default() -> HookFs {
+        HookFs::on(Posix)
+    }
 }
 
 impl std::fmt::Debug for HookFs {
@@ -57,6 +69,11 @@ impl std::fmt::Debug for HookFs {
 }
 
 impl HookFs {
+    /// On another one.
+    pub fn on(inner: impl Fs + 'static) -> HookFs {
+        HookFs(Arc::new(Shared { inner: Box::new(inner), calls: AtomicUsize::new(0), hook: RwLock::default() }))
+    }
+
     /// From now on, calls are numbered from 0, and `hook` decides about them.
     pub fn hook(&self, hook: impl Fn(usize, &str, &Path) -> Action + Send + Sync + 'static) {
         self.0.calls.store(0, Ordering::SeqCst);
@@ -79,7 +96,7 @@ impl HookFs {
     fn through<T>(&self, op: &'static str, path: &Path, call: impl FnOnce(&Path) -> FsResult<T>) -> FsResult<T> {
         let error = |errno| FsError::new(op, path, io::Error::from_raw_os_error(errno));
         match self.ask(op, path) {
-            Action::Pass => call(path),
+            Action::Pass | Action::Short => call(path),
             Action::Refuse(errno) => Err(error(errno)),
             Action::LoseReply(errno) => call(path).and_then(|_| Err(error(errno))),
             Action::Elsewhere(other) => call(&other),
@@ -94,9 +111,10 @@ struct HookWriter {
 }
 
 impl io::Write for HookWriter {
-    /// A write that is refused has written half.
+    /// A write that is refused has written half; but for EINTR, which says that it has written nothing.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.fs.ask("write", &self.path) {
+            Action::Refuse(EINTR) => Err(io::Error::from_raw_os_error(EINTR)),
             Action::Refuse(errno) => {
                 self.inner.write_all(&bytes[..bytes.len() / 2])?;
                 Err(io::Error::from_raw_os_error(errno))
@@ -105,7 +123,8 @@ impl io::Write for HookWriter {
                 self.inner.write_all(bytes)?;
                 Err(io::Error::from_raw_os_error(errno))
             }
-            _ => self.inner.write(bytes),
+            Action::Short => self.inner.write(&bytes[..bytes.len().div_ceil(2)]),
+            Action::Pass | Action::Elsewhere(_) => self.inner.write(bytes),
         }
     }
 
@@ -131,43 +150,64 @@ impl FileWriter for HookWriter {
     }
 }
 
+struct HookReader {
+    inner: Box<dyn FileReader>,
+    fs: HookFs,
+    path: PathBuf,
+}
+
+impl FileReader for HookReader {
+    fn size(&self) -> FsResult<u64> {
+        self.fs.through("size", &self.path, |_| self.inner.size())
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<()> {
+        self.fs.through("read", &self.path, |_| self.inner.read_exact_at(buffer, offset))
+    }
+
+    fn map(&self, range: Range<u64>, mode: MapMode) -> FsResult<Option<Bytes>> {
+        self.fs.through("map", &self.path, |_| self.inner.map(range, mode))
+    }
+}
+
 impl Fs for HookFs {
     fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
-        let inner = self.through("create", path, |path| Posix.create_new(path))?;
+        let inner = self.through("create", path, |path| self.0.inner.create_new(path))?;
         Ok(Box::new(HookWriter { inner, fs: self.clone(), path: path.to_owned() }))
     }
     fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
-        self.through("open", path, |path| Posix.open(path))
+        let inner = self.through("open", path, |path| self.0.inner.open(path))?;
+        Ok(Box::new(HookReader { inner, fs: self.clone(), path: path.to_owned() }))
     }
     fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
-        self.through("list", dir, |dir| Posix.list(dir))
+        self.through("list", dir, |dir| self.0.inner.list(dir))
     }
     fn make_dir(&self, path: &Path) -> FsResult<()> {
-        self.through("make_dir", path, |path| Posix.make_dir(path))
+        self.through("make_dir", path, |path| self.0.inner.make_dir(path))
     }
     fn link(&self, from: &Path, to: &Path) -> FsResult<()> {
-        self.through("link", to, |to| Posix.link(from, to))
+        self.through("link", to, |to| self.0.inner.link(from, to))
     }
     fn rename(&self, from: &Path, to: &Path) -> FsResult<()> {
-        self.through("rename", to, |to| Posix.rename(from, to))
+        self.through("rename", to, |to| self.0.inner.rename(from, to))
     }
     fn remove_file(&self, path: &Path) -> FsResult<()> {
-        self.through("remove_file", path, |path| Posix.remove_file(path))
+        self.through("remove_file", path, |path| self.0.inner.remove_file(path))
     }
     fn remove_dir(&self, path: &Path) -> FsResult<()> {
-        self.through("remove_dir", path, |path| Posix.remove_dir(path))
+        self.through("remove_dir", path, |path| self.0.inner.remove_dir(path))
     }
     fn identity(&self, path: &Path) -> FsResult<Identity> {
-        self.through("identity", path, |path| Posix.identity(path))
+        self.through("identity", path, |path| self.0.inner.identity(path))
     }
     fn sync_dir(&self, path: &Path) -> FsResult<()> {
-        self.through("sync_dir", path, |path| Posix.sync_dir(path))
+        self.through("sync_dir", path, |path| self.0.inner.sync_dir(path))
     }
     fn space(&self, path: &Path) -> FsResult<Space> {
-        Posix.space(path)
+        self.through("space", path, |path| self.0.inner.space(path))
     }
     fn kind(&self, path: &Path) -> FsResult<Kind> {
-        Posix.kind(path)
+        self.through("kind", path, |path| self.0.inner.kind(path))
     }
 }
 

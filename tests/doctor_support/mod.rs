@@ -213,6 +213,9 @@ impl Fs for Liar {
     }
 
     fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
+        if matches!(self.0, Lie::HangsAt(at) if name(dir) == at) {
+            std::thread::sleep(Duration::from_secs(4));
+        }
         let mut names = Posix.list(dir)?;
         if self.0 == Lie::ListsLate && (name(dir) == "seen" || name(dir) == "listed") {
             let age =

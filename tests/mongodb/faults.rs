@@ -5,12 +5,15 @@ use crate::common::{another, assert_delivered_once, write};
 use crate::support::{Faults, Kind, Proxy, Server};
 use crate::turning::{Turned, drain, turn};
 use crate::{config_at, index_of};
+use ringreel::fs::Posix;
 use ringreel::index::Index;
+use ringreel::ring::Ring;
 use ringreel::{Config, Generator};
 use std::collections::HashSet;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Short times, since these tests wait for leases to run out.
@@ -46,6 +49,31 @@ fn cut_delayed_and_repeated_messages_lose_and_double_nothing() {
     assert_eq!(turned.finished, 10_000);
     assert!(counts.dropped > 5 && counts.duplicated > 20 && counts.cut > 5, "{counts:?}");
     assert!(turned.counted > turned.stray, "the index was hardly used: {turned:?}");
+}
+
+#[test]
+#[ignore = "needs a server: scripts/mongodb.sh java"]
+fn connections_that_break_while_a_ring_is_opened_are_made_again() {
+    let server = Server::start(Kind::Good);
+    let proxy = Proxy::start(server.address());
+    let dir = tempfile::tempdir().unwrap();
+    let config = config_at(&proxy.uri(), dir.path(), 200, SHORT);
+    proxy.set(Faults { cut_before: 1.0, ..Faults::default() });
+    let done = AtomicBool::new(false);
+    let opened = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // The driver asks twice by itself.
+            while proxy.counts().cut < 3 && !done.load(Ordering::Acquire) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            proxy.set(Faults::default());
+        });
+        let opened = Ring::find_or_make(Arc::new(Posix), &config);
+        done.store(true, Ordering::Release);
+        opened
+    });
+    opened.unwrap();
+    assert!(proxy.counts().cut >= 3);
 }
 
 #[test]

@@ -25,7 +25,7 @@ const GROWTH: usize = 4 << 20;
 /// The first damage found; what the source says.
 pub fn check(input: impl Input, max_part: u64) -> Result<Footer> {
     let mut walk = SegmentWalk::begin(input, max_part)?;
-    walk.keep_plain = false;
+    walk.keep = Keep::Compressed;
     while let Some(sample) = walk.next()? {
         for (n, part) in sample.head.parts.iter().enumerate() {
             if part.codec == Codec::Zstd {
@@ -36,14 +36,33 @@ pub fn check(input: impl Input, max_part: u64) -> Result<Footer> {
     walk.footer.ok_or(FormatError::NotASegment { why: "it has no footer" })
 }
 
+/// The same, but nothing is decompressed: whether the bytes are those that were written. It needs little memory, whatever
+/// the segment claims.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_stored(input: impl Input) -> Result<Footer> {
+    let mut walk = SegmentWalk::begin(input, 0)?;
+    walk.keep = Keep::Nothing;
+    while walk.next()?.is_some() {}
+    walk.footer.ok_or(FormatError::NotASegment { why: "it has no footer" })
+}
+
+/// Which bytes of large parts are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keep {
+    All,
+    Compressed,
+    Nothing,
+}
+
 /// Reads samples one after the other, and checks everything on the way.
 #[derive(Debug)]
 pub struct SegmentWalk<I> {
     records: RecordReader<I>,
     info: SegmentInfo,
     bound: BoundCrc,
-    /// Whether the bytes of large parts that are not compressed are kept.
-    keep_plain: bool,
+    keep: Keep,
     max_part: u64,
     heads: HeadsCrc,
     offsets: Vec<u64>,
@@ -128,7 +147,7 @@ impl<I: Input> SegmentWalk<I> {
             bound: BoundCrc::new(info.id),
             info,
             records,
-            keep_plain: true,
+            keep: Keep::All,
             max_part,
             heads: HeadsCrc::default(),
             offsets: Vec::new(),
@@ -214,7 +233,11 @@ impl<I: Input> SegmentWalk<I> {
                 self.large.push(Bytes::new());
                 continue;
             };
-            let keep = self.keep_plain || part.codec == Codec::Zstd;
+            let keep = match self.keep {
+                Keep::All => true,
+                Keep::Compressed => part.codec == Codec::Zstd,
+                Keep::Nothing => false,
+            };
             let (mut stored, mut crc) = (Vec::new(), crc32fast::Hasher::new());
             for Piece { frames, len } in records.iter() {
                 read_pad(&mut self.records)?;

@@ -3,7 +3,7 @@
 mod words;
 
 use super::output::{json_line, line, plain, plain_path};
-use super::pick::{Pick, failed, posix};
+use super::pick::{Pick, failed};
 use crate::error::Error;
 use crate::fs::Fs;
 use crate::inspect::fields::{Field, fields};
@@ -12,6 +12,7 @@ use crate::inspect::formats::json::meta_json;
 use crate::inspect::records::{Record, What, walk};
 use crate::inspect::samples::Samples;
 use crate::inspect::{Subject, numbers, story, tree};
+use crate::ring::birth;
 use crate::segment::reader::read_tail;
 use crate::words::human_bytes;
 use clap::Args;
@@ -64,8 +65,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
 
 /// Whether something is damaged.
 fn look(options: &Options) -> anyhow::Result<bool> {
-    let fs = posix();
-    let subject = options.pick.subject(&fs)?;
+    let (fs, subject) = options.pick.subject()?;
     match &subject {
         _ if options.hex => hex(options, &fs, &subject),
         _ if options.tree => show_tree(options, &fs, &subject),
@@ -76,6 +76,10 @@ fn look(options: &Options) -> anyhow::Result<bool> {
                 json_line(&serde_json::to_value(&told)?)?;
             } else {
                 words::ring(&told).iter().try_for_each(|text| line(text))?;
+            }
+            if birth::is_of_another_version(&*fs, layout) {
+                // What was told is what can be seen, which need not be what is there.
+                birth::read(&*fs, layout)?;
             }
             Ok(told.odd.iter().any(|odd| odd.damage))
         }

@@ -17,6 +17,8 @@ const LOOKUP: Duration = Duration::from_millis(700);
 const KNOCK: Duration = Duration::from_millis(1300);
 const PING: Duration = Duration::from_millis(2200);
 const PLAIN: Duration = Duration::from_millis(600);
+/// How long is waited before a question is put again whose connection broke.
+const PAUSES: [Duration; 3] = [Duration::from_millis(20), Duration::from_millis(60), Duration::from_millis(180)];
 
 /// Codes of MongoDB's errors (`src/mongo/base/error_codes.yml` in its source).
 const UNAUTHORIZED: i32 = 13;
@@ -99,12 +101,22 @@ fn cause(message: &str) -> &str {
 pub async fn ask(options: ClientOptions, counters: Collection<Document>, may_write: bool) -> Result<(), Finding> {
     knock_at_all(&options.hosts).await?;
     let nothing = doc! { "_id": -1_i64 };
-    let asked = async {
+    let ask_once = || async {
         match may_write {
             // A change of a document that is not there: only who may write may ask for that.
-            true => counters.update_one(nothing, doc! { "$set": { "next": 0_i64 } }).await.map(drop),
-            false => counters.find_one(nothing).await.map(drop),
+            true => counters.update_one(nothing.clone(), doc! { "$set": { "next": 0_i64 } }).await.map(drop),
+            false => counters.find_one(nothing.clone()).await.map(drop),
         }
+    };
+    let asked = async {
+        // A connection may break once or twice while a network or a server is changed; one that always does, says so.
+        for pause in PAUSES {
+            match ask_once().await {
+                Err(error) if is_broken_connection(&error) => tokio::time::sleep(pause).await,
+                answer => return answer,
+            }
+        }
+        ask_once().await
     };
     let finding = match timeout(PING, asked).await {
         Ok(Ok(())) => return Ok(()),

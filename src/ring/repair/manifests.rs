@@ -79,7 +79,10 @@ impl Ring {
             let after = if numbers.contains(&(n + 1)) { None } else { self.summary_of(n + 1, &plan.rebuilt)? };
             let (manifest, choice, action) = self.rebuild(n, before.as_ref(), after.as_ref(), plan, &elsewhere)?;
             let mut blocked = beyond.clone();
-            if blocked.is_none() && (damaged || choice.inferred) {
+            // Where the next one is lost, too, a segment that came late may lie in both directories, and no manifest
+            // says which of them listed it.
+            let in_doubt = choice.inferred || numbers.contains(&(n + 1));
+            if blocked.is_none() && (damaged || in_doubt) {
                 plan.depends_on_life = true;
                 blocked = life.is_in_the_way();
             }
@@ -128,10 +131,13 @@ impl Ring {
     /// them twice. Why nothing can be done then.
     fn plan_beyond(&self, plan: &mut Plan) -> Result<Option<String>> {
         let mut blocked = None;
-        for name in self.fs.list(self.layout.root())? {
+        let names = self.fs.list(self.layout.root())?;
+        // In this order: a ring that turns while we look lacks no manifest.
+        let newest = self.manifests.numbers()?.into_iter().max().max(Some(plan.newest)).unwrap_or(0);
+        for name in names {
             let Some(GenerationDir::Read(k)) = GenerationDir::parse(&name) else { continue };
             let path = self.layout.read(k);
-            if k <= plan.newest + 1 || self.segments_in(&path)?.is_none_or(|found| found.segments.is_empty()) {
+            if k <= newest + 1 || self.segments_in(&path)?.is_none_or(|found| found.segments.is_empty()) {
                 continue;
             }
             let why = "a manifest that is lost listed it, and too many are lost to tell what".to_owned();

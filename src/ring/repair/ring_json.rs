@@ -3,8 +3,8 @@
 use super::{Mend, State};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::fs::Fs;
 use crate::fs::publish::{publish, same_file, write_new};
+use crate::fs::{Fs, within};
 use crate::index::{Absence, Claim, Opening};
 use crate::layout::Layout;
 use crate::random::random_u32;
@@ -24,6 +24,7 @@ impl Ring {
     /// As [`Ring::find`]; where `config` does not say what a ring needs, or does not fit what is there.
     pub fn find_damaged(fs: Arc<dyn Fs>, config: &Config, claim: Claim, apply: bool) -> Result<(Ring, Option<Mend>)> {
         let layout = Layout::new(&config.ring);
+        let fs = within(fs, layout.root(), config.modes);
         let damage = match fs.read(&layout.ring_json(), MAX_BYTES) {
             Ok(bytes) => {
                 serde_json::from_slice::<serde_json::Value>(&bytes).err().map(|error| format!("it is damaged: {error}"))

@@ -9,7 +9,7 @@ use crate::ring::Ring;
 use crate::ring::last_names::Verdict;
 use crate::ring::manifest::SegmentEntry;
 use crate::ring::promote::When;
-use crate::segment::reader::{check_whole, read_tail};
+use crate::segment::reader::{check_stored, read_tail};
 use ringreel_format::SegmentId;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -28,6 +28,9 @@ impl Ring {
         let n = plan.newest + 1;
         let read = self.layout.read(n);
         if self.fs.exists(&read)? {
+            if self.fs.exists(&self.layout.manifest(n))? {
+                return Ok(()); // it was finished while we looked
+            }
             plan.depends_on_life = true;
             let why = format!("the promotion of generation {n} was begun, and not finished: readers do not see it");
             let blocked = after_manifests(plan);
@@ -85,7 +88,7 @@ impl Ring {
                 plan.depends_on_life = true;
                 // While nobody was watched yet, it may be a living one's, who has it in hand.
                 if *life != Life::Unknown
-                    && let Err(Error::Format { source, .. }) = check_whole(&*self.fs, &path)
+                    && let Err(Error::Format { source, .. }) = check_stored(&*self.fs, &path)
                 {
                     self.plan_quarantine(life, plan, &owner, id, source.to_string());
                     continue;

@@ -8,7 +8,7 @@ use crate::layout::GenerationDir;
 use crate::ring::Ring;
 use crate::ring::last_names::Verdict;
 use crate::ring::manifest::SegmentEntry;
-use crate::segment::reader::check_whole;
+use crate::segment::reader::check_stored;
 use std::path::PathBuf;
 
 /// At most so many are looked at in one directory at a time.
@@ -43,7 +43,7 @@ impl Ring {
                 let path = dir.join(&entry.file);
                 let samples = entry.samples;
                 let why = format!("{samples} samples that no manifest lists, and this is their last name");
-                let damage = match check_whole(&*self.fs, &path) {
+                let damage = match check_stored(&*self.fs, &path) {
                     Ok(_) => None,
                     Err(Error::Format { source, .. }) => Some(source.to_string()),
                     Err(Error::Fs { source }) if source.is_gone() => continue, // reclaimed meanwhile

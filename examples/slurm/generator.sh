@@ -1,0 +1,12 @@
+#!/bin/bash
+# One generator process of generators.sbatch, the n-th of its job. Put your own program in the place of the last line; it is
+# to end at SIGTERM, as ringreel.run_generator does.
+worker=$((SLURM_ARRAY_TASK_ID * SLURM_CPUS_PER_TASK + $1))
+# A job that was queued again is not to make the same samples again.
+seed=$((worker + 100000 * ${SLURM_RESTART_COUNT:-0}))
+
+read -ra options <<<"${OPTIONS:---shape 64,64,64}"
+# Where LEDGERS names a directory, each process writes down there what it finished.
+[ -z "${LEDGERS:-}" ] || options+=(--ledger "$LEDGERS/$worker.ledger")
+
+exec ringreel generate -c "${CONFIG:-config.yaml}" --seed "$seed" "${options[@]}"

@@ -1,0 +1,106 @@
+"""Segments that are truncated under arrays: the process survives, is told, and dies of all else as it did."""
+
+import faulthandler
+import glob
+import logging
+import os
+import signal
+
+import numpy as np
+import pytest
+
+import ringreel
+
+SIZE = 300_000  # large enough for a map of its own
+
+
+def truncate(ring, but_bytes=8192):
+    for path in glob.glob(f"{ring.path}/read.1/*.rec"):
+        os.truncate(path, but_bytes)
+
+
+@pytest.fixture
+def ring(filled):
+    samples = [{"data": np.full(SIZE, n + 1, np.uint8)} for n in range(3)]
+    ring = filled(samples, READ="mmap")
+    return ring
+
+
+def test_an_array_whose_segment_is_truncated_shows_zeros_and_the_next_call_says_so(ring, caplog):
+    dataset = ring.dataset()
+    held = dataset[0]["data"]
+    assert (held[:100] == 1).all()
+    truncate(ring)
+    assert held[0] == 1 and not held[8192:].any(), "what is left, and zeros"
+    with caplog.at_level(logging.ERROR, "ringreel"), pytest.raises(ringreel.DamagedSampleError):
+        dataset[1]
+    assert "truncated while it was mapped" in caplog.text and "read.1" in caplog.text
+
+
+PROGRAM = """
+    import faulthandler, glob, logging, mmap, os, signal, sys
+    import numpy as np
+    import ringreel
+    path, what = sys.argv[1:]
+    logging.basicConfig(level=logging.ERROR)
+    if what == "faulthandler before":
+        faulthandler.enable()
+    ring = ringreel.Ring({"RING": path, "READ": "mmap"})
+    dataset = ring.dataset()
+    held = [dataset[n]["data"] for n in range(3)]
+    if what in ("faulthandler after", "foreign, faulthandler after"):
+        faulthandler.enable()
+    if what == "foreign, faulthandler between":
+        faulthandler.enable()
+        held.append(dataset[0]["data"])
+    for name in glob.glob(f"{path}/read.1/*.rec"):
+        os.truncate(name, 8192)
+    if what == "fork":
+        child = os.fork()
+        if child:
+            _, status = os.waitpid(child, 0)
+            assert status == 0, status
+    print("zeros", sum(int(array[8192:].any()) for array in held), flush=True)
+    if what.startswith("foreign") or what.startswith("faulthandler"):
+        with open("foreign", "wb+") as file:
+            file.truncate(8192)
+            unguarded = mmap.mmap(file.fileno(), 8192)
+            file.truncate(0)
+        print("now a foreign one", flush=True)
+        unguarded[4096]
+    if what == "sent":
+        os.kill(os.getpid(), signal.SIGBUS)
+    print("alive", flush=True)
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "faulthandler before",
+        "faulthandler after",
+        "foreign",
+        "foreign, faulthandler after",
+        "foreign, faulthandler between",
+        "sent",
+        "fork",
+    ],
+)
+def test_our_bus_errors_are_survived_and_others_end_the_process(ring, script, what):
+    program = script(PROGRAM, ring.path, what)
+    status = program.end()
+    assert "zeros 0" in program.said, program.said
+    if what == "fork":
+        assert status == 0 and "alive" in program.said, program.said
+        return
+    assert status == -signal.SIGBUS and "alive" not in program.said, program.said
+    if what in ("faulthandler before", "foreign, faulthandler between"):
+        after = program.said.split("now a foreign one")
+        assert "Bus error" in after[1] and "Bus error" not in after[0], program.said
+
+
+def test_faulthandler_stays_as_it_was(ring):
+    before = faulthandler.is_enabled()
+    assert ring.dataset()[0]["data"][0] == 1
+    assert faulthandler.is_enabled() == before

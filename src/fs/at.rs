@@ -1,0 +1,205 @@
+//! One name in one directory, and the system's calls on it.
+
+use super::{FileReader, FileWriter, FsError, FsResult, Identity, MapMode, map};
+use bytes::Bytes;
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// What files and directories are made with where nothing else is said; the umask takes away from it.
+const FILE: Mode = Mode::from_raw_mode(0o666);
+const DIRECTORY: Mode = Mode::from_raw_mode(0o777);
+
+/// Modes of what is made, whatever the umask says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Modes(u32);
+
+impl Modes {
+    /// Files get the bits for reading and writing of `mode`. Directories get all of it, and may be entered by whoever may
+    /// read.
+    pub fn new(mode: u32) -> Modes {
+        Modes(mode)
+    }
+
+    fn of_files(self) -> Mode {
+        Mode::from_raw_mode(self.0 & 0o666)
+    }
+
+    fn of_directories(self) -> Mode {
+        Mode::from_raw_mode(self.0 & 0o2777 | (self.0 & 0o444) >> 2)
+    }
+}
+
+/// A name, in an open directory or as a path. A link under this name is never followed, but for a path that is listed or
+/// synced.
+pub(super) struct At<'p> {
+    /// None: `name` is a path.
+    dir: Option<OwnedFd>,
+    name: &'p Path,
+    /// For messages.
+    path: &'p Path,
+    modes: Option<Modes>,
+}
+
+impl<'p> At<'p> {
+    /// `path`, looked up as ever.
+    pub fn plain(path: &'p Path) -> At<'p> {
+        At { dir: None, name: path, path, modes: None }
+    }
+
+    /// `name` in `dir`, which is at `path`.
+    pub fn within(dir: OwnedFd, name: &'p Path, path: &'p Path) -> At<'p> {
+        At { dir: Some(dir), name, path, modes: None }
+    }
+
+    /// What is made here gets these.
+    pub fn with_modes(self, modes: Option<Modes>) -> At<'p> {
+        At { modes, ..self }
+    }
+
+    fn dir(&self) -> BorrowedFd<'_> {
+        self.dir.as_ref().map_or(CWD, AsFd::as_fd)
+    }
+
+    fn on<T>(&self, op: &'static str, result: Result<T, Errno>) -> FsResult<T> {
+        result.map_err(|errno| FsError::new(op, self.path, errno.into()))
+    }
+
+    fn open_with(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        rustix::fs::openat(self.dir(), self.name, flags | OFlags::CLOEXEC, mode)
+    }
+
+    /// A directory is read by whoever opened it: where the ring is fenced in, it is no link.
+    fn open_dir(&self) -> Result<OwnedFd, Errno> {
+        let fenced = if self.dir.is_some() { OFlags::NOFOLLOW } else { OFlags::empty() };
+        self.open_with(OFlags::RDONLY | OFlags::DIRECTORY | fenced, Mode::empty())
+    }
+
+    pub fn create_new(&self) -> FsResult<Box<dyn FileWriter>> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let file = self.on("create", self.open_with(flags, FILE))?;
+        if let Some(modes) = self.modes {
+            let set = rustix::fs::fchmod(&file, modes.of_files());
+            self.on("set the mode of", set).inspect_err(|_| drop(self.remove_file()))?;
+        }
+        let file = file.into();
+        Ok(Box::new(Writer { file, path: self.path.to_owned() }))
+    }
+
+    pub fn open(&self) -> FsResult<Box<dyn FileReader>> {
+        // Neither a link that leads out of the ring nor a FIFO that would make us wait for ever.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = File::from(self.on("open", self.open_with(flags, Mode::empty()))?);
+        let meta = file.metadata().map_err(|source| FsError::new("look at", self.path, source))?;
+        if !meta.is_file() {
+            return Err(FsError::new("open", self.path, io::Error::other("it is not a plain file")));
+        }
+        Ok(Box::new(Reader { file, path: self.path.to_owned() }))
+    }
+
+    pub fn list(&self) -> FsResult<Vec<String>> {
+        let entries = self.on("list", self.open_dir().and_then(Dir::new))?;
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = self.on("list", entry)?;
+            match entry.file_name().to_str() {
+                Ok(name) if !matches!(name, "." | "..") => names.push(name.to_owned()),
+                _ => {}
+            }
+        }
+        Ok(names)
+    }
+
+    pub fn make_dir(&self) -> FsResult<()> {
+        self.on("make directory", rustix::fs::mkdirat(self.dir(), self.name, DIRECTORY))?;
+        let Some(modes) = self.modes else { return Ok(()) };
+        // By the open directory: nobody puts a link in its place meanwhile.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let set = self.open_with(flags, Mode::empty()).and_then(|dir| rustix::fs::fchmod(dir, modes.of_directories()));
+        self.on("set the mode of", set).inspect_err(|_| drop(self.remove_dir()))
+    }
+
+    pub fn link(&self, to: &At<'_>) -> FsResult<()> {
+        to.on("link", rustix::fs::linkat(self.dir(), self.name, to.dir(), to.name, AtFlags::empty()))
+    }
+
+    pub fn rename(&self, to: &At<'_>) -> FsResult<()> {
+        to.on("rename", rustix::fs::renameat(self.dir(), self.name, to.dir(), to.name))
+    }
+
+    pub fn remove_file(&self) -> FsResult<()> {
+        self.on("remove", rustix::fs::unlinkat(self.dir(), self.name, AtFlags::empty()))
+    }
+
+    pub fn remove_dir(&self) -> FsResult<()> {
+        self.on("remove directory", rustix::fs::unlinkat(self.dir(), self.name, AtFlags::REMOVEDIR))
+    }
+
+    pub fn identity(&self) -> FsResult<Identity> {
+        let stat = self.on("look at", rustix::fs::statat(self.dir(), self.name, AtFlags::SYMLINK_NOFOLLOW))?;
+        let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        Ok(Identity { inode: (stat.st_dev, stat.st_ino), len: stat.st_size as u64, is_dir })
+    }
+
+    pub fn sync_dir(&self) -> FsResult<()> {
+        self.on("sync directory", self.open_dir().and_then(rustix::fs::fsync))
+    }
+}
+
+fn on<T>(op: &'static str, path: &Path, result: io::Result<T>) -> FsResult<T> {
+    result.map_err(|source| FsError::new(op, path, source))
+}
+
+struct Writer {
+    file: File,
+    path: PathBuf,
+}
+
+impl Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl FileWriter for Writer {
+    fn cut(&mut self, len: u64) -> FsResult<()> {
+        on("cut", &self.path, self.file.set_len(len))?;
+        on("seek", &self.path, self.file.seek(SeekFrom::Start(len)).map(|_| ()))
+    }
+
+    fn sync(&mut self) -> FsResult<()> {
+        on("sync", &self.path, self.file.sync_data())
+    }
+
+    fn close(self: Box<Self>) -> FsResult<()> {
+        on("close", &self.path, nix::unistd::close(self.file).map_err(io::Error::from))
+    }
+}
+
+struct Reader {
+    file: File,
+    path: PathBuf,
+}
+
+impl FileReader for Reader {
+    fn size(&self) -> FsResult<u64> {
+        on("look at", &self.path, self.file.metadata().map(|meta| meta.len()))
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<()> {
+        on("read", &self.path, self.file.read_exact_at(buffer, offset))
+    }
+
+    fn map(&self, range: Range<u64>, mode: MapMode) -> FsResult<Option<Bytes>> {
+        on("map", &self.path, map::map_sealed(&self.file, &self.path, range, mode)).map(Some)
+    }
+}

@@ -1,0 +1,258 @@
+//! Power cuts, with DURABILITY: node. A journal of what generators and a manager did to a simulated disk is cut after
+//! every operation; of what was not synced, any part is left. Whatever is left, what somebody was told to be finished
+//! is delivered in the end, once, with its bytes; and what a reader had seen stays in its generation.
+//!
+//! `RINGREEL_CRASH_IMAGES=200000 cargo test --release --test crash_images -- --nocapture` looks at so many.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
+
+mod common;
+#[path = "crash_support/disk.rs"]
+mod disk;
+
+use common::{never, write};
+use disk::{Disk, Image, Lie};
+use ringreel::manager::Manager;
+use ringreel::ring::Ring;
+use ringreel::ring::liveness::Watch;
+use ringreel::ring::promote::When;
+use ringreel::{Config, Error, Generator, Reader, SampleId};
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+fn config(more: &str) -> Config {
+    let yaml = format!(
+        "DBNAME: t\nINDEX: files\nSWAP_CAP: 4\nSAMPLE: [data]\nPOLL_SECONDS: 0.001\nLEASE_SECONDS: 60\n\
+         DURABILITY: node\nREAD: pread\n{more}"
+    );
+    Config::parse(&yaml, "test", Path::new("/"), true).unwrap()
+}
+
+/// What is done to a ring on a disk.
+type Script<'a> = dyn Fn(&Disk, &Config) + Sync + 'a;
+
+/// A generator alone, which promotes what it filled.
+fn alone(disk: &Disk, config: &Config) {
+    let mut generator = Generator::open_on(Arc::new(disk.clone()), config).unwrap();
+    for n in 0..10 {
+        disk.told(&write(&mut generator, n).unwrap());
+    }
+    disk.told(&generator.seal(&never).unwrap());
+    generator.finish(true, &never).unwrap();
+}
+
+/// Two generators and a manager, which promotes, adopts what a dead one left, and reclaims.
+fn company(disk: &Disk, config: &Config) {
+    let mut manager = Manager::open_on(Arc::new(disk.clone()), config).unwrap();
+    manager.turn().unwrap();
+    let mut one = Generator::open_on(Arc::new(disk.clone()), config).unwrap();
+    let mut two = Generator::open_on(Arc::new(disk.clone()), config).unwrap();
+    for n in 0..4 {
+        disk.told(&write(&mut one, n).unwrap());
+        disk.told(&write(&mut two, 100 + n).unwrap());
+        manager.turn().unwrap();
+    }
+    // One dies, and is adopted.
+    drop(two);
+    let ring = manager.ring().clone();
+    let mut watch = Watch::new(Duration::ZERO);
+    for n in 4..8 {
+        disk.told(&write(&mut one, n).unwrap());
+        ring.recover(&mut watch).unwrap();
+        manager.turn().unwrap();
+    }
+    disk.told(&one.seal(&never).unwrap());
+    one.finish(true, &never).unwrap();
+    ring.reclaim().unwrap();
+}
+
+/// Three generators that write, end, die and are adopted, and a manager, in the order that `seed` draws.
+fn at_random(seed: u64, disk: &Disk, config: &Config) {
+    let open = || Generator::open_on(Arc::new(disk.clone()), config).unwrap();
+    let mut manager = Manager::open_on(Arc::new(disk.clone()), config).unwrap();
+    manager.turn().unwrap();
+    let (mut state, mut watch) = (seed, Watch::new(Duration::ZERO));
+    let mut generators: Vec<Generator> = (0..3).map(|_| open()).collect();
+    for n in 0..14 {
+        let draw = splitmix(&mut state);
+        let who = (draw >> 8) as usize % generators.len();
+        match draw % 16 {
+            0 => generators[who] = open(), // the other one is dead
+            1 => disk.told(&generators[who].seal(&never).unwrap()),
+            2 | 3 => drop(manager.ring().recover(&mut watch).unwrap()),
+            4 | 5 => drop(manager.turn().unwrap()),
+            6 => drop(manager.ring().reclaim().unwrap()),
+            _ => disk.told(&write(&mut generators[who], n).unwrap()),
+        }
+        manager.turn().unwrap();
+    }
+    generators.iter_mut().for_each(|generator| disk.told(&generator.seal(&never).unwrap()));
+    manager.ring().promote(When::NotEmpty).unwrap();
+}
+
+/// The next number of a row. <https://prng.di.unimi.it/splitmix64.c>
+fn splitmix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+const KEEP_ALL: &str = "KEEP: 100\n";
+
+const SCRIPTS: [(&str, fn(&Disk, &Config), &str); 4] = [
+    ("a generator alone", alone, KEEP_ALL),
+    ("three samples a segment", alone, "KEEP: 100\nSEGMENT_SAMPLES: 3\n"),
+    ("two and a manager", company, KEEP_ALL),
+    ("two, a manager, and reclaim", company, "KEEP: 1\nSEGMENT_SAMPLES: 2\n"),
+];
+
+/// What was wrong with what came of an image.
+#[derive(Default)]
+struct Wrong {
+    lost: usize,
+    twice: usize,
+    /// Listed by a generation that a reader had seen before, and by another one now.
+    moved: usize,
+    torn: Vec<String>,
+}
+
+/// The machine starts again: whatever was staged is brought in, and everything is made visible.
+fn start_again(disk: &Disk, config: &Config) -> Result<Ring, Error> {
+    let ring = Ring::find_or_make(Arc::new(disk.clone()), config)?;
+    let mut watch = Watch::new(Duration::ZERO);
+    for _ in 0..50 {
+        ring.recover(&mut watch)?;
+        ring.promote(When::NotEmpty)?;
+        let owners = ring.fs.list(&ring.layout.staging())?;
+        let names = owners.iter().flat_map(|owner| ring.fs.list(&ring.layout.staging_of(owner)).unwrap_or_default());
+        if !names.into_iter().any(|name| name.ends_with(".rec")) {
+            break;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    Ok(ring)
+}
+
+/// Each sample, and the generation that lists it.
+fn seen_by_readers(disk: &Disk, config: &Config) -> BTreeMap<SampleId, u64> {
+    let mut seen = BTreeMap::new();
+    let Ok(ring) = Ring::find(Arc::new(disk.clone()), config) else { return seen };
+    for n in ring.manifests.numbers().unwrap_or_default() {
+        let Ok(Some(manifest)) = ring.manifests.get(n) else { continue };
+        for segment in &manifest.segments {
+            seen.extend((0..segment.samples).map(|ordinal| (SampleId { segment: segment.id, ordinal }, n)));
+        }
+    }
+    seen
+}
+
+fn judge(image: &Image, seen: &BTreeMap<SampleId, u64>, config: &Config) -> Result<Wrong, Error> {
+    let ring = start_again(&image.disk, config)?;
+    let mut listed: BTreeMap<SampleId, u64> = BTreeMap::new();
+    let mut wrong = Wrong::default();
+    let reader = Reader::open_on(Arc::new(image.disk.clone()), config)?;
+    let newest = ring.manifests.newest()?;
+    for n in ring.manifests.numbers()? {
+        let Some(manifest) = ring.manifests.get(n)? else { continue };
+        let mut position = 0;
+        for segment in &manifest.segments {
+            for ordinal in 0..segment.samples {
+                *listed.entry(SampleId { segment: segment.id, ordinal }).or_default() += 1;
+                let kept = n + ring.keep >= newest;
+                if kept && let Err(error) = reader.sample(&manifest, position) {
+                    wrong.torn.push(error.to_string());
+                }
+                position += 1;
+            }
+        }
+    }
+    wrong.lost = image.told.iter().filter(|id| !listed.contains_key(id)).count();
+    wrong.twice = listed.values().filter(|times| **times > 1).count();
+    let now = seen_by_readers(&image.disk, config);
+    wrong.moved = seen.iter().filter(|(id, n)| now.get(id) != Some(n)).count();
+    Ok(wrong)
+}
+
+struct Found {
+    images: usize,
+    operations: usize,
+    wrong: usize,
+    first: Option<String>,
+}
+
+/// Cuts the power after every operation of `script`, and looks at `most` images in all, each of them another one.
+fn cut(script: &Script<'_>, config: &Config, lie: Lie, most: usize) -> Found {
+    let disk = Disk::new(lie);
+    script(&disk, config);
+    let history = disk.history();
+    let len = history.len();
+    let (next, images, wrong) = (AtomicUsize::new(1), AtomicUsize::new(0), AtomicUsize::new(0));
+    let first = std::sync::Mutex::new(None);
+    let seen = std::sync::Mutex::new(HashSet::new());
+    let work = |thread: u64| {
+        let mut state = thread;
+        let mut random = || splitmix(&mut state);
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at > len {
+                return;
+            }
+            let seen_before = seen_by_readers(&history.living(at), config);
+            history.images(at, most.div_ceil(len).max(2), &mut random, &mut |image| {
+                if !seen.lock().unwrap().insert(image.hash) {
+                    return;
+                }
+                images.fetch_add(1, Ordering::Relaxed);
+                let what = match judge(&image, &seen_before, config) {
+                    Ok(Wrong { lost: 0, twice: 0, moved: 0, torn }) if torn.is_empty() => return,
+                    Ok(Wrong { lost, twice, moved, torn }) => {
+                        format!("lost {lost}, twice {twice}, moved {moved}, unreadable {torn:?}")
+                    }
+                    Err(error) => format!("the ring cannot be used: {error}"),
+                };
+                wrong.fetch_add(1, Ordering::Relaxed);
+                let what = format!("{what}; undone: {}", image.missing.join(" "));
+                first.lock().unwrap().get_or_insert(format!("a cut after operation {at} of {len}: {what}"));
+            });
+        }
+    };
+    std::thread::scope(|scope| (0..2).for_each(|thread| drop(scope.spawn(move || work(thread)))));
+    let first = first.lock().unwrap().take();
+    Found { images: images.into_inner(), operations: len, wrong: wrong.into_inner(), first }
+}
+
+#[test]
+fn a_power_cut_at_any_moment_loses_and_doubles_nothing() {
+    let most: usize = std::env::var("RINGREEL_CRASH_IMAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(1500);
+    let mut all = 0;
+    let mut look = |name: &str, script: &Script<'_>, config: &Config| {
+        let found = cut(script, config, Lie::None, most.div_ceil(8).min(20_000));
+        println!("{name}: {} operations, {} images, {} wrong", found.operations, found.images, found.wrong);
+        assert!(found.wrong == 0, "{name}: {}", found.first.unwrap());
+        all += found.images;
+        all
+    };
+    for (name, script, more) in SCRIPTS {
+        look(name, &script, &config(more));
+    }
+    for seed in 1.. {
+        let more = ["KEEP: 100\n", "KEEP: 1\nSEGMENT_SAMPLES: 2\n", "KEEP: 2\nSEGMENT_SAMPLES: 4\n"][seed as usize % 3];
+        if look(&format!("at random, {seed}"), &|disk, config| at_random(seed, disk, config), &config(more)) >= most {
+            break;
+        }
+    }
+    println!("{all} images of power cuts, nothing lost, nothing twice");
+}
+
+/// The images are worth something: a disk that leaves out any of the syncs is found out.
+#[test]
+fn a_disk_that_only_says_that_it_synced_loses_samples() {
+    for lie in [Lie::Files, Lie::Dirs("staging"), Lie::Dirs("manifests"), Lie::Dirs("read."), Lie::Dirs("t.ring")] {
+        let found = cut(&alone, &config(KEEP_ALL), lie, 1000);
+        println!("{lie:?}: {} of {} images wrong: {:?}", found.wrong, found.images, found.first);
+        assert!(found.wrong > 0, "{lie:?}");
+    }
+}

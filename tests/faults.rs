@@ -1,0 +1,292 @@
+//! Every call to the filesystem × everything that may go wrong with it, for each role: an error says what and where,
+//! whoever can goes on, and nothing is lost, doubled, or read wrongly.
+//!
+//! An eighth of the calls for each fault; `RINGREEL_ALL_FAULTS=1 cargo test --test faults -- --nocapture` takes all.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
+
+mod common;
+#[path = "crash_support/disk.rs"]
+#[allow(dead_code)]
+mod disk;
+
+use common::{Action, EACCES, EINTR, EIO, ESTALE, HookFs, never, write};
+use disk::{Disk, Lie};
+use ringreel::manager::Manager;
+use ringreel::ring::Ring;
+use ringreel::ring::liveness::Watch;
+use ringreel::ring::promote::When;
+use ringreel::{Config, Error, Generator, Reader, Result, SampleId};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const SAMPLES: u64 = 10;
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    /// The call is refused with this errno.
+    Refused(i32),
+    /// Of a write, half is written.
+    Short,
+    /// It is done, and says that it failed.
+    DoneButError,
+    Slow,
+}
+
+const FAULTS: [(&str, Fault); 9] = [
+    ("ENOSPC", Fault::Refused(28)),
+    ("EDQUOT", Fault::Refused(122)),
+    ("EIO", Fault::Refused(EIO)),
+    ("ESTALE", Fault::Refused(ESTALE)),
+    ("EACCES", Fault::Refused(EACCES)),
+    ("EINTR", Fault::Refused(EINTR)),
+    ("short write", Fault::Short),
+    ("done but error", Fault::DoneButError),
+    ("slow", Fault::Slow),
+];
+
+impl Fault {
+    fn action(self) -> Action {
+        match self {
+            Fault::Refused(errno) => Action::Refuse(errno),
+            Fault::Short => Action::Short,
+            Fault::DoneButError => Action::LoseReply(EIO),
+            Fault::Slow => {
+                std::thread::sleep(Duration::from_millis(2));
+                Action::Pass
+            }
+        }
+    }
+
+    /// Whether who waits may go on; EACCES is for a person to mend.
+    fn passes(self) -> bool {
+        self != Fault::Refused(EACCES)
+    }
+}
+
+fn config() -> Config {
+    let yaml = "DBNAME: t\nINDEX: files\nSWAP_CAP: 4\nSAMPLE: [data]\nPOLL_SECONDS: 0.001\nLEASE_SECONDS: 60\nREAD: pread\n\
+                VERIFY: always\nKEEP: 2\n";
+    Config::parse(yaml, "test", Path::new("/"), true).unwrap()
+}
+
+/// A ring on a disk in memory, and somebody's own way to it, on which calls `from..from + many` go wrong.
+struct Scene {
+    disk: Disk,
+    config: Config,
+    fs: Arc<HookFs>,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let (disk, config) = (Disk::new(Lie::None), config());
+        Ring::find_or_make(Arc::new(disk.clone()), &config).unwrap();
+        let fs = Arc::new(HookFs::on(disk.clone()));
+        Scene { disk, config, fs }
+    }
+
+    fn go_wrong(&self, fault: Fault, from: usize, many: usize) {
+        self.fs.hook(move |n, _, _| if (from..from + many).contains(&n) { fault.action() } else { Action::Pass });
+    }
+
+    /// What somebody else sees.
+    fn ring(&self) -> Ring {
+        Ring::find_or_make(Arc::new(self.disk.clone()), &self.config).unwrap()
+    }
+
+    /// Ten samples, made without trouble; not all of them are in a generation yet.
+    fn filled(&self) -> Vec<SampleId> {
+        let mut generator = Generator::open_on(Arc::new(self.disk.clone()), &self.config).unwrap();
+        (0..SAMPLES).flat_map(|n| write(&mut generator, n).unwrap()).collect()
+    }
+
+    /// Brings everything in, and looks: each of `told` is listed once, nothing is listed twice.
+    fn assert_delivered_once(&self, told: &[SampleId], what: &str) {
+        let ring = self.ring();
+        let mut watch = Watch::new(Duration::ZERO);
+        for _ in 0..20 {
+            ring.recover(&mut watch).unwrap();
+            ring.promote(When::NotEmpty).unwrap();
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        let mut listed = BTreeMap::<SampleId, u64>::new();
+        for n in ring.manifests.numbers().unwrap() {
+            for segment in &ring.manifests.get(n).unwrap().unwrap().segments {
+                for ordinal in 0..segment.samples {
+                    *listed.entry(SampleId { segment: segment.id, ordinal }).or_default() += 1;
+                }
+            }
+        }
+        let lost = told.iter().filter(|id| !listed.contains_key(id)).count();
+        let twice = listed.values().filter(|times| **times > 1).count();
+        assert_eq!((lost, twice), (0, 0), "{what}: lost, twice");
+    }
+}
+
+/// An error that a person can use: it says of which file or generation it is.
+fn assert_tells(error: &Error, what: &str) {
+    let text = error.to_string();
+    assert!(text.contains("t.ring") || text.contains("generation"), "{what}: {error}");
+}
+
+/// The calls at which fault number `fault` begins: all of them, or some, other ones for each.
+fn moments(calls: usize, fault: usize) -> impl Iterator<Item = usize> {
+    let all = std::env::var_os("RINGREEL_ALL_FAULTS").is_some();
+    (0..calls).filter(move |at| all || (at + fault).is_multiple_of(8))
+}
+
+/// What a generator told to be finished, and the error at which it ended, if it did.
+fn generate(scene: &Scene) -> (Vec<SampleId>, Option<Error>) {
+    let mut told = Vec::new();
+    let done = (|| -> Result<()> {
+        let mut generator = Generator::open_on(scene.fs.clone(), &scene.config)?;
+        for n in 0..SAMPLES {
+            told.extend(write(&mut generator, n)?);
+        }
+        told.extend(generator.seal(&never)?);
+        generator.finish(true, &never)?;
+        Ok(())
+    })();
+    (told, done.err())
+}
+
+/// Calls a role makes when nothing goes wrong.
+fn calls_of(role: impl Fn(&Scene)) -> usize {
+    let scene = Scene::new();
+    role(&scene);
+    scene.fs.calls()
+}
+
+#[test]
+fn whatever_goes_wrong_at_any_call_of_a_generator_what_it_told_is_delivered() {
+    let calls = calls_of(|scene| drop(generate(scene)));
+    let opening = calls_of(|scene| drop(Generator::open_on(scene.fs.clone(), &scene.config).unwrap()));
+    let (mut runs, mut ended) = (0, BTreeMap::<&str, usize>::new());
+    for (number, (name, fault)) in FAULTS.into_iter().enumerate() {
+        for many in [1, 25] {
+            for at in moments(calls, number) {
+                let what = format!("{name} at calls {at} to {}", at + many - 1);
+                let scene = Scene::new();
+                scene.go_wrong(fault, at, many);
+                let (told, error) = generate(&scene);
+                scene.assert_delivered_once(&told, &what);
+                runs += 1;
+                if let Some(error) = error {
+                    assert_tells(&error, &what);
+                    assert!(!fault.passes() || at < opening, "{what} ended the generator: {error}");
+                    *ended.entry(name).or_default() += 1;
+                } else {
+                    assert_eq!(told.len() as u64, SAMPLES, "{what}");
+                }
+            }
+        }
+    }
+    println!("generator: {calls} calls, {runs} runs; ended with an error: {ended:?}");
+}
+
+#[test]
+fn whatever_goes_wrong_at_any_call_of_a_manager_all_is_delivered_in_the_end() {
+    let turns = |scene: &Scene, errors: &mut Vec<Error>| {
+        let mut manager = loop {
+            match Manager::open_on(scene.fs.clone(), &scene.config) {
+                Ok(manager) => break manager,
+                Err(error) => errors.push(error),
+            }
+        };
+        let mut watch = Watch::new(Duration::ZERO);
+        for _ in 0..4 {
+            errors.extend(manager.turn().err());
+            errors.extend(manager.ring().recover(&mut watch).err());
+            errors.extend(manager.ring().promote(When::Full).err());
+            errors.extend(manager.ring().reclaim().err());
+        }
+    };
+    let calls = calls_of(|scene| {
+        scene.filled();
+        turns(scene, &mut Vec::new());
+    });
+    let mut runs = 0;
+    for (number, (name, fault)) in FAULTS.into_iter().enumerate() {
+        for many in [1, 25] {
+            for at in moments(calls, number) {
+                let what = format!("{name} at calls {at} to {} of a manager", at + many - 1);
+                let scene = Scene::new();
+                let told = scene.filled();
+                scene.go_wrong(fault, at, many);
+                let mut errors = Vec::new();
+                turns(&scene, &mut errors);
+                errors.iter().for_each(|error| assert_tells(error, &what));
+                scene.fs.unhook();
+                turns(&scene, &mut Vec::new());
+                scene.assert_delivered_once(&told, &what);
+                runs += 1;
+            }
+        }
+    }
+    println!("manager: {calls} calls, {runs} runs");
+}
+
+/// Reads everything that can be read; gives the errors. Panics when a sample holds another number than it should.
+fn read_all(reader: &Reader, numbers: &BTreeMap<SampleId, u64>, errors: &mut Vec<Error>) -> usize {
+    let kept = match reader.kept() {
+        Ok(kept) => kept,
+        Err(error) => return (errors.push(error), 0).1,
+    };
+    let mut read = 0;
+    for manifest in kept {
+        for position in 0..manifest.summary.samples {
+            match reader
+                .sample(&manifest, position)
+                .and_then(|sample| Ok((sample.id, sample.parts[0].data()?.to_vec())))
+            {
+                Ok((id, bytes)) => {
+                    assert_eq!(u64::from_le_bytes(bytes.try_into().unwrap()), numbers[&id], "wrong bytes of {id}");
+                    read += 1;
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+    }
+    read
+}
+
+#[test]
+fn whatever_goes_wrong_at_any_call_of_a_reader_it_gives_right_bytes_or_an_error_and_then_goes_on() {
+    let scene = Scene::new();
+    let told = scene.filled();
+    scene.assert_delivered_once(&told, "nothing");
+    let numbers: BTreeMap<SampleId, u64> = told.into_iter().zip(0..).collect();
+    let open = || Reader::open_on(scene.fs.clone(), &scene.config);
+    scene.fs.hook(|_, _, _| Action::Pass);
+    let all = read_all(&open().unwrap(), &numbers, &mut Vec::new());
+    let calls = scene.fs.calls();
+    assert!(all >= 6, "{all}");
+    let mut runs = 0;
+    for (number, (name, fault)) in FAULTS.into_iter().enumerate() {
+        for many in [1, 5] {
+            for at in moments(calls, number) {
+                let what = format!("{name} at calls {at} to {} of a reader", at + many - 1);
+                scene.go_wrong(fault, at, many);
+                let (mut errors, reader) = (Vec::new(), open());
+                let reader = reader.or_else(|error| {
+                    errors.push(error);
+                    scene.fs.unhook();
+                    open()
+                });
+                let reader = reader.unwrap();
+                let read = read_all(&reader, &numbers, &mut errors);
+                // Names that stay stale look as if a generation were gone.
+                let told = !errors.is_empty() || (fault, many) == (Fault::Refused(ESTALE), 5);
+                assert!(read == all || told, "{what}: {read} of {all} were read, and no error was told");
+                errors.iter().for_each(|error| assert_tells(error, &what));
+                scene.fs.unhook();
+                let mut after = Vec::new();
+                assert_eq!(read_all(&reader, &numbers, &mut after), all, "{what}, afterwards: {after:?}");
+                runs += 1;
+            }
+        }
+    }
+    println!("reader: {calls} calls, {runs} runs");
+}

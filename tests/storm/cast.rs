@@ -1,0 +1,249 @@
+//! Who takes part: real processes, each with its own flavour, started again when they end.
+
+use crate::common;
+use ringreel::Config;
+use rustix::process::{Pid, Signal};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+pub const LEASE: f64 = 0.3;
+pub const CAP: u64 = 20;
+/// After so long, whoever was asked to end does not end.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Lines of a generator's configuration, and its arguments.
+const GENERATORS: [(&str, &[&str]); 5] = [
+    ("SEGMENT_SAMPLES: 1", &["--rate", "25"]),
+    ("SEGMENT_SAMPLES: 2\nCOMPRESS: 1", &["--rate", "40"]),
+    ("SEGMENT_SAMPLES: 5\nCHUNKSIZE: 2", &["--rate", "40"]),
+    ("SEGMENT_SAMPLES: 3\nDURABILITY: node", &["--rate", "30", "--samples", "50", "--seal"]),
+    ("SEGMENT_SAMPLES: 4\nCOMPRESS: {label: 3}", &["--rate", "60", "--samples", "17", "--seal"]),
+];
+const READERS: [&[&str]; 4] = [
+    &["--world", "2", "--rank", "0", "--generations", "40"],
+    &["--world", "2", "--rank", "1", "--generations", "40"],
+    &["--generations", "15", "--shuffle"],
+    &["--run", "train", "--generations", "20", "--shuffle"],
+];
+/// Those who pass by. `verify` may be run while the ring is in use, and finds damage only where there is some.
+const PASSERS: [&[&str]; 8] = [
+    &["status", "--json"],
+    &["verify", "RING"],
+    &["repair", "-c", "config.yaml", "--apply"],
+    &["repair", "RING"],
+    &["gc", "-c", "config.yaml"],
+    &["seal"],
+    &["read", "--all", "--json"],
+    &["inspect", "RING"],
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Manager,
+    Generator(usize),
+    Reader(usize),
+    Passer(usize),
+}
+
+pub struct Member {
+    pub role: Role,
+    pub child: Child,
+    number: usize,
+    stopped_until: Option<Instant>,
+    asked_to_end: Option<Instant>,
+}
+
+pub struct Cast {
+    /// Where they work: configurations, ledgers, logs, what readers saw.
+    dir: PathBuf,
+    /// The ring, by each of its mounts.
+    rings: Vec<PathBuf>,
+    pub members: Vec<Member>,
+    born: usize,
+    /// How many ended with an error, by what they said; and the same of passers, whose business that may be.
+    pub failed: BTreeMap<String, u64>,
+    pub passed: BTreeMap<String, u64>,
+}
+
+impl Cast {
+    pub fn new(dir: &Path, rings: Vec<PathBuf>) -> Cast {
+        for (mount, ring) in rings.iter().enumerate() {
+            let base = format!(
+                "DBNAME: storm\nRING: {}\nSWAP_CAP: {CAP}\nSAMPLE: [data, label]\nLEASE_SECONDS: {LEASE}\nKEEP: 2\nVALIDATION: 7\n{}",
+                ring.display(),
+                common::index::lines(dir)
+            );
+            let write = |name: String, more: &str| {
+                fs::create_dir_all(dir.join(&name)).unwrap();
+                fs::write(dir.join(name).join("config.yaml"), format!("{base}\n{more}\n")).unwrap();
+            };
+            write(format!("{mount}"), "");
+            GENERATORS.iter().enumerate().for_each(|(n, (more, _))| write(format!("{mount}.{n}"), more));
+        }
+        let dir = dir.to_owned();
+        Cast { dir, rings, members: Vec::new(), born: 0, failed: BTreeMap::new(), passed: BTreeMap::new() }
+    }
+
+    /// As the manager sees it, by the first mount.
+    pub fn config(&self) -> Config {
+        Config::load(&self.dir.join("0/config.yaml")).unwrap()
+    }
+
+    pub fn start(&mut self, role: Role) {
+        self.born += 1;
+        let (number, mount) = (self.born, self.born % self.rings.len());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringreel"));
+        let seed = number.to_string();
+        let mut place = format!("{mount}");
+        match role {
+            Role::Manager => drop(command.arg("manager")),
+            Role::Generator(n) => {
+                place = format!("{mount}.{n}");
+                let ledger = self.dir.join(format!("ledger.{number}"));
+                command.args(["generate", "--shape", "20,20,20", "--seed", &seed, "--ledger"]).arg(ledger);
+                command.args(GENERATORS[n].1);
+            }
+            Role::Reader(n) => drop(command.args(["read", "--json", "--seed", &seed]).args(READERS[n])),
+            Role::Passer(n) => {
+                let ring = self.rings[mount].to_str().unwrap();
+                command.args(PASSERS[n].iter().map(|arg| if *arg == "RING" { ring } else { arg }));
+            }
+        }
+        let reads = matches!(role, Role::Reader(_)) || matches!(role, Role::Passer(n) if PASSERS[n][0] == "read");
+        let out = if reads { format!("seen.{number}") } else { format!("out.{number}") };
+        let file = |name: &str| File::create(self.dir.join(name)).unwrap();
+        command.stdin(Stdio::null()).stdout(file(&out)).stderr(file(&format!("log.{number}")));
+        let child = command.current_dir(self.dir.join(place)).env_remove("RINGREEL_LOG").spawn().unwrap();
+        self.members.push(Member { role, child, number, stopped_until: None, asked_to_end: None });
+    }
+
+    pub fn start_passer(&mut self, which: u64) -> usize {
+        self.start(Role::Passer(which as usize % PASSERS.len()));
+        1
+    }
+
+    fn again(&mut self, role: Role) {
+        if !matches!(role, Role::Passer(_)) {
+            self.start(role);
+        }
+    }
+
+    /// Kills one; another one takes its place.
+    pub fn kill(&mut self, whom: usize) -> usize {
+        let role = self.end(whom % self.members.len());
+        self.again(role);
+        1
+    }
+
+    pub fn kill_all(&mut self) -> usize {
+        let roles: Vec<Role> = (0..self.members.len()).map(|_| self.end(0)).collect();
+        roles.iter().for_each(|role| self.again(*role));
+        roles.len()
+    }
+
+    fn end(&mut self, n: usize) -> Role {
+        let mut member = self.members.remove(n);
+        member.child.kill().unwrap();
+        member.child.wait().unwrap();
+        member.role
+    }
+
+    pub fn stop(&mut self, whom: usize, time: Duration) -> usize {
+        let n = whom % self.members.len();
+        self.members[n].stopped_until = Some(Instant::now() + time);
+        self.members[n].signal(Signal::STOP);
+        1
+    }
+
+    pub fn terminate(&mut self, whom: usize) -> usize {
+        let n = whom % self.members.len();
+        self.members[n].asked_to_end.get_or_insert_with(Instant::now);
+        self.members[n].signal(Signal::TERM);
+        1
+    }
+
+    /// Wakes those whose time has come, and starts those again who ended.
+    pub fn look_after(&mut self, everybody: bool) {
+        for member in &mut self.members {
+            if member.stopped_until.is_some_and(|until| everybody || until <= Instant::now()) {
+                member.stopped_until = None;
+                member.signal(Signal::CONT);
+                // Time that it was stopped is no time in which it would not end.
+                member.asked_to_end = member.asked_to_end.map(|_| Instant::now());
+            }
+            let idle = member.asked_to_end.filter(|_| member.stopped_until.is_none()).map(|asked| asked.elapsed());
+            assert!(idle.is_none_or(|idle| idle < PATIENCE), "log.{}: asked to end, it does not", member.number);
+        }
+        let mut n = 0;
+        while n < self.members.len() {
+            let Some(status) = self.members[n].child.try_wait().unwrap() else {
+                n += 1;
+                continue;
+            };
+            let member = self.members.remove(n);
+            self.note(&member, status);
+            self.again(member.role);
+        }
+    }
+
+    fn note(&mut self, member: &Member, status: ExitStatus) {
+        let said = || {
+            let log = fs::read_to_string(self.dir.join(format!("log.{}", member.number))).unwrap_or_default();
+            let last = log.lines().last().unwrap_or_default().to_owned();
+            // Without what differs each time.
+            last.split_whitespace().filter(|word| !word.contains(['/', ':'])).collect::<Vec<_>>().join(" ")
+        };
+        match (member.role, status.success()) {
+            (Role::Passer(n), ok) => {
+                let (name, code) = (PASSERS[n][..2.min(PASSERS[n].len())].join(" "), status.code().unwrap_or(-1));
+                let said = if ok || code == 1 { String::new() } else { format!(": {}", said()) };
+                *self.passed.entry(format!("{name}: {code}{said}")).or_default() += 1;
+            }
+            (_, true) => {}
+            // It was asked to before it listened.
+            _ if member.asked_to_end.is_some() && status.signal() == Some(Signal::TERM.as_raw()) => {}
+            // The disk was full, and what it had begun could not be sealed: it says so.
+            (Role::Generator(_), false) if member.asked_to_end.is_some() && said().contains("interrupted") => {}
+            (role, false) => {
+                let line = format!("{role:?} log.{} {status}: {}", member.number, said());
+                *self.failed.entry(line).or_default() += 1;
+            }
+        }
+    }
+
+    /// Whether a generator is at work: neither stopped nor asked to end.
+    pub fn generates(&self) -> bool {
+        let works = |member: &Member| member.stopped_until.is_none() && member.asked_to_end.is_none();
+        self.members.iter().any(|member| matches!(member.role, Role::Generator(_)) && works(member))
+    }
+
+    /// All but managers are killed.
+    pub fn only_managers(&mut self) {
+        while let Some(n) = self.members.iter().position(|member| member.role != Role::Manager) {
+            self.end(n);
+        }
+    }
+
+    pub fn pids(&self) -> HashMap<u32, Role> {
+        self.members.iter().map(|member| (member.child.id(), member.role)).collect()
+    }
+}
+
+impl Drop for Cast {
+    fn drop(&mut self) {
+        while !self.members.is_empty() {
+            self.end(0);
+        }
+    }
+}
+
+impl Member {
+    pub fn signal(&self, signal: Signal) {
+        // It may have ended.
+        let _ = rustix::process::kill_process(Pid::from_child(&self.child), signal);
+    }
+}

@@ -1,0 +1,145 @@
+//! What must be true: each manifest is seen as it appears and never changes, all that ledgers have is listed once, and
+//! what readers saw is what was put in.
+
+use crate::blows::names;
+use crate::cast::Cast;
+use ringreel::SampleId;
+use ringreel::fs::Posix;
+use ringreel::layout::Layout;
+use ringreel::ring::manifest::Manifests;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// With no new manifest for so long, while generators work and the disk has room, the ring hangs.
+const HANGS: Duration = Duration::from_secs(40);
+
+/// All manifests that ever were, kept beyond their removal.
+pub struct Watcher {
+    layout: Layout,
+    crcs: BTreeMap<u64, u32>,
+    pub listed: BTreeMap<String, Vec<u64>>,
+    /// When the last one appeared; and since when nothing excuses that no other one does.
+    last: Instant,
+    calm_since: Instant,
+    /// Longest time of the latter, and altogether.
+    pub longest: Duration,
+    pub longest_of_all: Duration,
+}
+
+impl Watcher {
+    pub fn new(ring: &Path) -> Watcher {
+        let (layout, now) = (Layout::new(ring), Instant::now());
+        let (crcs, listed, longest) = (BTreeMap::new(), BTreeMap::new(), Duration::ZERO);
+        Watcher { layout, crcs, listed, last: now, calm_since: now, longest, longest_of_all: longest }
+    }
+
+    /// Looks for new ones. `excused`: nobody works who could fill a generation, or the disk is full.
+    pub fn look(&mut self, excused: bool) {
+        let manifests = Manifests::new(Arc::new(Posix), self.layout.clone());
+        let mut numbers = manifests.numbers().unwrap_or_default(); // the ring may not be born yet
+        numbers.sort_unstable();
+        numbers.retain(|n| self.newest().is_none_or(|known| *n > known));
+        self.longest = self.longest.max(self.calm_since.elapsed());
+        self.longest_of_all = self.longest_of_all.max(self.last.elapsed());
+        if !numbers.is_empty() {
+            self.last = Instant::now();
+        }
+        if excused || !numbers.is_empty() {
+            self.calm_since = Instant::now();
+        }
+        assert!(self.calm_since.elapsed() < HANGS, "no generation was promoted for {:?}", self.last.elapsed());
+        for n in numbers {
+            assert_eq!(n, self.newest().map_or(0, |known| known + 1), "a generation was left out");
+            self.crcs.insert(n, crc32fast::hash(&fs::read(self.layout.manifest(n)).unwrap()));
+            for segment in &manifests.get(n).unwrap().unwrap().segments {
+                for ordinal in 0..segment.samples {
+                    let id = SampleId { segment: segment.id, ordinal };
+                    self.listed.entry(id.to_string()).or_default().push(n);
+                }
+            }
+        }
+    }
+
+    pub fn newest(&self) -> Option<u64> {
+        self.crcs.last_key_value().map(|(n, _)| *n)
+    }
+
+    /// How many of those that are still there are not what they were.
+    pub fn changed(&self) -> usize {
+        let differs =
+            |n: u64, crc: u32| fs::read(self.layout.manifest(n)).is_ok_and(|now| crc32fast::hash(&now) != crc);
+        self.crcs.iter().filter(|(n, crc)| differs(**n, **crc)).count()
+    }
+
+    pub fn twice(&self) -> Vec<&String> {
+        self.listed.iter().filter(|(_, generations)| generations.len() > 1).map(|(id, _)| id).collect()
+    }
+
+    pub fn lost<'a>(&self, wanted: &'a HashSet<String>) -> Vec<&'a String> {
+        wanted.iter().filter(|id| !self.listed.contains_key(*id)).collect()
+    }
+}
+
+fn files_of(dir: &Path, kind: &str) -> Vec<PathBuf> {
+    let is = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(kind));
+    names(dir).into_iter().filter(is).collect()
+}
+
+/// Whole lines: the last one may be torn by a kill.
+fn lines_of(dir: &Path, kind: &str) -> Vec<String> {
+    let texts = files_of(dir, kind).into_iter().map(|path| fs::read_to_string(path).unwrap());
+    let whole = |text: String| {
+        text.split_inclusive('\n').filter_map(|line| Some(line.strip_suffix('\n')?.to_owned())).collect::<Vec<_>>()
+    };
+    texts.flat_map(whole).collect()
+}
+
+/// What ledgers call finished.
+pub fn ledgers(dir: &Path) -> HashSet<String> {
+    lines_of(dir, "ledger.").into_iter().collect()
+}
+
+/// What readers saw.
+#[derive(Default, Debug)]
+pub struct Seen {
+    pub samples: u64,
+    pub different: u64,
+    /// Lines that name damage, bytes that are not those of its generator, a generation or a sample that is not listed.
+    pub wrong: Vec<String>,
+}
+
+/// Every line that a reader printed: its sample is listed where it says, and holds what its generator put in; and no two
+/// samples hold the same.
+pub fn check_seen(dir: &Path, listed: &BTreeMap<String, Vec<u64>>) -> Seen {
+    let (mut seen, mut by_contents) = (Seen::default(), HashMap::new());
+    for line in lines_of(dir, "seen.") {
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let id = value["sample_id"].as_str().unwrap_or_default().to_owned();
+        let is_listed = listed.get(&id).is_some_and(|generations| Some(generations[0]) == value["generation"].as_u64());
+        let is_whole = |part: &str| {
+            let (read, put) = (&value["parts"][part], &value["meta"]["crc32"][part]);
+            read["crc32"] == *put && read["shape"] == serde_json::json!([20, 20, 20])
+        };
+        let contents = (value["meta"]["seed"].as_u64(), value["meta"]["n"].as_u64());
+        let first = by_contents.entry(contents).or_insert_with(|| id.clone());
+        if !is_listed || *first != id || !["data", "label"].into_iter().all(is_whole) || value.get("error").is_some() {
+            seen.wrong.push(line);
+        }
+        seen.samples += 1;
+    }
+    seen.different = by_contents.len() as u64;
+    seen
+}
+
+/// Nothing is left in staging of those who are dead.
+pub fn litter(ring: &Path, cast: &Cast) -> Vec<PathBuf> {
+    let alive = cast.pids();
+    let of_dead = |path: &PathBuf| {
+        let pid = path.file_name().and_then(|name| name.to_str()?.rsplit('-').nth(1)?.parse::<u32>().ok());
+        pid.is_none_or(|pid| !alive.contains_key(&pid))
+    };
+    names(&ring.join("staging")).into_iter().filter(of_dead).collect()
+}

@@ -1,0 +1,254 @@
+//! The storm: real processes of all roles, killed, stopped and asked to end at random, while the disk fills up, inodes
+//! run out, the index is removed or spoiled and staging is tidied up. Whatever a ledger calls finished is listed by
+//! exactly one manifest, and readers see nothing torn, mixed or foreign.
+//!
+//! `RINGREEL_STORM_SECONDS=600 cargo test --release --test storm -- --nocapture` rages for ten minutes and prints a table.
+//! RINGREEL_STORM_SEED repeats a plan. RINGREEL_STORM_DIRS=a:b are mounts of one filesystem, among which the processes are
+//! spread. With RINGREEL_TEST_INDEX the index is in that MongoDB.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::duplicate_mod, missing_docs)]
+
+mod blows;
+mod cast;
+#[path = "../cli_support/mod.rs"]
+mod cli_support;
+#[path = "../common/mod.rs"]
+mod common;
+mod judge;
+mod plan;
+
+use blows::Disk;
+use cast::{CAP, Cast, LEASE, Role};
+use cli_support::loudly;
+use judge::{Watcher, check_seen, ledgers, litter};
+use plan::{Blow, Event, Plan};
+use ringreel::ring::promote::When;
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// After the storm, all that is finished is listed, and the dead's litter is gone, within so long.
+const CALM: Duration = Duration::from_secs(60);
+const TICK: Duration = Duration::from_millis(10);
+
+/// In the order in which it ends.
+struct Storm {
+    cast: Cast,
+    _kept: Kept,
+    disk: Disk,
+    watcher: Watcher,
+    config: ringreel::Config,
+    /// How often which one fell. (A disk that is full cannot be filled.)
+    blows: BTreeMap<Blow, u64>,
+    kills: u64,
+}
+
+/// The number in an environment variable.
+fn given(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap())
+}
+
+/// The ring by each of its mounts: those of RINGREEL_STORM_DIRS, or one of our own.
+fn place(dir: &Path) -> (Disk, Vec<PathBuf>) {
+    let Ok(mounts) = std::env::var("RINGREEL_STORM_DIRS") else {
+        let disk = Disk::new(dir);
+        let rings = vec![disk.ring.clone()];
+        return (disk, rings);
+    };
+    let name = format!("storm-{}.ring", std::process::id());
+    let rings: Vec<PathBuf> = mounts.split(':').map(|mount| Path::new(mount).join(&name)).collect();
+    (Disk::of(rings[0].clone()), rings)
+}
+
+impl Storm {
+    fn begin(dir: TempDir) -> Storm {
+        let (disk, rings) = place(dir.path());
+        let mut cast = Cast::new(dir.path(), rings);
+        (0..2).for_each(|_| cast.start(Role::Manager));
+        (0..5).for_each(|n| cast.start(Role::Generator(n)));
+        (0..4).for_each(|n| cast.start(Role::Reader(n)));
+        let (watcher, config) = (Watcher::new(&disk.ring), cast.config());
+        let _kept = Kept(Some(dir), disk.ring.clone());
+        Storm { cast, _kept, disk, watcher, config, blows: BTreeMap::new(), kills: 0 }
+    }
+
+    fn rage(&mut self, seed: u64, time: Duration) {
+        let (begun, mut plan) = (Instant::now(), Plan::of(seed));
+        let (mut event, mut due) = (plan.next(), Duration::ZERO);
+        while begun.elapsed() < time {
+            std::thread::sleep(TICK);
+            self.look_after(false);
+            while due + event.after <= begun.elapsed() {
+                due += event.after;
+                self.strike(&event);
+                event = plan.next();
+            }
+        }
+    }
+
+    fn look_after(&mut self, it_is_over: bool) {
+        self.cast.look_after(it_is_over);
+        self.disk.look_after(it_is_over);
+        self.watcher.look(!self.cast.generates() || self.disk.full_until.is_some());
+    }
+
+    fn strike(&mut self, event: &Event) {
+        let Event { blow, whom, which, much, .. } = *event;
+        let for_leases = |n: f64| Duration::from_secs_f64(LEASE * n * much);
+        let done = match blow {
+            Blow::Kill => self.cast.kill(whom),
+            Blow::KillAll => self.cast.kill_all(),
+            Blow::Stop => self.cast.stop(whom, for_leases(10.0)),
+            Blow::Terminate => self.cast.terminate(whom),
+            Blow::FullDisk => self.disk.fill(which % (1 << 20), for_leases(5.0)),
+            Blow::NoInodes => self.disk.take_inodes(which as usize % 6, for_leases(5.0)),
+            Blow::LoseIndex => self.disk.lose_index(&self.config),
+            Blow::SpoilIndex => self.disk.spoil_index(&self.config, which, much),
+            Blow::SweepStaging => self.disk.sweep(&self.cast.pids()),
+            Blow::Passer => self.cast.start_passer(which),
+        };
+        *self.blows.entry(blow).or_default() += u64::from(done > 0);
+        self.kills += if matches!(blow, Blow::Kill | Blow::KillAll) { done as u64 } else { 0 };
+    }
+
+    /// Nobody is hindered any more, and only managers are left: how long it takes until all of `wanted` is listed and
+    /// the litter of the dead is gone. The last generation, which is not full, is promoted from here.
+    fn calm_down(&mut self, wanted: &HashSet<String>) -> (Duration, Duration) {
+        let ring = common::another(&self.config);
+        let (begun, mut listed) = (Instant::now(), None);
+        loop {
+            self.look_after(true);
+            if self.watcher.lost(wanted).is_empty() {
+                listed.get_or_insert_with(|| begun.elapsed());
+                if litter(&self.disk.ring, &self.cast).is_empty() {
+                    break;
+                }
+            }
+            if begun.elapsed() > CALM {
+                break;
+            }
+            ring.promote(When::NotEmpty).unwrap();
+            std::thread::sleep(TICK * 5);
+        }
+        (listed.unwrap_or(CALM), begun.elapsed())
+    }
+}
+
+#[test]
+fn in_a_storm_nothing_finished_is_lost_or_doubled_and_nobody_sees_anything_torn() {
+    let seconds = given("RINGREEL_STORM_SECONDS").unwrap_or(30);
+    let seed = given("RINGREEL_STORM_SEED").unwrap_or_else(|| u64::from(std::process::id()));
+    let dir = tempfile::tempdir().unwrap();
+    println!("a storm of {seconds} s: RINGREEL_STORM_SEED={seed}");
+    let dir_path = dir.path().to_owned();
+    let mut storm = Storm::begin(dir);
+    storm.rage(seed, Duration::from_secs(seconds));
+    storm.look_after(true);
+    storm.cast.only_managers();
+    let wanted = ledgers(&dir_path);
+    let (until_listed, until_clean) = storm.calm_down(&wanted);
+
+    let seen = check_seen(&dir_path, &storm.watcher.listed);
+    let (lost, twice) = (storm.watcher.lost(&wanted), storm.watcher.twice());
+    let litter = litter(&storm.disk.ring, &storm.cast);
+    let quarantined = blows::names(&storm.disk.ring.join("quarantine"));
+    let verified = Command::new(env!("CARGO_BIN_EXE_ringreel")).arg("verify").arg(&storm.disk.ring).output().unwrap();
+    let rows = [
+        ("blows", format!("{:?}", storm.blows)),
+        ("kills", storm.kills.to_string()),
+        ("samples finished", wanted.len().to_string()),
+        (
+            "samples listed",
+            format!("{} in {} generations", storm.watcher.listed.len(), storm.watcher.newest().unwrap_or(0)),
+        ),
+        ("lost", lost.len().to_string()),
+        ("listed twice", twice.len().to_string()),
+        ("manifests changed", storm.watcher.changed().to_string()),
+        ("samples read", format!("{} ({} different)", seen.samples, seen.different)),
+        ("torn, mixed or foreign", seen.wrong.len().to_string()),
+        ("in quarantine", quarantined.len().to_string()),
+        (
+            "longest time without a new manifest",
+            format!(
+                "{:.2} s; full disks and nobody at work included, {:.2} s",
+                storm.watcher.longest.as_secs_f64(),
+                storm.watcher.longest_of_all.as_secs_f64()
+            ),
+        ),
+        ("after the storm, all listed after", format!("{:.2} s", until_listed.as_secs_f64())),
+        ("and the litter of the dead gone after", format!("{:.2} s", until_clean.as_secs_f64())),
+        ("ended with an error", format!("{:#?}", storm.cast.failed)),
+        ("passed by (exit status)", format!("{:#?}", storm.cast.passed)),
+    ];
+    rows.iter().for_each(|(what, value)| println!("{what:>40}  {value}"));
+    assert!(lost.is_empty() && twice.is_empty(), "lost {lost:?}, twice {twice:?}");
+    assert!(seen.wrong.is_empty(), "{:#?}", seen.wrong);
+    assert!(storm.watcher.changed() == 0 && quarantined.is_empty() && litter.is_empty(), "{quarantined:?} {litter:?}");
+    assert!(storm.disk.ring.join("read.1").exists(), "samples that are held out were removed");
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+    assert!(storm.cast.failed.is_empty(), "{:#?}", storm.cast.failed);
+    assert!(!storm.cast.passed.keys().any(|said| said.starts_with("verify RING: 1")), "verify found damage");
+    assert!(wanted.len() as u64 > CAP && seen.samples > 0 && storm.kills > seconds);
+}
+
+#[test]
+fn a_manager_and_a_generator_that_were_stopped_past_their_leases_and_go_on_harm_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cast = Cast::new(dir.path(), vec![dir.path().join("ring")]);
+    let ring = common::another(&cast.config());
+    [Role::Manager, Role::Generator(0), Role::Reader(0), Role::Manager].into_iter().for_each(|role| cast.start(role));
+    let mut watcher = Watcher::new(ring.layout.root());
+    let mut holder_other_than = |cast: &mut Cast, last: u64| {
+        let begun = Instant::now();
+        loop {
+            cast.look_after(false);
+            watcher.look(false);
+            let lease = ring.index.lease("manager").unwrap();
+            match lease.filter(|lease| lease.token > last) {
+                Some(lease) => return lease,
+                None => assert!(begun.elapsed() < CALM, "nobody took the lease over"),
+            }
+            std::thread::sleep(TICK);
+        }
+    };
+    let mut lease = holder_other_than(&mut cast, 0);
+    for _ in 0..3 {
+        let is_holder = |member: &cast::Member| lease.holder.contains(&format!("-{}-", member.child.id()));
+        let holder = cast.members.iter().position(is_holder).unwrap();
+        let generator = cast.members.iter().position(|member| member.role == Role::Generator(0)).unwrap();
+        [holder, generator].into_iter().for_each(|n| assert_eq!(cast.stop(n, CALM), 1));
+        let stopped = Instant::now();
+        lease = holder_other_than(&mut cast, lease.token);
+        println!("taken over after {:?}", stopped.elapsed());
+        cast.look_after(true); // they go on
+    }
+    cast.look_after(true); // all go on
+    cli_support::eventually("a generation is finished", || ledgers(dir.path()).len() as u64 > CAP);
+    cast.only_managers();
+    let wanted = ledgers(dir.path());
+    let begun = Instant::now();
+    while !watcher.lost(&wanted).is_empty() && begun.elapsed() < CALM {
+        ring.promote(When::NotEmpty).unwrap();
+        watcher.look(true);
+        std::thread::sleep(TICK);
+    }
+    assert!(watcher.lost(&wanted).is_empty() && watcher.twice().is_empty());
+    assert!(check_seen(dir.path(), &watcher.listed).wrong.is_empty());
+}
+
+/// What is left of a storm is kept when it went badly: logs, ledgers, and a copy of the ring.
+struct Kept(Option<TempDir>, PathBuf);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(dir) = self.0.take()
+        {
+            let dir = dir.keep();
+            let _ = Command::new("cp").arg("-a").arg(&self.1).arg(&dir).status();
+            loudly(&format!("what the storm left is kept in {}", dir.display()));
+        }
+        let _ = std::fs::remove_dir_all(&self.1);
+    }
+}

@@ -1,0 +1,225 @@
+//! SIGKILL before and after every system call of a generator and of a manager that touches the ring, SIGSTOP there past
+//! the lease, and a second kill at every step of a promotion that a killed manager had begun. strace counts the calls of an
+//! undisturbed run, and kills or stops another run at each of them. What the ledger has is listed once afterwards.
+//!
+//! `RINGREEL_ALL_CALLS=1 cargo test --test syscalls -- --nocapture` takes all calls, which takes minutes; otherwise a few of
+//! each kind are taken. A table is printed.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::duplicate_mod, missing_docs)]
+
+#[path = "../cli_support/mod.rs"]
+mod cli_support;
+#[path = "../common/mod.rs"]
+mod common;
+mod rescue;
+mod scene;
+mod traced;
+
+use cli_support::loudly;
+use rescue::{Rescue, ledger, sealed};
+use ringreel::fs::Posix;
+use ringreel::ring::recover::GRACE;
+use ringreel::segment::reader::check_whole;
+use rustix::process::Signal;
+use scene::{LEASE, Role, Scene};
+use std::collections::HashSet;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use traced::{Call, Fate, Strike, Traced, calls_in};
+
+/// Nothing takes longer, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Cases at a time: they mostly wait for leases.
+const WORKERS: usize = 2;
+/// How many of each kind are taken where not all are.
+const FEW: usize = 4;
+
+/// How a case went.
+#[derive(Clone, Default)]
+struct Outcome {
+    /// It was struck; and at the call that was meant. (Another thread may come to its own call of that number first.)
+    struck: bool,
+    as_meant: bool,
+    lost: usize,
+    twice: usize,
+    damaged: usize,
+    recovery: Duration,
+}
+
+/// One run that is struck at this call, and what others make of what it left.
+fn run(scene: &Scene, call: &Call, strike: Strike) -> Outcome {
+    let dir = scene.copy();
+    let mut traced = Traced::start(scene, dir.path(), "struck", Some((call, strike)));
+    let fate = traced.fate(Some(strike));
+    let as_meant = fate != Fate::Ended && traced.was_hit_at(call);
+    if strike == Strike::KillAfter {
+        traced.child.kill().unwrap();
+        traced.child.wait().unwrap();
+    }
+    let mut outcome = rescue(scene, dir.path(), |wanted, rescue| {
+        let leases = match strike {
+            Strike::Stop => 2,
+            Strike::LongStop => GRACE + 2,
+            _ => 0,
+        };
+        if fate == Fate::Stopped && leases > 0 {
+            std::thread::sleep((LEASE * leases).saturating_sub(rescue.begun.elapsed()));
+            traced.signal(Signal::CONT);
+            if scene.role == Role::Manager {
+                traced.signal(Signal::TERM);
+            }
+            let begun = Instant::now();
+            while traced.child.try_wait().unwrap().is_none() {
+                traced.signal(Signal::CONT); // another thread of it may come to such a call, too
+                assert!(begun.elapsed() < PATIENCE, "it was stopped at {call:?}, goes on, and does not end");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            wanted.extend(ledger(dir.path(), "ledger.first"));
+            rescue.list_all(wanted);
+        }
+    });
+    (outcome.as_meant, outcome.struck) = (as_meant, fate != Fate::Ended);
+    outcome
+}
+
+/// Others recover what is in `dir`; then comes `afterwards`. Everything that is finished is listed once, and whole.
+fn rescue(scene: &Scene, dir: &Path, afterwards: impl FnOnce(&mut HashSet<String>, &Rescue<'_>)) -> Outcome {
+    let mut wanted = scene.finished.clone();
+    wanted.extend(ledger(dir, "ledger.first"));
+    wanted.extend(sealed(dir));
+    let mut rescue = Rescue::start(dir);
+    let recovery = rescue.list_all(&wanted);
+    rescue.generator_ends();
+    wanted.extend(ledger(dir, "ledger.second"));
+    rescue.list_all(&wanted);
+    afterwards(&mut wanted, &rescue);
+    let listed = rescue.listed();
+    let lost = wanted.iter().filter(|id| !listed.contains_key(*id)).count();
+    let twice = listed.values().filter(|generations| generations.len() > 1).count();
+    // What is kept of it can be read.
+    let newest = rescue.ring.manifests.newest().unwrap();
+    let manifest = rescue.ring.manifests.get(newest).unwrap().unwrap();
+    let read = rescue.ring.layout.read(newest);
+    let damaged =
+        manifest.segments.iter().filter(|entry| check_whole(&Posix, &read.join(&entry.file)).is_err()).count();
+    Outcome { lost, twice, damaged, recovery, ..Outcome::default() }
+}
+
+/// Of many cases of one kind.
+fn tell(what: &str, of: usize, outcomes: &[Outcome]) {
+    let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
+    let sum = |of: fn(&Outcome) -> usize| outcomes.iter().map(of).sum::<usize>();
+    let mut recovery: Vec<f64> = outcomes.iter().map(|outcome| outcome.recovery.as_secs_f64()).collect();
+    recovery.sort_by(f64::total_cmp);
+    println!(
+        "{what:<48} {of:>5} {:>5} {:>6} {:>8} {:>4} {:>5} {:>7} {:>4.2} s {:>5.2} s",
+        outcomes.len(),
+        count(|outcome| outcome.struck),
+        count(|outcome| outcome.as_meant),
+        sum(|outcome| outcome.lost),
+        sum(|outcome| outcome.twice),
+        sum(|outcome| outcome.damaged),
+        recovery.get(recovery.len() / 2).copied().unwrap_or_default(),
+        recovery.last().copied().unwrap_or_default(),
+    );
+}
+
+fn head() {
+    let columns = ["calls", "taken", "struck", "as meant", "lost", "twice", "damaged", "median", "longest"];
+    println!("{:<48} {}", "who, and what befell it", columns.join(" "));
+}
+
+/// All of them; where not all are wanted, a few, spread evenly.
+fn some<T>(all: &[T]) -> Vec<&T> {
+    let every = if std::env::var_os("RINGREEL_ALL_CALLS").is_some() { 1 } else { all.len() / FEW + 1 };
+    all.iter().step_by(every).collect()
+}
+
+/// Runs the cases, a few at a time.
+fn run_all(what: &str, cases: &[(&Scene, Call, Strike)]) {
+    let (few, next, outcomes) = (some(cases), AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                while let Some((scene, call, strike)) = few.get(next.fetch_add(1, Ordering::SeqCst)) {
+                    let outcome = run(scene, call, *strike);
+                    let Outcome { lost, twice, damaged, .. } = outcome;
+                    assert_eq!((lost, twice, damaged), (0, 0, 0), "{:?}, {strike:?}: {call:?}", scene.role);
+                    assert!(outcome.recovery < PATIENCE);
+                    outcomes.lock().unwrap().push(outcome);
+                }
+            });
+        }
+    });
+    let outcomes = outcomes.into_inner().unwrap();
+    tell(what, cases.len(), &outcomes);
+    assert!(outcomes.iter().filter(|outcome| outcome.as_meant).count() * 2 > outcomes.len(), "hardly any was struck");
+}
+
+fn there_is_strace() -> bool {
+    let traced = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
+    let there = traced.is_ok_and(|done| done.status.success());
+    if !there {
+        loudly("SKIPPED: kills at each system call: there is no strace (Debian's package strace), or it may not trace");
+    }
+    there
+}
+
+/// Strikes at all calls of this role, in each way.
+fn strike(role: Role) {
+    if !there_is_strace() {
+        return;
+    }
+    head();
+    let scene = Scene::new(role);
+    let calls = calls_in(&scene);
+    assert!(calls.len() > 60, "{calls:#?}");
+    for strike in [Strike::KillBefore, Strike::KillAfter, Strike::Stop, Strike::LongStop] {
+        let taken = calls.iter().filter(|call| strike != Strike::LongStop || call.is_step());
+        let cases: Vec<_> = taken.map(|call| (&scene, call.clone(), strike)).collect();
+        run_all(&format!("{role:?}, {strike:?}"), &cases);
+    }
+}
+
+#[test]
+fn a_generator_that_is_killed_or_stopped_at_any_system_call_loses_and_doubles_nothing() {
+    strike(Role::Generator);
+}
+
+#[test]
+fn so_does_one_that_syncs_at_each_step() {
+    strike(Role::DurableGenerator);
+}
+
+#[test]
+fn so_does_a_manager() {
+    strike(Role::Manager);
+}
+
+/// A manager is killed after each step, and the one that takes its work over after each of its own.
+#[test]
+fn so_do_a_manager_and_its_successor_at_any_pair_of_steps() {
+    if !there_is_strace() {
+        return;
+    }
+    head();
+    let scene = &Scene::new(Role::Manager);
+    let steps: Vec<Call> = calls_in(scene).into_iter().filter(Call::is_step).collect();
+    let left: Vec<Scene> = some(&steps)
+        .into_iter()
+        .map(|call| {
+            let dir = scene.copy();
+            let mut traced = Traced::start(scene, dir.path(), "struck", Some((call, Strike::KillAfter)));
+            traced.fate(Some(Strike::KillAfter));
+            drop(traced);
+            scene.left(dir)
+        })
+        .collect();
+    let mut cases = Vec::new();
+    for scene in &left {
+        cases.extend(calls_in(scene).into_iter().filter(Call::is_step).map(|call| (scene, call, Strike::KillAfter)));
+    }
+    run_all(&format!("Manager, KillAfter at {} steps, and its successor", left.len()), &cases);
+}
