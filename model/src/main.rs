@@ -1,4 +1,6 @@
 //! The long search: what holds, and the counter-example to each rule that is left out.
+//!
+//! A number is the limit for each search, in seconds; `--traces` prints the counter-examples step by step.
 #![allow(clippy::print_stdout)]
 
 use ringreel_model::birth::Birth;
@@ -10,7 +12,7 @@ use std::time::Duration;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let limit = Duration::from_secs(args.iter().find_map(|arg| arg.parse().ok()).unwrap_or(30));
+    let limit = Duration::from_secs(args.iter().find_map(|arg| arg.parse().ok()).unwrap_or(25));
     let traces = args.iter().any(|arg| arg == "--traces");
     let holds = the_rules_hold(limit);
     println!();

@@ -72,6 +72,11 @@ impl Model {
             }
             disk.write.iter_mut().chain(&mut disk.read).for_each(|dir| *dir &= !NAMES);
         }
+        // What was on its way to trash/ may be back where it was.
+        let full =
+            |write: &[u8; ROOM], read: &[u8; ROOM]| write.iter().chain(read).filter(|dir| **dir & FULL != 0).count();
+        let back = full(&disk.write, &disk.read).saturating_sub(full(&to.write, &to.read));
+        to.trash = to.trash.saturating_sub(back as u8);
         (to.staged, to.write, to.read, to.manifest) = (disk.staged, disk.write, disk.read, disk.manifest);
         to.committers = [Committer { at: Commit::Look, adopts: true, ..Committer::default() }; 2];
         to.managers = [Manager::default(); 2];
