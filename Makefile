@@ -15,8 +15,8 @@ test:
 # Ten minutes of killing and stopping everybody at random, on full disks, while the index is lost; then five more with the
 # index in MongoDB.
 storm:
-	RINGREEL_STORM_SECONDS=600 cargo test --release --test storm -- --nocapture
 	scripts/mongodb.sh java
+	RINGREEL_STORM_SECONDS=600 cargo test --release --test storm -- --nocapture
 	RINGREEL_STORM_SECONDS=300 scripts/with_mongodb.sh cargo test --release --test storm -- --nocapture
 
 # All that `make test` has a short slice of, as docs/reliability.md has the figures of: an hour.
@@ -26,6 +26,7 @@ reliability:
 	RINGREEL_ALL_FAULTS=1 cargo test --release --test faults -- --nocapture
 	RINGREEL_ALL_CALLS=1 cargo test --release --test syscalls -- --nocapture
 	RINGREEL_POWER_CUTS=20 cargo test --release --test disks -- --nocapture
+	RINGREEL_HOSTILE=1000 cargo test --release --test hostile -- --nocapture
 
 # GlusterFS and SLURM on two nodes that are namespaces of this machine (root): ten minutes of it, and jobs.
 cluster:

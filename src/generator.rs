@@ -114,6 +114,7 @@ impl Generator {
             buffer: config.write_buffer,
             sync: ring.syncs_files(),
             sync_dir: ring.syncs_dirs(),
+            settled: Arc::default(),
         };
         Generator {
             manager: None,
@@ -158,6 +159,11 @@ impl Generator {
         let sample = SampleRef { parts: &parts, meta, unix_ms: unix_ms() };
         self.check_input(&sample)?;
         self.commit_earlier(stop)?;
+        // One that could not get its name takes no more samples.
+        let mut ids = match self.writing.as_ref().is_some_and(StagingWriter::is_closed) {
+            true => self.seal(stop)?,
+            false => Vec::new(),
+        };
         self.await_room(SegmentWriter::estimate(&parts), stop)?;
         loop {
             match self.append(&sample) {
@@ -172,10 +178,11 @@ impl Generator {
                 writing.samples() >= self.segment_samples || writing.info().born + SEAL_AFTER < self.settled
             };
             if !self.writing.as_ref().is_some_and(due) {
-                return Ok(Vec::new());
+                return Ok(ids);
             }
             match self.seal(stop) {
-                Ok(ids) => {
+                Ok(more) => {
+                    ids.extend(more);
                     self.deferred = self.commit_all(stop, false).and_then(|()| self.promote_if_filled()).err();
                     return Ok(ids);
                 }
@@ -231,8 +238,9 @@ impl Generator {
                 Err(error) if writing.must_discard() => {
                     // A failed fsync or close: what the file holds is unknown. Never trusted, never synced again.
                     let lost = writing.samples();
-                    if let Some(writing) = self.writing.take() {
-                        writing.discard();
+                    let gone = self.writing.take();
+                    while let Some(Err(left)) = gone.as_ref().map(StagingWriter::discard) {
+                        self.bear(left, "removing a segment that could not be finished", stop)?;
                     }
                     tracing::error!(%error, samples = lost, "a segment could not be finished; its samples do not count as finished");
                     return Err(error);
@@ -362,9 +370,7 @@ impl Generator {
             if writing.must_discard() {
                 let lost = writing.samples();
                 tracing::error!(%error, samples = lost, "a segment was thrown away; its samples do not count as finished");
-                if let Some(writing) = self.writing.take() {
-                    writing.discard();
-                }
+                let _ = self.writing.take().map(|writing| writing.discard()); // litter at worst: it has no name yet
             }
             return Err(error);
         }

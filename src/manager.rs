@@ -9,7 +9,7 @@ use crate::failures;
 use crate::fs::publish::write_new;
 use crate::fs::watch::jittered;
 use crate::fs::{Fs, Posix};
-use crate::index::as_hint;
+use crate::index::{Lease, as_hint};
 use crate::presence::Presence;
 use crate::ring::Ring;
 use crate::ring::promote::{Promotion, When};
@@ -221,8 +221,16 @@ impl Manager {
         let Some(lease) = as_hint(self.ring.index.lease(ROLE))? else { return Ok(true) };
         self.next_look = Instant::now() + self.ring.lease / LOOKS_PER_LEASE;
         let next = match lease {
-            Some(lease) if Some(lease.token) == self.token && lease.holder == self.ring.me => return Ok(true),
+            // Ours; also where our claim seemed to fail, or its file cannot be read just now.
+            Some(lease) if !lease.released && self.is_ours(&lease) => {
+                self.token = Some(lease.token);
+                self.standing_by = false;
+                return Ok(true);
+            }
             Some(lease) => {
+                if !lease.holder.is_empty() {
+                    self.ring.watch().forget(""); // nobody is silent only for looks in a row that find nobody
+                }
                 as_hint(self.ring.watch().look(&*self.ring.index))?;
                 if self.token.take().is_some() {
                     tracing::warn!(holder = lease.holder, "the manager's lease was taken over: standing by");
@@ -250,6 +258,10 @@ impl Manager {
         self.standing_by = false;
         self.presence.report(|report| report.doing.clear());
         Ok(true)
+    }
+
+    fn is_ours(&self, lease: &Lease) -> bool {
+        lease.holder == self.ring.me || (lease.holder.is_empty() && Some(lease.token) == self.token)
     }
 
     fn keep_reserve(&self) {

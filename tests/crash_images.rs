@@ -9,7 +9,7 @@ mod common;
 #[path = "crash_support/disk.rs"]
 mod disk;
 
-use common::{never, write};
+use common::{Action, EACCES, HookFs, never, write};
 use disk::{Disk, Image, Lie};
 use ringreel::manager::Manager;
 use ringreel::ring::Ring;
@@ -47,6 +47,16 @@ fn alone(disk: &Disk, config: &Config) {
 fn company(disk: &Disk, config: &Config) {
     let mut manager = Manager::open_on(Arc::new(disk.clone()), config).unwrap();
     manager.turn().unwrap();
+    // Another one dies when it has published a manifest, and before it has synced that.
+    let hooks = Arc::new(HookFs::on(disk.clone()));
+    let dying = Ring::find_or_make(hooks.clone(), config).unwrap();
+    let dies = |path: &Path, op: &str| op == "sync_dir" && path.ends_with("manifests");
+    hooks.hook(move |_, op, path| if dies(path, op) { Action::Refuse(EACCES) } else { Action::Pass });
+    let mut first = Generator::open_on(Arc::new(disk.clone()), config).unwrap();
+    disk.told(&write(&mut first, 50).unwrap());
+    disk.told(&first.flush(&never).unwrap());
+    let died = dying.promote(When::NotEmpty);
+    assert!(died.is_err(), "{died:?}");
     let mut one = Generator::open_on(Arc::new(disk.clone()), config).unwrap();
     let mut two = Generator::open_on(Arc::new(disk.clone()), config).unwrap();
     for n in 0..4 {
@@ -182,6 +192,8 @@ fn cut(script: &Script<'_>, config: &Config, lie: Lie, most: usize) -> Found {
     script(&disk, config);
     let history = disk.history();
     let len = history.len();
+    // Few images of many moments show little: rather many of every third.
+    let step = if most < 8 * len { 3 } else { 1 };
     let (next, images, wrong) = (AtomicUsize::new(1), AtomicUsize::new(0), AtomicUsize::new(0));
     let first = std::sync::Mutex::new(None);
     let seen = std::sync::Mutex::new(HashSet::new());
@@ -189,12 +201,12 @@ fn cut(script: &Script<'_>, config: &Config, lie: Lie, most: usize) -> Found {
         let mut state = thread;
         let mut random = || splitmix(&mut state);
         loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
+            let at = next.fetch_add(step, Ordering::Relaxed);
             if at > len {
                 return;
             }
             let seen_before = seen_by_readers(&history.living(at), config);
-            history.images(at, most.div_ceil(len).max(2), &mut random, &mut |image| {
+            history.images(at, most.div_ceil(len).max(8), &mut random, &mut |image| {
                 if !seen.lock().unwrap().insert(image.hash) {
                     return;
                 }
@@ -244,7 +256,9 @@ fn a_power_cut_at_any_moment_loses_and_doubles_nothing() {
 /// The images are worth something: a disk that leaves out any of the syncs is found out.
 #[test]
 fn a_disk_that_only_says_that_it_synced_loses_samples() {
-    for lie in [Lie::Files, Lie::Dirs("staging"), Lie::Dirs("manifests"), Lie::Dirs("read."), Lie::Dirs("t.ring")] {
+    for lie in
+        [Lie::Files, Lie::Dirs("staging"), Lie::Dirs("manifests"), Lie::Dirs("read."), Lie::Dirs("t.ring"), Lie::Owners]
+    {
         let found = cut(&alone, &config(KEEP_ALL), lie, 1000);
         println!("{lie:?}: {} of {} images wrong: {:?}", found.wrong, found.images, found.first);
         assert!(found.wrong > 0, "{lie:?}");

@@ -66,10 +66,10 @@ impl Fault {
     }
 }
 
-fn config() -> Config {
+fn config(more: &str) -> Config {
     let yaml = "DBNAME: t\nINDEX: files\nSWAP_CAP: 4\nSAMPLE: [data]\nPOLL_SECONDS: 0.001\nLEASE_SECONDS: 60\nREAD: pread\n\
-                VERIFY: always\nKEEP: 2\n";
-    Config::parse(yaml, "test", Path::new("/"), true).unwrap()
+                VERIFY: always\nKEEP: 50\n";
+    Config::parse(&format!("{yaml}{more}"), "test", Path::new("/"), true).unwrap()
 }
 
 /// A ring on a disk in memory, and somebody's own way to it, on which calls `from..from + many` go wrong.
@@ -80,8 +80,8 @@ struct Scene {
 }
 
 impl Scene {
-    fn new() -> Scene {
-        let (disk, config) = (Disk::new(Lie::None), config());
+    fn new(more: &str) -> Scene {
+        let (disk, config) = (Disk::new(Lie::None), config(more));
         Ring::find_or_make(Arc::new(disk.clone()), &config).unwrap();
         let fs = Arc::new(HookFs::on(disk.clone()));
         Scene { disk, config, fs }
@@ -122,13 +122,32 @@ impl Scene {
         let lost = told.iter().filter(|id| !listed.contains_key(id)).count();
         let twice = listed.values().filter(|times| **times > 1).count();
         assert_eq!((lost, twice), (0, 0), "{what}: lost, twice");
+        self.assert_each_number_once(&ring, what);
+    }
+}
+
+impl Scene {
+    /// No two samples that are kept hold the same number: what is written again counts once.
+    fn assert_each_number_once(&self, ring: &Ring, what: &str) {
+        let reader = Reader::open_on(Arc::new(self.disk.clone()), &self.config).unwrap();
+        let mut numbers = Vec::new();
+        for manifest in reader.kept().unwrap() {
+            for position in 0..manifest.summary.samples {
+                numbers.push(reader.sample(&manifest, position).unwrap().parts[0].data().unwrap().to_vec());
+            }
+        }
+        let all = numbers.len();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), all, "{what}: the same contents twice, at {}", ring.layout.root().display());
     }
 }
 
 /// An error that a person can use: it says of which file or generation it is.
 fn assert_tells(error: &Error, what: &str) {
     let text = error.to_string();
-    assert!(text.contains("t.ring") || text.contains("generation"), "{what}: {error}");
+    let names = ["t.ring", "generation", "sync_dir /"]; // the last: the directory above the ring
+    assert!(names.iter().any(|name| text.contains(name)), "{what}: {error}");
 }
 
 /// The calls at which fault number `fault` begins: all of them, or some, other ones for each.
@@ -153,22 +172,21 @@ fn generate(scene: &Scene) -> (Vec<SampleId>, Option<Error>) {
 }
 
 /// Calls a role makes when nothing goes wrong.
-fn calls_of(role: impl Fn(&Scene)) -> usize {
-    let scene = Scene::new();
+fn calls_of(more: &str, role: impl Fn(&Scene)) -> usize {
+    let scene = Scene::new(more);
     role(&scene);
     scene.fs.calls()
 }
 
-#[test]
-fn whatever_goes_wrong_at_any_call_of_a_generator_what_it_told_is_delivered() {
-    let calls = calls_of(|scene| drop(generate(scene)));
-    let opening = calls_of(|scene| drop(Generator::open_on(scene.fs.clone(), &scene.config).unwrap()));
+fn generators_survive(more: &str) {
+    let calls = calls_of(more, |scene| drop(generate(scene)));
+    let opening = calls_of(more, |scene| drop(Generator::open_on(scene.fs.clone(), &scene.config).unwrap()));
     let (mut runs, mut ended) = (0, BTreeMap::<&str, usize>::new());
     for (number, (name, fault)) in FAULTS.into_iter().enumerate() {
         for many in [1, 25] {
             for at in moments(calls, number) {
                 let what = format!("{name} at calls {at} to {}", at + many - 1);
-                let scene = Scene::new();
+                let scene = Scene::new(more);
                 scene.go_wrong(fault, at, many);
                 let (told, error) = generate(&scene);
                 scene.assert_delivered_once(&told, &what);
@@ -184,6 +202,16 @@ fn whatever_goes_wrong_at_any_call_of_a_generator_what_it_told_is_delivered() {
         }
     }
     println!("generator: {calls} calls, {runs} runs; ended with an error: {ended:?}");
+}
+
+#[test]
+fn whatever_goes_wrong_at_any_call_of_a_generator_what_it_told_is_delivered() {
+    generators_survive("");
+}
+
+#[test]
+fn whatever_goes_wrong_where_all_is_synced_what_was_told_is_delivered() {
+    generators_survive("DURABILITY: node\n");
 }
 
 #[test]
@@ -203,7 +231,7 @@ fn whatever_goes_wrong_at_any_call_of_a_manager_all_is_delivered_in_the_end() {
             errors.extend(manager.ring().reclaim().err());
         }
     };
-    let calls = calls_of(|scene| {
+    let calls = calls_of("", |scene| {
         scene.filled();
         turns(scene, &mut Vec::new());
     });
@@ -212,7 +240,7 @@ fn whatever_goes_wrong_at_any_call_of_a_manager_all_is_delivered_in_the_end() {
         for many in [1, 25] {
             for at in moments(calls, number) {
                 let what = format!("{name} at calls {at} to {} of a manager", at + many - 1);
-                let scene = Scene::new();
+                let scene = Scene::new("");
                 let told = scene.filled();
                 scene.go_wrong(fault, at, many);
                 let mut errors = Vec::new();
@@ -254,7 +282,7 @@ fn read_all(reader: &Reader, numbers: &BTreeMap<SampleId, u64>, errors: &mut Vec
 
 #[test]
 fn whatever_goes_wrong_at_any_call_of_a_reader_it_gives_right_bytes_or_an_error_and_then_goes_on() {
-    let scene = Scene::new();
+    let scene = Scene::new("");
     let told = scene.filled();
     scene.assert_delivered_once(&told, "nothing");
     let numbers: BTreeMap<SampleId, u64> = told.into_iter().zip(0..).collect();

@@ -56,7 +56,13 @@ fn a_part_of_600_mib_is_written_and_read_in_less_than_64_mib_beyond_itself() {
             schema,
             provenance: Meta::new(),
         };
-        let options = StagingOptions { write: WriteOptions::default(), buffer: 1 << 20, sync: false, sync_dir: false };
+        let options = StagingOptions {
+            write: WriteOptions::default(),
+            buffer: 1 << 20,
+            sync: false,
+            sync_dir: false,
+            settled: Arc::default(),
+        };
         let mut writer = StagingWriter::begin(fs.clone(), &layout, "owner", info, &options).unwrap();
         let data = tensor(magics);
         let crc = crc32fast::hash(&data);

@@ -6,6 +6,7 @@ use ringreel_model::birth::Birth;
 use ringreel_model::check::{Outcome, counter_example, search, search_births};
 use ringreel_model::model::Model;
 use ringreel_model::rules::Rule;
+use std::time::Duration;
 
 fn holds(outcome: &Outcome, at_least: usize) {
     assert!(outcome.broken.is_empty(), "{:#?}", outcome.broken);
@@ -15,6 +16,16 @@ fn holds(outcome: &Outcome, at_least: usize) {
 #[test]
 fn the_rules_hold_for_an_owner_a_manager_and_those_who_take_their_place() {
     holds(&search(Model::new(1, 1, 1).keeping(0), 2, None), 1_000);
+}
+
+/// Not to the end: what needs two generations, or two managers, in the states that come first.
+#[test]
+fn the_rules_hold_for_a_while_with_more_generations_and_managers() {
+    for model in [Model::new(1, 1, 2), Model::new(1, 2, 2)] {
+        let outcome = search(model.keeping(0), 2, Some(Duration::from_secs(6)));
+        assert!(outcome.broken.is_empty(), "{:#?}", outcome.broken);
+        assert!(outcome.states > 30_000, "{} states", outcome.states);
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 use ringreel::fs::MapMode;
 use ringreel::fs::map::map_sealed;
+use ringreel::reader::tell_torn;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -76,6 +77,7 @@ impl Part {
     /// `descriptor`: the segment, open for reading; it stays the caller's.
     #[staticmethod]
     fn mapped(dtype: String, shape: Vec<u64>, descriptor: RawFd, offset: u64, length: u64) -> PyResult<Part> {
+        tell_torn();
         if descriptor < 0 {
             return Err(PyValueError::new_err("this is no open file"));
         }

@@ -31,7 +31,8 @@ fn json_text(value: &serde_json::Value) -> String {
 /// Whether a terminal does something at this character but to show it: control characters, and those that change the
 /// direction of writing, so that a name is read as another one.
 fn is_obeyed(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// stderr, for the log: what comes is one event with its end of line. Names out of files may be in it: nothing in them
@@ -57,15 +58,22 @@ impl PlainLog {
             }
             rest = &rest[colour.max(c.len_utf8())..];
         }
+        if self.colours {
+            out.push_str("\u{1b}[0m"); // whatever a name in it may have set
+        }
         out + end
     }
 }
 
-/// The length of the sequence that sets a colour with which `text` begins: `ESC [ 1 ; 31 m`.
+/// What the log sets: plain, bold, faint, italic, and the colours of its levels.
+const SET_BY_US: [&str; 10] = ["0", "1", "2", "3", "31", "32", "33", "34", "35", "36"];
+
+/// The length of the sequence that sets a colour with which `text` begins, as the log does it: `ESC [ 31 m`.
 fn colour(text: &str) -> usize {
     let Some(numbers) = text.strip_prefix("\u{1b}[") else { return 0 };
-    let len = numbers.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b';').count();
-    if numbers[len..].starts_with('m') { 2 + len + 1 } else { 0 }
+    let len = numbers.bytes().take_while(u8::is_ascii_digit).count();
+    let ours = SET_BY_US.contains(&&numbers[..len]) && numbers[len..].starts_with('m');
+    if ours { 2 + len + 1 } else { 0 }
 }
 
 impl Write for PlainLog {
@@ -215,7 +223,8 @@ mod tests {
         let log = |colours| PlainLog { colours }.plain_event(&format!("\u{1b}[31mERROR\u{1b}[0m {NASTY}\n"));
         for (colours, first) in [(false, "\\u{1b}[31mERROR"), (true, "\u{1b}[31mERROR\u{1b}[0m ")] {
             let line = log(colours);
-            assert!(line.starts_with(first) && line.ends_with("f\n"), "{line:?}");
+            let end = if colours { "f\u{1b}[0m\n" } else { "f\n" };
+            assert!(line.starts_with(first) && line.ends_with(end), "{line:?}");
             let named = line.split("ERROR").nth(1).unwrap().trim_end_matches('\n').replace("\u{1b}[0m", "");
             assert!(!named.chars().any(is_obeyed), "{named:?}");
         }

@@ -116,12 +116,30 @@ impl<'p> At<'p> {
     }
 
     pub fn make_dir(&self) -> FsResult<()> {
-        self.on("make directory", rustix::fs::mkdirat(self.dir(), self.name, DIRECTORY))?;
-        let Some(modes) = self.modes else { return Ok(()) };
-        // By the open directory: nobody puts a link in its place meanwhile.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-        let set = self.open_with(flags, Mode::empty()).and_then(|dir| rustix::fs::fchmod(dir, modes.of_directories()));
-        self.on("set the mode of", set).inspect_err(|_| drop(self.remove_dir()))
+        let made = rustix::fs::mkdirat(self.dir(), self.name, DIRECTORY);
+        match (self.modes, made) {
+            (Some(modes), Ok(())) => {
+                self.on("set the mode of", self.set_mode(modes)).inspect_err(|_| drop(self.remove_dir()))
+            }
+            // Ours may lack its mode: whoever made it died, or was told of it twice. One below the ring, that is: the
+            // ring's own directory may have been made by a person.
+            (Some(modes), Err(Errno::EXIST)) if self.dir.is_some() => {
+                let _ = self.set_mode(modes);
+                self.on("make directory", made)
+            }
+            _ => self.on("make directory", made),
+        }
+    }
+
+    /// Gives a directory of ours its mode, by the open directory: nobody puts a link in its place meanwhile. What it
+    /// inherited of the group stays.
+    fn set_mode(&self, modes: Modes) -> Result<(), Errno> {
+        const INHERITED: u32 = 0o2000;
+        let dir = self.open_with(OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+        let stat = rustix::fs::fstat(&dir)?;
+        let wanted = modes.of_directories() | Mode::from_raw_mode(stat.st_mode & INHERITED);
+        let is_ours = stat.st_uid == rustix::process::geteuid().as_raw();
+        if is_ours && stat.st_mode & 0o2777 != wanted.as_raw_mode() { rustix::fs::fchmod(&dir, wanted) } else { Ok(()) }
     }
 
     pub fn link(&self, to: &At<'_>) -> FsResult<()> {

@@ -62,7 +62,9 @@ static FREE_FROM: AtomicUsize = AtomicUsize::new(0);
 static MAPS: AtomicUsize = AtomicUsize::new(0);
 /// Maps that were torn since the process began.
 static TORN: AtomicUsize = AtomicUsize::new(0);
-/// Their paths that were not asked for yet.
+/// Of them, those that are registered still.
+static LIVE_TORN: AtomicUsize = AtomicUsize::new(0);
+/// Paths of torn maps that were not asked for yet.
 static NAMES: AtomicPtr<Name> = AtomicPtr::new(null_mut());
 /// What handled SIGBUS before.
 static PREVIOUS: AtomicPtr<sigaction> = AtomicPtr::new(null_mut());
@@ -104,6 +106,9 @@ impl Drop for Registered {
     fn drop(&mut self) {
         MAPS.fetch_sub(1, Relaxed);
         self.slot.start.store(0, Release);
+        if self.slot.faults.load(Acquire) > 0 {
+            LIVE_TORN.fetch_sub(1, AcqRel);
+        }
         let name = self.slot.name.swap(null_mut(), AcqRel);
         if !name.is_null() {
             // SAFETY: it came from Box::into_raw in `register`, and who swaps it out of the slot is its only owner.
@@ -116,7 +121,7 @@ impl Drop for Registered {
 
 /// Whether `bytes` lie in a map of which pages were missing when somebody looked: what they show there is zeros.
 pub fn is_torn(bytes: &[u8]) -> bool {
-    TORN.load(Acquire) > 0 && find(bytes.as_ptr() as usize).is_some_and(|slot| slot.faults.load(Acquire) > 0)
+    LIVE_TORN.load(Acquire) > 0 && find(bytes.as_ptr() as usize).is_some_and(|slot| slot.faults.load(Acquire) > 0)
 }
 
 /// Maps that were torn since the process began.
@@ -279,7 +284,13 @@ extern "C" fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
 fn mend(address: usize) -> bool {
     let Some(slot) = find(address) else { return false };
     let page = PAGE.load(Relaxed);
-    let (at, times) = (address & !(page - 1), slot.faults.load(Relaxed));
+    // Marked before the zeros are there: who reads them without a fault is to know.
+    let times = slot.faults.fetch_add(1, AcqRel);
+    if times == 0 {
+        TORN.fetch_add(1, AcqRel);
+        LIVE_TORN.fetch_add(1, AcqRel);
+    }
+    let at = address & !(page - 1);
     let len = (slot.end.load(Acquire) - at).min(page << times.min(30));
     let protection = if slot.writable.load(Relaxed) { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
@@ -288,9 +299,6 @@ fn mend(address: usize) -> bool {
     let zeros = unsafe { libc::mmap(at as *mut c_void, len, protection, flags, -1, 0) };
     if zeros == libc::MAP_FAILED {
         return false;
-    }
-    if slot.faults.fetch_add(1, AcqRel) == 0 {
-        TORN.fetch_add(1, AcqRel);
     }
     let name = slot.name.swap(null_mut(), AcqRel);
     if !name.is_null() {
@@ -327,6 +335,9 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
                 libc::raise(signal); // it comes when we have returned; a fault comes again by itself
             }
             return;
+        }
+        if previous.is_some_and(|previous| previous.sa_flags & libc::SA_RESETHAND != 0) {
+            restore_default(signal); // it is to be called once
         }
         if previous.is_some_and(|previous| previous.sa_flags & libc::SA_SIGINFO != 0) {
             let call: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = std::mem::transmute(handler);

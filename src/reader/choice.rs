@@ -155,6 +155,7 @@ fn read_for(log: &RunLog, k: u64, generation: u64) -> Duration {
 /// Generators may have ended before the generation was read that their last one waits for, and no manager may live: then
 /// it is for us, if we may write here.
 fn promote(ring: &Ring) {
+    ring.leave_reclaiming();
     match ring.promote(When::Full) {
         Ok(None) => {}
         Ok(Some(promotion)) => {

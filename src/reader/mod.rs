@@ -119,8 +119,9 @@ impl ReadSample {
     }
 }
 
-/// Logs which files were truncated since this was called last, in the hands of whoever has samples of them.
-fn tell_torn() {
+/// Logs which files were truncated since this was called last, in the hands of whoever has samples of them. (Readers and
+/// streams do so with each sample; it is for whoever maps by himself.)
+pub fn tell_torn() {
     for path in newly_torn() {
         let path = path.display();
         tracing::error!("{path}: the segment was truncated while it was mapped; what was read of it since shows zeros");
@@ -244,7 +245,7 @@ impl Reader {
                 Ok(found) => found,
             };
             let samples: u64 = found.iter().map(|(_, positions)| positions.end - positions.start).sum();
-            if samples + lost == wanted {
+            if samples.saturating_add(lost) >= wanted {
                 if lost > 0 {
                     tracing::warn!(ring = %root.display(), "of {wanted} samples that it holds out, {lost} were lost");
                 }

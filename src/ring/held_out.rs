@@ -123,11 +123,11 @@ impl Ring {
     /// A manifest that must be there and cannot be seen (yet); what the filesystem says.
     pub fn held_out_samples(&self) -> Result<Vec<Positions>> {
         let newest = self.manifests.newest()?;
-        let (mut found, mut samples, mut lost) = (Vec::new(), 0, 0);
+        let (mut found, mut samples, mut lost) = (Vec::new(), 0u64, 0u64);
         for kept in self.kept_for_ever()? {
             let Some(manifest) = self.manifests.get(kept.generation)? else { continue };
             let positions = self.held_out(&manifest);
-            lost += manifest.held_out_lost(self.birth.validation);
+            lost = manifest.held_out_lost(self.birth.validation).saturating_add(lost);
             if !positions.is_empty() {
                 samples += positions.end;
                 found.push((manifest, positions));
@@ -135,7 +135,7 @@ impl Ring {
         }
         let all = self.manifests.get(newest)?.map_or(0, |manifest| manifest.summary.total_samples);
         let wanted = self.birth.validation.min(all);
-        if samples + lost < wanted {
+        if lost.saturating_add(samples) < wanted {
             let message = format!("of {wanted} held-out samples, the manifests that can be seen list {samples}");
             return Err(Error::Manifest { path: self.layout.manifests(), message, passing: true });
         }
@@ -147,10 +147,11 @@ impl Ring {
     /// # Errors
     /// What the filesystem says.
     pub fn held_out_lost(&self) -> Result<u64> {
-        let mut lost = 0;
+        let mut lost = 0u64;
         for kept in self.kept_for_ever()? {
             let manifest = self.manifests.get(kept.generation)?;
-            lost += manifest.map_or(0, |manifest| manifest.held_out_lost(self.birth.validation));
+            let gone = manifest.map_or(0, |manifest| manifest.held_out_lost(self.birth.validation));
+            lost = gone.saturating_add(lost);
         }
         Ok(lost)
     }

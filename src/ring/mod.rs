@@ -36,7 +36,7 @@ pub mod seal;
 
 use crate::config::{Config, Durability, OnStale, Reuse};
 use crate::error::{Error, Result};
-use crate::fs::{Fs, Kind, within};
+use crate::fs::{Fs, FsError, Kind, within};
 use crate::index::{Absence, Claim, Index, Opening, Owner};
 use crate::layout::Layout;
 use crate::random::random_u32;
@@ -48,6 +48,7 @@ use manifest::Manifests;
 use runs::RunLog;
 use scan::Scan;
 use std::collections::{BTreeSet, HashMap};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -216,11 +217,12 @@ impl Ring {
         if self.syncs_dirs() { Ok(self.fs.sync_dir(dir)?) } else { Ok(()) }
     }
 
-    /// Syncs the ring's own name, where that was asked for. (Who may not read the directory above may not sync it.)
+    /// Syncs the ring's own name, where that was asked for. (Who may not read the directory above may not sync it; and
+    /// there are filesystems, as that of an automounter, which have nothing to sync.)
     fn settle_root(&self) -> Result<()> {
         let above = self.layout.root().parent().filter(|above| !above.as_os_str().is_empty());
         match self.settle_dir(above.unwrap_or(Path::new("."))) {
-            Err(Error::Fs { source }) if source.is_denied() => Ok(()),
+            Err(Error::Fs { source }) if source.is_denied() || has_no_sync(&source) => Ok(()),
             done => done,
         }
     }
@@ -233,6 +235,11 @@ impl Ring {
             self.settled.fetch_max(newest, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// This process promotes where nobody else does, and removes nothing by that.
+    pub(crate) fn leave_reclaiming(&self) {
+        self.reclaimed.store(u64::MAX, Ordering::Relaxed);
     }
 
     /// Removes a name that is of no use any more. Where another user's directory does not let us, it stays: its owner
@@ -281,6 +288,11 @@ impl Ring {
 fn owner<'a>(layout: &'a Layout, birth: &'a Birth, me: &'a str) -> Owner<'a> {
     let (ring_id, swap_cap) = (birth.ring_id.as_str(), birth.swap_cap);
     Owner { ring_id, path: layout.root(), files: layout.index(), swap_cap, me }
+}
+
+/// Whether a filesystem says that it syncs no directories.
+fn has_no_sync(error: &FsError) -> bool {
+    matches!(error.source.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported)
 }
 
 /// A name for this process that no other process has or will have: host, pid, and a random number.

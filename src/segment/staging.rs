@@ -10,6 +10,7 @@ use ringreel_format::{FormatError, SampleRef, Sealed, SegmentInfo, SegmentWriter
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A segment that is being written.
 pub struct StagingWriter {
@@ -24,6 +25,7 @@ pub struct StagingWriter {
     closed: Option<Sealed>,
     sync: bool,
     sync_dir: bool,
+    settled: Arc<AtomicBool>,
 }
 
 /// How a segment is to be written.
@@ -37,6 +39,8 @@ pub struct StagingOptions {
     pub sync: bool,
     /// fsync of the directory after sealing: for DURABILITY node.
     pub sync_dir: bool,
+    /// Whether the directory's own name was synced since it was made.
+    pub settled: Arc<AtomicBool>,
 }
 
 impl StagingWriter {
@@ -56,6 +60,7 @@ impl StagingWriter {
             Err(error) if error.is_gone() => {
                 fs.ensure_dir(&layout.staging())?;
                 fs.ensure_dir(&layout.staging_of(owner))?;
+                options.settled.store(false, Ordering::Relaxed);
                 fs.create_new(&part)?
             }
             other => other?,
@@ -68,7 +73,8 @@ impl StagingWriter {
         })?;
         let (staging, dir) = (layout.staging(), layout.staging_of(owner));
         let (sync, sync_dir) = (options.sync, options.sync_dir);
-        Ok(StagingWriter { fs, part, rec, staging, dir, file, writer, closed: None, sync, sync_dir })
+        let settled = options.settled.clone();
+        Ok(StagingWriter { settled, fs, part, rec, staging, dir, file, writer, closed: None, sync, sync_dir })
     }
 
     /// What the segment says of itself.
@@ -131,8 +137,10 @@ impl StagingWriter {
         if self.sync_dir {
             self.closed = None; // a failed sync is not done again
             self.fs.sync_dir(&self.dir)?;
-            // The directory's own name as well: it may be new.
-            self.fs.sync_dir(&self.staging)?;
+            if !self.settled.load(Ordering::Relaxed) {
+                self.fs.sync_dir(&self.staging)?;
+                self.settled.store(true, Ordering::Relaxed);
+            }
         }
         Ok((sealed, self.rec.clone()))
     }
@@ -159,9 +167,23 @@ impl StagingWriter {
         self.file.file.is_none() && self.closed.is_none()
     }
 
-    /// Removes the unfinished file.
-    pub fn discard(self) {
+    /// Whether all is written, and only the name is missing: nothing can be appended any more.
+    pub fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    /// Removes the file, of which nobody was told that it is finished.
+    ///
+    /// # Errors
+    /// What the filesystem says: it may have its name then, and whoever writes the samples again has them twice.
+    pub fn discard(&self) -> Result<()> {
         let _ = self.fs.forget_file(&self.part); // litter at worst
+        // It may have got its name before it failed: nobody is to adopt what will be written again.
+        match self.fs.remove_file(&self.rec) {
+            // Not there: a stale handle does not say that.
+            Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => Ok(done?),
+        }
     }
 }
 

@@ -43,8 +43,8 @@ class Batch:
 
     def ledger(self, worker):
         """One process's ledger."""
-        path = self.ledgers / f"{worker}.ledger"
-        return path.read_text().splitlines() if path.exists() else []
+        paths = self.ledgers.glob(f"*.{worker}.ledger")
+        return [line for path in paths for line in path.read_text().splitlines()]
 
     def grows(self, tasks, seconds=60):
         """Wait until these tasks finish samples (again)."""

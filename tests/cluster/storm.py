@@ -121,7 +121,8 @@ class Storm:
     def run(self):
         """Everything; the verdict."""
         plan, begun, next_kill = self.plan(), time.monotonic(), self.kill_every
-        while (now := time.monotonic() - begun) < self.seconds:
+        # What was begun late is undone all the same.
+        while (now := time.monotonic() - begun) < self.seconds or plan:
             if plan and now >= plan[0][0]:
                 _, name, act = plan.pop(0)
                 print(f"{now:6.1f} s  {name}", flush=True)

@@ -59,6 +59,8 @@ pub enum Lie {
     Files,
     /// Those of directories whose name begins so.
     Dirs(&'static str),
+    /// Those of the owners' directories in `staging/`.
+    Owners,
 }
 
 #[derive(Debug)]
@@ -317,7 +319,13 @@ impl Fs for Disk {
         let mut state = self.lock();
         let ino = state.find(path).ok_or_else(|| error("sync directory", path, ENOENT))?;
         let name = path.file_name().unwrap_or_default().to_str().unwrap();
-        if !matches!(state.lie, Lie::Dirs(words) if name.starts_with(words)) {
+        let is_owners = path.parent().and_then(Path::file_name).is_some_and(|above| above == "staging");
+        let lies = match state.lie {
+            Lie::Dirs(words) => name.starts_with(words),
+            Lie::Owners => is_owners,
+            Lie::None | Lie::Files => false,
+        };
+        if !lies {
             state.journal.push(Op::SyncDir(ino));
         }
         Ok(())
@@ -343,7 +351,7 @@ pub struct History {
 enum Doubt {
     /// Names that may be there or not.
     Names,
-    /// Contents of a file that may be there, or half, or not.
+    /// Contents of a file that may be there, or half, or not, or be zeros.
     Contents,
     /// All that the index was told since.
     Hints,
@@ -410,12 +418,12 @@ fn push(doubts: &mut Vec<Doubt>, doubt: Doubt) -> usize {
     doubts.len() - 1
 }
 
-/// What becomes of a doubt: 0 nothing of it is there, 1 all is, 2 half (of contents).
+/// What becomes of a doubt: 0 nothing of it is there, 1 all is; of contents 2 half is, 3 as many zeros are.
 type Choice = Vec<u8>;
 
 /// All combinations where they are few; else all or nothing, each alone, each alone missing, each prefix, and random ones.
 fn choices(doubts: &[Doubt], most: usize, random: &mut dyn FnMut() -> u64) -> Vec<Choice> {
-    let kinds: Vec<u8> = doubts.iter().map(|doubt| if matches!(doubt, Doubt::Contents) { 3 } else { 2 }).collect();
+    let kinds: Vec<u8> = doubts.iter().map(|doubt| if matches!(doubt, Doubt::Contents) { 4 } else { 2 }).collect();
     let all = kinds.iter().try_fold(1usize, |product, kinds| product.checked_mul(usize::from(*kinds)));
     if let Some(all) = all.filter(|all| *all <= most) {
         return (0..all)
@@ -438,10 +446,10 @@ fn choices(doubts: &[Doubt], most: usize, random: &mut dyn FnMut() -> u64) -> Ve
         missing[at] = 0;
         let prefix = (0..len).map(|n| u8::from(n < at)).collect();
         all.extend([alone, missing, prefix]);
-        if kinds[at] == 3 {
-            let mut torn = vec![1; len];
-            torn[at] = 2;
-            all.push(torn);
+        for torn in 2..kinds[at] {
+            let mut choice = vec![1; len];
+            choice[at] = torn;
+            all.push(choice);
         }
     }
     // Near the ends of the list are those that matter; a random choice among them where there are too many.
@@ -477,6 +485,7 @@ fn image(done: &[Op], dirs: &HashSet<Ino>, doubt_of: &[Option<usize>], choice: &
             (2, Op::Write(ino, bytes)) => {
                 apply(&mut nodes, &Op::Write(*ino, Arc::new(bytes[..bytes.len() / 2].to_vec())));
             }
+            (3, Op::Write(ino, bytes)) => apply(&mut nodes, &Op::Write(*ino, Arc::new(vec![0; bytes.len()]))),
             _ => apply(&mut nodes, op),
         }
     }

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 pub const LEASE: f64 = 0.3;
 pub const CAP: u64 = 20;
+/// Signals by which a process ends that went wrong by itself: SIGILL, SIGABRT, SIGBUS, SIGSEGV.
+const CRASHES: [i32; 4] = [4, 6, 7, 11];
 /// After so long, whoever was asked to end does not end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -197,7 +199,12 @@ impl Cast {
             // Without what differs each time.
             last.split_whitespace().filter(|word| !word.contains(['/', ':'])).collect::<Vec<_>>().join(" ")
         };
+        let crashed = status.code() == Some(101) || status.signal().is_some_and(|n| CRASHES.contains(&n));
         match (member.role, status.success()) {
+            (Role::Passer(_), _) if crashed => {
+                let name = format!("{:?}, log.{}: {status}: {}", member.role, member.number, said());
+                *self.failed.entry(name).or_default() += 1;
+            }
             (Role::Passer(n), ok) => {
                 let (name, code) = (PASSERS[n][..2.min(PASSERS[n].len())].join(" "), status.code().unwrap_or(-1));
                 let said = if ok || code == 1 { String::new() } else { format!(": {}", said()) };

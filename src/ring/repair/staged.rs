@@ -123,6 +123,7 @@ impl Ring {
         if !matches!(life, Life::Living(_)) {
             return Ok(());
         }
+        self.leave_reclaiming();
         loop {
             let done = self.promote(When::Full).and_then(|promotion| {
                 let recovered = self.recover(&mut self.watch())?;
