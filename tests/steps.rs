@@ -249,6 +249,63 @@ fn a_commit_that_lands_in_the_promoted_directory_is_made_again_in_the_next_gener
 }
 
 #[test]
+fn a_manager_that_cannot_read_its_own_lease_for_a_while_keeps_it() {
+    let dir = scratch();
+    let yaml = "DBNAME: t\nINDEX: files\nSWAP_CAP: 4\nSAMPLE: [data]\nPOLL_SECONDS: 0.001\nLEASE_SECONDS: 0.2\n";
+    let config = Config::parse(yaml, "test", dir.path(), true).unwrap();
+    let fs = Arc::new(HookFs::default());
+    let mut manager = Manager::open_on(fs.clone(), &config).unwrap();
+    let turns = |manager: &mut Manager| {
+        (0..30)
+            .filter(|_| {
+                std::thread::sleep(Duration::from_millis(10));
+                manager.turn().is_ok_and(|swap| swap.is_some())
+            })
+            .count()
+    };
+    assert_eq!(turns(&mut manager), 0);
+    let of_lease = |path: &Path| path.parent().is_some_and(|dir| dir.ends_with("leases"));
+    fs.hook(move |_, op, path| if op == "open" && of_lease(path) { Action::Refuse(ESTALE) } else { Action::Pass });
+    turns(&mut manager);
+    fs.unhook();
+    turns(&mut manager);
+    let mut generator = Generator::open(&config).unwrap();
+    for n in 0..CAP - 1 {
+        write(&mut generator, n).unwrap();
+    }
+    // Its beats go on, so that nobody else takes over; it is to promote, then.
+    let lease = manager.ring().index.lease("manager").unwrap().unwrap();
+    assert_eq!(lease.holder, manager.ring().me);
+    let promoting = std::thread::spawn(move || turns(&mut manager));
+    write(&mut generator, CAP).unwrap();
+    assert_eq!(promoting.join().unwrap(), 1, "it stands by behind itself");
+}
+
+#[test]
+fn a_segment_that_could_not_get_its_name_gets_it_before_the_next_sample_is_taken() {
+    let dir = scratch();
+    let config = config(dir.path(), CAP, "SEGMENT_SAMPLES: 3");
+    let fs = Arc::new(HookFs::default());
+    let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
+    assert!(write(&mut generator, 0).unwrap().is_empty() && write(&mut generator, 1).unwrap().is_empty());
+    let named = |path: &Path| path.extension().is_some_and(|end| end == "rec");
+    fs.hook(move |_, op, path| if op == "rename" && named(path) { Action::Refuse(EIO) } else { Action::Pass });
+    let tried = AtomicBool::new(false);
+    let (data, meta) = (2u64.to_le_bytes(), ringreel::format::Meta::new());
+    let parts = [ringreel::NamedPart::new("data", ringreel::format::DType::U64, &[1], &data)];
+    let stopped = generator.write(&parts, &meta, &|| tried.swap(true, Ordering::SeqCst));
+    assert!(matches!(stopped, Err(ringreel::Error::Interrupted { .. })), "{stopped:?}");
+    fs.unhook();
+    // The three that were whole on the disk; the fourth begins a new one.
+    let mut finished = write(&mut generator, 3).unwrap();
+    assert_eq!(finished.len(), 3);
+    finished.extend(generator.seal(&never).unwrap());
+    generator.finish(true, &never).unwrap();
+    assert_eq!(finished.len(), 4);
+    assert_delivered_once(&config.ring, &finished, "a name that came late");
+}
+
+#[test]
 fn a_generation_does_not_wait_for_the_indices_that_a_dead_generator_took() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
