@@ -229,11 +229,11 @@ fn two_lost_manifests_in_a_row_are_made_again_when_nobody_works() {
 #[test]
 fn a_promotion_that_repair_finishes_removes_no_generation() {
     let place = Place::new("SWAP_CAP: 2\nSAMPLE: [data, label]\nKEEP: 5\n");
-    cli_support::generate(&place.config(), 0..18);
+    cli_support::generate(&place.config(), 0..19);
     let ring = place.ring();
     // Whoever promoted died between the rename and the manifest.
-    let newest = listed(&ring).keys().max().copied().unwrap();
-    fs::remove_file(ring.join(format!("manifests/{newest}"))).unwrap();
+    let next = listed(&ring).keys().max().unwrap() + 1;
+    fs::rename(ring.join(format!("write.{next}")), ring.join(format!("read.{next}"))).unwrap();
     let there = || (0..20).filter(|n| ring.join(format!("read.{n}")).exists()).collect::<Vec<_>>();
     let before = there();
     assert!(before.len() >= 6, "{before:?}");
@@ -241,6 +241,7 @@ fn a_promotion_that_repair_finishes_removes_no_generation() {
     let said = place.run(&["repair", "demo.ring", "--apply"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(there(), before, "{said:?}");
+    assert_eq!(listed(&ring).keys().max(), Some(&next), "{said:?}");
 }
 
 #[test]

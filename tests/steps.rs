@@ -249,7 +249,7 @@ fn a_commit_that_lands_in_the_promoted_directory_is_made_again_in_the_next_gener
 }
 
 #[test]
-fn a_manager_that_cannot_read_its_own_lease_for_a_while_keeps_it() {
+fn a_manager_that_cannot_read_its_own_lease_once_keeps_it() {
     let dir = scratch();
     let yaml = "DBNAME: t\nINDEX: files\nSWAP_CAP: 4\nSAMPLE: [data]\nPOLL_SECONDS: 0.001\nLEASE_SECONDS: 0.2\n";
     let config = Config::parse(yaml, "test", dir.path(), true).unwrap();
@@ -265,9 +265,11 @@ fn a_manager_that_cannot_read_its_own_lease_for_a_while_keeps_it() {
     };
     assert_eq!(turns(&mut manager), 0);
     let of_lease = |path: &Path| path.parent().is_some_and(|dir| dir.ends_with("leases"));
-    fs.hook(move |_, op, path| if op == "open" && of_lease(path) { Action::Refuse(ESTALE) } else { Action::Pass });
-    turns(&mut manager);
-    fs.unhook();
+    let once = AtomicBool::new(false);
+    fs.hook(move |_, op, path| match op == "open" && of_lease(path) && !once.swap(true, Ordering::SeqCst) {
+        true => Action::Refuse(ESTALE),
+        false => Action::Pass,
+    });
     turns(&mut manager);
     let mut generator = Generator::open(&config).unwrap();
     for n in 0..CAP - 1 {
