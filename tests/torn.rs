@@ -260,14 +260,16 @@ fn a_stream_that_finds_a_page_gone_while_it_reads_ahead_gives_damage_in_its_plac
     assert_eq!(reader.damaged(), 3);
 }
 
-/// What a child process does, by its name; it is this program, started again.
+/// What a child process does, by its name; it is this program, started again in a directory of its own.
 fn misbehave(how: &str) {
-    let dir = TempDir::new().unwrap();
-    let ours = file_of(dir.path(), "ours", 4);
+    // SAFETY: the call reads a value that lives until it returns. It is to leave no core behind.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }) };
+    let dir = Path::new(".");
+    let ours = file_of(dir, "ours", 4);
     let guarded = map(&ours, MapMode::Private);
     cut(&ours, 0);
     assert_eq!(guarded[0], 0);
-    let foreign = file_of(dir.path(), "foreign", 4);
+    let foreign = file_of(dir, "foreign", 4);
     // SAFETY: the map is looked at after its file was truncated, which is to end this process.
     let unguarded = unsafe { memmap2::Mmap::map(&File::open(&foreign).unwrap()).unwrap() };
     cut(&foreign, 0);
@@ -280,7 +282,7 @@ fn misbehave(how: &str) {
     unsafe {
         if let Some(below) = below {
             libc::signal(libc::SIGBUS, below);
-            drop(map(&file_of(dir.path(), "again", 1), MapMode::Shared)); // ours above it
+            drop(map(&file_of(dir, "again", 1), MapMode::Shared)); // ours above it
         }
         match how.split(',').next().unwrap() {
             "touch" => _ = std::hint::black_box(unguarded[PAGE]),
@@ -311,8 +313,13 @@ fn a_bus_error_that_is_not_ours_ends_the_process_as_it_did() {
         "raise, with the default below",
     ];
     for how in all {
+        let dir = TempDir::new().unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "a_bus_error_that_is_not_ours_ends_the_process_as_it_did", "--nocapture"]);
+        command.current_dir(dir.path()).args([
+            "--exact",
+            "a_bus_error_that_is_not_ours_ends_the_process_as_it_did",
+            "--nocapture",
+        ]);
         let done = command.env("RINGREEL_MISBEHAVE", how).output().unwrap();
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         assert_eq!(done.status.signal(), Some(libc::SIGBUS), "{how}: {:?}: {said}", done.status);

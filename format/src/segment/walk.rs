@@ -228,6 +228,7 @@ impl<I: Input> SegmentWalk<I> {
     /// Reads the records of the large parts, which follow the head.
     fn read_parts(&mut self) -> Result<()> {
         self.large.clear();
+        let mut compressed = 0u64;
         for part in &self.head.parts {
             let PartPlace::Large { records, .. } = &part.place else {
                 self.large.push(Bytes::new());
@@ -238,6 +239,11 @@ impl<I: Input> SegmentWalk<I> {
                 Keep::Compressed => part.codec == Codec::Zstd,
                 Keep::Nothing => false,
             };
+            // All of a sample's are held at a time: what a file claims, and backs with holes, is no reason to.
+            compressed = compressed.saturating_add(if part.codec == Codec::Zstd { part.stored_len } else { 0 });
+            if self.keep == Keep::Compressed && compressed > self.max_part {
+                return Err(FormatError::TooLarge { what: "bytes of a part", value: compressed, limit: self.max_part });
+            }
             let (mut stored, mut crc) = (Vec::new(), crc32fast::Hasher::new());
             for Piece { frames, len } in records.iter() {
                 read_pad(&mut self.records)?;
