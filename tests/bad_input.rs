@@ -3,7 +3,7 @@
 
 mod cli_support;
 
-use cli_support::{Mount, Place, Running, Said, Through, as_nobody, eventually, generate, listing, put};
+use cli_support::{Mount, Place, Running, Said, Through, as_nobody, eventually, generate, ledger, listing, put};
 use ringreel::Generator;
 use ringreel::fs::Space;
 use std::collections::BTreeSet;
@@ -316,17 +316,13 @@ fn a_ring_that_cannot_be_made_for_lack_of_inodes_leaves_nothing_behind() {
     }
 }
 
-fn ids(lines: &str) -> BTreeSet<String> {
-    lines.lines().map(str::to_owned).collect()
-}
-
 #[test]
 fn a_generator_on_a_full_disk_waits_says_so_and_loses_nothing_and_readers_go_on() {
     let Some(mount) = Mount::tmpfs("a generator on a full disk", "size=1m") else { return };
     let ring = mount.path().join("ring");
     let place = Place::new(&format!("RING: {}\nSWAP_CAP: 10\nSAMPLE: [data]\nKEEP: 500\n", ring.display()));
     let mut generator = place.start(&["generate", "--shape", "6000", "--ledger", "ledger"]);
-    let finished = || ids(&fs::read_to_string(place.path().join("ledger")).unwrap_or_default());
+    let finished = || ledger(&place.path().join("ledger"));
     eventually("the disk is full", || finished().len() >= 20);
     let mut last = 0;
     eventually("the generator waits", || {
@@ -459,7 +455,7 @@ fn a_counter_that_others_forget_at_the_same_moment_keeps_nobody_from_delivering(
 fn many_who_make_the_ring_at_the_same_time_make_one() {
     for round in 0..6 {
         let place = Place::new(&format!("SWAP_CAP: {}\nSAMPLE: [data]\nKEEP: 500\n", [1, 4][round % 2]));
-        let ledger = |n: usize| format!("ledger.{n}");
+        let name = |n: usize| format!("ledger.{n}");
         let generators: Vec<_> = (0..6)
             .map(|n| {
                 place.start(&[
@@ -470,7 +466,7 @@ fn many_who_make_the_ring_at_the_same_time_make_one() {
                     "8",
                     "--seal",
                     "--ledger",
-                    &ledger(n),
+                    &name(n),
                     "--seed",
                     &n.to_string(),
                 ])
@@ -480,8 +476,7 @@ fn many_who_make_the_ring_at_the_same_time_make_one() {
         generators.into_iter().for_each(|generator| drop(generator.finish().ok()));
         managers.iter().for_each(Running::terminate);
         managers.into_iter().for_each(|manager| drop(manager.finish().ok()));
-        let finished: BTreeSet<String> =
-            (0..6).flat_map(|n| ids(&fs::read_to_string(place.path().join(ledger(n))).unwrap())).collect();
+        let finished: BTreeSet<String> = (0..6).flat_map(|n| ledger(&place.path().join(name(n)))).collect();
         let delivered = place.run(&["read", "--all", "--json"]).ok().values("sample_id");
         assert_eq!((finished.len(), delivered.len()), (36, 36));
         assert_eq!(finished, delivered.into_iter().collect());

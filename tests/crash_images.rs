@@ -9,7 +9,7 @@ mod common;
 #[path = "crash_support/disk.rs"]
 mod disk;
 
-use common::{Action, EACCES, HookFs, never, write};
+use common::{Action, EACCES, HookFs, listed_on, never, try_bring_in, write};
 use disk::{Disk, Image, Lie};
 use ringreel::manager::Manager;
 use ringreel::ring::Ring;
@@ -122,60 +122,28 @@ struct Wrong {
     torn: Vec<String>,
 }
 
+/// Each sample, and the generations that list it.
+fn listed(disk: &Disk, config: &Config) -> BTreeMap<SampleId, Vec<u64>> {
+    listed_on(Arc::new(disk.clone()), &config.ring)
+}
+
 /// The machine starts again: whatever was staged is brought in, and everything is made visible.
-fn start_again(disk: &Disk, config: &Config) -> Result<Ring, Error> {
-    let ring = Ring::find_or_make(Arc::new(disk.clone()), config)?;
-    let mut watch = Watch::new(Duration::ZERO);
-    for _ in 0..50 {
-        ring.recover(&mut watch)?;
-        ring.promote(When::NotEmpty)?;
-        let owners = ring.fs.list(&ring.layout.staging())?;
-        let names = owners.iter().flat_map(|owner| ring.fs.list(&ring.layout.staging_of(owner)).unwrap_or_default());
-        if !names.into_iter().any(|name| name.ends_with(".rec")) {
-            break;
-        }
-        std::thread::sleep(Duration::from_micros(200));
-    }
-    Ok(ring)
-}
-
-/// Each sample, and the generation that lists it.
-fn seen_by_readers(disk: &Disk, config: &Config) -> BTreeMap<SampleId, u64> {
-    let mut seen = BTreeMap::new();
-    let Ok(ring) = Ring::find(Arc::new(disk.clone()), config) else { return seen };
-    for n in ring.manifests.numbers().unwrap_or_default() {
-        let Ok(Some(manifest)) = ring.manifests.get(n) else { continue };
-        for segment in &manifest.segments {
-            seen.extend((0..segment.samples).map(|ordinal| (SampleId { segment: segment.id, ordinal }, n)));
-        }
-    }
-    seen
-}
-
-fn judge(image: &Image, seen: &BTreeMap<SampleId, u64>, config: &Config) -> Result<Wrong, Error> {
-    let ring = start_again(&image.disk, config)?;
-    let mut listed: BTreeMap<SampleId, u64> = BTreeMap::new();
+fn judge(image: &Image, seen: &BTreeMap<SampleId, Vec<u64>>, config: &Config) -> Result<Wrong, Error> {
+    let ring = Ring::find_or_make(Arc::new(image.disk.clone()), config)?;
+    try_bring_in(&ring)?;
     let mut wrong = Wrong::default();
     let reader = Reader::open_on(Arc::new(image.disk.clone()), config)?;
-    let newest = ring.manifests.newest()?;
-    for n in ring.manifests.numbers()? {
-        let Some(manifest) = ring.manifests.get(n)? else { continue };
-        let mut position = 0;
-        for segment in &manifest.segments {
-            for ordinal in 0..segment.samples {
-                *listed.entry(SampleId { segment: segment.id, ordinal }).or_default() += 1;
-                let kept = n + ring.keep >= newest;
-                if kept && let Err(error) = reader.sample(&manifest, position) {
-                    wrong.torn.push(error.to_string());
-                }
-                position += 1;
+    for manifest in reader.kept()? {
+        for position in 0..manifest.summary.samples {
+            if let Err(error) = reader.sample(&manifest, position) {
+                wrong.torn.push(error.to_string());
             }
         }
     }
+    let listed = listed(&image.disk, config);
     wrong.lost = image.told.iter().filter(|id| !listed.contains_key(id)).count();
-    wrong.twice = listed.values().filter(|times| **times > 1).count();
-    let now = seen_by_readers(&image.disk, config);
-    wrong.moved = seen.iter().filter(|(id, n)| now.get(id) != Some(n)).count();
+    wrong.twice = listed.values().filter(|generations| generations.len() > 1).count();
+    wrong.moved = seen.iter().filter(|(id, generations)| listed.get(id) != Some(generations)).count();
     Ok(wrong)
 }
 
@@ -205,7 +173,7 @@ fn cut(script: &Script<'_>, config: &Config, lie: Lie, most: usize) -> Found {
             if at > len {
                 return;
             }
-            let seen_before = seen_by_readers(&history.living(at), config);
+            let seen_before = listed(&history.living(at), config);
             history.images(at, most.div_ceil(len).max(8), &mut random, &mut |image| {
                 if !seen.lock().unwrap().insert(image.hash) {
                     return;

@@ -5,23 +5,17 @@
 
 mod cli_support;
 
-use cli_support::{Mount, Place, Running, eventually, loudly};
+use cli_support::{Mount, Place, Running, eventually, ledger, loudly};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-fn lines(path: &Path) -> BTreeSet<String> {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    // The last one may be cut off.
-    text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).map(str::to_owned).collect()
-}
-
 /// What the generators told to be finished: their ledgers lie beside the configuration, on another disk.
 fn told(place: &Place) -> BTreeSet<String> {
     let files = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path());
     let ledgers = files.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("ledger"));
-    ledgers.flat_map(|path| lines(&path)).collect()
+    ledgers.flat_map(|path| ledger(&path)).collect()
 }
 
 /// A ring at `ring`, configured in a directory elsewhere, with all generations kept.

@@ -9,7 +9,7 @@ mod common;
 #[allow(dead_code)]
 mod disk;
 
-use common::{Action, EACCES, EINTR, EIO, ESTALE, HookFs, never, write};
+use common::{Action, EACCES, EINTR, EIO, ESTALE, HookFs, assert_delivered_once_on, bring_in, never, write};
 use disk::{Disk, Lie};
 use ringreel::manager::Manager;
 use ringreel::ring::Ring;
@@ -105,23 +105,8 @@ impl Scene {
     /// Brings everything in, and looks: each of `told` is listed once, nothing is listed twice.
     fn assert_delivered_once(&self, told: &[SampleId], what: &str) {
         let ring = self.ring();
-        let mut watch = Watch::new(Duration::ZERO);
-        for _ in 0..20 {
-            ring.recover(&mut watch).unwrap();
-            ring.promote(When::NotEmpty).unwrap();
-            std::thread::sleep(Duration::from_micros(100));
-        }
-        let mut listed = BTreeMap::<SampleId, u64>::new();
-        for n in ring.manifests.numbers().unwrap() {
-            for segment in &ring.manifests.get(n).unwrap().unwrap().segments {
-                for ordinal in 0..segment.samples {
-                    *listed.entry(SampleId { segment: segment.id, ordinal }).or_default() += 1;
-                }
-            }
-        }
-        let lost = told.iter().filter(|id| !listed.contains_key(id)).count();
-        let twice = listed.values().filter(|times| **times > 1).count();
-        assert_eq!((lost, twice), (0, 0), "{what}: lost, twice");
+        bring_in(&ring);
+        assert_delivered_once_on(Arc::new(self.disk.clone()), &self.config.ring, told, what);
         self.assert_each_number_once(&ring, what);
     }
 }

@@ -10,7 +10,7 @@ use ringreel::reader::ReadSample;
 use ringreel::{Config, Generator, NamedPart};
 use ringreel_format::recordio::RecordReader;
 use ringreel_format::{DType, Meta, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -219,6 +219,12 @@ pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {
         assert!(begun.elapsed() < PATIENCE, "it never came to this: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// The whole lines of a ledger; none where it is not there yet. The last one of somebody killed may be cut off.
+pub fn ledger(path: &Path) -> BTreeSet<String> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).map(str::to_owned).collect()
 }
 
 /// Everything below a directory: kind, mode, and contents (for a link, where it leads). The directory's own times and

@@ -232,12 +232,18 @@ pub fn write(generator: &mut Generator, n: u64) -> ringreel::Result<Vec<SampleId
 
 /// Every listed sample, and the generations that list it.
 pub fn listed(root: &Path) -> BTreeMap<SampleId, Vec<u64>> {
-    let manifests = Manifests::new(Arc::new(Posix), Layout::new(root));
+    listed_on(Arc::new(Posix), root)
+}
+
+/// The same on another filesystem.
+pub fn listed_on(fs: Arc<dyn Fs>, root: &Path) -> BTreeMap<SampleId, Vec<u64>> {
+    let manifests = Manifests::new(fs, Layout::new(root));
     let mut numbers = manifests.numbers().unwrap();
     numbers.sort_unstable();
     let mut found: BTreeMap<SampleId, Vec<u64>> = BTreeMap::new();
     for n in numbers {
-        let manifest = manifests.get(n).unwrap().unwrap();
+        // Who lost one lost what it lists.
+        let Ok(Some(manifest)) = manifests.get(n) else { continue };
         for segment in &manifest.segments {
             for ordinal in 0..segment.samples {
                 found.entry(SampleId { segment: segment.id, ordinal }).or_default().push(n);
@@ -249,7 +255,12 @@ pub fn listed(root: &Path) -> BTreeMap<SampleId, Vec<u64>> {
 
 /// Panics unless each of `ids` is listed by exactly one manifest, and nothing is listed twice.
 pub fn assert_delivered_once(root: &Path, ids: &[SampleId], what: &str) {
-    let listed = listed(root);
+    assert_delivered_once_on(Arc::new(Posix), root, ids, what);
+}
+
+/// The same on another filesystem.
+pub fn assert_delivered_once_on(fs: Arc<dyn Fs>, root: &Path, ids: &[SampleId], what: &str) {
+    let listed = listed_on(fs, root);
     let lost: Vec<_> = ids.iter().filter(|id| !listed.contains_key(id)).collect();
     let twice: Vec<_> = listed.iter().filter(|(_, generations)| generations.len() > 1).collect();
     assert!(lost.is_empty() && twice.is_empty(), "{what}: lost {lost:?}, twice {twice:?}");
@@ -262,18 +273,24 @@ pub fn another(config: &Config) -> Ring {
 
 /// Brings in what dead owners left, and makes everything visible.
 pub fn bring_in(ring: &Ring) {
+    try_bring_in(ring).unwrap();
+}
+
+/// The same, as far as it can be done.
+pub fn try_bring_in(ring: &Ring) -> ringreel::Result<()> {
     let mut watch = Watch::new(Duration::ZERO);
     for _ in 0..20 {
-        ring.recover(&mut watch).unwrap();
-        ring.promote(When::NotEmpty).unwrap();
-        ring.reclaim().unwrap();
-        let owners = ring.fs.list(&ring.layout.staging()).unwrap();
+        ring.recover(&mut watch)?;
+        ring.promote(When::NotEmpty)?;
+        ring.reclaim()?;
+        let owners = ring.fs.list(&ring.layout.staging())?;
         let names = owners.iter().flat_map(|owner| ring.fs.list(&ring.layout.staging_of(owner)).unwrap_or_default());
         if !names.into_iter().any(|name| name.ends_with(".rec")) {
-            return;
+            break;
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+    Ok(())
 }
 
 /// A directory in memory where there is one: these tests make thousands of rings, each with its own syncs.
