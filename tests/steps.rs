@@ -14,7 +14,7 @@ use ringreel::ring::liveness::Watch;
 use ringreel::ring::promote::When;
 use ringreel::{Config, Generator, SampleId};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -284,6 +284,24 @@ fn a_manager_that_cannot_read_its_own_lease_once_keeps_it() {
 }
 
 #[test]
+fn an_index_that_somebody_removes_while_it_is_made_again_ends_nobody() {
+    const ENOENT: i32 = 2;
+    let dir = scratch();
+    let config = config(dir.path(), CAP, "");
+    let fs = Arc::new(HookFs::default());
+    let ring = Ring::find_or_make(fs.clone(), &config).unwrap();
+    let times = AtomicUsize::new(0);
+    // Its directories come, and are gone again before a name is made in them.
+    let gone = move |op: &str, path: &Path| {
+        op == "link"
+            && path.ancestors().any(|above| above.ends_with("index"))
+            && times.fetch_add(1, Ordering::SeqCst) < 4
+    };
+    fs.hook(move |_, op, path| if gone(op, path) { Action::Refuse(ENOENT) } else { Action::Pass });
+    assert!(ring.index.claim_lease("somebody", 1, "me").unwrap());
+}
+
+#[test]
 fn a_segment_that_could_not_get_its_name_gets_it_before_the_next_sample_is_taken() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "SEGMENT_SAMPLES: 3");
@@ -499,7 +517,7 @@ fn litter_of_late_calls_is_removed_and_nothing_else() {
 #[test]
 fn a_managers_lease_that_was_cut_off_is_taken_over() {
     let dir = scratch();
-    let config = Config { lease: Duration::from_millis(50), ..config(dir.path(), CAP, "INDEX: files") };
+    let config = Config { lease: Duration::from_millis(50), ..config(dir.path(), CAP, "") };
     let ring = another(&config);
     assert!(ring.index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
     std::fs::write(config.ring.join("index/leases/manager.1"), "").unwrap();

@@ -24,11 +24,21 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Largest report, status or lease, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 /// How often a block that another one took is followed by the next before we jump at random.
 const PATIENCE: u32 = 64;
+/// How long is waited before missing directories are made again.
+const REMOVED_MEANWHILE: [Duration; 6] = [
+    Duration::ZERO,
+    Duration::from_millis(2),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(20),
+    Duration::from_millis(50),
+];
 /// Old leases that are left lying, so that a late claimant finds its token taken.
 const LEASES_KEPT: u64 = 16;
 
@@ -78,19 +88,27 @@ impl FilesIndex {
         }
     }
 
-    /// Does `action`; where a directory is missing, makes them all and does it again.
+    /// Does `action`; where a directory is missing, makes them all and does it again. Somebody may be removing them all
+    /// just now, name by name: so not once only.
     fn with_dirs<T>(&self, below: Option<&Path>, action: impl Fn() -> FsResult<T>) -> FsResult<T> {
-        match action() {
-            Err(error) if error.is_gone() => {
-                self.fs.ensure_dir(&self.root)?;
-                for name in ["counter", "status", "leases", "members", "notes", "tmp"] {
-                    self.fs.ensure_dir(&self.dir(name))?;
-                }
-                below.map_or(Ok(()), |dir| self.fs.ensure_dir(dir))?;
-                action()
+        let mut done = action();
+        for pause in REMOVED_MEANWHILE {
+            match done {
+                Err(error) if error.is_gone() => {}
+                done => return done,
             }
-            other => other,
+            std::thread::sleep(pause);
+            done = self.make_dirs(below).and_then(|()| action());
         }
+        done
+    }
+
+    fn make_dirs(&self, below: Option<&Path>) -> FsResult<()> {
+        self.fs.ensure_dir(&self.root)?;
+        for name in ["counter", "status", "leases", "members", "notes", "tmp"] {
+            self.fs.ensure_dir(&self.dir(name))?;
+        }
+        below.map_or(Ok(()), |dir| self.fs.ensure_dir(dir))
     }
 
     /// Claims the next block that nobody has, after the number `taken`. None: the generation is closed.
