@@ -9,7 +9,7 @@ mod common;
 #[path = "crash_support/disk.rs"]
 mod disk;
 
-use common::{Action, EACCES, HookFs, listed_on, never, try_bring_in, write};
+use common::{Action, EACCES, HookFs, listed_on, never, splitmix, try_bring_in, write};
 use disk::{Disk, Image, Lie};
 use ringreel::manager::Manager;
 use ringreel::ring::Ring;
@@ -100,14 +100,6 @@ fn at_random(seed: u64, disk: &Disk, config: &Config) {
     }
     generators.iter_mut().for_each(|generator| disk.told(&generator.seal(&never).unwrap()));
     manager.ring().promote(When::NotEmpty).unwrap();
-}
-
-/// The next number of a row. <https://prng.di.unimi.it/splitmix64.c>
-fn splitmix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 const KEEP_ALL: &str = "KEEP: 100\n";

@@ -109,9 +109,7 @@ impl Scene {
         assert_delivered_once_on(Arc::new(self.disk.clone()), &self.config.ring, told, what);
         self.assert_each_number_once(&ring, what);
     }
-}
 
-impl Scene {
     /// No two samples that are kept hold the same number: what is written again counts once.
     fn assert_each_number_once(&self, ring: &Ring, what: &str) {
         let reader = Reader::open_on(Arc::new(self.disk.clone()), &self.config).unwrap();

@@ -235,8 +235,7 @@ impl Reader {
             return Err(Error::WrongRing { path: root, message: message.to_owned() });
         }
         loop {
-            let looked = reader.held_out().and_then(|found| Ok((found, reader.ring.held_out_lost()?)));
-            let (found, lost) = match looked {
+            let (found, lost) = match reader.ring.held_out_and_lost() {
                 Err(Error::NoRing { .. } | Error::Manifest { passing: true, .. }) => (Vec::new(), 0),
                 Err(error) => {
                     wait.unless_wrong(error, stop, tell)?;

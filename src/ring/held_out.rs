@@ -122,6 +122,14 @@ impl Ring {
     /// # Errors
     /// A manifest that must be there and cannot be seen (yet); what the filesystem says.
     pub fn held_out_samples(&self) -> Result<Vec<Positions>> {
+        self.held_out_and_lost().map(|(found, _)| found)
+    }
+
+    /// The same, and how many of them are gone for ever.
+    ///
+    /// # Errors
+    /// As [`Ring::held_out_samples`].
+    pub fn held_out_and_lost(&self) -> Result<(Vec<Positions>, u64)> {
         let newest = self.manifests.newest()?;
         let (mut found, mut samples, mut lost) = (Vec::new(), 0u64, 0u64);
         for kept in self.kept_for_ever()? {
@@ -139,21 +147,7 @@ impl Ring {
             let message = format!("of {wanted} held-out samples, the manifests that can be seen list {samples}");
             return Err(Error::Manifest { path: self.layout.manifests(), message, passing: true });
         }
-        Ok(found)
-    }
-
-    /// How many samples that were held out are gone for ever, as the manifests that can be seen say.
-    ///
-    /// # Errors
-    /// What the filesystem says.
-    pub fn held_out_lost(&self) -> Result<u64> {
-        let mut lost = 0u64;
-        for kept in self.kept_for_ever()? {
-            let manifest = self.manifests.get(kept.generation)?;
-            let gone = manifest.map_or(0, |manifest| manifest.held_out_lost(self.birth.validation));
-            lost = gone.saturating_add(lost);
-        }
-        Ok(lost)
+        Ok((found, lost))
     }
 
     fn lock_kept(&self) -> MutexGuard<'_, KeptSoFar> {

@@ -4,6 +4,8 @@
 
 #[path = "../common/index.rs"]
 mod index;
+#[path = "../common/lines.rs"]
+mod lines;
 
 use ringreel::fs::{FileReader, FileWriter, Fs, FsResult, Identity, Kind, Posix, Space};
 use ringreel::reader::ReadSample;
@@ -221,10 +223,9 @@ pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// The whole lines of a ledger; none where it is not there yet. The last one of somebody killed may be cut off.
+/// What a ledger calls finished so far.
 pub fn ledger(path: &Path) -> BTreeSet<String> {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).map(str::to_owned).collect()
+    lines::whole_lines(path).into_iter().collect()
 }
 
 /// Everything below a directory: kind, mode, and contents (for a link, where it leads). The directory's own times and

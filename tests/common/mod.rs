@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod index;
+pub mod lines;
 
 use bytes::Bytes;
 use ringreel::format::{DType, Meta};
@@ -296,4 +297,12 @@ pub fn try_bring_in(ring: &Ring) -> ringreel::Result<()> {
 /// A directory in memory where there is one: these tests make thousands of rings, each with its own syncs.
 pub fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// The next number of a row: SplitMix64 (Steele, Lea, Flood 2014; <https://prng.di.unimi.it/splitmix64.c>).
+pub fn splitmix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }

@@ -3,6 +3,7 @@
 
 use crate::blows::names;
 use crate::cast::Cast;
+use crate::common::lines::whole_lines;
 use ringreel::SampleId;
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
@@ -90,11 +91,7 @@ fn files_of(dir: &Path, kind: &str) -> Vec<PathBuf> {
 
 /// Whole lines: the last one may be torn by a kill.
 fn lines_of(dir: &Path, kind: &str) -> Vec<String> {
-    let texts = files_of(dir, kind).into_iter().map(|path| fs::read_to_string(path).unwrap());
-    let whole = |text: String| {
-        text.split_inclusive('\n').filter_map(|line| Some(line.strip_suffix('\n')?.to_owned())).collect::<Vec<_>>()
-    };
-    texts.flat_map(whole).collect()
+    files_of(dir, kind).iter().flat_map(|path| whole_lines(path)).collect()
 }
 
 /// What ledgers call finished.

@@ -1,6 +1,7 @@
 //! What befalls whom, and when: drawn from a seed, so that a seed repeats the plan. (What the processes are doing at that
 //! moment, the machine decides.)
 
+use crate::common::splitmix;
 use std::time::Duration;
 
 /// What happens.
@@ -57,7 +58,7 @@ pub struct Event {
     pub much: f64,
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
+/// What a seed draws.
 pub struct Plan(u64);
 
 impl Plan {
@@ -66,11 +67,7 @@ impl Plan {
     }
 
     fn random(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        splitmix(&mut self.0)
     }
 
     fn fraction(&mut self) -> f64 {

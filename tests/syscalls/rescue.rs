@@ -1,6 +1,7 @@
 //! Others who go on where somebody was struck.
 
 use crate::PATIENCE;
+use crate::common::lines::whole_lines;
 use crate::common::{another, listed};
 use crate::scene::load;
 use ringreel::SampleId;
@@ -10,7 +11,6 @@ use ringreel::ring::Ring;
 use ringreel::ring::promote::When;
 use ringreel::segment::reader::read_tail;
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -30,8 +30,7 @@ pub fn sealed(dir: &Path) -> HashSet<String> {
 
 /// What a ledger has, whole lines only.
 pub fn ledger(dir: &Path, name: &str) -> HashSet<String> {
-    let text = fs::read_to_string(dir.join(name)).unwrap_or_default();
-    text.split_inclusive('\n').filter_map(|line| Some(line.strip_suffix('\n')?.to_owned())).collect()
+    whole_lines(&dir.join(name)).into_iter().collect()
 }
 
 /// Others who go on: a manager and a generator.
