@@ -7,6 +7,7 @@ use common::{
     Action, CHANGES, EACCES, EIO, ESTALE, HookFs, another, assert_delivered_once, bring_in, config, listed, never,
     scratch, write,
 };
+use ringreel::config::IndexPlace;
 use ringreel::layout::segment_name;
 use ringreel::manager::Manager;
 use ringreel::ring::Ring;
@@ -517,7 +518,9 @@ fn litter_of_late_calls_is_removed_and_nothing_else() {
 #[test]
 fn a_managers_lease_that_was_cut_off_is_taken_over() {
     let dir = scratch();
-    let config = Config { lease: Duration::from_millis(50), ..config(dir.path(), CAP, "") };
+    // A server's lease is never half written.
+    let index = IndexPlace::Files;
+    let config = Config { lease: Duration::from_millis(50), index, ..config(dir.path(), CAP, "") };
     let ring = another(&config);
     assert!(ring.index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
     std::fs::write(config.ring.join("index/leases/manager.1"), "").unwrap();
