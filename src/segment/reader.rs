@@ -14,6 +14,7 @@ use ringreel_format::input::{RangeRead, StreamInput};
 use ringreel_format::segment::part::{ReadOptions, gather, stored_in};
 use ringreel_format::segment::pieces::Pieces;
 use ringreel_format::segment::slice::decode_head;
+use ringreel_format::segment::view::{SampleDecoder, SampleView};
 use ringreel_format::segment::{CHUNK, walk};
 use ringreel_format::{Footer, FormatError, Head, PartHead, Sample, SegmentInfo, TRAILER_LEN, Trailer};
 use std::io;
@@ -27,6 +28,8 @@ const TAIL: u64 = 4096;
 const SMALL: u64 = 64 << 10;
 /// Said of a segment whose map shows zeros in place of what the file has lost.
 const TORN: &str = "the segment was truncated while it was read (or the disk cannot read it)";
+/// Samples of more bytes are not lent; where a segment is not mapped, so many bytes are read at a time.
+pub const LENT_AT_MOST: u64 = 1 << 20;
 /// Where tensors begin in memory of our own, as in the file.
 const ALIGNMENT: usize = 64;
 
@@ -198,11 +201,7 @@ impl SegmentReader {
         let bad = |source| Error::Format { path: self.path.to_path_buf(), source };
         let beyond = || Error::Sample(format!("{}: there is no sample {ordinal}", self.path.display()));
         let extent = self.tail.footer.extent(ordinal).map_err(bad)?.ok_or_else(beyond)?;
-        let have = self.file.size()?;
-        if have != self.tail.len {
-            let (need, what) = (self.tail.len, "the segment (its length changed after it was opened)");
-            return Err(bad(FormatError::Truncated { at: have.min(need), what, need, have }));
-        }
+        self.check_len()?;
         let base = extent.start;
         let sample = if extent.end - base > CHUNK {
             self.gathered(extent, options)?
@@ -215,6 +214,64 @@ impl SegmentReader {
             return Err(bad(FormatError::Malformed { at: base, what: "a sample has another ordinal" }));
         }
         Ok(sample)
+    }
+
+    /// Lends samples that stand one after the other, from `ordinals` on: `visit` gets each in turn, for as long as it
+    /// returns true. Whether the checksums of the large parts of a sample are compared is for `verify` to say. It ends
+    /// early, without an error, before a sample that cannot be lent: one that is damaged, compressed, or larger than
+    /// [`LENT_AT_MOST`]. Returns how many were visited.
+    ///
+    /// # Errors
+    /// What the filesystem says; a file that was truncated meanwhile, or has another length than when it was opened. What
+    /// was visited may then be wrong.
+    pub fn lend(
+        &self,
+        ordinals: Range<u64>,
+        verify: &dyn Fn(u64) -> bool,
+        visit: &mut dyn FnMut(u64, &SampleView<'_>) -> bool,
+    ) -> Result<u64> {
+        self.check_len()?;
+        let footer = &self.tail.footer;
+        let (mut decoder, mut visited) = (SampleDecoder::new(self.info()), 0);
+        let mut window = match self.access {
+            Access::Shared | Access::Private => Window { at: 0, bytes: self.whole()? },
+            Access::Copy => Window::default(),
+        };
+        for ordinal in ordinals {
+            let Ok(Some(extent)) = footer.extent(ordinal) else { break };
+            if extent.end - extent.start > LENT_AT_MOST {
+                break;
+            }
+            if !window.holds(&extent) {
+                let end = footer.at.min(extent.end.max(extent.start + LENT_AT_MOST));
+                window = Window { at: extent.start, bytes: read_range(&*self.file, &self.path, extent.start..end)? };
+            }
+            let bytes = window.slice(&extent);
+            let Ok(view) = decoder.decode(bytes, extent.start, self.info()) else { break };
+            let is_right = view.head.ordinal == ordinal && view.is_plain();
+            if !is_right || verify(ordinal) && view.check().is_err() {
+                break;
+            }
+            visited += 1;
+            if !visit(ordinal, &view) {
+                break;
+            }
+        }
+        if is_torn(&window.bytes) {
+            return Err(torn(&self.path));
+        }
+        self.check_len()?;
+        Ok(visited)
+    }
+
+    fn check_len(&self) -> Result<()> {
+        let have = self.file.size()?;
+        if have == self.tail.len {
+            return Ok(());
+        }
+        let (need, what) = (self.tail.len, "the segment (its length changed after it was opened)");
+        let source = FormatError::Truncated { at: have.min(need), what, need, have };
+        Err(Error::Format { path: self.path.to_path_buf(), source })
     }
 
     /// The head of sample `ordinal`: what stands where, and how long it is.
@@ -287,26 +344,47 @@ impl SegmentReader {
         }
     }
 
+    /// The whole file, mapped once and for all.
+    fn whole(&self) -> FsResult<Bytes> {
+        if let Some(whole) = self.whole.get() {
+            return Ok(whole.clone());
+        }
+        let whole = self.file.map(0..self.tail.len, MapMode::Shared)?.ok_or_else(|| self.cannot_map())?;
+        Ok(self.whole.get_or_init(|| whole).clone())
+    }
+
+    fn cannot_map(&self) -> FsError {
+        FsError::new("map", &self.path, io::Error::other("this filesystem cannot map; use READ: pread"))
+    }
+
     fn bytes(&self, extent: Range<u64>) -> FsResult<Bytes> {
-        let (begin, end) = (extent.start as usize, extent.end as usize);
-        let cannot =
-            || FsError::new("map", &self.path, io::Error::other("this filesystem cannot map; use READ: pread"));
         match self.access {
-            Access::Shared => {
-                if let Some(whole) = self.whole.get() {
-                    return Ok(whole.slice(begin..end));
-                }
-                let whole = self.file.map(0..self.tail.len, MapMode::Shared)?.ok_or_else(cannot)?;
-                Ok(self.whole.get_or_init(|| whole).slice(begin..end))
-            }
+            Access::Shared => Ok(self.whole()?.slice(extent.start as usize..extent.end as usize)),
             Access::Private if extent.end - extent.start > SMALL => {
                 // The map begins at a page, so that alignment in memory is that in the file.
                 let from = extent.start & !(SMALL - 1);
-                let map = self.file.map(from..extent.end, MapMode::Private)?.ok_or_else(cannot)?;
+                let map = self.file.map(from..extent.end, MapMode::Private)?.ok_or_else(|| self.cannot_map())?;
                 Ok(map.slice((extent.start - from) as usize..))
             }
             Access::Private | Access::Copy => read_range(&*self.file, &self.path, extent),
         }
+    }
+}
+
+/// Bytes of the file, from `at` on.
+#[derive(Default)]
+struct Window {
+    at: u64,
+    bytes: Bytes,
+}
+
+impl Window {
+    fn holds(&self, extent: &Range<u64>) -> bool {
+        self.at <= extent.start && extent.end <= self.at + self.bytes.len() as u64
+    }
+
+    fn slice(&self, extent: &Range<u64>) -> &[u8] {
+        &self.bytes[(extent.start - self.at) as usize..(extent.end - self.at) as usize]
     }
 }
 

@@ -160,16 +160,19 @@ fn decompress(stored: &[u8], len: u64, name: &str, at: u64, limit: u64) -> Resul
 /// # Errors
 /// Frames that are not those which the head foretells.
 pub fn stored_in(bytes: &Bytes, base: u64, records: &Pieces) -> Result<Bytes> {
-    let one = |Piece { frames, len }| {
-        let at = frames.start;
-        let pos = at.checked_sub(base).filter(|pos| *pos <= bytes.len() as u64).ok_or_else(|| beyond(at, &frames))?;
-        Ok(read_expected(bytes, pos as usize, base, len, (frames.end - base) as usize)?.payload)
-    };
-    let pieces = records.iter().map(one).collect::<Result<Vec<_>>>()?;
+    let pieces = records.iter().map(|piece| piece_in(bytes, base, piece)).collect::<Result<Vec<_>>>()?;
     Ok(match &pieces[..] {
         [Cow::Borrowed(payload)] => bytes.slice_ref(payload),
         _ => pieces.concat().into(), // all are there: now there may be a buffer
     })
+}
+
+/// One record of a large part, in `bytes`, which begin at file offset `base`.
+#[inline]
+pub(super) fn piece_in(bytes: &[u8], base: u64, Piece { frames, len }: Piece) -> Result<Cow<'_, [u8]>> {
+    let at = frames.start;
+    let pos = at.checked_sub(base).filter(|pos| *pos <= bytes.len() as u64).ok_or_else(|| beyond(at, &frames))?;
+    Ok(read_expected(bytes, pos as usize, base, len, (frames.end - base) as usize)?.payload)
 }
 
 /// Reads the stored bytes of a large part into `out`, which is as long as they are. `read_at` fills a buffer from a file

@@ -7,7 +7,7 @@ use super::header::SegmentInfo;
 use super::part::{Part, ReadOptions, check_crc, decode_part};
 use super::pieces::{Piece, pad_before};
 use super::slice::Sample;
-use super::{BoundCrc, TYPE_FOOTER, TYPE_SAMPLE};
+use super::{BoundCrc, HeadsCrc, TYPE_FOOTER, TYPE_SAMPLE};
 use crate::error::{FormatError, Result};
 use crate::frame::truncated_header;
 use crate::input::{Input, StreamInput};
@@ -283,29 +283,6 @@ impl<I: Input> SegmentWalk<I> {
             return Err(contradict);
         }
         Trailer::check_behind(self.records.rest(TRAILER_LEN as usize + 1)?, end, at)
-    }
-}
-
-/// The checksum over the heads' checksums, taken in batches.
-#[derive(Debug, Default)]
-struct HeadsCrc {
-    crc: crc32fast::Hasher,
-    batch: Vec<[u8; 4]>,
-}
-
-impl HeadsCrc {
-    #[inline]
-    fn push(&mut self, crc: u32) {
-        self.batch.push(crc.to_le_bytes());
-        if self.batch.len() >= 1024 {
-            self.finish();
-        }
-    }
-
-    fn finish(&mut self) -> u32 {
-        self.crc.update(self.batch.as_flattened());
-        self.batch.clear();
-        self.crc.clone().finalize()
     }
 }
 
