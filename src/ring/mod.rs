@@ -36,6 +36,7 @@ pub mod seal;
 
 use crate::config::{Config, Durability, OnStale, Reuse};
 use crate::error::{Error, Result};
+use crate::fs::publish::DirSyncs;
 use crate::fs::{Fs, FsError, Kind, within};
 use crate::index::{Absence, Claim, Index, Opening, Owner};
 use crate::layout::Layout;
@@ -89,6 +90,8 @@ pub struct Ring {
     pub stale_after: Duration,
     /// Most bytes that the ring may take.
     pub max_bytes: Option<u64>,
+    /// What became of directories' syncs, this process's staging included.
+    pub dir_syncs: DirSyncs,
     scan: Mutex<Scan>,
     occupancy: Mutex<Occupancy>,
     /// Generations that are never reclaimed.
@@ -168,6 +171,7 @@ impl Ring {
         }
         Ok(Ring {
             manifests,
+            dir_syncs: DirSyncs::default(),
             scan: Mutex::new(Scan::new()),
             occupancy: Mutex::default(),
             kept: Mutex::default(),
@@ -214,7 +218,7 @@ impl Ring {
 
     /// Syncs a directory, where that was asked for.
     fn settle_dir(&self, dir: &Path) -> Result<()> {
-        if self.syncs_dirs() { Ok(self.fs.sync_dir(dir)?) } else { Ok(()) }
+        if self.syncs_dirs() { Ok(self.dir_syncs.sync(&*self.fs, dir)?) } else { Ok(()) }
     }
 
     /// Syncs the ring's own name, where that was asked for. (Who may not read the directory above may not sync it; and
@@ -231,7 +235,7 @@ impl Ring {
     /// come to that.
     fn settle_manifests(&self, newest: u64) -> Result<()> {
         if self.syncs_dirs() && self.settled.load(Ordering::Relaxed) < newest {
-            self.fs.sync_dir(&self.layout.manifests())?;
+            self.dir_syncs.sync(&*self.fs, &self.layout.manifests())?;
             self.settled.fetch_max(newest, Ordering::Relaxed);
         }
         Ok(())
