@@ -129,7 +129,7 @@ impl Scene {
 /// An error that a person can use: it says of which file or generation it is.
 fn assert_tells(error: &Error, what: &str) {
     let text = error.to_string();
-    let names = ["t.ring", "generation", "sync_dir /"]; // the last: the directory above the ring
+    let names = ["t.ring", "generation", "sync_dir /", "sync directory /"]; // the last: the directory above the ring
     assert!(names.iter().any(|name| text.contains(name)), "{what}: {error}");
 }
 
