@@ -125,11 +125,12 @@ impl<R: Read> Input for StreamInput<R> {
     #[inline]
     fn peek(&mut self, n: usize) -> io::Result<&[u8]> {
         if self.window.filled - self.window.pos < n {
-            if n > self.most {
+            self.window.fill(&mut self.source, n.min(self.most))?;
+            // Of a claim beyond the source's end there is nothing to be read.
+            if n > self.most && self.window.filled - self.window.pos >= self.most {
                 let why = format!("a record of {n} bytes is more than there is memory for ({})", self.most);
                 return Err(io::Error::new(io::ErrorKind::OutOfMemory, why));
             }
-            self.window.fill(&mut self.source, n)?;
         }
         let left = &self.window.buffer[self.window.pos..self.window.filled];
         Ok(&left[..n.min(left.len())])

@@ -5,7 +5,7 @@ mod common;
 
 use common::info;
 use ringreel_format::frame::{self, MAGIC};
-use ringreel_format::input::StreamInput;
+use ringreel_format::input::{Input, StreamInput};
 use ringreel_format::recordio::{Found, RecordReader, ResyncReader};
 use ringreel_format::segment::head::{Codec, PartHead};
 use ringreel_format::segment::part::decode_part;
@@ -130,6 +130,8 @@ fn a_stream_is_not_read_into_memory_beyond_what_was_allowed() {
         RecordReader::with_input(StreamInput::new(&file[..], 0).at_most(most)).next().map(|found| found.is_some())
     };
     assert!(within(4 << 20).unwrap());
+    let mut damaged = StreamInput::new(&file[..1000], 0).at_most(1 << 20);
+    assert_eq!(damaged.peek(3 << 20).unwrap().len(), 1000, "what only claims to be long is cut off, as ever");
     assert!(matches!(within(2 << 20), Err(FormatError::Io(why)) if why.kind() == std::io::ErrorKind::OutOfMemory));
 }
 

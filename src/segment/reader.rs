@@ -162,7 +162,7 @@ fn counted(
 
 /// Most bytes of one record that is looked at as a whole: heads, footers, records of a RecordIO file.
 pub fn largest_record() -> usize {
-    (memory::bytes() / 16).clamp(SMALL, CHUNK * 2) as usize
+    (memory::bytes() / 16).clamp(SMALL, frame::framed_len(frame::MAX_LEN, 1 << 16)) as usize
 }
 
 /// Memory that looking at a file of `len` bytes needs, record by record: the record, its parts joined, and a copy.
