@@ -123,6 +123,7 @@ impl Generator {
             sync: ring.syncs_files(),
             sync_dir: ring.syncs_dirs(),
             settled: Arc::default(),
+            dir_syncs: ring.dir_syncs.clone(),
         };
         Generator {
             manager: None,
@@ -255,7 +256,7 @@ impl Generator {
                     return Ok(ids);
                 }
                 // The file was thrown away, and this sample is still in hand: once more, in a new one.
-                Err(error) if self.writing.is_none() && !stop() => {
+                Err(error) if self.writing.is_none() && error.is_retryable() && !stop() => {
                     self.problem(format!("{error}; writing the sample again"));
                     self.pause("a segment to be written again", self.ring.poll, stop)?;
                 }

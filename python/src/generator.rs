@@ -168,7 +168,9 @@ fn leave(generator: ringreel::Generator, seal: bool, stop: &dyn Fn() -> bool) ->
 }
 
 /// What was given, borrowed for the time of one call.
-fn inputs<'a>(py: Python<'_>, parts: &'a [Given<'_>]) -> PyResult<Vec<(&'a str, DType, &'a [u64], Input)>> {
+type Borrowed<'a> = (&'a str, DType, &'a [u64], Input);
+
+fn inputs<'a>(py: Python<'_>, parts: &'a [Given<'_>]) -> PyResult<Vec<Borrowed<'a>>> {
     let input = |(name, dtype, itemsize, shape, data): &'a Given<'_>| {
         Ok((name.as_str(), dtype_of(py, dtype, *itemsize)?, shape.as_slice(), Input::of(data)?))
     };

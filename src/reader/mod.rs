@@ -36,7 +36,7 @@ pub mod split;
 pub mod stream;
 
 use crate::config::{Config, ReadMode, Verify};
-use crate::error::{Error, FsError, Result};
+use crate::error::{Error, Result};
 use crate::fs::sigbus::{is_torn, newly_torn};
 use crate::fs::watch::Pacer;
 use crate::fs::{Fs, Posix};
@@ -524,9 +524,8 @@ impl Waiting {
 
     /// One pause, where the error may be gone in a moment: a server that is away, a handle that is older than the ring.
     fn unless_wrong(&mut self, error: Error, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
-        let stale = |source: &FsError| source.source.kind() == std::io::ErrorKind::StaleNetworkFileHandle;
         match &error {
-            Error::Fs { source } if source.is_away() || stale(source) => self.more(&error.to_string(), stop, tell),
+            Error::Fs { source } if source.is_away() || source.is_stale() => self.more(&error.to_string(), stop, tell),
             _ => Err(error),
         }
     }
