@@ -43,7 +43,12 @@ fn what_was_compressed_is_aligned_in_memory_as_what_was_not_is_in_the_file() {
     for (sample, (data, label)) in held.iter().zip(&samples) {
         for (part, want) in sample.parts.iter().zip([data, label]) {
             let found = part.data().unwrap();
-            assert_eq!((found.as_ptr() as usize % 64, found), (0, &Bytes::copy_from_slice(want)), "{} bytes", want.len());
+            assert_eq!(
+                (found.as_ptr() as usize % 64, found),
+                (0, &Bytes::copy_from_slice(want)),
+                "{} bytes",
+                want.len()
+            );
         }
     }
 }
