@@ -3,11 +3,11 @@
 //!     cargo bench --no-default-features --bench compression [-- --quick] [--sizes 256,32] [--levels -5,1,3,6,9]
 //!         [--rounds 5] [--dir DIR] [--write docs/compression.md]
 //!
-//! Samples of one part of n x n x n elements. Compressing and decoding are timed by the processor's clock, so that what else
-//! runs does not count; writing a segment and reading it from the page cache by the wall's. Medians of rounds that take
-//! turns. `--write` puts the tables between the two marks of that file. `DIR` (by default the temporary directory) is where
+//! Samples of one part of n x n x n elements, written to and read from the page cache. Times are those of the processor, so
+//! that neither the disk nor what else runs counts; but for the two threads at the end, where they are the wall's. Medians
+//! of rounds that take turns. `--write` puts the tables between the two marks of that file. `DIR` (by default the temporary directory) is where
 //! segments are written.
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+#![allow(clippy::panic, clippy::unwrap_used, clippy::print_stderr, clippy::print_stdout, missing_docs)]
 
 use ringreel::format::{
     Codec, DType, Meta, PartRef, ReadOptions, SampleRef, Schema, SegmentId, SegmentInfo, SegmentWriter, WriteOptions,
@@ -182,17 +182,17 @@ fn median(values: &[f64]) -> f64 {
 
 fn measure(kind: &Kind, row: &mut Row, dir: &Path, count: bool) {
     let rec = dir.join("sample.rec");
-    let begun = Instant::now();
+    let begun = processor_seconds();
     let mut file = File::create(&rec).unwrap();
     row.stored = write_segment(kind, row.level, &mut file);
     drop(file);
-    let write = begun.elapsed().as_secs_f64();
+    let write = processor_seconds() - begun;
 
-    let begun = Instant::now();
+    let begun = processor_seconds();
     let reader = SegmentReader::open(&Posix, &rec, Access::Shared).unwrap();
     let sample = reader.sample(0, ReadOptions::default()).unwrap();
     let sum = add_up(sample.parts[0].data().unwrap());
-    let read = begun.elapsed().as_secs_f64();
+    let read = processor_seconds() - begun;
     assert_eq!(sum, add_up(&kind.data));
     assert!(count || sample.parts[0].data().unwrap() == &kind.data);
     drop(sample);

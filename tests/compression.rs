@@ -104,7 +104,7 @@ fn label_maps_are_compressed_and_noise_is_not_and_both_come_back_bit_for_bit() {
 
 #[test]
 fn data_that_changes_is_soon_treated_otherwise_and_comes_back_bit_for_bit() {
-    let place = Place::new("SWAP_CAP: 400\nSAMPLE: [x]\nSEGMENT_SAMPLES: 100\nCOMPRESS: auto\n");
+    let place = Place::new("SWAP_CAP: 400\nSAMPLE: [x]\nSEGMENT_SAMPLES: 400\nCOMPRESS: auto\n");
     let mut generator = Generator::open(&place.config()).unwrap();
     let is_label = |n: u64| !(100..250).contains(&n);
     let contents = |n: u64| if is_label(n) { labels(n) } else { noise(n) };
