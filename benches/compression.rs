@@ -312,6 +312,8 @@ fn two_threads(kinds: &[Kind], rounds: usize, dir: &Path) -> (f64, f64) {
 
 fn main() {
     let options = Options::parse();
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or_default();
     let dir = tempfile::tempdir_in(&options.dir).unwrap();
     let mut tables = Tables::new();
     let mut threads = String::new();
@@ -338,7 +340,8 @@ fn main() {
     let Tables([measured, reading, writing]) = tables;
     let processors = std::thread::available_parallelism().unwrap();
     let text = format!(
-        "Medians of {} rounds, on a machine of {processors} processors. MB are those of the tensor, not of what is stored.\n\n\
+        "Medians of {} rounds, on a machine of {processors} processors, whose load was {load} when it began. MB are \
+         those of the tensor, not of what is stored.\n\n\
          {measured}\n### What a reader gains\n\n{reading}\n### What a generator gains\n\n{writing}\n### In two threads\n\n\
          {threads}",
         options.rounds
