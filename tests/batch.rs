@@ -107,7 +107,7 @@ fn bytes_of_several_lengths_are_stacked_and_other_shapes_are_not() {
     let config = Config { sample: Some(vec!["text".to_owned(), "data".to_owned()]), ..config };
     let mut generator = Generator::open(&config).unwrap();
     for n in 0..6u64 {
-        let (text, data) = (vec![b'x'; 200 * n as usize], vec![n as u8; if n < 4 { 2 } else { 4 }]);
+        let (text, data) = (vec![b'x'; 100 + 200 * (n as usize / 2)], vec![n as u8; if n < 4 { 2 } else { 4 }]);
         let (len, shape) = ([text.len() as u64], [data.len() as u64]);
         let parts =
             [NamedPart::new("text", DType::Bytes, &len, &text), NamedPart::new("data", DType::U8, &shape, &data)];
@@ -117,7 +117,7 @@ fn bytes_of_several_lengths_are_stacked_and_other_shapes_are_not() {
     let reader = Reader::open(&config).unwrap();
     let manifest = reader.newest().unwrap();
     let Batch { parts, .. } = reader.batch(&manifest, 0..4).unwrap();
-    assert_eq!((parts[0].shape.clone(), &parts[0].ends[..]), (None, &[0, 200, 600, 1200][..]));
+    assert_eq!((parts[0].shape.clone(), &parts[0].ends[..]), (None, &[100, 200, 500, 800][..]));
     assert_eq!((parts[1].shape.as_deref(), &parts[1].data[..]), (Some(&[2][..]), &[0, 0, 1, 1, 2, 2, 3, 3][..]));
     let error = reader.batch(&manifest, 0..6).unwrap_err().to_string();
     assert!(error.contains("\"data\"") && error.contains("position 4"), "{error}");
@@ -150,9 +150,11 @@ fn a_flipped_bit_or_a_truncated_file_fails_the_batch_as_it_does_the_sample() {
         assert!(matches!(&error, Error::Damaged { position: at, .. } if *at == position), "{error}");
         file.write_all_at(&[flipped ^ 1], at).unwrap();
         assert_eq!(reader.batch(&manifest, 0..100).unwrap(), whole);
-        file.set_len(8192).unwrap();
-        let error = reader.batch(&manifest, 0..100).unwrap_err();
-        assert!(matches!(error, Error::Damaged { .. }), "{error}");
+        for len in [bytes.len() as u64 - 1, 8192] {
+            file.set_len(len).unwrap();
+            let error = reader.batch(&manifest, 0..100).unwrap_err();
+            assert!(matches!(error, Error::Damaged { .. }), "{len}: {error}");
+        }
     }
 }
 
