@@ -120,7 +120,11 @@ fn generate(config: &Config, samples: u64, bytes: usize, rate: f64, times: &str)
         let finished = now();
         let summary = generator.summary();
         let swap = summary.delivered > seen.delivered || summary.waited_seconds > seen.waited_seconds;
-        if swap { swapped.push((n, took)) } else { usual.push(took) };
+        if swap {
+            swapped.push((n, took))
+        } else {
+            usual.push(took)
+        };
         seen = summary;
         lines.extend(ids.iter().map(|id| format!("{id} {finished}\n")));
     }
@@ -130,9 +134,12 @@ fn generate(config: &Config, samples: u64, bytes: usize, rate: f64, times: &str)
     let summary = generator.finish(false, &|| false).unwrap();
     std::fs::write(times, lines.concat()).unwrap();
     usual.sort_by(f64::total_cmp);
-    tell("generate", json!({ "begin": begin, "end": end, "samples": summary.finished, "bytes": summary.bytes,
+    tell(
+        "generate",
+        json!({ "begin": begin, "end": end, "samples": summary.finished, "bytes": summary.bytes,
         "waited_seconds": summary.waited_seconds, "swaps": summary.swaps, "swap_calls_ms": swapped, "other_calls_ms": usual.get(usual.len() / 2),
-        "beyond_bytes": memory("VmHWM").saturating_sub(before) }))
+        "beyond_bytes": memory("VmHWM").saturating_sub(before) }),
+    )
 }
 
 /// Reads until it has seen `samples` samples (each counted once), or until no new one comes.
@@ -170,8 +177,11 @@ fn read(config: &Config, samples: u64, share: Share, times: &str) -> Value {
         anonymous = anonymous.max(if seen.len() % 16 == 1 { memory("RssAnon") } else { 0 });
     }
     std::fs::write(times, lines.concat()).unwrap();
-    tell("read", json!({ "begin": first, "end": last, "samples": seen.len(), "bytes": bytes, "sum": sum,
-        "most_anonymous_bytes": anonymous, "beyond_bytes": memory("VmHWM").saturating_sub(before) }))
+    tell(
+        "read",
+        json!({ "begin": first, "end": last, "samples": seen.len(), "bytes": bytes, "sum": sum,
+        "most_anonymous_bytes": anonymous, "beyond_bytes": memory("VmHWM").saturating_sub(before) }),
+    )
 }
 
 /// Two kinds of plain copying: each file written, and read back by read(2).
@@ -244,5 +254,8 @@ fn many(config: &Config, generators: u64, samples: u64, bytes: usize) -> Value {
     let finished: u64 = done.iter().map(|(summary, _)| summary.finished).sum();
     let waited: f64 = done.iter().map(|(summary, _)| summary.waited_seconds).sum();
     let longest = done.iter().map(|(_, longest)| *longest).fold(0.0, f64::max);
-    tell("many", json!({ "begin": begin, "end": now(), "samples": finished, "waited_seconds": waited, "longest_seconds": longest }))
+    tell(
+        "many",
+        json!({ "begin": begin, "end": now(), "samples": finished, "waited_seconds": waited, "longest_seconds": longest }),
+    )
 }
