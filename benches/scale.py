@@ -138,8 +138,9 @@ def names_per_sample(generators, cap, segment, others=1):
     files = room = cap / segment
     names = 0.0
     while room >= 1:
-        names += generators * (files - room)
-        room -= generators * max(1.0, room / (8 * (generators + others)))
+        step = min(room, generators * max(1.0, room / (8 * (generators + others))))
+        names += generators * (files - room + step / 2)
+        room -= step
     return names / cap
 
 

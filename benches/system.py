@@ -320,7 +320,8 @@ def many(programs, options):
     """Many generators, tiny samples: as fast as they go; and how many names they see in listings, for each sample."""
     results = []
     generators, each = (20, 50) if options.small else (200, 100)
-    for segment, cap in ((1, 2000), (10, 2000), (1, 10_000)):
+    total = generators * each
+    for segment, cap in ((1, total // 10), (10, total // 10), (1, total // 2)):
         keys = {"SWAP_CAP": cap, "SEGMENT_SAMPLES": segment, "SAMPLE": ["x"]}
         with Scene(programs, options.dir, **keys) as scene:
             manager = scene.manager()

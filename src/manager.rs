@@ -54,6 +54,8 @@ pub struct Manager {
     ring: Arc<Ring>,
     presence: Presence,
     token: Option<u64>,
+    /// How many counted as dead after the last recovery.
+    dead: usize,
     last_swap: Instant,
     next_recovery: Instant,
     next_look: Instant,
@@ -89,6 +91,7 @@ impl Manager {
         Manager {
             presence: Presence::begin(ring.index.clone(), &ring.me, ROLE, ring.lease),
             token: None,
+            dead: 0,
             last_swap: now,
             next_recovery: now,
             next_look: now,
@@ -196,9 +199,10 @@ impl Manager {
             promotion = self.ring.promote(When::Full)?;
             (self.looked, self.changed) = (Instant::now(), true);
         }
-        if promotion.is_some() || Instant::now() >= self.next_recovery {
+        if promotion.is_some() || Instant::now() >= self.next_recovery || self.somebody_died()? {
             let reclaimed = self.ring.reclaim()?;
             let recovered = self.ring.recover(&mut self.ring.watch())?;
+            self.dead = self.ring.watch().dead();
             if recovered.adopted + recovered.quarantined + recovered.litter > 0 {
                 tracing::info!(?recovered, "brought in what dead generators left");
             }
@@ -207,6 +211,13 @@ impl Manager {
             return Ok(promotion.map(|promotion| self.tell(&promotion, reclaimed.samples)));
         }
         Ok(None)
+    }
+
+    /// Whether there are more dead than after the last recovery: then what they left is not to wait for the next one.
+    fn somebody_died(&self) -> Result<bool> {
+        let mut watch = self.ring.watch();
+        as_hint(watch.look(&*self.ring.index))?;
+        Ok(watch.dead() > self.dead)
     }
 
     fn tell(&mut self, promotion: &Promotion, deleted: u64) -> Swap {

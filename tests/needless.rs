@@ -1,7 +1,6 @@
 //! Whoever waits, and whoever looks again, does not do what it did before once more. Counted: calls to the filesystem.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-#[allow(dead_code)]
 mod common;
 
 use common::{Action, HookFs, config, never, scratch, write};
