@@ -10,6 +10,7 @@ import re
 import sys
 
 MIB, GIB = 1 << 20, 1 << 30
+MANIFEST_LINE = 160  # bytes for a segment; `many` measures it
 CHANGES = ["create", "link", "rename", "unlink", "mkdir"]
 LOOKS = ["lookup", "open", "list", "statfs", "read", "write", "sync"]
 
@@ -166,8 +167,8 @@ def estimate(parts, generators, readers, rate, cap, segment, poll, lease, passes
     names = samples * names_per_sample(generators, cap, segment, readers + 1)
     return {
         "samples": samples, "swaps": swaps, "changes": total(CHANGES) + beats * 3, "looks": total(["lookup", "open", "list", "statfs"]) + polls,
-        "walks": total(["walk"]) + beats * 8 + polls * 2, "names": names, "manifest": cap / segment * 190,
-        "manifests_read": (generators + readers) * swaps * cap / segment * 190, "members": generators + readers,
+        "walks": total(["walk"]) + beats * 8 + polls * 2, "names": names, "manifest": cap / segment * MANIFEST_LINE,
+        "manifests_read": (generators + readers) * swaps * cap / segment * MANIFEST_LINE, "members": generators + readers,
     }
 
 
