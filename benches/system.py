@@ -2,8 +2,9 @@
 
     python3 benches/system.py [--small] [--only PART,...] [--dir DIR] [--json docs/scale.json]
 
-Builds the command and `benches/system.rs` (the generators and readers that are measured), runs the parts, writes what was
-measured to the JSON file, and the tables of docs/scale.md from that. Parts that are not run keep their last figures.
+Builds the command and `benches/system.rs` (the generators and readers that are measured), runs the parts, writes what
+was measured to the JSON file, and the tables of docs/scale.md from that. Parts that are not run keep their last
+figures.
 
 | part | what |
 |---|---|
@@ -53,7 +54,10 @@ class Scene:
     """A ring of its own, with its processes."""
 
     def __init__(self, programs, directory, **keys):
-        (self.ringreel, self.roles), self.home = programs, pathlib.Path(tempfile.mkdtemp(prefix="ringreel-bench-", dir=directory))
+        (self.ringreel, self.roles), self.home = (
+            programs,
+            pathlib.Path(tempfile.mkdtemp(prefix="ringreel-bench-", dir=directory)),
+        )
         self.ring = self.home / "t.ring"
         keys = {"RING": str(self.ring), "SWAP_CAP": 10, "SAMPLE": ["data", "label"], **keys}
         self.config = self.home / "config.yaml"
@@ -113,7 +117,10 @@ def told(child, patience=900):
 
 def looks(pid):
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    value = lambda name: int(re.search(rf"^{name}:\s+(\d+) kB", status, re.M)[1]) << 10
+
+    def value(name):
+        return int(re.search(rf"^{name}:\s+(\d+) kB", status, re.M)[1]) << 10
+
     cpu = 0
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         cpu += int((task / "schedstat").read_text().split()[0])
@@ -127,7 +134,10 @@ def middle(values):
 def spread(values):
     """Median and quantiles."""
     values = sorted(values)
-    at = lambda q: values[min(len(values) - 1, int(q * len(values)))]
+
+    def at(q):
+        return values[min(len(values) - 1, int(q * len(values)))]
+
     return {"n": len(values), "median": at(0.5), "p95": at(0.95), "max": values[-1]} if values else {"n": 0}
 
 
@@ -146,17 +156,28 @@ def flow(programs, options):
                 plain = [plain_files(programs, options, size, total, n) for _ in range(rounds) for n in (1, generators)]
                 base, spreadbase = middle(plain[0::2]), middle(plain[1::2])
                 consumed = middle([run["consumed"] for run in runs])
-                results.append({
-                    "shape": f"2 x {name}^3 u8", "bytes": 2 * size, "mode": mode, "swap_cap": cap, "generators": generators,
-                    "readers": readers, "samples": total, "rounds": rounds,
-                    "generated_per_second": middle([run["generated"] for run in runs]),
-                    "consumed_per_second": consumed,
-                    "plain_per_second": base, "plain_processes_per_second": spreadbase,
-                    "ratio": middle([run["consumed"] / p for run, p in zip(runs, plain[0::2])]),
-                    "ratio_processes": middle([run["consumed"] / p for run, p in zip(runs, plain[1::2])]),
-                    "read_share": middle([run["read_share"] for run in runs]),
-                    "processes": runs[-1]["processes"],
-                })
+                results.append(
+                    {
+                        "shape": f"2 x {name}^3 u8",
+                        "bytes": 2 * size,
+                        "mode": mode,
+                        "swap_cap": cap,
+                        "generators": generators,
+                        "readers": readers,
+                        "samples": total,
+                        "rounds": rounds,
+                        "generated_per_second": middle([run["generated"] for run in runs]),
+                        "consumed_per_second": consumed,
+                        "plain_per_second": base,
+                        "plain_processes_per_second": spreadbase,
+                        "ratio": middle([run["consumed"] / p for run, p in zip(runs, plain[0::2], strict=False)]),
+                        "ratio_processes": middle(
+                            [run["consumed"] / p for run, p in zip(runs, plain[1::2], strict=False)]
+                        ),
+                        "read_share": middle([run["read_share"] for run in runs]),
+                        "processes": runs[-1]["processes"],
+                    }
+                )
                 print(json.dumps({k: v for k, v in results[-1].items() if k != "processes"}), flush=True)
     return results
 
@@ -173,9 +194,14 @@ def one_flow(programs, options, size, cap, total, keys, generators, readers):
         managed = scene.end(manager)
     begin = min(one["begin"] for one in made)
     seen = sum(one["samples"] for one in read)
-    seconds = lambda group: (max(one["end"] for one in group) - begin) / 1e9
+
+    def seconds(group):
+        return (max(one["end"] for one in group) - begin) / 1e9
+
     return {
-        "generated": total / seconds(made), "consumed": seen / seconds(read), "read_share": seen / total,
+        "generated": total / seconds(made),
+        "consumed": seen / seconds(read),
+        "read_share": seen / total,
         "processes": {"generator": made[0], "reader": read[0], "manager": managed},
     }
 
@@ -206,12 +232,17 @@ def latency(programs, options):
         for sample, at, generation in arrived:
             full, first = generations.get(generation, (0, 1 << 63))
             generations[generation] = (max(full, finished[sample]), min(first, at))
-        results.append({
-            "swap_cap": cap, "rate": rate, "samples": samples, "read": len(arrived),
-            "last_ms": spread([(first - full) / 1e6 for full, first in generations.values()]),
-            "any_ms": spread([(at - finished[sample]) / 1e6 for sample, at, _ in arrived]),
-            "filling_ms": cap / rate * 1e3,
-        })
+        results.append(
+            {
+                "swap_cap": cap,
+                "rate": rate,
+                "samples": samples,
+                "read": len(arrived),
+                "last_ms": spread([(first - full) / 1e6 for full, first in generations.values()]),
+                "any_ms": spread([(at - finished[sample]) / 1e6 for sample, at, _ in arrived]),
+                "filling_ms": cap / rate * 1e3,
+            }
+        )
         print(json.dumps(results[-1]), flush=True)
     return results
 
@@ -270,10 +301,16 @@ def stall(programs, options):
             for n, ms in made["swap_calls_ms"]:
                 stalls[(n + cap // 2) // cap] = stalls.get((n + cap // 2) // cap, 0) + ms
             longest = [ms for swap, ms in sorted(stalls.items())][2:]
-            results.append({
-                "swap_cap": cap, "segment_samples": segment, "swaps": len(longest), "stall_ms": spread(longest),
-                "other_calls_ms": made["other_calls_ms"], "waited_ms": made["waited_seconds"] * 1e3 / max(1, swaps),
-            })
+            results.append(
+                {
+                    "swap_cap": cap,
+                    "segment_samples": segment,
+                    "swaps": len(longest),
+                    "stall_ms": spread(longest),
+                    "other_calls_ms": made["other_calls_ms"],
+                    "waited_ms": made["waited_seconds"] * 1e3 / max(1, swaps),
+                }
+            )
             print(json.dumps(results[-1]), flush=True)
     return results
 
@@ -285,14 +322,17 @@ def first(programs, options):
         with Scene(programs, options.dir, SWAP_CAP=samples, SEGMENT_SAMPLES=segment, SAMPLE=["x"]) as scene:
             told(scene.role("fill", scene.config, samples, 100))
             cold = [told(scene.role("first", scene.config)) for _ in range(7)]
-            results.append({
-                "samples": samples, "segments": samples // segment,
-                "open_ms": middle([one["open_ms"][0] for one in cold]),
-                "newest_ms": middle([one["newest_ms"][0] for one in cold]),
-                "first_ms": middle([one["first_ms"][0] for one in cold]),
-                "again_ms": middle([ms for one in cold for ms in one["first_ms"][1:]]),
-                "python_ms": middle(python_first(scene.config, 7)),
-            })
+            results.append(
+                {
+                    "samples": samples,
+                    "segments": samples // segment,
+                    "open_ms": middle([one["open_ms"][0] for one in cold]),
+                    "newest_ms": middle([one["newest_ms"][0] for one in cold]),
+                    "first_ms": middle([one["first_ms"][0] for one in cold]),
+                    "again_ms": middle([ms for one in cold for ms in one["first_ms"][1:]]),
+                    "python_ms": middle(python_first(scene.config, 7)),
+                }
+            )
             print(json.dumps(results[-1]), flush=True)
     return results
 
@@ -337,21 +377,36 @@ def many(programs, options):
             scene.end(manager)
             names = system_calls.names_listed(log)
         seconds = (done["end"] - done["begin"]) / 1e9
-        results.append({
-            "generators": generators, "segment_samples": segment, "swap_cap": cap, "samples": done["samples"],
-            "seconds": seconds, "per_second": done["samples"] / seconds, "longest_seconds": done["longest_seconds"],
-            "cpu_seconds": done["cpu_seconds"], "manager_cpu_seconds": managed["cpu_seconds"],
-            "manager_peak_bytes": managed["peak_bytes"], "generations": len(manifests),
-            "names_per_sample": names / done["samples"],
-            "manifest_bytes_per_segment": sum(sizes) / sum(entries) if entries else None,
-        })
+        results.append(
+            {
+                "generators": generators,
+                "segment_samples": segment,
+                "swap_cap": cap,
+                "samples": done["samples"],
+                "seconds": seconds,
+                "per_second": done["samples"] / seconds,
+                "longest_seconds": done["longest_seconds"],
+                "cpu_seconds": done["cpu_seconds"],
+                "manager_cpu_seconds": managed["cpu_seconds"],
+                "manager_peak_bytes": managed["peak_bytes"],
+                "generations": len(manifests),
+                "names_per_sample": names / done["samples"],
+                "manifest_bytes_per_segment": sum(sizes) / sum(entries) if entries else None,
+            }
+        )
         print(json.dumps(results[-1]), flush=True)
     return results
 
 
 PARTS = {
-    "flow": flow, "latency": latency, "calls": system_calls.measure, "index": system_index.measure, "idle": idle,
-    "stall": stall, "first": first, "many": many,
+    "flow": flow,
+    "latency": latency,
+    "calls": system_calls.measure,
+    "index": system_index.measure,
+    "idle": idle,
+    "stall": stall,
+    "first": first,
+    "many": many,
 }
 
 
@@ -370,9 +425,16 @@ def main():
         started = time.time()
         print(f"== {part}", flush=True)
         figures = PARTS[part](programs, options)
-        about = {"when": time.strftime("%Y-%m-%d %H:%M"), "seconds": round(time.time() - started, 1),
-                 "small": options.small, "profile": options.profile, "dir": options.dir, "kernel": platform.release(), "cores": 2,
-                 "load_after": round(os.getloadavg()[0], 2)}
+        about = {
+            "when": time.strftime("%Y-%m-%d %H:%M"),
+            "seconds": round(time.time() - started, 1),
+            "small": options.small,
+            "profile": options.profile,
+            "dir": options.dir,
+            "kernel": platform.release(),
+            "cores": 2,
+            "load_after": round(os.getloadavg()[0], 2),
+        }
         results[part] = {"about": about, "figures": figures}
         options.json.write_text(json.dumps(results, indent=1) + "\n")
     subprocess.run([sys.executable, ROOT / "benches/scale.py", options.json, ROOT / "docs/scale.md"], check=True)

@@ -6,10 +6,24 @@ import signal
 import subprocess
 import time
 
-#: What a call is to a filesystem. A *walk* opens a directory of the ring by O_PATH on the way to a name in it: the client
-#: looks the name up in its cache, and asks a server only when the entry there has run out. Closing, seeking and mapping
-#: are not counted.
-KINDS = ["walk", "lookup", "open", "create", "list", "link", "rename", "unlink", "mkdir", "statfs", "read", "write", "sync"]
+#: What a call is to a filesystem. A *walk* opens a directory of the ring by O_PATH on the way to a name in it: the
+#: client looks the name up in its cache, and asks a server only when the entry there has run out. Closing, seeking and
+#: mapping are not counted.
+KINDS = [
+    "walk",
+    "lookup",
+    "open",
+    "create",
+    "list",
+    "link",
+    "rename",
+    "unlink",
+    "mkdir",
+    "statfs",
+    "read",
+    "write",
+    "sync",
+]
 CALL = re.compile(r"^(?:\d+ +)?(\d+\.\d+) (\w+)\((.*)")
 
 
@@ -21,10 +35,29 @@ def kind(name, rest):
             return "create"
         return "list" if "O_DIRECTORY" in rest else "open"
     table = {
-        "link": "link", "linkat": "link", "unlink": "unlink", "rmdir": "unlink", "unlinkat": "unlink", "mkdir": "mkdir",
-        "mkdirat": "mkdir", "statfs": "statfs", "fstatfs": "statfs", "fsync": "sync", "fdatasync": "sync", "read": "read",
-        "pread64": "read", "readv": "read", "write": "write", "pwrite64": "write", "writev": "write", "stat": "lookup",
-        "lstat": "lookup", "newfstatat": "lookup", "statx": "lookup", "access": "lookup", "fstat": "lookup",
+        "link": "link",
+        "linkat": "link",
+        "unlink": "unlink",
+        "rmdir": "unlink",
+        "unlinkat": "unlink",
+        "mkdir": "mkdir",
+        "mkdirat": "mkdir",
+        "statfs": "statfs",
+        "fstatfs": "statfs",
+        "fsync": "sync",
+        "fdatasync": "sync",
+        "read": "read",
+        "pread64": "read",
+        "readv": "read",
+        "write": "write",
+        "pwrite64": "write",
+        "writev": "write",
+        "stat": "lookup",
+        "lstat": "lookup",
+        "newfstatat": "lookup",
+        "statx": "lookup",
+        "access": "lookup",
+        "fstat": "lookup",
     }
     return "rename" if name.startswith("rename") else table.get(name)
 
@@ -57,7 +90,9 @@ def under_strace(log):
 
 def rates(pid, seconds, log):
     """System calls a second of a process that is running, and those of them that touch a ring."""
-    tracer = subprocess.Popen(["strace", "-f", "-y", "-qq", "-ttt", "-o", log, "-p", str(pid)], stderr=subprocess.DEVNULL)
+    tracer = subprocess.Popen(
+        ["strace", "-f", "-y", "-qq", "-ttt", "-o", log, "-p", str(pid)], stderr=subprocess.DEVNULL
+    )
     time.sleep(1)
     begin = len(log.read_text(errors="replace").splitlines())
     time.sleep(seconds)
@@ -86,7 +121,10 @@ def run(programs, options, cap, segment, generations, is_read):
     keys = {"LEASE_SECONDS": 3600, "POLL_SECONDS": 2, "SEGMENT_SAMPLES": segment, "SAMPLE": ["x"]}
     first, samples = 2, cap * (generations + 4)
     with Scene(programs, options.dir, SWAP_CAP=cap, REUSE={"min": int(is_read), "max": 0}, **keys) as scene:
-        log = lambda who: scene.home / f"{who}.log"
+
+        def log(who):
+            return scene.home / f"{who}.log"
+
         manager = scene.manager(under_strace(log("manager")))
         reading = [scene.read(samples, before=under_strace(log("reader")))] if is_read else []
         told(scene.generate(samples, 100, before=under_strace(log("generator"))))
@@ -98,7 +136,9 @@ def run(programs, options, cap, segment, generations, is_read):
         manager.wait()
         times = published(log("manager"))
         begin, end = times[first], times[first + generations]
-        return {who: count(log(who), ".ring", begin, end) for who in (["reader"] if is_read else ["generator", "manager"])}
+        return {
+            who: count(log(who), ".ring", begin, end) for who in (["reader"] if is_read else ["generator", "manager"])
+        }
 
 
 def measure(programs, options):
@@ -112,11 +152,14 @@ def measure(programs, options):
             each = [{kind: counts[who][kind] / n for kind in KINDS} for counts, n in runs]
             each_sample = {kind: (each[1][kind] - each[0][kind]) / (large - small) for kind in KINDS}
             each_generation = {kind: each[0][kind] - small * each_sample[kind] for kind in KINDS}
-            results.append({
-                "who": who, "segment_samples": segment,
-                "each_sample": {k: round(n, 3) for k, n in each_sample.items() if abs(n) >= 0.005},
-                "each_generation": {k: round(n, 2) for k, n in each_generation.items() if abs(n) >= 0.05},
-            })
+            results.append(
+                {
+                    "who": who,
+                    "segment_samples": segment,
+                    "each_sample": {k: round(n, 3) for k, n in each_sample.items() if abs(n) >= 0.005},
+                    "each_generation": {k: round(n, 2) for k, n in each_generation.items() if abs(n) >= 0.05},
+                }
+            )
             print(results[-1], flush=True)
     return results
 

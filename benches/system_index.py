@@ -1,5 +1,5 @@
-"""What a ring asks of a MongoDB: commands for each sample, each generation, and each second. Counted by the server of the
-tests (scripts/mongodb.sh java)."""
+"""What a ring asks of a MongoDB: commands for each sample, each generation, and each second. Counted by the server of
+the tests (scripts/mongodb.sh java)."""
 
 import pathlib
 import shutil
@@ -74,7 +74,7 @@ def measure(programs, options):
             with Scene(programs, options.dir, SWAP_CAP=cap, **index, **keys) as scene:
                 manager = scene.manager()
                 if wait:
-                    slow = scene.start([scene.roles, "generate", scene.config, 2, 8, 1 / (2 * wait), scene.home / "t"])
+                    scene.start([scene.roles, "generate", scene.config, 2, 8, 1 / (2 * wait), scene.home / "t"])
                     time.sleep(2)
                     before = sum(total(server.counts()).values())
                     time.sleep(wait)
@@ -92,13 +92,14 @@ def measure(programs, options):
     names = sorted({*short, *long, *wide})
     generations, gained = more / 20 - more / 200, (more - few) / 20
     each_generation = {n: (long.get(n, 0) - wide.get(n, 0)) / generations for n in names}
-    each_sample = {
-        n: (long.get(n, 0) - short.get(n, 0) - gained * each_generation[n]) / (more - few) for n in names
-    }
-    results.append({
-        "each_sample": {k: round(n, 3) for k, n in each_sample.items() if abs(n) >= 0.005},
-        "each_generation": {k: round(n, 2) for k, n in each_generation.items() if abs(n) >= 0.05},
-        "manager_and_generator_per_second": run(0, 20, 10, 10 if options.small else 30), "lease_seconds": 10,
-    })
+    each_sample = {n: (long.get(n, 0) - short.get(n, 0) - gained * each_generation[n]) / (more - few) for n in names}
+    results.append(
+        {
+            "each_sample": {k: round(n, 3) for k, n in each_sample.items() if abs(n) >= 0.005},
+            "each_generation": {k: round(n, 2) for k, n in each_generation.items() if abs(n) >= 0.05},
+            "manager_and_generator_per_second": run(0, 20, 10, 10 if options.small else 30),
+            "lease_seconds": 10,
+        }
+    )
     print(results[-1], flush=True)
     return results
