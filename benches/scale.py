@@ -308,15 +308,18 @@ def estimate(parts, generators, readers, rate, cap, segment, poll, lease, passes
             generators * made[1] + managed[1] + readers * read[1]
         )
 
+    # A number for each file was claimed alone in what was measured (SWAP_CAP 20 and 100): a name made, one looked for.
+    block = min(64, max(1, cap // 64))
+    spared = samples / segment * (1 - 1 / block)
     beats = (generators + readers) * 4 / lease
     polls = readers / poll
     names = samples * names_per_sample(generators, cap, segment, readers + 1)
     return {
         "samples": samples,
         "swaps": swaps,
-        "changes": total(CHANGES) + beats * 3,
-        "looks": total(["lookup", "open", "list", "statfs"]) + polls,
-        "walks": total(["walk"]) + beats * 8 + polls * 2,
+        "changes": total(CHANGES) - spared + beats * 3,
+        "looks": total(["lookup", "open", "list", "statfs"]) - spared + polls,
+        "walks": total(["walk"]) - spared * 4 + beats * 8 + polls * 2,
         "names": names,
         "manifest": cap / segment * MANIFEST_LINE,
         "manifests_read": (generators + readers) * swaps * cap / segment * MANIFEST_LINE,

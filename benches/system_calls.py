@@ -119,7 +119,7 @@ def run(programs, options, cap, segment, generations, is_read):
 
     # No signs of life but the first, no looks for the dead, few polls: those cost by the second, see `idle`.
     keys = {"LEASE_SECONDS": 3600, "POLL_SECONDS": 2, "SEGMENT_SAMPLES": segment, "SAMPLE": ["x"]}
-    first, samples = 2, cap * (generations + 4)
+    first, samples = 4, cap * (generations + 5)  # by then old generations are removed, too
     with Scene(programs, options.dir, SWAP_CAP=cap, REUSE={"min": int(is_read), "max": 0}, **keys) as scene:
 
         def log(who):
