@@ -1,8 +1,9 @@
 //! How long a swap takes, against the number of segments in a generation.
 //!
-//! Three times, in milliseconds, medians of several swaps: *swap*, from closing a generation until generators can go on
-//! (what they would wait for at least); *readable*, from then until its manifest is out; and, for scale, a bare mkdir and
-//! rename of a directory of as many files on the same disk, in the same run. `TMPDIR` chooses the disk.
+//! Three times, in milliseconds, medians of several swaps: *swap*, from closing a generation until the next one is open;
+//! *readable*, from closing it until its manifest is out, before which no generator commits into the next one; and, for
+//! scale, a bare mkdir and rename of a directory of as many files on the same disk, in the same run. `TMPDIR` chooses the
+//! disk. What a generator beside a manager notices of it, `benches/system.py --only stall` measures.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use ringreel::format::{DType, Meta};

@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 pub const ROLE: &str = "manager";
 /// Looks at the lease, in its time.
 pub const LOOKS_PER_LEASE: u32 = 6;
+/// Where the system tells of each new name, a generation is looked at without a word after this time only.
+const QUIET_LOOK: Duration = Duration::from_secs(5);
 /// Bytes held in reserve, so that a full disk does not keep the manager from publishing and reclaiming.
 const RESERVE: usize = 1 << 20;
 
@@ -57,6 +59,9 @@ pub struct Manager {
     last_swap: Instant,
     next_recovery: Instant,
     next_look: Instant,
+    /// When the generation that fills was looked at last, and whether something may have changed there since.
+    looked: Instant,
+    changed: bool,
     reserve: PathBuf,
     last_problem: Option<String>,
     standing_by: bool,
@@ -90,6 +95,8 @@ impl Manager {
             last_swap: now,
             next_recovery: now,
             next_look: now,
+            looked: now,
+            changed: true,
             reserve: ring.layout.staging_of(&ring.me).join("reserve"),
             last_problem: None,
             standing_by: false,
@@ -113,8 +120,10 @@ impl Manager {
         let mut watching = None;
         tokio::pin!(stop);
         loop {
-            let turned = Instant::now();
-            match self.turn() {
+            let began = Instant::now();
+            let turned = self.turn();
+            let (swapped, failed) = (matches!(turned, Ok(Some(_))), turned.is_err());
+            match turned {
                 Ok(Some(swap)) => on_swap(&swap),
                 Ok(None) => {}
                 Err(error) if error.is_retryable() => self.problem(&error),
@@ -127,18 +136,28 @@ impl Manager {
             let filling = self.ring.manifests.newest().map_or(0, |newest| newest + 1);
             if watching.as_ref().is_none_or(|(n, _)| *n != filling) {
                 watching = self.watch_write(filling, bell.clone()).map(|watcher| (filling, watcher));
+                if watching.is_some() {
+                    bell.notify_one(); // of what came before the watcher, nobody else tells
+                }
             }
-            // A look costs more the fuller the generation is: rest for a few times as long as it took. (What was waited for
-            // a server that fell silent is no cost of looking.)
-            let rest = (turned.elapsed() * 4).min(self.ring.lease / 4);
-            tokio::select! {
+            let told = self.ring.kind.local && watching.is_some() && !failed;
+            let rest = if swapped { Duration::ZERO } else { self.rest_after(began.elapsed()) };
+            self.changed = tokio::select! {
                 () = &mut stop => break,
-                () = async { tokio::time::sleep(rest).await; bell.notified().await } => {}
-                () = tokio::time::sleep(rest.max(jittered(self.ring.poll))) => {}
+                () = async { tokio::time::sleep(rest).await; bell.notified().await } => true,
+                () = tokio::time::sleep(rest.max(jittered(self.ring.poll))) => !told,
             }
         }
         self.leave();
         Ok(())
+    }
+
+    /// How long is rested after a look that took so long. It costs more the fuller the generation is, so for a few times as
+    /// long; but the end of it is not to be missed: generators wait then. (What was waited for a server that fell silent is no
+    /// cost of looking.)
+    fn rest_after(&self, took: Duration) -> Duration {
+        let times = if self.ring.is_nearly_full() { 1 } else { 4 };
+        (took * times).min(self.ring.lease / 4)
     }
 
     /// One round: takes or keeps the lease, promotes what is full, now and then brings in what the dead left.
@@ -173,7 +192,13 @@ impl Manager {
     }
 
     fn work(&mut self) -> Result<Option<Swap>> {
-        let promotion = self.ring.promote(When::Full)?;
+        // A generation that waits for its readers changes without a new name in it.
+        let due = self.changed || self.ring.held().is_some() || self.looked.elapsed() > QUIET_LOOK;
+        let mut promotion = None;
+        if due {
+            promotion = self.ring.promote(When::Full)?;
+            (self.looked, self.changed) = (Instant::now(), true);
+        }
         if promotion.is_some() || Instant::now() >= self.next_recovery || self.somebody_died()? {
             let reclaimed = self.ring.reclaim()?;
             let recovered = self.ring.recover(&mut self.ring.watch())?;

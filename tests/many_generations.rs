@@ -106,7 +106,8 @@ fn a_running_reader_and_a_running_generator_read_each_manifest_once_at_most() {
         let Some(Item::Sample(_)) = stream.next(&|| false, &mut |_| {}).unwrap() else { panic!("no sample") };
     }
     let (reads, writes) = (reads.take(), writes.take());
-    assert!(reads.len() > 40 && writes.len() > 40, "{reads:?} {writes:?}");
+    assert!(reads.len() > 40 && writes.len() > 20, "{reads:?} {writes:?}");
+    assert!(writes.len() < 40, "those that it published itself, it does not read: {writes:?}");
     assert_eq!((twice(&reads), twice(&writes)), (vec![], vec![]));
 }
 

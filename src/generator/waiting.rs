@@ -84,13 +84,20 @@ impl Generator {
         Ok(None)
     }
 
+    /// Whether who has waited so long does the work of a manager that lives: once in each lease. (A thousand generators may
+    /// wait, for a reader perhaps: not all of them at each look.)
+    fn is_overdue(&self, waited: Duration) -> bool {
+        let (lease, look) = (self.ring.lease.as_nanos().max(1), (self.ring.poll * 3 / 2).as_nanos());
+        waited == Duration::MAX || waited > self.ring.lease && waited.as_nanos() % lease <= look
+    }
+
     /// Where no manager lives, or ours seems to do nothing for a whole lease, does its work once. True: it helped.
     pub(super) fn tend_ring(&mut self, waited: Duration) -> Result<bool> {
         self.ring
             .watch()
             .look(&*self.ring.index)
             .unwrap_or_else(|error| tracing::debug!(%error, "members cannot be seen"));
-        if self.manager_lives() && waited <= self.ring.lease {
+        if self.manager_lives() && !self.is_overdue(waited) {
             return Ok(false);
         }
         // On a full disk, promoting may fail for want of what reclaiming gives back: never the one without the other.

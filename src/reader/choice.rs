@@ -13,6 +13,11 @@ use crate::unix_ms;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Of a generation with so many files, nobody opens all of them only to say how full it is: many readers may wait for it.
+const MANY_FILES: usize = 64;
+/// And how many there are is counted again after this time.
+const COUNT_AGAIN: Duration = Duration::from_secs(5);
+
 /// What is done next.
 pub enum Choice {
     /// This generation is read.
@@ -31,12 +36,14 @@ pub struct Policy {
     warned: Option<u64>,
     /// Since when the next generation is seen to be full.
     full_since: Option<Instant>,
+    /// When many files were counted in which generation, and how many.
+    counted: Option<(Instant, u64, usize)>,
 }
 
 impl Policy {
     /// `repeat`: whether a generation may be read again at all.
     pub fn new(generators: Arc<Generators>, repeat: bool) -> Policy {
-        Policy { generators, repeat, good: true, warned: None, full_since: None }
+        Policy { generators, repeat, good: true, warned: None, full_since: None, counted: None }
     }
 
     /// An epoch begins.
@@ -126,16 +133,31 @@ impl Policy {
         }
     }
 
-    fn wait_for_fresh(&self, reader: &Reader, why: &str) -> Result<Choice> {
+    fn wait_for_fresh(&mut self, reader: &Reader, why: &str) -> Result<Choice> {
         Ok(Choice::Wait(format!("fresh samples{why}: {}", self.state_of(reader))))
     }
 
     /// How full the generation is that fills, and who fills it.
-    fn state_of(&self, reader: &Reader) -> String {
+    fn state_of(&mut self, reader: &Reader) -> String {
         let ring = reader.ring();
         let next = ring.manifests.newest().map_or(0, |newest| newest + 1);
-        let (fill, cap) = (ring.fill_of(next).unwrap_or(0), ring.birth.swap_cap);
-        format!("generation {next} holds {fill} of {cap} samples, {}", self.generators.describe(&*ring.index))
+        let (files, cap) = (self.files_in(next, ring), ring.birth.swap_cap);
+        let fill = match files {
+            MANY_FILES.. => format!("{files} files, {cap} samples when it is full"),
+            _ => format!("{} of {cap} samples", ring.fill_of(next).unwrap_or(0)),
+        };
+        format!("generation {next} holds {fill}, {}", self.generators.describe(&*ring.index))
+    }
+
+    fn files_in(&mut self, generation: u64, ring: &Ring) -> usize {
+        match self.counted {
+            Some((at, of, files)) if of == generation && at.elapsed() < COUNT_AGAIN => files,
+            _ => {
+                let files = ring.fs.list(&ring.layout.write(generation)).map_or(0, |names| names.len());
+                self.counted = (files >= MANY_FILES).then(|| (Instant::now(), generation, files));
+                files
+            }
+        }
     }
 }
 

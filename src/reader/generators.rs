@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 pub const GENERATOR: &str = "generator";
 /// Names in a message; the others are counted.
 const NAMED: usize = 4;
+/// Generators that are asked at a time what they do; the others are asked in their turn. (A hundred readers that wait for a
+/// thousand generators would read each report of each.)
+const ASKED: usize = 32;
 
 /// Kept up to date by the thread that gives the reader's signs of life.
 pub struct Generators {
@@ -127,8 +130,14 @@ impl Generators {
         }
         self.look(index);
         let beats: HashMap<String, u64> = index.members().unwrap_or_default().into_iter().collect();
-        let living = self.lock().living.clone();
-        for name in living {
+        let mut living = self.lock().living.clone();
+        // Those whose word is the oldest: they have beaten most often since.
+        let unheard = |name: &String| {
+            let known = self.lock().reports.get(name).map_or(0, |(beat, _)| *beat);
+            std::cmp::Reverse(beats.get(name).map_or(0, |beat| beat.saturating_sub(known)))
+        };
+        living.sort_by_cached_key(unheard);
+        for name in living.into_iter().take(ASKED) {
             let said = beats.get(&name).and_then(|beat| Some((*beat, index.report(&name, *beat).ok().flatten()?)));
             if let Some(said) = said {
                 self.lock().reports.insert(name, said);

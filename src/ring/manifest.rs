@@ -384,13 +384,18 @@ impl Manifests {
         // A manifest that is cut off may be seen too early: it was published whole.
         let bad = |message: String| Error::Manifest { passing: message.starts_with(CUT_OFF), message, path };
         let manifest = Manifest::decode(&bytes).and_then(|manifest| manifest.of_generation(n)).map_err(bad)?;
+        Ok(Some(self.keep(manifest)))
+    }
+
+    /// Remembers a manifest that stands under its name.
+    pub(super) fn keep(&self, manifest: Manifest) -> Arc<Manifest> {
         let manifest = Arc::new(manifest);
         let mut seen = self.lock();
-        seen.cache.insert(n, manifest.clone());
+        seen.cache.insert(manifest.summary.generation, manifest.clone());
         while seen.cache.len() > CACHED {
             seen.cache.pop_first();
         }
-        Ok(Some(manifest))
+        manifest
     }
 
     /// The same for whoever only looks; none, too, for one that is damaged.

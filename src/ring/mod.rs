@@ -103,6 +103,8 @@ pub struct Ring {
     pins: Mutex<BTreeSet<u64>>,
     /// Why a full generation was not promoted, at the last look.
     held: Mutex<Option<String>>,
+    /// Samples in the generation that fills, at the last look.
+    filled: AtomicU64,
     /// The newest generation whose manifest is known to be on the disk.
     settled: AtomicU64,
     /// The newest generation when this process last reclaimed what was older than is kept.
@@ -203,6 +205,7 @@ impl Ring {
             runs: Mutex::default(),
             pins: Mutex::default(),
             held: Mutex::default(),
+            filled: AtomicU64::new(0),
             reuse: config.reuse,
             on_stale: config.on_stale,
             stale_after: config.stale_after,
@@ -302,6 +305,11 @@ impl Ring {
     /// Why the generation that fills was not promoted at the last look although it is full; none: it was, or is not.
     pub fn held(&self) -> Option<String> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether an eighth of a generation or less was missing when it was looked whether it is full.
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        self.filled.load(Ordering::Relaxed) >= self.birth.swap_cap - self.birth.swap_cap / 8
     }
 
     fn scan(&self) -> MutexGuard<'_, Scan> {

@@ -67,6 +67,7 @@ impl Ring {
                 }
                 Err(error) => return Err(error),
             };
+            self.filled.store(fill, Ordering::Relaxed);
             let wanted = if when == When::Full { self.birth.swap_cap } else { 1 };
             if fill < wanted {
                 return Ok(None);
@@ -82,6 +83,7 @@ impl Ring {
             return Ok(None); // it was promoted while we looked
         }
         self.make_room(n - 1);
+        self.filled.store(0, Ordering::Relaxed);
         let started = Instant::now();
         self.switch_over(n)?;
         let swap_ms = started.elapsed().as_secs_f64() * 1e3;
@@ -129,14 +131,17 @@ impl Ring {
         let path = self.layout.manifest(n);
         let refused = |message: String| Error::Manifest { path: path.clone(), message, passing: false };
         let bytes = Manifest::new(summary, segments).encode().map_err(|error| refused(error.to_string()))?;
-        Manifest::decode(&bytes).map_err(refused)?; // what nobody could read is never published
+        let manifest = Manifest::decode(&bytes).map_err(refused)?; // what nobody could read is never published
         self.settle_dir(&self.layout.read(n))?;
         self.settle_manifests(n - 1)?;
         let temp = self.layout.staging_of(&self.me).join(format!("manifest.{n}.{:08x}", random_u32()));
         self.fs.ensure_dir(&self.layout.staging_of(&self.me))?;
         let ours = publish(&*self.fs, &temp, &self.layout.manifest(n), &bytes, self.syncs_files())?;
         self.settle_manifests(n)?;
-        Ok((self.manifests.get(n)?.ok_or_else(|| unseen(&path))?, ours))
+        if ours {
+            return Ok((self.manifests.keep(manifest), true)); // generators wait: it is not read once more
+        }
+        Ok((self.manifests.get(n)?.ok_or_else(|| unseen(&path))?, false))
     }
 
     /// Says so in the index, removes the staging names of what is listed and the links of what is not.

@@ -8,12 +8,15 @@ use crate::index::as_hint;
 use crate::layout::{is_owner, sealed_id};
 use crate::segment::reader::read_tail;
 use ringreel_format::SegmentId;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::time::Duration;
 
 /// An unfinished file is kept for this many leases after its owner fell silent: he may only have been stopped.
 pub const GRACE: u32 = 6;
+
+/// What is linked into the generation that fills: ids, and when they were born.
+type Present = HashMap<SegmentId, u64>;
 
 /// What a round of recovery did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,7 +41,7 @@ impl Ring {
         if as_hint(watch.look(&*self.index))?.is_none() {
             return Ok(done); // who is silent, and who is not heard, cannot be told apart now
         }
-        let mut present: Option<HashSet<SegmentId>> = None;
+        let mut present: Option<Present> = None;
         for owner in self.fs.list(&self.layout.staging())? {
             if owner == self.me || !is_owner(&owner) || !watch.is_dead(&owner) {
                 continue;
@@ -92,13 +95,15 @@ impl Ring {
     }
 
     /// Commits it, as far as that can be done now.
-    fn adopt(
-        &self,
-        owner: &str,
-        id: SegmentId,
-        present: &mut Option<HashSet<SegmentId>>,
-        done: &mut Recovered,
-    ) -> Result<()> {
+    fn adopt(&self, owner: &str, id: SegmentId, present: &mut Option<Present>, done: &mut Recovered) -> Result<()> {
+        let newest = self.manifests.newest()?;
+        // Linked already, by its owner: the next manifest will tell. (The link says all that is to be known. A dead owner may
+        // have left thousands, and this comes again twice a lease: their files are not opened each time.)
+        if let Some(born) = self.born_if_present(id, newest + 1, present)?
+            && self.manifests.find(id, born, newest)?.is_none()
+        {
+            return Ok(());
+        }
         let path = self.layout.sealed(owner, id);
         let tail = match read_tail(&*self.fs, &path) {
             Ok(tail) => tail,
@@ -112,14 +117,11 @@ impl Ring {
         let footer = &tail.footer;
         let staged =
             Staged { owner: owner.to_owned(), id, born: footer.info.born, samples: footer.count, bytes: tail.len };
-        let newest = self.manifests.newest()?;
-        if self.manifests.find(id, staged.born, newest)?.is_none() && self.is_present(id, newest + 1, present)? {
-            return Ok(()); // linked already, by its owner: the next manifest will tell
-        }
+        let born = staged.born;
         match self.commit_step(&mut Commit::new(staged), true)? {
             Step::Linked(_) => {
                 done.adopted += 1;
-                present.get_or_insert_default().insert(id);
+                present.get_or_insert_default().insert(id, born);
             }
             Step::Delivered(_) => done.delivered += 1,
             Step::Quarantined(_) => done.quarantined += 1,
@@ -128,14 +130,14 @@ impl Ring {
         Ok(())
     }
 
-    fn is_present(&self, id: SegmentId, n: u64, present: &mut Option<HashSet<SegmentId>>) -> Result<bool> {
+    fn born_if_present(&self, id: SegmentId, n: u64, present: &mut Option<Present>) -> Result<Option<u64>> {
         if present.is_none() {
             *present = Some(match self.look_at(n, &self.layout.write(n)) {
-                Ok(found) => found.segments.iter().map(|entry| entry.id).collect(),
-                Err(Error::Fs { source }) if source.is_gone() => HashSet::new(),
+                Ok(found) => found.segments.iter().map(|entry| (entry.id, entry.born)).collect(),
+                Err(Error::Fs { source }) if source.is_gone() => Present::new(),
                 Err(error) => return Err(error),
             });
         }
-        Ok(present.as_ref().is_some_and(|ids| ids.contains(&id)))
+        Ok(present.as_ref().and_then(|ids| ids.get(&id)).copied())
     }
 }

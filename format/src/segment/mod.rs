@@ -51,7 +51,8 @@ pub struct SegmentId(
 
 impl fmt::Display for SegmentId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        // A manifest has one for each segment: at once, not byte by byte.
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
     }
 }
 

@@ -1,0 +1,134 @@
+//! Whoever waits, and whoever looks again, does not do what it did before once more. Counted: calls to the filesystem.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use common::{Action, HookFs, config, never, scratch, write};
+use ringreel::config::Reuse;
+use ringreel::format::{DType, Meta};
+use ringreel::manager::Manager;
+use ringreel::reader::stream::{Stream, StreamOptions};
+use ringreel::ring::Ring;
+use ringreel::ring::liveness::Watch;
+use ringreel::ring::promote::When;
+use ringreel::{Error, Generator, NamedPart, Reader};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Counts calls of this name whose path has this in it, from now on.
+fn count(fs: &HookFs, op: &'static str, within: &'static str) -> Arc<AtomicU32> {
+    let counted = Arc::new(AtomicU32::new(0));
+    let counts = counted.clone();
+    fs.hook(move |_, called: &str, path: &Path| {
+        let is_it = called == op && path.to_string_lossy().contains(within);
+        counts.fetch_add(u32::from(is_it), Ordering::SeqCst);
+        Action::Pass
+    });
+    counted
+}
+
+/// Runs a manager until it is told to stop.
+fn manage(manager: Manager, stop: Arc<AtomicBool>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let stopped = ringreel::manager::until(move || stop.load(Ordering::SeqCst));
+    runtime.block_on(manager.run(stopped, |_| ())).unwrap();
+}
+
+#[test]
+fn a_manager_lists_no_generation_again_and_again_into_which_nothing_comes() {
+    let dir = scratch();
+    let config = config(dir.path(), 10, "");
+    let fs = HookFs::default();
+    let manager = Manager::open_on(Arc::new(fs.clone()), &config).unwrap();
+    let mut generator = Generator::open(&config).unwrap();
+    write(&mut generator, 0).unwrap();
+    let (lists, stop) = (count(&fs, "list", "write.1"), Arc::new(AtomicBool::new(false)));
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| manage(manager, stop.clone()));
+        std::thread::sleep(Duration::from_secs(1)); // about 1,000 looks
+        stop.store(true, Ordering::SeqCst);
+    });
+    let (lists, seconds) = (lists.load(Ordering::SeqCst), started.elapsed().as_secs());
+    assert!((1..10 + seconds as u32).contains(&lists), "{lists} times in {seconds} s");
+    // And it promotes nevertheless what fills later.
+    drop(generator);
+    let (manager, stop) = (Manager::open(&config).unwrap(), Arc::new(AtomicBool::new(false)));
+    let ring = manager.ring().clone();
+    std::thread::scope(|scope| {
+        scope.spawn(|| manage(manager, stop.clone()));
+        std::thread::sleep(Duration::from_millis(100));
+        let mut generator = Generator::open(&config).unwrap();
+        (1..10).for_each(|n| drop(write(&mut generator, n).unwrap()));
+        while ring.manifests.newest().unwrap() == 0 {
+            assert!(started.elapsed() < Duration::from_secs(60), "it never promotes");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
+}
+
+#[test]
+fn a_reader_that_waits_opens_no_file_of_a_large_generation_that_fills() {
+    let dir = scratch();
+    let config = config(dir.path(), 100, "");
+    let mut generator = Generator::open(&config).unwrap();
+    (0..170).for_each(|n| drop(write(&mut generator, n).unwrap())); // the first generation, and 70 files of the second
+    let fs = HookFs::default();
+    let reader = Arc::new(Reader::open_on(Arc::new(fs.clone()), &config).unwrap());
+    let timeout = Some(Duration::from_millis(50));
+    let mut stream = Stream::new(reader, StreamOptions { repeat: false, timeout, ..StreamOptions::default() }).unwrap();
+    let opened = count(&fs, "open", "write.2");
+    (0..100).for_each(|_| drop(stream.next(&never, &mut |_| ()).unwrap()));
+    let error = stream.next(&never, &mut |_| ()).unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
+    assert!(error.to_string().contains("generation 2 holds 70 files, 100 samples when it is full"), "{error}");
+    assert_eq!(opened.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn what_a_dead_generator_has_linked_is_not_opened_again_by_each_recovery() {
+    let dir = scratch();
+    let config = config(dir.path(), 100, "");
+    let mut generator = Generator::open(&config).unwrap();
+    let ids: Vec<_> = (0..20).flat_map(|n| write(&mut generator, n).unwrap()).collect();
+    generator.finish(false, &never).unwrap();
+    let fs = HookFs::default();
+    let ring = Ring::find_or_make(Arc::new(fs.clone()), &config).unwrap();
+    let mut watch = Watch::new(Duration::ZERO);
+    ring.recover(&mut watch).unwrap();
+    let opened = count(&fs, "open", "staging");
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(1));
+        assert_eq!(ring.recover(&mut watch).unwrap(), ringreel::ring::recover::Recovered::default());
+    }
+    assert_eq!(opened.load(Ordering::SeqCst), 0);
+    ring.promote(When::NotEmpty).unwrap().unwrap();
+    common::assert_delivered_once(ring.layout.root(), &ids, "linked by a dead generator");
+}
+
+#[test]
+fn generators_that_wait_for_a_reader_leave_its_work_to_a_manager_that_lives() {
+    let dir = scratch();
+    let mut config = config(dir.path(), 2, "");
+    (config.reuse, config.lease) = (Reuse { min: 1, max: 0 }, Duration::from_millis(400));
+    let (manager, stop) = (Manager::open(&config).unwrap(), Arc::new(AtomicBool::new(false)));
+    let fs = HookFs::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| manage(manager, stop.clone()));
+        let mut generator = Generator::open_on(Arc::new(fs.clone()), &config).unwrap();
+        (0..5).for_each(|n| drop(write(&mut generator, n).unwrap())); // one generation to be read, a full one, and one more
+        let (lists, started) = (count(&fs, "list", "trash"), Instant::now());
+        let waits = || started.elapsed() > Duration::from_secs(2); // about 2,000 looks
+        let one_more = NamedPart::new("data", DType::U64, &[1], &[5; 8]);
+        let waited = generator.write(&[one_more], &Meta::new(), &waits);
+        assert!(matches!(waited, Err(Error::Interrupted { .. }) | Ok(_)), "{waited:?}");
+        assert!(started.elapsed() > Duration::from_secs(2), "it waited for nobody");
+        let leases = (started.elapsed().as_secs_f64() / 0.4) as u32 + 1;
+        let lists = lists.load(Ordering::SeqCst);
+        stop.store(true, Ordering::SeqCst);
+        assert!(lists <= 8 * leases, "{lists} times in {leases} leases");
+    });
+}
