@@ -1,0 +1,49 @@
+"""MosaicML's MDS shards, not compressed, without hashes; read by `LocalDataset`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from peer import Peer, Reader, Reading
+from streaming import LocalDataset, MDSWriter
+
+
+class Mds(Peer):
+    name = "MosaicML MDS"
+    venv = ".venv-bench-torch"
+    packages = ("mosaicml-streaming",)
+
+    def create(self, directory, samples):
+        columns = {part: "bytes" for part in samples.workload.parts}
+        return MDSWriter(out=str(directory / "shards"), columns=columns, size_limit=1 << 26)
+
+    def write(self, writer, samples) -> None:
+        if samples.workload.name == "large":
+            for sample in samples:
+                parts = zip(samples.workload.parts, sample, strict=True)
+                writer.write({name: part.tobytes() for name, part in parts})
+        else:
+            for record in samples.records():
+                writer.write({"data": record.tobytes()})
+        writer.finish()
+
+    def open(self, what: Reading, **options: Any) -> Reader:
+        return Shards(what)
+
+
+class Shards(Reader):
+    def __init__(self, what: Reading) -> None:
+        self.dataset = LocalDataset(str(what.directory / "shards"))
+        self.parts = what.workload.parts
+
+    def sequential(self) -> Iterator[bytes]:
+        return self.shuffled(np.arange(len(self.dataset)))
+
+    def shuffled(self, order: np.ndarray) -> Iterator[bytes]:
+        for n in order.tolist():
+            sample = self.dataset[n]
+            for part in self.parts:
+                yield sample[part]
+
+
+PEERS = [Mds()]
