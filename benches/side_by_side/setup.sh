@@ -25,7 +25,8 @@ if /usr/bin/python3 -c 'import torch' 2>/dev/null; then
     [ -x $venv/bin/python ] || /usr/bin/python3 -m venv --system-site-packages $venv
     # Debian's torch is built for NumPy 1. Without their dependencies: pip would bring torch along.
     install $venv 'numpy<2' pymongo pyyaml && install $venv --no-deps 'wirehead==0.9.3' || missing "Wirehead"
-    install $venv --no-deps 'mosaicml-streaming>=0.13' && install $venv 'numpy<2' @MDS@ || missing "MosaicML MDS"
+    install $venv brotli python-snappy 'zstd<2' 'xxhash<4' tqdm 'catalogue<3' filelock &&
+        install $venv --no-deps 'mosaicml-streaming==0.13.0' || missing "MosaicML MDS"
 else
     missing "Wirehead and MosaicML MDS: there is no torch for /usr/bin/python3 (on Debian: apt install python3-torch)"
 fi

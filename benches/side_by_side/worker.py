@@ -36,10 +36,10 @@ def write(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
     directory = Path(request["directory"])
     samples = Samples(Path(request["pool"]), WORKLOADS[request["workload"]], request["count"])
     target = peer.create(directory, samples)
-    begin = time.perf_counter()
+    spent, begin = time.process_time(), time.perf_counter()
     peer.write(target, samples)
-    seconds = time.perf_counter() - begin
-    return {"seconds": seconds, "stored": directory_bytes(directory)}
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - spent
+    return {"seconds": seconds, "cpu": cpu, "stored": directory_bytes(directory)}
 
 
 def read(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
@@ -48,17 +48,19 @@ def read(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
     begin = time.perf_counter()
     reader = peer.open(what, **peer.reads[request["variant"]])
     opened = time.perf_counter() - begin
-    passes, sums = [], set()
+    passes, spent, sums = [], [], set()
     for _ in range(1 + request["later"]):
         total = 0
-        begin = time.perf_counter()
+        cpu, begin = time.process_time(), time.perf_counter()
         for buffer in reader.shuffled(order) if request["phase"] == "random" else reader.sequential():
             total += touch(buffer)
         passes.append(time.perf_counter() - begin)
+        spent.append(time.process_time() - cpu)
         sums.add(total)
     if len(sums) != 1:
         raise ValueError("two passes over the same samples gave different bytes")
-    return {"seconds": passes[0], "later": passes[1:], "opened": opened}
+    found = {"seconds": passes[0], "later": passes[1:], "cpu": spent[0], "cpu later": spent[1:]}
+    return {**found, "opened": opened}
 
 
 def first(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:

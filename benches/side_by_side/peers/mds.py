@@ -1,11 +1,23 @@
-"""MosaicML's MDS shards, not compressed, without hashes; read by `LocalDataset`."""
+"""MosaicML's MDS shards, not compressed, without hashes; read by `LocalDataset`.
 
+The package imports transformers and torchvision for its ready-made data sets and its loader of batches. None of these is used
+here, and Debian's torch has no torchvision to fit it: they are stood in for.
+"""
+
+import sys
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from peer import Peer, Reader, Reading
-from streaming import LocalDataset, MDSWriter
+
+for module in ("multimodal", "text", "vision"):
+    sys.modules[f"streaming.{module}"] = mock.MagicMock()
+for module in ("", ".feature_extraction_utils", ".tokenization_utils_base"):
+    sys.modules[f"transformers{module}"] = mock.MagicMock()
+
+from streaming import LocalDataset, MDSWriter  # noqa: E402
 
 
 class Mds(Peer):

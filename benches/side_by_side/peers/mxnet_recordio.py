@@ -47,6 +47,7 @@ class Records(Reader):
             yield record
 
     def shuffled(self, order: np.ndarray) -> Iterator[bytes]:
+        self.records.reset()  # one that has seen the end of its file reads nothing more
         for n in order.tolist():
             for part in range(n * self.parts, (n + 1) * self.parts):
                 yield self.records.read_idx(part)
