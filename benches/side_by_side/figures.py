@@ -59,8 +59,9 @@ class Figures:
         def rank(name: str) -> int:
             return 0 if name.startswith("plain") else 1 if name.startswith("bare") else 2 if "ringreel" in name else 3
 
-        names = sorted({peer for (of, peer, _, _) in self._rates if of == cell}, key=lambda name: (rank(name), name))
-        return [(name, variant) for name in names for variant in self.peers[name]["reads"]]
+        measured = {(peer, variant) for (of, peer, variant, _) in self._rates if of == cell}
+        names = sorted({peer for peer, _ in measured}, key=lambda name: (rank(name), name))
+        return [(name, read) for name in names for read in self.peers[name]["reads"] if (name, read) in measured]
 
 
 def ratios(rates: list[float], others: list[float]) -> list[float]:

@@ -49,7 +49,7 @@ WORKLOADS = {
     for work in (
         Workload("large", "2 x 256³ uint8", ("data", "label"), (256, 256, 256), {"one": 1.0}),
         Workload("page", "4 KiB", ("data",), (4096,), {"one": 1 / 16, "many": 1 / 4}),
-        Workload("tiny", "100 B", ("data",), (100,), {"one": 1 / 200, "many": 1 / 10}),
+        Workload("tiny", "100 B", ("data",), (100,), {"one": 1 / 200, "many": 1 / 20}),
     )
 }
 
