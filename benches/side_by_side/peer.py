@@ -1,4 +1,4 @@
-"""What a peer is. A file in `peers/` has one or more of them in its list PEERS; nothing else is to be done for a new one."""
+"""What a peer is. A file in `peers/` has one or more of them in its list PEERS; a new one needs nothing else."""
 
 import dataclasses
 import importlib.metadata

@@ -10,6 +10,12 @@ from samples import WORKLOADS
 from targets import verdicts
 
 TITLES = {"random": "random bytes", "brain": "a smooth image and its labels"}
+VARIANTS = {
+    "checked": "",
+    "unchecked": "VERIFY: never",
+    "kept": "one map for all passes",
+    "new": "a map for each pass",
+}
 PAGE = Path(__file__).with_name("page.md")
 
 
@@ -44,17 +50,15 @@ def title(cell: Cell, found: dict[str, Any]) -> str:
     return f"{work.title}, {TITLES[cell[1]]}, {kind}"
 
 
-def name(figures: Figures, peer: str, variant: str) -> str:
-    first = variant == figures.peers[peer]["reads"][0]
-    words = {"checked": "", "unchecked": "VERIFY: never", "kept": "one map for all passes", "new": "a map for each pass"}
-    return ", ".join(word for word in (peer if first or peer else "", words.get(variant, variant)) if word)
+def name(peer: str, variant: str) -> str:
+    return ", ".join(word for word in (peer, VARIANTS.get(variant, variant)) if word)
 
 
 def table(figures: Figures, cell: Cell) -> list[list[str]]:
     unit = "records/s" if cell[0] == "tiny" else "GB/s"
     rows = [["", *(f"{text}, {unit}" if n == 0 else "x" for text in METRICS.values() for n in range(2))]]
     for peer, variant in figures.rows(cell):
-        row = [name(figures, peer, variant)]
+        row = [name(peer, variant)]
         first = variant == figures.peers[peer]["reads"][0]
         for metric in METRICS:
             row += figure(figures, cell, peer, variant, metric) if first or metric != "write" else ("", "")
@@ -64,7 +68,8 @@ def table(figures: Figures, cell: Cell) -> list[list[str]]:
 
 def aligned(rows: list[list[str]]) -> str:
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
-    return "\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    lines = ("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def markdown(rows: list[list[str]]) -> str:
@@ -127,6 +132,6 @@ def counted(figures: Figures) -> list[list[str]]:
     works = list(dict.fromkeys(cell[0] for cell in figures.cells))
     rows = [["", *(WORKLOADS[work].title for work in works)]]
     for peer in figures.peers:
-        counts = [max((figures.count(cell, peer) for cell in figures.cells if cell[0] == work), default=0) for work in works]
+        counts = [max(figures.count(cell, peer) for cell in figures.cells if cell[0] == work) for work in works]
         rows.append([peer, *(f"{count:,}" if count else "–" for count in counts)])
     return rows

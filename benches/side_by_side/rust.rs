@@ -174,10 +174,8 @@ fn config(request: &Request) -> Config {
         _ => ("data", 65536),
     };
     let verify = if request.variant == "unchecked" { "VERIFY: never\n" } else { "" };
-    let yaml = format!(
-        "RING: ring\nSWAP_CAP: {}\nSAMPLE: [{parts}]\nSEGMENT_SAMPLES: {segment}\n{verify}",
-        request.count
-    );
+    let yaml =
+        format!("RING: ring\nSWAP_CAP: {}\nSAMPLE: [{parts}]\nSEGMENT_SAMPLES: {segment}\n{verify}", request.count);
     Config::parse(&yaml, "bench", &request.directory, true).unwrap()
 }
 

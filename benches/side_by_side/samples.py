@@ -1,7 +1,8 @@
-"""What is written and read: samples of three sizes, cut from a pool of bytes; and the consumer, which touches every byte.
+"""What is written and read: samples of three sizes, cut from a pool of bytes; and the consumer, which looks at every
+byte.
 
-No sample is like another: each lap through the pool begins 64 bytes further on. Runs in the interpreter of every peer, so
-it needs NumPy alone.
+No sample is like another: each lap through the pool begins 64 bytes further on. Runs in the interpreter of every peer,
+so it needs NumPy alone.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 """Measures one peer: `python worker.py FILE NAME`, in the interpreter that the peer wants.
 
 It imports what the peer needs and does nothing else. For each request, a JSON object on a line of stdin, it forks: the
-child measures one phase, and its answer, JSON too, is a line on stdout. So no phase profits from what an earlier one left
-in memory, and no phase waits for imports.
+child measures one phase, and its answer, JSON too, is a line on stdout. So no phase profits from what an earlier one
+left in memory, and no phase waits for imports.
 """
 
 import importlib

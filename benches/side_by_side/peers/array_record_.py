@@ -1,4 +1,5 @@
-"""ArrayRecord, uncompressed, a record in each chunk (what its documentation advises for access by index). A part is a record."""
+"""ArrayRecord, uncompressed, a record in each chunk, as its documentation advises for access by index. A part is a
+record."""
 
 from collections.abc import Iterator
 from typing import Any

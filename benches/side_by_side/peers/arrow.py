@@ -23,7 +23,7 @@ class Arrow(Peer):
         return pa.ipc.new_file(pa.OSFile(str(directory / "samples.arrow"), "wb"), schema)
 
     def write(self, writer, samples) -> None:
-        schema, size = writer.schema if hasattr(writer, "schema") else None, samples.workload.part_bytes
+        size = samples.workload.part_bytes
         names = list(samples.workload.parts)
         if samples.workload.name == "large":
             for sample in samples:
@@ -56,8 +56,6 @@ class ArrowFile(Reader):
         self.file = pa.ipc.open_file(pa.memory_map(str(what.directory / "samples.arrow")))
         self.work, self.api = what.workload, api
         # A file has no index of rows: where its batches begin.
-        first = self.file.get_batch(0).num_rows
-        self.rows = first
         self.starts = np.cumsum([0] + [self.file.get_batch(n).num_rows for n in range(self.file.num_record_batches)])
 
     def sequential(self) -> Iterator[Any]:

@@ -1,7 +1,7 @@
 """MosaicML's MDS shards, not compressed, without hashes; read by `LocalDataset`.
 
-The package imports transformers and torchvision for its ready-made data sets and its loader of batches. None of these is used
-here, and Debian's torch has no torchvision to fit it: they are stood in for.
+The package imports transformers and torchvision for its ready-made data sets and its loader of batches. None of these
+is used here, and PyPI has no torchvision to fit Debian's torch: they are stood in for.
 """
 
 import sys
@@ -26,7 +26,7 @@ class Mds(Peer):
     packages = ("mosaicml-streaming",)
 
     def create(self, directory, samples):
-        columns = {part: "bytes" for part in samples.workload.parts}
+        columns = dict.fromkeys(samples.workload.parts, "bytes")
         return MDSWriter(out=str(directory / "shards"), columns=columns, size_limit=1 << 26)
 
     def write(self, writer, samples) -> None:

@@ -49,7 +49,7 @@ class Samples(Reader):
     def sequential(self) -> Iterator[np.ndarray]:
         if self.stream is None:
             self.stream = self.ring.stream()
-        for _, sample in zip(range(self.count), self.stream):
+        for _, sample in zip(range(self.count), self.stream, strict=False):
             for part in self.parts:
                 yield sample[part]
 

@@ -1,4 +1,4 @@
-"""ringreel from Rust, and the baselines from Rust: a program of its own (`rust.rs`), which takes a request and answers."""
+"""ringreel and the baselines from Rust: a program of its own (`rust.rs`), which takes a request and answers."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Wirehead 0.9.3, on mongo-java-server: a server in memory, in Java. It has no files, so the place does not matter to it.
+"""Wirehead 0.9.3, on mongo-java-server: a server in memory, in Java. It has no files, so the place does not matter.
 
 A real MongoDB, on a disk, is another server: these figures say what Wirehead's own work costs at least.
 """
@@ -16,6 +16,7 @@ import pymongo
 from peer import Peer, Reader, Reading
 
 JAR = Path(__file__).parents[3] / "target/servers/mongo-java-server.jar"
+
 
 class Wirehead(Peer):
     name = "Wirehead"
