@@ -38,8 +38,6 @@ class Peer:
     random: bool = True
     #: The ways to read: a name, and what `open` gets for it.
     reads: dict[str, dict[str, Any]] = {"": {}}
-    #: Said beside its figures.
-    note: str = ""
 
     def lacking(self) -> str | None:
         """Why it cannot run here; None when it can."""

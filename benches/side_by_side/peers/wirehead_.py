@@ -23,7 +23,6 @@ class Wirehead(Peer):
     venv = ".venv-bench-torch"
     packages = ("wirehead", "pymongo")
     share = {"large": 0.25, "page": 0.05, "tiny": 0.01}
-    note = "on mongo-java-server, in memory"
     server: Any = None
 
     def lacking(self) -> str | None:
