@@ -107,7 +107,7 @@ def make_pool(content: str, path: Path) -> None:
         pool = rng.integers(0, 1 << 64, (POOL_BYTES + SLACK) // 8, np.uint64).view(np.uint8)
     else:
         volumes = []
-        for _ in range(2):
+        for _ in range(4):
             image = _smooth(rng)
             noise = rng.normal(0, 3, image.shape).astype(np.float32)
             head = image > np.quantile(image[::8, ::8, ::8], 0.4)
