@@ -12,7 +12,7 @@ install() { "$1/bin/pip" install --quiet --disable-pip-version-check "${@:2}"; }
 venv=.venv-bench
 [ -x $venv/bin/python ] || "${PYTHON:-python3}" -m venv $venv || exit 1
 # ringreel is built with the same profile as by scripts/install.sh; without it there is nothing to measure.
-install $venv ./python 'numpy>=2' 'matplotlib>=3.9' || exit 1
+install $venv ./python 'numpy>=2' || exit 1
 for package in 'pyarrow>=20' 'lmdb>=1.6' 'array-record>=0.7' 'webdataset>=1' 'tensorflow-cpu>=2.19'; do
     install $venv "$package" || missing "pip could not install $package"
 done
