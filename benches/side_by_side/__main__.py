@@ -40,35 +40,21 @@ class Gone(Exception):
     """A peer's process is not there any more."""
 
 
-class Running:
-    """A peer's process."""
+class Worker:
+    """The process of a file of peers."""
 
-    def __init__(self, file: str, name: str, peer: dict[str, Any]) -> None:
-        self.name, self.peer = name, peer
-        python = ROOT / peer["venv"] / "bin/python"
+    def __init__(self, file: str) -> None:
+        venv = re.search(r'^    venv(?:: str)? = "(.*)"', (HERE / "peers" / f"{file}.py").read_text(), re.MULTILINE)
+        self.venv = venv[1] if venv else ".venv-bench"
+        python = ROOT / self.venv / "bin/python"
         if not python.exists():
-            raise Gone(f"{peer['venv']} is missing: benches/side_by_side/setup.sh")
-        log = tempfile.TemporaryFile("w+")
-        self.log = log
-        command = [str(python), str(HERE / "worker.py"), file, name]
-        self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+            raise Gone(f"{self.venv} is missing: benches/side_by_side/setup.sh")
+        self.log = tempfile.TemporaryFile("w+")
+        command = [str(python), str(HERE / "worker.py"), file]
+        pipe = subprocess.PIPE
+        self.child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.log, text=True)
 
-    def hello(self) -> dict[str, str]:
-        """Versions of what it is made of."""
-        said = self._line()
-        if "missing" in said:
-            raise Gone(said["missing"])
-        return said["versions"]
-
-    def ask(self, **request: Any) -> dict[str, Any]:
-        print(json.dumps(request), file=self.child.stdin, flush=True)
-        answer = self._line()
-        if "error" in answer:
-            where = answer.get("where", "")
-            raise Gone(f"{request['workload']}, {request['phase']}: {answer['error']}\n{where}")
-        return answer
-
-    def _line(self) -> dict[str, Any]:
+    def line(self) -> Any:
         heard, _, _ = select.select([self.child.stdout], [], [], LIMIT_SECONDS)
         if not heard:
             self.child.kill()
@@ -89,46 +75,46 @@ class Running:
             self.child.wait()
 
 
-def described() -> list[tuple[str, dict[str, Any]]]:
-    """All peers: file, and what stands in its class. Asked of each file in the interpreter that has what it imports."""
-    found = []
-    for path in sorted((HERE / "peers").glob("*.py")):
-        venv = re.search(r'^    venv(?:: str)? = "(.*)"', path.read_text(), re.MULTILINE)
-        python = ROOT / (venv[1] if venv else ".venv-bench") / "bin/python"
-        program = (
-            "import importlib, json, sys; sys.path.insert(0, sys.argv[1])\n"
-            "peers = importlib.import_module('peers.' + sys.argv[2]).PEERS\n"
-            "keys = 'name api language venv workloads share random'.split()\n"
-            "told = [{**{key: getattr(peer, key) for key in keys}, 'reads': list(peer.reads)} for peer in peers]\n"
-            "print(json.dumps(told))"
-        )
+class Running:
+    """A peer, which its file's process measures."""
+
+    def __init__(self, worker: Worker, peer: dict[str, Any]) -> None:
+        self.worker, self.peer, self.name = worker, peer, peer["name"]
+
+    def ask(self, **request: Any) -> dict[str, Any]:
         try:
-            command = [str(python), "-c", program, str(HERE), path.stem]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS)
-            if done.returncode:
-                raise Gone(done.stderr.strip().splitlines()[-1])
-            found += [(path.stem, peer) for peer in json.loads(done.stdout.splitlines()[-1])]
-        except (Gone, OSError, subprocess.TimeoutExpired) as error:
-            found.append((path.stem, {"name": path.stem, "missing": str(error)}))
-    return found
+            print(json.dumps({**request, "peer": self.name}), file=self.worker.child.stdin, flush=True)
+        except OSError as error:
+            raise Gone(f"its process is gone: {error}") from error
+        answer = self.worker.line()
+        if "error" in answer:
+            where = answer.get("where", "")
+            raise Gone(f"{request['workload']}, {request['phase']}: {answer['error']}\n{where}")
+        return answer
 
 
-def start(wanted: str) -> tuple[list[Running], dict[str, dict[str, str]], dict[str, str]]:
-    """Starts those peers whose names match. Also: versions of these, and why others are missing."""
-    running, versions, missing = [], {}, {}
-    for file, peer in described():
-        if not re.search(wanted, peer["name"]):
-            continue
+def start(wanted: str) -> tuple[list[Running], dict[str, str]]:
+    """Those peers whose names match. Also: why others are missing."""
+    running, missing, workers = [], {}, {}
+    for file in sorted(path.stem for path in (HERE / "peers").glob("*.py")):
         try:
-            if "missing" in peer:
-                raise Gone(peer["missing"])
-            process = Running(file, peer["name"], peer)
-            versions[peer["name"]] = process.hello()
-            running.append(process)
+            workers[file] = Worker(file)
         except Gone as error:
-            missing[peer["name"]] = str(error)
-            print(f"MISSING: {peer['name']}: {error}", file=sys.stderr, flush=True)
-    return running, versions, missing
+            missing[file] = str(error)
+    for file, worker in workers.items():
+        try:
+            peers = [peer for peer in worker.line() if re.search(wanted, peer["name"])]
+        except Gone as error:
+            missing[file] = str(error)
+            continue
+        missing |= {peer["name"]: peer["missing"] for peer in peers if "missing" in peer}
+        found = [Running(worker, peer) for peer in peers if "missing" not in peer]
+        running += found
+        if not found:
+            worker.end()
+    for name, why in missing.items():
+        print(f"MISSING: {name}: {why}", file=sys.stderr, flush=True)
+    return running, missing
 
 
 class Run:
@@ -141,7 +127,7 @@ class Run:
 
     def cell(self, workload: str, content: str, place: str, directory: Path, pool: Path) -> None:
         work = WORKLOADS[workload]
-        peers = [peer for peer in self.running if workload in peer.peer["workloads"]]
+        peers = [peer for peer in self.running if workload in peer.peer["workloads"] and place in peer.peer["places"]]
         for turn in range(self.args.rounds + 1):
             begin = time.monotonic()
             shift = turn % max(1, len(peers))
@@ -221,8 +207,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dir", type=Path, default=ROOT / "target", help="a directory on the disk that is measured")
     parser.add_argument("--mb", type=int, help="MiB that a peer writes at most (default: 512)")
     parser.add_argument("--rounds", type=int, help="rounds that count (default: 5)")
-    parser.add_argument("--later", type=int, default=2, help="passes after the first one (default: 2)")
-    quick = "128 MiB, 3 rounds, random bytes, on tmpfs alone, unless told otherwise"
+    parser.add_argument("--later", type=int, help="passes after the first one (default: 2)")
+    quick = "96 MiB, 3 rounds, 1 later pass, random bytes, on tmpfs alone, unless told otherwise"
     parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument("--peers", default=".", help="a regular expression: only those whose names match")
     parser.add_argument("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
@@ -232,8 +218,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--docs", action="store_true", help="write docs/benchmarks.json, .md and .svg as well")
     parser.add_argument("--render", type=Path, help="no run: tables (and with --docs the page) from this JSON file")
     args = parser.parse_args()
-    quick = {"mb": 128, "rounds": 3, "contents": ["random"], "places": ["tmpfs"]}
-    full = {"mb": 512, "rounds": 5, "contents": list(CONTENTS), "places": ["tmpfs", "disk"]}
+    quick = {"mb": 96, "rounds": 3, "later": 1, "contents": ["random"], "places": ["tmpfs"]}
+    full = {"mb": 512, "rounds": 5, "later": 2, "contents": list(CONTENTS), "places": ["tmpfs", "disk"]}
     for key, value in (quick if args.quick else full).items():
         if getattr(args, key) is None:
             setattr(args, key, value)
@@ -248,7 +234,7 @@ def main() -> None:
     begin = time.monotonic()
     if "RINGREEL_SIDE_BY_SIDE" not in os.environ:
         os.environ["RINGREEL_SIDE_BY_SIDE"] = built()
-    running, versions, missing = start(args.peers)
+    running, missing = start(args.peers)
     run = Run(args, running, missing)
     opened: list[dict[str, Any]] = []
     measuring = time.monotonic()
@@ -260,19 +246,19 @@ def main() -> None:
         filesystems = {place: filesystem(places[place]) for place in args.places}
         try:
             for workload in args.workloads:
-                for content in args.contents:
+                for content in [name for name in args.contents if name in WORKLOADS[workload].contents]:
                     for place in args.places:
                         run.cell(workload, content, place, places[place], pools[content])
             if "tiny" in args.workloads:
                 opened = opening(running, places[args.places[-1]], pools[args.contents[0]], args.rounds)
         finally:
-            for process in running:
-                process.end()
+            for worker in {id(peer.worker): peer.worker for peer in running}.values():
+                worker.end()
     found = {
         "machine": facts(ROOT),
         "settings": {"mb": args.mb, "rounds": args.rounds, "later": args.later, "filesystems": filesystems},
         "seconds": {"all": time.monotonic() - begin, "measuring": time.monotonic() - measuring},
-        "peers": {process.name: {**process.peer, "versions": versions[process.name]} for process in running},
+        "peers": {peer.name: peer.peer for peer in running},
         "missing": missing,
         "verified": run.verified,
         "opened": opened,

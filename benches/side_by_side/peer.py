@@ -30,6 +30,8 @@ class Peer:
     #: The interpreter: a virtual environment in the repository.
     venv: str = ".venv-bench"
     workloads: tuple[str, ...] = ("large", "page", "tiny")
+    #: Where its files may lie.
+    places: tuple[str, ...] = ("tmpfs", "disk")
     #: Packages whose versions are told.
     packages: tuple[str, ...] = ()
     #: Of the samples that others have in a workload, so many: for those that would take too long.

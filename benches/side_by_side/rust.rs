@@ -15,13 +15,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 const POOL: usize = 128 << 20;
 const SHIFT: usize = 64;
+const SLACK: usize = 1 << 20;
 const BLOCK: usize = 1 << 20;
 const HEADER: usize = 16;
 
@@ -48,14 +49,14 @@ struct Samples {
 }
 
 impl Samples {
-    fn of(request: &Request, pool: Vec<u8>) -> Samples {
+    fn of(request: &Request) -> Samples {
         let (parts, shape): (&[&str], &[u64]) = match &*request.workload {
             "large" => (&["data", "label"], &[256, 256, 256]),
             "page" => (&["data"], &[4096]),
             _ => (&["data"], &[100]),
         };
         let part = shape.iter().product::<u64>() as usize;
-        Samples { pool, parts, shape, part, count: request.count }
+        Samples { pool: Vec::new(), parts, shape, part, count: request.count }
     }
 
     fn size(&self) -> usize {
@@ -311,8 +312,12 @@ fn main() {
     };
     let request: Request = serde_json::from_str(&text).unwrap();
     let needs_pool = matches!(&*request.phase, "write" | "verify");
-    let pool = if needs_pool { std::fs::read(&request.pool).unwrap() } else { Vec::new() };
-    let samples = Samples::of(&request, pool);
+    let mut samples = Samples::of(&request);
+    if needs_pool {
+        let bytes = (POOL / samples.size()).min(samples.count) * samples.size() + SLACK;
+        samples.pool = vec![0; bytes];
+        File::open(&request.pool).unwrap().read_exact(&mut samples.pool).unwrap();
+    }
     let answer = match &*request.phase {
         "write" => {
             let seconds = write(&request, &samples);

@@ -31,6 +31,8 @@ class Workload:
     parts: tuple[str, ...]
     shape: tuple[int, ...]
     share: dict[str, float]
+    #: What is in them: a smooth image is one only where a sample holds much of it.
+    contents: tuple[str, ...]
 
     @functools.cached_property  # it is asked for each sample
     def part_bytes(self) -> int:
@@ -41,16 +43,16 @@ class Workload:
         return self.part_bytes * len(self.parts)
 
     def count(self, run_bytes: int, api: str, share: float) -> int:
-        """So many samples: a part of the run's bytes, and four at least."""
-        return max(4, int(run_bytes * self.share[api] * share) // self.sample_bytes)
+        """So many samples: a part of the run's bytes, and two at least."""
+        return max(2, int(run_bytes * self.share[api] * share) // self.sample_bytes)
 
 
 WORKLOADS = {
     work.name: work
     for work in (
-        Workload("large", "2 x 256³ uint8", ("data", "label"), (256, 256, 256), {"one": 1.0}),
-        Workload("page", "4 KiB", ("data",), (4096,), {"one": 1 / 16, "many": 1 / 4}),
-        Workload("tiny", "100 B", ("data",), (100,), {"one": 1 / 200, "many": 1 / 20}),
+        Workload("large", "2 x 256³ uint8", ("data", "label"), (256, 256, 256), {"one": 1.0}, ("random", "brain")),
+        Workload("page", "4 KiB", ("data",), (4096,), {"one": 1 / 32, "many": 1 / 8}, ("random",)),
+        Workload("tiny", "100 B", ("data",), (100,), {"one": 1 / 200, "many": 1 / 20}, ("random",)),
     )
 }
 
@@ -60,8 +62,8 @@ class Samples:
 
     def __init__(self, pool: Path, workload: Workload, count: int) -> None:
         self.workload, self.count = workload, count
-        self.pool = np.fromfile(pool, np.uint8)
         self._lap = POOL_BYTES // workload.sample_bytes
+        self.pool = np.fromfile(pool, np.uint8, min(count, self._lap) * workload.sample_bytes + SLACK)
         if (count // self._lap + 1) * SHIFT > SLACK:
             raise ValueError(f"{count} samples of {workload.sample_bytes} bytes are more than the pool has")
 

@@ -1,6 +1,6 @@
-"""Measures one peer: `python worker.py FILE NAME`, in the interpreter that the peer wants.
+"""Measures the peers of one file: `python worker.py FILE`, in the interpreter that they want.
 
-It imports what the peer needs and does nothing else. For each request, a JSON object on a line of stdin, it forks: the
+It imports what they need and does nothing else. For each request, a JSON object on a line of stdin, it forks: the
 child measures one phase, and its answer, JSON too, is a line on stdout. So no phase profits from what an earlier one
 left in memory, and no phase waits for imports.
 """
@@ -22,9 +22,15 @@ from peer import Peer, Reader, Reading
 from samples import WORKLOADS, Samples, touch
 
 
-def found(file: str, name: str) -> Peer:
-    peers = {peer.name: peer for peer in importlib.import_module(f"peers.{file}").PEERS}
-    return peers[name]
+def told(peer: Peer) -> dict[str, Any]:
+    """What the run has to know of a peer; why it is missing, where it is."""
+    keys = ("name", "api", "language", "venv", "workloads", "places", "share", "random")
+    said: dict[str, Any] = {key: getattr(peer, key) for key in keys} | {"reads": list(peer.reads)}
+    try:
+        lacking = peer.lacking()
+        return {**said, "missing": lacking} if lacking else {**said, "versions": peer.versions()}
+    except Exception as error:
+        return {**said, "missing": f"{type(error).__name__}: {error}"}
 
 
 def directory_bytes(directory: Path) -> int:
@@ -115,15 +121,8 @@ def answer(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever packages print
-    try:
-        peer = found(sys.argv[1], sys.argv[2])
-        lacking = peer.lacking()
-        hello = {"missing": lacking} if lacking else {"versions": peer.versions()}
-    except Exception as error:
-        hello = {"missing": f"{type(error).__name__}: {error}"}
-    print(json.dumps(hello), file=out, flush=True)
-    if "missing" in hello:
-        return
+    peers = {peer.name: peer for peer in importlib.import_module(f"peers.{sys.argv[1]}").PEERS}
+    print(json.dumps([told(peer) for peer in peers.values()]), file=out, flush=True)
     for line in sys.stdin:
         request = json.loads(line)
         if request["phase"] == "write":
@@ -131,7 +130,7 @@ def main() -> None:
             Path(request["directory"]).mkdir(parents=True)
         pid = os.fork()
         if pid == 0:
-            print(json.dumps(answer(peer, request)), file=out, flush=True)
+            print(json.dumps(answer(peers[request["peer"]], request)), file=out, flush=True)
             os._exit(0)
         _, status = os.waitpid(pid, 0)
         if status:

@@ -16,6 +16,7 @@ class ArrayRecord(Peer):
 
     def __init__(self, name: str, api: str, workloads: tuple[str, ...]) -> None:
         self.name, self.api, self.workloads = name, api, workloads
+        self.share = {"large": 0.25, "page": 0.5, "tiny": 0.5 if api == "one" else 0.25}
         # Many records in a chunk: for those who read them in order.
         self.options = "group_size:1,uncompressed" if api == "one" else "group_size:256,uncompressed"
 

@@ -20,6 +20,7 @@ class Lmdb(Peer):
 
     def __init__(self, name: str, api: str, workloads: tuple[str, ...]) -> None:
         self.name, self.api, self.workloads = name, api, workloads
+        self.share = {"page": 0.5, "tiny": 0.25} if api == "many" else {}
 
     def create(self, directory, samples):
         size = samples.workload.sample_bytes * len(samples)

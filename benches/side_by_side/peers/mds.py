@@ -24,6 +24,7 @@ class Mds(Peer):
     name = "MosaicML MDS"
     venv = ".venv-bench-torch"
     packages = ("mosaicml-streaming",)
+    share = {"large": 0.25, "page": 0.5, "tiny": 0.3}
 
     def create(self, directory, samples):
         columns = dict.fromkeys(samples.workload.parts, "bytes")

@@ -12,6 +12,7 @@ from peer import Peer, Reader, Reading
 class MxnetRecordIO(Peer):
     name = "mxnet RecordIO"
     venv = ".venv-mxnet"
+    share = {"large": 0.5}
 
     def versions(self):
         return {"mxnet": mxnet.__version__}

@@ -15,7 +15,7 @@ class TfRecord(Peer):
 
     def __init__(self, name: str, api: str, workloads: tuple[str, ...]) -> None:
         self.name, self.api, self.workloads = name, api, workloads
-        self.share = {"page": 0.2, "tiny": 0.1} if api == "one" else {"tiny": 0.2}
+        self.share = {"large": 0.25, "page": 0.2, "tiny": 0.1} if api == "one" else {"page": 0.5, "tiny": 0.1}
 
     def create(self, directory, samples):
         return tf.io.TFRecordWriter(str(directory / "samples.tfrecord"))

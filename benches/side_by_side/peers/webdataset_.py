@@ -11,7 +11,7 @@ class WebDataset(Peer):
     name = "webdataset"
     packages = ("webdataset",)
     random = False
-    share = {"page": 0.2, "tiny": 0.05}
+    share = {"large": 0.25, "page": 0.2, "tiny": 0.05}
 
     def create(self, directory, samples):
         return webdataset.TarWriter(str(directory / "samples.tar"), encoder=False)

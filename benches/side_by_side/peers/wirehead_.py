@@ -22,7 +22,8 @@ class Wirehead(Peer):
     name = "Wirehead"
     venv = ".venv-bench-torch"
     packages = ("wirehead", "pymongo")
-    share = {"large": 0.25, "page": 0.05, "tiny": 0.01}
+    places = ("tmpfs",)
+    share = {"large": 0.1, "page": 0.05, "tiny": 0.01}
     server: Any = None
 
     def lacking(self) -> str | None:
