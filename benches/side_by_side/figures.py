@@ -69,5 +69,10 @@ def ratios(rates: list[float], others: list[float]) -> list[float]:
     return [rate / other for rate, other in zip(rates, others, strict=False)]
 
 
+def digits(value: float) -> str:
+    """Two decimals, or two digits."""
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
 def middle(values: list[float]) -> float:
     return statistics.median(values) if values else float("nan")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from html import escape
 
-from figures import Cell, Figures, middle
+from figures import Cell, Figures, digits, middle
 from samples import WORKLOADS
 
 PHASES = {"write": "write", "sequential": "read in order, first pass", "random": "read in any order, first pass"}
@@ -80,8 +80,7 @@ def bar(rates: list[float], scale: Callable[[float], float], left: int, y: int, 
     if not rates:
         return f'<text x="{left}" y="{y + 11}">–</text>'
     wide, low, high = (left + scale(value) for value in (middle(rates), min(rates), max(rates)))
-    value = middle(rates) / unit
-    text = f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+    text = digits(middle(rates) / unit)
     return (
         f'<rect class="{look}" x="{left}" y="{y + 2}" width="{max(wide - left, 1):.1f}" height="{LINE - 7}" rx="2"/>'
         f'<line class="whisker" x1="{low:.1f}" x2="{high:.1f}" y1="{y + 7.5}" y2="{y + 7.5}"/>'

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import plot
-from figures import METRICS, Cell, Figures, middle, ratios
+from figures import METRICS, Cell, Figures, digits, middle, ratios
 from samples import WORKLOADS
 from targets import verdicts
 
@@ -27,10 +27,8 @@ def as_json(found: dict[str, Any]) -> str:
 
 
 def shown(value: float, unit: str) -> str:
-    if value != value:
-        return "–"
     if unit == "GB/s":
-        return f"{value / 1e9:.2f}"
+        return digits(value / 1e9)
     return f"{value / 1e6:.2f} M" if value >= 1e6 else f"{value / 1e3:.3g} k"
 
 
@@ -41,7 +39,7 @@ def figure(figures: Figures, cell: Cell, peer: str, variant: str, metric: str) -
         return "–", ""
     unit = "records/s" if cell[0] == "tiny" else "GB/s"
     baseline = figures.baseline(cell, figures.peers[peer]["language"], metric)
-    ratio = f"{middle(ratios(rates, baseline)):.2f}" if baseline else ""
+    ratio = digits(middle(ratios(rates, baseline))) if baseline else ""
     return f"{shown(middle(rates), unit)} ({shown(min(rates), unit)}..{shown(max(rates), unit)})", ratio
 
 
@@ -80,7 +78,7 @@ def markdown(rows: list[list[str]]) -> str:
 def judged(figures: Figures) -> list[list[str]]:
     rows = [["target", "at least", "found", ""]]
     for verdict in verdicts(figures):
-        found = "; ".join(f"{where}: {value:.2f}" for where, value in verdict.found) or "not measured"
+        found = "; ".join(f"{where}: {digits(value)}" for where, value in verdict.found) or "not measured"
         said = {True: "met", False: "NOT MET", None: "–"}[verdict.met]
         goal = f"at most {verdict.goal} ms" if verdict.at_most else f"{verdict.goal} x"
         rows.append([verdict.text, goal, found, said])
