@@ -181,7 +181,9 @@ def opening(running: list[Running], directory: Path, pool: Path, rounds: int) ->
             ours[0].ask(**given, phase="write")
         for _ in range(rounds):
             for peer in ours:
-                found.append({"peer": peer.name, "count": given["count"], **peer.ask(**given, phase="first")})
+                for how in peer.peer["opens"]:
+                    name = f"{peer.name}, {how}" if how else peer.name
+                    found.append({"peer": name, **peer.ask(**given, phase="first", how=how)})
     except Gone as error:
         print(f"FAILED: a million samples: {error}", file=sys.stderr, flush=True)
     shutil.rmtree(directory / "data", ignore_errors=True)

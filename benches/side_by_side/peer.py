@@ -41,6 +41,9 @@ class Peer:
     #: The ways to read: a name, and what `open` gets for it.
     reads: dict[str, dict[str, Any]] = {"": {}}
 
+    #: The ways to the first sample (`Reader.first`).
+    opens: tuple[str, ...] = ("",)
+
     def lacking(self) -> str | None:
         """Why it cannot run here; None when it can."""
         return None
@@ -72,7 +75,7 @@ class Reader:
         """The samples whose numbers are in `order`, in that order."""
         raise NotImplementedError
 
-    def first(self) -> Any:
-        """The first buffer."""
+    def first(self, how: str) -> Any:
+        """The first buffer; `how` is one of `Peer.opens`."""
         found: Iterator[Any] = iter(self.sequential())
         return next(found)

@@ -24,7 +24,7 @@ from samples import WORKLOADS, Samples, touch
 
 def told(peer: Peer) -> dict[str, Any]:
     """What the run has to know of a peer; why it is missing, where it is."""
-    keys = ("name", "api", "language", "venv", "workloads", "places", "share", "random")
+    keys = ("name", "api", "language", "venv", "workloads", "places", "share", "random", "opens")
     said: dict[str, Any] = {key: getattr(peer, key) for key in keys} | {"reads": list(peer.reads)}
     try:
         lacking = peer.lacking()
@@ -73,7 +73,7 @@ def first(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
     """From nothing to the first sample."""
     what = Reading(Path(request["directory"]), WORKLOADS[request["workload"]], request["count"])
     begin = time.perf_counter()
-    touch(peer.open(what, **peer.reads[request["variant"]]).first())
+    touch(peer.open(what, **peer.reads[request["variant"]]).first(request["how"]))
     return {"seconds": time.perf_counter() - begin}
 
 

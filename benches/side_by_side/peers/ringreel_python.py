@@ -21,6 +21,7 @@ def config(directory, workload, count: int, **keys: Any) -> dict[str, Any]:
 class RingreelPython(Peer):
     name = "ringreel, Python"
     packages = ("ringreel",)
+    opens = ("dataset", "stream")
     reads = {"checked": {}, "unchecked": {"VERIFY": "never"}}
 
     def create(self, directory, samples):
@@ -60,6 +61,9 @@ class Samples(Reader):
             sample = self.dataset[n]
             for part in self.parts:
                 yield sample[part]
+
+    def first(self, how: str) -> Any:
+        return self.ring.dataset()[0][self.parts[0]] if how == "dataset" else next(iter(self.sequential()))
 
 
 PEERS = [RingreelPython()]
