@@ -16,6 +16,7 @@ import os
 import re
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -190,6 +191,10 @@ def opening(running: list[Running], directory: Path, pool: Path, rounds: int) ->
     return found
 
 
+def fresh(where: Any) -> tempfile.TemporaryDirectory:
+    return tempfile.TemporaryDirectory(dir=where, prefix="side_by_side.")
+
+
 def built() -> str:
     """The Rust program, built where it is not yet. (Features add the command and MongoDB: nothing that is measured.)"""
     command = ["cargo", "bench", "--no-run", "--no-default-features", "--bench", "side_by_side"]
@@ -233,6 +238,7 @@ def main() -> None:
     if args.render:
         report.give(json.loads(args.render.read_text()), ROOT / "docs" if args.docs else None)
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))  # nothing is left in /dev/shm
     begin = time.monotonic()
     if "RINGREEL_SIDE_BY_SIDE" not in os.environ:
         os.environ["RINGREEL_SIDE_BY_SIDE"] = built()
@@ -240,7 +246,8 @@ def main() -> None:
     run = Run(args, running, missing)
     opened: list[dict[str, Any]] = []
     measuring = time.monotonic()
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory, tempfile.TemporaryDirectory(dir=args.dir) as disk:
+    args.dir.mkdir(parents=True, exist_ok=True)
+    with fresh("/dev/shm") as memory, fresh(args.dir) as disk:
         places = {"tmpfs": Path(memory), "disk": Path(disk)}
         pools = {content: Path(memory) / f"{content}.pool" for content in args.contents}
         for content, pool in pools.items():
