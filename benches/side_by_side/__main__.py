@@ -173,7 +173,8 @@ def variants(peer: dict[str, Any], workload: str) -> list[str]:
 
 def opening(running: list[Running], directory: Path, pool: Path, rounds: int) -> list[dict[str, Any]]:
     """From nothing to the first sample of a million. Rust writes them, where it can: it takes less time."""
-    ours = sorted((peer for peer in running if "ringreel" in peer.name), key=lambda peer: "Rust" not in peer.name)
+    ours = [peer for peer in running if "ringreel" in peer.name and "batches" not in peer.name]
+    ours.sort(key=lambda peer: "Rust" not in peer.name)
     given = {"directory": str(directory / "data"), "pool": str(pool), "count": 1_000_000, "seed": 0}
     given |= {"workload": "tiny", "later": 0, "variant": "checked"}
     found = []

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use ringreel::format::{DType, Meta};
 use ringreel::fs::{Fs, MapMode, Posix};
 use ringreel::reader::ReadSample;
+use ringreel::reader::batch::Lent;
 use ringreel::ring::manifest::Manifest;
 use ringreel::{Config, Generator, NamedPart, Reader};
 use serde::Deserialize;
@@ -73,13 +74,13 @@ impl Samples {
         &self.pool[start..start + self.size()]
     }
 
-    /// All samples, as large runs of them as lie side by side.
+    /// All samples: a part, or where these are small, about 1 MiB of samples that lie side by side.
     fn blocks(&self) -> impl Iterator<Item = &[u8]> {
         let lap = POOL / self.size();
         (0..self.count).step_by(lap).flat_map(move |begin| {
             let start = self.start(begin);
             let end = start + lap.min(self.count - begin) * self.size();
-            self.pool[start..end].chunks(if self.parts.len() > 1 { self.part } else { BLOCK })
+            self.pool[start..end].chunks(if self.parts.len() > 1 { self.part } else { BLOCK / self.part * self.part })
         })
     }
 }
@@ -153,11 +154,28 @@ struct Ring {
     generation: Arc<Manifest>,
     /// Parts of a sample that is small are given as one; what was given last is held until the next one.
     last: RefCell<Option<ReadSample>>,
+    /// Samples are lent by the thousand, and not taken one by one.
+    many: bool,
 }
 
 impl Opened for Ring {
     fn pass(&self, order: Option<&[usize]>, take: &mut dyn FnMut(&[u8])) {
-        in_order(self.generation.summary.samples as usize, order, |n| {
+        let count = self.generation.summary.samples;
+        if self.many {
+            let each = &mut |lent: &Lent<'_>| {
+                for n in 0..lent.parts() {
+                    take(&lent.part(n)?.data);
+                }
+                Ok(())
+            };
+            match order {
+                Some(order) => self.reader.visit(&self.generation, order.iter().map(|n| *n as u64), each),
+                None => self.reader.visit(&self.generation, 0..count, each),
+            }
+            .unwrap();
+            return;
+        }
+        in_order(count as usize, order, |n| {
             let sample = self.reader.sample(&self.generation, n as u64).unwrap();
             for part in &sample.parts {
                 take(part.data().unwrap());
@@ -191,7 +209,8 @@ fn open(request: &Request, samples: &Samples) -> Box<dyn Opened> {
         _ => {
             let reader = Reader::open(&config(request)).unwrap();
             let generation = reader.newest().unwrap();
-            Box::new(Ring { reader, generation, last: RefCell::default() })
+            let many = request.way == "ringreel, batches";
+            Box::new(Ring { reader, generation, last: RefCell::default(), many })
         }
     }
 }
@@ -226,7 +245,14 @@ fn write(request: &Request, samples: &Samples) -> f64 {
             let mut generator = Generator::open(&config(request)).unwrap();
             let begin = Instant::now();
             let meta = Meta::new();
-            for n in 0..samples.count {
+            if request.way == "ringreel, batches" {
+                for block in samples.blocks() {
+                    let part = NamedPart::new(samples.parts[0], DType::U8, samples.shape, block);
+                    generator.write_batch(&[part], block.len() / samples.part, &no).unwrap();
+                }
+            }
+            let one_by_one = if request.way == "ringreel" { samples.count } else { 0 };
+            for n in 0..one_by_one {
                 let data = samples.sample(n).chunks_exact(samples.part);
                 let named = samples.parts.iter().zip(data);
                 let parts: Vec<_> =

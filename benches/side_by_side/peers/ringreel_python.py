@@ -10,6 +10,8 @@ import numpy as np
 import ringreel
 from peer import Peer, Reader, Reading
 
+# Bytes of a batch of small samples.
+BATCH = 4 << 20
 SEGMENT_SAMPLES = {"large": 1, "page": 4096, "tiny": 65536}
 
 
@@ -19,10 +21,12 @@ def config(directory, workload, count: int, **keys: Any) -> dict[str, Any]:
 
 
 class RingreelPython(Peer):
-    name = "ringreel, Python"
     packages = ("ringreel",)
     opens = ("dataset", "stream")
     reads = {"checked": {}, "unchecked": {"VERIFY": "never"}}
+
+    def __init__(self, name: str, api: str, workloads: tuple[str, ...]) -> None:
+        self.name, self.api, self.workloads = name, api, workloads
 
     def create(self, directory, samples):
         return ringreel.Ring(config(directory, samples.workload, len(samples))).generator()
@@ -31,13 +35,16 @@ class RingreelPython(Peer):
         if samples.workload.name == "large":
             for sample in samples:
                 generator.write(sample)
+        elif self.api == "many":
+            for batch in samples.batches(BATCH // samples.workload.sample_bytes):
+                generator.write_batch((batch,))
         else:
             for record in samples.records():
                 generator.write((record,))
         generator.finish(seal=True)
 
     def open(self, what: Reading, **options: Any) -> Reader:
-        return Samples(what, options)
+        return Batches(what, options) if self.api == "many" else Samples(what, options)
 
 
 class Samples(Reader):
@@ -66,4 +73,21 @@ class Samples(Reader):
         return self.ring.dataset()[0][self.parts[0]] if how == "dataset" else next(iter(self.sequential()))
 
 
-PEERS = [RingreelPython()]
+class Batches(Samples):
+    def __init__(self, what: Reading, options: dict[str, Any]) -> None:
+        super().__init__(what, options)
+        self.dataset, self.rows = self.ring.dataset(), BATCH // what.workload.sample_bytes
+
+    def sequential(self) -> Iterator[np.ndarray]:
+        for begin in range(0, self.count, self.rows):
+            yield self.dataset.batch(slice(begin, begin + self.rows))[self.parts[0]]
+
+    def shuffled(self, order: np.ndarray) -> Iterator[np.ndarray]:
+        for begin in range(0, len(order), self.rows):
+            yield self.dataset.batch(order[begin : begin + self.rows])[self.parts[0]]
+
+
+PEERS = [
+    RingreelPython("ringreel, Python", "one", ("large", "page", "tiny")),
+    RingreelPython("ringreel, Python, batches", "many", ("page", "tiny")),
+]

@@ -36,4 +36,5 @@ PEERS = [
     Rust("plain file, Rust", "plain", ALL, ("kept", "new")),
     Rust("bare loop with CRC-32, Rust", "bare", ("page", "tiny")),
     Rust("ringreel, Rust", "ringreel", ALL, ("checked", "unchecked")),
+    Rust("ringreel, Rust, batches", "ringreel, batches", ("page", "tiny"), ("checked", "unchecked")),
 ]
