@@ -40,11 +40,12 @@ fuzz:
 mutants:
 	scripts/mutants.sh
 
-# How long a swap takes, and what reading costs, each against a measure in the same run.
+# ringreel beside other formats, write(2) and a map, from Rust and from Python: docs/benchmarks.md is made anew. A quarter of
+# an hour, on a machine that has nothing else to do; BENCH="--quick" is for a look. (Others: `cargo bench` has swaps, the codec
+# and `ringreel verify`; benches/stream.py has waits; benches/dataloader.py has torch.)
 bench:
-	cargo bench
-	.venv/bin/python benches/stream.py
-	[ ! -x .venv-torch/bin/python ] || .venv-torch/bin/python benches/dataloader.py
+	benches/side_by_side/setup.sh
+	.venv-bench/bin/python benches/side_by_side $(or $(BENCH),--docs)
 
 clean:
 	rm -rf .venv .venv-torch .venv-mxnet target

@@ -1,0 +1,54 @@
+"""TFRecord by TensorFlow, front to back: it has no other order. A part is a record."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+from peer import Peer, Reader, Reading
+
+BATCH = 1024
+
+
+class TfRecord(Peer):
+    packages = ("tensorflow-cpu",)
+    random = False
+
+    def __init__(self, name: str, api: str, workloads: tuple[str, ...]) -> None:
+        self.name, self.api, self.workloads = name, api, workloads
+        self.share = {"large": 0.25, "page": 0.2, "tiny": 0.1} if api == "one" else {"page": 0.5, "tiny": 0.1}
+
+    def create(self, directory, samples):
+        return tf.io.TFRecordWriter(str(directory / "samples.tfrecord"))
+
+    def write(self, writer, samples) -> None:
+        if samples.workload.name == "large":
+            for sample in samples:
+                for part in sample:
+                    writer.write(part.tobytes())
+        else:
+            for record in samples.records():
+                writer.write(record.tobytes())
+        writer.close()
+
+    def open(self, what: Reading, **options: Any) -> Reader:
+        return Records(what, self.api)
+
+
+class Records(Reader):
+    def __init__(self, what: Reading, api: str) -> None:
+        dataset = tf.data.TFRecordDataset(str(what.directory / "samples.tfrecord"), buffer_size=1 << 20)
+        self.many = api == "many"
+        self.dataset = dataset.batch(BATCH) if self.many else dataset
+
+    def sequential(self) -> Iterator[bytes]:
+        for given in self.dataset.as_numpy_iterator():
+            if self.many:
+                yield from given
+            else:
+                yield given
+
+
+PEERS = [
+    TfRecord("TFRecord", "one", ("large", "page", "tiny")),
+    TfRecord("TFRecord, batches", "many", ("page", "tiny")),
+]

@@ -1,0 +1,142 @@
+"""What is written and read: samples of three sizes, cut from a pool of bytes; and the consumer, which looks at every
+byte.
+
+No sample is like another: each lap through the pool begins 64 bytes further on. Runs in the interpreter of every peer,
+so it needs NumPy alone.
+"""
+
+import dataclasses
+import functools
+import math
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+POOL_BYTES = 128 << 20
+SHIFT = 64
+SLACK = 1 << 20
+# Below this, a call of NumPy costs more than its bytes: zlib's CRC is the cheapest look at all of them.
+SMALL = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """Samples of one shape. `share`: of the bytes of a run (`--mb`), those of a peer that takes many at a call, and
+    those of one that takes one at a call."""
+
+    name: str
+    title: str
+    parts: tuple[str, ...]
+    shape: tuple[int, ...]
+    share: dict[str, float]
+    #: What is in them: a smooth image is one only where a sample holds much of it.
+    contents: tuple[str, ...]
+
+    @functools.cached_property  # it is asked for each sample
+    def part_bytes(self) -> int:
+        return math.prod(self.shape)
+
+    @functools.cached_property
+    def sample_bytes(self) -> int:
+        return self.part_bytes * len(self.parts)
+
+    def count(self, run_bytes: int, api: str, share: float) -> int:
+        """So many samples: a part of the run's bytes, and two at least."""
+        return max(2, int(run_bytes * self.share[api] * share) // self.sample_bytes)
+
+
+WORKLOADS = {
+    work.name: work
+    for work in (
+        Workload("large", "2 x 256³ uint8", ("data", "label"), (256, 256, 256), {"one": 1.0}, ("random", "brain")),
+        Workload("page", "4 KiB", ("data",), (4096,), {"one": 1 / 32, "many": 1 / 8}, ("random",)),
+        Workload("tiny", "100 B", ("data",), (100,), {"one": 1 / 200, "many": 1 / 20}, ("random",)),
+    )
+}
+
+
+class Samples:
+    """`count` samples of a workload: `samples[i]` is a tuple of arrays, one a part."""
+
+    def __init__(self, pool: Path, workload: Workload, count: int) -> None:
+        self.workload, self.count = workload, count
+        self._lap = POOL_BYTES // workload.sample_bytes
+        self.pool = np.fromfile(pool, np.uint8, min(count, self._lap) * workload.sample_bytes + SLACK)
+        if (count // self._lap + 1) * SHIFT > SLACK:
+            raise ValueError(f"{count} samples of {workload.sample_bytes} bytes are more than the pool has")
+
+    def __len__(self) -> int:
+        return self.count
+
+    def _start(self, index: int) -> int:
+        lap, place = divmod(index, self._lap)
+        return place * self.workload.sample_bytes + lap * SHIFT
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, ...]:
+        work, start = self.workload, self._start(index)
+        size = work.part_bytes
+        parts = (self.pool[start + n * size : start + (n + 1) * size] for n in range(len(work.parts)))
+        return tuple(part.reshape(work.shape) for part in parts)
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, ...]]:
+        return map(self.__getitem__, range(self.count))
+
+    def records(self) -> Iterator[np.ndarray]:
+        """The samples as flat bytes, each by itself."""
+        size, lap, pool = self.workload.sample_bytes, self._lap, self.pool
+        for begin in range(0, self.count, lap):
+            first = begin // lap * SHIFT
+            last = first + min(lap, self.count - begin) * size
+            for start in range(first, last, size):
+                yield pool[start : start + size]
+
+    def batches(self, rows: int) -> Iterator[np.ndarray]:
+        """Arrays of at most `rows` samples, one a row, that lie side by side in memory."""
+        begin = 0
+        while begin < self.count:
+            end = min(begin + rows, self.count, (begin // self._lap + 1) * self._lap)
+            start = self._start(begin)
+            yield self.pool[start : start + (end - begin) * self.workload.sample_bytes].reshape(end - begin, -1)
+            begin = end
+
+
+def make_pool(content: str, path: Path) -> None:
+    """Writes a pool of `content` ("random" or "brain") to `path`."""
+    rng = np.random.default_rng(7)
+    if content == "random":
+        pool = rng.integers(0, 1 << 64, (POOL_BYTES + SLACK) // 8, np.uint64).view(np.uint8)
+    else:
+        volumes = []
+        for _ in range(4):
+            image = _smooth(rng)
+            noise = rng.normal(0, 3, image.shape).astype(np.float32)
+            head = image > np.quantile(image[::8, ::8, ::8], 0.4)
+            volumes += [np.where(head, np.clip(40 + 200 * image + noise, 0, 255), 0).astype(np.uint8)]
+            volumes += [np.where(head, 1 + 30 * image, 0).astype(np.uint8)]
+        pool = np.resize(np.concatenate([volume.reshape(-1) for volume in volumes]), POOL_BYTES + SLACK)
+    pool.tofile(path)
+
+
+def _smooth(rng: np.random.Generator) -> np.ndarray:
+    """A smooth image, 256³, from 0 to 1: noise on a grid of 9³, interpolated along each axis."""
+    image = rng.random((9, 9, 9), np.float32)
+    at = np.linspace(0, 8, 256, dtype=np.float32)
+    low = np.minimum(at.astype(int), 7)
+    for axis in range(3):
+        weight = (at - low).reshape([-1 if n == axis else 1 for n in range(3)])
+        image = np.take(image, low, axis) * (1 - weight) + np.take(image, low + 1, axis) * weight
+    return (image - image.min()) / (image.max() - image.min())
+
+
+def touch(buffer) -> int:
+    """Looks at every byte of a buffer, and says what it found: the same for all peers."""
+    array = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)
+    if array.nbytes < SMALL:
+        return zlib.crc32(buffer)
+    if not array.flags.c_contiguous:
+        return int(np.add.reduce(array, axis=None, dtype=np.uint64))
+    array = array.reshape(-1).view(np.uint8)
+    words = array.nbytes // 8 * 8
+    return int(np.add.reduce(array[:words].view(np.uint64))) + sum(array[words:].tolist())

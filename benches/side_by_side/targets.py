@@ -1,0 +1,80 @@
+"""What ringreel is meant to reach, and whether it does, from the same figures as the tables."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from figures import Cell, Figures, middle, ratios
+
+RUST, PYTHON = "ringreel, Rust", "ringreel, Python"
+READS = ("sequential", "random")
+
+
+@dataclasses.dataclass
+class Verdict:
+    text: str
+    #: What was found, for each cell.
+    found: list[tuple[str, float]]
+    goal: float
+    at_most: bool = False
+
+    @property
+    def met(self) -> bool | None:
+        if not self.found:
+            return None
+        return all(value <= self.goal if self.at_most else value >= self.goal for _, value in self.found)
+
+
+def best(figures: Figures, cell: Cell, prefix: str, variant: str, metric: str) -> list[float]:
+    """The rates of the fastest of those peers whose names begin so."""
+    found = [figures.rates(cell, name, variant, metric) for name in figures.peers if name.startswith(prefix)]
+    return max(found, key=lambda rates: middle(rates) if rates else 0, default=[])
+
+
+def verdicts(figures: Figures) -> Iterator[Verdict]:
+    def compared(workload: str, text: str, ours: str, variant: str, metric: str, other, goal: float) -> Verdict:
+        """`other`: a peer's name, or "plain" for the baseline."""
+        found = []
+        language = "Rust" if ours == RUST else "Python"
+        for cell in figures.cells:
+            if cell[0] != workload:
+                continue
+            rates = best(figures, cell, ours, variant, metric)
+            if other == "plain":
+                others = figures.baseline(cell, language, metric)
+            else:
+                others = best(figures, cell, other, "", metric)
+            if rates and others:
+                found.append((f"{cell[1]}, {cell[2]}", middle(ratios(rates, others))))
+        return Verdict(text, found, goal)
+
+    for ours in (RUST, PYTHON):
+        name = ours.replace("ringreel, ", "")
+        yield compared("large", f"large, {name}: write, against write(2)", ours, "", "write", "plain", 0.75)
+        yield compared("large", f"large, {name}: write, against Arrow IPC", ours, "", "write", "Arrow IPC", 1)
+        yield compared("large", f"large, {name}: write, against Wirehead", ours, "", "write", "Wirehead", 10)
+        for read in READS:
+            said = f"large, {name}: {read}"
+            against = "against a map made for the pass"
+            yield compared("large", f"{said}, first pass, {against}", ours, "checked", read, "plain", 0.6)
+            kept = "against a kept map"
+            yield compared("large", f"{said}, later, {kept}", ours, "checked", f"{read} later", "plain", 0.95)
+            yield compared("large", f"{said}, unchecked, {against}", ours, "unchecked", read, "plain", 0.95)
+            later = f"{said}, unchecked, later, {kept}"
+            yield compared("large", later, ours, "unchecked", f"{read} later", "plain", 0.95)
+            for other, goal in (("mxnet RecordIO", 5), ("Wirehead", 20)):
+                yield compared("large", f"{said}, first pass, against {other}", ours, "checked", read, other, goal)
+        for metric in ("write", *READS):
+            said = f"4 KiB, {name}: {metric}, against Arrow IPC"
+            yield compared("page", said, ours, "checked", metric, "Arrow IPC", 1)
+    for metric in ("write", *READS):
+        said = f"100 B, Rust: {metric}, against the bare loop"
+        yield compared("tiny", said, RUST, "checked", metric, "bare loop", 0.3)
+    for metric in ("write", *READS):
+        for other, goal in (("mxnet RecordIO", 10), ("Arrow IPC", 1)):
+            said = f"100 B, Python: {metric}, against {other}"
+            yield compared("tiny", said, PYTHON, "checked", metric, other, goal)
+    for name in dict.fromkeys(row["peer"] for row in figures.found["opened"]):
+        seconds = [row["seconds"] * 1e3 for row in figures.found["opened"] if row["peer"] == name]
+        found = [("ms", middle(seconds))]
+        text = f"{name.replace('ringreel, ', '')}: from opening to the first sample of 1,000,000"
+        yield Verdict(text, found, 5, at_most=True)
