@@ -1,6 +1,6 @@
 # The two commands of the README are `make demo` and `make test`. The others are longer looks.
 PYTHON ?= python3
-.PHONY: demo test storm reliability cluster fuzz mutants bench clean
+.PHONY: demo test storm reliability cluster fuzz mutants bench scale clean
 
 # Builds everything, installs it into .venv, and runs synthetic brains through a ring.
 demo:
@@ -47,5 +47,9 @@ bench:
 	benches/side_by_side/setup.sh
 	.venv-bench/bin/python benches/side_by_side $(or $(BENCH),--docs)
 
+# The ring as a system: flow, swaps, idle roles, operations. Half an hour; docs/scale.md is made anew.
+scale:
+	$(PYTHON) benches/system.py
+
 clean:
-	rm -rf .venv .venv-torch .venv-mxnet target
+	rm -rf .venv .venv-torch .venv-mxnet .venv-bench .venv-bench-torch target
