@@ -56,7 +56,7 @@ def _value(part: Part, count: int, ends: list[int]) -> Any:
 
 
 def parts_of_batch(samples: Any, names: Sequence[str]) -> tuple[list[Converted], int]:
-    """The parts of many samples, for a ring whose SAMPLE is `names`, each with the shape of one; and how many there are.
+    """The parts of many samples, for a ring whose SAMPLE is `names`, each with the shape of one; and their number.
 
     Raises `SampleError`, which names the part, for anything that does not fit.
     """

@@ -12,7 +12,7 @@ __version__: Final[str]
 
 #: Parts by name, meta, id, generation, position.
 _Handed = tuple[dict[str, Part], dict[str, Any], str, int, int]
-#: Generation, ids, and for each part its name, that of all samples, and where each sample's end (bytes of several lengths).
+#: Generation, ids, and for each part its name, that of all samples, and where each ends (bytes of several lengths).
 _Stacked = tuple[int, Sequence[str], list[tuple[str, Part, list[int]]]]
 #: Name, element type, bytes of one element, shape, and the bytes.
 _Given = tuple[str, str, int, Sequence[int], Buffer]
