@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Whether the tests notice it when a line of format/ or of src/ring/ is changed: cargo-mutants changes an operator, a match
+# arm or what a function returns, and a test has to fail. docs/mutants.md has the last figures, and what no test notices.
+#
+#     scripts/mutants.sh [k/n] [format] [ring]     one mutant in n, from the k-th on (default: 0/8); 0/1: all, many hours
+#
+# Quick tests come first; what they let pass meets all that have to do with it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+sample=${1:-0/8}
+shift || true
+[ $# -gt 0 ] || set -- format ring
+version=27.1.0
+tools=$PWD/target/tools
+
+if [ "$("$tools/bin/cargo-mutants" mutants --version 2>/dev/null)" != "cargo-mutants $version" ]; then
+    CARGO_TARGET_DIR=$tools/build CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off \
+        cargo install --locked --quiet --root "$tools" --version "$version" cargo-mutants
+fi
+
+# A loop that never ends takes all memory before it takes all its time.
+ulimit -v $((8 << 20))
+
+# A copy of the project, of which lines are changed. It is always in the same place: what the project uses is built once.
+prepare() {
+    work=$PWD/target/mutants/$1
+    export CARGO_TARGET_DIR=$work/build TMPDIR=$work/tmp
+    rm -rf "$work/tree"
+    mkdir -p "$work/tree" "$work/tmp"
+    git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work/tree"
+}
+
+# mutants ROUND ARGUMENT...: exit status 2 and 3 say that some were missed, or took too long.
+mutants() {
+    local round=$1 status=0
+    shift
+    rm -rf "${work:?}/$round"
+    "$tools/bin/cargo-mutants" mutants --dir "$work/tree" --in-place --output "$work/$round" --no-times --colors never \
+        "$@" || status=$?
+    [ $status = 0 ] || [ $status = 2 ] || [ $status = 3 ] || exit $status
+}
+
+quick() {
+    mutants quick --shard "$sample" --sharding round-robin --timeout 60 "$@"
+}
+
+# Those that the quick tests missed.
+thorough() {
+    local missed=()
+    while read -r name; do
+        missed+=(--re "^$(sed 's/[][\\.^$*+?(){}|]/\\&/g' <<<"$name")\$")
+    done <"$work/quick/mutants.out/missed.txt"
+    rm -rf "${work:?}/thorough"
+    [ ${#missed[@]} = 0 ] || mutants thorough "${missed[@]}" --timeout 300 "$@"
+}
+
+count() {
+    cat "$work/$1/mutants.out/$2.txt" 2>/dev/null | wc -l
+}
+
+score() {
+    local caught timeout missed unviable viable
+    caught=$(($(count quick caught) + $(count thorough caught)))
+    timeout=$(($(count quick timeout) + $(count thorough timeout)))
+    missed=$(count thorough missed) unviable=$(count quick unviable)
+    viable=$((caught + timeout + missed))
+    cat "$work/thorough/mutants.out/missed.txt" 2>/dev/null || true
+    echo "$1, sample $sample: $viable mutants (and $unviable that do not compile): $caught caught, $timeout took too long," \
+        "$missed missed: $((100 * (caught + timeout) / viable)) % noticed"
+}
+
+# Arguments that say which tests are built.
+tests() {
+    printf -- '--cargo-arg=--test=%s\n' "$@"
+}
+
+for part in "$@"; do
+    prepare "$part"
+    case $part in
+        format)
+            quick --package ringreel-format --cargo-arg=--lib --cargo-arg=--tests \
+                --cargo-arg=--config=profile.mutants.package.ringreel-format.opt-level=0 \
+                -- -- --skip every_ --skip reader --skip takes_time
+            thorough --package ringreel-format --cargo-arg=--lib --cargo-arg=--tests -- -- --skip takes_time
+            ;;
+        ring)
+            quick --package ringreel --no-default-features $(tests steps traces runs repair_steps) \
+                -- -- --skip any_call --skip every_call --skip call_that_fails --skip reply --skip every_change
+            thorough --package ringreel --no-default-features --features cli --cargo-arg=--lib \
+                $(tests steps repair_steps seal repair held_out reading policy damage many_generations sharing failures \
+                    streaming golden bad_input server_away)
+            ;;
+    esac
+    score "$part"
+done
