@@ -29,7 +29,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 const EBUSY: i32 = 16;
+const EINVAL: i32 = 22;
 const ENOTEMPTY: i32 = 39;
+const ENOTSUP: i32 = 95;
 
 fn entry(n: u64, samples: u64) -> SegmentEntry {
     SegmentEntry {
@@ -136,19 +138,21 @@ fn a_manifest_that_contradicts_itself_is_refused_whatever_its_checksum_says() {
     assert!(refused(&sealed(&body.replace("000001.rec", "1.rec"), 2, 3)).contains("no name of ours"));
 }
 
-/// A ring's manifests, numbered 0 to `newest`, each of one segment, whose id is its generation's number.
+/// Writes the manifests 0 to `newest`, each but the first of one segment, whose id is its generation's number.
+fn write_manifests(layout: &Layout, newest: u64) {
+    fs::create_dir_all(layout.manifests()).unwrap();
+    let mut manifest = Manifest::new(Summary::empty("r", "a"), vec![]);
+    for n in 0..=newest {
+        fs::write(layout.manifest(n), manifest.encode().unwrap()).unwrap();
+        let segments = vec![entry(n + 1, 1)];
+        manifest = Manifest::new(manifest.summary.next("a", &segments, 0.0), segments);
+    }
+}
+
+/// These, as a process sees them.
 fn manifests(root: &Path, newest: u64) -> (Manifests, Layout, Arc<HookFs>) {
     let (layout, hooks) = (Layout::new(root), Arc::new(HookFs::default()));
-    fs::create_dir_all(layout.manifests()).unwrap();
-    let mut summary = Summary::empty("r", "a");
-    for n in 0..=newest {
-        let segments = if n == 0 { vec![] } else { vec![entry(n, 1)] };
-        if n > 0 {
-            summary = summary.next("a", &segments, 0.0);
-        }
-        let bytes = Manifest::new(summary.clone(), segments).encode().unwrap();
-        fs::write(layout.manifest(n), bytes).unwrap();
-    }
+    write_manifests(&layout, newest);
     (Manifests::new(hooks.clone(), layout.clone()), layout, hooks)
 }
 
@@ -340,7 +344,7 @@ fn a_birth_that_fails_for_a_moment_is_tried_again_and_one_that_cannot_be_is_take
     assert!(error.is_some() && !there && left == 94, "six times: {left}");
     let (error, there, left) = make(EACCES, 100);
     assert!(error.is_some() && !there && left == 99, "once: {left}");
-    let (error, ..) = make(95, 100);
+    let (error, ..) = make(ENOTSUP, 100);
     assert!(error.unwrap().contains("no hard links"));
 }
 
@@ -665,4 +669,79 @@ fn an_index_knows_nobody_only_where_somebody_worked_without_it() {
     assert!(ring.has_no_index().unwrap());
     ring.index.beat("somebody-1-a", 1, &Report::default()).unwrap();
     assert!(!ring.has_no_index().unwrap());
+}
+
+#[test]
+fn the_directory_of_the_generation_that_fills_is_made_where_it_is_gone_and_waited_for_where_it_is_promoted() {
+    let dir = scratch();
+    let config = config(dir.path(), 8, "");
+    let ring = another(&config);
+    let (id, file) = staged(&config, 20);
+    fs::rename(ring.layout.write(1), ring.layout.read(1)).unwrap();
+    let mut commit = on_its_way(&ring, id, &file);
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Wait(1));
+    assert!(!ring.layout.write(1).exists());
+    fs::remove_dir(ring.layout.read(1)).unwrap();
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(1));
+}
+
+#[test]
+fn what_a_process_has_begun_itself_it_removes_not() {
+    let dir = scratch();
+    let config = Config { lease: Duration::from_millis(10), ..config(dir.path(), 8, "") };
+    let ring = another(&config);
+    let begun = |owner: &str| ring.layout.staging_of(owner).join("x.part");
+    for owner in [ring.me.as_str(), "dead-1-a"] {
+        fs::create_dir_all(ring.layout.staging_of(owner)).unwrap();
+        fs::write(begun(owner), "begun").unwrap();
+    }
+    assert!(ring.has_begun_files().unwrap());
+    let mut after = 0;
+    for _ in 0..1000 {
+        ring.gc().unwrap();
+        ring.recover(&mut ring.watch()).unwrap();
+        after += usize::from(!ring.layout.staging_of("dead-1-a").exists());
+        if after > 5 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(4));
+    }
+    assert!(begun(&ring.me).exists() && !ring.layout.staging_of("dead-1-a").exists());
+    assert!(!ring.has_begun_files().unwrap() && ring.garbage_of_the_dead().unwrap().is_empty());
+}
+
+#[test]
+fn a_directory_above_that_may_not_or_cannot_be_synced_hinders_no_ring() {
+    for (errno, is_made) in [(EACCES, true), (EINVAL, true), (ENOTSUP, true), (EIO, false)] {
+        let dir = scratch();
+        let config = config(dir.path(), 8, "DURABILITY: node");
+        let (above, hooks) = (dir.path().to_owned(), Arc::new(HookFs::default()));
+        hooks.hook(
+            move |_, op, path| {
+                if op == "sync_dir" && path == above { Action::Refuse(errno) } else { Action::Pass }
+            },
+        );
+        assert_eq!(Ring::find_or_make(hooks, &config).is_ok(), is_made, "{errno}");
+    }
+}
+
+#[test]
+fn when_there_are_twice_as_many_manifests_as_are_kept_the_older_half_goes() {
+    let dir = scratch();
+    let config = config(dir.path(), 8, "");
+    let ring = keeping(another(&config), 5000);
+    let left = || {
+        let mut numbers = ring.manifests.numbers().unwrap();
+        numbers.sort();
+        numbers
+    };
+    for newest in [1984, 2111] {
+        write_manifests(&ring.layout, newest);
+        ring.reclaim().unwrap();
+        assert_eq!(left(), (0..=newest).collect::<Vec<_>>());
+    }
+    write_manifests(&ring.layout, 2112);
+    fs::create_dir(ring.layout.read(7)).unwrap(); // it is still there
+    ring.reclaim().unwrap();
+    assert_eq!(left(), [7].into_iter().chain(1088..=2112).collect::<Vec<_>>());
 }

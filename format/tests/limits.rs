@@ -8,13 +8,15 @@ use bytes::Bytes;
 use common::{check, info, noise};
 use ringreel_format::dtype::{MAX_NAME, MAX_NDIM, MAX_PARTS};
 use ringreel_format::frame::{FrameHeader, MAX_LEN, Sequence, framed_len, padding};
+use ringreel_format::input::SliceInput;
 use ringreel_format::meta::{MAX_DEPTH, MAX_META, MAX_VALUES};
 use ringreel_format::segment::head::PartPlace;
-use ringreel_format::segment::part::{Part, decode_part};
-use ringreel_format::segment::walk::SegmentWalk;
+use ringreel_format::segment::part::{Part, decode_part, gather, stored_in};
+use ringreel_format::segment::walk::{self, SegmentWalk};
 use ringreel_format::{
     DType, FormatError, Meta, PartRef, ReadOptions, SampleRef, Schema, SegmentSlice, SegmentWriter, Value, WriteOptions,
 };
+use std::io::ErrorKind;
 
 /// Whether a segment of this schema can be written, and has it when it is read again.
 fn comes_back(schema: &Schema) -> bool {
@@ -244,6 +246,11 @@ fn a_compressed_part_may_be_as_large_as_the_reader_allows_and_no_larger() {
     assert_eq!(ReadOptions::default().max_part, 1 << 40);
     assert!(segment.sample(1).is_err());
 
+    // Who checks all decodes it, and who checks what is stored does not.
+    assert!(walk::check(SliceInput::new(&file, 0), 100_000).is_ok());
+    assert!(matches!(walk::check(SliceInput::new(&file, 0), 99_999), Err(FormatError::TooLarge { .. })));
+    assert!(walk::check_stored(SliceInput::new(&file, 0)).is_ok());
+
     // What cannot come out of so few bytes is not tried.
     let mut walk = SegmentWalk::new(&file[..], 1 << 40).unwrap();
     let mut head = walk.next().unwrap().unwrap().head.parts[0].clone();
@@ -279,4 +286,36 @@ fn only_a_large_plain_part_in_one_piece_has_a_place_in_the_file() {
     assert_eq!(places, [true, false, false, false]);
     let at = sample.parts[0].file_offset.unwrap() as usize;
     assert_eq!((at % 64, &file[at..at + 3000]), (0, &plain[..]));
+}
+
+#[test]
+fn a_large_part_is_gathered_from_a_file_as_it_stands_there() {
+    for (data, splits) in [(vec![7; 3001], false), (noise(8191, 5), true)] {
+        let file = Bytes::from(one_sample(&[&data], WriteOptions::default()));
+        let mut walk = SegmentWalk::new(&file[..], 0).unwrap();
+        let head = walk.next().unwrap().unwrap().head.parts[0].clone();
+        let PartPlace::Large { records, .. } = &head.place else { unreachable!() };
+        assert_eq!(records.splits() > 0, splits);
+        let gathered = |file: &[u8]| {
+            let mut out = vec![0; data.len()];
+            let mut read_at = |out: &mut [u8], at: u64| {
+                out.copy_from_slice(file.get(at as usize..at as usize + out.len()).ok_or(ErrorKind::UnexpectedEof)?);
+                Ok(())
+            };
+            gather(&head, &mut out, &mut read_at).map(|()| out)
+        };
+        assert!(gathered(&file).unwrap() == data && stored_in(&file, 0, records).unwrap() == data);
+        // The bytes of a sample begin anywhere in the file.
+        let base = records.frames().start - 4;
+        assert_eq!(stored_in(&file.slice(base as usize..), base, records).unwrap(), data);
+        assert!(stored_in(&file.slice(base as usize + 8..), base + 8, records).is_err());
+        // Magic, flag, length and padding have to be what the head foretells.
+        let (begin, end) = (records.frames().start as usize, records.frames().end as usize);
+        for (at, flip) in [(begin, 1), (begin + 7, 0x20), (begin + 4, 4), (begin + 4, 1), (end - 1, 1)] {
+            let mut damaged = file.to_vec();
+            damaged[at] ^= flip;
+            assert!(gathered(&damaged).is_err(), "byte {at} ^ {flip}");
+        }
+        assert!(gathered(&file[..end - 1]).is_err());
+    }
 }
