@@ -25,7 +25,7 @@ ulimit -v $((8 << 20))
 prepare() {
     work=$PWD/target/mutants/$1
     export CARGO_TARGET_DIR=$work/build TMPDIR=$work/tmp
-    rm -rf "$work/tree"
+    rm -rf "$work"/{tree,quick,thorough.*}
     mkdir -p "$work/tree" "$work/tmp"
     git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work/tree"
 }
@@ -44,27 +44,28 @@ quick() {
     mutants quick --shard "$sample" --sharding round-robin --timeout 60 "$@"
 }
 
-# Those that the quick tests missed.
+# thorough FILES ARGUMENT...: those in these files that the quick tests missed.
 thorough() {
-    local missed=()
+    local missed=() files=$1 round
+    shift
     while read -r name; do
         missed+=(--re "^$(sed 's/[][\\.^$*+?(){}|]/\\&/g' <<<"$name")\$")
-    done <"$work/quick/mutants.out/missed.txt"
-    rm -rf "${work:?}/thorough"
-    [ ${#missed[@]} = 0 ] || mutants thorough "${missed[@]}" --timeout 300 "$@"
+    done < <(grep -E "$files" "$work/quick/mutants.out/missed.txt")
+    round=thorough.$(find "$work" -maxdepth 1 -name 'thorough.*' | wc -l)
+    [ ${#missed[@]} = 0 ] || mutants "$round" "${missed[@]}" --timeout 300 "$@"
 }
 
-count() {
-    cat "$work/$1/mutants.out/$2.txt" 2>/dev/null | wc -l
+# entries LIST ROUNDS: what stands in these lists, each once.
+entries() {
+    cat "$work"/$2/mutants.out/"$1".txt 2>/dev/null | sort -u || true
 }
 
 score() {
     local caught timeout missed unviable viable
-    caught=$(($(count quick caught) + $(count thorough caught)))
-    timeout=$(($(count quick timeout) + $(count thorough timeout)))
-    missed=$(count thorough missed) unviable=$(count quick unviable)
+    caught=$(entries caught '*' | wc -l) timeout=$(entries timeout '*' | wc -l) unviable=$(entries unviable quick | wc -l)
+    missed=$(entries missed 'thorough.*' | wc -l)
     viable=$((caught + timeout + missed))
-    cat "$work/thorough/mutants.out/missed.txt" 2>/dev/null || true
+    entries missed 'thorough.*'
     echo "$1, sample $sample: $viable mutants (and $unviable that do not compile): $caught caught, $timeout took too long," \
         "$missed missed: $((100 * (caught + timeout) / viable)) % noticed"
 }
@@ -81,14 +82,16 @@ for part in "$@"; do
             quick --package ringreel-format --cargo-arg=--lib --cargo-arg=--tests \
                 --cargo-arg=--config=profile.mutants.package.ringreel-format.opt-level=0 \
                 -- -- --skip every_ --skip reader --skip takes_time
-            thorough --package ringreel-format --cargo-arg=--lib --cargo-arg=--tests -- -- --skip takes_time
+            thorough . --package ringreel-format --cargo-arg=--lib --cargo-arg=--tests -- -- --skip takes_time
             ;;
         ring)
-            quick --package ringreel --no-default-features $(tests steps traces runs repair_steps) \
+            quick --package ringreel --no-default-features $(tests edges steps traces runs repair_steps) \
                 -- -- --skip any_call --skip every_call --skip call_that_fails --skip reply --skip every_change
-            thorough --package ringreel --no-default-features --features cli --cargo-arg=--lib \
-                $(tests steps repair_steps seal repair held_out reading policy damage many_generations sharing failures \
-                    streaming golden bad_input server_away)
+            ring=(--package ringreel --no-default-features --features cli)
+            thorough 'ring/(birth|commit|liveness|manifest|mod|promote|reclaim|recover|scan)\.rs' "${ring[@]}" --cargo-arg=--lib \
+                $(tests steps many_generations reading bad_input sharing)
+            thorough 'ring/(held_out|runs)\.rs' "${ring[@]}" $(tests held_out streaming policy reading)
+            thorough 'ring/(gc|last_names|seal)\.rs|ring/repair/' "${ring[@]}" $(tests repair repair_steps seal held_out)
             ;;
     esac
     score "$part"

@@ -232,8 +232,10 @@ fn a_hint_is_believed_when_it_is_seen() {
     assert_eq!(manifests.newest().unwrap(), 2);
     manifests.hint(9);
     assert_eq!(manifests.newest().unwrap(), 2);
+    fs::write(layout.manifest(3), "").unwrap();
+    assert_eq!(manifests.newest().unwrap(), 3, "the next ones are asked for by name");
     fs::write(layout.manifest(9), "").unwrap();
-    assert_eq!(manifests.newest().unwrap(), 2, "the directory was listed just now");
+    assert_eq!(manifests.newest().unwrap(), 3, "the directory was listed just now");
     manifests.hint(9);
     manifests.hint(1);
     assert_eq!(manifests.newest().unwrap(), 9);
@@ -744,4 +746,87 @@ fn when_there_are_twice_as_many_manifests_as_are_kept_the_older_half_goes() {
     fs::create_dir(ring.layout.read(7)).unwrap(); // it is still there
     ring.reclaim().unwrap();
     assert_eq!(left(), [7].into_iter().chain(1088..=2112).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_segment_that_is_older_than_all_manifests_goes_to_quarantine() {
+    for (newest, first_is_there, want) in
+        [(1025, false, None), (1025, true, Some(Ok(Step::Linked(1026)))), (1024, false, Some(Err(())))]
+    {
+        let dir = scratch();
+        let config = config(dir.path(), 8, "");
+        let ring = another(&config);
+        let (id, file) = staged(&config, 20);
+        let mut commit = on_its_way(&ring, id, &file);
+        write_manifests(&ring.layout, newest);
+        if !first_is_there {
+            fs::remove_file(ring.layout.manifest(1)).unwrap();
+        }
+        let ring = another(&config);
+        let step = ring.commit_step(&mut commit, true);
+        let Some(want) = want else {
+            assert!(matches!(&step, Ok(Step::Quarantined(why)) if why.contains("whose manifest is gone")), "{step:?}");
+            let mut names = ring.fs.list(&ring.layout.quarantine()).unwrap();
+            names.sort();
+            assert!(names.len() == 2 && names[0].ends_with(".rec") && names[1].ends_with(".why") && !file.exists());
+            continue;
+        };
+        assert_eq!(step.map_err(|_| ()), want);
+    }
+}
+
+#[test]
+fn how_full_a_generation_is_its_footers_tell_where_its_names_do_not() {
+    let dir = scratch();
+    let config = config(dir.path(), 4, "");
+    let ring = another(&config);
+    let ways = [0, 1, 2].map(|n| staged(&config, n));
+    for (index, (_, file)) in ways.iter().take(2).enumerate() {
+        fs::hard_link(file, ring.layout.write(1).join(segment_name(10 + index as u64))).unwrap();
+    }
+    // Two names, of which each might be of two samples.
+    let mut commit = on_its_way(&ring, ways[2].0, &ways[2].1);
+    commit.staged.samples = 2;
+    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Linked(1));
+    // Four names, of which two are of one segment.
+    fs::hard_link(&ways[0].1, ring.layout.write(1).join(segment_name(20))).unwrap();
+    let (id, file) = staged(&config, 30);
+    let ring = another(&config);
+    let mut commit = on_its_way(&ring, id, &file);
+    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Wait(1));
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(1));
+}
+
+#[test]
+fn what_stands_in_staging_and_is_no_owner_hinders_nobody() {
+    let dir = scratch();
+    let config = Config { lease: Duration::from_millis(10), ..config(dir.path(), 8, "") };
+    let ring = another(&config);
+    fs::write(ring.layout.staging().join("file-1-a"), "x").unwrap();
+    fs::create_dir(ring.layout.staging().join(".hidden")).unwrap();
+    let (id, _) = staged(&config, 20);
+    let mut watch = Watch::new(Duration::ZERO);
+    for _ in 0..2 {
+        ring.recover(&mut watch).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    ring.promote(When::NotEmpty).unwrap().unwrap();
+    assert!(listed(&config.ring).contains_key(&id) && ring.layout.staging().join(".hidden").exists());
+}
+
+#[test]
+fn a_process_has_a_name_of_its_own_and_looks_some_times_in_a_lease() {
+    let dir = scratch();
+    let config = Config { poll: None, ..config(dir.path(), 8, "") };
+    let (one, two) = (another(&config), another(&config));
+    assert!(one.me != two.me && ringreel::layout::is_owner(&one.me));
+    let (rest, random) = one.me.rsplit_once('-').unwrap();
+    assert!(random.len() == 8 && rest.ends_with(&format!("-{}", std::process::id())), "{}", one.me);
+    let default = if one.kind.local { 200 } else { 1000 };
+    assert_eq!(one.poll, Duration::from_millis(default));
+    let short = Config { lease: Duration::from_millis(100), ..config.clone() };
+    assert_eq!(another(&short).poll, Duration::from_millis(25));
+    assert_eq!((one.syncs_files(), one.syncs_dirs()), (!one.kind.local, false));
+    let node = common::config(dir.path(), 8, "DURABILITY: node");
+    assert_eq!((another(&node).syncs_files(), another(&node).syncs_dirs()), (true, true));
 }

@@ -386,3 +386,30 @@ fn of_a_long_run_the_last_4096_epochs_are_kept_and_of_a_worker_the_last_place() 
     assert_eq!(places, ["at.0.4100.m", "at.1.4101.n"]);
     assert_eq!(index.note_names("runs").unwrap(), ["r"]);
 }
+
+#[test]
+fn over_budget_no_more_generations_are_given_up_than_have_to_be() {
+    let place = World::new("SWAP_CAP: 2\nKEEP: 9\n");
+    (0..6).for_each(|n| place.generation(n * 2..n * 2 + 2));
+    let mut ring = place.ring();
+    decide(&ring, "slow", &[1, 2, 3, 4, 5, 6], 1);
+    ring.run("slow").unwrap().arrive(0, 0, "somebody", 1).unwrap();
+    let bytes = |g| ring.manifests.get(g).unwrap().unwrap().summary.bytes;
+    let (newest, used) = (bytes(6), bytes(1) + bytes(2) + bytes(3) + bytes(4) + bytes(5) + bytes(6));
+    let oldest = bytes(1);
+    ring.keep = 0;
+    let there = |ring: &ringreel::Ring| {
+        ring.reclaim().unwrap();
+        (1..=6).filter(|g| place.has(*g)).collect::<Vec<_>>()
+    };
+    for enough in [None, Some(used + newest)] {
+        ring.max_bytes = enough;
+        assert_eq!(there(&ring), [1, 2, 3, 4, 5, 6]);
+    }
+    ring.max_bytes = Some(used + newest - 1);
+    assert_eq!(there(&ring), [2, 3, 4, 5, 6]);
+    // No room at all: the room of the next one is made, be they of the same size or nearly so.
+    ring.max_bytes = Some(used - oldest);
+    let left = there(&ring);
+    assert!(left == [3, 4, 5, 6] || left == [4, 5, 6], "{left:?}");
+}
