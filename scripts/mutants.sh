@@ -55,9 +55,10 @@ thorough() {
     [ ${#missed[@]} = 0 ] || mutants "$round" "${missed[@]}" --timeout 300 "$@"
 }
 
-# entries LIST ROUNDS: what stands in these lists, each once.
+# entries LIST ROUNDS: what stands in these lists, each once; of the sample only (`--re` lets some more pass).
 entries() {
-    cat "$work"/$2/mutants.out/"$1".txt 2>/dev/null | sort -u || true
+    cat "$work"/$2/mutants.out/"$1".txt 2>/dev/null | sort -u |
+        grep -Fxf <(cat "$work"/quick/mutants.out/{caught,missed,timeout,unviable}.txt) || true
 }
 
 score() {

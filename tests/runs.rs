@@ -362,7 +362,7 @@ fn epochs_that_repeat_are_written_once_and_counted_each() {
 fn of_a_long_run_the_last_4096_epochs_are_kept_and_of_a_worker_the_last_place() {
     let index: Arc<dyn Index> = Arc::new(MemoryIndex::default());
     let log = RunLog::new(index.clone(), "r").unwrap();
-    (0..6).for_each(|k| drop(log.decide(k, &epoch(k)).unwrap()));
+    (0..6).for_each(|k| assert_eq!(log.decide(k, &epoch(k)).unwrap(), epoch(k)));
     let left = || {
         let mut names = index.note_names("epochs.r").unwrap();
         names.sort();

@@ -160,7 +160,7 @@ fn meta_may_be_as_deep_and_as_large_as_its_limits_and_no_more() {
         assert_eq!(Meta::decode(&deepest.encode().unwrap(), 0).unwrap(), deepest);
         assert!(matches!(meta(nested(MAX_DEPTH, maps)).encode(), Err(FormatError::TooLarge { .. })));
     }
-    let deeper = [&[0xa1, 0x61, b'a'][..], &vec![0x81; MAX_DEPTH], &[0xf6]].concat();
+    let deeper = [&[0xa1, 0x61, b'a'][..], &[0x81; MAX_DEPTH], &[0xf6]].concat();
     assert!(matches!(Meta::decode(&deeper, 0), Err(FormatError::TooLarge { value: 17, .. })));
 
     // The array is a value, too.
