@@ -1,6 +1,9 @@
 //! What a lost manifest is made of again, and what stays as it is.
 
-use crate::common::{another, assert_delivered_once, bring_in, config, linked, listed, scratch, staged};
+use crate::common::{
+    Action, EACCES, EIO, ESTALE, another, assert_delivered_once, bring_in, config, hooked, linked, listed, scratch,
+    staged,
+};
 use crate::generations;
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
@@ -185,5 +188,26 @@ fn a_last_name_in_any_generation_that_is_readable_is_found_and_none_in_the_one_t
         ids.push(id);
         bring_in(&another(&config));
         assert_delivered_once(&config.ring, &ids, "it had one name only");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_just_now_is_not_taken_for_damaged() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "KEEP: 9");
+    generations(&config, 3);
+    let layout = another(&config).layout;
+    fs::write(layout.read(2).join(segment_name(40)), "damaged").unwrap();
+    fs::remove_file(layout.manifest(2)).unwrap();
+    // One that is gone meanwhile is none; what the system will not say now, it may say later.
+    for (errno, damaged) in [(0, Some(true)), (ESTALE, Some(false)), (EIO, None), (EACCES, None)] {
+        let (ring, hooks) = hooked(&config);
+        hooks.hook(move |_, op, path| {
+            let hit = op == "open" && path.ends_with(segment_name(40)) && errno != 0;
+            if hit { Action::Refuse(errno) } else { Action::Pass }
+        });
+        let plan = ring.plan_repair(&living(&[])).ok();
+        let says = plan.map(|plan| plan.open().next().unwrap().action.contains("1 files there are damaged"));
+        assert_eq!(says, damaged, "{errno}");
     }
 }

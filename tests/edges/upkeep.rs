@@ -277,3 +277,26 @@ fn who_may_be_dead_is_known_only_when_all_were_watched() {
         assert_eq!((life.is_in_the_way().is_some(), life.may_be_dead("a")), (in_the_way, dead), "{life:?}");
     }
 }
+
+#[test]
+fn generations_that_hold_held_out_samples_are_kept_and_none_after_them() {
+    for (count, kept, held_out) in
+        [(1, 2, vec![(1, 0..2)]), (2, 3, vec![(1, 0..2), (2, 0..1)]), (4, 3, vec![(1, 0..2), (2, 0..1)])]
+    {
+        let dir = scratch();
+        let config = config(dir.path(), 2, "VALIDATION: 3\nKEEP: 0");
+        generations(&config, count);
+        let ring = another(&config);
+        let found = ring.kept_for_ever().unwrap();
+        assert_eq!(found.iter().map(|kept| kept.generation).collect::<Vec<_>>(), (0..kept).collect::<Vec<_>>());
+        let first = &ring.manifests.get(1).unwrap().unwrap().summary;
+        assert_eq!((found[0].files, found[1].files, found[1].bytes), (0, 2, first.bytes));
+        let samples = ring.held_out_samples().unwrap();
+        let samples: Vec<_> =
+            samples.into_iter().map(|(manifest, range)| (manifest.summary.generation, range)).collect();
+        assert_eq!(samples, held_out, "{count}");
+        ring.reclaim().unwrap();
+        let there: Vec<_> = (1..=count).filter(|n| ring.layout.read(*n).exists()).collect();
+        assert_eq!(there, (1..=count).filter(|n| *n < kept || *n == count).collect::<Vec<_>>());
+    }
+}
