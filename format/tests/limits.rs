@@ -7,14 +7,15 @@ mod common;
 use bytes::Bytes;
 use common::{check, info, noise};
 use ringreel_format::dtype::{MAX_NAME, MAX_NDIM, MAX_PARTS};
-use ringreel_format::frame::{FrameHeader, MAX_LEN, Sequence, framed_len, padding};
+use ringreel_format::frame::{FrameHeader, MAGIC, MAX_LEN, Sequence, framed_len, padding, read_record};
 use ringreel_format::input::SliceInput;
 use ringreel_format::meta::{MAX_DEPTH, MAX_META, MAX_VALUES};
 use ringreel_format::segment::head::PartPlace;
 use ringreel_format::segment::part::{Part, decode_part, gather, stored_in};
 use ringreel_format::segment::walk::{self, SegmentWalk};
 use ringreel_format::{
-    DType, FormatError, Meta, PartRef, ReadOptions, SampleRef, Schema, SegmentSlice, SegmentWriter, Value, WriteOptions,
+    DType, Footer, FormatError, Meta, PartRef, ReadOptions, SampleRef, Schema, SegmentSlice, SegmentWriter, Value,
+    WriteOptions,
 };
 use std::io::ErrorKind;
 
@@ -318,4 +319,52 @@ fn a_large_part_is_gathered_from_a_file_as_it_stands_there() {
         }
         assert!(gathered(&file[..end - 1]).is_err());
     }
+}
+
+#[test]
+fn a_record_that_ends_where_it_should_and_has_another_length_is_not_taken_for_the_part() {
+    let data = [&[7; 3000][..], &MAGIC.to_le_bytes(), &[9; 3000]].concat();
+    let file = one_sample(&[&data], WriteOptions::default());
+    let mut walk = SegmentWalk::new(&file[..], 0).unwrap();
+    let head = walk.next().unwrap().unwrap().head.parts[0].clone();
+    let PartPlace::Large { records, .. } = &head.place else { unreachable!() };
+    // Two frames, 8 + 3000 and 8 + 3000 bytes, become one of 8 + 6008: four bytes more than the part has.
+    let begin = records.frames().start as usize;
+    let mut damaged = file.clone();
+    damaged[begin + 4..begin + 8].copy_from_slice(&6008u32.to_le_bytes());
+    damaged[begin + 3008] ^= 1;
+    let mut out = vec![0; data.len()];
+    let mut read_at = |out: &mut [u8], at: u64| {
+        out.copy_from_slice(&damaged[at as usize..at as usize + out.len()]);
+        Ok(())
+    };
+    assert!(gather(&head, &mut out, &mut read_at).is_err());
+    assert!(stored_in(&damaged.clone().into(), 0, records).is_err() && stored_in(&file.into(), 0, records).is_ok());
+}
+
+#[test]
+fn a_table_of_offsets_that_do_not_ascend_leads_nowhere() {
+    let file =
+        Bytes::from(common::write(&[(vec![1; 8], vec![2; 8]), (vec![3; 8], vec![4; 8])], WriteOptions::default()));
+    let footer = SegmentSlice::open(file.clone()).unwrap().footer().clone();
+    let (at, offsets) = (footer.at, footer.offsets().collect::<Vec<_>>());
+    let payload = read_record(&file, at as usize, 0).unwrap().payload.into_owned();
+    // Checked alike, with another table.
+    let extents = |first: u64, second: u64| {
+        let mut payload = payload.clone();
+        payload[24..32].copy_from_slice(&first.to_le_bytes());
+        payload[32..40].copy_from_slice(&second.to_le_bytes());
+        let bound = [&footer.info.id.0[..], &at.to_le_bytes(), &payload[4..]].concat();
+        payload[..4].copy_from_slice(&crc32fast::hash(&bound).to_le_bytes());
+        let footer = Footer::decode(&payload.into(), at).unwrap();
+        assert_eq!(footer.extent(2).unwrap(), None);
+        [0, 1].map(|n| footer.extent(n).ok().flatten())
+    };
+    let (first, second) = (offsets[0], offsets[1]);
+    assert_eq!(extents(first, second), [Some(first..second), Some(second..at)]);
+    assert_eq!(extents(second, first), [None, Some(first..at)]);
+    assert_eq!(extents(first, first), [None, Some(first..at)]);
+    assert_eq!(extents(first, at), [Some(first..at), None]);
+    assert_eq!(extents(first, at + 4), [None, None]);
+    assert_eq!(extents(first + 1, second + 2), [None, None]);
 }

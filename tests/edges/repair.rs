@@ -192,6 +192,25 @@ fn a_last_name_in_any_generation_that_is_readable_is_found_and_none_in_the_one_t
 }
 
 #[test]
+fn a_damaged_segment_that_another_user_owns_is_left_and_other_errors_are_told() {
+    for (errno, is_told) in [(EACCES, false), (EIO, true)] {
+        let dir = scratch();
+        let config = config(dir.path(), 2, "");
+        let (_, file) = staged(&config, 7);
+        fs::write(&file, "damaged").unwrap();
+        let (ring, hooks) = hooked(&config);
+        let life = living(&[]);
+        let plan = ring.plan_repair(&life).unwrap();
+        hooks.hook(move |_, op, path| {
+            let hit = op == "rename" && path.to_string_lossy().contains("quarantine");
+            if hit { Action::Refuse(errno) } else { Action::Pass }
+        });
+        assert_eq!(ring.apply_repair(&plan, &life).is_err(), is_told, "{errno}");
+        assert!(file.exists());
+    }
+}
+
+#[test]
 fn what_cannot_be_read_just_now_is_not_taken_for_damaged() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 9");
