@@ -1,9 +1,11 @@
 //! How a ring comes into being, and is found.
 
 use crate::common::{self, Action, EACCES, EIO, HookFs, another, config, scratch};
+use crate::generations;
 use ringreel::Error;
 use ringreel::config::Config;
 use ringreel::fs::Posix;
+use ringreel::index::Claim;
 use ringreel::layout::Layout;
 use ringreel::ring::{Ring, birth};
 use std::fs;
@@ -150,4 +152,38 @@ fn a_process_has_a_name_of_its_own_and_looks_some_times_in_a_lease() {
     assert_eq!((one.syncs_files(), one.syncs_dirs()), (!one.kind.local, false));
     let node = common::config(dir.path(), 8, "DURABILITY: node");
     assert_eq!((another(&node).syncs_files(), another(&node).syncs_dirs()), (true, true));
+}
+
+#[test]
+fn a_ring_json_that_is_gone_or_damaged_is_made_again_and_one_that_is_whole_is_not() {
+    let dir = scratch();
+    let ours = config(dir.path(), 2, "VALIDATION: 0");
+    generations(&ours, 2);
+    let path = Layout::new(&ours.ring).ring_json();
+    let was = fs::read(&path).unwrap();
+    let find = |config: &Config, apply| Ring::find_damaged(Arc::new(Posix), config, Claim::Look, apply);
+    assert!(find(&ours, true).unwrap().1.is_none());
+    for damage in [None, Some("{")] {
+        fs::remove_file(&path).unwrap();
+        damage.iter().for_each(|text| fs::write(&path, text).unwrap());
+        let (mut small, mut capless, mut silent) = (ours.clone(), ours.clone(), ours.clone());
+        (small.swap_cap, capless.swap_cap, silent.validation) = (Some(1), None, None);
+        for (config, why) in [(small, "too small"), (capless, "SWAP_CAP and SAMPLE"), (silent, "VALIDATION")] {
+            assert!(find(&config, true).err().unwrap().to_string().contains(why), "{why}");
+        }
+        let (ring, mend) = find(&ours, false).unwrap();
+        assert_eq!((mend.unwrap().path, ring.birth.swap_cap), (path.clone(), 2));
+        assert_eq!(fs::read(&path).ok(), damage.map(|text| text.as_bytes().to_vec()), "it was only looked at");
+        find(&ours, true).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), was);
+        let kept = fs::read_dir(ring.layout.quarantine()).unwrap().count();
+        assert_eq!(kept, usize::from(damage.is_some()), "what was damaged is kept");
+    }
+    // Of another ring: then nobody can tell which one it is.
+    let elsewhere = scratch();
+    let other = config(elsewhere.path(), 2, "VALIDATION: 0");
+    generations(&other, 3);
+    fs::copy(Layout::new(&other.ring).manifest(3), Layout::new(&ours.ring).manifest(3)).unwrap();
+    fs::remove_file(&path).unwrap();
+    assert!(find(&ours, true).err().unwrap().to_string().contains("of one ring") && !path.exists());
 }
