@@ -82,12 +82,12 @@ for part in "$@"; do
         format)
             quick --package ringreel-format --cargo-arg=--lib --cargo-arg=--tests \
                 --cargo-arg=--config=profile.mutants.package.ringreel-format.opt-level=0 \
-                -- -- --skip every_ --skip reader --skip takes_time
+                -- -- --skip every_flipped_bit --skip every_truncation --skip resynchronising --skip readers_agree --skip takes_time
             thorough . --package ringreel-format --cargo-arg=--lib --cargo-arg=--tests -- -- --skip takes_time
             ;;
         ring)
             quick --package ringreel --no-default-features $(tests edges steps traces runs repair_steps) \
-                -- -- --skip any_call --skip every_call --skip call_that_fails --skip reply --skip every_change
+                -- -- --skip at_any_call --skip every_call --skip call_that_fails --skip reply --skip every_change
             ring=(--package ringreel --no-default-features --features cli)
             thorough 'ring/(birth|commit|liveness|manifest|mod|promote|reclaim|recover|scan)\.rs' "${ring[@]}" --cargo-arg=--lib \
                 $(tests steps many_generations reading bad_input sharing)

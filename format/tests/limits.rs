@@ -14,8 +14,8 @@ use ringreel_format::segment::head::PartPlace;
 use ringreel_format::segment::part::{Part, decode_part, gather, stored_in};
 use ringreel_format::segment::walk::{self, SegmentWalk};
 use ringreel_format::{
-    DType, Footer, FormatError, Meta, PartRef, ReadOptions, SampleRef, Schema, SegmentSlice, SegmentWriter, Value,
-    WriteOptions,
+    DType, Footer, FormatError, Meta, PartRef, ReadOptions, SampleRef, Schema, SegmentInfo, SegmentSlice,
+    SegmentWriter, Value, WriteOptions,
 };
 use std::io::ErrorKind;
 
@@ -176,6 +176,12 @@ fn meta_may_be_as_deep_and_as_large_as_its_limits_and_no_more() {
     let long = |len: u64| meta("x".repeat(len as usize - 8).into()).encode(); // a1 61 61 7a and four bytes of length
     assert_eq!(long(MAX_META).unwrap().len() as u64, MAX_META);
     assert!(matches!(long(MAX_META + 1), Err(FormatError::TooLarge { .. })));
+
+    let provenance = meta("x".repeat(MAX_META as usize - 8).into());
+    let info = SegmentInfo { provenance: provenance.clone(), ..info(Schema::default()) };
+    let mut file = Vec::new();
+    SegmentWriter::begin(&mut file, info, WriteOptions::default()).unwrap().finish(&mut file).unwrap();
+    assert!(check(&file).unwrap().info.provenance == provenance);
 }
 
 #[test]
