@@ -29,7 +29,13 @@ impl FsError {
 
     /// The name is not there (or no longer: a stale handle means the same to us).
     pub fn is_gone(&self) -> bool {
-        self.source.kind() == io::ErrorKind::NotFound || self.source.kind() == io::ErrorKind::StaleNetworkFileHandle
+        self.source.kind() == io::ErrorKind::NotFound || self.is_stale()
+    }
+
+    /// What the server gave us is none of its any more: it was started anew, say, or the name was replaced. That the name
+    /// is not there is not said.
+    pub fn is_stale(&self) -> bool {
+        self.source.kind() == io::ErrorKind::StaleNetworkFileHandle
     }
 
     /// The name is there already.
@@ -62,7 +68,8 @@ impl FsError {
         // server had struck off, that the endpoint was shut down. A handle that is opened anew works.
         const EBADFD: i32 = 77;
         const ESHUTDOWN: i32 = 108;
-        away.contains(&self.source.kind()) || matches!(self.source.raw_os_error(), Some(EBADFD | ESHUTDOWN))
+        const EHOSTDOWN: i32 = 112;
+        away.contains(&self.source.kind()) || matches!(self.source.raw_os_error(), Some(EBADFD | ESHUTDOWN | EHOSTDOWN))
     }
 
     /// Trying again later may help: a full disk, a server that is away, an interrupted call.

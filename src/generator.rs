@@ -19,10 +19,11 @@ use crate::segment::SampleId;
 use crate::segment::staging::{StagingOptions, StagingWriter};
 use crate::unix_ms;
 use ringreel_format::{
-    DType, Meta, PartRef, SampleRef, Schema, SegmentId, SegmentInfo, SegmentWriter, Value, WriteOptions,
+    DType, FormatError, Meta, PartRef, SampleRef, Schema, SegmentId, SegmentInfo, SegmentWriter, Value, WriteOptions,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use waiting::Leave;
 
 /// The role's name in the index.
 pub const ROLE: &str = "generator";
@@ -30,6 +31,11 @@ pub const ROLE: &str = "generator";
 const SEAL_AFTER: u64 = MANIFESTS_KEPT / 4;
 /// For at least so long the end of a sealed run waits for a generation that nobody can promote.
 const SEAL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// In a batch the clock is read for each of so many small samples,
+const CLOCKED: usize = 64;
+/// and for each one that has more bytes.
+const CLOCKED_BYTES: usize = 1 << 16;
 
 /// One named part of a sample: little-endian elements in row-major order.
 #[derive(Clone, Debug)]
@@ -77,6 +83,8 @@ pub struct Generator {
     options: StagingOptions,
     segment_samples: u64,
     budget: (Option<u64>, Option<u64>),
+    /// What may be written before the ring and the disk are looked at again.
+    leave: Leave,
     writing: Option<StagingWriter>,
     commits: Vec<Commit>,
     settled: u64,
@@ -115,12 +123,14 @@ impl Generator {
             sync: ring.syncs_files(),
             sync_dir: ring.syncs_dirs(),
             settled: Arc::default(),
+            dir_syncs: ring.dir_syncs.clone(),
         };
         Generator {
             manager: None,
             next_look: Instant::now(),
             segment_samples: config.segment_samples.min(ring.birth.swap_cap),
             budget: (config.max_bytes, config.max_files),
+            leave: Leave::default(),
             writing: None,
             commits: Vec::new(),
             settled: 0,
@@ -158,15 +168,74 @@ impl Generator {
         let parts = self.in_order(parts)?;
         let sample = SampleRef { parts: &parts, meta, unix_ms: unix_ms() };
         self.check_input(&sample)?;
-        self.commit_earlier(stop)?;
-        // One that could not get its name takes no more samples.
-        let mut ids = match self.writing.as_ref().is_some_and(StagingWriter::is_closed) {
-            true => self.seal(stop)?,
-            false => Vec::new(),
-        };
-        self.await_room(SegmentWriter::estimate(&parts), stop)?;
+        self.put(&sample, stop)
+    }
+
+    /// Puts `count` samples of the same element types and shapes in, without meta: as [`Generator::write`], in less time.
+    /// A part's shape is that of one sample; its data holds those of one sample after the other.
+    ///
+    /// # Errors
+    /// As [`Generator::write`]. What does not fit SAMPLE is found before anything is written; of another error's batch the
+    /// first samples may have been put in: [`Generator::written`] tells how many.
+    pub fn write_batch(
+        &mut self,
+        parts: &[NamedPart<'_>],
+        count: usize,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Vec<SampleId>> {
+        self.deferred.take().map_or(Ok(()), Err)?;
+        let whole = self.in_order(parts)?;
+        let mut rows = Vec::with_capacity(whole.len());
+        for (part, name) in whole.iter().zip(&self.ring.birth.sample) {
+            let bad = |error: FormatError| Error::Sample(format!("part {name:?}: {error}"));
+            let len = part.dtype.byte_len(part.shape).map_err(bad)?;
+            let (have, want) = (part.data.len() as u64, len.checked_mul(count as u64));
+            if want != Some(have) {
+                let (dtype, shape) = (&part.dtype, part.shape);
+                let message =
+                    format!("part {name:?} has {have} bytes; {count} samples of {dtype}, shape {shape:?}, were given");
+                return Err(Error::Sample(message));
+            }
+            rows.push(len as usize);
+        }
+        let (mut one, meta, mut ids) = (whole.clone(), Meta::new(), Vec::new());
+        let bytes: usize = rows.iter().sum();
+        let mut now = unix_ms();
+        for n in 0..count {
+            for ((one, whole), row) in one.iter_mut().zip(&whole).zip(&rows) {
+                one.data = &whole.data[n * row..(n + 1) * row];
+            }
+            if n % CLOCKED == 0 || bytes > CLOCKED_BYTES {
+                now = unix_ms();
+            }
+            ids.extend(self.put(&SampleRef { parts: &one, meta: &meta, unix_ms: now }, stop)?);
+            // What came after samples were finished ends the batch; where it was the last one, it waits for the next call.
+            if n + 1 < count {
+                self.deferred.take().map_or(Ok(()), Err)?;
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Samples that were put in so far, finished or not.
+    pub fn written(&self) -> u64 {
+        self.number
+    }
+
+    fn put(&mut self, sample: &SampleRef<'_>, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
+        let mut ids = Vec::new();
+        let bytes = SegmentWriter::estimate(sample.parts);
+        if !self.may_go_on(bytes, sample.unix_ms) {
+            self.commit_earlier(stop)?;
+            // One that could not get its name takes no more samples.
+            if self.writing.as_ref().is_some_and(StagingWriter::is_closed) {
+                ids = self.seal(stop)?;
+            }
+            self.await_room(bytes, stop)?;
+            self.leave.since = sample.unix_ms;
+        }
         loop {
-            match self.append(&sample) {
+            match self.append(sample) {
                 Ok(()) => {}
                 Err(error) => {
                     self.bear(error, "writing a sample", stop)?;
@@ -187,7 +256,7 @@ impl Generator {
                     return Ok(ids);
                 }
                 // The file was thrown away, and this sample is still in hand: once more, in a new one.
-                Err(error) if self.writing.is_none() && !stop() => {
+                Err(error) if self.writing.is_none() && error.is_retryable() && !stop() => {
                     self.problem(format!("{error}; writing the sample again"));
                     self.pause("a segment to be written again", self.ring.poll, stop)?;
                 }
@@ -330,6 +399,9 @@ impl Generator {
 
     fn in_order<'a>(&self, given: &[NamedPart<'a>]) -> Result<Vec<PartRef<'a>>> {
         let names = &self.ring.birth.sample;
+        if given.len() == names.len() && given.iter().zip(names).all(|(part, name)| part.name == name) {
+            return Ok(given.iter().map(|part| part.part.clone()).collect());
+        }
         let one = |name: &String| {
             let mut found = given.iter().filter(|part| part.name == name);
             match (found.next(), found.next()) {
@@ -347,7 +419,9 @@ impl Generator {
 
     /// What would make the writer refuse the sample, found before anything is touched.
     fn check_input(&self, sample: &SampleRef<'_>) -> Result<()> {
-        sample.meta.encode().map_err(|error| Error::Sample(format!("meta: {error}")))?;
+        if !sample.meta.is_empty() {
+            sample.meta.encode().map_err(|error| Error::Sample(format!("meta: {error}")))?;
+        }
         for (part, name) in sample.parts.iter().zip(&self.ring.birth.sample) {
             let want =
                 part.dtype.byte_len(part.shape).map_err(|error| Error::Sample(format!("part {name:?}: {error}")))?;

@@ -52,6 +52,8 @@ pub struct Manager {
     ring: Arc<Ring>,
     presence: Presence,
     token: Option<u64>,
+    /// How many counted as dead after the last recovery.
+    dead: usize,
     last_swap: Instant,
     next_recovery: Instant,
     next_look: Instant,
@@ -84,6 +86,7 @@ impl Manager {
         Manager {
             presence: Presence::begin(ring.index.clone(), &ring.me, ROLE, ring.lease),
             token: None,
+            dead: 0,
             last_swap: now,
             next_recovery: now,
             next_look: now,
@@ -171,9 +174,10 @@ impl Manager {
 
     fn work(&mut self) -> Result<Option<Swap>> {
         let promotion = self.ring.promote(When::Full)?;
-        if promotion.is_some() || Instant::now() >= self.next_recovery {
+        if promotion.is_some() || Instant::now() >= self.next_recovery || self.somebody_died()? {
             let reclaimed = self.ring.reclaim()?;
             let recovered = self.ring.recover(&mut self.ring.watch())?;
+            self.dead = self.ring.watch().dead();
             if recovered.adopted + recovered.quarantined + recovered.litter > 0 {
                 tracing::info!(?recovered, "brought in what dead generators left");
             }
@@ -182,6 +186,13 @@ impl Manager {
             return Ok(promotion.map(|promotion| self.tell(&promotion, reclaimed.samples)));
         }
         Ok(None)
+    }
+
+    /// Whether there are more dead than after the last recovery: then what they left is not to wait for the next one.
+    fn somebody_died(&self) -> Result<bool> {
+        let mut watch = self.ring.watch();
+        as_hint(watch.look(&*self.ring.index))?;
+        Ok(watch.dead() > self.dead)
     }
 
     fn tell(&mut self, promotion: &Promotion, deleted: u64) -> Swap {

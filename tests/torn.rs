@@ -13,10 +13,10 @@ use ringreel::{Error, Generator, NamedPart, Reader, Stream, StreamOptions};
 use ringreel_format::{DType, Meta};
 use std::fs::{self, File, OpenOptions};
 use std::ops::Range;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -273,18 +273,36 @@ fn misbehave(how: &str) {
     // SAFETY: the map is looked at after its file was truncated, which is to end this process.
     let unguarded = unsafe { memmap2::Mmap::map(&File::open(&foreign).unwrap()).unwrap() };
     cut(&foreign, 0);
-    let below = match how.split_once(", with ") {
-        Some((_, "the default below")) => Some(libc::SIG_DFL),
-        Some((_, "a handler below that raises it again")) => Some(raises_again as *const () as usize),
-        _ => None, // that of Rust's own runtime
+    let (touch, handlers) = how.split_once(", with ").unwrap_or((how, ""));
+    let put = |handler: usize, flags| {
+        // SAFETY: all zeros are values of these structures; the call reads one and writes the other.
+        let before = unsafe {
+            let (mut new, mut before): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
+            (new.sa_sigaction, new.sa_flags) = (handler, flags);
+            libc::sigaction(libc::SIGBUS, &raw const new, &raw mut before);
+            before.sa_sigaction
+        };
+        FOUND.store(before, Ordering::SeqCst);
     };
+    match handlers {
+        "the default below" => put(libc::SIG_DFL, 0),
+        "nobody to hear it below" => put(libc::SIG_IGN, 0),
+        "a handler below that raises it again" => put(raises_again as *const () as usize, 0),
+        "a handler below that tells and gives way" => put(tells as *const () as usize, libc::SA_SIGINFO),
+        "a handler below that does nothing" => put(does_nothing as *const () as usize, 0),
+        // That of Rust's own runtime is below ours.
+        "" | "one above that hands it on" | "one between that hands it on" => {}
+        other => panic!("{other}"),
+    }
+    if handlers.ends_with("hands it on") {
+        put(hands_on as *const () as usize, libc::SA_SIGINFO | libc::SA_ONSTACK);
+    }
     // SAFETY: these calls take numbers.
     unsafe {
-        if let Some(below) = below {
-            libc::signal(libc::SIGBUS, below);
+        if !handlers.is_empty() && !handlers.starts_with("one above") {
             drop(map(&file_of(dir, "again", 1), MapMode::Shared)); // ours above it
         }
-        match how.split(',').next().unwrap() {
+        match touch {
             "touch" => _ = std::hint::black_box(unguarded[PAGE]),
             "kill" => _ = libc::kill(libc::getpid(), libc::SIGBUS),
             "raise" => _ = (libc::raise(libc::SIGBUS), libc::raise(libc::SIGBUS)),
@@ -300,6 +318,36 @@ extern "C" fn raises_again(signal: libc::c_int) {
     unsafe { libc::raise(signal) };
 }
 
+/// What the last handler found in place.
+static FOUND: AtomicUsize = AtomicUsize::new(0);
+
+fn say(text: &str) {
+    // SAFETY: the call reads bytes that live until it returns.
+    unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+}
+
+extern "C" fn tells(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the system gave this account of the signal; the other call takes numbers.
+    let code = unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        (*info).si_code
+    };
+    say(if code == 2 { "told of a fault\n" } else { "told of something else\n" });
+}
+
+extern "C" fn does_nothing(_: libc::c_int) {}
+
+/// As a handler does that lets others go on: it calls whoever was there before it.
+extern "C" fn hands_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    say("handed on\n");
+    let found = FOUND.load(Ordering::SeqCst);
+    // SAFETY: it found ours there, which is called with SA_SIGINFO.
+    unsafe {
+        let call: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = std::mem::transmute(found);
+        call(signal, info, context);
+    }
+}
+
 #[test]
 fn a_bus_error_that_is_not_ours_ends_the_process_as_it_did() {
     if let Ok(how) = std::env::var("RINGREEL_MISBEHAVE") {
@@ -311,6 +359,11 @@ fn a_bus_error_that_is_not_ours_ends_the_process_as_it_did() {
         "touch, with a handler below that raises it again",
         "kill, with the default below",
         "raise, with the default below",
+        "touch, with nobody to hear it below",
+        "touch, with a handler below that tells and gives way",
+        "touch, with a handler below that does nothing",
+        "touch, with one above that hands it on",
+        "touch, with one between that hands it on",
     ];
     for how in all {
         let dir = TempDir::new().unwrap();
@@ -320,8 +373,19 @@ fn a_bus_error_that_is_not_ours_ends_the_process_as_it_did() {
             "a_bus_error_that_is_not_ours_ends_the_process_as_it_did",
             "--nocapture",
         ]);
+        // Who does not die of it would do so for ever.
+        // SAFETY: between fork and exec, one call that reads a value that lives until it returns.
+        unsafe {
+            command.pre_exec(|| {
+                libc::setrlimit(libc::RLIMIT_CPU, &libc::rlimit { rlim_cur: 5, rlim_max: 5 });
+                Ok(())
+            });
+        }
         let done = command.env("RINGREEL_MISBEHAVE", how).output().unwrap();
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         assert_eq!(done.status.signal(), Some(libc::SIGBUS), "{how}: {:?}: {said}", done.status);
+        let times = |text| said.matches(text).count();
+        assert_eq!(times("told of a fault"), usize::from(how.contains("tells")), "{how}: {said}");
+        assert!(times("handed on") <= 3 && (times("handed on") > 0) == how.contains("hands"), "{how}: {said}");
     }
 }

@@ -5,8 +5,8 @@
 mod common;
 
 use common::{
-    Action, EACCES, HookFs, another, assert_delivered_once, bring_in, config, hooked, linked, listed, scratch, staged,
-    write,
+    Action, EACCES, EIO, HookFs, another, assert_delivered_once, bring_in, config, hooked, linked, listed, scratch,
+    staged, write,
 };
 use ringreel::layout::segment_name;
 use ringreel::ring::liveness::Watch;
@@ -14,6 +14,7 @@ use ringreel::ring::promote::When;
 use ringreel::{Config, Generator, SampleId};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -232,6 +233,32 @@ fn published_and_not_synced(config: &Config) -> Vec<(SampleId, PathBuf)> {
     dying.promote(When::Full).unwrap_err();
     assert!(dying.layout.manifest(1).exists() && samples.iter().all(|(_, file)| file.exists()));
     samples
+}
+
+#[test]
+fn on_a_directory_whose_sync_failed_nothing_is_built_even_when_the_next_sync_says_that_all_is_well() {
+    for failing in ["manifests", "read.1", "t.ring"] {
+        let dir = scratch();
+        let config = common::config(dir.path(), CAP, "DURABILITY: node");
+        let samples = full(&config);
+        let (ring, hooks) = hooked(&config);
+        let failed = AtomicBool::new(false);
+        hooks.hook(move |_, op, path| {
+            let is_it = op == "sync_dir" && path.ends_with(failing);
+            if is_it && !failed.swap(true, Ordering::SeqCst) { Action::Refuse(EIO) } else { Action::Pass }
+        });
+        let error = ring.promote(When::Full).unwrap_err();
+        assert!(!error.is_retryable() && error.to_string().contains("check the disk"), "{failing}: {error}");
+        for _ in 0..3 {
+            assert!(!matches!(ring.promote(When::Full), Ok(Some(_))), "{failing}");
+            let _ = ring.recover(&mut Watch::new(Duration::ZERO));
+            let _ = ring.reclaim();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(samples.iter().all(|(_, file)| file.exists()), "{failing}: what is staged stays");
+        assert_eq!(ring.layout.manifest(1).exists(), failing == "manifests", "{failing}");
+        all_is_well(&config, &ids(&samples), failing); // somebody else, when the disk was seen to
+    }
 }
 
 /// The calls of a ring from now on, as "op name" with the last two parts of the path.

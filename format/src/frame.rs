@@ -67,6 +67,20 @@ pub fn write_record(sink: &mut (impl Write + ?Sized), payload: &[u8]) -> Result<
     write_split(sink, payload, split_points(payload))
 }
 
+/// As [`write_record`], where the payload follows [`HEADER_LEN`] bytes of `framed`, which are for the header: in one write,
+/// but for a record that has to be split.
+pub(crate) fn write_framed(sink: &mut (impl Write + ?Sized), framed: &mut Vec<u8>) -> Result<u64> {
+    let payload = &framed[HEADER_LEN as usize..];
+    let len = payload.len();
+    if len as u64 > MAX_LEN || next_magic(payload, 0).is_some() {
+        return write_record(sink, payload);
+    }
+    framed[..HEADER_LEN as usize].copy_from_slice(&header(0, len));
+    framed.resize(framed.len() + padding(len as u64) as usize, 0);
+    sink.write_all(framed)?;
+    Ok(framed.len() as u64)
+}
+
 /// Writes one record that [`split_points`] does not split.
 ///
 /// # Errors

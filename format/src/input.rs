@@ -58,6 +58,7 @@ impl Input for SliceInput<'_> {
 pub struct StreamInput<R> {
     source: R,
     window: Window,
+    most: usize,
 }
 
 /// The stretch of a source that is in memory.
@@ -78,7 +79,13 @@ pub const STEP: usize = 256 << 10;
 impl<R: Read> StreamInput<R> {
     /// What `source` gives, whose next byte is at file offset `base`.
     pub fn new(source: R, base: u64) -> StreamInput<R> {
-        StreamInput { source, window: Window { buffer: Vec::new(), pos: 0, filled: 0, base } }
+        StreamInput { source, window: Window { buffer: Vec::new(), pos: 0, filled: 0, base }, most: usize::MAX }
+    }
+
+    /// The same, but whoever wants to see more than `most` bytes at once is refused: what a file claims, and backs with
+    /// holes, need not be read into memory.
+    pub fn at_most(self, most: usize) -> StreamInput<R> {
+        StreamInput { most: most.max(STEP), ..self }
     }
 
     /// The source, and where it stands may be beyond [`Input::position`]: what was read ahead is lost.
@@ -99,7 +106,7 @@ impl Window {
         }
         while self.filled < self.pos + n {
             if self.buffer.len() == self.filled {
-                self.buffer.reserve_exact(STEP);
+                self.buffer.try_reserve_exact(STEP)?;
                 self.buffer.resize(self.filled + STEP, 0);
             }
             let end = self.buffer.len().min(self.filled + STEP);
@@ -118,7 +125,12 @@ impl<R: Read> Input for StreamInput<R> {
     #[inline]
     fn peek(&mut self, n: usize) -> io::Result<&[u8]> {
         if self.window.filled - self.window.pos < n {
-            self.window.fill(&mut self.source, n)?;
+            self.window.fill(&mut self.source, n.min(self.most))?;
+            // Of a claim beyond the source's end there is nothing to be read.
+            if n > self.most && self.window.filled - self.window.pos >= self.most {
+                let why = format!("a record of {n} bytes is more than there is memory for ({})", self.most);
+                return Err(io::Error::new(io::ErrorKind::OutOfMemory, why));
+            }
         }
         let left = &self.window.buffer[self.window.pos..self.window.filled];
         Ok(&left[..n.min(left.len())])

@@ -5,11 +5,12 @@ mod common;
 
 use common::info;
 use ringreel_format::frame::{self, MAGIC};
-use ringreel_format::recordio::{Found, ResyncReader};
+use ringreel_format::input::{Input, StreamInput};
+use ringreel_format::recordio::{Found, RecordReader, ResyncReader};
 use ringreel_format::segment::head::{Codec, PartHead};
 use ringreel_format::segment::part::decode_part;
 use ringreel_format::{
-    DType, FormatError, Meta, PartRef, PartSchema, ReadOptions, Salvage, SampleRef, Schema, SegmentSlice,
+    DType, FormatError, Meta, PartRef, PartSchema, ReadOptions, Salvage, Salvaged, SampleRef, Schema, SegmentSlice,
     SegmentWriter, WriteOptions,
 };
 use std::time::{Duration, Instant};
@@ -101,6 +102,37 @@ fn a_compressed_part_that_claims_a_terabyte_is_an_error_and_ends_nobody() {
     assert!(matches!(decoded, Err(FormatError::Decompress { .. })), "{decoded:?}");
     head.shape = vec![17 << 20];
     assert!(decode_part(stored.into(), head, "a", 0, ReadOptions::default()).is_ok());
+}
+
+#[test]
+fn what_the_parts_of_one_sample_decode_to_is_bounded_together_where_it_is_salvaged() {
+    let names = ["a", "b", "c"];
+    let schema = Schema::new(names.map(|name| (name, DType::U8, vec![1 << 20]))).unwrap();
+    let (mut file, zeros) = (Vec::new(), vec![0; 1 << 20]);
+    let options = WriteOptions { compress: vec![Some(1); 3], ..WriteOptions::default() };
+    let mut writer = SegmentWriter::begin(&mut file, info(schema), options).unwrap();
+    let parts = names.map(|_| PartRef::new(DType::U8, &[1 << 20], &zeros));
+    writer.sample(&mut file, &SampleRef { parts: &parts, meta: &Meta::new(), unix_ms: 0 }).unwrap();
+    let salvaged = |max_part| match Salvage::new(file.clone().into(), ReadOptions { verify: true, max_part }).next() {
+        Some(Salvaged::Sample(sample)) => sample.parts.iter().map(Result::is_ok).collect::<Vec<_>>(),
+        other => unreachable!("{other:?}"),
+    };
+    assert_eq!(salvaged(3 << 20), [true, true, true]);
+    assert_eq!(salvaged(2 << 20), [true, true, false]);
+    assert_eq!(salvaged(1000), [false, false, false]);
+}
+
+#[test]
+fn a_stream_is_not_read_into_memory_beyond_what_was_allowed() {
+    let mut file = frame_header(0, 3 << 20).to_vec();
+    file.resize((3 << 20) + 8, 0);
+    let within = |most| {
+        RecordReader::with_input(StreamInput::new(&file[..], 0).at_most(most)).next().map(|found| found.is_some())
+    };
+    assert!(within(4 << 20).unwrap());
+    let mut damaged = StreamInput::new(&file[..1000], 0).at_most(1 << 20);
+    assert_eq!(damaged.peek(3 << 20).unwrap().len(), 1000, "what only claims to be long is cut off, as ever");
+    assert!(matches!(within(2 << 20), Err(FormatError::Io(why)) if why.kind() == std::io::ErrorKind::OutOfMemory));
 }
 
 #[test]

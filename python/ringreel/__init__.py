@@ -34,6 +34,7 @@ Readers::
 What is waited for, and every problem that passes, is told through `logging`, by the logger ``ringreel``.
 """
 
+from ringreel._batch import Batch
 from ringreel._dataset import Dataset
 from ringreel._errors import (
     ConfigError,
@@ -59,6 +60,7 @@ from ringreel._stream import Stream
 from ringreel._validation import Validation
 
 __all__ = [
+    "Batch",
     "ConfigError",
     "DamagedSampleError",
     "Dataset",

@@ -40,10 +40,10 @@ _THREADS = min(4, os.cpu_count() or 1)
 class _File:
     """A segment that is open, here and in the process that gets the batch."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, part: Part) -> None:
         self._descriptor = -1
         self._sent: Any = None
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        self._descriptor = part.open()
         # The system gives the lowest number that is free: this is how many are open.
         if self._descriptor > resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2:
             raise OSError(errno.EMFILE, "half of the files that this process may open are open")
@@ -81,13 +81,13 @@ class _Files:
         self._most = most
         self._open: dict[str, _File] = {}
 
-    def at(self, path: str, offset: int, begin: bytes) -> _File | None:
-        """The segment at `path`, open; None where it cannot be, or where it does not hold these bytes there."""
+    def of(self, part: Part, path: str, offset: int, begin: bytes) -> _File | None:
+        """The segment of `part` at `path`, open; None where it cannot be, or does not hold these bytes there."""
         try:
             if path not in self._open:
                 if len(self._open) >= self._most:
                     return None
-                self._open[path] = _File(path)
+                self._open[path] = _File(part)
             file = self._open[path]
             return file if file.begins(offset, begin) else None
         except OSError:  # reclaimed, or too many are open
@@ -268,7 +268,7 @@ def _places(values: Sequence[Any], files: _Files) -> tuple[_Place, ...] | None:
         if mark is None or mark.part.place is None or not _unchanged(value, mark):
             return None
         path, offset = mark.part.place
-        file = files.at(path, offset, _bytes_of(value)[:64].tobytes())
+        file = files.of(mark.part, path, offset, _bytes_of(value)[:64].tobytes())
         if file is None:
             return None
         places.append(_Place(file, offset, mark.name, mark.part.dtype, mark.part.shape, len(mark.part)))

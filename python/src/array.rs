@@ -16,12 +16,12 @@ use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple, PyType};
-use ringreel::fs::MapMode;
 use ringreel::fs::map::map_sealed;
+use ringreel::fs::{Fenced, MapMode};
 use ringreel::reader::tell_torn;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};
 use std::os::raw::c_int;
 use std::path::Path;
 use std::sync::Arc;
@@ -93,6 +93,15 @@ impl Part {
     #[getter]
     fn place(&self) -> Option<(&OsStr, u64)> {
         self.place.as_ref().map(|(path, offset)| (path.as_os_str(), *offset))
+    }
+
+    /// Opens the segment that `place` names, for reading, as readers open it: no link below the ring's directory is
+    /// followed. The descriptor is the caller's. Raises OSError.
+    fn open(&self) -> PyResult<RawFd> {
+        let none = || PyValueError::new_err("this part stands in no file as it is");
+        let (path, _) = self.place.as_ref().ok_or_else(none)?;
+        let ring = path.ancestors().nth(2).ok_or_else(none)?; // of ring/read.1/000000.rec
+        Ok(Fenced::new(ring, None).open_file(path).map_err(|error| error.source)?.into_raw_fd())
     }
 
     /// Why this version cannot read the part (a later version wrote it), or None.

@@ -4,6 +4,7 @@ use crate::array::Input;
 use crate::config::Config;
 use crate::detached::{Listeners, detached};
 use crate::forked::OwnProcess;
+use crate::ids::SampleIds;
 use crate::{errors, logging, meta};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -76,16 +77,32 @@ impl Generator {
         stop: Option<Py<PyAny>>,
     ) -> PyResult<Vec<String>> {
         let meta = meta::from_python(meta)?;
-        let mut owned = Vec::with_capacity(parts.len());
-        for (name, dtype, itemsize, shape, data) in &parts {
-            owned.push((name.as_str(), dtype_of(py, dtype, *itemsize)?, shape.as_slice(), Input::of(data)?));
-        }
+        let owned = inputs(py, &parts)?;
         let ids = self.with(py, stop, |generator, stop| {
             let named =
                 owned.iter().map(|(name, dtype, shape, data)| NamedPart::new(name, dtype.clone(), shape, data.bytes()));
             generator.write(&named.collect::<Vec<_>>(), &meta, stop)
         })?;
         Ok(as_text(&ids))
+    }
+
+    /// Puts `count` samples in, whose parts are given one sample after the other and with the shape of one; returns the
+    /// ids of the samples that are finished now.
+    #[pyo3(signature = (parts, count, stop=None))]
+    fn write_batch(
+        &self,
+        py: Python<'_>,
+        parts: Vec<Given<'_>>,
+        count: usize,
+        stop: Option<Py<PyAny>>,
+    ) -> PyResult<SampleIds> {
+        let given = inputs(py, &parts)?;
+        let ids = self.with(py, stop, |generator, stop| {
+            let named =
+                given.iter().map(|(name, dtype, shape, data)| NamedPart::new(name, dtype.clone(), shape, data.bytes()));
+            generator.write_batch(&named.collect::<Vec<_>>(), count, stop)
+        })?;
+        Ok(SampleIds::new(ids))
     }
 
     /// Seals and commits what was written so far; returns the ids of the samples that are finished now.
@@ -148,6 +165,16 @@ fn leave(generator: ringreel::Generator, seal: bool, stop: &dyn Fn() -> bool) ->
         Err(Error::Interrupted { .. }) => Ok(before),
         other => other,
     }
+}
+
+/// What was given, borrowed for the time of one call.
+type Borrowed<'a> = (&'a str, DType, &'a [u64], Input);
+
+fn inputs<'a>(py: Python<'_>, parts: &'a [Given<'_>]) -> PyResult<Vec<Borrowed<'a>>> {
+    let input = |(name, dtype, itemsize, shape, data): &'a Given<'_>| {
+        Ok((name.as_str(), dtype_of(py, dtype, *itemsize)?, shape.as_slice(), Input::of(data)?))
+    };
+    parts.iter().map(input).collect()
 }
 
 fn dtype_of(py: Python<'_>, name: &str, itemsize: u32) -> PyResult<DType> {

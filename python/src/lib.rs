@@ -27,6 +27,7 @@ mod detached;
 mod errors;
 mod forked;
 mod generator;
+mod ids;
 mod interpreter;
 mod logging;
 mod manager;
@@ -47,6 +48,8 @@ mod _ringreel {
     use crate::config::Config;
     #[pymodule_export]
     use crate::generator::Generator;
+    #[pymodule_export]
+    use crate::ids::SampleIds;
     #[pymodule_export]
     use crate::manager::run_manager;
     #[pymodule_export]

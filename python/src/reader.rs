@@ -4,6 +4,7 @@ use crate::array::Part;
 use crate::config::Config;
 use crate::detached::{Listeners, detached, time_limit};
 use crate::forked::OwnProcess;
+use crate::ids::SampleIds;
 use crate::{errors, logging, meta};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -161,7 +162,49 @@ impl Reader {
         let sample = detached(py, &Listeners::default(), |_, _| reader.sample(manifest, position))?;
         hand_over(py, sample)
     }
+
+    /// Many samples at once, of those that are served of `generation`.
+    fn batch(&self, py: Python<'_>, generation: &Bound<'_, Generation>, indices: Indices) -> PyResult<Stacked> {
+        let reader = self.reader.get("dataset")?;
+        let Generation { manifest, positions } = generation.get();
+        let beyond = match &indices {
+            Indices::Range((begin, end)) if begin < end => Some(end - 1),
+            Indices::Range(_) => None,
+            Indices::Listed(indices) => indices.iter().max().copied(),
+        };
+        let samples = positions.end - positions.start;
+        if let Some(position) = beyond.filter(|index| *index >= samples) {
+            let generation = manifest.summary.generation;
+            return Err(errors::raise(py, ringreel::Error::OutOfRange { position, generation, samples }));
+        }
+        let batch = detached(py, &Listeners::default(), |_, _| match indices {
+            Indices::Range((begin, end)) => reader.batch(manifest, positions.start + begin..positions.start + end),
+            Indices::Listed(indices) => reader.batch(manifest, indices.into_iter().map(|n| positions.start + n)),
+        })?;
+        let count = batch.ids.len() as u64;
+        let parts = batch.parts.into_iter().map(|part| {
+            let shape = match part.shape {
+                Some(one) => std::iter::once(count).chain(one).collect(),
+                None => vec![part.data.len() as u64],
+            };
+            let ends = part.ends.into_iter().map(|end| end as u64).collect();
+            (part.name, Part::over(part.dtype.to_string(), shape, part.data.into(), None), ends)
+        });
+        Ok((batch.generation, SampleIds::new(batch.ids), parts.collect()))
+    }
 }
+
+/// Which samples of a generation are wanted, of those that are served.
+#[derive(FromPyObject)]
+enum Indices {
+    /// From the first on, up to and without the second.
+    Range((u64, u64)),
+    Listed(Vec<u64>),
+}
+
+/// Samples, part by part: their generation, their ids, and for each part its name, that of all samples (one after the
+/// other), and where it is bytes of several lengths, where each sample's end.
+type Stacked = (u64, SampleIds, Vec<(String, Part, Vec<u64>)>);
 
 /// What the ring looks like now, as JSON text. Takes no part in it.
 ///

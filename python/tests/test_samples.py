@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import os
 import pickle
 import sys
 from collections.abc import Mapping
@@ -49,6 +50,27 @@ def test_a_sample_is_a_mapping_in_the_order_of_its_parts(dataset):
     assert sample.dtypes["inline"] == "i16" and sample.dtypes["raw"] == "bytes"
     with pytest.raises(KeyError, match="no part 'other'; the parts are large, inline"):
         sample["other"]
+
+
+def test_the_file_of_a_part_is_opened_by_no_link(filled, tmp_path):
+    ring = filled([everything()], READ="mmap")
+    part = ring.dataset()[0]._part("large")
+    directory = os.path.join(ring.path, "read.1")
+
+    def begin():
+        descriptor = part.open()
+        try:
+            return os.pread(descriptor, 4, part.place[1])
+        finally:
+            os.close(descriptor)
+
+    assert begin() == bytes(range(4))
+    os.rename(directory, tmp_path / "elsewhere")
+    os.symlink(tmp_path / "elsewhere", directory)
+    with pytest.raises(OSError, match="link"):
+        begin()
+    with pytest.raises(ValueError, match="no file"):
+        ringreel._ringreel.Part("u8", [1], b"x").open()
 
 
 def test_a_sample_says_where_it_comes_from(dataset):

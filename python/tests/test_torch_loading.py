@@ -536,6 +536,23 @@ def test_a_file_that_took_the_name_of_another_one_is_not_taken_for_it(ring_of):
     assert [told(next(batches))[0] for _ in range(2)] == [0, 1]
 
 
+def test_a_link_in_place_of_a_generation_is_not_followed_when_its_batch_is_made(ring_of, tmp_path):
+    class Linking(Vanishing):
+        def __getitem__(self, index):
+            sample = super(Vanishing, self).__getitem__(index)
+            if index == 1 and torch.utils.data.get_worker_info() is not None:
+                os.rename(self.files[0], elsewhere)
+                os.symlink(elsewhere, self.files[0])
+            return sample
+
+    ring, elsewhere = ring_of(pairs(2)), str(tmp_path / "elsewhere")
+    dataset = Linking(ring)
+    dataset.files = (os.path.dirname(segment_files(ring)[0]),)
+    batches = list(DataLoader(dataset, 1, num_workers=1, collate_fn=collate))
+    assert all_told(batches) == [0, 1], "the same bytes, and their file is not opened by that way"
+    assert [lies_in(batch["data"]).endswith(".rec") for batch in batches] == [True, False]
+
+
 def test_a_worker_that_may_open_no_more_files_sends_bytes(ring_of, monkeypatch):
     class Poor(RingDataset):
         def __getitem__(self, index):

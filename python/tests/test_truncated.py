@@ -38,7 +38,9 @@ def test_an_array_whose_segment_is_truncated_shows_zeros_and_the_next_call_says_
 
 
 PROGRAM = """
-    import faulthandler, glob, logging, mmap, os, signal, sys
+    import faulthandler, glob, logging, mmap, os, resource, signal, sys
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it is to die, and to leave nothing behind
+    resource.setrlimit(resource.RLIMIT_CPU, (20, 20))  # and not to run for ever
     import numpy as np
     import ringreel
     path, what = sys.argv[1:]
@@ -50,9 +52,11 @@ PROGRAM = """
     held = [dataset[n]["data"] for n in range(3)]
     if what in ("faulthandler after", "foreign, faulthandler after"):
         faulthandler.enable()
-    if what == "foreign, faulthandler between":
+    if what.startswith("foreign, faulthandler between"):
         faulthandler.enable()
         held.append(dataset[0]["data"])
+    if what.endswith("and off"):
+        faulthandler.disable()
     for name in glob.glob(f"{path}/read.1/*.rec"):
         os.truncate(name, 8192)
     if what == "fork":
@@ -66,6 +70,8 @@ PROGRAM = """
             file.truncate(8192)
             unguarded = mmap.mmap(file.fileno(), 8192)
             file.truncate(0)
+        if what == "foreign, faulthandler last":
+            faulthandler.enable()
         print("now a foreign one", flush=True)
         unguarded[4096]
     if what == "sent":
@@ -83,6 +89,8 @@ PROGRAM = """
         "foreign",
         "foreign, faulthandler after",
         "foreign, faulthandler between",
+        "foreign, faulthandler between, and off",
+        "foreign, faulthandler last",
         "sent",
         "fork",
     ],
@@ -95,7 +103,7 @@ def test_our_bus_errors_are_survived_and_others_end_the_process(ring, script, wh
         assert status == 0 and "alive" in program.said, program.said
         return
     assert status == -signal.SIGBUS and "alive" not in program.said, program.said
-    if what in ("faulthandler before", "foreign, faulthandler between"):
+    if what in ("faulthandler before", "foreign, faulthandler between", "foreign, faulthandler last"):
         after = program.said.split("now a foreign one")
         assert "Bus error" in after[1] and "Bus error" not in after[0], program.said
 

@@ -92,6 +92,10 @@ impl<'p> At<'p> {
     }
 
     pub fn open(&self) -> FsResult<Box<dyn FileReader>> {
+        Ok(Box::new(Reader { file: self.open_file()?, path: self.path.to_owned() }))
+    }
+
+    pub fn open_file(&self) -> FsResult<File> {
         // Neither a link that leads out of the ring nor a FIFO that would make us wait for ever.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = File::from(self.on("open", self.open_with(flags, Mode::empty()))?);
@@ -99,7 +103,7 @@ impl<'p> At<'p> {
         if !meta.is_file() {
             return Err(FsError::new("open", self.path, io::Error::other("it is not a plain file")));
         }
-        Ok(Box::new(Reader { file, path: self.path.to_owned() }))
+        Ok(file)
     }
 
     pub fn list(&self) -> FsResult<Vec<String>> {

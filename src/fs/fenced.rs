@@ -11,6 +11,7 @@ use super::at::{At, Modes};
 use super::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Posix, Space};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
@@ -26,6 +27,14 @@ impl Fenced {
     /// The filesystem for the ring in `root`. What is made there gets these modes; none: what the umask leaves.
     pub fn new(root: &Path, modes: Option<Modes>) -> Fenced {
         Fenced { root: root.to_owned(), modes }
+    }
+
+    /// Opens a file for reading, as [`Fs::open`] does, for whoever needs the file itself.
+    ///
+    /// # Errors
+    /// What the system says; a link on the way.
+    pub fn open_file(&self, path: &Path) -> FsResult<File> {
+        self.at("open", path)?.open_file()
     }
 
     fn at<'p>(&self, op: &'static str, path: &'p Path) -> FsResult<At<'p>> {

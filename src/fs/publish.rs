@@ -1,7 +1,42 @@
 //! Publishing: a file appears under its name whole or not at all, and the first who publishes a name wins.
 
-use super::{Fs, FsResult};
-use std::path::Path;
+use super::{Fs, FsError, FsResult};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// Syncs of directories, none of which is done any more once a disk has failed at one: it may have forgotten what it
+/// could not write, and say of the next sync that all is well. (<https://wiki.postgresql.org/wiki/Fsync_Errors>. A file is
+/// thrown away then and written again; the names in a directory that others have seen cannot be.)
+#[derive(Clone, Debug, Default)]
+pub struct DirSyncs {
+    failed: Arc<OnceLock<PathBuf>>,
+}
+
+impl DirSyncs {
+    /// Brings the names in `dir` to the disk.
+    ///
+    /// # Errors
+    /// What the filesystem says. After an EIO (of any directory) this error again, which does not pass. Other errors say
+    /// that there was no sync, and it may be tried again.
+    pub fn sync(&self, fs: &dyn Fs, dir: &Path) -> FsResult<()> {
+        const EIO: i32 = 5;
+        if let Some(failed) = self.failed.get() {
+            return Err(not_again(failed));
+        }
+        fs.sync_dir(dir).map_err(|error| match error.source.raw_os_error() {
+            Some(EIO) => not_again(self.failed.get_or_init(|| dir.to_owned())),
+            _ => error,
+        })
+    }
+}
+
+fn not_again(dir: &Path) -> FsError {
+    let why = "the disk failed (EIO): names in this directory may be gone after a power cut, and a second sync would not \
+               tell. Nothing is built upon them here, and what is staged stays. Look at the kernel's log, check the disk, \
+               then start again";
+    FsError::new("sync directory", dir, io::Error::other(why))
+}
 
 /// Writes a new file, whole, under a name that nobody else looks at.
 ///
@@ -9,7 +44,7 @@ use std::path::Path;
 /// What the filesystem says; the file is removed then.
 pub fn write_new(fs: &dyn Fs, path: &Path, bytes: &[u8], sync: bool) -> FsResult<()> {
     let mut file = fs.create_new(path)?;
-    let written = file.write_all(bytes).map_err(|source| super::FsError::new("write", path, source));
+    let written = file.write_all(bytes).map_err(|source| FsError::new("write", path, source));
     let written = written.and_then(|()| if sync { file.sync() } else { Ok(()) });
     let closed = file.close();
     let result = written.and(closed);

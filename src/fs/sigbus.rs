@@ -9,7 +9,9 @@
 //! - [`is_torn`] tells whether bytes lie in such a map: asked after bytes were checked, and before they are given away.
 //!   [`newly_torn`] gives each torn file's path once: for what was torn in the hands of a user.
 //! - A handler that others put above ours (Python's faulthandler, torch's workers) keeps ours from working until the next
-//!   map is made: then ours is put above it again, and calls it for all that is not ours.
+//!   map is made: then ours is put above it again, and calls it for all that is not ours. It may hand on to the one that it
+//!   found, which is ours: then the one before it is called, and in the end the default. One that returns and has mended
+//!   nothing is called for the same fault a thousand times at most.
 //! - One that is above ours and gives way by raising the signal anew (faulthandler does) is let do so: a fault comes
 //!   again at once, to us. For the same reason one SIGBUS that a thread sends to itself is let pass, while there are maps.
 //! - A child made by fork has table and handler as its parent had. There are no locks that it could find locked.
@@ -23,7 +25,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize};
 
 /// Maps in one block of the table, and blocks at most: a million maps, sixteen times what Linux allows a process by
 /// default.
@@ -53,6 +55,68 @@ struct Name {
     next: *mut Name,
 }
 
+/// A handler that was found in place.
+struct Previous {
+    action: sigaction,
+    /// The one that was found before it.
+    earlier: *const Previous,
+}
+
+/// A call of the handlers that were there before.
+struct HandedOn {
+    thread: AtomicI32,
+    /// Address of the system's account of the signal, and of something on the stack of the call.
+    info: AtomicUsize,
+    frame: AtomicUsize,
+    /// Which of the handlers was called: 0 is the last one that was found.
+    level: AtomicUsize,
+    /// Where the fault was, and how often it came from there.
+    address: AtomicUsize,
+    times: AtomicU32,
+}
+
+impl HandedOn {
+    const fn new() -> HandedOn {
+        HandedOn {
+            thread: AtomicI32::new(0),
+            info: AtomicUsize::new(0),
+            frame: AtomicUsize::new(0),
+            level: AtomicUsize::new(0),
+            address: AtomicUsize::new(0),
+            times: AtomicU32::new(0),
+        }
+    }
+
+    /// Notes a call of this thread. Says which handler is to be called, how often this fault came already, and where the
+    /// call before was.
+    ///
+    /// A handler that we called and that calls us has the same account of the signal, on a deeper stack. (One that left by
+    /// siglongjmp has not: its next fault finds the stack as it was.)
+    fn note(&self, thread: c_int, info: usize, frame: usize, address: usize) -> (usize, u32, usize) {
+        let is_mine = self.thread.swap(thread, Relaxed) == thread;
+        let (info_before, frame_before) = (self.info.swap(info, Relaxed), self.frame.swap(frame, Relaxed));
+        let is_nested = is_mine && info_before == info && frame < frame_before;
+        let level = if is_nested { self.level.load(Relaxed) + 1 } else { 0 };
+        let is_again = is_mine && frame_before == frame && self.address.swap(address, Relaxed) == address;
+        let times = match (is_nested, is_again) {
+            (true, _) => self.times.load(Relaxed),
+            (_, true) => self.times.load(Relaxed).saturating_add(1),
+            (_, false) => 0,
+        };
+        self.level.store(level, Relaxed);
+        self.times.store(times, Relaxed);
+        (level, times, frame_before)
+    }
+
+    /// The call is over. What comes now from the one around it is nested in that.
+    fn is_over(&self, level: usize, frame_before: usize) {
+        if let Some(around) = level.checked_sub(1) {
+            self.level.store(around, Relaxed);
+            self.frame.store(frame_before, Relaxed);
+        }
+    }
+}
+
 type Block = [Slot; BLOCK];
 
 static TABLE: [AtomicPtr<Block>; BLOCKS] = [const { AtomicPtr::new(null_mut()) }; BLOCKS];
@@ -66,8 +130,12 @@ static TORN: AtomicUsize = AtomicUsize::new(0);
 static LIVE_TORN: AtomicUsize = AtomicUsize::new(0);
 /// Paths of torn maps that were not asked for yet.
 static NAMES: AtomicPtr<Name> = AtomicPtr::new(null_mut());
-/// What handled SIGBUS before.
-static PREVIOUS: AtomicPtr<sigaction> = AtomicPtr::new(null_mut());
+/// What handled SIGBUS before, the last one first.
+static PREVIOUS: AtomicPtr<Previous> = AtomicPtr::new(null_mut());
+/// What was handed on last, by each thread. (Threads may share a place: then one of them forgets.)
+static HANDED_ON: [HandedOn; 64] = [const { HandedOn::new() }; 64];
+/// A fault that was handed on so often, and comes again from the same place each time, is mended by nobody.
+const PATIENCE: u32 = 1000;
 static PAGE: AtomicUsize = AtomicUsize::new(0);
 /// A thread has sent itself a SIGBUS since the last fault.
 static RAISED: AtomicBool = AtomicBool::new(false);
@@ -247,15 +315,27 @@ fn ensure_handler() -> io::Result<()> {
     Ok(())
 }
 
-/// It is kept for ever, since the handler may be using it. Nobody puts many different ones in place.
+/// It is kept for ever, since the handler may be using it. Nobody puts many different ones in place: one that is known is
+/// not kept twice.
 fn remember(action: sigaction) {
-    let known = PREVIOUS.load(Acquire);
+    let last = PREVIOUS.load(Acquire);
+    let is_same = |known: &sigaction| (known.sa_sigaction, known.sa_flags) == (action.sa_sigaction, action.sa_flags);
     // SAFETY: what stands there came from Box::into_raw below and is never freed.
-    let same = unsafe { known.as_ref() }
-        .is_some_and(|known| (known.sa_sigaction, known.sa_flags) == (action.sa_sigaction, action.sa_flags));
+    let same = unsafe { last.as_ref() }.is_some_and(|known| is_same(&known.action));
     if !same {
-        PREVIOUS.store(Box::into_raw(Box::new(action)), Release);
+        PREVIOUS.store(Box::into_raw(Box::new(Previous { action, earlier: last })), Release);
     }
+}
+
+/// The handler that was found `level` handlers before the last one.
+fn previous(level: usize) -> Option<&'static sigaction> {
+    let mut found = PREVIOUS.load(Acquire).cast_const();
+    for _ in 0..level {
+        // SAFETY: as in `remember`: all of the list stays for ever, and is never changed.
+        found = unsafe { found.as_ref() }.map_or(null(), |previous| previous.earlier);
+    }
+    // SAFETY: the same.
+    unsafe { found.as_ref() }.map(|previous| &previous.action)
 }
 
 extern "C" fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
@@ -324,7 +404,11 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // say. The other calls take numbers, and addresses of values that live until they return.
     unsafe {
         let was_sent = (*info).si_code <= 0;
-        let previous = PREVIOUS.load(Acquire).as_ref();
+        let (thread, frame) = (libc::gettid(), &raw const was_sent as usize);
+        let address = if was_sent { 0 } else { (*info).si_addr() as usize };
+        let calls = &HANDED_ON[thread as usize % HANDED_ON.len()];
+        let (level, times, frame_before) = calls.note(thread, info as usize, frame, address);
+        let previous = previous(level).filter(|_| was_sent || times < PATIENCE);
         let handler = previous.map_or(libc::SIG_DFL, |previous| previous.sa_sigaction);
         if handler == libc::SIG_IGN && was_sent {
             return;
@@ -346,6 +430,7 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
             let call: extern "C" fn(c_int) = std::mem::transmute(handler);
             call(signal);
         }
+        calls.is_over(level, frame_before);
         // It gave way by raising the signal anew, for whom it found before itself. If that was us, there is nobody else.
         let mut pending: libc::sigset_t = std::mem::zeroed();
         libc::sigpending(&raw mut pending);

@@ -11,7 +11,35 @@ use std::time::{Duration, Instant};
 const SPARE_BYTES: u64 = 256 << 10;
 const SPARE_INODES: u64 = 4;
 
+/// Between two looks at the ring and at the disk, a generator writes at most so much.
+const MOST: u64 = 1 << 20;
+/// And at most this part of the room that it found: so many others may do the same.
+const SHARERS: u64 = 1 << 10;
+
+/// What a generator may add to the segment that it writes before it looks at the ring and the disk again. A look costs as
+/// much as writing many small samples.
+#[derive(Debug, Default)]
+pub(super) struct Leave {
+    /// Bytes.
+    bytes: u64,
+    /// When it looked last: milliseconds since 1970.
+    pub since: u64,
+}
+
 impl Generator {
+    /// Whether `bytes` more may be written, now (milliseconds since 1970), without a look: the segment is open, everything
+    /// before it has a place, and the last look was not long ago.
+    pub(super) fn may_go_on(&mut self, bytes: u64, now: u64) -> bool {
+        let is_open = self.writing.as_ref().is_some_and(|writing| writing.samples() > 0 && !writing.is_closed());
+        let is_fresh = u128::from(self.leave.since.abs_diff(now)) < self.ring.poll.as_millis();
+        if !is_open || !is_fresh || self.commits.iter().any(|commit| commit.linked().is_none()) {
+            return false;
+        }
+        let left = self.leave.bytes.checked_sub(bytes);
+        self.leave.bytes = left.unwrap_or(0);
+        left.is_some()
+    }
+
     /// Goes on only when the disk and the budget have room for `bytes` more.
     pub(super) fn await_room(&mut self, bytes: u64, stop: &dyn Fn() -> bool) -> Result<()> {
         loop {
@@ -28,7 +56,7 @@ impl Generator {
         }
     }
 
-    fn lacks_room(&self, bytes: u64) -> Result<Option<String>> {
+    fn lacks_room(&mut self, bytes: u64) -> Result<Option<String>> {
         let root = self.ring.layout.root();
         let space = self.ring.fs.space(root)?;
         let needed = bytes.saturating_add(SPARE_BYTES);
@@ -40,6 +68,7 @@ impl Generator {
             let place = root.display();
             return Ok(Some(format!("inodes on the disk of {place}: {inodes} are free, {SPARE_INODES} are needed")));
         }
+        let mut headroom = space.bytes - needed;
         let (max_bytes, max_files) = self.budget;
         if max_bytes.is_some() || max_files.is_some() {
             let (used, files) = self.ring.usage()?;
@@ -49,7 +78,9 @@ impl Generator {
             if max_files.is_some_and(|max| files + 1 > max) {
                 return Ok(Some(format!("room under MAX_FILES: {files} files are used")));
             }
+            headroom = headroom.min(max_bytes.map_or(u64::MAX, |max| max - used - bytes));
         }
+        self.leave.bytes = MOST.min(headroom / SHARERS);
         Ok(None)
     }
 

@@ -4,15 +4,17 @@ use super::samples::careful;
 use super::verify::{Finding, Kind, LISTED, NAMED};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, MapMode};
+use crate::memory::{self, CHECKED};
 use crate::ring::manifest::{ANOTHER, SegmentEntry};
 use crate::segment::SampleId;
-use crate::segment::reader::{Tail, check_stored, check_whole, read_tail};
+use crate::segment::reader::{Tail, check_stored, check_whole, largest_record, read_tail, record_room};
 use crate::words::counted;
 use bytes::Bytes;
 use ringreel_format::frame::HEADER_LEN;
 use ringreel_format::input::{RangeRead, StreamInput};
 use ringreel_format::recordio::{Found, ResyncReader};
 use ringreel_format::segment::header::SIGNATURE;
+use ringreel_format::segment::part::PART;
 use ringreel_format::{Footer, FormatError, Salvage, Salvaged};
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -105,14 +107,14 @@ pub fn segment(fs: &dyn Fs, path: &Path) -> Result<Checked> {
     };
     match check_whole(fs, path) {
         Ok(tail) => Ok(good(tail, Vec::new())),
-        Err(Error::Format { source: FormatError::TooLarge { what: "bytes of a part", value, limit }, .. }) => {
+        Err(Error::Format { source: FormatError::TooLarge { what: PART, value, limit }, .. }) => {
             let why = format!(
-                "a part of {value} bytes, as it claims, would take more than half of the memory here: it was not \
+                "a part of {value} bytes, as it claims, would take more than a quarter of the memory here: it was not \
                  decompressed (its checksum is right)"
             );
             match check_stored(fs, path) {
                 Ok(tail) if value / MAX_RATIO <= tail.len => Ok(good(tail, vec![Finding::new(Kind::Note, path, why)])),
-                _ => damaged_segment(fs, path, FormatError::TooLarge { what: "bytes of a part", value, limit }),
+                _ => damaged_segment(fs, path, FormatError::TooLarge { what: PART, value, limit }),
             }
         }
         Err(Error::Format { source, .. }) => damaged_segment(fs, path, source),
@@ -123,10 +125,12 @@ pub fn segment(fs: &dyn Fs, path: &Path) -> Result<Checked> {
 /// What of a damaged segment can be read, and which samples the damage touches.
 fn damaged_segment(fs: &dyn Fs, path: &Path, why: FormatError) -> Result<Checked> {
     let footer = read_tail(fs, path).ok().map(|tail| tail.footer);
+    let options = careful();
+    let _room = CHECKED.wait_for(READ_AT_MOST + record_room(u64::MAX) + options.max_part); // others wait
     let bytes = whole(fs, path)?;
     let len = bytes.len() as u64;
     let mut checked = Checked { was_read: true, bytes: len, ..Checked::default() };
-    let mut salvage = Salvage::new(bytes, careful());
+    let mut salvage = Salvage::new(bytes, options);
     let id = footer.as_ref().map(|footer| footer.info.id).or(salvage.info().map(|info| info.id));
     // Regions, with what is wrong there; and samples that are whole.
     let (mut regions, mut whole) = (Vec::<(u64, u64, FormatError)>::new(), BTreeSet::new());
@@ -179,7 +183,9 @@ pub fn recordio(fs: &dyn Fs, path: &Path) -> Result<Checked> {
     let file = fs.open(path)?;
     let len = file.size()?;
     let mut read_at = |buffer: &mut [u8], at| file.read_exact_at(buffer, at).map_err(|error| error.source);
-    let mut reader = ResyncReader::with_input(StreamInput::new(RangeRead::new(&mut read_at, 0..len), 0));
+    let _room = CHECKED.wait_for(record_room(len));
+    let source = StreamInput::new(RangeRead::new(&mut read_at, 0..len), 0).at_most(largest_record());
+    let mut reader = ResyncReader::with_input(source);
     let mut checked = Checked { was_read: true, bytes: len, ..Checked::default() };
     if len == 0 {
         checked.findings.push(Finding::new(Kind::Note, path, "it is empty: nothing was written, or all was cut off"));
@@ -221,7 +227,7 @@ pub fn is_segment(fs: &dyn Fs, path: &Path) -> Result<bool> {
 pub(super) fn whole(fs: &dyn Fs, path: &Path) -> Result<Bytes> {
     let file = fs.open(path)?;
     let len = file.size()?;
-    if len > READ_AT_MOST
+    if len > READ_AT_MOST.min(memory::bytes() / 16)
         && let Some(map) = file.map(0..len, MapMode::Shared)?
     {
         return Ok(map);

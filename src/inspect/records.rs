@@ -4,7 +4,7 @@
 use super::check;
 use crate::error::{Error, Result};
 use crate::fs::{FileReader, Fs};
-use crate::segment::reader::read_tail;
+use crate::segment::reader::{largest_record, read_tail};
 use ringreel_format::frame::{FrameHeader, HEADER_LEN, Sequence, framed_len, read_strict};
 use ringreel_format::input::{RangeRead, StreamInput};
 use ringreel_format::recordio::image::{self, Image};
@@ -285,7 +285,7 @@ impl Window<'_> {
     fn search(&mut self, from: u64, passes: &mut dyn FnMut(&[u8], u64, u64) -> bool) -> Result<u64> {
         let mut read_at = |out: &mut [u8], at| self.file.read_exact_at(out, at).map_err(|error| error.source);
         let source = RangeRead::new(&mut read_at, from..self.len);
-        let mut reader = ResyncReader::with_input(StreamInput::new(source, from));
+        let mut reader = ResyncReader::with_input(StreamInput::new(source, from).at_most(largest_record()));
         while let Some(found) = reader.next().map_err(Error::format("read", &self.path))? {
             if let Found::Record(record) = found
                 && record.at > from

@@ -13,15 +13,13 @@ use crate::memory;
 use crate::reader::{ReadPart, named};
 use crate::ring::manifest::{Manifests, SegmentEntry};
 use crate::segment::SampleId;
-use crate::segment::reader::{Access, SegmentReader, read_tail};
+use crate::segment::reader::{Access, SegmentReader, decode, largest_record, read_tail};
 use crate::words::counted;
 use bytes::Bytes;
 use ringreel_format::input::{RangeRead, SliceInput, StreamInput};
 use ringreel_format::recordio::{Found, RecordReader, ResyncReader};
 use ringreel_format::segment::slice::decode_head;
-use ringreel_format::{
-    DType, FormatError, Head, Meta, Part, ReadOptions, Region, Salvage, Salvaged, Sample, SegmentInfo,
-};
+use ringreel_format::{DType, FormatError, Head, Meta, Part, ReadOptions, Region, Salvage, Salvaged, SegmentInfo};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -32,10 +30,10 @@ const OPEN: usize = 16;
 /// The name of the one part that a record of a RecordIO file has.
 pub const RECORD: &str = "record";
 
-/// How what strangers wrote is read: every checksum is compared, and a compressed part may decode to half of the memory at
-/// most.
+/// How what strangers wrote is read: every checksum is compared, and a compressed part may decode to a quarter of the
+/// memory at most.
 pub(super) fn careful() -> ReadOptions {
-    ReadOptions { verify: true, max_part: memory::bytes() / 2 }
+    ReadOptions { verify: true, max_part: memory::bytes() / 4 }
 }
 
 /// One sample, or one record of a RecordIO file: that has one part, [`RECORD`], of bytes, and no id.
@@ -198,7 +196,7 @@ impl Samples {
             }
             Source::Salvaged { path, bytes, info, samples } => {
                 let (at, ordinal) = samples[position as usize];
-                let sample = Sample::decode(&bytes.slice(at as usize..), at, info, options);
+                let sample = decode(&bytes.slice(at as usize..), at, info, options);
                 let sample = sample.map_err(Error::format("read", path))?;
                 let id = SampleId { segment: info.id, ordinal };
                 let (parts, meta) = named(info, sample);
@@ -373,7 +371,7 @@ impl Samples {
         let file = self.fs.open(path)?;
         let mut read_at = |buffer: &mut [u8], at| file.read_exact_at(buffer, at).map_err(|error| error.source);
         let source = RangeRead::new(&mut read_at, 0..file.size()?);
-        let mut reader = ResyncReader::with_input(StreamInput::new(source, 0));
+        let mut reader = ResyncReader::with_input(StreamInput::new(source, 0).at_most(largest_record()));
         let mut frames = Vec::new();
         while let Some(found) = reader.next().map_err(Error::format("read", path))? {
             match found {

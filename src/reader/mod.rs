@@ -3,6 +3,8 @@
 //! | file | |
 //! |---|---|
 //! | here | [`Reader`]: one sample, by generation and position |
+//! | [`batch`] | many at once, stacked |
+//! | `compared` | whose checksums were compared already |
 //! | [`split`] | which positions are whose |
 //! | [`stream`] | one epoch after the other, for one worker |
 //! | [`choice`] | which generation an epoch is read from |
@@ -20,7 +22,9 @@
 
 pub mod ahead;
 mod background;
+pub mod batch;
 pub mod choice;
+mod compared;
 pub mod fill;
 pub mod generators;
 pub mod input_split;
@@ -32,7 +36,7 @@ pub mod split;
 pub mod stream;
 
 use crate::config::{Config, ReadMode, Verify};
-use crate::error::{Error, FsError, Result};
+use crate::error::{Error, Result};
 use crate::fs::sigbus::{is_torn, newly_torn};
 use crate::fs::watch::Pacer;
 use crate::fs::{Fs, Posix};
@@ -43,9 +47,10 @@ use crate::ring::manifest::{Manifest, SegmentEntry};
 use crate::segment::SampleId;
 use crate::segment::reader::{Access, SegmentReader, is_of_torn_map, torn};
 use bytes::Bytes;
+use compared::{Compared, Ordinals};
 use generators::Generators;
 use ringreel_format::{Meta, Part, ReadOptions, Sample, SegmentInfo, Value};
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,8 +58,6 @@ use std::time::{Duration, Instant};
 
 /// Segments that are held open.
 pub(crate) const OPEN_SEGMENTS: usize = 128;
-/// Samples whose checksums are remembered as compared; beyond, they are compared again.
-const REMEMBERED: usize = 1 << 22;
 
 /// One part of a sample.
 #[derive(Clone, Debug)]
@@ -134,11 +137,18 @@ pub struct Reader {
     access: Access,
     verify: Verify,
     max_part: u64,
-    open: Mutex<VecDeque<(u64, Arc<SegmentReader>)>>,
+    open: Mutex<VecDeque<Arc<OpenSegment>>>,
     /// The oldest generation that was kept when it was looked last.
     oldest: AtomicU64,
-    compared: Mutex<HashSet<SampleId>>,
+    compared: Compared,
     damaged: AtomicU64,
+}
+
+/// A segment that is held open.
+struct OpenSegment {
+    generation: u64,
+    reader: SegmentReader,
+    compared: Arc<Ordinals>,
 }
 
 impl Reader {
@@ -168,7 +178,7 @@ impl Reader {
             max_part: config.max_part.min(memory::bytes()),
             open: Mutex::default(),
             oldest: AtomicU64::new(0),
-            compared: Mutex::default(),
+            compared: Compared::default(),
             damaged: AtomicU64::new(0),
         })
     }
@@ -376,7 +386,7 @@ impl Reader {
             Err(error) => error,
         };
         // A stale handle, or a stale view: once more, from the name.
-        self.lock_open().retain(|(_, open)| open.info().id != entry.id);
+        self.close(entry);
         let error = match self.read(generation, position, entry, id) {
             Ok(sample) => return Ok(sample),
             Err(error) => error,
@@ -423,36 +433,40 @@ impl Reader {
 
     fn read(&self, generation: u64, position: u64, entry: &SegmentEntry, id: SampleId) -> Result<ReadSample> {
         let segment = self.segment(generation, entry)?;
-        let verify = match self.verify {
-            Verify::Always => true,
-            Verify::Never => false,
-            Verify::First => !self.lock_compared().contains(&id),
-        };
-        let sample = segment.sample(id.ordinal, ReadOptions { verify, max_part: self.max_part })?;
-        if verify && self.verify == Verify::First {
-            let mut compared = self.lock_compared();
-            if compared.len() >= REMEMBERED {
-                compared.clear();
-            }
-            compared.insert(id);
-        }
-        let (parts, meta) = named(segment.info(), sample);
-        let file = segment.path().clone();
+        let verify = self.is_to_be_compared(&segment, id.ordinal);
+        let sample = segment.reader.sample(id.ordinal, ReadOptions { verify, max_part: self.max_part })?;
+        segment.compared.insert(id.ordinal, verify);
+        let (parts, meta) = named(segment.reader.info(), sample);
+        let file = segment.reader.path().clone();
         Ok(ReadSample { generation, position, id, file, masked: false, parts, meta })
     }
 
+    fn is_to_be_compared(&self, segment: &OpenSegment, ordinal: u64) -> bool {
+        match self.verify {
+            Verify::Always => true,
+            Verify::Never => false,
+            Verify::First => !segment.compared.contains(ordinal),
+        }
+    }
+
     /// The segment that the manifest lists, open, and the one it lists: same id, same length, same checksum.
-    fn segment(&self, generation: u64, entry: &SegmentEntry) -> Result<Arc<SegmentReader>> {
-        if let Some((_, open)) = self.lock_open().iter().find(|(_, open)| open.info().id == entry.id) {
+    fn segment(&self, generation: u64, entry: &SegmentEntry) -> Result<Arc<OpenSegment>> {
+        if let Some(open) = self.lock_open().iter().find(|open| open.reader.info().id == entry.id) {
             return Ok(open.clone());
         }
         let path = self.ring.layout.read(generation).join(&entry.file);
-        let segment = SegmentReader::open(&*self.ring.fs, &path, self.access)?;
-        entry.check(&segment)?;
-        let segment = Arc::new(segment);
-        self.lock_open().push_back((generation, segment.clone()));
+        let reader = SegmentReader::open(&*self.ring.fs, &path, self.access)?;
+        entry.check(&reader)?;
+        let compared = self.compared.of(entry.id, entry.samples);
+        let segment = Arc::new(OpenSegment { generation, reader, compared });
+        self.lock_open().push_back(segment.clone());
         self.close_old();
         Ok(segment)
+    }
+
+    /// It is opened afresh, from its name, when it is read next.
+    fn close(&self, entry: &SegmentEntry) {
+        self.lock_open().retain(|open| open.reader.info().id != entry.id);
     }
 
     /// Closes the segments of generations that are no longer kept. The last to close a file that was deleted frees it,
@@ -461,18 +475,15 @@ impl Reader {
         let mut open = self.lock_open();
         let oldest = self.oldest.load(Ordering::Relaxed);
         let spare = open.len().saturating_sub(OPEN_SEGMENTS);
-        let (old, kept) = open.drain(..).enumerate().partition::<Vec<_>, _>(|(n, (of, _))| *n < spare || *of < oldest);
+        let is_old = |(n, open): &(usize, Arc<OpenSegment>)| *n < spare || open.generation < oldest;
+        let (old, kept) = open.drain(..).enumerate().partition::<Vec<_>, _>(is_old);
         open.extend(kept.into_iter().map(|(_, segment)| segment));
         drop(open);
         drop(old);
     }
 
-    fn lock_open(&self) -> MutexGuard<'_, VecDeque<(u64, Arc<SegmentReader>)>> {
+    fn lock_open(&self) -> MutexGuard<'_, VecDeque<Arc<OpenSegment>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_compared(&self) -> MutexGuard<'_, HashSet<SampleId>> {
-        self.compared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -513,9 +524,8 @@ impl Waiting {
 
     /// One pause, where the error may be gone in a moment: a server that is away, a handle that is older than the ring.
     fn unless_wrong(&mut self, error: Error, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
-        let stale = |source: &FsError| source.source.kind() == std::io::ErrorKind::StaleNetworkFileHandle;
         match &error {
-            Error::Fs { source } if source.is_away() || stale(source) => self.more(&error.to_string(), stop, tell),
+            Error::Fs { source } if source.is_away() || source.is_stale() => self.more(&error.to_string(), stop, tell),
             _ => Err(error),
         }
     }

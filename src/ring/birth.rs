@@ -51,7 +51,8 @@ pub fn read(fs: &dyn Fs, layout: &Layout) -> Result<Option<Birth>> {
     let wrong = |message: String| Error::WrongRing { path: path.clone(), message };
     let bytes = match fs.read(&layout.ring_json(), 1 << 20) {
         Ok(bytes) => bytes,
-        Err(error) if error.is_gone() => return Ok(None),
+        // A stale handle does not say that there is no ring.
+        Err(error) if error.is_gone() && !error.is_stale() => return Ok(None),
         Err(error) if error.source.kind() == ErrorKind::NotADirectory => return Err(no_directory(layout)),
         Err(error) => return Err(error.into()),
     };
@@ -175,7 +176,7 @@ fn make(fs: &dyn Fs, layout: &Layout, config: &Config, owner: &str) -> Result<Bi
             refuse_foreign(fs, layout)?;
             false
         }
-        Err(error) if error.is_gone() => {
+        Err(error) if error.is_gone() && !error.is_stale() => {
             let message =
                 format!("the directory that is to hold the ring does not exist: make it, or change RING ({error})");
             return Err(Error::Config { origin: layout.root().display().to_string(), message });

@@ -23,7 +23,7 @@ impl Watch {
         Watch { ttl, seen: HashMap::new(), looked: None, deaf: false }
     }
 
-    /// Looks at all members, unless that was done just now. Silence counts only while somebody listened: of the time
+    /// Looks at all members, unless that was done just now and nobody's ttl has run out since. Silence counts only while somebody listened: of the time
     /// since the last look, half a ttl at most. So nobody dies of an index that could not be reached for a while, or of a
     /// watcher that was stopped.
     ///
@@ -32,7 +32,7 @@ impl Watch {
     pub fn look(&mut self, index: &dyn Index) -> Result<()> {
         let now = Instant::now();
         let unwatched = self.looked.map_or(Duration::ZERO, |looked| now - looked);
-        if self.looked.is_some() && unwatched < self.ttl / LOOKS {
+        if self.looked.is_some_and(|looked| !self.ends_between(looked, now)) && unwatched < self.ttl / LOOKS {
             return Ok(());
         }
         let beats: HashMap<String, u64> = match index.members() {
@@ -59,6 +59,17 @@ impl Watch {
             self.seen.entry(member).or_insert((Some(beat), now));
         }
         Ok(())
+    }
+
+    /// Whether somebody's ttl ends there: then a look tells whether he is dead.
+    fn ends_between(&self, looked: Instant, now: Instant) -> bool {
+        self.seen.values().map(|(_, heard)| *heard + self.ttl).any(|end| looked <= end && end < now)
+    }
+
+    /// How many count as dead.
+    pub fn dead(&self) -> usize {
+        let looked = self.looked.unwrap_or_else(Instant::now);
+        self.seen.values().filter(|(_, heard)| looked.saturating_duration_since(*heard) > self.ttl).count()
     }
 
     /// For how long `member` had been silent at the last look. Who was never seen is watched from now on.
@@ -114,6 +125,23 @@ mod tests {
         assert!(!watch.is_dead("a"));
         listen(&mut watch, &index, 5);
         assert!(watch.is_dead("a"));
+    }
+
+    #[test]
+    fn whoever_fell_silent_is_found_dead_at_once_and_not_looked_for_again() {
+        let (mut looks, index) = (Watch::new(Duration::from_secs(60)), MemoryIndex::default());
+        index.beat("a", 1, &Report::default()).unwrap();
+        looks.look(&index).unwrap();
+        // A moment ago its ttl was not over yet; now it is.
+        let now = Instant::now();
+        let just_over = now.checked_sub(looks.ttl + Duration::from_millis(1)).unwrap();
+        looks.seen.insert("a".to_owned(), (Some(1), just_over));
+        looks.looked = now.checked_sub(Duration::from_millis(2));
+        looks.look(&index).unwrap();
+        assert_eq!((looks.dead(), looks.is_dead("a")), (1, true));
+        index.beat("a", 2, &Report::default()).unwrap();
+        looks.look(&index).unwrap();
+        assert!(looks.is_dead("a"), "it was looked again, for nothing");
     }
 
     const TTL: Duration = Duration::from_millis(120);

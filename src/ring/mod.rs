@@ -36,6 +36,8 @@ pub mod seal;
 
 use crate::config::{Config, Durability, OnStale, Reuse};
 use crate::error::{Error, Result};
+use crate::fs::publish::DirSyncs;
+use crate::fs::watch::jittered;
 use crate::fs::{Fs, FsError, Kind, within};
 use crate::index::{Absence, Claim, Index, Opening, Owner};
 use crate::layout::Layout;
@@ -52,7 +54,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Manifests that stay at least. A staged segment that was born before them cannot be judged any more.
 pub const MANIFESTS_KEPT: u64 = 1024;
@@ -89,6 +91,8 @@ pub struct Ring {
     pub stale_after: Duration,
     /// Most bytes that the ring may take.
     pub max_bytes: Option<u64>,
+    /// What became of directories' syncs, this process's staging included.
+    pub dir_syncs: DirSyncs,
     scan: Mutex<Scan>,
     occupancy: Mutex<Occupancy>,
     /// Generations that are never reclaimed.
@@ -110,11 +114,34 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Finds or makes the ring that `config` describes: for generators and managers.
+    /// Finds or makes the ring that `config` describes: for generators and managers. A file server that does not answer is
+    /// waited for, for LEASE_SECONDS.
     ///
     /// # Errors
-    /// A directory that cannot be made; a ring that does not fit.
+    /// A directory that cannot be made; a ring that does not fit; [`Error::Timeout`].
     pub fn find_or_make(fs: Arc<dyn Fs>, config: &Config) -> Result<Ring> {
+        let started = Instant::now();
+        let mut told = false;
+        loop {
+            let source = match Ring::find_or_make_now(fs.clone(), config) {
+                Err(Error::Fs { source }) if source.is_away() || source.is_stale() => source,
+                done => return done,
+            };
+            let (waited, limit) = (started.elapsed(), config.lease);
+            if waited >= limit {
+                let what = format!("the file server, which does not answer: {source}");
+                return Err(Error::Timeout { seconds: waited.as_secs_f64(), what });
+            }
+            if !told {
+                tracing::warn!(error = %source, "the file server does not answer; trying again for {limit:?}");
+                told = true;
+            }
+            let pause = config.poll.unwrap_or(Duration::from_millis(200));
+            std::thread::sleep(jittered(pause).min(limit - waited));
+        }
+    }
+
+    fn find_or_make_now(fs: Arc<dyn Fs>, config: &Config) -> Result<Ring> {
         // Before anything is made: who gave a wrong address finds no ring there afterwards.
         let index = Opening::at(&config.index, Absence::Fatal)?;
         let layout = Layout::new(&config.ring);
@@ -168,6 +195,7 @@ impl Ring {
         }
         Ok(Ring {
             manifests,
+            dir_syncs: DirSyncs::default(),
             scan: Mutex::new(Scan::new()),
             occupancy: Mutex::default(),
             kept: Mutex::default(),
@@ -214,7 +242,7 @@ impl Ring {
 
     /// Syncs a directory, where that was asked for.
     fn settle_dir(&self, dir: &Path) -> Result<()> {
-        if self.syncs_dirs() { Ok(self.fs.sync_dir(dir)?) } else { Ok(()) }
+        if self.syncs_dirs() { Ok(self.dir_syncs.sync(&*self.fs, dir)?) } else { Ok(()) }
     }
 
     /// Syncs the ring's own name, where that was asked for. (Who may not read the directory above may not sync it; and
@@ -231,7 +259,7 @@ impl Ring {
     /// come to that.
     fn settle_manifests(&self, newest: u64) -> Result<()> {
         if self.syncs_dirs() && self.settled.load(Ordering::Relaxed) < newest {
-            self.fs.sync_dir(&self.layout.manifests())?;
+            self.dir_syncs.sync(&*self.fs, &self.layout.manifests())?;
             self.settled.fetch_max(newest, Ordering::Relaxed);
         }
         Ok(())

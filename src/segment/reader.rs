@@ -7,18 +7,20 @@
 use crate::error::{Error, FsError, Result};
 use crate::fs::sigbus::is_torn;
 use crate::fs::{FileReader, Fs, FsResult, MapMode};
-use crate::memory;
+use crate::memory::{self, CHECKED, HANDED_OUT, Held};
 use bytes::Bytes;
 use ringreel_format::frame::{self, FrameHeader};
 use ringreel_format::input::{RangeRead, StreamInput};
-use ringreel_format::segment::part::{ReadOptions, gather, stored_in};
+use ringreel_format::segment::part::{PART, ReadOptions, decoded_room, gather, joined_room, stored_in};
 use ringreel_format::segment::pieces::Pieces;
 use ringreel_format::segment::slice::decode_head;
+use ringreel_format::segment::view::{SampleDecoder, SampleView};
 use ringreel_format::segment::{CHUNK, walk};
-use ringreel_format::{Footer, FormatError, Head, PartHead, Sample, SegmentInfo, TRAILER_LEN, Trailer};
+use ringreel_format::{Footer, FormatError, Head, PartHead, PartPlace, Sample, SegmentInfo, TRAILER_LEN, Trailer};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// What is read first: the trailer, and in a segment of few samples the footer with it.
@@ -27,6 +29,8 @@ const TAIL: u64 = 4096;
 const SMALL: u64 = 64 << 10;
 /// Said of a segment whose map shows zeros in place of what the file has lost.
 const TORN: &str = "the segment was truncated while it was read (or the disk cannot read it)";
+/// Samples of more bytes are not lent; where a segment is not mapped, so many bytes are read at a time.
+pub const LENT_AT_MOST: u64 = 1 << 20;
 /// Where tensors begin in memory of our own, as in the file.
 const ALIGNMENT: usize = 64;
 
@@ -87,22 +91,35 @@ fn tail_of(file: &dyn FileReader, path: &Path) -> Result<Tail> {
 
 /// Bytes of the file, in memory where byte n of the file lies as far from a multiple of 64 as n does.
 fn read_range(file: &dyn FileReader, path: &Path, range: Range<u64>) -> FsResult<Bytes> {
-    room_for(range.end - range.start).map_err(|error| FsError::new("read", path, error))?;
-    aligned((range.end - range.start) as usize, range.start, |out| file.read_exact_at(out, range.start))
+    let room = room_for(range.end - range.start).map_err(|error| FsError::new("read", path, error))?;
+    aligned(room, (range.end - range.start) as usize, range.start, |out| file.read_exact_at(out, range.start))
 }
 
-/// Whether there is memory for what a file claims to hold. (A file with holes may claim anything.)
-fn room_for(len: u64) -> io::Result<()> {
-    let most = memory::bytes();
-    if len > most || len > CHUNK && Vec::<u8>::new().try_reserve_exact(len as usize + ALIGNMENT).is_err() {
-        let why = format!("there is no memory for the {len} bytes that are to be read at once (there are {most})");
+/// Memory of this process for what a file claims to hold. (A file with holes may claim anything.)
+fn room_for(len: u64) -> io::Result<Held<'static>> {
+    let held = HANDED_OUT.take(len)?;
+    if len > SMALL && Vec::<u8>::new().try_reserve_exact(len as usize + ALIGNMENT).is_err() {
+        let why = format!("the system has no memory for the {len} bytes that are to be read at once");
         return Err(io::Error::new(io::ErrorKind::OutOfMemory, why));
     }
-    Ok(())
+    Ok(held)
+}
+
+/// Memory with its part of the budget, which is given back when the last who has some of it lets it go.
+struct Counted<T> {
+    bytes: T,
+    _room: Arc<Held<'static>>,
+}
+
+impl<T: AsRef<[u8]>> AsRef<[u8]> for Counted<T> {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
 }
 
 /// `len` bytes that `fill` wrote, in memory that lies as far from a multiple of 64 as `at` does.
 fn aligned<E>(
+    room: Held<'static>,
     len: usize,
     at: u64,
     fill: impl FnOnce(&mut [u8]) -> std::result::Result<(), E>,
@@ -111,16 +128,75 @@ fn aligned<E>(
     let wanted = (at % ALIGNMENT as u64) as usize;
     let start = (wanted + ALIGNMENT - buffer.as_ptr() as usize % ALIGNMENT) % ALIGNMENT;
     fill(&mut buffer[start..start + len])?;
-    Ok(Bytes::from(buffer).slice(start..start + len))
+    let buffer = if len as u64 > SMALL {
+        Bytes::from_owner(Counted { bytes: buffer, _room: Arc::new(room) })
+    } else {
+        Bytes::from(buffer)
+    };
+    Ok(buffer.slice(start..start + len))
 }
 
-/// Looks at every byte of a finished segment. What is compressed is decoded, a part to half of the memory at most; for the
-/// rest it needs little memory, however large the segment is.
+/// As [`Sample::decode`], with a part of the budget for what is no slice of the file.
+///
+/// # Errors
+/// As there; no memory.
+pub fn decode(bytes: &Bytes, base: u64, info: &SegmentInfo, options: ReadOptions) -> ringreel_format::Result<Sample> {
+    let (head, payload) = decode_head(bytes, base, info)?;
+    let copied = |part: &PartHead| joined_room(part).saturating_add(decoded_room(part, options));
+    let copied = head.parts.iter().map(copied).collect();
+    let stored = |_: &PartHead, records: &Pieces| stored_in(bytes, base, records);
+    counted(copied, || Sample::assemble(head, &payload, base, info, options, stored))
+}
+
+/// The sample that `assemble` makes, each of whose parts takes so many bytes of memory.
+fn counted(
+    copied: Vec<u64>,
+    assemble: impl FnOnce() -> ringreel_format::Result<Sample>,
+) -> ringreel_format::Result<Sample> {
+    let room = Arc::new(HANDED_OUT.take(copied.iter().fold(0, |sum, len| sum.saturating_add(*len)))?);
+    let mut sample = assemble()?;
+    for (part, _) in sample.parts.iter_mut().zip(copied).filter(|(_, copied)| *copied > SMALL) {
+        if let Ok(bytes) = part.data().cloned() {
+            *part = part.with_data(Bytes::from_owner(Counted { bytes, _room: room.clone() }))?;
+        }
+    }
+    Ok(sample)
+}
+
+/// Most bytes of one record that is looked at as a whole: heads, footers, records of a RecordIO file.
+pub fn largest_record() -> usize {
+    (memory::bytes() / 16).clamp(SMALL, frame::framed_len(frame::MAX_LEN, 1 << 16)) as usize
+}
+
+/// Memory that looking at a file of `len` bytes needs, record by record: the record, its parts joined, and a copy.
+pub fn record_room(len: u64) -> u64 {
+    len.min(largest_record() as u64) * 3
+}
+
+/// Looks at every byte of a finished segment. What is compressed is decoded, a part to a quarter of the memory at most; for
+/// the rest it needs little memory, however large the segment is. Where many threads do so, and the memory is not enough for
+/// all, some wait.
 ///
 /// # Errors
 /// The first damage found; what the filesystem says.
 pub fn check_whole(fs: &dyn Fs, path: &Path) -> Result<Tail> {
-    check(fs, path, |input| walk::check(input, memory::bytes() / 2))
+    /// What the parts of the file before took: those of the next one may be as large.
+    static USUAL: AtomicU64 = AtomicU64::new(1 << 20);
+    let most = memory::bytes() / 4;
+    let mut part = USUAL.load(Ordering::Relaxed).min(most);
+    loop {
+        match check(fs, path, part, |input| walk::check(input, part)) {
+            Err(Error::Format { source: FormatError::TooLarge { what: PART, value, .. }, .. })
+                if part < most && value <= most =>
+            {
+                part = value.max(part * 2).min(most);
+            }
+            done => {
+                USUAL.store(part, Ordering::Relaxed);
+                return done;
+            }
+        }
+    }
 }
 
 /// The same, but nothing is decoded: whether the bytes are those that its owner wrote.
@@ -128,19 +204,22 @@ pub fn check_whole(fs: &dyn Fs, path: &Path) -> Result<Tail> {
 /// # Errors
 /// As [`check_whole`].
 pub fn check_stored(fs: &dyn Fs, path: &Path) -> Result<Tail> {
-    check(fs, path, |input| walk::check_stored(input))
+    check(fs, path, 0, |input| walk::check_stored(input))
 }
 
 fn check(
     fs: &dyn Fs,
     path: &Path,
+    part: u64,
     walk: impl FnOnce(StreamInput<RangeRead<'_, '_>>) -> ringreel_format::Result<Footer>,
 ) -> Result<Tail> {
     let file = fs.open(path)?;
     let len = file.size()?;
+    let _room = CHECKED.wait_for(record_room(len) + 2 * part); // as it is stored, and decoded
     let mut read_at = |buffer: &mut [u8], at| file.read_exact_at(buffer, at).map_err(|error| error.source);
     let source = RangeRead::new(&mut read_at, 0..len);
-    let footer = walk(StreamInput::new(source, 0)).map_err(Error::format("read", path))?;
+    let input = StreamInput::new(source, 0).at_most(largest_record());
+    let footer = walk(input).map_err(Error::format("read", path))?;
     Ok(Tail { footer, len })
 }
 
@@ -198,23 +277,77 @@ impl SegmentReader {
         let bad = |source| Error::Format { path: self.path.to_path_buf(), source };
         let beyond = || Error::Sample(format!("{}: there is no sample {ordinal}", self.path.display()));
         let extent = self.tail.footer.extent(ordinal).map_err(bad)?.ok_or_else(beyond)?;
-        let have = self.file.size()?;
-        if have != self.tail.len {
-            let (need, what) = (self.tail.len, "the segment (its length changed after it was opened)");
-            return Err(bad(FormatError::Truncated { at: have.min(need), what, need, have }));
-        }
+        self.check_len()?;
         let base = extent.start;
         let sample = if extent.end - base > CHUNK {
             self.gathered(extent, options)?
         } else {
             let bytes = self.bytes(extent)?;
-            let sample = Sample::decode(&bytes, base, self.info(), options);
+            let sample = decode(&bytes, base, self.info(), options);
             self.unless_torn(&[bytes], sample)?
         };
         if sample.ordinal != ordinal {
             return Err(bad(FormatError::Malformed { at: base, what: "a sample has another ordinal" }));
         }
         Ok(sample)
+    }
+
+    /// Lends samples that stand one after the other, from `ordinals` on: `visit` gets each in turn, for as long as it
+    /// returns true. Whether the checksums of the large parts of a sample are compared is for `verify` to say. It ends
+    /// early, without an error, before a sample that cannot be lent: one that is damaged, compressed, or larger than
+    /// [`LENT_AT_MOST`]. Returns how many were visited.
+    ///
+    /// # Errors
+    /// What the filesystem says; a file that was truncated meanwhile, or has another length than when it was opened. What
+    /// was visited may then be wrong.
+    pub fn lend(
+        &self,
+        ordinals: Range<u64>,
+        verify: &dyn Fn(u64) -> bool,
+        visit: &mut dyn FnMut(u64, &SampleView<'_>) -> bool,
+    ) -> Result<u64> {
+        self.check_len()?;
+        let footer = &self.tail.footer;
+        let (mut decoder, mut visited) = (SampleDecoder::new(self.info()), 0);
+        let mut window = match self.access {
+            Access::Shared | Access::Private => Window { at: 0, bytes: self.whole()? },
+            Access::Copy => Window::default(),
+        };
+        for ordinal in ordinals {
+            let Ok(Some(extent)) = footer.extent(ordinal) else { break };
+            if extent.end - extent.start > LENT_AT_MOST {
+                break;
+            }
+            if !window.holds(&extent) {
+                let end = footer.at.min(extent.end.max(extent.start + LENT_AT_MOST));
+                window = Window { at: extent.start, bytes: read_range(&*self.file, &self.path, extent.start..end)? };
+            }
+            let bytes = window.slice(&extent);
+            let Ok(view) = decoder.decode(bytes, extent.start, self.info()) else { break };
+            let is_right = view.head.ordinal == ordinal && view.is_plain();
+            if !is_right || verify(ordinal) && view.check().is_err() {
+                break;
+            }
+            visited += 1;
+            if !visit(ordinal, &view) {
+                break;
+            }
+        }
+        if is_torn(&window.bytes) {
+            return Err(torn(&self.path));
+        }
+        self.check_len()?;
+        Ok(visited)
+    }
+
+    fn check_len(&self) -> Result<()> {
+        let have = self.file.size()?;
+        if have == self.tail.len {
+            return Ok(());
+        }
+        let (need, what) = (self.tail.len, "the segment (its length changed after it was opened)");
+        let source = FormatError::Truncated { at: have.min(need), what, need, have };
+        Err(Error::Format { path: self.path.to_path_buf(), source })
     }
 
     /// The head of sample `ordinal`: what stands where, and how long it is.
@@ -237,6 +370,12 @@ impl SegmentReader {
         let base = extent.start;
         let head = read_range(&*self.file, &self.path, self.frames_at(extent.clone())?)?;
         let (head, payload) = decode_head(&head, base, self.info()).map_err(bad)?;
+        let of_one_record = |part: &PartHead| match &part.place {
+            PartPlace::Large { records, .. } if records.count() > 1 => 0, // counted where it is read
+            _ => joined_room(part),
+        };
+        let copied = |part: &PartHead| of_one_record(part).saturating_add(decoded_room(part, options));
+        let copied = head.parts.iter().map(copied).collect();
         let mut maps = Vec::new();
         let large = |part: &PartHead, records: &Pieces| {
             let frames = records.frames();
@@ -251,15 +390,15 @@ impl SegmentReader {
                 stored_in(&bytes, frames.start, records)
             } else {
                 if part.stored_len > options.max_part {
-                    let (what, value, limit) = ("bytes of a part", part.stored_len, options.max_part);
-                    return Err(FormatError::TooLarge { what, value, limit });
+                    let (value, limit) = (part.stored_len, options.max_part);
+                    return Err(FormatError::TooLarge { what: PART, value, limit });
                 }
-                room_for(part.stored_len)?;
+                let room = room_for(part.stored_len)?;
                 let read_at = &mut |out: &mut [u8], at| self.file.read_exact_at(out, at).map_err(|error| error.source);
-                aligned(part.stored_len as usize, 0, |out| gather(part, out, read_at))
+                aligned(room, part.stored_len as usize, 0, |out| gather(part, out, read_at))
             }
         };
-        let sample = Sample::assemble(head, &payload, base, self.info(), options, large);
+        let sample = counted(copied, || Sample::assemble(head, &payload, base, self.info(), options, large));
         self.unless_torn(&maps, sample)
     }
 
@@ -287,26 +426,47 @@ impl SegmentReader {
         }
     }
 
+    /// The whole file, mapped once and for all.
+    fn whole(&self) -> FsResult<Bytes> {
+        if let Some(whole) = self.whole.get() {
+            return Ok(whole.clone());
+        }
+        let whole = self.file.map(0..self.tail.len, MapMode::Shared)?.ok_or_else(|| self.cannot_map())?;
+        Ok(self.whole.get_or_init(|| whole).clone())
+    }
+
+    fn cannot_map(&self) -> FsError {
+        FsError::new("map", &self.path, io::Error::other("this filesystem cannot map; use READ: pread"))
+    }
+
     fn bytes(&self, extent: Range<u64>) -> FsResult<Bytes> {
-        let (begin, end) = (extent.start as usize, extent.end as usize);
-        let cannot =
-            || FsError::new("map", &self.path, io::Error::other("this filesystem cannot map; use READ: pread"));
         match self.access {
-            Access::Shared => {
-                if let Some(whole) = self.whole.get() {
-                    return Ok(whole.slice(begin..end));
-                }
-                let whole = self.file.map(0..self.tail.len, MapMode::Shared)?.ok_or_else(cannot)?;
-                Ok(self.whole.get_or_init(|| whole).slice(begin..end))
-            }
+            Access::Shared => Ok(self.whole()?.slice(extent.start as usize..extent.end as usize)),
             Access::Private if extent.end - extent.start > SMALL => {
                 // The map begins at a page, so that alignment in memory is that in the file.
                 let from = extent.start & !(SMALL - 1);
-                let map = self.file.map(from..extent.end, MapMode::Private)?.ok_or_else(cannot)?;
+                let map = self.file.map(from..extent.end, MapMode::Private)?.ok_or_else(|| self.cannot_map())?;
                 Ok(map.slice((extent.start - from) as usize..))
             }
             Access::Private | Access::Copy => read_range(&*self.file, &self.path, extent),
         }
+    }
+}
+
+/// Bytes of the file, from `at` on.
+#[derive(Default)]
+struct Window {
+    at: u64,
+    bytes: Bytes,
+}
+
+impl Window {
+    fn holds(&self, extent: &Range<u64>) -> bool {
+        self.at <= extent.start && extent.end <= self.at + self.bytes.len() as u64
+    }
+
+    fn slice(&self, extent: &Range<u64>) -> &[u8] {
+        &self.bytes[(extent.start - self.at) as usize..(extent.end - self.at) as usize]
     }
 }
 
@@ -318,7 +478,7 @@ mod tests {
     fn what_is_more_than_the_memory_there_is_is_refused_before_anything_is_allocated() {
         assert!(room_for(1 << 20).is_ok());
         for len in [memory::bytes() + 1, u64::MAX / 2] {
-            let refused = room_for(len).map_err(|error| error.kind());
+            let refused = room_for(len).map(drop).map_err(|error| error.kind());
             assert_eq!(refused, Err(io::ErrorKind::OutOfMemory), "{len}");
         }
     }

@@ -4,6 +4,7 @@
 //! Promise: what [`StagingWriter::seal`] returned is whole, and is never opened for writing again.
 
 use crate::error::{Error, FsError, Result};
+use crate::fs::publish::DirSyncs;
 use crate::fs::{FileWriter, Fs, FsResult};
 use crate::layout::Layout;
 use ringreel_format::{FormatError, SampleRef, Sealed, SegmentInfo, SegmentWriter, WriteOptions};
@@ -26,6 +27,7 @@ pub struct StagingWriter {
     sync: bool,
     sync_dir: bool,
     settled: Arc<AtomicBool>,
+    dir_syncs: DirSyncs,
 }
 
 /// How a segment is to be written.
@@ -41,6 +43,8 @@ pub struct StagingOptions {
     pub sync_dir: bool,
     /// Whether the directory's own name was synced since it was made.
     pub settled: Arc<AtomicBool>,
+    /// What became of its syncs.
+    pub dir_syncs: DirSyncs,
 }
 
 impl StagingWriter {
@@ -73,8 +77,21 @@ impl StagingWriter {
         })?;
         let (staging, dir) = (layout.staging(), layout.staging_of(owner));
         let (sync, sync_dir) = (options.sync, options.sync_dir);
-        let settled = options.settled.clone();
-        Ok(StagingWriter { settled, fs, part, rec, staging, dir, file, writer, closed: None, sync, sync_dir })
+        let (settled, dir_syncs) = (options.settled.clone(), options.dir_syncs.clone());
+        Ok(StagingWriter {
+            settled,
+            dir_syncs,
+            fs,
+            part,
+            rec,
+            staging,
+            dir,
+            file,
+            writer,
+            closed: None,
+            sync,
+            sync_dir,
+        })
     }
 
     /// What the segment says of itself.
@@ -135,10 +152,10 @@ impl StagingWriter {
             },
         }
         if self.sync_dir {
-            self.closed = None; // a failed sync is not done again
+            self.closed = None; // a failed sync is not done again: what is written next gets a name of its own
             self.fs.sync_dir(&self.dir)?;
             if !self.settled.load(Ordering::Relaxed) {
-                self.fs.sync_dir(&self.staging)?;
+                self.dir_syncs.sync(&*self.fs, &self.staging)?;
                 self.settled.store(true, Ordering::Relaxed);
             }
         }

@@ -20,7 +20,7 @@ use ringreel::fs::Posix;
 use ringreel::ring::recover::GRACE;
 use ringreel::segment::reader::check_whole;
 use rustix::process::Signal;
-use scene::{LEASE, Role, Scene};
+use scene::{LEASE, POLL, Role, Scene};
 use std::collections::HashSet;
 use std::path::Path;
 use std::process::Command;
@@ -114,7 +114,7 @@ fn tell(what: &str, of: usize, outcomes: &[Outcome]) {
     let mut recovery: Vec<f64> = outcomes.iter().map(|outcome| outcome.recovery.as_secs_f64()).collect();
     recovery.sort_by(f64::total_cmp);
     println!(
-        "{what:<48} {of:>5} {:>5} {:>6} {:>8} {:>4} {:>5} {:>7} {:>4.2} s {:>5.2} s",
+        "{what:<48} {of:>5} {:>5} {:>6} {:>8} {:>4} {:>5} {:>7} {:>4.2} s {:>5.2} s {:>4}",
         outcomes.len(),
         count(|outcome| outcome.struck),
         count(|outcome| outcome.as_meant),
@@ -123,11 +123,13 @@ fn tell(what: &str, of: usize, outcomes: &[Outcome]) {
         sum(|outcome| outcome.damaged),
         recovery.get(recovery.len() / 2).copied().unwrap_or_default(),
         recovery.last().copied().unwrap_or_default(),
+        count(|outcome| outcome.recovery > LEASE + POLL * 2),
     );
 }
 
+/// The columns: late is what took longer than a lease and two polls.
 fn head() {
-    let columns = ["calls", "taken", "struck", "as meant", "lost", "twice", "damaged", "median", "longest"];
+    let columns = ["calls", "taken", "struck", "as meant", "lost", "twice", "damaged", "median", "longest", "late"];
     println!("{:<48} {}", "who, and what befell it", columns.join(" "));
 }
 

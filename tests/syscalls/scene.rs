@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 pub const CAP: u64 = 2;
 pub const LEASE: Duration = Duration::from_millis(200);
-const POLL: Duration = Duration::from_millis(50);
+pub const POLL: Duration = Duration::from_millis(50);
 
 /// Who is killed or stopped.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,7 +3,7 @@
 use crate::PATIENCE;
 use crate::scene::{LEASE, Scene};
 use rustix::process::{Pid, Signal, kill_process};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -132,11 +132,25 @@ fn calls_of(log: &str, pid: u32) -> Vec<Call> {
     calls
 }
 
-/// The calls that an undisturbed run of its main thread makes, of those that touch the ring.
+/// The calls that an undisturbed run of its main thread makes, of those that touch the ring. Directories that are only
+/// walked through (`O_PATH`, and their closing) are left out: whoever dies there dies before the next call.
 pub fn calls_in(scene: &Scene) -> Vec<Call> {
     let dir = scene.copy();
     let mut traced = Traced::start(scene, dir.path(), "trace", None);
     assert_eq!(traced.fate(None), Fate::Ended);
+    let mut open = HashSet::new();
+    let mut touches = |call: &Call| {
+        let result = || call.line.rsplit_once(" = ").and_then(|(_, fd)| fd.split('<').next()).map(str::to_owned);
+        match call.name.as_str() {
+            "openat" if call.line.contains("O_PATH") => false,
+            "openat" => {
+                open.extend(result());
+                true
+            }
+            "close" => call.line["close(".len()..].split('<').next().is_some_and(|fd| open.remove(fd)),
+            _ => true,
+        }
+    };
     let calls = calls_of(&traced.log(), traced.child.id());
-    calls.into_iter().filter(|call| call.line.contains("t.ring")).collect()
+    calls.into_iter().filter(|call| touches(call) && call.line.contains("t.ring")).collect()
 }

@@ -9,6 +9,7 @@
 //! | [`pieces`] | where the records of a large part lie |
 //! | [`part`] | one part, from its stored bytes |
 //! | [`mod@slice`] | bytes to samples, by position |
+//! | [`view`] | the same, lent and not given |
 //! | [`walk`] | bytes to samples, from front to back, every byte checked |
 //! | [`salvage`] | what is left of a damaged or unfinished segment |
 
@@ -19,6 +20,7 @@ pub mod part;
 pub mod pieces;
 pub mod salvage;
 pub mod slice;
+pub mod view;
 pub mod walk;
 pub mod writer;
 
@@ -111,5 +113,28 @@ impl BoundCrc {
         } else {
             Err(FormatError::Checksum { at, what, stored, computed })
         }
+    }
+}
+
+/// The checksum over the heads' checksums, taken in batches.
+#[derive(Debug, Default)]
+pub(crate) struct HeadsCrc {
+    crc: crc32fast::Hasher,
+    batch: Vec<[u8; 4]>,
+}
+
+impl HeadsCrc {
+    #[inline]
+    pub(crate) fn push(&mut self, crc: u32) {
+        self.batch.push(crc.to_le_bytes());
+        if self.batch.len() >= 1024 {
+            self.finish();
+        }
+    }
+
+    pub(crate) fn finish(&mut self) -> u32 {
+        self.crc.update(self.batch.as_flattened());
+        self.batch.clear();
+        self.crc.clone().finalize()
     }
 }

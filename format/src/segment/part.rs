@@ -14,6 +14,9 @@ use std::ops::Range;
 /// zstd cannot shrink further than this: a smaller stored part that claims more is a lie, found before allocating.
 const MAX_RATIO: u64 = 1 << 16;
 
+/// What is too large in a [`FormatError::TooLarge`] of a part.
+pub const PART: &str = "bytes of a part";
+
 /// How to decode parts.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {
@@ -119,6 +122,23 @@ pub fn decode_part(stored: Bytes, head: PartHead, name: &str, at: u64, options: 
     Ok(Part { dtype: head.dtype, shape: head.shape, file_offset, data })
 }
 
+/// Bytes that decoding this part takes beside its stored ones; 0 where it is not compressed, or will be refused.
+pub fn decoded_room(head: &PartHead, options: ReadOptions) -> u64 {
+    let len = match head.codec {
+        Codec::Zstd => head.decoded_len().unwrap_or(0),
+        _ => 0,
+    };
+    if len > options.max_part.min(head.stored_len.saturating_mul(MAX_RATIO)) { 0 } else { len }
+}
+
+/// Bytes that joining the stored ones of this part takes; 0 where they lie in one piece.
+pub fn joined_room(head: &PartHead) -> u64 {
+    match &head.place {
+        PartPlace::Large { records, .. } if records.count() > 1 || records.splits() > 0 => head.stored_len,
+        _ => 0,
+    }
+}
+
 /// Compares the checksum of a large part with that of the stored bytes found.
 pub(super) fn check_crc(head: &PartHead, computed: impl FnOnce() -> u32) -> Result<()> {
     let PartPlace::Large { crc: recorded, records } = &head.place else { return Ok(()) };
@@ -132,7 +152,7 @@ pub(super) fn check_crc(head: &PartHead, computed: impl FnOnce() -> u32) -> Resu
 fn decompress(stored: &[u8], len: u64, name: &str, at: u64, limit: u64) -> Result<Bytes> {
     let bad = |why: String| FormatError::Decompress { at, part: name.to_owned(), why };
     if len > limit {
-        return Err(FormatError::TooLarge { what: "bytes of a part", value: len, limit });
+        return Err(FormatError::TooLarge { what: PART, value: len, limit });
     }
     if len > (stored.len() as u64).saturating_mul(MAX_RATIO) {
         return Err(bad(format!("{len} bytes cannot come out of {}", stored.len())));
@@ -160,16 +180,31 @@ fn decompress(stored: &[u8], len: u64, name: &str, at: u64, limit: u64) -> Resul
 /// # Errors
 /// Frames that are not those which the head foretells.
 pub fn stored_in(bytes: &Bytes, base: u64, records: &Pieces) -> Result<Bytes> {
-    let one = |Piece { frames, len }| {
-        let at = frames.start;
-        let pos = at.checked_sub(base).filter(|pos| *pos <= bytes.len() as u64).ok_or_else(|| beyond(at, &frames))?;
-        Ok(read_expected(bytes, pos as usize, base, len, (frames.end - base) as usize)?.payload)
-    };
-    let pieces = records.iter().map(one).collect::<Result<Vec<_>>>()?;
-    Ok(match &pieces[..] {
-        [Cow::Borrowed(payload)] => bytes.slice_ref(payload),
-        _ => pieces.concat().into(), // all are there: now there may be a buffer
-    })
+    let one = |piece| piece_in(bytes, base, piece);
+    if records.count() == 1 {
+        let payload = records.iter().next().map(one).transpose()?;
+        return Ok(match payload {
+            Some(Cow::Borrowed(payload)) => bytes.slice_ref(payload),
+            Some(Cow::Owned(payload)) => payload.into(),
+            None => Bytes::new(),
+        });
+    }
+    // All are looked at before there is a buffer, which need not be small: holes in a file cost nothing.
+    let len = records.iter().try_fold(0, |sum, piece| one(piece).map(|payload| sum + payload.len()))?;
+    let mut joined = Vec::new();
+    joined.try_reserve_exact(len).map_err(std::io::Error::from)?;
+    for piece in records.iter() {
+        joined.extend_from_slice(&one(piece)?);
+    }
+    Ok(joined.into())
+}
+
+/// One record of a large part, in `bytes`, which begin at file offset `base`.
+#[inline]
+pub(super) fn piece_in(bytes: &[u8], base: u64, Piece { frames, len }: Piece) -> Result<Cow<'_, [u8]>> {
+    let at = frames.start;
+    let pos = at.checked_sub(base).filter(|pos| *pos <= bytes.len() as u64).ok_or_else(|| beyond(at, &frames))?;
+    Ok(read_expected(bytes, pos as usize, base, len, (frames.end - base) as usize)?.payload)
 }
 
 /// Reads the stored bytes of a large part into `out`, which is as long as they are. `read_at` fills a buffer from a file

@@ -3,7 +3,7 @@
 use super::footer::{Footer, Trailer};
 use super::head::{Head, PartPlace};
 use super::header::SegmentInfo;
-use super::part::{Part, ReadOptions, decode_part, stored_in};
+use super::part::{PART, Part, ReadOptions, decode_part, decoded_room, joined_room, stored_in};
 use super::pieces::{Piece, pad_frames};
 use super::slice::SegmentSlice;
 use super::walk::read_pad;
@@ -42,6 +42,9 @@ pub enum Salvaged {
 }
 
 /// Goes through a segment from front to back, takes what is whole, and reports what is not.
+///
+/// What the parts of one sample take that are no slices of the file, because they are compressed or cut, may be
+/// [`ReadOptions::max_part`] bytes together.
 ///
 /// It loses at most the samples, and of a sample whose head is whole at most the parts, that the damage touches. It takes
 /// time in proportion to the file.
@@ -194,6 +197,7 @@ impl Salvage {
         let Some(info) = &self.info else { return };
         let len = self.bytes.len() as u64;
         let (mut parts, mut stretches) = (Vec::new(), Vec::new());
+        let mut held = 0u64;
         for (part, named) in head.parts.iter().zip(&info.schema.parts) {
             let stored = match &part.place {
                 PartPlace::Inline(range) => Ok(payload.slice(range.clone())),
@@ -208,11 +212,19 @@ impl Salvage {
                         pos = frames.end;
                     }
                     pos = records.frames().end;
-                    stored_in(&self.bytes, 0, records)
+                    let (value, limit) = (held.saturating_add(joined_room(part)), self.options.max_part);
+                    if value > limit {
+                        Err(FormatError::TooLarge { what: PART, value, limit })
+                    } else {
+                        stored_in(&self.bytes, 0, records)
+                    }
                 }
             };
-            let decoded =
-                stored.and_then(|stored| decode_part(stored, part.clone(), &named.name, head.at, self.options));
+            let options = ReadOptions { max_part: self.options.max_part.saturating_sub(held), ..self.options };
+            let decoded = stored.and_then(|stored| decode_part(stored, part.clone(), &named.name, head.at, options));
+            if decoded.is_ok() {
+                held = held.saturating_add(joined_room(part)).saturating_add(decoded_room(part, options));
+            }
             if let (Err(why), Some(begin)) = (&decoded, part.first_record()) {
                 stretches.push((begin..pos, why.clone()));
             }

@@ -4,10 +4,10 @@
 use super::footer::{Footer, TRAILER_LEN, Trailer};
 use super::head::{Codec, Head, PartPlace};
 use super::header::SegmentInfo;
-use super::part::{Part, ReadOptions, check_crc, decode_part};
+use super::part::{PART, Part, ReadOptions, check_crc, decode_part};
 use super::pieces::{Piece, pad_before};
 use super::slice::Sample;
-use super::{BoundCrc, TYPE_FOOTER, TYPE_SAMPLE};
+use super::{BoundCrc, HeadsCrc, TYPE_FOOTER, TYPE_SAMPLE};
 use crate::error::{FormatError, Result};
 use crate::frame::truncated_header;
 use crate::input::{Input, StreamInput};
@@ -242,21 +242,25 @@ impl<I: Input> SegmentWalk<I> {
             // All of a sample's are held at a time: what a file claims, and backs with holes, is no reason to.
             compressed = compressed.saturating_add(if part.codec == Codec::Zstd { part.stored_len } else { 0 });
             if self.keep == Keep::Compressed && compressed > self.max_part {
-                return Err(FormatError::TooLarge { what: "bytes of a part", value: compressed, limit: self.max_part });
+                return Err(FormatError::TooLarge { what: PART, value: compressed, limit: self.max_part });
             }
             let (mut stored, mut crc) = (Vec::new(), crc32fast::Hasher::new());
+            let mut memory = Ok(());
             for Piece { frames, len } in records.iter() {
                 read_pad(&mut self.records)?;
                 self.records.pass(frames, len, &mut |block| {
                     crc.update(block);
-                    if keep {
+                    if keep && memory.is_ok() {
                         let left = part.stored_len as usize - stored.len();
                         if stored.capacity() - stored.len() < block.len() {
-                            stored.reserve_exact(left.min(GROWTH.max(block.len())));
+                            memory = stored.try_reserve_exact(left.min(GROWTH.max(block.len())));
                         }
-                        stored.extend_from_slice(block);
+                        if memory.is_ok() {
+                            stored.extend_from_slice(block);
+                        }
                     }
                 })?;
+                memory.clone().map_err(std::io::Error::from)?;
             }
             check_crc(part, || crc.finalize())?;
             self.large.push(stored.into());
@@ -283,29 +287,6 @@ impl<I: Input> SegmentWalk<I> {
             return Err(contradict);
         }
         Trailer::check_behind(self.records.rest(TRAILER_LEN as usize + 1)?, end, at)
-    }
-}
-
-/// The checksum over the heads' checksums, taken in batches.
-#[derive(Debug, Default)]
-struct HeadsCrc {
-    crc: crc32fast::Hasher,
-    batch: Vec<[u8; 4]>,
-}
-
-impl HeadsCrc {
-    #[inline]
-    fn push(&mut self, crc: u32) {
-        self.batch.push(crc.to_le_bytes());
-        if self.batch.len() >= 1024 {
-            self.finish();
-        }
-    }
-
-    fn finish(&mut self) -> u32 {
-        self.crc.update(self.batch.as_flattened());
-        self.batch.clear();
-        self.crc.clone().finalize()
     }
 }
 

@@ -5,7 +5,7 @@ use super::footer::{Footer, Trailer};
 use super::head::{CODEC_SHIFT, LARGE, OWN_SHAPE, SPLIT};
 use super::header::SegmentInfo;
 use super::pieces::pad_before;
-use super::{BoundCrc, CHUNK, SegmentId, TYPE_SAMPLE};
+use super::{BoundCrc, CHUNK, HeadsCrc, SegmentId, TYPE_SAMPLE};
 use crate::dtype::{DType, MAX_NDIM, encode_shape};
 use crate::error::{FormatError, Result};
 use crate::frame::{self, framed_len, split_points};
@@ -84,9 +84,12 @@ pub struct Sealed {
 pub struct SegmentWriter {
     info: SegmentInfo,
     options: WriteOptions,
+    bound: BoundCrc,
     position: u64,
     offsets: Vec<u64>,
-    heads: crc32fast::Hasher,
+    heads: HeadsCrc,
+    /// Memory for a head and its frame.
+    head: Vec<u8>,
 }
 
 /// A part made ready: compressed or not, checked, its split points known.
@@ -107,7 +110,9 @@ impl SegmentWriter {
         info.schema.check()?;
         let header = info.encode_header()?;
         let position = frame::write_record(sink, &header)?;
-        Ok(SegmentWriter { info, options, position, offsets: Vec::new(), heads: crc32fast::Hasher::new() })
+        let bound = BoundCrc::new(info.id);
+        let (offsets, heads, head) = (Vec::new(), HeadsCrc::default(), Vec::new());
+        Ok(SegmentWriter { info, options, bound, position, offsets, heads, head })
     }
 
     /// Bytes written so far, unfinished samples not counted.
@@ -138,8 +143,8 @@ impl SegmentWriter {
         }
         let at = self.position;
         let ready = self.make_ready(sample.parts)?;
-        let (head, crc) = self.encode_head(sample, &ready, at)?;
-        let mut end = at + frame::write_record(sink, &head)?;
+        let crc = self.encode_head(sample, &ready, at)?;
+        let mut end = at + frame::write_framed(sink, &mut self.head)?;
         for part in ready.iter().filter(|part| part.flags & LARGE != 0) {
             for (chunk, splits) in chunk_slices(&part.stored).zip(&part.splits) {
                 if let Some(pad) = pad_before(end) {
@@ -153,7 +158,7 @@ impl SegmentWriter {
         }
         self.position = end;
         self.offsets.push(at);
-        self.heads.update(&crc.to_le_bytes());
+        self.heads.push(crc);
         Ok(())
     }
 
@@ -162,7 +167,7 @@ impl SegmentWriter {
     /// # Errors
     /// What the sink says.
     pub fn finish(&mut self, sink: &mut dyn Write) -> Result<Sealed> {
-        let (footer, check) = Footer::encode(&self.info, &self.offsets, self.heads.clone().finalize(), self.position)?;
+        let (footer, check) = Footer::encode(&self.info, &self.offsets, self.heads.finish(), self.position)?;
         let footer_len = frame::write_record(sink, &footer)?;
         let trailer = Trailer { footer_at: self.position }.encode();
         sink.write_all(&trailer)?;
@@ -226,23 +231,27 @@ impl SegmentWriter {
         Ok(Ready { flags, stored, crc: crc.finalize(), splits })
     }
 
-    fn encode_head(&self, sample: &SampleRef<'_>, ready: &[Ready<'_>], at: u64) -> Result<(Vec<u8>, u32)> {
-        let inline: usize = ready.iter().filter(|part| part.flags & LARGE == 0).map(|part| part.stored.len()).sum();
-        let mut out = Vec::with_capacity(inline + 64);
+    /// Puts the head into `self.head`, behind room for its frame's header. Returns its checksum.
+    fn encode_head(&mut self, sample: &SampleRef<'_>, ready: &[Ready<'_>], at: u64) -> Result<u32> {
+        const BODY: usize = frame::HEADER_LEN as usize;
+        let samples = self.samples();
+        let out = &mut self.head;
+        out.clear();
+        out.extend_from_slice(&[0; BODY]);
         out.extend_from_slice(&[0, 0, 0, 0, TYPE_SAMPLE]);
-        put_varint(&mut out, self.samples());
-        put_varint(&mut out, sample.unix_ms.saturating_sub(self.info.created_unix_ms));
+        put_varint(out, samples);
+        put_varint(out, sample.unix_ms.saturating_sub(self.info.created_unix_ms));
         let meta = if sample.meta.is_empty() { Vec::new() } else { sample.meta.encode()? };
-        put_varint(&mut out, meta.len() as u64);
+        put_varint(out, meta.len() as u64);
         out.extend_from_slice(&meta);
         for (part, ready) in sample.parts.iter().zip(ready) {
             out.push(ready.flags);
             if ready.flags & OWN_SHAPE != 0 {
-                part.dtype.encode(&mut out);
-                encode_shape(part.shape, &mut out);
+                part.dtype.encode(out);
+                encode_shape(part.shape, out);
             }
             if ready.flags >> CODEC_SHIFT & 3 != 0 {
-                put_varint(&mut out, ready.stored.len() as u64);
+                put_varint(out, ready.stored.len() as u64);
             }
             if ready.flags & LARGE == 0 {
                 out.extend_from_slice(&ready.stored);
@@ -250,12 +259,12 @@ impl SegmentWriter {
             }
             out.extend_from_slice(&ready.crc.to_le_bytes());
             if ready.flags & SPLIT != 0 {
-                ready.splits.iter().for_each(|count| put_varint(&mut out, *count));
+                ready.splits.iter().for_each(|count| put_varint(out, *count));
             }
         }
-        let crc = BoundCrc::new(self.info.id).of(at, &out[4..]);
-        LE::write_u32(&mut out[..4], crc);
-        Ok((out, crc))
+        let crc = self.bound.of(at, &out[BODY + 4..]);
+        LE::write_u32(&mut out[BODY..BODY + 4], crc);
+        Ok(crc)
     }
 
     /// Bytes that one sample of these parts takes, about: for asking whether the disk has room. Meta is counted with

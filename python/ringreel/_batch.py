@@ -1,0 +1,90 @@
+"""Many samples at once, part by part."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ringreel import _dtypes
+from ringreel._convert import Converted, convert
+from ringreel._errors import SampleError
+from ringreel._ringreel import Part
+from ringreel._sample import _array
+
+
+class Batch(Mapping[str, Any]):
+    """A mapping from the name of a part to that of all samples: an array whose first axis counts the samples.
+
+    The arrays may be written to: they lie in memory of this batch alone. A part that was written as bytes is a list of
+    `bytes`. Meta is not among it: `ds[i].meta` has it.
+
+    Attributes
+    ----------
+    generation : int, the generation that was read.
+    sample_ids : sequence of str, as long as the batch.
+    """
+
+    __slots__ = ("_values", "generation", "sample_ids")
+
+    def __init__(self, generation: int, sample_ids: Sequence[str], parts: list[tuple[str, Part, list[int]]]) -> None:
+        self.generation = generation
+        self.sample_ids = sample_ids
+        self._values = {name: _value(part, len(sample_ids), ends) for name, part, ends in parts}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"<ringreel.Batch of {len(self.sample_ids)} samples, generation {self.generation}: {', '.join(self)}>"
+
+
+def _value(part: Part, count: int, ends: list[int]) -> Any:
+    if part.dtype != _dtypes.BYTES:
+        return _array(part, part.writable())
+    data, one = memoryview(part), len(part) // max(count, 1)
+    ends = ends or [one * (n + 1) for n in range(count)]
+    return [bytes(data[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+def parts_of_batch(samples: Any, names: Sequence[str]) -> tuple[list[Converted], int]:
+    """The parts of many samples, for a ring whose SAMPLE is `names`, each with the shape of one; and how many there are.
+
+    Raises `SampleError`, which names the part, for anything that does not fit.
+    """
+    if isinstance(samples, Mapping):
+        given = list(samples.items())
+    elif isinstance(samples, (tuple, list)) and len(samples) == len(names):
+        given = list(zip(names, samples, strict=True))
+    else:
+        raise SampleError(f"a batch is a dict or a tuple of the parts {', '.join(names)}, each that of all samples")
+    parts, counts = [], {}
+    for name, value in given:
+        (name, dtype, itemsize, shape, data), counts[name] = _stacked(name, value)
+        parts.append((name, dtype, itemsize, shape, data))
+    if len(set(counts.values())) > 1:
+        raise SampleError(f"the parts of a batch are of different numbers of samples: {counts}")
+    return parts, next(iter(counts.values()), 0)
+
+
+def _stacked(name: str, value: Any) -> tuple[Converted, int]:
+    """One part of all samples, with the shape of one; and of how many it is."""
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], (bytes, bytearray, memoryview)):
+        if len({len(one) for one in value}) > 1:
+            raise SampleError(f"part {name!r}: bytes of several lengths are written one by one")
+        _, dtype, itemsize, (length,), data = convert(name, b"".join(value))
+        return (name, dtype, itemsize, (length // len(value),), data), len(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise SampleError(f"part {name!r} of a batch is an array, or a list of bytes: one for each sample")
+    name, dtype, itemsize, shape, data = convert(name, value if hasattr(value, "shape") else np.asarray(value))
+    if not shape:
+        raise SampleError(f"part {name!r} of a batch has no axis that counts the samples")
+    return (name, dtype, itemsize, shape[1:], data), shape[0]

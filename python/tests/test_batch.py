@@ -1,0 +1,104 @@
+"""Many samples at once."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ringreel
+
+
+def ring_in(place: Path, **more: Any) -> ringreel.Ring:
+    config = {"RING": str(place / "b.ring"), "SWAP_CAP": 50, "SEGMENT_SAMPLES": 20, "SAMPLE": ["data", "label"]}
+    return ringreel.Ring({**config, **more})
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> ringreel.Ring:
+    ring = ring_in(tmp_path)
+    data = np.arange(50 * 6, dtype=np.float32).reshape(50, 2, 3)
+    with ring.generator() as generator:
+        ids = list(generator.write_batch({"label": np.arange(50, dtype=">i2"), "data": data}))
+        assert len(ids) == 40  # two segments are full
+        assert list(generator.flush()) != []
+        generator.finish(seal=True)
+    return ring
+
+
+def test_a_batch_is_what_its_samples_are_one_by_one(filled: ringreel.Ring) -> None:
+    samples = filled.dataset()
+    for chosen in [slice(None), range(50), range(3, 30), range(40, 3, -7), [0, -1, 7, 7], np.array([5, 2]), slice(5, 5)]:
+        batch = samples.batch(chosen)
+        indices = range(50)[chosen] if isinstance(chosen, slice) else list(chosen)
+        one_by_one = [samples[int(i)] for i in indices]
+        assert list(batch.sample_ids) == [sample.sample_id for sample in one_by_one]
+        assert list(batch) == (["data", "label"] if one_by_one else [])
+        for name in batch:
+            np.testing.assert_array_equal(batch[name], np.stack([sample[name] for sample in one_by_one]))
+            assert batch[name].dtype == one_by_one[0][name].dtype
+    everything = samples.batch(slice(None))
+    assert sorted(everything["label"].tolist()) == list(range(50))
+    assert everything.generation == samples.generation
+
+
+def test_a_batch_is_memory_of_its_own(filled: ringreel.Ring) -> None:
+    samples = filled.dataset()
+    batch, again = samples.batch(range(10)), samples.batch(range(10))
+    batch["data"][:] = -1
+    assert again["data"].min() >= 0
+    assert samples[0]["data"].min() >= 0
+    assert samples.batch(range(10))["data"].min() >= 0
+
+
+def test_bytes_are_lists(tmp_path: Path) -> None:
+    ring = ring_in(tmp_path, SAMPLE=["text"], SWAP_CAP=7)
+    with ring.generator() as generator:
+        generator.write_batch({"text": [b"one", bytearray(b"two"), memoryview(b"six")]})
+        generator.write_batch(([b"", b""],))
+        generator.write((b"longer",))
+        generator.write((b"",))
+        generator.finish(seal=True)
+    samples = ring.dataset()
+    assert samples.batch(range(3))["text"] == [b"one", b"two", b"six"]
+    assert samples.batch(slice(None))["text"] == [b"one", b"two", b"six", b"", b"", b"longer", b""]
+
+
+@pytest.mark.parametrize(
+    ("samples", "says"),
+    [
+        ({"data": np.zeros((3, 2)), "label": np.zeros(4)}, "different numbers"),
+        ({"data": np.zeros((3, 2))}, "label"),
+        ({"data": np.zeros((3, 2)), "label": np.float32(1)}, "no axis"),
+        ({"data": np.zeros((3, 2)), "label": b"abc"}, "list of bytes"),
+        ({"data": np.zeros((2, 2)), "label": [b"abc", b"d"]}, "several lengths"),
+        (np.zeros((3, 2)), "dict or a tuple"),
+    ],
+)
+def test_what_does_not_fit_is_refused(tmp_path: Path, samples: Any, says: str) -> None:
+    with ring_in(tmp_path).generator() as generator:
+        with pytest.raises(ringreel.SampleError, match=says):
+            generator.write_batch(samples)
+        assert generator.summary.finished == 0
+
+
+def test_indices_beyond_the_end_and_other_shapes_are_errors(filled: ringreel.Ring, tmp_path: Path) -> None:
+    samples = filled.dataset()
+    for beyond in [[0, 50], [-51], range(40, 51)]:
+        with pytest.raises(IndexError, match="holds 50"):
+            samples.batch(beyond)
+    other = ring_in(tmp_path, RING=str(tmp_path / "o.ring"), SAMPLE=["data"], SWAP_CAP=2)
+    with other.generator() as generator:
+        generator.write((np.zeros(2),))
+        generator.write((np.zeros(3),))
+        generator.finish(seal=True)
+    with pytest.raises(ringreel.SampleError, match="one by one"):
+        other.dataset().batch([0, 1])
+
+
+def test_ids_are_a_sequence(filled: ringreel.Ring) -> None:
+    ids = filled.dataset().batch(range(4)).sample_ids
+    assert (len(ids), ids[0], ids[-1]) == (4, list(ids)[0], list(ids)[3])
+    for beyond in (4, -5):
+        with pytest.raises(IndexError):
+            ids[beyond]

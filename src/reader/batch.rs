@@ -1,0 +1,268 @@
+//! Many samples at once: lent one after the other, or stacked. For samples so small that a [`ReadSample`] for each would
+//! cost more than its bytes.
+
+use super::{ReadSample, Reader};
+use crate::config::Verify;
+use crate::error::{Error, Result};
+use crate::ring::manifest::{Manifest, SegmentEntry};
+use crate::segment::SampleId;
+use crate::segment::reader::LENT_AT_MOST;
+use ringreel_format::segment::view::SampleView;
+use ringreel_format::{DType, SegmentInfo};
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+/// Memory for more bytes of a part is taken only as they come.
+const RESERVED: usize = 1 << 30;
+
+/// A sample, lent for the time of a call.
+pub struct Lent<'a> {
+    /// Its position in the generation.
+    pub position: u64,
+    /// Its id.
+    pub id: SampleId,
+    source: Source<'a>,
+}
+
+enum Source<'a> {
+    View(&'a SampleView<'a>, &'a SegmentInfo),
+    Read(&'a ReadSample),
+}
+
+/// A part of a sample, lent.
+#[derive(Debug)]
+pub struct LentPart<'a> {
+    /// Type of its elements.
+    pub dtype: &'a DType,
+    /// Lengths of its axes.
+    pub shape: &'a [u64],
+    /// The elements: little endian, row-major.
+    pub data: Cow<'a, [u8]>,
+}
+
+impl Lent<'_> {
+    /// How many parts it has.
+    pub fn parts(&self) -> usize {
+        match &self.source {
+            Source::View(view, _) => view.head.parts.len(),
+            Source::Read(sample) => sample.parts.len(),
+        }
+    }
+
+    /// Part `n`, in the order of SAMPLE.
+    ///
+    /// # Errors
+    /// An element type or a codec that only a later version knows.
+    ///
+    /// # Panics
+    /// Where there is no part `n`.
+    #[inline]
+    pub fn part(&self, n: usize) -> Result<LentPart<'_>> {
+        match &self.source {
+            Source::View(view, info) => {
+                let (head, name) = (&view.head.parts[n], &info.schema.parts[n].name);
+                if let DType::Unknown { code, .. } = &head.dtype {
+                    let later = ringreel_format::FormatError::UnknownDType { part: name.clone(), code: *code };
+                    return Err(Error::Sample(later.to_string()));
+                }
+                let data = view.stored(n).map_err(|error| Error::Sample(error.to_string()))?;
+                Ok(LentPart { dtype: &head.dtype, shape: &head.shape, data })
+            }
+            Source::Read(sample) => {
+                let part = &sample.parts[n];
+                Ok(LentPart { dtype: &part.dtype, shape: &part.shape, data: Cow::Borrowed(part.data()?) })
+            }
+        }
+    }
+}
+
+/// One part of all samples of a batch, one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StackedPart {
+    /// Its name.
+    pub name: String,
+    /// Type of its elements.
+    pub dtype: DType,
+    /// Lengths of the axes of one sample's; none where it is bytes of several lengths.
+    pub shape: Option<Vec<u64>>,
+    /// The elements: little endian, row-major.
+    pub data: Vec<u8>,
+    /// Where each sample's bytes end in `data`; empty where all have the same length.
+    pub ends: Vec<usize>,
+}
+
+impl StackedPart {
+    fn begin(name: String, first: &LentPart<'_>, expected: usize) -> StackedPart {
+        let room = first.data.len().saturating_mul(expected);
+        let mut data = Vec::with_capacity(if room > RESERVED { 0 } else { room });
+        data.extend_from_slice(&first.data);
+        StackedPart { name, dtype: first.dtype.clone(), shape: Some(first.shape.to_vec()), data, ends: Vec::new() }
+    }
+
+    /// Appends the part of one more sample; `count` are there.
+    #[inline]
+    fn push(&mut self, count: usize, part: &LentPart<'_>, position: u64) -> Result<()> {
+        let is_alike = *part.dtype == self.dtype && self.shape.as_deref().is_none_or(|shape| shape == part.shape);
+        if !is_alike {
+            if *part.dtype != DType::Bytes || self.dtype != DType::Bytes {
+                let (name, dtype, shape) = (&self.name, part.dtype, part.shape);
+                let first = (&self.dtype, self.shape.as_deref().unwrap_or_default());
+                let message = format!(
+                    "part {name:?} is {dtype} of shape {shape:?} at position {position}, and {} of shape {:?} before: they \
+                     cannot be stacked, read them one by one",
+                    first.0, first.1
+                );
+                return Err(Error::Sample(message));
+            }
+            if self.shape.take().is_some() {
+                let len = self.data.len() / count.max(1);
+                self.ends = (1..=count).map(|n| n * len).collect();
+            }
+        }
+        self.data.extend_from_slice(&part.data);
+        if self.shape.is_none() {
+            self.ends.push(self.data.len());
+        }
+        Ok(())
+    }
+}
+
+/// Many samples, part by part. Their meta is not among it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    /// The generation they were read from.
+    pub generation: u64,
+    /// Their ids.
+    pub ids: Vec<SampleId>,
+    /// Their parts, in the order of SAMPLE.
+    pub parts: Vec<StackedPart>,
+}
+
+impl Reader {
+    /// Lends the samples at these positions of a generation to `visit`, in this order. An error of `visit` ends it.
+    ///
+    /// # Errors
+    /// As [`Reader::sample`]; then what was visited of the same segment may be wrong, if it was truncated meanwhile.
+    pub fn visit(
+        &self,
+        manifest: &Manifest,
+        positions: impl IntoIterator<Item = u64>,
+        visit: &mut dyn FnMut(&Lent<'_>) -> Result<()>,
+    ) -> Result<()> {
+        super::tell_torn();
+        let mut positions = positions.into_iter().peekable();
+        let mut here: Option<(&SegmentEntry, u64)> = None;
+        while let Some(first) = positions.next() {
+            // The segment that holds it, mostly that of the one before; and how many follow it in a row there.
+            let beyond = || Error::OutOfRange {
+                position: first,
+                generation: manifest.summary.generation,
+                samples: manifest.summary.samples,
+            };
+            let holds = |(entry, start): &(&SegmentEntry, u64)| (*start..*start + entry.samples).contains(&first);
+            let (entry, start) = match here.filter(holds) {
+                Some(here) => here,
+                None => {
+                    let (entry, ordinal) = manifest.locate(first).ok_or_else(beyond)?;
+                    (entry, first - ordinal)
+                }
+            };
+            here = Some((entry, start));
+            let (mut end, limit) = (first + 1, start + entry.samples);
+            while end < limit && positions.next_if_eq(&end).is_some() {
+                end += 1;
+            }
+            self.visit_run(manifest, entry, start, first..end, visit)?;
+        }
+        Ok(())
+    }
+
+    /// Those at `positions`, which stand one after the other in a segment whose first sample is at position `start`.
+    fn visit_run(
+        &self,
+        manifest: &Manifest,
+        entry: &SegmentEntry,
+        start: u64,
+        positions: Range<u64>,
+        visit: &mut dyn FnMut(&Lent<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut next = positions.start;
+        while next < positions.end {
+            let (mut failed, mut given) = (None, false);
+            if entry.bytes / entry.samples.max(1) <= LENT_AT_MOST
+                && let Ok(segment) = self.segment(manifest.summary.generation, entry)
+            {
+                let verify = |ordinal| self.is_to_be_compared(&segment, ordinal);
+                let lent = segment.reader.lend(next - start..positions.end - start, &verify, &mut |ordinal, view| {
+                    given = true;
+                    segment.compared.insert(ordinal, self.verify == Verify::First);
+                    let id = SampleId { segment: entry.id, ordinal };
+                    let source = Source::View(view, segment.reader.info());
+                    failed = visit(&Lent { position: start + ordinal, id, source }).err();
+                    failed.is_none()
+                });
+                match lent {
+                    _ if failed.is_some() => {}
+                    Ok(visited) => next += visited,
+                    // None was given away: as if it had not been tried.
+                    Err(_) if !given => self.close(entry),
+                    Err(error) => return Err(self.torn_at(manifest, entry, next, next - start, &error)),
+                }
+            }
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            // One that cannot be lent is read: so its error, if it has one, is the same.
+            if next < positions.end {
+                let sample = self.sample_untold(manifest, next)?;
+                visit(&Lent { position: next, id: sample.id, source: Source::Read(&sample) })?;
+                sample.check_whole()?;
+                next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn torn_at(&self, of: &Manifest, entry: &SegmentEntry, position: u64, ordinal: u64, error: &Error) -> Error {
+        self.damaged.fetch_add(1, Ordering::Relaxed);
+        let generation = of.summary.generation;
+        Error::Damaged {
+            generation,
+            position,
+            sample: SampleId { segment: entry.id, ordinal }.to_string(),
+            path: self.ring.layout.read(generation).join(&entry.file),
+            message: error.to_string(),
+        }
+    }
+
+    /// The samples at these positions of a generation, stacked part by part. All of a part have the same element type, and
+    /// but for bytes the same shape.
+    ///
+    /// # Errors
+    /// As [`Reader::sample`]; [`Error::Sample`] where they cannot be stacked.
+    pub fn batch(&self, manifest: &Manifest, positions: impl IntoIterator<Item = u64>) -> Result<Batch> {
+        let generation = manifest.summary.generation;
+        let positions = positions.into_iter();
+        let expected = positions.size_hint().0;
+        let mut batch = Batch { generation, ids: Vec::with_capacity(expected), parts: Vec::new() };
+        let names = &self.ring.birth.sample;
+        self.visit(manifest, positions, &mut |lent| {
+            let count = batch.ids.len();
+            for n in 0..lent.parts() {
+                let part = lent.part(n)?;
+                match batch.parts.get_mut(n) {
+                    Some(stacked) => stacked.push(count, &part, lent.position)?,
+                    None if count == 0 => {
+                        let name = names.get(n).cloned().unwrap_or_default();
+                        batch.parts.push(StackedPart::begin(name, &part, expected));
+                    }
+                    None => return Err(Error::Sample("samples have different numbers of parts".to_owned())),
+                }
+            }
+            batch.ids.push(lent.id);
+            Ok(())
+        })?;
+        Ok(batch)
+    }
+}

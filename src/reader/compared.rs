@@ -1,0 +1,81 @@
+//! Of which samples the checksums were compared already (VERIFY first): a bit for each.
+
+use ringreel_format::SegmentId;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most memory for these bits, in bytes; beyond, all is forgotten, and compared again.
+const MEMORY: u64 = 16 << 20;
+/// What a segment takes besides its bits, about.
+const EACH: u64 = 128;
+
+/// Those of all segments, open or not.
+#[derive(Debug, Default)]
+pub struct Compared {
+    segments: Mutex<(HashMap<SegmentId, Arc<Ordinals>>, u64)>,
+}
+
+/// Those of one segment.
+#[derive(Debug)]
+pub struct Ordinals {
+    bits: Box<[AtomicU64]>,
+}
+
+impl Compared {
+    /// Those of a segment of so many samples.
+    pub fn of(&self, id: SegmentId, samples: u64) -> Arc<Ordinals> {
+        let mut guard = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
+        let (segments, memory) = &mut *guard;
+        if let Some(known) = segments.get(&id) {
+            return known.clone();
+        }
+        let bytes = EACH + samples / 8;
+        if *memory + bytes > MEMORY {
+            segments.clear();
+            *memory = 0;
+        }
+        // One that has more samples than there is memory for (its manifest may claim anything) is compared each time.
+        let words = if bytes > MEMORY { 0 } else { samples.div_ceil(64) };
+        let ordinals = Arc::new(Ordinals { bits: (0..words).map(|_| AtomicU64::new(0)).collect() });
+        *memory += EACH + words * 8;
+        segments.insert(id, ordinals.clone());
+        ordinals
+    }
+}
+
+impl Ordinals {
+    /// Whether sample `ordinal` was compared.
+    #[inline]
+    pub fn contains(&self, ordinal: u64) -> bool {
+        let word = self.bits.get((ordinal / 64) as usize);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (ordinal % 64) & 1 == 1)
+    }
+
+    /// It was, if `compared` says so.
+    #[inline]
+    pub fn insert(&self, ordinal: u64, compared: bool) {
+        if let Some(word) = self.bits.get((ordinal / 64) as usize).filter(|_| compared) {
+            word.fetch_or(1 << (ordinal % 64), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_compared_is_known_until_memory_runs_out() {
+        let (compared, id) = (Compared::default(), |n: u8| SegmentId([n; 16]));
+        compared.of(id(1), 100).insert(70, true);
+        compared.of(id(1), 100).insert(71, false);
+        let known = compared.of(id(1), 100);
+        assert!(known.contains(70) && !known.contains(71) && !known.contains(6) && !known.contains(1000));
+        compared.of(id(2), MEMORY * 8 - EACH * 16);
+        assert!(!compared.of(id(1), 100).contains(70), "all is forgotten");
+        let boast = compared.of(id(3), u64::MAX);
+        boast.insert(5, true);
+        assert!(!boast.contains(5));
+    }
+}

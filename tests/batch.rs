@@ -1,0 +1,208 @@
+//! Many samples at once: written, stacked and lent, they are what they are one by one.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use common::{Action, HookFs, config, never, scratch, write};
+use ringreel::format::{DType, Meta};
+use ringreel::fs::Posix;
+use ringreel::manager::Manager;
+use ringreel::reader::batch::Batch;
+use ringreel::{Config, Error, Generator, NamedPart, Reader};
+use std::collections::BTreeSet;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Parts in the head (`data`) and in records of their own (`large`).
+const LARGE: usize = 3000;
+
+fn two_parts(dir: &Path, more: &str) -> Config {
+    let config = config(dir, 100, &format!("SEGMENT_SAMPLES: 40\n{more}"));
+    Config { sample: Some(vec!["data".to_owned(), "large".to_owned()]), ..config }
+}
+
+fn data_of(samples: std::ops::Range<u64>) -> (Vec<u8>, Vec<u8>) {
+    let data = samples.clone().flat_map(u64::to_le_bytes).collect();
+    (data, samples.flat_map(|n| (0..LARGE).map(move |at| (n as usize * 31 + at) as u8)).collect())
+}
+
+fn write_all(generator: &mut Generator, samples: std::ops::Range<u64>) -> Vec<String> {
+    let (count, (data, large)) = ((samples.end - samples.start) as usize, data_of(samples));
+    let shape = [LARGE as u64];
+    // Another order than SAMPLE's.
+    let parts = [NamedPart::new("large", DType::U8, &shape, &large), NamedPart::new("data", DType::U64, &[], &data)];
+    generator.write_batch(&parts, count, &never).unwrap().iter().map(ToString::to_string).collect()
+}
+
+fn filled(config: &Config) -> Vec<String> {
+    let mut generator = Generator::open(config).unwrap();
+    let mut ids = write_all(&mut generator, 0..70);
+    ids.extend(write_all(&mut generator, 70..70));
+    ids.extend(write_all(&mut generator, 70..100));
+    assert_eq!(generator.written(), 100);
+    ids.extend(generator.flush(&never).unwrap().iter().map(ToString::to_string));
+    generator.finish(true, &never).unwrap();
+    ids
+}
+
+#[test]
+fn a_batch_is_what_its_samples_are_one_by_one() {
+    for read in ["mmap", "pread"] {
+        let dir = scratch();
+        let config = two_parts(dir.path(), &format!("READ: {read}"));
+        let ids = filled(&config);
+        assert_eq!((ids.len(), ids.iter().collect::<BTreeSet<_>>().len()), (100, 100));
+        for reader in [Reader::open(&config).unwrap(), Reader::open(&config).unwrap().with_private_maps()] {
+            let manifest = reader.newest().unwrap();
+            // In a row over segments, backwards, and with repeats.
+            let choices: [Vec<u64>; 4] =
+                [(0..100).collect(), (0..100).rev().collect(), vec![5, 5, 6, 39, 40, 41, 99, 0], vec![]];
+            for positions in choices {
+                let batch = reader.batch(&manifest, positions.iter().copied()).unwrap();
+                assert_eq!(batch.ids.len(), positions.len());
+                for (n, position) in positions.iter().enumerate() {
+                    let sample = reader.sample(&manifest, *position).unwrap();
+                    assert_eq!(batch.ids[n], sample.id);
+                    for (stacked, part) in batch.parts.iter().zip(&sample.parts) {
+                        assert_eq!((&stacked.name, &stacked.dtype), (&part.name, &part.dtype));
+                        assert_eq!(stacked.shape.as_deref(), Some(&part.shape[..]));
+                        let len = part.len() as usize;
+                        assert_eq!(stacked.data[n * len..(n + 1) * len], part.data().unwrap()[..]);
+                    }
+                }
+            }
+            let error = reader.batch(&manifest, [3, 100]).unwrap_err();
+            assert!(matches!(error, Error::OutOfRange { position: 100, .. }), "{error}");
+        }
+        let (data, _) = data_of(0..100);
+        let reader = Reader::open(&config).unwrap();
+        let mut read: Vec<_> = reader.batch(&reader.newest().unwrap(), 0..100).unwrap().parts[0].data.clone();
+        let mut want = data;
+        read.sort_unstable();
+        want.sort_unstable();
+        assert_eq!(read, want, "what was written");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_anything_is_written() {
+    let dir = scratch();
+    let mut generator = Generator::open(&config(dir.path(), 10, "SEGMENT_SAMPLES: 10")).unwrap();
+    let bytes = [0; 24];
+    for (name, shape, count) in [("data", &[1][..], 2), ("data", &[3], 2), ("other", &[1], 3), ("data", &[u64::MAX], 3)]
+    {
+        let parts = [NamedPart::new(name, DType::U64, shape, &bytes)];
+        let error = generator.write_batch(&parts, count, &never).unwrap_err();
+        assert!(matches!(error, Error::Sample(_)) && error.to_string().contains("data"), "{error}");
+    }
+    assert_eq!(generator.written(), 0);
+}
+
+/// Bytes of several lengths, and a compressed part, which cannot be lent.
+#[test]
+fn bytes_of_several_lengths_are_stacked_and_other_shapes_are_not() {
+    let dir = scratch();
+    let config = config(dir.path(), 6, "SEGMENT_SAMPLES: 6\nCOMPRESS: 1");
+    let config = Config { sample: Some(vec!["text".to_owned(), "data".to_owned()]), ..config };
+    let mut generator = Generator::open(&config).unwrap();
+    for n in 0..6u64 {
+        let (text, data) = (vec![b'x'; 200 * n as usize], vec![n as u8; if n < 4 { 2 } else { 4 }]);
+        let (len, shape) = ([text.len() as u64], [data.len() as u64]);
+        let parts =
+            [NamedPart::new("text", DType::Bytes, &len, &text), NamedPart::new("data", DType::U8, &shape, &data)];
+        generator.write(&parts, &Meta::new(), &never).unwrap();
+    }
+    generator.finish(true, &never).unwrap();
+    let reader = Reader::open(&config).unwrap();
+    let manifest = reader.newest().unwrap();
+    let Batch { parts, .. } = reader.batch(&manifest, 0..4).unwrap();
+    assert_eq!((parts[0].shape.clone(), &parts[0].ends[..]), (None, &[0, 200, 600, 1200][..]));
+    assert_eq!((parts[1].shape.as_deref(), &parts[1].data[..]), (Some(&[2][..]), &[0, 0, 1, 1, 2, 2, 3, 3][..]));
+    let error = reader.batch(&manifest, 0..6).unwrap_err().to_string();
+    assert!(error.contains("\"data\"") && error.contains("position 4"), "{error}");
+}
+
+fn segments(config: &Config) -> Vec<PathBuf> {
+    let mut files: Vec<_> =
+        std::fs::read_dir(config.ring.join("read.1")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_flipped_bit_or_a_truncated_file_fails_the_batch_as_it_does_the_sample() {
+    for read in ["mmap", "pread"] {
+        let dir = scratch();
+        let config = two_parts(dir.path(), &format!("READ: {read}\nVERIFY: always"));
+        filled(&config);
+        let reader = Reader::open(&config).unwrap();
+        let manifest = reader.newest().unwrap();
+        let whole = reader.batch(&manifest, 0..100).unwrap();
+        let file = std::fs::File::options().read(true).write(true).open(&segments(&config)[0]).unwrap();
+        let (_, large) = data_of(7..8);
+        let bytes = std::fs::read(&segments(&config)[0]).unwrap();
+        let at = bytes.windows(LARGE).position(|window| window == large).unwrap() as u64 + 100;
+        let flipped = bytes[at as usize] ^ 1;
+        file.write_all_at(&[flipped], at).unwrap();
+        let position = (0..100).find(|n| reader.sample(&manifest, *n).is_err()).unwrap();
+        let error = reader.batch(&manifest, 0..100).unwrap_err();
+        assert!(matches!(&error, Error::Damaged { position: at, .. } if *at == position), "{error}");
+        file.write_all_at(&[flipped ^ 1], at).unwrap();
+        assert_eq!(reader.batch(&manifest, 0..100).unwrap(), whole);
+        file.set_len(8192).unwrap();
+        let error = reader.batch(&manifest, 0..100).unwrap_err();
+        assert!(matches!(error, Error::Damaged { .. }), "{error}");
+    }
+}
+
+#[test]
+fn checksums_are_compared_on_the_first_touch_and_not_again() {
+    let dir = scratch();
+    let config = two_parts(dir.path(), "READ: pread\nVERIFY: first");
+    filled(&config);
+    let reader = Reader::open(&config).unwrap();
+    let manifest = reader.newest().unwrap();
+    reader.batch(&manifest, 0..40).unwrap();
+    // One bit in each large part of the first two segments, of which the first one was read.
+    for path in &segments(&config)[..2] {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        let bytes = std::fs::read(path).unwrap();
+        for n in 0..100 {
+            let (_, large) = data_of(n..n + 1);
+            if let Some(at) = bytes.windows(LARGE).position(|window| window == large) {
+                file.write_all_at(&[!large[5]], at as u64 + 5).unwrap();
+            }
+        }
+    }
+    assert!(reader.batch(&manifest, 0..40).is_ok() && reader.sample(&manifest, 3).is_ok());
+    assert!(reader.batch(&manifest, 40..80).is_err() && reader.sample(&manifest, 43).is_err());
+}
+
+/// The look costs more than a small sample.
+#[test]
+fn in_the_middle_of_a_segment_no_call_is_made_for_a_small_sample() {
+    let dir = scratch();
+    let fs = Arc::new(HookFs::on(Posix));
+    let config =
+        Config { poll: Some(std::time::Duration::from_secs(60)), ..config(dir.path(), 4000, "SEGMENT_SAMPLES: 4000") };
+    let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
+    (0..10).for_each(|n| drop(write(&mut generator, n).unwrap()));
+    fs.hook(|_, _, _| Action::Pass);
+    (10..1000).for_each(|n| drop(write(&mut generator, n).unwrap()));
+    let calls = fs.calls();
+    assert!(calls < 50, "{calls} calls for 990 samples");
+}
+
+#[test]
+fn a_generator_that_waits_for_a_place_looks_for_it_at_every_sample() {
+    let dir = scratch();
+    let config = config(dir.path(), 4, "SEGMENT_SAMPLES: 2");
+    let mut generator = Generator::open(&config).unwrap();
+    for n in 0..40 {
+        write(&mut generator, n).unwrap();
+    }
+    Manager::open(&config).unwrap().turn().unwrap();
+    let summary = generator.finish(true, &never).unwrap();
+    assert_eq!((summary.finished, summary.delivered), (40, 40));
+}
