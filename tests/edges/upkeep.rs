@@ -300,3 +300,24 @@ fn generations_that_hold_held_out_samples_are_kept_and_none_after_them() {
         assert_eq!(there, (1..=count).filter(|n| *n < kept || *n == count).collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn a_promotion_that_was_left_half_done_and_the_samples_behind_it_are_sealed_together() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "");
+    let ways = [0, 1].map(|n| staged(&config, n));
+    let ring = another(&config);
+    let sealed = || {
+        let sealed = ring.seal().unwrap();
+        assert!(!sealed.by_another && sealed.held.is_none());
+        sealed.promotions.iter().map(|promotion| promotion.manifest.summary.generation).collect::<Vec<_>>()
+    };
+    assert_eq!(sealed(), [0; 0]);
+    fs::hard_link(&ways[0].1, ring.layout.write(1).join(segment_name(0))).unwrap();
+    fs::rename(ring.layout.write(1), ring.layout.read(1)).unwrap();
+    fs::create_dir(ring.layout.write(2)).unwrap();
+    fs::hard_link(&ways[1].1, ring.layout.write(2).join(segment_name(0))).unwrap();
+    assert_eq!(sealed(), [1, 2]);
+    assert_eq!(sealed(), [0; 0]);
+    assert_delivered_once(&config.ring, &ways.map(|(id, _)| id), "sealed");
+}
