@@ -2,7 +2,7 @@
 # Whether the tests notice it when a line of format/ or of src/ring/ is changed: cargo-mutants changes an operator, a match
 # arm or what a function returns, and a test has to fail. docs/mutants.md has the last figures, and what no test notices.
 #
-#     scripts/mutants.sh [k/n] [format] [ring]     one mutant in n, from the k-th on (default: 0/8); 0/1: all, many hours
+#     scripts/mutants.sh [k/n] [format] [ring]     one mutant in n, from the k-th on (default: 0/8); 0/1: all
 #
 # Quick tests come first; what they let pass meets all that have to do with it.
 set -euo pipefail

@@ -230,3 +230,42 @@ fn what_cannot_be_read_just_now_is_not_taken_for_damaged() {
         assert_eq!(says, damaged, "{errno}");
     }
 }
+
+#[test]
+fn of_two_lost_manifests_in_a_row_one_lists_a_segment_that_lies_in_both_generations() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "KEEP: 9");
+    let ids = generations(&config, 4);
+    let layout = another(&config).layout;
+    let delivered = another(&config).manifests.get(2).unwrap().unwrap().segments[0].clone();
+    fs::hard_link(layout.read(2).join(&delivered.file), layout.read(3).join(segment_name(50))).unwrap();
+    [2, 3].iter().for_each(|n| fs::remove_file(layout.manifest(*n)).unwrap());
+    let ring = another(&config);
+    assert!([2, 3].iter().all(|n| mend_of(&ring, *n, &living(&["a"])).state != State::ToDo), "somebody lives");
+    apply(&ring, &living(&[]));
+    let manifests = another(&config).manifests;
+    let samples = [1, 2, 3, 4].map(|n| manifests.get(n).unwrap().unwrap().summary.samples);
+    assert_eq!(samples, [2; 4]);
+    assert_delivered_once(&config.ring, &ids, "two were lost");
+}
+
+#[test]
+fn a_last_name_that_cannot_be_staged_again_is_an_error_unless_it_is_gone_or_was_staged() {
+    for (action, is_told) in [
+        (Action::Refuse as fn(i32) -> Action, [(EIO, true), (ESTALE, false)]),
+        (Action::LoseReply, [(EIO, false), (ESTALE, false)]),
+    ] {
+        for (errno, is_told) in is_told {
+            let dir = scratch();
+            let config = config(dir.path(), 2, "KEEP: 9");
+            generations(&config, 2);
+            let (_, file) = staged(&config, 7);
+            let (ring, hooks) = hooked(&config);
+            fs::rename(&file, ring.layout.read(1).join(segment_name(50))).unwrap();
+            let life = living(&[]);
+            let plan = ring.plan_repair(&life).unwrap();
+            hooks.hook(move |_, op, path| if op == "link" && path == file { action(errno) } else { Action::Pass });
+            assert_eq!(ring.apply_repair(&plan, &life).is_err(), is_told, "{errno}");
+        }
+    }
+}
