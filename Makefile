@@ -1,6 +1,6 @@
 # The two commands of the README are `make demo` and `make test`. The others are longer looks.
 PYTHON ?= python3
-.PHONY: demo test storm reliability cluster fuzz bench clean
+.PHONY: demo test storm reliability cluster fuzz mutants bench clean
 
 # Builds everything, installs it into .venv, and runs synthetic brains through a ring.
 demo:
@@ -35,6 +35,10 @@ cluster:
 # Ten minutes of fuzzing for each decoder; `make test` has 10 seconds of it.
 fuzz:
 	scripts/fuzz.sh 600
+
+# Whether the tests would notice a mistake, in a sample of both format/ and the ring: hours.
+mutants:
+	scripts/mutants.sh
 
 # How long a swap takes, and what reading costs, each against a measure in the same run.
 bench:

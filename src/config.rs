@@ -18,6 +18,28 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// How a part is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compress {
+    /// As it is.
+    #[default]
+    Plain,
+    /// By zstd, at this level.
+    Level(i32),
+    /// As each generator finds to be better, by trying.
+    Auto,
+}
+
+impl Compress {
+    /// The level, where one is given.
+    pub fn level(self) -> Option<i32> {
+        match self {
+            Compress::Level(level) => Some(level),
+            Compress::Plain | Compress::Auto => None,
+        }
+    }
+}
+
 /// When checksums of samples' large parts are compared. (Heads are always checked.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
@@ -97,10 +119,10 @@ pub struct Config {
     pub keep: u64,
     /// SEGMENT_SAMPLES: samples in one file.
     pub segment_samples: u64,
-    /// COMPRESS: zstd level by part.
-    pub compress: BTreeMap<String, i32>,
-    /// COMPRESS given as one level for all parts.
-    pub compress_all: Option<i32>,
+    /// COMPRESS, by part.
+    pub compress: BTreeMap<String, Compress>,
+    /// COMPRESS, of all other parts.
+    pub compress_all: Compress,
     /// VERIFY.
     pub verify: Verify,
     /// READ.
@@ -281,9 +303,9 @@ impl Config {
         Ok(config)
     }
 
-    /// zstd level for each of `parts`.
-    pub fn compression_of(&self, parts: &[String]) -> Vec<Option<i32>> {
-        parts.iter().map(|name| self.compress.get(name).copied().or(self.compress_all)).collect()
+    /// How each of `parts` is to be stored.
+    pub fn compression_of(&self, parts: &[String]) -> Vec<Compress> {
+        parts.iter().map(|name| self.compress.get(name).copied().unwrap_or(self.compress_all)).collect()
     }
 }
 

@@ -3,9 +3,10 @@
 //! Promise: a sample whose id was returned is finished. It survives the death of this process, and is delivered exactly
 //! once. What was not yet sealed when the process died is gone.
 
+mod compress;
 mod waiting;
 
-use crate::config::Config;
+use crate::config::{Compress, Config};
 use crate::error::{Error, Result};
 use crate::failures;
 use crate::fs::watch::Pacer;
@@ -18,6 +19,7 @@ use crate::ring::{MANIFESTS_KEPT, Ring};
 use crate::segment::SampleId;
 use crate::segment::staging::{StagingOptions, StagingWriter};
 use crate::unix_ms;
+use compress::Auto;
 use ringreel_format::{
     DType, FormatError, Meta, PartRef, SampleRef, Schema, SegmentId, SegmentInfo, SegmentWriter, Value, WriteOptions,
 };
@@ -81,6 +83,7 @@ pub struct Generator {
     next_look: Instant,
     pacer: Pacer,
     options: StagingOptions,
+    auto: Auto,
     segment_samples: u64,
     budget: (Option<u64>, Option<u64>),
     /// What may be written before the ring and the disk are looked at again.
@@ -116,7 +119,10 @@ impl Generator {
     pub fn on_ring(ring: Arc<Ring>, config: &Config) -> Generator {
         let presence = Presence::begin(ring.index.clone(), &ring.me, ROLE, ring.lease);
         let pacer = Pacer::new(ring.poll).watch(&ring.layout.manifests());
-        let write = WriteOptions { compress: config.compression_of(&ring.birth.sample), ..WriteOptions::default() };
+        let wanted = config.compression_of(&ring.birth.sample);
+        let compress = wanted.iter().map(|wanted| wanted.level()).collect();
+        let auto = Auto::new(&ring.birth.sample, |n| wanted[n] == Compress::Auto);
+        let write = WriteOptions { compress, ..WriteOptions::default() };
         let options = StagingOptions {
             write,
             buffer: config.write_buffer,
@@ -141,6 +147,7 @@ impl Generator {
             presence,
             pacer,
             options,
+            auto,
             ring,
         }
     }
@@ -234,6 +241,7 @@ impl Generator {
             self.await_room(bytes, stop)?;
             self.leave.since = sample.unix_ms;
         }
+        self.choose_compression(sample.parts);
         loop {
             match self.append(sample) {
                 Ok(()) => {}

@@ -33,6 +33,26 @@ fn samples_come_back_bit_for_bit_with_or_without_compression_and_are_aligned() {
     }
 }
 
+#[test]
+fn what_was_compressed_is_aligned_in_memory_as_what_was_not_is_in_the_file() {
+    let lengths = [400_usize, 1_000, 5_000, 200_000, 3 << 20, (3 << 20) + 7];
+    let samples: Vec<_> = lengths.iter().map(|len| (vec![7; *len], vec![9; len / 3])).collect();
+    let segment = write(&samples, WriteOptions { compress: vec![Some(1), Some(-5)], ..Default::default() });
+    let segment = SegmentSlice::open(segment.into()).unwrap();
+    let held: Vec<_> = (0..samples.len() as u64).map(|n| segment.sample(n).unwrap()).collect(); // at different places
+    for (sample, (data, label)) in held.iter().zip(&samples) {
+        for (part, want) in sample.parts.iter().zip([data, label]) {
+            let found = part.data().unwrap();
+            assert_eq!(
+                (found.as_ptr() as usize % 64, found),
+                (0, &Bytes::copy_from_slice(want)),
+                "{} bytes",
+                want.len()
+            );
+        }
+    }
+}
+
 /// Bytes of a whole segment beyond its payload, for each of `count` samples of one part of `len` bytes.
 fn overhead(len: usize, count: u64) -> f64 {
     let schema = Schema::new([("data", DType::U8, vec![len as u64])]).unwrap();

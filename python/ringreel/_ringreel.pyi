@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Final, final
+from typing import Any, Final, final, overload
 
 from typing_extensions import Buffer
 
@@ -58,6 +58,16 @@ class Generation:
     @property
     def number(self) -> int: ...
     def __len__(self) -> int: ...
+
+@final
+class SampleIds(Sequence[str]):
+    """A sequence of ids."""
+
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
 
 @final
 class Part:

@@ -2,10 +2,11 @@
 
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
+use pyo3::types::{PyList, PySlice, PyString};
 use ringreel::SampleId;
 
 /// A sequence of ids.
-#[pyclass(frozen, sequence, module = "ringreel._ringreel")]
+#[pyclass(frozen, module = "ringreel._ringreel")]
 pub struct SampleIds {
     ids: Vec<SampleId>,
 }
@@ -23,10 +24,26 @@ impl SampleIds {
         self.ids.len()
     }
 
-    fn __getitem__(&self, index: isize) -> PyResult<String> {
-        let from_end = || self.ids.len().checked_sub(index.unsigned_abs());
-        let place = if index < 0 { from_end() } else { usize::try_from(index).ok() };
+    fn __getitem__<'py>(&self, py: Python<'py>, index: Index<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let at = match index {
+            Index::At(at) => at,
+            Index::Some(slice) => {
+                let chosen = slice.indices(self.ids.len() as isize)?;
+                let places = (0..chosen.slicelength).map(|n| chosen.start + n as isize * chosen.step);
+                let found = places.filter_map(|place| self.ids.get(place as usize)).map(SampleId::to_string);
+                return Ok(PyList::new(py, found.collect::<Vec<_>>())?.into_any());
+            }
+        };
+        let from_end = || self.ids.len().checked_sub(at.unsigned_abs());
+        let place = if at < 0 { from_end() } else { usize::try_from(at).ok() };
         let found = place.and_then(|place| self.ids.get(place));
-        found.map(SampleId::to_string).ok_or_else(|| PyIndexError::new_err(format!("there is no id {index}")))
+        let found = found.ok_or_else(|| PyIndexError::new_err(format!("there is no id {at}")))?;
+        Ok(PyString::new(py, &found.to_string()).into_any())
     }
+}
+
+#[derive(FromPyObject)]
+enum Index<'py> {
+    At(isize),
+    Some(Bound<'py, PySlice>),
 }

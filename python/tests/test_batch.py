@@ -99,6 +99,7 @@ def test_indices_beyond_the_end_and_other_shapes_are_errors(filled: ringreel.Rin
 def test_ids_are_a_sequence(filled: ringreel.Ring) -> None:
     ids = filled.dataset().batch(range(4)).sample_ids
     assert (len(ids), ids[0], ids[-1]) == (4, list(ids)[0], list(ids)[3])
+    assert (ids[1:3], ids[::-2]) == (list(ids)[1:3], list(ids)[::-2])
     for beyond in (4, -5):
         with pytest.raises(IndexError):
             ids[beyond]

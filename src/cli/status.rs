@@ -175,6 +175,10 @@ fn member(member: &MemberStatus) -> String {
     if let Some(generation) = report.generation {
         text.push_str(&format!(", reads generation {generation} after {} epochs", report.epochs));
     }
+    for stored in &report.stored {
+        let how = if stored.compressed { "compressed" } else { "not compressed" };
+        text.push_str(&format!(", {} {how} ({:.1} to 1)", one_line(&stored.part), stored.ratio));
+    }
     if !report.doing.is_empty() {
         text.push_str(&format!(", {}", one_line(&report.doing)));
     }

@@ -1,7 +1,7 @@
 //! The keys as given: each read as what it has to be, or refused with its name, its line and what was expected.
 
 use super::place::{MongoPlace, STATUS_COLLECTION, without_password};
-use super::{Config, Effective, IndexPlace, KEYS, OnStale, Reuse, SECRET, check_names};
+use super::{Compress, Config, Effective, IndexPlace, KEYS, OnStale, Reuse, SECRET, check_names};
 use crate::error::{Error, Result};
 use crate::fs::Modes;
 use serde_yaml::Value;
@@ -200,29 +200,27 @@ impl<'a> Given<'a> {
         }
     }
 
-    pub(super) fn compress(&self) -> Result<(BTreeMap<String, i32>, Option<i32>)> {
-        let level = |value: &Value| value.as_i64().filter(|n| (-7..=19).contains(n)).map(|n| n as i32);
+    /// By part, and for all other parts.
+    pub(super) fn compress(&self) -> Result<(BTreeMap<String, Compress>, Compress)> {
+        let how = |value: &Value| match value.as_str() {
+            Some("none") => Some(Compress::Plain),
+            Some("auto") => Some(Compress::Auto),
+            _ => value.as_i64().filter(|n| (-7..=19).contains(n)).map(|n| Compress::Level(n as i32)),
+        };
         let bad = |value: &Value| {
-            self.bad(
-                "COMPRESS",
-                &format!("expected none, a level from -7 to 19, or {{part: level}}, found {}", shown(value)),
-            )
+            let wanted = "expected none, auto, a level from -7 to 19, or {part: one of these}";
+            self.bad("COMPRESS", &format!("{wanted}, found {}", shown(value)))
         };
         match self.values.get("COMPRESS") {
-            None => Ok((BTreeMap::new(), None)),
-            Some(Value::String(text)) if text == "none" => Ok((BTreeMap::new(), None)),
-            Some(Value::String(text)) if text == "auto" => Err(self.bad("COMPRESS", "auto is not in this version")),
+            None => Ok(Default::default()),
             Some(Value::Mapping(map)) => {
-                let mut levels = BTreeMap::new();
-                for (name, value) in map {
-                    let name = name.as_str().ok_or_else(|| bad(value))?;
-                    if value.as_str() != Some("none") {
-                        levels.insert(name.to_owned(), level(value).ok_or_else(|| bad(value))?);
-                    }
-                }
-                Ok((levels, None))
+                let one = |(name, value): (&Value, &Value)| match (name.as_str(), how(value)) {
+                    (Some(name), Some(how)) => Ok((name.to_owned(), how)),
+                    _ => Err(bad(value)),
+                };
+                Ok((map.iter().map(one).collect::<Result<_>>()?, Compress::Plain))
             }
-            Some(value) => level(value).map(|level| (BTreeMap::new(), Some(level))).ok_or_else(|| bad(value)),
+            Some(value) => how(value).map(|how| (BTreeMap::new(), how)).ok_or_else(|| bad(value)),
         }
     }
 

@@ -191,6 +191,26 @@ fn what_is_in_effect_is_shown_with_where_it_came_from() {
 }
 
 #[test]
+fn each_part_is_stored_as_it_is_said_for_it() {
+    let of = |value: &str| {
+        let config = parse(&format!("DBNAME: x\nSAMPLE: [image, label]\nCOMPRESS: {value}"))?;
+        Ok::<_, Error>(config.compression_of(config.sample.as_ref().unwrap()))
+    };
+    let (plain, auto) = (Compress::Plain, Compress::Auto);
+    assert_eq!(of("none").unwrap(), [plain, plain]);
+    assert_eq!(of("auto").unwrap(), [auto, auto]);
+    assert_eq!(of("-5").unwrap(), [Compress::Level(-5); 2]);
+    assert_eq!(of("{label: auto}").unwrap(), [plain, auto]);
+    assert_eq!(of("{label: auto, image: 3}").unwrap(), [Compress::Level(3), auto]);
+    assert_eq!(of("{label: auto, image: none}").unwrap(), [plain, auto]);
+    let wanted = "config.yaml:3: COMPRESS: expected none, auto, a level from -7 to 19, or {part: one of these}, found ";
+    for (value, found) in [("atuo", "\"atuo\""), ("20", "20"), ("{label: yes}", "\"yes\""), ("[auto]", "[\"auto\"]")] {
+        assert_eq!(of(value).unwrap_err().to_string(), format!("{wanted}{found}"));
+    }
+    assert!(of("{lable: none}").unwrap_err().to_string().contains("did you mean label?"));
+}
+
+#[test]
 fn times_and_sizes_are_taken_as_given() {
     let config = parse("DBNAME: x").unwrap();
     let all = (config.stale_after, config.validation, config.prefetch_bytes);

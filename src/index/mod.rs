@@ -69,10 +69,24 @@ pub struct Report {
     /// Its passes over generations that are behind it.
     #[serde(default)]
     pub epochs: u64,
+    /// How a generator stores the parts for which COMPRESS is `auto`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stored: Vec<Stored>,
     /// What it is doing or waiting for.
     pub doing: String,
     /// The last error it met.
     pub last_error: Option<String>,
+}
+
+/// What a generator has found out of a part by trying.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stored {
+    /// The part's name.
+    pub part: String,
+    /// Whether it is compressed.
+    pub compressed: bool,
+    /// Bytes of it for each byte that it takes, or would take, compressed.
+    pub ratio: f64,
 }
 
 /// The index of one ring.

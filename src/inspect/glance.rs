@@ -36,7 +36,9 @@ pub struct PartGlance {
     pub stored: u64,
     /// Bytes of its elements.
     pub decoded: u64,
-    /// In so many samples it is compressed.
+    /// In so many samples it was found,
+    pub samples: u64,
+    /// and in so many of these it is compressed.
     pub compressed: u64,
     /// The range of its values. None: it has no numbers.
     pub range: Option<Range>,
@@ -92,6 +94,7 @@ pub fn glance(samples: &Samples, most: u64) -> Result<Glance> {
                 told.name.clone_from(&part.name);
             }
             let stored = head.as_ref().and_then(|head| head.parts.get(n));
+            told.samples += 1;
             told.decoded = told.decoded.saturating_add(part.len());
             told.stored = told.stored.saturating_add(stored.map_or(part.len(), |stored| stored.stored_len));
             told.compressed += u64::from(stored.is_some_and(|stored| stored.codec != Codec::Plain));

@@ -109,6 +109,11 @@ impl StagingWriter {
         self.writer.position()
     }
 
+    /// From the next sample on, parts are compressed at these levels.
+    pub fn compress(&mut self, levels: &[Option<i32>]) {
+        self.writer.compress(levels.to_vec());
+    }
+
     /// Appends one sample. After an error that [`Error::is_retryable`], the same sample may be given again, unless
     /// [`StagingWriter::must_discard`].
     ///

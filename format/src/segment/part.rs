@@ -9,10 +9,13 @@ use crate::input::{RangeRead, ReadAt, StreamInput};
 use crate::recordio::RecordReader;
 use bytes::Bytes;
 use std::borrow::Cow;
+use std::io::Cursor;
 use std::ops::Range;
 
 /// zstd cannot shrink further than this: a smaller stored part that claims more is a lie, found before allocating.
 const MAX_RATIO: u64 = 1 << 16;
+/// Where tensors begin in memory, as in the file.
+const ALIGNMENT: usize = 64;
 
 /// What is too large in a [`FormatError::TooLarge`] of a part.
 pub const PART: &str = "bytes of a part";
@@ -163,15 +166,19 @@ fn decompress(stored: &[u8], len: u64, name: &str, at: u64, limit: u64) -> Resul
     if !one {
         return Err(bad("it is not one zstd frame".to_owned()));
     }
-    let mut data = Vec::new();
-    data.try_reserve_exact(len as usize)
+    let mut data = Vec::<u8>::new();
+    data.try_reserve_exact(len as usize + ALIGNMENT)
         .map_err(|_| bad(format!("there is no memory for the {len} bytes it claims")))?;
+    let begin = data.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+    // Straight to where it stays: nothing is copied, and nothing is filled before.
+    let mut data = Cursor::new(data);
+    data.set_position(begin as u64);
     let mut decoder = zstd::bulk::Decompressor::new().map_err(|e| bad(e.to_string()))?;
-    decoder.decompress_to_buffer(stored, &mut data).map_err(|e| bad(e.to_string()))?;
-    if data.len() as u64 != len {
-        return Err(bad(format!("{} bytes came out, {len} were declared", data.len())));
+    let found = decoder.decompress_to_buffer(stored, &mut data).map_err(|e| bad(e.to_string()))?;
+    if found as u64 != len {
+        return Err(bad(format!("{found} bytes came out, {len} were declared")));
     }
-    Ok(data.into())
+    Ok(Bytes::from(data.into_inner()).slice(begin..))
 }
 
 /// The stored bytes of a large part that lies in `bytes`, which begin at file offset `base`: a slice of them where it is

@@ -130,6 +130,11 @@ impl SegmentWriter {
         &self.info
     }
 
+    /// From the next sample on, parts are compressed at these levels: [`WriteOptions::compress`].
+    pub fn compress(&mut self, levels: Vec<Option<i32>>) {
+        self.options.compress = levels;
+    }
+
     /// Writes one sample.
     ///
     /// # Errors

@@ -151,9 +151,11 @@ fn glance(out: &mut Vec<String>, seen: &Glance) {
 }
 
 fn compression(part: &PartGlance) -> String {
+    let ratio = part.decoded as f64 / part.stored.max(1) as f64;
     match part.compressed {
         0 => String::new(),
-        _ => format!(", compressed {:.2} to 1", part.decoded as f64 / part.stored.max(1) as f64),
+        n if n == part.samples => format!(", compressed {ratio:.2} to 1"),
+        n => format!(", compressed in {n} of {}: {ratio:.2} to 1 in all", counted(part.samples, "sample")),
     }
 }
 
