@@ -258,3 +258,158 @@ fn loops_leave_a_few_notes_however_many_they_are() {
     let left = names.iter().filter(|name| name.ends_with("_left")).count();
     assert!(left <= 4, "{left} of {}: {names:?}", names.len());
 }
+
+/// A ring of three generations of two samples.
+fn of_three_generations() -> World {
+    let place = World::new("SWAP_CAP: 2\nKEEP: 9\n");
+    (0..3).for_each(|n| place.generation(n * 2..n * 2 + 2));
+    place
+}
+
+#[test]
+fn a_generation_was_read_when_all_who_came_have_finished_it_or_left() {
+    let place = of_three_generations();
+    let mut ring = place.ring();
+    assert_eq!((ring.passes(1).unwrap(), ring.has_readers().unwrap()), (0, false));
+    decide(&ring, "r", &[1, 1, 2], 2);
+    let log = ring.run("r").unwrap();
+    let passes = |of: [u64; 2], what: &str| assert_eq!([1, 2].map(|n| ring.passes(n).unwrap()), of, "{what}");
+    let pinned = |of: &[u64]| assert_eq!(ring.pinned().unwrap(), of.iter().copied().collect());
+    log.arrive(0, 1, "zero", 1).unwrap();
+    passes([0, 0], "the other one may still come");
+    assert!(ring.has_readers().unwrap() && log.was_read_by(0).unwrap());
+    log.arrive(1, 0, "one", 2).unwrap();
+    passes([0, 0], "the other one has begun");
+    assert!(!log.was_read_by(1).unwrap() && !log.was_read_by(2).unwrap());
+    pinned(&[1, 2]);
+    log.arrive(1, 1, "one", 2).unwrap();
+    passes([1, 0], "both have finished one epoch");
+    // An epoch that was left for another one counts as read.
+    assert_eq!(ring.reads().unwrap(), [(1, 2), (2, 0)].into());
+    (0..2).for_each(|worker| log.arrive(worker, 2, ["zero", "one"][worker as usize], worker + 1).unwrap());
+    passes([2, 0], "both have finished two");
+    pinned(&[2]);
+    log.arrive(0, 3, "zero", 1).unwrap();
+    passes([2, 0], "one lives, and has not finished the third");
+    log.leave(1, 2, 1).unwrap(); // not its ticket
+    passes([2, 0], "another stream has left");
+    log.leave(1, 2, 2).unwrap();
+    passes([2, 1], "it has left");
+    assert_eq!(ring.reads().unwrap(), [(1, 2), (2, 1)].into());
+    pinned(&[]);
+    assert_eq!(ring.run_names().unwrap(), ["r"]);
+
+    let held = |min: u64, ring: &mut ringreel::Ring| {
+        ring.reuse.min = min;
+        ring.held_back().unwrap().is_some_and(|why| why.contains("generation 3 to be read"))
+    };
+    assert_eq!([0, 1].map(|min| held(min, &mut ring)), [false, true]);
+    log.decide(3, &Epoch { workers: 2, ..epoch(3) }).unwrap();
+    log.arrive(0, 4, "zero", 1).unwrap();
+    assert_eq!([0, 1, 2].map(|min| held(min, &mut ring)), [false, false, true]);
+    log.leave(0, 4, 1).unwrap();
+    assert!(!ring.has_readers().unwrap());
+}
+
+#[test]
+fn workers_without_a_common_run_have_read_a_generation_when_each_has_read_its_share() {
+    let place = of_three_generations();
+    let ring = place.ring();
+    let logs = [0, 1].map(|_| {
+        let name = RunLog::own_name();
+        decide(&ring, &name, &[1, 1], 2);
+        ring.run(&name).unwrap()
+    });
+    assert_ne!(logs[0].name(), logs[1].name());
+    let passes = |of: u64, what: &str| assert_eq!(ring.passes(1).unwrap(), of, "{what}");
+    logs[0].arrive(0, 1, "zero", 1).unwrap();
+    passes(0, "one of two came");
+    logs[1].arrive(1, 1, "one", 1).unwrap();
+    passes(1, "each once");
+    logs[0].arrive(0, 2, "zero", 1).unwrap();
+    passes(1, "one of them twice");
+    logs[1].leave(1, 1, 1).unwrap();
+    passes(2, "who has left is not waited for");
+    logs[0].leave(0, 2, 1).unwrap();
+    passes(1, "when all are gone, each counts");
+    let alone = RunLog::own_name();
+    decide(&ring, &alone, &[1, 1, 2], 1);
+    ring.run(&alone).unwrap().arrive(0, 2, "alone", 1).unwrap();
+    passes(3, "and one who reads alone");
+}
+
+#[test]
+fn epochs_that_repeat_are_written_once_and_counted_each() {
+    let place = of_three_generations();
+    let ring = place.ring();
+    let log = ring.run("r").unwrap();
+    let repeated = Epoch { repeats: 2, workers: 1, ..epoch(1) };
+    log.decide(5, &repeated).unwrap();
+    log.decide(6, &Epoch { workers: 1, ..epoch(2) }).unwrap();
+    log.arrive(0, 6, "zero", 1).unwrap();
+    assert_eq!(ring.reads().unwrap(), [(1, 3), (2, 0)].into());
+    let text = |k: &str| ring.index.read_note("epochs.r", k).unwrap().unwrap();
+    assert!(text("5").contains("\"repeats\":2") && !text("6").contains("repeats"));
+
+    let other = place.ring().run("r").unwrap();
+    assert_eq!(other.epoch(4).unwrap(), None);
+    assert_eq!(other.epochs().unwrap().iter().map(|(k, _)| *k).collect::<Vec<_>>(), [5, 6]);
+    assert_eq!([2, 3, 4, 5].map(|k| other.epoch(k).unwrap().is_some()), [false, true, true, true]);
+    assert_eq!(other.epoch(3).unwrap(), Some(repeated));
+}
+
+#[test]
+fn of_a_long_run_the_last_4096_epochs_are_kept_and_of_a_worker_the_last_place() {
+    let index: Arc<dyn Index> = Arc::new(MemoryIndex::default());
+    let log = RunLog::new(index.clone(), "r").unwrap();
+    (0..6).for_each(|k| assert_eq!(log.decide(k, &epoch(k)).unwrap(), epoch(k)));
+    let left = || {
+        let mut names = index.note_names("epochs.r").unwrap();
+        names.sort();
+        let known = (0..6).filter(|k| log.epoch(*k).unwrap().is_some()).map(|k| k.to_string()).collect::<Vec<_>>();
+        assert_eq!(known, names);
+        names
+    };
+    log.arrive(0, 4096, "m", 1).unwrap();
+    assert_eq!(left(), ["0", "1", "2", "3", "4", "5"]);
+    log.arrive(0, 4097, "m", 1).unwrap();
+    assert_eq!(left(), ["1", "2", "3", "4", "5"]);
+    log.arrive(0, 4100, "m", 1).unwrap();
+    assert_eq!(left(), ["4", "5"]);
+    // Who did not write them down forgets the one before.
+    let other = RunLog::new(index.clone(), "r").unwrap();
+    other.arrive(1, 4101, "n", 1).unwrap();
+    assert_eq!(index.note_names("epochs.r").unwrap(), ["5"]);
+    log.arrive(0, 4100, "m", 1).unwrap();
+    let mut places = index.note_names("run.r").unwrap();
+    places.sort();
+    assert_eq!(places, ["at.0.4100.m", "at.1.4101.n"]);
+    assert_eq!(index.note_names("runs").unwrap(), ["r"]);
+}
+
+#[test]
+fn over_budget_no_more_generations_are_given_up_than_have_to_be() {
+    let place = World::new("SWAP_CAP: 2\nKEEP: 9\n");
+    (0..6).for_each(|n| place.generation(n * 2..n * 2 + 2));
+    let mut ring = place.ring();
+    decide(&ring, "slow", &[1, 2, 3, 4, 5, 6], 1);
+    ring.run("slow").unwrap().arrive(0, 0, "somebody", 1).unwrap();
+    let bytes = |g| ring.manifests.get(g).unwrap().unwrap().summary.bytes;
+    let (newest, used) = (bytes(6), bytes(1) + bytes(2) + bytes(3) + bytes(4) + bytes(5) + bytes(6));
+    let oldest = bytes(1);
+    ring.keep = 0;
+    let there = |ring: &ringreel::Ring| {
+        ring.reclaim().unwrap();
+        (1..=6).filter(|g| place.has(*g)).collect::<Vec<_>>()
+    };
+    for enough in [None, Some(used + newest)] {
+        ring.max_bytes = enough;
+        assert_eq!(there(&ring), [1, 2, 3, 4, 5, 6]);
+    }
+    ring.max_bytes = Some(used + newest - 1);
+    assert_eq!(there(&ring), [2, 3, 4, 5, 6]);
+    // No room at all: the room of the next one is made, be they of the same size or nearly so.
+    ring.max_bytes = Some(used - oldest);
+    let left = there(&ring);
+    assert!(left == [3, 4, 5, 6] || left == [4, 5, 6], "{left:?}");
+}

@@ -4,39 +4,21 @@
 
 mod common;
 
-use common::{Action, EACCES, EIO, HookFs, another, assert_delivered_once, bring_in, config, listed, scratch, write};
+use common::{
+    Action, EACCES, EIO, HookFs, another, assert_delivered_once, bring_in, config, hooked, linked, listed, scratch,
+    staged, write,
+};
 use ringreel::layout::segment_name;
-use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
 use ringreel::ring::promote::When;
 use ringreel::{Config, Generator, SampleId};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const CAP: u64 = 4;
-
-/// A finished sample of an owner that died before it linked it; and its staged file.
-fn staged(config: &Config, n: u64) -> (SampleId, PathBuf) {
-    let hooked = Arc::new(HookFs::default());
-    let mut generator = Generator::open_on(hooked.clone(), config).unwrap();
-    let no_commit = |path: &Path| path.extension().is_some_and(|end| end == "rec");
-    hooked.hook(move |_, op, path| if op == "link" && no_commit(path) { Action::Refuse(EACCES) } else { Action::Pass });
-    let id = write(&mut generator, n).unwrap()[0];
-    let ring = generator.ring();
-    (id, ring.layout.sealed(&ring.me, id.segment))
-}
-
-/// The same, linked as number `index` of the generation that fills.
-fn linked(config: &Config, index: u64) -> (SampleId, PathBuf) {
-    let (id, file) = staged(config, index);
-    let ring = another(config);
-    let filling = ring.layout.write(ring.manifests.newest().unwrap() + 1);
-    fs::hard_link(&file, filling.join(segment_name(index))).unwrap();
-    (id, file)
-}
 
 /// A generation of samples, numbered from 10 on.
 fn full(config: &Config) -> Vec<(SampleId, PathBuf)> {
@@ -45,12 +27,6 @@ fn full(config: &Config) -> Vec<(SampleId, PathBuf)> {
 
 fn ids(samples: &[(SampleId, PathBuf)]) -> Vec<SampleId> {
     samples.iter().map(|(id, _)| *id).collect()
-}
-
-/// A ring on a filesystem with a hook.
-fn hooked(config: &Config) -> (Ring, Arc<HookFs>) {
-    let fs = Arc::new(HookFs::default());
-    (Ring::find_or_make(fs.clone(), config).unwrap(), fs)
 }
 
 /// What kept generations' manifests list is there, and every sample is delivered once in the end.

@@ -233,12 +233,12 @@ fn take_back(fs: &dyn Fs, layout: &Layout, owner: &str) {
     let _ = fs.remove_dir(layout.root());
 }
 
-/// A directory that holds other things is not made a ring of.
 /// Whether a directory with this name may be where a ring is about to be made: one of its own, or where somebody measures.
 pub fn is_of_a_birth(name: &str) -> bool {
     DIRECTORIES.contains(&name) || name == "write.1" || name.starts_with(SCRATCH)
 }
 
+/// A directory that holds other things is not made a ring of.
 fn refuse_foreign(fs: &dyn Fs, layout: &Layout) -> Result<()> {
     let names = fs.list(layout.root()).map_err(|error| match error.source.kind() {
         ErrorKind::NotADirectory | ErrorKind::NotFound => no_directory(layout),

@@ -145,7 +145,7 @@ impl Ring {
 
     /// In batches: the directory may grow to twice what is kept.
     fn prune_manifests(&self, newest: u64) -> Result<()> {
-        if newest < 2 * MANIFESTS_KEPT || !newest.is_multiple_of(64) {
+        if !newest.is_multiple_of(64) {
             return Ok(());
         }
         let mut numbers = self.manifests.numbers()?;

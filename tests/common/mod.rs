@@ -7,7 +7,7 @@ pub mod lines;
 use bytes::Bytes;
 use ringreel::format::{DType, Meta};
 use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, MapMode, Posix, Space};
-use ringreel::layout::Layout;
+use ringreel::layout::{Layout, segment_name};
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
 use ringreel::ring::manifest::Manifests;
@@ -270,6 +270,32 @@ pub fn assert_delivered_once_on(fs: Arc<dyn Fs>, root: &Path, ids: &[SampleId], 
 /// Another process's view of the same ring, on the plain filesystem.
 pub fn another(config: &Config) -> Ring {
     Ring::find_or_make(Arc::new(Posix), config).unwrap()
+}
+
+/// A finished sample of an owner that died before it linked it; and its staged file.
+pub fn staged(config: &Config, n: u64) -> (SampleId, PathBuf) {
+    let fs = Arc::new(HookFs::default());
+    let mut generator = Generator::open_on(fs.clone(), config).unwrap();
+    let no_commit = |path: &Path| path.extension().is_some_and(|end| end == "rec");
+    fs.hook(move |_, op, path| if op == "link" && no_commit(path) { Action::Refuse(EACCES) } else { Action::Pass });
+    let id = write(&mut generator, n).unwrap()[0];
+    let ring = generator.ring();
+    (id, ring.layout.sealed(&ring.me, id.segment))
+}
+
+/// The same, linked as number `index` of the generation that fills.
+pub fn linked(config: &Config, index: u64) -> (SampleId, PathBuf) {
+    let (id, file) = staged(config, index);
+    let ring = another(config);
+    let filling = ring.layout.write(ring.manifests.newest().unwrap() + 1);
+    std::fs::hard_link(&file, filling.join(segment_name(index))).unwrap();
+    (id, file)
+}
+
+/// A ring on a filesystem with a hook.
+pub fn hooked(config: &Config) -> (Ring, Arc<HookFs>) {
+    let fs = Arc::new(HookFs::default());
+    (Ring::find_or_make(fs.clone(), config).unwrap(), fs)
 }
 
 /// Brings in what dead owners left, and makes everything visible.

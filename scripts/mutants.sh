@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Whether the tests notice it when a line of format/ or of src/ring/ is changed: cargo-mutants changes an operator, a match
+# arm or what a function returns, and a test has to fail. docs/mutants.md has the last figures, and what no test notices.
+#
+#     scripts/mutants.sh [k/n] [format] [ring]     one mutant in n, from the k-th on (default: 0/8); 0/1: all
+#
+# Quick tests come first; what they let pass meets all that have to do with it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+sample=${1:-0/8}
+shift || true
+[ $# -gt 0 ] || set -- format ring
+version=27.1.0
+tools=$PWD/target/tools
+
+if [ "$("$tools/bin/cargo-mutants" mutants --version 2>/dev/null)" != "cargo-mutants $version" ]; then
+    CARGO_TARGET_DIR=$tools/build CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off \
+        cargo install --locked --quiet --root "$tools" --version "$version" cargo-mutants
+fi
+
+# A loop that never ends takes all memory before it takes all its time.
+ulimit -v $((8 << 20))
+
+# A copy of the project, of which lines are changed. It is always in the same place: what the project uses is built once.
+prepare() {
+    work=$PWD/target/mutants/$1
+    export CARGO_TARGET_DIR=$work/build TMPDIR=$work/tmp
+    rm -rf "$work"/{tree,quick,thorough.*}
+    mkdir -p "$work/tree" "$work/tmp"
+    git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work/tree"
+}
+
+# mutants ROUND ARGUMENT...: exit status 2 and 3 say that some were missed, or took too long.
+mutants() {
+    local round=$1 status=0
+    shift
+    rm -rf "${work:?}/$round"
+    "$tools/bin/cargo-mutants" mutants --dir "$work/tree" --in-place --output "$work/$round" --no-times --colors never \
+        "$@" || status=$?
+    [ $status = 0 ] || [ $status = 2 ] || [ $status = 3 ] || exit $status
+}
+
+quick() {
+    mutants quick --shard "$sample" --sharding round-robin --timeout 60 "$@"
+}
+
+# thorough FILES ARGUMENT...: those in these files that the quick tests missed.
+thorough() {
+    local missed=() files=$1 round
+    shift
+    while read -r name; do
+        missed+=(--re "^$(sed 's/[][\\.^$*+?(){}|]/\\&/g' <<<"$name")\$")
+    done < <(grep -E "$files" "$work/quick/mutants.out/missed.txt")
+    round=thorough.$(find "$work" -maxdepth 1 -name 'thorough.*' | wc -l)
+    [ ${#missed[@]} = 0 ] || mutants "$round" "${missed[@]}" --timeout 300 "$@"
+}
+
+# entries LIST ROUNDS: what stands in these lists, each once; of the sample only (`--re` lets some more pass).
+entries() {
+    cat "$work"/$2/mutants.out/"$1".txt 2>/dev/null | sort -u |
+        grep -Fxf <(cat "$work"/quick/mutants.out/{caught,missed,timeout,unviable}.txt) || true
+}
+
+score() {
+    local caught timeout missed unviable viable
+    caught=$(entries caught '*' | wc -l) timeout=$(entries timeout '*' | wc -l) unviable=$(entries unviable quick | wc -l)
+    missed=$(entries missed 'thorough.*' | wc -l)
+    viable=$((caught + timeout + missed))
+    entries missed 'thorough.*'
+    echo "$1, sample $sample: $viable mutants (and $unviable that do not compile): $caught caught, $timeout took too long," \
+        "$missed missed: $((100 * (caught + timeout) / viable)) % noticed"
+}
+
+# Arguments that say which tests are built.
+tests() {
+    printf -- '--cargo-arg=--test=%s\n' "$@"
+}
+
+for part in "$@"; do
+    prepare "$part"
+    case $part in
+        format)
+            quick --package ringreel-format --cargo-arg=--lib --cargo-arg=--tests \
+                --cargo-arg=--config=profile.mutants.package.ringreel-format.opt-level=0 \
+                -- -- --skip every_flipped_bit --skip every_truncation --skip resynchronising --skip readers_agree --skip takes_time
+            thorough . --package ringreel-format --cargo-arg=--lib --cargo-arg=--tests -- -- --skip takes_time
+            ;;
+        ring)
+            quick --package ringreel --no-default-features $(tests edges steps traces runs repair_steps) \
+                -- -- --skip at_any_call --skip every_call --skip call_that_fails --skip reply --skip every_change
+            ring=(--package ringreel --no-default-features --features cli)
+            thorough 'ring/(birth|commit|liveness|manifest|mod|promote|reclaim|recover|scan)\.rs' "${ring[@]}" --cargo-arg=--lib \
+                $(tests steps many_generations reading bad_input sharing)
+            thorough 'ring/(held_out|runs)\.rs' "${ring[@]}" $(tests held_out streaming policy reading)
+            thorough 'ring/(gc|last_names|seal)\.rs|ring/repair/' "${ring[@]}" $(tests repair repair_steps seal held_out)
+            ;;
+    esac
+    score "$part"
+done

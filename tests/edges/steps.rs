@@ -1,0 +1,238 @@
+//! Commit and promotion, a step at a time.
+
+use crate::common::{
+    self, Action, EACCES, EIO, another, assert_delivered_once, bring_in, config, hooked, linked, scratch, staged, write,
+};
+use crate::{promote_only, write_manifests};
+use ringreel::config::Config;
+use ringreel::layout::segment_name;
+use ringreel::ring::Ring;
+use ringreel::ring::commit::{Commit, Staged, Step};
+use ringreel::ring::promote::When;
+use ringreel::{Error, Generator, SampleId};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// A staged segment, on its way.
+fn on_its_way(ring: &Ring, id: SampleId, file: &Path) -> Commit {
+    let owner = file.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
+    let bytes = fs::metadata(file).unwrap().len();
+    let born = ring.manifests.newest().unwrap() + 1;
+    Commit::new(Staged { owner, id: id.segment, born, samples: 1, bytes })
+}
+
+#[test]
+fn a_commit_takes_the_next_free_number_and_waits_when_the_generation_is_full() {
+    let dir = scratch();
+    let config = config(dir.path(), 8, "");
+    let ring = another(&config);
+    // The index has handed out 0 to 8 when all are staged. What it hands out next is taken; it is told where to go on.
+    (9..14).chain([20]).for_each(|index| drop(linked(&config, index)));
+    let ways = [20, 21, 22].map(|n| staged(&config, n));
+    let mut commits = ways.each_ref().map(|(id, file)| on_its_way(&ring, *id, file));
+    assert_eq!(ring.commit_step(&mut commits[0], true).unwrap(), Step::Linked(1));
+    assert_eq!(commits[0].linked(), Some(1));
+    let names = ring.fs.list(&ring.layout.write(1)).unwrap();
+    assert!(names.len() == 7 && names.contains(&segment_name(21)), "{names:?}");
+    assert_eq!(ring.index.handed_out(1).unwrap(), 22);
+    assert_eq!(ring.commit_step(&mut commits[0], true).unwrap(), Step::Linked(1), "and is not linked twice");
+    assert!(!ring.seems_full());
+    assert_eq!(ring.commit_step(&mut commits[1], true).unwrap(), Step::Linked(1));
+    assert!(ring.seems_full());
+    for thorough in [false, true] {
+        assert_eq!(ring.commit_step(&mut commits[2], thorough).unwrap(), Step::Wait(1));
+    }
+    assert_eq!(promote_only(&another(&config)), 1);
+    assert_eq!(ring.commit_step(&mut commits[1], false).unwrap(), Step::Delivered(1));
+    assert_eq!(ring.commit_step(&mut commits[2], false).unwrap(), Step::Linked(2));
+    assert!(!ways[1].1.exists() && ways[2].1.exists());
+}
+
+#[test]
+fn numbers_of_a_closed_generation_are_drawn_at_random_and_only_for_who_waits_long() {
+    let dir = scratch();
+    let config = config(dir.path(), 8, "");
+    let ring = another(&config);
+    ring.index.close_generation(1).unwrap();
+    let (id, file) = staged(&config, 20);
+    let mut commit = on_its_way(&ring, id, &file);
+    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Wait(1));
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(1));
+    let name = ring.fs.list(&ring.layout.write(1)).unwrap().remove(0);
+    assert!(name.strip_suffix(".rec").unwrap().parse::<u64>().unwrap() >= 1 << 40, "{name}");
+}
+
+#[test]
+fn a_link_that_fails_is_another_ones_to_make_or_an_error() {
+    for (errno, step) in [(EACCES, Some(Step::Refused)), (EIO, None)] {
+        let dir = scratch();
+        let config = config(dir.path(), 8, "");
+        let (id, file) = staged(&config, 20);
+        let (ring, hooks) = hooked(&config);
+        let mut commit = on_its_way(&ring, id, &file);
+        let filling = ring.layout.write(1);
+        hooks.hook(
+            move |_, op, path| {
+                if op == "link" && path.starts_with(&filling) { Action::Refuse(errno) } else { Action::Pass }
+            },
+        );
+        assert_eq!(ring.commit_step(&mut commit, true).ok(), step);
+        // Of its own, it is an error whatever it says.
+        commit.staged.owner.clone_from(&ring.me);
+        let ours = ring.layout.staging_of(&ring.me);
+        fs::create_dir_all(&ours).unwrap();
+        fs::hard_link(&file, ours.join(file.file_name().unwrap())).unwrap();
+        assert!(ring.commit_step(&mut commit, true).is_err(), "{errno}");
+    }
+}
+
+#[test]
+fn a_staged_file_that_somebody_removed_is_waited_for_and_then_lost() {
+    let dir = scratch();
+    let config = Config { lease: Duration::from_millis(200), ..config(dir.path(), 8, "") };
+    let ring = another(&config);
+    let (id, file) = staged(&config, 20);
+    let mut commit = on_its_way(&ring, id, &file);
+    let away = dir.path().join("away");
+    fs::rename(&file, &away).unwrap();
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Wait(1));
+    std::thread::sleep(Duration::from_millis(250));
+    assert!(matches!(ring.commit_step(&mut commit, true), Err(Error::Lost { .. })));
+    fs::rename(&away, &file).unwrap();
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(1));
+}
+
+#[test]
+fn a_promotion_says_what_it_left_out() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "");
+    let staged = [0, 1, 2].map(|n| staged(&config, n));
+    let ring = another(&config);
+    for (index, (_, file)) in staged.iter().enumerate() {
+        fs::hard_link(file, ring.layout.write(1).join(segment_name(index as u64))).unwrap();
+    }
+    let ids = staged.map(|(id, _)| id);
+    fs::write(ring.layout.write(1).join(segment_name(9)), "damaged").unwrap();
+    let promotion = ring.promote(When::Full).unwrap().unwrap();
+    assert_eq!((promotion.left_out, promotion.damaged, promotion.ours), (2, 1, true));
+    assert!(promotion.swap_ms > 0.0 && promotion.publish_ms >= promotion.swap_ms && promotion.publish_ms < 60_000.0);
+    assert_eq!(promotion.manifest.summary.swap_ms, promotion.swap_ms);
+    assert!(ring.layout.write(2).exists() && !ring.layout.write(1).exists());
+    // The link of what came too late is removed, and what is damaged stays: it may only be seen too early.
+    let mut names = ring.fs.list(&ring.layout.read(1)).unwrap();
+    names.sort();
+    assert_eq!(names, [0, 1, 9].map(segment_name));
+    assert!(ring.promote(When::NotEmpty).unwrap().is_none());
+    bring_in(&ring);
+    assert_delivered_once(&config.ring, &ids, "one came too late");
+}
+
+#[test]
+fn a_generation_is_promoted_when_it_is_full_or_when_it_holds_a_sample() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "");
+    let ring = another(&config);
+    assert!(ring.promote(When::NotEmpty).unwrap().is_none());
+    linked(&config, 0);
+    assert!(ring.promote(When::Full).unwrap().is_none());
+    assert!(ring.layout.write(1).exists());
+    assert!(ring.promote(When::NotEmpty).unwrap().is_some());
+    fs::remove_dir(ring.layout.write(2)).unwrap();
+    assert!(ring.promote(When::Full).unwrap().is_none() && ring.layout.write(2).exists());
+}
+
+#[test]
+fn a_segment_counts_once_under_two_names_and_not_with_more_samples_than_a_generation() {
+    let dir = scratch();
+    let config = config(dir.path(), 3, "");
+    let (_, file) = linked(&config, 0);
+    let ring = another(&config);
+    let filling = ring.layout.write(1);
+    fs::hard_link(&file, filling.join(segment_name(1))).unwrap();
+    let bytes = fs::metadata(&file).unwrap().len();
+    assert_eq!((ring.fill_of(1).unwrap(), ring.fill_in(1, &filling).unwrap()), (1, (1, bytes)));
+    assert_eq!(ring.look_at(1, &filling).unwrap().segments.len(), 2);
+    // A directory that was made anew is looked at anew.
+    fs::rename(&filling, ring.layout.trash().join("old")).unwrap();
+    fs::create_dir(&filling).unwrap();
+    assert_eq!(ring.fill_of(1).unwrap(), 0);
+
+    // Three samples in a segment are as many as a generation may have; four are too many.
+    let elsewhere = scratch();
+    let large = common::config(elsewhere.path(), 100, "SEGMENT_SAMPLES: 4");
+    for (samples, counts) in [(3, 1), (4, 0)] {
+        let mut generator = Generator::open(&large).unwrap();
+        let mut ids: Vec<SampleId> = (0..samples).flat_map(|n| write(&mut generator, n).unwrap()).collect();
+        ids.extend(generator.seal(&common::never).unwrap());
+        let staged = generator.ring().layout.sealed(&generator.ring().me, ids[0].segment);
+        fs::hard_link(staged, filling.join(segment_name(10))).unwrap();
+        let found = ring.look_at(1, &filling).unwrap();
+        assert_eq!((found.segments.len(), found.damaged.len()), (counts, 1 - counts), "{samples}");
+        fs::remove_dir_all(&filling).unwrap();
+        fs::create_dir(&filling).unwrap();
+    }
+}
+
+#[test]
+fn the_directory_of_the_generation_that_fills_is_made_where_it_is_gone_and_waited_for_where_it_is_promoted() {
+    let dir = scratch();
+    let config = config(dir.path(), 8, "");
+    let ring = another(&config);
+    let (id, file) = staged(&config, 20);
+    fs::rename(ring.layout.write(1), ring.layout.read(1)).unwrap();
+    let mut commit = on_its_way(&ring, id, &file);
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Wait(1));
+    assert!(!ring.layout.write(1).exists());
+    fs::remove_dir(ring.layout.read(1)).unwrap();
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(1));
+}
+
+#[test]
+fn a_segment_that_is_older_than_all_manifests_goes_to_quarantine() {
+    for (newest, first_is_there, want) in
+        [(1025, false, None), (1025, true, Some(Ok(Step::Linked(1026)))), (1024, false, Some(Err(())))]
+    {
+        let dir = scratch();
+        let config = config(dir.path(), 8, "");
+        let ring = another(&config);
+        let (id, file) = staged(&config, 20);
+        let mut commit = on_its_way(&ring, id, &file);
+        write_manifests(&ring.layout, newest);
+        if !first_is_there {
+            fs::remove_file(ring.layout.manifest(1)).unwrap();
+        }
+        let ring = another(&config);
+        let step = ring.commit_step(&mut commit, true);
+        let Some(want) = want else {
+            assert!(matches!(&step, Ok(Step::Quarantined(why)) if why.contains("whose manifest is gone")), "{step:?}");
+            let mut names = ring.fs.list(&ring.layout.quarantine()).unwrap();
+            names.sort();
+            assert!(names.len() == 2 && names[0].ends_with(".rec") && names[1].ends_with(".why") && !file.exists());
+            continue;
+        };
+        assert_eq!(step.map_err(|_| ()), want);
+    }
+}
+
+#[test]
+fn how_full_a_generation_is_its_footers_tell_where_its_names_do_not() {
+    let dir = scratch();
+    let config = config(dir.path(), 4, "");
+    let ring = another(&config);
+    let ways = [0, 1, 2].map(|n| staged(&config, n));
+    for (index, (_, file)) in ways.iter().take(2).enumerate() {
+        fs::hard_link(file, ring.layout.write(1).join(segment_name(10 + index as u64))).unwrap();
+    }
+    // Two names, of which each might be of two samples.
+    let mut commit = on_its_way(&ring, ways[2].0, &ways[2].1);
+    commit.staged.samples = 2;
+    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Linked(1));
+    // Four names, of which two are of one segment.
+    fs::hard_link(&ways[0].1, ring.layout.write(1).join(segment_name(20))).unwrap();
+    let (id, file) = staged(&config, 30);
+    let ring = another(&config);
+    let mut commit = on_its_way(&ring, id, &file);
+    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Wait(1));
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(1));
+}
