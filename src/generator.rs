@@ -96,6 +96,10 @@ pub struct Generator {
     last_problem: Option<String>,
     /// An error that came after samples were finished: their ids were returned first.
     deferred: Option<Error>,
+    /// Ids of finished samples that no call has returned, since it ended with an error.
+    untold: Vec<SampleId>,
+    /// All that was sealed has a place, or a manifest lists it.
+    placed: bool,
 }
 
 impl Generator {
@@ -144,6 +148,8 @@ impl Generator {
             summary: Summary::default(),
             last_problem: None,
             deferred: None,
+            untold: Vec::new(),
+            placed: true,
             presence,
             pacer,
             options,
@@ -175,15 +181,17 @@ impl Generator {
         let parts = self.in_order(parts)?;
         let sample = SampleRef { parts: &parts, meta, unix_ms: unix_ms() };
         self.check_input(&sample)?;
-        self.put(&sample, stop)
+        self.put(&sample, true, stop)?;
+        Ok(std::mem::take(&mut self.untold))
     }
 
     /// Puts `count` samples of the same element types and shapes in, without meta: as [`Generator::write`], in less time.
     /// A part's shape is that of one sample; its data holds those of one sample after the other.
     ///
     /// # Errors
-    /// As [`Generator::write`]. What does not fit SAMPLE is found before anything is written; of another error's batch the
-    /// first samples may have been put in: [`Generator::written`] tells how many.
+    /// As [`Generator::write`]. What does not fit SAMPLE is found before anything is written. Of another error's batch the
+    /// first samples are in, as many as [`Generator::written`] has grown by; the next call returns the ids of those that are
+    /// finished. (Where it has become less, samples of earlier calls were lost, which nobody was told to be finished.)
     pub fn write_batch(
         &mut self,
         parts: &[NamedPart<'_>],
@@ -205,46 +213,52 @@ impl Generator {
             }
             rows.push(len as usize);
         }
-        let (mut one, meta, mut ids) = (whole.clone(), Meta::new(), Vec::new());
+        let (mut one, meta) = (whole.clone(), Meta::new());
         let bytes: usize = rows.iter().sum();
-        let mut now = unix_ms();
+        let (mut now, mut waited) = (unix_ms(), self.summary.waited_seconds);
         for n in 0..count {
             for ((one, whole), row) in one.iter_mut().zip(&whole).zip(&rows) {
                 one.data = &whole.data[n * row..(n + 1) * row];
             }
-            if n % CLOCKED == 0 || bytes > CLOCKED_BYTES {
-                now = unix_ms();
+            if n % CLOCKED == 0 || bytes > CLOCKED_BYTES || waited < self.summary.waited_seconds {
+                (now, waited) = (unix_ms(), self.summary.waited_seconds);
+                if n > 0 && stop() {
+                    return Err(Error::Interrupted { what: "the rest of a batch".to_owned() });
+                }
             }
-            ids.extend(self.put(&SampleRef { parts: &one, meta: &meta, unix_ms: now }, stop)?);
+            self.put(&SampleRef { parts: &one, meta: &meta, unix_ms: now }, false, stop)?;
             // What came after samples were finished ends the batch; where it was the last one, it waits for the next call.
             if n + 1 < count {
                 self.deferred.take().map_or(Ok(()), Err)?;
             }
         }
-        Ok(ids)
+        Ok(std::mem::take(&mut self.untold))
     }
 
-    /// Samples that were put in so far, finished or not.
+    /// Samples that were put in so far, finished or not, and not lost with their segment.
     pub fn written(&self) -> u64 {
         self.number
     }
 
-    fn put(&mut self, sample: &SampleRef<'_>, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
-        let mut ids = Vec::new();
+    /// `alone`: where its segment is lost with others in it, it is written again all the same.
+    fn put(&mut self, sample: &SampleRef<'_>, alone: bool, stop: &dyn Fn() -> bool) -> Result<()> {
         let bytes = SegmentWriter::estimate(sample.parts);
         if !self.may_go_on(bytes, sample.unix_ms) {
             self.commit_earlier(stop)?;
-            // One that could not get its name takes no more samples.
-            if self.writing.as_ref().is_some_and(StagingWriter::is_closed) {
-                ids = self.seal(stop)?;
+            // One that could not get its name, or not be closed, takes no more samples.
+            if self.writing.as_ref().is_some_and(|it| it.is_closed() || it.samples() >= self.segment_samples) {
+                let ids = self.seal(stop)?;
+                self.untold.extend(ids);
             }
             self.await_room(bytes, stop)?;
             self.leave.since = sample.unix_ms;
         }
         self.choose_compression(sample.parts);
+        let before = self.number;
         loop {
             match self.append(sample) {
                 Ok(()) => {}
+                Err(error) if !alone && self.number < before => return Err(error),
                 Err(error) => {
                     self.bear(error, "writing a sample", stop)?;
                     continue;
@@ -255,15 +269,16 @@ impl Generator {
                 writing.samples() >= self.segment_samples || writing.info().born + SEAL_AFTER < self.settled
             };
             if !self.writing.as_ref().is_some_and(due) {
-                return Ok(ids);
+                return Ok(());
             }
             match self.seal(stop) {
                 Ok(more) => {
-                    ids.extend(more);
+                    self.untold.extend(more);
                     self.deferred = self.commit_all(stop, false).and_then(|()| self.promote_if_filled()).err();
-                    return Ok(ids);
+                    return Ok(());
                 }
                 // The file was thrown away, and this sample is still in hand: once more, in a new one.
+                Err(error) if !alone && self.number < before => return Err(error),
                 Err(error) if self.writing.is_none() && error.is_retryable() && !stop() => {
                     self.problem(format!("{error}; writing the sample again"));
                     self.pause("a segment to be written again", self.ring.poll, stop)?;
@@ -295,8 +310,9 @@ impl Generator {
     pub fn flush(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
         self.deferred.take().map_or(Ok(()), Err)?;
         let ids = self.seal(stop)?;
+        self.untold.extend(ids);
         self.deferred = self.commit_earlier(stop).err();
-        Ok(ids)
+        Ok(std::mem::take(&mut self.untold))
     }
 
     /// Seals what was written so far: the ids of the samples that are finished now. [`Generator::finish`] commits them.
@@ -315,6 +331,7 @@ impl Generator {
                 Err(error) if writing.must_discard() => {
                     // A failed fsync or close: what the file holds is unknown. Never trusted, never synced again.
                     let lost = writing.samples();
+                    self.number -= lost;
                     let gone = self.writing.take();
                     while let Some(Err(left)) = gone.as_ref().map(StagingWriter::discard) {
                         self.bear(left, "removing a segment that could not be finished", stop)?;
@@ -329,6 +346,7 @@ impl Generator {
         let (id, born) = info;
         let staged = Staged { owner: self.ring.me.clone(), id, born, samples: sealed.samples, bytes: sealed.len };
         self.commits.push(Commit::new(staged));
+        self.placed = false;
         self.summary.finished += sealed.samples;
         self.summary.bytes += sealed.len;
         let (finished, bytes) = (self.summary.finished, self.summary.bytes);
@@ -451,6 +469,7 @@ impl Generator {
         if let Err(error) = writing.sample(sample) {
             if writing.must_discard() {
                 let lost = writing.samples();
+                self.number -= lost;
                 tracing::error!(%error, samples = lost, "a segment was thrown away; its samples do not count as finished");
                 let _ = self.writing.take().map(|writing| writing.discard()); // litter at worst: it has no name yet
             }
@@ -481,6 +500,7 @@ impl Generator {
             return Ok(());
         }
         let mut all = true;
+        self.placed = false;
         let commits = std::mem::take(&mut self.commits);
         for mut commit in commits {
             let open = commit.linked().is_some_and(|n| n > newest);
@@ -550,6 +570,7 @@ impl Generator {
                 }
             }
         }
+        self.placed = true;
         Ok(())
     }
 

@@ -134,8 +134,10 @@ impl Manager {
                 }
             }
             let filling = self.ring.manifests.newest().map_or(0, |newest| newest + 1);
-            if watching.as_ref().is_none_or(|(n, _)| *n != filling) {
-                watching = self.watch_write(filling, bell.clone()).map(|watcher| (filling, watcher));
+            // By its inode: somebody may remove the directory and make it again.
+            let dir = self.ring.fs.identity(&self.ring.layout.write(filling)).ok().map(|found| found.inode);
+            if watching.as_ref().is_none_or(|(of, _)| Some(*of) != dir) {
+                watching = dir.and_then(|of| Some((of, self.watch_write(filling, bell.clone())?)));
                 if watching.is_some() {
                     bell.notify_one(); // of what came before the watcher, nobody else tells
                 }
@@ -290,6 +292,7 @@ impl Manager {
             None => return Ok(true),
         }
         tracing::info!(token = next, ring = %self.ring.layout.root().display(), "this manager holds the lease");
+        self.changed = true; // while it stood by, it did not look
         self.token = Some(next);
         self.standing_by = false;
         self.presence.report(|report| report.doing.clear());

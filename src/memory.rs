@@ -3,7 +3,9 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Condvar, LazyLock, Mutex, OnceLock, PoisonError};
 
 /// Less than this is not counted: whoever holds many small things has asked for each.
 const COUNTED: u64 = 1 << 20;
@@ -35,11 +37,15 @@ pub(crate) static HANDED_OUT: LazyLock<Budget> = LazyLock::new(|| Budget::new(by
 /// For what is read in order to be checked, and forgotten.
 pub(crate) static CHECKED: LazyLock<Budget> = LazyLock::new(|| Budget::new(bytes() / 4 * 3));
 
-/// Memory that all threads together may hold for one purpose.
+/// Memory that all threads together may hold for one purpose. Taking some and giving it back takes no lock: it happens for
+/// each sample, and a child that was forked meanwhile goes on with it.
 #[derive(Debug)]
 pub(crate) struct Budget {
     most: u64,
-    held: Mutex<u64>,
+    held: AtomicU64,
+    /// How many wait for others to give back.
+    waiting: AtomicUsize,
+    lock: Mutex<()>,
     less: Condvar,
 }
 
@@ -53,48 +59,60 @@ pub(crate) struct Held<'b> {
 impl Budget {
     /// One of `most` bytes.
     pub fn new(most: u64) -> Budget {
-        Budget { most, held: Mutex::new(0), less: Condvar::new() }
+        let (held, waiting) = (AtomicU64::new(0), AtomicUsize::new(0));
+        Budget { most, held, waiting, lock: Mutex::default(), less: Condvar::new() }
     }
 
-    fn held(&self) -> MutexGuard<'_, u64> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn try_take(&self, len: u64) -> bool {
+        let more = |held: u64| held.checked_add(len).filter(|all| *all <= self.most);
+        self.held.fetch_update(SeqCst, SeqCst, more).is_ok()
     }
 
     /// `len` bytes of it, now.
     ///
     /// # Errors
-    /// They are not there.
+    /// [`io::ErrorKind::OutOfMemory`]: it is more than there ever is. [`io::ErrorKind::ResourceBusy`]: others hold it.
     pub fn take(&self, len: u64) -> io::Result<Held<'_>> {
         let len = if len < COUNTED { 0 } else { len };
-        let (most, mut held) = (self.most, self.held());
-        if len > most.saturating_sub(*held) {
-            let why = format!(
-                "there is no memory for {len} bytes: this process may hold {most} of samples, and holds {held} (hold \
-                 fewer samples, lower PREFETCH_BYTES or the number of workers; MAX_PART refuses what only claims to be \
-                 large)"
-            );
-            return Err(io::Error::new(io::ErrorKind::OutOfMemory, why));
+        if len == 0 || self.try_take(len) {
+            return Ok(Held { of: self, len });
         }
-        *held += len;
-        Ok(Held { of: self, len })
+        let (most, held) = (self.most, self.held.load(SeqCst));
+        let kind = if len > most { io::ErrorKind::OutOfMemory } else { io::ErrorKind::ResourceBusy };
+        let why = format!(
+            "there is no memory for {len} bytes: this process may hold {most} of samples, and holds {held} (hold fewer \
+             samples, lower PREFETCH_BYTES or the number of workers; MAX_PART refuses what only claims to be large)"
+        );
+        Err(io::Error::new(kind, why))
     }
 
     /// `len` bytes of it, or all of it where that is less, as soon as others have given back enough. (Who waits holds
     /// nothing of it.)
     pub fn wait_for(&self, len: u64) -> Held<'_> {
-        let (len, mut held) = (len.min(self.most), self.held());
-        while len > self.most - *held {
-            held = self.less.wait(held).unwrap_or_else(PoisonError::into_inner);
+        let len = len.min(self.most);
+        if !self.try_take(len) {
+            let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+            self.waiting.fetch_add(1, SeqCst);
+            while !self.try_take(len) {
+                guard = self.less.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            }
+            self.waiting.fetch_sub(1, SeqCst);
         }
-        *held += len;
         Held { of: self, len }
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        *self.of.held() -= self.len;
-        self.of.less.notify_all();
+        if self.len == 0 {
+            return;
+        }
+        self.of.held.fetch_sub(self.len, SeqCst);
+        // Who began to wait after this question sees what was given back.
+        if self.of.waiting.load(SeqCst) > 0 {
+            drop(self.of.lock.lock());
+            self.of.less.notify_all();
+        }
     }
 }
 
@@ -102,20 +120,20 @@ impl Drop for Held<'_> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
     fn what_all_hold_together_is_never_more_than_the_budget() {
         let budget = Budget::new(10 * COUNTED);
         let first = budget.take(6 * COUNTED).unwrap();
         let refused = budget.take(5 * COUNTED).map(drop).unwrap_err();
-        assert_eq!(refused.kind(), io::ErrorKind::OutOfMemory);
-        assert!(refused.to_string().contains("MAX_PART") && budget.take(u64::MAX).is_err());
+        assert_eq!(refused.kind(), io::ErrorKind::ResourceBusy);
+        let claimed = budget.take(u64::MAX).map(drop).unwrap_err();
+        assert!(claimed.kind() == io::ErrorKind::OutOfMemory && claimed.to_string().contains("MAX_PART"));
         let second = budget.take(4 * COUNTED).unwrap();
         assert!(budget.take(COUNTED).is_err() && budget.take(COUNTED - 1).is_ok(), "small ones are not counted");
         drop(first);
         drop(second);
-        assert_eq!(*budget.held(), 0);
+        assert_eq!(budget.held.load(SeqCst), 0);
     }
 
     #[test]
@@ -129,13 +147,13 @@ mod tests {
                     for round in 0..200 {
                         let len = [1, 30, 60, 100, 1000][(n + round) % 5];
                         let _mine = budget.wait_for(len);
-                        let all = held.fetch_add(len.min(100), Ordering::SeqCst) + len.min(100);
+                        let all = held.fetch_add(len.min(100), SeqCst) + len.min(100);
                         assert!(all <= 100, "{all}");
-                        held.fetch_sub(len.min(100), Ordering::SeqCst);
+                        held.fetch_sub(len.min(100), SeqCst);
                     }
                 });
             }
         });
-        assert_eq!(*budget.held(), 0);
+        assert_eq!(budget.held.load(SeqCst), 0);
     }
 }

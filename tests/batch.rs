@@ -3,16 +3,17 @@
 
 mod common;
 
-use common::{Action, HookFs, config, never, scratch, write};
+use common::{Action, EIO, HookFs, another, assert_delivered_once, config, never, scratch, write};
 use ringreel::format::{DType, Meta};
 use ringreel::fs::Posix;
-use ringreel::manager::Manager;
 use ringreel::reader::batch::Batch;
 use ringreel::{Config, Error, Generator, NamedPart, Reader};
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Parts in the head (`data`) and in records of their own (`large`).
 const LARGE: usize = 3000;
@@ -186,8 +187,7 @@ fn checksums_are_compared_on_the_first_touch_and_not_again() {
 fn in_the_middle_of_a_segment_no_call_is_made_for_a_small_sample() {
     let dir = scratch();
     let fs = Arc::new(HookFs::on(Posix));
-    let config =
-        Config { poll: Some(std::time::Duration::from_secs(60)), ..config(dir.path(), 4000, "SEGMENT_SAMPLES: 4000") };
+    let config = Config { poll: Some(Duration::from_secs(60)), ..config(dir.path(), 4000, "SEGMENT_SAMPLES: 4000") };
     let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
     (0..10).for_each(|n| drop(write(&mut generator, n).unwrap()));
     fs.hook(|_, _, _| Action::Pass);
@@ -199,12 +199,61 @@ fn in_the_middle_of_a_segment_no_call_is_made_for_a_small_sample() {
 #[test]
 fn a_generator_that_waits_for_a_place_looks_for_it_at_every_sample() {
     let dir = scratch();
-    let config = config(dir.path(), 4, "SEGMENT_SAMPLES: 2");
+    let fs = Arc::new(HookFs::on(Posix));
+    let config = Config { poll: Some(Duration::from_secs(60)), ..config(dir.path(), 4, "SEGMENT_SAMPLES: 4") };
+    // A manager seems to live, so generators wait for it.
+    assert!(another(&config).index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
+    let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
+    let hurry = || true;
+    let put = |generator: &mut Generator, n: u64| {
+        let data = n.to_le_bytes();
+        generator.write(&[NamedPart::new("data", DType::U64, &[1], &data)], &Meta::new(), &hurry)
+    };
+    // The second segment has no place; the third one is begun.
+    (0..9).for_each(|n| drop(put(&mut generator, n).unwrap()));
+    fs.hook(|_, _, _| Action::Pass);
+    put(&mut generator, 9).unwrap();
+    assert!(fs.calls() > 0);
+}
+
+/// What is finished when a batch ends early is told by the next call.
+#[test]
+fn no_id_is_lost_by_a_batch_that_ends_early() {
+    let dir = scratch();
+    let config = config(dir.path(), 200, "SEGMENT_SAMPLES: 10");
     let mut generator = Generator::open(&config).unwrap();
-    for n in 0..40 {
-        write(&mut generator, n).unwrap();
-    }
-    Manager::open(&config).unwrap().turn().unwrap();
-    let summary = generator.finish(true, &never).unwrap();
-    assert_eq!((summary.finished, summary.delivered), (40, 40));
+    let (data, shape) = (vec![0; 100 * 8], [1]);
+    let parts = [NamedPart::new("data", DType::U64, &shape, &data)];
+    let asked = AtomicUsize::new(0);
+    let error = generator.write_batch(&parts, 100, &|| asked.fetch_add(1, Ordering::SeqCst) < usize::MAX).unwrap_err();
+    assert!(matches!(error, Error::Interrupted { .. }), "{error}");
+    let written = generator.written();
+    assert!((10..100).contains(&written), "{written}");
+    let told = generator.flush(&never).unwrap();
+    assert_eq!(told.iter().collect::<BTreeSet<_>>().len() as u64, written);
+}
+
+/// A file that cannot be closed takes its samples with it: a batch of which more than the last one is lost ends there.
+#[test]
+fn a_batch_does_not_go_on_over_samples_that_were_lost_with_their_file() {
+    let dir = scratch();
+    let fs = Arc::new(HookFs::on(Posix));
+    let config = config(dir.path(), 200, "SEGMENT_SAMPLES: 10");
+    let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
+    let (data, shape) = (vec![0; 40 * 8], [1]);
+    let parts = [NamedPart::new("data", DType::U64, &shape, &data)];
+    let closed = AtomicUsize::new(0);
+    fs.hook(move |_, op, path| {
+        let is_third =
+            op == "close" && path.to_string_lossy().contains(".part") && closed.fetch_add(1, Ordering::SeqCst) == 2;
+        if is_third { Action::LoseReply(EIO) } else { Action::Pass }
+    });
+    let error = generator.write_batch(&parts, 40, &never).unwrap_err();
+    assert_eq!(generator.written(), 20, "{error}");
+    fs.unhook();
+    let rest = [NamedPart::new("data", DType::U64, &shape, &data[20 * 8..])];
+    let told = generator.write_batch(&rest, 20, &never).unwrap();
+    assert_eq!(told.iter().collect::<BTreeSet<_>>().len(), 40);
+    generator.finish(true, &never).unwrap();
+    assert_delivered_once(&config.ring, &told, "a batch that was given again from where it ended");
 }

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ringreel import _dtypes
-from ringreel._convert import Converted, convert
+from ringreel._convert import Converted, _as_bytes, convert
 from ringreel._errors import SampleError
 from ringreel._ringreel import Part
 from ringreel._sample import _array
@@ -40,11 +40,20 @@ class Batch(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.generation, list(self.sample_ids), self._values)
+
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         return f"<ringreel.Batch of {len(self.sample_ids)} samples, generation {self.generation}: {', '.join(self)}>"
+
+
+def _again(generation: int, sample_ids: list[str], values: dict[str, Any]) -> Batch:
+    batch = Batch(generation, sample_ids, [])
+    batch._values = values
+    return batch
 
 
 def _value(part: Part, count: int, ends: list[int]) -> Any:
@@ -78,9 +87,13 @@ def parts_of_batch(samples: Any, names: Sequence[str]) -> tuple[list[Converted],
 def _stacked(name: str, value: Any) -> tuple[Converted, int]:
     """One part of all samples, with the shape of one; and of how many it is."""
     if isinstance(value, (list, tuple)) and value and isinstance(value[0], (bytes, bytearray, memoryview)):
-        if len({len(one) for one in value}) > 1:
+        try:
+            views = [_as_bytes(one) for one in value]
+        except TypeError as error:
+            raise SampleError(f"part {name!r}: a list that begins with bytes has only bytes: {error}") from None
+        if len({view.nbytes for view in views}) > 1:
             raise SampleError(f"part {name!r}: bytes of several lengths are written one by one")
-        _, dtype, itemsize, (length,), data = convert(name, b"".join(value))
+        _, dtype, itemsize, (length,), data = convert(name, b"".join(views))
         return (name, dtype, itemsize, (length // len(value),), data), len(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         raise SampleError(f"part {name!r} of a batch is an array, or a list of bytes: one for each sample")

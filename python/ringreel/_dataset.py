@@ -90,7 +90,8 @@ class Dataset:
         Raises what `ds[i]` does; SampleError where samples of several shapes or element types cannot be stacked (bytes
         of several lengths can).
         """
-        return self._follow(lambda reader, generation: Batch(*reader.batch(generation, _chosen(indices, generation))))
+        chosen = indices if isinstance(indices, (slice, range)) else list(indices)
+        return self._follow(lambda reader, generation: Batch(*reader.batch(generation, _chosen(chosen, generation))))
 
     def refresh(self) -> bool:
         """Goes on with the newest generation. Whether that is another one."""

@@ -60,6 +60,11 @@ class Generator:
         """What was done so far."""
         return Summary(**self._generator.summary())
 
+    @property
+    def written(self) -> int:
+        """Samples that were put in so far, finished or not; those that were lost with their segment are not counted."""
+        return self._generator.written
+
     def write(self, sample: Any, meta: dict[str, Any] | None = None) -> list[str]:
         """Puts one sample in. Waits while the ring or the disk is full.
 
@@ -112,7 +117,8 @@ class Generator:
         Raises
         ------
         SampleError : the samples do not fit; the message names the part, and nothing was written.
-        OSError : what the filesystem says, and waiting does not mend. The first samples of the batch may be in.
+        OSError : what the filesystem says, and waiting does not mend. The first samples of the batch are in, as many as
+            `written` has grown by; the next call returns the ids of those that are finished.
         """
         parts, count = parts_of_batch(samples, self._generator.names)
         return self._generator.write_batch(parts, count, None)

@@ -138,6 +138,12 @@ impl Generator {
         as_dict(py, &done.ok_or_else(lost)?)
     }
 
+    /// Samples that were put in so far, finished or not.
+    #[getter]
+    fn written(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, None, |generator, _| Ok(generator.written()))
+    }
+
     /// What was done so far.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let state = self.state.get("generator")?;

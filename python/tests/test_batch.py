@@ -1,5 +1,6 @@
 """Many samples at once."""
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,27 @@ def test_indices_beyond_the_end_and_other_shapes_are_errors(filled: ringreel.Rin
         generator.finish(seal=True)
     with pytest.raises(ringreel.SampleError, match="one by one"):
         other.dataset().batch([0, 1])
+
+
+def test_views_are_taken_for_their_bytes(tmp_path: Path) -> None:
+    ring = ring_in(tmp_path, SAMPLE=["text"], SWAP_CAP=2)
+    views = [memoryview(np.arange(n, dtype=np.uint8).reshape(2, -1)) for n in (6, 10)]
+    with ring.generator() as generator:
+        with pytest.raises(ringreel.SampleError, match="several lengths"):
+            generator.write_batch({"text": views})
+        with pytest.raises(ringreel.SampleError, match="only bytes"):
+            generator.write_batch({"text": [b"12345678", "12345678"]})
+        generator.write_batch({"text": [views[0], bytes(6)]})
+        assert generator.written == 2
+        generator.finish(seal=True)
+    assert ring.dataset().batch(range(2))["text"] == [bytes(range(6)), bytes(6)]
+
+
+def test_a_batch_is_pickled(filled: ringreel.Ring) -> None:
+    batch = filled.dataset().batch(iter([3, 1, 2]))
+    again = pickle.loads(pickle.dumps(batch))
+    assert (again.generation, list(again.sample_ids)) == (batch.generation, list(batch.sample_ids))
+    np.testing.assert_array_equal(again["data"], batch["data"])
 
 
 def test_ids_are_a_sequence(filled: ringreel.Ring) -> None:

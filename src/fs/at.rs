@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 const FILE: Mode = Mode::from_raw_mode(0o666);
 const DIRECTORY: Mode = Mode::from_raw_mode(0o777);
 
+/// What failed before a directory could be synced.
+pub(super) const OPEN_DIR: &str = "open directory";
+
 /// Modes of what is made, whatever the umask says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Modes(u32);
@@ -169,7 +172,9 @@ impl<'p> At<'p> {
     }
 
     pub fn sync_dir(&self) -> FsResult<()> {
-        self.on("sync directory", self.open_dir().and_then(rustix::fs::fsync))
+        // Told apart: an error of opening is none of the disk's.
+        let dir = self.on(OPEN_DIR, self.open_dir())?;
+        self.on("sync directory", rustix::fs::fsync(dir))
     }
 }
 

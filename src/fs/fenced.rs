@@ -7,7 +7,7 @@
 //! the look and the deed what the deed is about. The ring's directory itself may be reached by links: who names it means
 //! it.
 
-use super::at::{At, Modes};
+use super::at::{At, Modes, OPEN_DIR};
 use super::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Posix, Space};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -126,7 +126,7 @@ impl Fs for Fenced {
     }
 
     fn sync_dir(&self, path: &Path) -> FsResult<()> {
-        self.at("sync directory", path)?.sync_dir()
+        self.at(OPEN_DIR, path)?.sync_dir()
     }
 
     fn space(&self, path: &Path) -> FsResult<Space> {

@@ -1,5 +1,6 @@
 //! Publishing: a file appears under its name whole or not at all, and the first who publishes a name wins.
 
+use super::at::OPEN_DIR;
 use super::{Fs, FsError, FsResult};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ impl DirSyncs {
             return Err(not_again(failed));
         }
         fs.sync_dir(dir).map_err(|error| match error.source.raw_os_error() {
-            Some(EIO) => not_again(self.failed.get_or_init(|| dir.to_owned())),
+            Some(EIO) if error.op != OPEN_DIR => not_again(self.failed.get_or_init(|| dir.to_owned())),
             _ => error,
         })
     }

@@ -30,9 +30,10 @@ impl Generator {
     /// Whether `bytes` more may be written, now (milliseconds since 1970), without a look: the segment is open, everything
     /// before it has a place, and the last look was not long ago.
     pub(super) fn may_go_on(&mut self, bytes: u64, now: u64) -> bool {
-        let is_open = self.writing.as_ref().is_some_and(|writing| writing.samples() > 0 && !writing.is_closed());
+        let may_grow = 1..self.segment_samples;
+        let is_open = self.writing.as_ref().is_some_and(|it| may_grow.contains(&it.samples()) && !it.is_closed());
         let is_fresh = u128::from(self.leave.since.abs_diff(now)) < self.ring.poll.as_millis();
-        if !is_open || !is_fresh || self.commits.iter().any(|commit| commit.linked().is_none()) {
+        if !is_open || !is_fresh || !self.placed {
             return false;
         }
         let left = self.leave.bytes.checked_sub(bytes);

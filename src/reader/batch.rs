@@ -3,10 +3,10 @@
 
 use super::{ReadSample, Reader};
 use crate::config::Verify;
-use crate::error::{Error, Result};
+use crate::error::{Error, FsError, Result};
 use crate::ring::manifest::{Manifest, SegmentEntry};
 use crate::segment::SampleId;
-use crate::segment::reader::LENT_AT_MOST;
+use crate::segment::reader::{LENT_AT_MOST, is_of_torn_map};
 use ringreel_format::segment::view::SampleView;
 use ringreel_format::{DType, SegmentInfo};
 use std::borrow::Cow;
@@ -188,11 +188,10 @@ impl Reader {
         visit: &mut dyn FnMut(&Lent<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut next = positions.start;
+        let mut may_lend = entry.bytes / entry.samples.max(1) <= LENT_AT_MOST;
         while next < positions.end {
             let (mut failed, mut given) = (None, false);
-            if entry.bytes / entry.samples.max(1) <= LENT_AT_MOST
-                && let Ok(segment) = self.segment(manifest.summary.generation, entry)
-            {
+            if may_lend && let Ok(segment) = self.segment(manifest.summary.generation, entry) {
                 let verify = |ordinal| self.is_to_be_compared(&segment, ordinal);
                 let lent = segment.reader.lend(next - start..positions.end - start, &verify, &mut |ordinal, view| {
                     given = true;
@@ -203,11 +202,12 @@ impl Reader {
                     failed.is_none()
                 });
                 match lent {
-                    _ if failed.is_some() => {}
-                    Ok(visited) => next += visited,
                     // None was given away: as if it had not been tried.
                     Err(_) if !given => self.close(entry),
-                    Err(error) => return Err(self.torn_at(manifest, entry, next, next - start, &error)),
+                    Err(error) => return Err(self.lost_hold(manifest, entry, next, next - start, error)),
+                    Ok(_) if failed.is_some() => {}
+                    // Where the first one cannot be lent, it is not tried with each of the others (compressed ones, say).
+                    Ok(visited) => (next, may_lend) = (next + visited, visited > 0),
                 }
             }
             if let Some(error) = failed {
@@ -224,7 +224,14 @@ impl Reader {
         Ok(())
     }
 
-    fn torn_at(&self, of: &Manifest, entry: &SegmentEntry, position: u64, ordinal: u64, error: &Error) -> Error {
+    /// The error of a batch of which some was given away, from `position` on, when the file was found changed or gone.
+    fn lost_hold(&self, of: &Manifest, entry: &SegmentEntry, position: u64, ordinal: u64, error: Error) -> Error {
+        self.close(entry);
+        let is_elsewhere = |source: &FsError| source.is_gone() || source.is_away();
+        if matches!(&error, Error::Fs { source } if is_elsewhere(source)) && !is_of_torn_map(&error) {
+            // Reclaimed, or away: what a single sample says then.
+            return self.sample_untold(of, position).err().unwrap_or(error);
+        }
         self.damaged.fetch_add(1, Ordering::Relaxed);
         let generation = of.summary.generation;
         Error::Damaged {
@@ -244,7 +251,7 @@ impl Reader {
     pub fn batch(&self, manifest: &Manifest, positions: impl IntoIterator<Item = u64>) -> Result<Batch> {
         let generation = manifest.summary.generation;
         let positions = positions.into_iter();
-        let expected = positions.size_hint().0;
+        let expected = positions.size_hint().0.min(manifest.summary.samples as usize);
         let mut batch = Batch { generation, ids: Vec::with_capacity(expected), parts: Vec::new() };
         let names = &self.ring.birth.sample;
         self.visit(manifest, positions, &mut |lent| {

@@ -51,6 +51,7 @@ use compared::{Compared, Ordinals};
 use generators::Generators;
 use ringreel_format::{Meta, Part, ReadOptions, Sample, SegmentInfo, Value};
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -401,8 +402,10 @@ impl Reader {
                     return Err(Error::Reclaimed { generation });
                 }
             }
-            // A server that is away is no damage. (An EIO is: of a disk.)
-            Error::Fs { source } if source.is_away() => return Err(error),
+            // A server that is away is no damage (an EIO is: of a disk), nor is memory that others hold.
+            Error::Fs { source } if source.is_away() || source.source.kind() == ErrorKind::ResourceBusy => {
+                return Err(error);
+            }
             _ => {}
         }
         self.damaged.fetch_add(1, Ordering::Relaxed);

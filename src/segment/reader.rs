@@ -100,7 +100,7 @@ fn room_for(len: u64) -> io::Result<Held<'static>> {
     let held = HANDED_OUT.take(len)?;
     if len > SMALL && Vec::<u8>::new().try_reserve_exact(len as usize + ALIGNMENT).is_err() {
         let why = format!("the system has no memory for the {len} bytes that are to be read at once");
-        return Err(io::Error::new(io::ErrorKind::OutOfMemory, why));
+        return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
     }
     Ok(held)
 }
@@ -108,7 +108,7 @@ fn room_for(len: u64) -> io::Result<Held<'static>> {
 /// Memory with its part of the budget, which is given back when the last who has some of it lets it go.
 struct Counted<T> {
     bytes: T,
-    _room: Arc<Held<'static>>,
+    _room: Held<'static>,
 }
 
 impl<T: AsRef<[u8]>> AsRef<[u8]> for Counted<T> {
@@ -129,7 +129,7 @@ fn aligned<E>(
     let start = (wanted + ALIGNMENT - buffer.as_ptr() as usize % ALIGNMENT) % ALIGNMENT;
     fill(&mut buffer[start..start + len])?;
     let buffer = if len as u64 > SMALL {
-        Bytes::from_owner(Counted { bytes: buffer, _room: Arc::new(room) })
+        Bytes::from_owner(Counted { bytes: buffer, _room: room })
     } else {
         Bytes::from(buffer)
     };
@@ -153,11 +153,14 @@ fn counted(
     copied: Vec<u64>,
     assemble: impl FnOnce() -> ringreel_format::Result<Sample>,
 ) -> ringreel_format::Result<Sample> {
-    let room = Arc::new(HANDED_OUT.take(copied.iter().fold(0, |sum, len| sum.saturating_add(*len)))?);
+    // Each part has its own: who keeps one of them holds no memory of the others.
+    let rooms = copied.iter().map(|len| HANDED_OUT.take(*len)).collect::<io::Result<Vec<_>>>()?;
     let mut sample = assemble()?;
-    for (part, _) in sample.parts.iter_mut().zip(copied).filter(|(_, copied)| *copied > SMALL) {
-        if let Ok(bytes) = part.data().cloned() {
-            *part = part.with_data(Bytes::from_owner(Counted { bytes, _room: room.clone() }))?;
+    for ((part, copied), room) in sample.parts.iter_mut().zip(copied).zip(rooms) {
+        if copied > SMALL
+            && let Ok(bytes) = part.data().cloned()
+        {
+            *part = part.with_data(Bytes::from_owner(Counted { bytes, _room: room }))?;
         }
     }
     Ok(sample)
@@ -313,19 +316,23 @@ impl SegmentReader {
             Access::Shared | Access::Private => Window { at: 0, bytes: self.whole()? },
             Access::Copy => Window::default(),
         };
+        let until = match footer.extent(ordinals.end.saturating_sub(1)) {
+            Ok(Some(last)) => last.end,
+            _ => footer.at,
+        };
         for ordinal in ordinals {
             let Ok(Some(extent)) = footer.extent(ordinal) else { break };
             if extent.end - extent.start > LENT_AT_MOST {
                 break;
             }
             if !window.holds(&extent) {
-                let end = footer.at.min(extent.end.max(extent.start + LENT_AT_MOST));
+                let end = until.min(extent.start + LENT_AT_MOST).max(extent.end);
                 window = Window { at: extent.start, bytes: read_range(&*self.file, &self.path, extent.start..end)? };
             }
             let bytes = window.slice(&extent);
             let Ok(view) = decoder.decode(bytes, extent.start, self.info()) else { break };
             let is_right = view.head.ordinal == ordinal && view.is_plain();
-            if !is_right || verify(ordinal) && view.check().is_err() {
+            if !is_right || if verify(ordinal) { view.check() } else { view.check_frames() }.is_err() {
                 break;
             }
             visited += 1;

@@ -86,6 +86,15 @@ impl<'a> SampleView<'a> {
         Ok(())
     }
 
+    /// Whether the large parts stand where the head says. Their checksums are not compared.
+    ///
+    /// # Errors
+    /// Frames that are not those which the head foretells.
+    #[inline]
+    pub fn check_frames(&self) -> Result<()> {
+        (0..self.head.parts.len()).try_for_each(|n| self.stored(n).map(drop))
+    }
+
     /// The stored bytes of part `n` of the schema: a slice of what was given, but where the framing has split them.
     ///
     /// # Errors
