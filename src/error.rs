@@ -240,6 +240,11 @@ impl Error {
         }
     }
 
+    /// Whether the filesystem says that something is not there.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self, Error::Fs { source } if source.is_gone())
+    }
+
     /// What the format said of the file at `path`, in which the call `op` may have failed.
     pub(crate) fn format<'a>(op: &'static str, path: &'a Path) -> impl FnOnce(FormatError) -> Error + 'a {
         move |source| match source {

@@ -277,9 +277,9 @@ impl Generator {
                     self.deferred = self.commit_all(stop, false).and_then(|()| self.promote_if_filled()).err();
                     return Ok(());
                 }
-                // The file was thrown away, and this sample is still in hand: once more, in a new one.
                 Err(error) if !alone && self.number < before => return Err(error),
-                Err(error) if self.writing.is_none() && error.is_retryable() && !stop() => {
+                // The file was thrown away, or swept away by others, and this sample is still in hand: once more, in a new one.
+                Err(error) if self.writing.is_none() && (error.is_retryable() || error.is_gone()) && !stop() => {
                     self.problem(format!("{error}; writing the sample again"));
                     self.pause("a segment to be written again", self.ring.poll, stop)?;
                 }

@@ -515,6 +515,22 @@ fn litter_of_late_calls_is_removed_and_nothing_else() {
     assert_delivered_once(&config.ring, &finished, "litter");
 }
 
+/// Who was stopped for long finds his unfinished file removed: the sample in hand goes into another one.
+#[test]
+fn a_generator_whose_unfinished_file_was_swept_away_writes_on() {
+    let dir = scratch();
+    let config = config(dir.path(), CAP, "SEGMENT_SAMPLES: 2");
+    let mut generator = Generator::open(&config).unwrap();
+    assert!(write(&mut generator, 0).unwrap().is_empty());
+    let staging = generator.ring().layout.staging_of(&generator.ring().me);
+    std::fs::remove_dir_all(staging).unwrap();
+    assert!(write(&mut generator, 1).unwrap().is_empty(), "it is in a new file");
+    let finished = write(&mut generator, 2).unwrap();
+    assert_eq!(finished.len(), 2);
+    generator.finish(true, &never).unwrap();
+    assert_delivered_once(&config.ring, &finished, "swept");
+}
+
 #[test]
 fn a_managers_lease_that_was_cut_off_is_taken_over() {
     let dir = scratch();
