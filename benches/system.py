@@ -121,10 +121,9 @@ def looks(pid):
     def value(name):
         return int(re.search(rf"^{name}:\s+(\d+) kB", status, re.M)[1]) << 10
 
-    cpu = 0
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        cpu += int((task / "schedstat").read_text().split()[0])
-    return {"peak_bytes": value("VmHWM"), "anonymous_bytes": value("RssAnon"), "cpu_seconds": cpu / 1e9}
+    # The clock of that process (clock_getcpuclockid(3)): threads that have ended are in it.
+    cpu = time.clock_gettime(~pid << 3 | 2)
+    return {"peak_bytes": value("VmHWM"), "anonymous_bytes": value("RssAnon"), "cpu_seconds": cpu}
 
 
 def middle(values):
