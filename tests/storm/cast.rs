@@ -215,6 +215,8 @@ impl Cast {
             _ if member.asked_to_end.is_some() && status.signal() == Some(Signal::TERM.as_raw()) => {}
             // The disk was full, and what it had begun could not be sealed: it says so.
             (Role::Generator(_), false) if member.asked_to_end.is_some() && said().contains("interrupted") => {}
+            // Nor could what was swept away while it was stopped.
+            (Role::Generator(_), false) if member.asked_to_end.is_some() && said().contains("rename No such file") => {}
             (role, false) => {
                 let line = format!("{role:?} log.{} {status}: {}", member.number, said());
                 *self.failed.entry(line).or_default() += 1;

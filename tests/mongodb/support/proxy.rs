@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 pub struct Faults {
     /// The connection is closed, and the server does not see the request.
     pub cut_before: f64,
+    /// So many times at most; none: however often.
+    pub cuts: Option<u64>,
     /// The server answers the request, and the connection is closed in place of its reply.
     pub cut_after: f64,
     /// The server gets the request twice, and the client one reply, when the server has done both: the first one.
@@ -189,7 +191,8 @@ impl State {
         let faults = self.faults.clone();
         let mut plan = Plan::default();
         if !is_handshake(name) || faults.handshakes {
-            if self.happens(faults.cut_before) {
+            if self.faults.cuts != Some(0) && self.happens(faults.cut_before) {
+                self.faults.cuts = self.faults.cuts.map(|left| left - 1);
                 return None;
             }
             plan.cut = self.happens(faults.cut_after);
