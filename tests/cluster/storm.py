@@ -85,9 +85,9 @@ class Storm:
                 del self.roles[role]
 
     def failed(self, process, status):
-        """A role ended by itself. At its start it may, where no server answers: the path might as well be wrong."""
+        """A role ended by itself. At its start it may, where no server answers for a lease."""
         lines = (self.dir / f"{process.name}.log").read_text(errors="replace").splitlines()
-        if len(lines) == 1 and "ring.json" in lines[0] and "not connected" in lines[0]:
+        if 1 <= len(lines) <= 2 and "ring.json" in lines[-1] and "which does not answer" in lines[-1]:
             self.refused += 1
         else:
             self.failures.append(f"{process.name}: status {status}: {lines[-1] if lines else '(no word)'}")
