@@ -92,6 +92,12 @@ class Samples:
             for start in range(first, last, size):
                 yield pool[start : start + size]
 
+    def parts(self) -> Iterator[np.ndarray]:
+        """Each part of each sample by itself: for formats whose record is a part."""
+        if self.workload.name == "large":
+            return (part for sample in self for part in sample)
+        return self.records()
+
     def batches(self, rows: int) -> Iterator[np.ndarray]:
         """Arrays of at most `rows` samples, one a row, that lie side by side in memory."""
         begin = 0

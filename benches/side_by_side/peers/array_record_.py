@@ -24,13 +24,8 @@ class ArrayRecord(Peer):
         return ArrayRecordWriter(str(directory / "samples.array_record"), self.options)
 
     def write(self, writer, samples) -> None:
-        if samples.workload.name == "large":
-            for sample in samples:
-                for part in sample:
-                    writer.write(part.tobytes())
-        else:
-            for record in samples.records():
-                writer.write(record.tobytes())
+        for part in samples.parts():
+            writer.write(part.tobytes())
         writer.close()
 
     def open(self, what: Reading, **options: Any) -> Reader:

@@ -21,15 +21,8 @@ class MxnetRecordIO(Peer):
         return recordio.MXIndexedRecordIO(str(directory / "samples.idx"), str(directory / "samples.rec"), "w")
 
     def write(self, writer, samples) -> None:
-        if samples.workload.name == "large":
-            number = 0
-            for sample in samples:
-                for part in sample:
-                    writer.write_idx(number, part.tobytes())
-                    number += 1
-        else:
-            for n, record in enumerate(samples.records()):
-                writer.write_idx(n, record.tobytes())
+        for number, part in enumerate(samples.parts()):
+            writer.write_idx(number, part.tobytes())
         writer.close()
 
     def open(self, what: Reading, **options: Any) -> Reader:

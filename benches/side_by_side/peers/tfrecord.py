@@ -21,13 +21,8 @@ class TfRecord(Peer):
         return tf.io.TFRecordWriter(str(directory / "samples.tfrecord"))
 
     def write(self, writer, samples) -> None:
-        if samples.workload.name == "large":
-            for sample in samples:
-                for part in sample:
-                    writer.write(part.tobytes())
-        else:
-            for record in samples.records():
-                writer.write(record.tobytes())
+        for part in samples.parts():
+            writer.write(part.tobytes())
         writer.close()
 
     def open(self, what: Reading, **options: Any) -> Reader:
