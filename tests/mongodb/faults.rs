@@ -179,23 +179,31 @@ fn repeats(server: &Server) -> usize {
 
 fn a_counter_that_repeats(kind: Kind) {
     let server = Server::start(kind);
+    // It repeats itself when requests meet, which on a quiet machine they may not.
+    let repeated = (0..20).map(|_| repeats(&server)).find(|repeated| *repeated > 0);
+    println!("{kind:?}: {repeated:?} numbers were handed out before");
+    assert!(repeated.is_some(), "this counter is a good one, and the test shows nothing");
+    let dir = tempfile::tempdir().unwrap();
+    let turned = turn(&config_at(&server.uri(), dir.path(), 100, SHORT), 8, 500, |_| {});
+    told(&format!("{kind:?}"), &turned);
+    assert!((0..20).any(|_| told_of_repeats(&server)), "nobody was told that the counter repeats itself");
+}
+
+/// Whether one of 8 processes was told that the counter repeats itself; none is told so twice, and nothing is lost.
+fn told_of_repeats(server: &Server) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let config = config_at(&server.uri(), dir.path(), 100, SHORT);
-    let repeated = repeats(&server);
-    println!("{kind:?}: {repeated} numbers were handed out before");
-    assert!(repeated > 0, "this counter is a good one, and the test shows nothing");
-    let turned = turn(&config, 8, 500, |_| {});
-    told(&format!("{kind:?}"), &turned);
     let logs = processes(dir.path(), &config, 8, 250);
     let repeats: Vec<usize> = logs.iter().map(|log| log.matches("the counter repeats itself").count()).collect();
     println!("told of repeats, by process: {repeats:?}");
-    assert!(repeats.iter().all(|times| *times <= 1) && repeats.contains(&1), "{repeats:?}");
+    assert!(repeats.iter().all(|times| *times <= 1), "{repeats:?}");
     let ledgers: String =
         (0..8).map(|n| std::fs::read_to_string(dir.path().join(format!("ledger.{n}"))).unwrap()).collect();
     let wanted: HashSet<String> = ledgers.lines().map(str::to_owned).collect();
     assert_eq!(wanted.len(), 2000);
     let ids = drain(&config, &wanted);
     assert_delivered_once(&config.ring, &ids, "processes");
+    repeats.contains(&1)
 }
 
 #[test]

@@ -239,19 +239,14 @@ impl Shared {
         false
     }
 
-    /// Closes a connection, and tells whether this call did.
-    fn close(&self, connection: &Connection) -> bool {
+    /// Closes a connection, which is one of those no more before anybody can notice.
+    fn close(&self, connection: &Connection, as_fault: bool) {
+        let mut state = self.state.lock().unwrap();
+        let removed = state.connections.remove(&connection.number).is_some();
+        state.counts.cut += u64::from(removed && as_fault);
+        drop(state);
         connection.close();
-        let removed = self.state.lock().unwrap().connections.remove(&connection.number).is_some();
         self.changed.notify_all();
-        removed
-    }
-
-    /// The same, as a fault.
-    fn cut(&self, connection: &Connection) {
-        if self.close(connection) {
-            self.state.lock().unwrap().counts.cut += 1;
-        }
     }
 }
 
@@ -289,7 +284,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             let (shared, connection) = (Arc::clone(shared), Arc::clone(&connection));
             thread::spawn(move || {
                 direction(&shared, &connection);
-                shared.close(&connection);
+                shared.close(&connection, false);
             });
         }
     }
@@ -306,7 +301,7 @@ fn requests(shared: &Shared, connection: &Connection) {
         let mut state = shared.state.lock().unwrap();
         let Some(mut plan) = state.plan(&request, &name) else {
             drop(state);
-            return shared.cut(connection);
+            return shared.close(connection, true);
         };
         state.counts.passed += 1;
         state.counts.duplicated += u64::from(plan.twin.is_some());
@@ -337,7 +332,7 @@ fn requests(shared: &Shared, connection: &Connection) {
             }
         }
         if cut_unanswered {
-            return shared.cut(connection);
+            return shared.close(connection, true);
         }
     }
 }
@@ -365,7 +360,7 @@ fn replies(shared: &Shared, connection: &Connection) {
         }
         if plan.cut {
             shared.state.lock().unwrap().counts.dropped += 1;
-            return shared.cut(connection);
+            return shared.close(connection, true);
         }
         if plan.delay.is_some_and(|delay| !shared.sleep(connection, delay)) || !shared.may_pass(connection) {
             return;
