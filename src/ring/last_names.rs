@@ -61,7 +61,7 @@ impl Ring {
         match self.fs.identity(dir) {
             Ok(is) if is.is_dir => {}
             Ok(_) => return Ok(found), // a link, for one: not ours
-            Err(error) if error.is_gone() => return Ok(found),
+            Err(error) if error.is_gone() && !error.is_stale() => return Ok(found),
             Err(error) => return Err(error.into()),
         }
         let names = self.list_or_none(dir)?;
@@ -75,7 +75,7 @@ impl Ring {
             let entry = match read_tail(&*self.fs, &dir.join(name)).and_then(|tail| self.entry(&tail, index, name)) {
                 Ok(entry) => entry,
                 Err(Error::Format { .. }) => continue,
-                Err(Error::Fs { source }) if source.is_gone() || !source.is_retryable() => continue,
+                Err(Error::Fs { source }) if !source.is_retryable() => continue,
                 Err(error) => return Err(error),
             };
             if self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))? {
@@ -116,7 +116,7 @@ impl Ring {
         match self.fs.identity(dir) {
             Ok(is) if is.is_dir => {}
             Ok(_) => return Ok(None), // a link, for one: not ours
-            Err(error) if error.is_gone() => return Ok(None),
+            Err(error) if error.is_gone() && !error.is_stale() => return Ok(None),
             Err(error) => return Err(error.into()),
         }
         let mut found = Found::default();
@@ -124,8 +124,8 @@ impl Ring {
             let Some(index) = segment_index(&name) else { continue };
             match read_tail(&*self.fs, &dir.join(&name)).and_then(|tail| self.entry(&tail, index, &name)) {
                 Ok(entry) => found.segments.push(entry),
-                Err(Error::Fs { source }) if source.is_gone() => {}
                 Err(Error::Fs { source }) if source.is_retryable() || source.is_denied() => return Err(source.into()),
+                Err(Error::Fs { source }) if source.is_gone() => {}
                 Err(error) => found.damaged.push((name, error.to_string())),
             }
         }

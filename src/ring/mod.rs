@@ -285,14 +285,16 @@ impl Ring {
         }
     }
 
-    /// The names in a directory; none where there is none.
+    /// The names in a directory; none where there is none. (A stale handle does not say that there is none.)
     pub(super) fn list_or_none(&self, dir: &Path) -> Result<Vec<String>> {
         match self.fs.list(dir) {
             Ok(mut names) => {
                 names.sort_unstable();
                 Ok(names)
             }
-            Err(error) if error.is_gone() || error.source.kind() == std::io::ErrorKind::NotADirectory => Ok(Vec::new()),
+            Err(error) if matches!(error.source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                Ok(Vec::new())
+            }
             Err(error) => Err(Error::from(error)),
         }
     }

@@ -218,8 +218,8 @@ fn what_cannot_be_read_just_now_is_not_taken_for_damaged() {
     let layout = another(&config).layout;
     fs::write(layout.read(2).join(segment_name(40)), "damaged").unwrap();
     fs::remove_file(layout.manifest(2)).unwrap();
-    // One that is gone meanwhile is none; what the system will not say now, it may say later.
-    for (errno, damaged) in [(0, Some(true)), (ESTALE, Some(false)), (EIO, None), (EACCES, None)] {
+    // What the system will not say now, it may say later.
+    for (errno, damaged) in [(0, Some(true)), (ESTALE, None), (EIO, None), (EACCES, None)] {
         let (ring, hooks) = hooked(&config);
         hooks.hook(move |_, op, path| {
             let hit = op == "open" && path.ends_with(segment_name(40)) && errno != 0;
@@ -268,4 +268,34 @@ fn a_last_name_that_cannot_be_staged_again_is_an_error_unless_it_is_gone_or_was_
             assert_eq!(ring.apply_repair(&plan, &life).is_err(), is_told, "{errno}");
         }
     }
+}
+
+#[test]
+fn a_directory_that_cannot_be_listed_just_now_is_not_taken_for_an_empty_one() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "KEEP: 9");
+    generations(&config, 3);
+    linked(&config, 7);
+    let layout = another(&config).layout;
+    fs::remove_file(layout.manifest(2)).unwrap();
+    let dirs = [layout.read(2), layout.write(4)];
+    let looks = dirs.iter().flat_map(|dir| [("identity", dir.clone()), ("list", dir.clone())]);
+    for (call, dir) in looks.chain([("list", layout.quarantine())]) {
+        for errno in [EIO, EACCES, ESTALE] {
+            let (ring, hooks) = hooked(&config);
+            let of = dir.clone();
+            hooks.hook(move |_, op, path| if op == call && path == of { Action::Refuse(errno) } else { Action::Pass });
+            let plan = ring.plan_repair(&living(&[]));
+            assert!(plan.is_err(), "{call} {errno} of {}: {:?}", dir.display(), plan.unwrap().mends);
+        }
+    }
+    // None, and a file: nothing is in them.
+    fs::remove_dir(layout.quarantine()).unwrap();
+    fs::remove_dir(layout.trash()).unwrap();
+    fs::write(layout.staging_of("file-1-a"), "x").unwrap();
+    let ring = another(&config);
+    assert_eq!(mend_of(&ring, 2, &living(&[])).state, State::ToDo);
+    assert!(ring.garbage().unwrap().is_empty() && ring.garbage_of_the_dead().is_ok());
+    fs::create_dir(layout.trash()).unwrap();
+    ring.gc().unwrap();
 }

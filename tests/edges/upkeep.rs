@@ -86,6 +86,33 @@ fn what_cannot_be_removed_now_is_left_for_the_next_time_and_other_errors_are_tol
 }
 
 #[test]
+fn a_generation_that_cannot_be_looked_at_just_now_is_not_reclaimed() {
+    for op in ["identity", "list", "open"] {
+        for errno in [EIO, ESTALE] {
+            let dir = scratch();
+            let config = config(dir.path(), 2, "KEEP: 3");
+            generations(&config, 3);
+            let (ring, hooks) = hooked(&config);
+            let ring = keeping(ring, 1);
+            // Its last name, had somebody removed the other one.
+            let last = ring.layout.read(1).join(segment_name(50));
+            fs::rename(staged(&config, 7).1, &last).unwrap();
+            let of = if op == "open" { last.clone() } else { ring.layout.read(1) };
+            hooks.hook(
+                move |_, called, path| {
+                    if called == op && path == of { Action::Refuse(errno) } else { Action::Pass }
+                },
+            );
+            ring.reclaim().unwrap();
+            assert!(last.exists(), "{op} {errno}");
+            hooks.unhook();
+            ring.reclaim().unwrap();
+            assert!(last.exists());
+        }
+    }
+}
+
+#[test]
 fn what_recovery_does_is_counted() {
     let dir = scratch();
     let config = Config { lease: Duration::from_millis(10), ..config(dir.path(), 2, "") };
