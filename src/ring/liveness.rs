@@ -144,6 +144,19 @@ mod tests {
         assert!(looks.is_dead("a"), "it was looked again, for nothing");
     }
 
+    #[test]
+    fn whoever_is_struck_off_the_list_is_not_heard_by_that() {
+        let (mut looks, index) = (Watch::new(Duration::from_secs(60)), MemoryIndex::default());
+        index.beat("a", 1, &Report::default()).unwrap();
+        looks.look(&index).unwrap();
+        let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
+        looks.seen.insert("a".to_owned(), (Some(1), ago(59)));
+        looks.looked = Some(ago(20));
+        index.leave("a").unwrap();
+        looks.look(&index).unwrap();
+        assert!(looks.silence("a") >= Duration::from_secs(59));
+    }
+
     const TTL: Duration = Duration::from_millis(120);
 
     fn listen(watch: &mut Watch, index: &dyn Index, times: u32) {
