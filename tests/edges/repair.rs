@@ -4,13 +4,18 @@ use crate::common::{
     Action, EACCES, EIO, ESTALE, another, assert_delivered_once, bring_in, config, hooked, linked, listed, scratch,
     staged,
 };
-use crate::generations;
+use crate::{generations, promote_only};
+use ringreel::config::Config;
+use ringreel::fs::Posix;
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
+use ringreel::ring::manifest::Manifest;
 use ringreel::ring::repair::{Life, Mend, State};
+use ringreel::segment::reader::read_tail;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn living(names: &[&str]) -> Life {
     Life::Living(names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>())
@@ -298,4 +303,123 @@ fn a_directory_that_cannot_be_listed_just_now_is_not_taken_for_an_empty_one() {
     assert!(ring.garbage().unwrap().is_empty() && ring.garbage_of_the_dead().is_ok());
     fs::create_dir(layout.trash()).unwrap();
     ring.gc().unwrap();
+}
+
+/// Generations 1 to 4, of which the third is lost with its manifest; and something that was staged before it.
+fn third_is_lost(config: &Config) -> (Ring, PathBuf) {
+    generations(config, 2);
+    let (_, file) = staged(config, 7);
+    for _ in [3, 4] {
+        [0, 1].iter().for_each(|index| drop(linked(config, *index)));
+        promote_only(&another(config));
+    }
+    let ring = another(config);
+    fs::remove_file(ring.layout.manifest(3)).unwrap();
+    fs::remove_dir_all(ring.layout.read(3)).unwrap();
+    (another(config), file)
+}
+
+#[test]
+fn what_a_generation_that_is_gone_may_have_listed_goes_to_quarantine_wherever_it_is_staged() {
+    type Moved = fn(&Ring, &Path) -> PathBuf;
+    let cases: [(&str, Moved, bool); 6] = [
+        ("by its owner", |_, file| file.to_owned(), true),
+        (
+            "by somebody else",
+            |ring, file| {
+                let elsewhere = ring.layout.staging_of("other-1-ab");
+                fs::rename(file.parent().unwrap(), &elsewhere).unwrap();
+                elsewhere.join(file.file_name().unwrap())
+            },
+            true,
+        ),
+        (
+            "under another's id",
+            |_, file| {
+                let other = file.with_file_name(format!("{:032x}.rec", 7));
+                fs::rename(file, &other).unwrap();
+                other
+            },
+            false,
+        ),
+        (
+            "since then",
+            |ring, file| {
+                fs::remove_file(file).unwrap();
+                let config = config(ring.layout.root().parent().unwrap(), 2, "KEEP: 9");
+                staged(&config, 8).1
+            },
+            false,
+        ),
+        (
+            "and linked since",
+            |ring, file| {
+                fs::hard_link(file, ring.layout.write(5).join(segment_name(7))).unwrap();
+                file.to_owned()
+            },
+            false,
+        ),
+        (
+            "and delivered by the next",
+            |ring, file| {
+                let path = ring.layout.manifest(4);
+                let manifest = ring.manifests.get(4).unwrap().unwrap();
+                let tail = read_tail(&Posix, file).unwrap();
+                let mut segments = manifest.segments.clone();
+                segments[0].id = tail.footer.info.id;
+                fs::write(path, Manifest::new(manifest.summary.clone(), segments).encode().unwrap()).unwrap();
+                file.to_owned()
+            },
+            false,
+        ),
+    ];
+    for (what, moved, goes) in cases {
+        let dir = scratch();
+        let config = config(dir.path(), 2, "KEEP: 9");
+        let (ring, file) = third_is_lost(&config);
+        let file = moved(&ring, &file);
+        let ring = another(&config);
+        assert_eq!(
+            mend_of(&ring, 3, &living(&[])).action.contains("1 staged segments go to quarantine"),
+            goes,
+            "{what}"
+        );
+        assert_eq!(mend_of(&ring, 3, &living(&["a"])).state == State::ToDo, !goes, "{what}");
+        // What is left is brought in by nobody.
+        ring.apply_repair(&ring.plan_repair(&living(&[])).unwrap(), &Life::Unheard).unwrap();
+        let kept = fs::read_dir(ring.layout.quarantine()).unwrap().count();
+        assert_eq!((file.exists(), kept), (!goes, if goes { 2 } else { 0 }), "{what}");
+    }
+}
+
+#[test]
+fn what_is_staged_and_cannot_be_read_just_now_hinders_the_repair_of_a_generation_that_is_gone() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "KEEP: 9");
+    let (_, file) = third_is_lost(&config);
+    const ENOENT: i32 = 2;
+    for (call, errno, is_told) in [
+        ("list", EIO, true),
+        ("list", EACCES, true),
+        ("list", ESTALE, true),
+        ("list", ENOENT, false),
+        ("open", EIO, true),
+        ("open", EACCES, true),
+        ("open", ESTALE, true),
+        ("open", ENOENT, false),
+        ("read", EIO, true),
+    ] {
+        let (ring, hooks) = hooked(&config);
+        let of = if call == "list" { file.parent().unwrap().to_owned() } else { file.clone() };
+        // Once: what looks at it afterwards finds it.
+        let met = AtomicBool::new(false);
+        hooks.hook(move |_, op, path| {
+            let hit = op == call && path == of && !met.swap(true, Ordering::SeqCst);
+            if hit { Action::Refuse(errno) } else { Action::Pass }
+        });
+        assert_eq!(ring.plan_repair(&living(&[])).is_err(), is_told, "{call} {errno}");
+    }
+    fs::write(&file, "damaged").unwrap();
+    let ring = another(&config);
+    assert!(!mend_of(&ring, 3, &living(&[])).action.contains("staged"), "nobody commits what is damaged");
 }

@@ -219,13 +219,19 @@ impl Ring {
         Ok((Manifest::new(summary, choice.listed.clone()), choice, action))
     }
 
-    /// Staged segments that generation `n` may have listed.
+    /// Staged segments that generation `n` may have listed. What cannot be read just now is an error: once the manifest is
+    /// there, it would be committed, perhaps a second time.
     fn staged_before(&self, n: u64, plan: &Plan, elsewhere: &HashSet<SegmentId>) -> Result<Vec<SegmentEntry>> {
         let mut staged = Vec::new();
         for owner in self.fs.list(&self.layout.staging())?.into_iter().filter(|owner| is_owner(owner)) {
-            for name in self.fs.list(&self.layout.staging_of(&owner)).unwrap_or_default() {
+            for name in self.list_or_none(&self.layout.staging_of(&owner))? {
                 let Some(id) = sealed_id(&name) else { continue };
-                let Ok(tail) = read_tail(&*self.fs, &self.layout.sealed(&owner, id)) else { continue };
+                let tail = match read_tail(&*self.fs, &self.layout.sealed(&owner, id)) {
+                    Ok(tail) => tail,
+                    Err(Error::Format { .. }) => continue, // nobody commits it
+                    Err(Error::Fs { source }) if source.is_gone() && !source.is_stale() => continue,
+                    Err(error) => return Err(error),
+                };
                 let entry = SegmentEntry { owner: owner.clone(), ..SegmentEntry::of(&tail, 0, &name) };
                 if entry.id == id && entry.born <= n && !elsewhere.contains(&id) {
                     staged.push(entry);
