@@ -8,6 +8,7 @@ mod common;
 mod manifests;
 mod repair;
 mod steps;
+mod told;
 mod upkeep;
 
 use common::{another, linked};

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// A staged segment, on its way.
-fn on_its_way(ring: &Ring, id: SampleId, file: &Path) -> Commit {
+pub(crate) fn on_its_way(ring: &Ring, id: SampleId, file: &Path) -> Commit {
     let owner = file.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
     let bytes = fs::metadata(file).unwrap().len();
     let born = ring.manifests.newest().unwrap() + 1;
@@ -84,6 +84,27 @@ fn a_link_that_fails_is_another_ones_to_make_or_an_error() {
         fs::create_dir_all(&ours).unwrap();
         fs::hard_link(&file, ours.join(file.file_name().unwrap())).unwrap();
         assert!(ring.commit_step(&mut commit, true).is_err(), "{errno}");
+    }
+}
+
+#[test]
+fn a_staging_name_that_we_may_not_remove_is_left_to_its_owner_and_other_errors_are_told() {
+    for (errno, is_told) in [(EACCES, false), (EIO, true)] {
+        let dir = scratch();
+        let config = config(dir.path(), 2, "");
+        let ids = [0, 1].map(|n| linked(&config, n));
+        let (ring, hooks) = hooked(&config);
+        let owners = ring.layout.staging();
+        hooks.hook(move |_, op, path| {
+            let hit =
+                op == "remove_file" && path.starts_with(&owners) && path.extension().is_some_and(|end| end == "rec");
+            if hit { Action::Refuse(errno) } else { Action::Pass }
+        });
+        assert_eq!(ring.promote(When::Full).is_err(), is_told, "{errno}");
+        assert!(ids.iter().all(|(_, file)| file.exists()) && ring.layout.manifest(1).exists());
+        hooks.unhook();
+        bring_in(&another(&config));
+        assert_delivered_once(&config.ring, &ids.map(|(id, _)| id), "left to its owner");
     }
 }
 

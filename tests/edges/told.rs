@@ -1,0 +1,76 @@
+//! What is told as a warning, and how often.
+
+use crate::common::{another, config, linked, scratch, staged};
+use crate::steps::on_its_way;
+use ringreel::layout::segment_name;
+use ringreel::ring::Ring;
+use ringreel::ring::commit::Step;
+use std::fs;
+use std::sync::{Arc, Mutex};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// Collects the warnings.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Visit for Warnings {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            self.0.lock().unwrap().push(format!("{value:?}"));
+        }
+    }
+}
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::WARN
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// How many warnings with these words `call` gives.
+fn told(words: &str, call: impl FnOnce()) -> usize {
+    let warnings = Warnings::default();
+    tracing::subscriber::with_default(warnings.clone(), call);
+    let all = warnings.0.lock().unwrap();
+    all.iter().filter(|warning| warning.contains(words)).count()
+}
+
+#[test]
+fn a_segment_that_cannot_be_read_is_told_of_once_and_not_at_first_sight() {
+    let dir = scratch();
+    let ring = another(&config(dir.path(), 8, ""));
+    fs::write(ring.layout.write(1).join(segment_name(3)), "damaged").unwrap();
+    let looks = |many| {
+        told("a segment cannot be read", || {
+            (0..many).for_each(|_| assert_eq!(ring.look_at(1, &ring.layout.write(1)).unwrap().damaged.len(), 1));
+        })
+    };
+    assert_eq!([looks(4), looks(1), looks(7)], [0, 1, 0]);
+}
+
+#[test]
+fn a_counter_that_repeats_itself_is_told_of_once() {
+    let dir = scratch();
+    let config = config(dir.path(), 32, "");
+    (0..14).for_each(|index| drop(linked(&config, index)));
+    let ways = [21, 22, 23].map(|n| staged(&config, n));
+    let commit = |ring: &Ring, n: usize| {
+        ring.index.clear().unwrap(); // what it hands out next is taken
+        let mut commit = on_its_way(ring, ways[n].0, &ways[n].1);
+        told("repeats itself", || assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(1)))
+    };
+    let ring = another(&config);
+    assert_eq!([commit(&ring, 0), commit(&ring, 1), commit(&another(&config), 2)], [1, 0, 1], "once by each process");
+}
