@@ -6,6 +6,7 @@ mod birth;
 #[path = "../common/mod.rs"]
 mod common;
 mod manifests;
+mod plan;
 mod repair;
 mod steps;
 mod told;

@@ -17,7 +17,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-fn living(names: &[&str]) -> Life {
+pub(crate) fn living(names: &[&str]) -> Life {
     Life::Living(names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>())
 }
 
