@@ -196,6 +196,23 @@ fn a_segment_counts_once_under_two_names_and_not_with_more_samples_than_a_genera
 }
 
 #[test]
+fn what_was_looked_up_for_one_generation_is_not_believed_of_the_next() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "");
+    [0, 1].iter().for_each(|index| drop(linked(&config, *index)));
+    let ring = another(&config);
+    let looked = |n: u64| ring.look_at(n, &ring.layout.write(n)).unwrap().segments;
+    let first = looked(1);
+    fs::create_dir(ring.layout.write(2)).unwrap();
+    // Another thread has gone on to the next one.
+    assert!(looked(2).is_empty() && ring.countable(1, &first).unwrap().len() == 2);
+    assert_eq!(promote_only(&another(&config)), 1);
+    fs::hard_link(ring.layout.read(1).join(&first[0].file), ring.layout.write(2).join(segment_name(50))).unwrap();
+    let late = looked(2);
+    assert!(late.len() == 1 && ring.countable(2, &late).unwrap().is_empty(), "it is delivered already");
+}
+
+#[test]
 fn the_directory_of_the_generation_that_fills_is_made_where_it_is_gone_and_waited_for_where_it_is_promoted() {
     let dir = scratch();
     let config = config(dir.path(), 8, "");
