@@ -43,10 +43,8 @@ pub struct Swap {
     pub deleted: u64,
     /// Samples per second since the swap before.
     pub per_second: f64,
-    /// For how long no generator could commit, in milliseconds.
+    /// For how long no generator could commit, in milliseconds: until the generation was readable.
     pub swap_ms: f64,
-    /// From then until the generation was readable, in milliseconds.
-    pub publish_ms: f64,
 }
 
 /// A manager.
@@ -234,17 +232,15 @@ impl Manager {
             deleted,
             per_second: summary.samples as f64 / elapsed.max(1e-9),
             swap_ms: promotion.swap_ms,
-            publish_ms: promotion.publish_ms,
         };
         tracing::info!(
-            "swap: generation {} is readable: time {:.3}, generated so far {}, deleted {}, {:.2} samples/s (generators waited {:.1} ms, readable after {:.1} ms)",
+            "swap: generation {} is readable: time {:.3}, generated so far {}, deleted {}, {:.2} samples/s (generators waited {:.1} ms)",
             swap.generation,
             swap.unix_ms as f64 / 1e3,
             swap.generated,
             swap.deleted,
             swap.per_second,
             swap.swap_ms,
-            swap.publish_ms,
         );
         self.presence.report(|report| (report.samples, report.bytes) = (summary.total_samples, summary.total_bytes));
         self.last_problem = None;
