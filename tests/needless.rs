@@ -154,3 +154,24 @@ fn a_call_for_one_sample_does_not_wait_for_the_names_of_a_whole_generation() {
     assert!(!staging.exists(), "{staging:?}");
     common::assert_delivered_once(&config.ring, &ids, "many names");
 }
+
+#[test]
+fn a_reader_that_waits_for_the_first_generation_is_woken_by_it() {
+    let dir = scratch();
+    let mut config = config(dir.path(), 2, "");
+    let mut generator = Generator::open(&config).unwrap();
+    config.poll = Some(Duration::from_secs(3600));
+    let (told, tells) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(move || {
+            let begun = Instant::now();
+            let stop = || begun.elapsed() > Duration::from_secs(60);
+            Reader::wait_for(&config, None, &stop, &mut |what| told.send(what.to_owned()).unwrap()).map(drop)
+        });
+        let what = tells.recv().unwrap();
+        assert!(what.contains("the first generation of"), "{what}");
+        std::thread::sleep(Duration::from_millis(200)); // it sleeps by now
+        (0..3).for_each(|n| drop(write(&mut generator, n).unwrap()));
+        waits.join().unwrap().unwrap();
+    });
+}
