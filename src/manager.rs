@@ -12,6 +12,7 @@ use crate::fs::{Fs, Posix};
 use crate::index::{Lease, as_hint};
 use crate::presence::Presence;
 use crate::ring::Ring;
+use crate::ring::liveness::LOOKS_PER_LEASE;
 use crate::ring::promote::{Promotion, When};
 use notify::{RecursiveMode, Watcher};
 use std::future::Future;
@@ -21,8 +22,6 @@ use std::time::{Duration, Instant};
 
 /// The role's name in the index.
 pub const ROLE: &str = "manager";
-/// Looks at the lease, in its time.
-pub const LOOKS_PER_LEASE: u32 = 6;
 /// Where the system tells of each new name, a generation is looked at without a word after this time only.
 const QUIET_LOOK: Duration = Duration::from_secs(5);
 /// Bytes held in reserve, so that a full disk does not keep the manager from publishing and reclaiming.
