@@ -61,12 +61,17 @@ entries() {
         grep -Fxf <(cat "$work"/quick/mutants.out/{caught,missed,timeout,unviable}.txt) || true
 }
 
+# missed: what no round noticed.
+missed() {
+    entries missed quick | grep -Fxvf <(entries caught 'thorough.*'; entries timeout 'thorough.*') || true
+}
+
 score() {
     local caught timeout missed unviable viable
     caught=$(entries caught '*' | wc -l) timeout=$(entries timeout '*' | wc -l) unviable=$(entries unviable quick | wc -l)
-    missed=$(entries missed 'thorough.*' | wc -l)
+    missed=$(missed | wc -l)
     viable=$((caught + timeout + missed))
-    entries missed 'thorough.*'
+    missed
     echo "$1, sample $sample: $viable mutants (and $unviable that do not compile): $caught caught, $timeout took too long," \
         "$missed missed: $((100 * (caught + timeout) / viable)) % noticed"
 }
