@@ -11,7 +11,7 @@ use crate::layout::{segment_index, segment_name};
 use crate::random::random_u32;
 use crate::segment::reader::check_stored;
 use ringreel_format::SegmentId;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -322,9 +322,9 @@ impl Ring {
     pub(super) fn quarantine_staged(&self, owner: &str, id: SegmentId, why: String) -> Result<Step> {
         let staged = self.layout.sealed(owner, id);
         let name = format!("{owner}.{id}.{:08x}", random_u32());
-        let target: PathBuf = self.layout.quarantine().join(format!("{name}.rec"));
-        tracing::error!(segment = %id, owner, reason = why, to = %target.display(), "a staged segment is moved to quarantine");
-        match self.fs.rename(&staged, &target) {
+        let to = self.layout.quarantine();
+        tracing::error!(segment = %id, owner, reason = why, to = %to.display(), name, "a staged segment is moved to quarantine");
+        match self.move_to(&staged, &to, &format!("{name}.rec")) {
             Ok(()) => {}
             Err(error) if error.is_gone() => {}
             Err(error) => return Err(error.into()),

@@ -38,7 +38,7 @@ use crate::config::{Config, Durability, OnStale, Reuse};
 use crate::error::{Error, Result};
 use crate::fs::publish::DirSyncs;
 use crate::fs::watch::jittered;
-use crate::fs::{Fs, FsError, Kind, within};
+use crate::fs::{Fs, FsError, FsResult, Kind, within};
 use crate::index::{Absence, Claim, Index, Opening, Owner};
 use crate::layout::Layout;
 use crate::random::random_u32;
@@ -282,6 +282,18 @@ impl Ring {
                 Ok(())
             }
             other => Ok(other?),
+        }
+    }
+
+    /// Moves something into `dir`. That is made again where somebody removed it.
+    fn move_to(&self, from: &Path, dir: &Path, name: &str) -> FsResult<()> {
+        let target = dir.join(name);
+        match self.fs.rename(from, &target) {
+            Err(error) if error.is_gone() && !self.fs.exists(dir)? => {
+                self.fs.ensure_dir(dir)?;
+                self.fs.rename(from, &target)
+            }
+            done => done,
         }
     }
 

@@ -48,8 +48,8 @@ impl Ring {
                 }
                 continue;
             }
-            let target = self.layout.trash().join(format!("{name}.{:08x}", random_u32()));
-            match self.fs.rename(&self.layout.root().join(&name), &target) {
+            let trashed = format!("{name}.{:08x}", random_u32());
+            match self.move_to(&self.layout.root().join(&name), &self.layout.trash(), &trashed) {
                 Ok(()) => {}
                 Err(error) if error.is_gone() => continue, // somebody else did it
                 Err(error) if error.is_denied() => {
@@ -63,7 +63,7 @@ impl Ring {
                 done.samples += self.manifests.get(g)?.map_or(0, |manifest| manifest.summary.samples);
             }
         }
-        for name in self.fs.list(&self.layout.trash())? {
+        for name in self.list_or_none(&self.layout.trash())? {
             done.files += self.empty(&self.layout.trash().join(name))?;
         }
         self.reclaimed.fetch_max(newest, Ordering::Relaxed);

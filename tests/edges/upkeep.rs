@@ -13,6 +13,7 @@ use ringreel::ring::promote::When;
 use ringreel::ring::reclaim::Reclaimed;
 use ringreel::ring::recover::Recovered;
 use ringreel::ring::repair::{Life, Repair};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -110,6 +111,24 @@ fn a_generation_that_cannot_be_looked_at_just_now_is_not_reclaimed() {
             assert!(last.exists());
         }
     }
+}
+
+#[test]
+fn trash_and_quarantine_that_somebody_removed_are_made_again_when_they_are_needed() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "KEEP: 3");
+    generations(&config, 3);
+    let (_, damaged) = staged(&config, 7);
+    fs::write(&damaged, "damaged").unwrap();
+    let ring = keeping(another(&config), 1);
+    let dirs = [ring.layout.trash(), ring.layout.quarantine()];
+    dirs.iter().for_each(|dir| fs::remove_dir(dir).unwrap());
+    assert_eq!(keeping(another(&config), 3).reclaim().unwrap(), Reclaimed::default(), "it is not needed");
+    assert_eq!(ring.reclaim().unwrap(), Reclaimed { generations: 1, samples: 2, files: 2 });
+    assert!(!ring.layout.read(1).exists() && dirs[0].exists());
+    let nobody = Life::Living(BTreeSet::new());
+    ring.apply_repair(&ring.plan_repair(&nobody).unwrap(), &nobody).unwrap();
+    assert!(!damaged.exists() && fs::read_dir(&dirs[1]).unwrap().count() == 2, "the segment, and why");
 }
 
 #[test]
