@@ -1,8 +1,11 @@
 //! What repair looks at and what it passes by, and how a manifest is put in the place of a damaged one.
 
-use crate::common::{Action, EIO, ESTALE, HookFs, another, config, hooked, scratch};
+use crate::common::{
+    Action, EIO, ESTALE, HookFs, another, assert_delivered_once, bring_in, config, hooked, scratch, staged,
+};
 use crate::generations;
 use crate::repair::living;
+use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
 use ringreel::ring::manifest::{Manifest, Summary};
 use ringreel::ring::repair::State;
@@ -88,4 +91,32 @@ fn what_a_manager_removes_is_litter_and_what_goes_meanwhile_is_nothing() {
         refuse(&hooks, call, &of, errno);
         assert!(ring.plan_repair(&living(&[])).is_err(), "{call} {errno}");
     }
+}
+
+#[test]
+fn what_cannot_be_brought_in_is_an_error_unless_something_is_gone() {
+    for (errno, is_told) in [(EIO, true), (ENOENT, false)] {
+        let dir = scratch();
+        let (ring, hooks) = hooked(&config(dir.path(), 2, ""));
+        let plan = ring.plan_repair(&living(&[])).unwrap();
+        refuse(&hooks, "list", &ring.layout.staging(), errno);
+        assert_eq!(ring.apply_repair(&plan, &living(&[])).is_err(), is_told, "{errno}");
+    }
+}
+
+#[test]
+fn a_last_name_is_brought_in_although_a_manifest_that_is_to_be_made_again_may_have_listed_it() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "KEEP: 9");
+    let (id, file) = staged(&config, 7);
+    let ids = generations(&config, 3);
+    let ring = another(&config);
+    fs::rename(&file, ring.layout.read(1).join(segment_name(50))).unwrap();
+    fs::write(ring.layout.manifest(2), "damaged\n").unwrap();
+    let plan = ring.plan_repair(&living(&[])).unwrap();
+    let states: Vec<_> = plan.open().map(|mend| (mend.what, &mend.state)).collect();
+    assert_eq!(states, [("manifest", &State::ToDo), ("segment", &State::ToDo)]);
+    ring.apply_repair(&plan, &living(&[])).unwrap();
+    bring_in(&another(&config));
+    assert_delivered_once(&config.ring, &[&ids[..], &[id]].concat(), "it had one name only");
 }

@@ -1,12 +1,14 @@
 //! What is told as a warning, and how often.
 
-use crate::common::{another, config, linked, scratch, staged};
+use crate::common::{Action, EIO, another, config, hooked, linked, scratch, staged};
 use crate::steps::on_its_way;
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
 use ringreel::ring::commit::Step;
+use ringreel::ring::liveness::Watch;
 use std::fs;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -58,6 +60,26 @@ fn a_segment_that_cannot_be_read_is_told_of_once_and_not_at_first_sight() {
         })
     };
     assert_eq!([looks(4), looks(1), looks(7)], [0, 1, 0]);
+}
+
+#[test]
+fn of_a_dead_owners_segment_it_is_told_that_it_cannot_be_read_and_not_that_it_is_gone() {
+    const ENOENT: i32 = 2;
+    for (errno, is_told) in [(EIO, true), (ENOENT, false)] {
+        let dir = scratch();
+        let config = config(dir.path(), 8, "");
+        let (_, file) = staged(&config, 7);
+        let (ring, hooks) = hooked(&config);
+        hooks.hook(move |_, op, path| if op == "open" && path == file { Action::Refuse(errno) } else { Action::Pass });
+        let mut watch = Watch::new(Duration::ZERO);
+        let times = told("a dead owner's segment cannot be read", || {
+            for _ in 0..3 {
+                ring.recover(&mut watch).unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        assert_eq!(times > 0, is_told, "{errno}");
+    }
 }
 
 #[test]
