@@ -212,7 +212,7 @@ pub fn status(ring: &Ring) -> Result<Status> {
         failures: failures(&*ring.index)?,
         index: ring.index.place(),
         index_away,
-        quarantined: ring.fs.list(&ring.layout.quarantine())?.iter().filter(|name| name.ends_with(".rec")).count()
+        quarantined: ring.list_or_none(&ring.layout.quarantine())?.iter().filter(|name| name.ends_with(".rec")).count()
             as u64,
     })
 }

@@ -126,6 +126,7 @@ fn trash_and_quarantine_that_somebody_removed_are_made_again_when_they_are_neede
     assert_eq!(keeping(another(&config), 3).reclaim().unwrap(), Reclaimed::default(), "it is not needed");
     assert_eq!(ring.reclaim().unwrap(), Reclaimed { generations: 1, samples: 2, files: 2 });
     assert!(!ring.layout.read(1).exists() && dirs[0].exists());
+    assert_eq!(ringreel::status::status(&ring).unwrap().quarantined, 0);
     let nobody = Life::Living(BTreeSet::new());
     ring.apply_repair(&ring.plan_repair(&nobody).unwrap(), &nobody).unwrap();
     assert!(!damaged.exists() && fs::read_dir(&dirs[1]).unwrap().count() == 2, "the segment, and why");
