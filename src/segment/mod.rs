@@ -1,5 +1,6 @@
 //! Segments as files: written in staging by one owner, read once they are sealed.
 
+mod kept;
 pub mod reader;
 pub mod staging;
 

@@ -4,6 +4,7 @@
 //! is compared before each sample, heads are always checked, large parts as VERIFY says. One that is truncated while it is
 //! mapped reads as zeros ([`crate::fs::sigbus`]): nothing that was found in such a map is given away.
 
+use super::kept::Kept;
 use crate::error::{Error, FsError, Result};
 use crate::fs::sigbus::is_torn;
 use crate::fs::{FileReader, Fs, FsResult, MapMode};
@@ -39,8 +40,8 @@ const ALIGNMENT: usize = 64;
 pub enum Access {
     /// One map of the whole file, kept: no copy.
     Shared,
-    /// A map of its own for each sample, copy on write: no copy, and whoever writes into it harms nobody. Small samples
-    /// are read.
+    /// A map of its own for each sample, copy on write: no copy, and whoever writes into it harms nobody. It is used again
+    /// when nobody has it any more and nobody wrote into it. Small samples are read.
     Private,
     /// Read into memory.
     Copy,
@@ -243,6 +244,7 @@ pub struct SegmentReader {
     tail: Tail,
     access: Access,
     whole: OnceLock<Bytes>,
+    kept: Arc<Kept>,
 }
 
 impl SegmentReader {
@@ -253,7 +255,7 @@ impl SegmentReader {
     pub fn open(fs: &dyn Fs, path: &Path, access: Access) -> Result<SegmentReader> {
         let file = fs.open(path)?;
         let tail = tail_of(&*file, path)?;
-        Ok(SegmentReader { file, path: path.into(), tail, access, whole: OnceLock::new() })
+        Ok(SegmentReader { file, path: path.into(), tail, access, whole: OnceLock::new(), kept: Arc::default() })
     }
 
     /// Its file.
@@ -452,7 +454,8 @@ impl SegmentReader {
             Access::Private if extent.end - extent.start > SMALL => {
                 // The map begins at a page, so that alignment in memory is that in the file.
                 let from = extent.start & !(SMALL - 1);
-                let map = self.file.map(from..extent.end, MapMode::Private)?.ok_or_else(|| self.cannot_map())?;
+                let make = |range| self.file.map(range, MapMode::Private)?.ok_or_else(|| self.cannot_map());
+                let map = self.kept.map(from..extent.end, || make(from..extent.end))?;
                 Ok(map.slice((extent.start - from) as usize..))
             }
             Access::Private | Access::Copy => read_range(&*self.file, &self.path, extent),
