@@ -15,7 +15,6 @@ use ringreel_format::input::{RangeRead, StreamInput};
 use ringreel_format::segment::part::{PART, ReadOptions, decoded_room, gather, joined_room, stored_in};
 use ringreel_format::segment::pieces::Pieces;
 use ringreel_format::segment::slice::decode_head;
-use ringreel_format::segment::view::{SampleDecoder, SampleView};
 use ringreel_format::segment::{CHUNK, walk};
 use ringreel_format::{Footer, FormatError, Head, PartHead, PartPlace, Sample, SegmentInfo, TRAILER_LEN, Trailer};
 use std::io;
@@ -30,8 +29,6 @@ const TAIL: u64 = 4096;
 const SMALL: u64 = 64 << 10;
 /// Said of a segment whose map shows zeros in place of what the file has lost.
 const TORN: &str = "the segment was truncated while it was read (or the disk cannot read it)";
-/// Samples of more bytes are not lent; where a segment is not mapped, so many bytes are read at a time.
-pub const LENT_AT_MOST: u64 = 1 << 20;
 /// Where tensors begin in memory of our own, as in the file.
 const ALIGNMENT: usize = 64;
 
@@ -258,6 +255,16 @@ impl SegmentReader {
         Ok(SegmentReader { file, path: path.into(), tail, access, whole: OnceLock::new(), kept: Arc::default() })
     }
 
+    /// How its bytes are read.
+    pub(super) fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Bytes of its file.
+    pub(super) fn read(&self, range: Range<u64>) -> FsResult<Bytes> {
+        read_range(&*self.file, &self.path, range)
+    }
+
     /// Its file.
     pub fn path(&self) -> &Arc<Path> {
         &self.path
@@ -297,59 +304,7 @@ impl SegmentReader {
         Ok(sample)
     }
 
-    /// Lends samples that stand one after the other, from `ordinals` on: `visit` gets each in turn, for as long as it
-    /// returns true. Whether the checksums of the large parts of a sample are compared is for `verify` to say. It ends
-    /// early, without an error, before a sample that cannot be lent: one that is damaged, compressed, or larger than
-    /// [`LENT_AT_MOST`]. Returns how many were visited.
-    ///
-    /// # Errors
-    /// What the filesystem says; a file that was truncated meanwhile, or has another length than when it was opened. What
-    /// was visited may then be wrong.
-    pub fn lend(
-        &self,
-        ordinals: Range<u64>,
-        verify: &dyn Fn(u64) -> bool,
-        visit: &mut dyn FnMut(u64, &SampleView<'_>) -> bool,
-    ) -> Result<u64> {
-        self.check_len()?;
-        let footer = &self.tail.footer;
-        let (mut decoder, mut visited) = (SampleDecoder::new(self.info()), 0);
-        let mut window = match self.access {
-            Access::Shared | Access::Private => Window { at: 0, bytes: self.whole()? },
-            Access::Copy => Window::default(),
-        };
-        let until = match footer.extent(ordinals.end.saturating_sub(1)) {
-            Ok(Some(last)) => last.end,
-            _ => footer.at,
-        };
-        for ordinal in ordinals {
-            let Ok(Some(extent)) = footer.extent(ordinal) else { break };
-            if extent.end - extent.start > LENT_AT_MOST {
-                break;
-            }
-            if !window.holds(&extent) {
-                let end = until.min(extent.start + LENT_AT_MOST).max(extent.end);
-                window = Window { at: extent.start, bytes: read_range(&*self.file, &self.path, extent.start..end)? };
-            }
-            let bytes = window.slice(&extent);
-            let Ok(view) = decoder.decode(bytes, extent.start, self.info()) else { break };
-            let is_right = view.head.ordinal == ordinal && view.is_plain();
-            if !is_right || if verify(ordinal) { view.check() } else { view.check_frames() }.is_err() {
-                break;
-            }
-            visited += 1;
-            if !visit(ordinal, &view) {
-                break;
-            }
-        }
-        if is_torn(&window.bytes) {
-            return Err(torn(&self.path));
-        }
-        self.check_len()?;
-        Ok(visited)
-    }
-
-    fn check_len(&self) -> Result<()> {
+    pub(super) fn check_len(&self) -> Result<()> {
         let have = self.file.size()?;
         if have == self.tail.len {
             return Ok(());
@@ -436,7 +391,7 @@ impl SegmentReader {
     }
 
     /// The whole file, mapped once and for all.
-    fn whole(&self) -> FsResult<Bytes> {
+    pub(super) fn whole(&self) -> FsResult<Bytes> {
         if let Some(whole) = self.whole.get() {
             return Ok(whole.clone());
         }
@@ -460,23 +415,6 @@ impl SegmentReader {
             }
             Access::Private | Access::Copy => read_range(&*self.file, &self.path, extent),
         }
-    }
-}
-
-/// Bytes of the file, from `at` on.
-#[derive(Default)]
-struct Window {
-    at: u64,
-    bytes: Bytes,
-}
-
-impl Window {
-    fn holds(&self, extent: &Range<u64>) -> bool {
-        self.at <= extent.start && extent.end <= self.at + self.bytes.len() as u64
-    }
-
-    fn slice(&self, extent: &Range<u64>) -> &[u8] {
-        &self.bytes[(extent.start - self.at) as usize..(extent.end - self.at) as usize]
     }
 }
 
