@@ -17,6 +17,7 @@ use ringreel_format::segment::pieces::Pieces;
 use ringreel_format::segment::slice::decode_head;
 use ringreel_format::segment::{CHUNK, walk};
 use ringreel_format::{Footer, FormatError, Head, PartHead, PartPlace, Sample, SegmentInfo, TRAILER_LEN, Trailer};
+use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -58,10 +59,10 @@ pub struct Tail {
 /// # Errors
 /// No segment; a damaged or unfinished one; what the filesystem says.
 pub fn read_tail(fs: &dyn Fs, path: &Path) -> Result<Tail> {
-    tail_of(&*fs.open(path)?, path)
+    tail_of(&*fs.open(path)?, path, Access::Copy)
 }
 
-fn tail_of(file: &dyn FileReader, path: &Path) -> Result<Tail> {
+fn tail_of(file: &dyn FileReader, path: &Path, access: Access) -> Result<Tail> {
     let bad = |source| Error::Format { path: path.to_owned(), source };
     let len = file.size()?;
     if len < TRAILER_LEN {
@@ -77,14 +78,27 @@ fn tail_of(file: &dyn FileReader, path: &Path) -> Result<Tail> {
         if len - at > limit {
             return Err(bad(FormatError::TooLarge { what: "bytes of a footer", value: len - at, limit }));
         }
-        tail = read_range(file, path, at..len)?;
+        // The table of many samples: to copy it takes longer than all else.
+        let map = if access != Access::Copy && len - at > SMALL { file.map(at..len, MapMode::Shared)? } else { None };
+        tail = map.map_or_else(|| read_range(file, path, at..len), Ok)?;
         base = at;
     }
-    let record = frame::read_record(&tail, (at - base) as usize, base).map_err(bad)?;
+    let footer =
+        footer_in(&tail, at, base, len).map_err(|error| if is_torn(&tail) { torn(path) } else { bad(error) })?;
+    Ok(Tail { footer, len })
+}
+
+/// The footer at file offset `at` of a file of `len` bytes, in `tail`, which begins at `base`.
+fn footer_in(tail: &Bytes, at: u64, base: u64, len: u64) -> ringreel_format::Result<Footer> {
+    let record = frame::read_record(tail, (at - base) as usize, base)?;
     if base + record.next as u64 != len - TRAILER_LEN {
-        return Err(bad(FormatError::Malformed { at, what: "the footer does not end at the trailer" }));
+        return Err(FormatError::Malformed { at, what: "the footer does not end at the trailer" });
     }
-    Ok(Tail { footer: Footer::decode(&record.payload.into_owned().into(), at).map_err(bad)?, len })
+    let payload = match record.payload {
+        Cow::Borrowed(payload) => tail.slice_ref(payload),
+        Cow::Owned(joined) => joined.into(),
+    };
+    Footer::decode(&payload, at)
 }
 
 /// Bytes of the file, in memory where byte n of the file lies as far from a multiple of 64 as n does.
@@ -251,7 +265,7 @@ impl SegmentReader {
     /// As [`read_tail`].
     pub fn open(fs: &dyn Fs, path: &Path, access: Access) -> Result<SegmentReader> {
         let file = fs.open(path)?;
-        let tail = tail_of(&*file, path)?;
+        let tail = tail_of(&*file, path, access)?;
         Ok(SegmentReader { file, path: path.into(), tail, access, whole: OnceLock::new(), kept: Arc::default() })
     }
 
