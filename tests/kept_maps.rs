@@ -152,6 +152,20 @@ fn a_segment_that_is_closed_keeps_no_maps() {
     assert_eq!(maps_of(dir.path()), 0);
 }
 
+#[test]
+fn a_generation_that_is_left_for_a_newer_one_keeps_no_maps() {
+    let opened = Opened::of(1);
+    let config = Config { keep: 3, ..opened.config.clone() };
+    let reader = Reader::open(&config).unwrap().with_private_maps();
+    (0..4).for_each(|position| drop(reader.sample(&opened.newest, position).unwrap()));
+    assert_eq!(opened.maps(), 4);
+    write(&config, 4, LEN);
+    let second = reader.newest().unwrap();
+    (0..4).for_each(|position| drop(reader.sample(&second, position).unwrap()));
+    assert_eq!(opened.maps(), 4, "those of the second one");
+    assert!(is_whole(&reader.sample(&opened.newest, 3).unwrap()), "it is there still");
+}
+
 /// Addresses that a process may have: not enough for maps of all samples.
 const ADDRESSES: u64 = 240 << 20;
 const SAMPLES: u64 = 25;

@@ -23,8 +23,11 @@ const LEAST: u64 = 1 << 20;
 /// Those of one segment, by their place in its file.
 #[derive(Default)]
 pub(super) struct Kept {
-    maps: Mutex<HashMap<Range<u64>, Vec<(Bytes, Held<'static>)>>>,
+    maps: Mutex<Maps>,
 }
+
+/// To be dropped where nobody waits: it takes milliseconds.
+pub(crate) type Maps = HashMap<Range<u64>, Vec<(Bytes, Held<'static>)>>;
 
 /// A map that somebody has.
 struct Given {
@@ -64,5 +67,10 @@ impl Kept {
             None => make()?,
         };
         Ok(Bytes::from_owner(Given { map, place, back_to: Arc::downgrade(self) }))
+    }
+
+    /// All that are kept.
+    pub fn take(&self) -> Maps {
+        self.maps.try_lock().map(|mut maps| std::mem::take(&mut *maps)).unwrap_or_default()
     }
 }

@@ -4,7 +4,7 @@
 //! is compared before each sample, heads are always checked, large parts as VERIFY says. One that is truncated while it is
 //! mapped reads as zeros ([`crate::fs::sigbus`]): nothing that was found in such a map is given away.
 
-use super::kept::Kept;
+use super::kept::{Kept, Maps};
 use crate::error::{Error, FsError, Result};
 use crate::fs::sigbus::is_torn;
 use crate::fs::{FileReader, Fs, FsResult, MapMode};
@@ -277,6 +277,11 @@ impl SegmentReader {
     /// Bytes of its file.
     pub(super) fn read(&self, range: Range<u64>) -> FsResult<Bytes> {
         read_range(&*self.file, &self.path, range)
+    }
+
+    /// The maps that it keeps, which it keeps no longer.
+    pub(crate) fn take_kept(&self) -> Maps {
+        self.kept.take()
     }
 
     /// Its file.
