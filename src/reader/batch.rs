@@ -193,6 +193,9 @@ impl<'m> Visiting<'_, 'm> {
     }
 }
 
+/// Gives an empty vector with room for so many bytes.
+pub type Memory<'a> = &'a mut dyn FnMut(usize) -> Vec<u8>;
+
 /// One part of all samples of a batch, one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StackedPart {
@@ -209,9 +212,10 @@ pub struct StackedPart {
 }
 
 impl StackedPart {
-    fn begin(name: String, first: &LentPart<'_>, expected: usize) -> StackedPart {
+    fn begin(name: String, first: &LentPart<'_>, expected: usize, memory: Memory<'_>) -> StackedPart {
         let room = first.data.len().saturating_mul(expected);
-        let mut data = Vec::with_capacity(if room > RESERVED { 0 } else { room });
+        let mut data = memory(if room > RESERVED { 0 } else { room });
+        data.clear();
         data.extend_from_slice(&first.data);
         StackedPart { name, dtype: first.dtype.clone(), shape: Some(first.shape.to_vec()), data, ends: Vec::new() }
     }
@@ -328,6 +332,20 @@ impl Reader {
     /// # Errors
     /// As [`Reader::sample`]; [`Error::Sample`] where they cannot be stacked.
     pub fn batch(&self, manifest: &Manifest, positions: impl IntoIterator<Item = u64>) -> Result<Batch> {
+        self.batch_in(manifest, positions, &mut Vec::with_capacity)
+    }
+
+    /// The same, in memory that `memory` gives for each part: new memory costs more than the copy into it, so whoever reads
+    /// many batches keeps that of those he needs no more.
+    ///
+    /// # Errors
+    /// As [`Reader::batch`].
+    pub fn batch_in(
+        &self,
+        manifest: &Manifest,
+        positions: impl IntoIterator<Item = u64>,
+        memory: Memory<'_>,
+    ) -> Result<Batch> {
         let generation = manifest.summary.generation;
         let positions = positions.into_iter();
         let expected = positions.size_hint().0.min(manifest.summary.samples as usize);
@@ -341,7 +359,7 @@ impl Reader {
                     Some(stacked) => stacked.push(count, &part, lent.position)?,
                     None if count == 0 => {
                         let name = names.get(n).cloned().unwrap_or_default();
-                        batch.parts.push(StackedPart::begin(name, &part, expected));
+                        batch.parts.push(StackedPart::begin(name, &part, expected, memory));
                     }
                     None => return Err(Error::Sample("samples have different numbers of parts".to_owned())),
                 }
