@@ -1,9 +1,8 @@
 //! How long a swap takes, against the number of segments in a generation.
 //!
-//! Three times, in milliseconds, medians of several swaps: *swap*, from closing a generation until the next one is open;
-//! *readable*, from closing it until its manifest is out, before which no generator commits into the next one; and, for
-//! scale, a bare mkdir and rename of a directory of as many files on the same disk, in the same run. `TMPDIR` chooses the
-//! disk. What a generator beside a manager notices of it, `benches/system.py --only stall` measures.
+//! Two times, in milliseconds, medians of several swaps: *swap*, from closing a generation until its manifest is out, before
+//! which no generator commits into the next one; and, for scale, a bare mkdir and rename of a directory of as many files on
+//! the same disk, in the same run. `TMPDIR` chooses the disk. What a generator beside a manager notices of it, `benches/system.py --only stall` measures.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use ringreel::format::{DType, Meta};
@@ -17,14 +16,14 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn swaps(cap: u64, rounds: usize) -> (f64, f64) {
+fn swaps(cap: u64, rounds: usize) -> f64 {
     let dir = tempfile::tempdir().unwrap();
     // The generator thinks that the cap is far away, so that the swap is ours to do and to time.
     let yaml = format!("DBNAME: t\nSWAP_CAP: {}\nSAMPLE: [x]\nKEEP: 0\n", cap * 64);
     let config = Config::parse(&yaml, "bench", dir.path(), true).unwrap();
     let mut generator = Generator::open(&config).unwrap();
     let ring = generator.ring().clone();
-    let (mut swap, mut readable) = (Vec::new(), Vec::new());
+    let mut swap = Vec::new();
     for _ in 0..rounds {
         for _ in 0..cap {
             generator.write(&[NamedPart::new("x", DType::U8, &[8], &[1; 8])], &Meta::new(), &|| false).unwrap();
@@ -34,11 +33,10 @@ fn swaps(cap: u64, rounds: usize) -> (f64, f64) {
         let promotion = ring.promote(When::NotEmpty).unwrap().unwrap();
         assert_eq!(promotion.manifest.summary.samples, cap);
         swap.push(promotion.swap_ms);
-        readable.push(promotion.publish_ms);
         ring.reclaim().unwrap();
     }
     generator.finish(false, &|| false).unwrap();
-    (median(swap), median(readable))
+    median(swap)
 }
 
 fn bare_rename(files: u64, rounds: usize) -> f64 {
@@ -58,12 +56,12 @@ fn bare_rename(files: u64, rounds: usize) -> f64 {
 }
 
 fn main() {
-    println!("{:>8} {:>12} {:>12} {:>22} {:>8}", "cap", "swap ms", "readable ms", "bare mkdir+rename ms", "ratio");
+    println!("{:>8} {:>12} {:>22} {:>8}", "cap", "swap ms", "bare mkdir+rename ms", "ratio");
     let mut first = None;
     for (cap, rounds) in [(10, 31), (100, 31), (1000, 15), (10_000, 5)] {
-        let (swap, readable) = swaps(cap, rounds);
+        let swap = swaps(cap, rounds);
         let bare = bare_rename(cap, rounds);
-        println!("{cap:>8} {swap:>12.3} {readable:>12.3} {bare:>22.3} {:>8.1}", swap / bare);
+        println!("{cap:>8} {swap:>12.3} {bare:>22.3} {:>8.1}", swap / bare);
         let ten = *first.get_or_insert(swap);
         println!("{:>8} {:.2} times the swap at 10", "", swap / ten);
     }

@@ -18,7 +18,7 @@ LIST = ROOT / "THIRD-PARTY.md"
 # Each lets programs that use it be passed on under MIT, with its own text beside it. deny.toml has the same list.
 ALLOWED = {
     "0BSD", "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0",
-    "CDLA-Permissive-2.0", "IJG", "ISC", "MIT", "NCSA", "Unicode-3.0", "Unlicense", "Zlib",
+    "CDLA-Permissive-2.0", "IJG", "ISC", "MIT", "Unicode-3.0", "Unlicense", "Zlib",
 }  # fmt: skip
 
 

@@ -91,7 +91,7 @@ for part in "$@"; do
             ring=(--package ringreel --no-default-features --features cli)
             thorough 'ring/(birth|commit|liveness|manifest|mod|promote|reclaim|recover|scan)\.rs' "${ring[@]}" --cargo-arg=--lib \
                 $(tests steps many_generations reading bad_input sharing)
-            thorough 'ring/(held_out|runs)\.rs' "${ring[@]}" $(tests held_out streaming policy reading)
+            thorough 'ring/held_out\.rs|ring/runs' "${ring[@]}" $(tests held_out streaming policy reading)
             thorough 'ring/(gc|last_names|seal)\.rs|ring/repair/' "${ring[@]}" $(tests repair repair_steps seal held_out)
             ;;
     esac

@@ -3,6 +3,8 @@
 //! Promise: a sample whose id was returned is finished. It survives the death of this process, and is delivered exactly
 //! once. What was not yet sealed when the process died is gone.
 
+mod batch;
+mod commits;
 mod compress;
 mod waiting;
 
@@ -13,16 +15,16 @@ use crate::fs::watch::Pacer;
 use crate::fs::{Fs, Posix};
 use crate::presence::Presence;
 use crate::random::random_bytes;
-use crate::ring::commit::{Commit, Staged, Step};
-use crate::ring::promote::When;
+use crate::ring::commit::{Commit, Staged};
 use crate::ring::{MANIFESTS_KEPT, Ring};
 use crate::segment::SampleId;
 use crate::segment::staging::{StagingOptions, StagingWriter};
 use crate::unix_ms;
 use compress::Auto;
 use ringreel_format::{
-    DType, FormatError, Meta, PartRef, SampleRef, Schema, SegmentId, SegmentInfo, SegmentWriter, Value, WriteOptions,
+    DType, Meta, PartRef, SampleRef, Schema, SegmentId, SegmentInfo, SegmentWriter, Value, WriteOptions,
 };
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use waiting::Leave;
@@ -31,14 +33,6 @@ use waiting::Leave;
 pub const ROLE: &str = "generator";
 /// After so many generations a segment is sealed, full or not.
 const SEAL_AFTER: u64 = MANIFESTS_KEPT / 4;
-/// For at least so long the end of a sealed run waits for a generation that nobody can promote.
-const SEAL_PATIENCE: Duration = Duration::from_secs(10);
-
-/// In a batch the clock is read for each of so many small samples,
-const CLOCKED: usize = 64;
-/// and for each one that has more bytes.
-const CLOCKED_BYTES: usize = 1 << 16;
-
 /// One named part of a sample: little-endian elements in row-major order.
 #[derive(Clone, Debug)]
 pub struct NamedPart<'a> {
@@ -90,6 +84,8 @@ pub struct Generator {
     leave: Leave,
     writing: Option<StagingWriter>,
     commits: Vec<Commit>,
+    /// What a manifest lists, and still has its staging name.
+    listed: VecDeque<SegmentId>,
     settled: u64,
     number: u64,
     summary: Summary,
@@ -143,6 +139,7 @@ impl Generator {
             leave: Leave::default(),
             writing: None,
             commits: Vec::new(),
+            listed: VecDeque::new(),
             settled: 0,
             number: 0,
             summary: Summary::default(),
@@ -182,56 +179,6 @@ impl Generator {
         let sample = SampleRef { parts: &parts, meta, unix_ms: unix_ms() };
         self.check_input(&sample)?;
         self.put(&sample, true, stop)?;
-        Ok(std::mem::take(&mut self.untold))
-    }
-
-    /// Puts `count` samples of the same element types and shapes in, without meta: as [`Generator::write`], in less time.
-    /// A part's shape is that of one sample; its data holds those of one sample after the other.
-    ///
-    /// # Errors
-    /// As [`Generator::write`]. What does not fit SAMPLE is found before anything is written. Of another error's batch the
-    /// first samples are in, as many as [`Generator::written`] has grown by; the next call returns the ids of those that are
-    /// finished. (Where it has become less, samples of earlier calls were lost, which nobody was told to be finished.)
-    pub fn write_batch(
-        &mut self,
-        parts: &[NamedPart<'_>],
-        count: usize,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Vec<SampleId>> {
-        self.deferred.take().map_or(Ok(()), Err)?;
-        let whole = self.in_order(parts)?;
-        let mut rows = Vec::with_capacity(whole.len());
-        for (part, name) in whole.iter().zip(&self.ring.birth.sample) {
-            let bad = |error: FormatError| Error::Sample(format!("part {name:?}: {error}"));
-            let len = part.dtype.byte_len(part.shape).map_err(bad)?;
-            let (have, want) = (part.data.len() as u64, len.checked_mul(count as u64));
-            if want != Some(have) {
-                let (dtype, shape) = (&part.dtype, part.shape);
-                let message =
-                    format!("part {name:?} has {have} bytes; {count} samples of {dtype}, shape {shape:?}, were given");
-                return Err(Error::Sample(message));
-            }
-            rows.push(len as usize);
-        }
-        let (mut one, meta) = (whole.clone(), Meta::new());
-        let bytes: usize = rows.iter().sum();
-        let (mut now, mut waited) = (unix_ms(), self.summary.waited_seconds);
-        for n in 0..count {
-            for ((one, whole), row) in one.iter_mut().zip(&whole).zip(&rows) {
-                one.data = &whole.data[n * row..(n + 1) * row];
-            }
-            if n % CLOCKED == 0 || bytes > CLOCKED_BYTES || waited < self.summary.waited_seconds {
-                (now, waited) = (unix_ms(), self.summary.waited_seconds);
-                if n > 0 && stop() {
-                    return Err(Error::Interrupted { what: "the rest of a batch".to_owned() });
-                }
-            }
-            self.put(&SampleRef { parts: &one, meta: &meta, unix_ms: now }, false, stop)?;
-            // What came after samples were finished ends the batch; where it was the last one, it waits for the next call.
-            if n + 1 < count {
-                self.deferred.take().map_or(Ok(()), Err)?;
-            }
-        }
         Ok(std::mem::take(&mut self.untold))
     }
 
@@ -286,21 +233,6 @@ impl Generator {
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    /// What we filled ourselves is readable at once, where no manager sees to it.
-    fn promote_if_filled(&mut self) -> Result<()> {
-        if self.ring.seems_full() {
-            self.tend_ring(Duration::ZERO)?;
-        }
-        Ok(())
-    }
-
-    fn commit_earlier(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
-        while let Err(error) = self.settle() {
-            self.bear(error, "looking at the manifests", stop)?;
-        }
-        self.commit_all(stop, true)
     }
 
     /// Seals what was written so far and waits until it has a place in a generation. Returns the ids of the samples that are finished now.
@@ -383,43 +315,8 @@ impl Generator {
                 Err(error) => return Err(error),
             }
         }
+        self.strike_off(usize::MAX);
         let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me)); // stays where something is in it
-        Ok(())
-    }
-
-    /// Promotes what is there until everything of ours is listed.
-    fn make_visible(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
-        let mut idle = Instant::now();
-        while !self.commits.is_empty() {
-            match self.ring.promote(When::NotEmpty) {
-                Ok(Some(promotion)) => {
-                    self.summary.swaps += u64::from(promotion.ours);
-                    idle = Instant::now();
-                    if let Err(error) = self.ring.reclaim() {
-                        self.bear(error, "reclaiming", stop)?;
-                    }
-                }
-                // Who reads (REUSE min) is waited for, however long it takes.
-                Ok(None) if self.ring.held().is_some() && self.ring.has_readers()? => {
-                    idle = Instant::now();
-                    self.pause("the generation before the last one to be read", self.ring.poll, stop)?;
-                }
-                Ok(None) if idle.elapsed() > (self.ring.lease * 2).max(SEAL_PATIENCE) => {
-                    let left: u64 = self.commits.iter().map(|commit| commit.staged.samples).sum();
-                    let why = self.ring.held().map_or(String::new(), |held| format!(", for want of {held}"));
-                    self.problem(format!(
-                        "{left} samples cannot be made visible{why}: they are staged, and stay there"
-                    ));
-                    return Ok(());
-                }
-                Ok(None) => self.pause("the last generation to be promoted", self.ring.poll, stop)?,
-                Err(error) => self.bear(error, "promoting the last generation", stop)?,
-            }
-            self.commit_earlier(stop)?;
-            if stop() {
-                break;
-            }
-        }
         Ok(())
     }
 
@@ -491,92 +388,6 @@ impl Generator {
         let born = self.ring.manifests.newest()? + 1;
         let info = SegmentInfo { id, born, created_unix_ms: unix_ms(), first_number: self.number, schema, provenance };
         StagingWriter::begin(self.ring.fs.clone(), &self.ring.layout, &self.ring.me, info, &self.options)
-    }
-
-    /// Looks at what newer manifests say of earlier segments.
-    fn settle(&mut self) -> Result<()> {
-        let newest = self.ring.manifests.newest()?;
-        if newest == self.settled {
-            return Ok(());
-        }
-        let mut all = true;
-        self.placed = false;
-        let commits = std::mem::take(&mut self.commits);
-        for mut commit in commits {
-            let open = commit.linked().is_some_and(|n| n > newest);
-            match if open { Ok(Step::Linked(newest + 1)) } else { self.ring.commit_step(&mut commit, false) } {
-                Ok(Step::Delivered(_)) => self.summary.delivered += commit.staged.samples,
-                Ok(Step::Quarantined(why)) => self.quarantined(&commit, &why),
-                Ok(_) => self.commits.push(commit),
-                Err(error @ Error::Lost { .. }) => self.problem(error.to_string()),
-                Err(error) => {
-                    self.problem(error.to_string());
-                    self.commits.push(commit);
-                    all = false;
-                }
-            }
-        }
-        if all {
-            self.settled = newest;
-        }
-        Ok(())
-    }
-
-    /// Links everything that is not linked yet. Where there is no room: waits, if that is wished for; but when `stop`
-    /// says so, what is sealed stays staged, and somebody else will bring it in.
-    fn commit_all(&mut self, stop: &dyn Fn() -> bool, wait: bool) -> Result<()> {
-        let started = Instant::now();
-        let mut n = 0;
-        while n < self.commits.len() {
-            if self.commits[n].linked().is_some() {
-                n += 1;
-                continue;
-            }
-            let thorough = started.elapsed() > self.ring.poll * 2;
-            match self.ring.commit_step(&mut self.commits[n], thorough) {
-                Ok(Step::Linked(_)) => n += 1,
-                Ok(Step::Delivered(_)) => self.summary.delivered += self.commits.remove(n).staged.samples,
-                Ok(Step::Quarantined(why)) => {
-                    let commit = self.commits.remove(n);
-                    self.quarantined(&commit, &why);
-                }
-                Ok(Step::Wait(generation)) => {
-                    if !wait || stop() {
-                        return Ok(());
-                    }
-                    if !self.tend_ring(started.elapsed())? {
-                        let what = format!("generation {generation} to be promoted");
-                        if let Err(Error::Interrupted { .. }) = self.pause(&what, self.ring.poll, stop) {
-                            return Ok(());
-                        }
-                    }
-                    if let Err(error) = self.settle()
-                        && let Err(error) = self.bear(error, "looking at the manifests", stop)
-                    {
-                        return if matches!(error, Error::Interrupted { .. }) { Ok(()) } else { Err(error) };
-                    }
-                    n = 0;
-                }
-                Ok(Step::Refused) => return Err(Error::Index("this generator may not link its own file".to_owned())),
-                Err(error @ Error::Lost { .. }) => {
-                    self.commits.remove(n);
-                    return Err(error);
-                }
-                Err(error) if !wait && error.is_retryable() => return Ok(()),
-                Err(error) => {
-                    if let Err(error) = self.bear(error, "committing a segment", stop) {
-                        return if matches!(error, Error::Interrupted { .. }) { Ok(()) } else { Err(error) };
-                    }
-                }
-            }
-        }
-        self.placed = true;
-        Ok(())
-    }
-
-    fn quarantined(&mut self, commit: &Commit, why: &str) {
-        self.summary.quarantined += commit.staged.samples;
-        self.problem(format!("{} finished samples were put into quarantine: {why}", commit.staged.samples));
     }
 
     /// Tells the others of an error that ends the generator: in its last report, and in the index, where it is

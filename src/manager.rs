@@ -12,6 +12,7 @@ use crate::fs::{Fs, Posix};
 use crate::index::{Lease, as_hint};
 use crate::presence::Presence;
 use crate::ring::Ring;
+use crate::ring::liveness::LOOKS_PER_LEASE;
 use crate::ring::promote::{Promotion, When};
 use notify::{RecursiveMode, Watcher};
 use std::future::Future;
@@ -21,8 +22,6 @@ use std::time::{Duration, Instant};
 
 /// The role's name in the index.
 pub const ROLE: &str = "manager";
-/// Looks at the lease, in its time.
-pub const LOOKS_PER_LEASE: u32 = 6;
 /// Where the system tells of each new name, a generation is looked at without a word after this time only.
 const QUIET_LOOK: Duration = Duration::from_secs(5);
 /// Bytes held in reserve, so that a full disk does not keep the manager from publishing and reclaiming.
@@ -43,10 +42,8 @@ pub struct Swap {
     pub deleted: u64,
     /// Samples per second since the swap before.
     pub per_second: f64,
-    /// For how long no generator could commit, in milliseconds.
+    /// For how long no generator could commit, in milliseconds: until the generation was readable.
     pub swap_ms: f64,
-    /// From then until the generation was readable, in milliseconds.
-    pub publish_ms: f64,
 }
 
 /// A manager.
@@ -234,17 +231,15 @@ impl Manager {
             deleted,
             per_second: summary.samples as f64 / elapsed.max(1e-9),
             swap_ms: promotion.swap_ms,
-            publish_ms: promotion.publish_ms,
         };
         tracing::info!(
-            "swap: generation {} is readable: time {:.3}, generated so far {}, deleted {}, {:.2} samples/s (generators waited {:.1} ms, readable after {:.1} ms)",
+            "swap: generation {} is readable: time {:.3}, generated so far {}, deleted {}, {:.2} samples/s (generators waited {:.1} ms)",
             swap.generation,
             swap.unix_ms as f64 / 1e3,
             swap.generated,
             swap.deleted,
             swap.per_second,
             swap.swap_ms,
-            swap.publish_ms,
         );
         self.presence.report(|report| (report.samples, report.bytes) = (summary.total_samples, summary.total_bytes));
         self.last_problem = None;

@@ -132,3 +132,46 @@ fn generators_that_wait_for_a_reader_leave_its_work_to_a_manager_that_lives() {
         assert!(lists <= 8 * leases, "{lists} times in {leases} leases");
     });
 }
+
+#[test]
+fn a_call_for_one_sample_does_not_wait_for_the_names_of_a_whole_generation() {
+    let dir = scratch();
+    let config = config(dir.path(), 500, "");
+    let fs = HookFs::default();
+    let mut generator = Generator::open_on(Arc::new(fs.clone()), &config).unwrap();
+    let staging = generator.ring().layout.staging_of(&generator.ring().me);
+    let (mut ids, mut most) = (Vec::new(), 0);
+    for n in 0..1200 {
+        let removed = count(&fs, "remove_file", "staging");
+        ids.extend(write(&mut generator, n).unwrap());
+        most = most.max(removed.load(Ordering::SeqCst));
+    }
+    assert!((1..50).contains(&most), "{most} in one call");
+    // All the same, the names of a generation are gone before the next one is full.
+    let left = std::fs::read_dir(&staging).unwrap().count();
+    assert!((200..300).contains(&left), "{left}");
+    generator.finish(true, &never).unwrap();
+    assert!(!staging.exists(), "{staging:?}");
+    common::assert_delivered_once(&config.ring, &ids, "many names");
+}
+
+#[test]
+fn a_reader_that_waits_for_the_first_generation_is_woken_by_it() {
+    let dir = scratch();
+    let mut config = config(dir.path(), 2, "");
+    let mut generator = Generator::open(&config).unwrap();
+    config.poll = Some(Duration::from_secs(3600));
+    let (told, tells) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(move || {
+            let begun = Instant::now();
+            let stop = || begun.elapsed() > Duration::from_secs(60);
+            Reader::wait_for(&config, None, &stop, &mut |what| told.send(what.to_owned()).unwrap()).map(drop)
+        });
+        let what = tells.recv().unwrap();
+        assert!(what.contains("the first generation of"), "{what}");
+        std::thread::sleep(Duration::from_millis(200)); // it sleeps by now
+        (0..3).for_each(|n| drop(write(&mut generator, n).unwrap()));
+        waits.join().unwrap().unwrap();
+    });
+}

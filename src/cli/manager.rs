@@ -23,7 +23,6 @@ pub fn run(common: &Common) -> anyhow::Result<i32> {
                 "deleted": swap.deleted,
                 "samples_per_second": swap.per_second,
                 "swap_ms": swap.swap_ms,
-                "publish_ms": swap.publish_ms,
             }));
             line.unwrap_or_else(|error| tracing::debug!(%error, "nobody reads our output"));
         }

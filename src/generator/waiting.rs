@@ -3,7 +3,8 @@
 
 use super::Generator;
 use crate::error::{Error, Result};
-use crate::manager::{LOOKS_PER_LEASE, ROLE};
+use crate::manager::ROLE;
+use crate::ring::liveness::LOOKS_PER_LEASE;
 use crate::ring::promote::When;
 use std::time::{Duration, Instant};
 

@@ -206,6 +206,7 @@ impl Reader {
     ) -> Result<Reader> {
         let mut wait = Waiting::new(timeout, config.poll.unwrap_or(Duration::from_millis(200)));
         let reader = Reader::wait_for_ring(config, &mut wait, stop, tell)?;
+        let mut wait = wait.watch(&reader.ring.layout.manifests());
         let generators = Generators::new(reader.ring.lease);
         loop {
             match reader.newest_filled() {
@@ -240,6 +241,7 @@ impl Reader {
     ) -> Result<(Reader, Vec<Positions>)> {
         let mut wait = Waiting::new(timeout, config.poll.unwrap_or(Duration::from_millis(200)));
         let reader = Reader::wait_for_ring(config, &mut wait, stop, tell)?;
+        let mut wait = wait.watch(&reader.ring.layout.manifests());
         let (wanted, root) = (reader.ring.birth.validation, reader.ring.layout.root().to_owned());
         if wanted == 0 {
             let message = "it was made without VALIDATION, and holds no samples out: give VALIDATION, and another RING";

@@ -199,13 +199,21 @@ impl Ring {
         Ok(())
     }
 
+    /// The generation, up to `newest`, whose manifest lists it. Its staging name is of no use then.
+    pub(crate) fn listed_in(&self, commit: &Commit, newest: u64) -> Result<Option<u64>> {
+        let Staged { id, born, .. } = commit.staged;
+        let listed = self.manifests.find(id, commit.checked.map_or(born, |n| n + 1), newest)?;
+        if let Some(n) = listed {
+            self.settle_manifests(n)?;
+        }
+        Ok(listed)
+    }
+
     /// What the manifests say: delivered, waiting for one, or to be linked (again).
     fn judge(&self, commit: &mut Commit, staged: &Path, newest: u64) -> Result<Option<Step>> {
         let Staged { id, born, .. } = commit.staged;
-        let from = commit.checked.map_or(born, |n| n + 1);
-        let standing = standing(self.manifests.find(id, from, newest)?, commit.linked, newest);
+        let standing = standing(self.listed_in(commit, newest)?, commit.linked, newest);
         if let Standing::Listed(n) = standing {
-            self.settle_manifests(n)?;
             self.tidy(staged)?;
             return Ok(Some(Step::Delivered(n)));
         }

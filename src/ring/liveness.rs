@@ -14,8 +14,9 @@ pub struct Watch {
     deaf: bool,
 }
 
-/// Looks in the time of one ttl at most: more tell nothing, and cost the index as much.
-const LOOKS: u32 = 6;
+/// Looks at who lives, and at the manager's lease, in the time of one lease at most: more tell nothing, and cost the index as
+/// much.
+pub const LOOKS_PER_LEASE: u32 = 6;
 
 impl Watch {
     /// A watch that calls dead whoever gave no new sign for `ttl`.
@@ -32,7 +33,7 @@ impl Watch {
     pub fn look(&mut self, index: &dyn Index) -> Result<()> {
         let now = Instant::now();
         let unwatched = self.looked.map_or(Duration::ZERO, |looked| now - looked);
-        if self.looked.is_some_and(|looked| !self.ends_between(looked, now)) && unwatched < self.ttl / LOOKS {
+        if self.looked.is_some_and(|looked| !self.ends_between(looked, now)) && unwatched < self.ttl / LOOKS_PER_LEASE {
             return Ok(());
         }
         let beats: HashMap<String, u64> = match index.members() {

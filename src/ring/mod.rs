@@ -275,7 +275,7 @@ impl Ring {
 
     /// Removes a name that is of no use any more. Where another user's directory does not let us, it stays: its owner
     /// removes it.
-    fn tidy(&self, path: &Path) -> Result<()> {
+    pub(crate) fn tidy(&self, path: &Path) -> Result<()> {
         match self.fs.forget_file(path) {
             Err(error) if error.is_denied() => {
                 tracing::debug!(%error, "left to its owner");

@@ -214,6 +214,16 @@ pub fn loudly(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
+/// Whether processes can be traced; what is not tested where they cannot is told.
+pub fn there_is_strace(for_what: &str) -> bool {
+    let traced = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
+    let there = traced.is_ok_and(|done| done.status.success());
+    if !there {
+        loudly(&format!("SKIPPED: {for_what}: there is no strace (Debian's package strace), or it may not trace"));
+    }
+    there
+}
+
 /// Waits until it is true.
 pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     let begun = Instant::now();

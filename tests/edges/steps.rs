@@ -116,8 +116,8 @@ fn a_promotion_says_what_it_left_out() {
     fs::write(ring.layout.write(1).join(segment_name(9)), "damaged").unwrap();
     let promotion = ring.promote(When::Full).unwrap().unwrap();
     assert_eq!((promotion.left_out, promotion.damaged, promotion.ours), (2, 1, true));
-    assert!(promotion.swap_ms > 0.0 && promotion.publish_ms >= promotion.swap_ms && promotion.publish_ms < 60_000.0);
-    assert_eq!(promotion.manifest.summary.swap_ms, promotion.swap_ms);
+    let (told, swap_ms) = (promotion.manifest.summary.swap_ms, promotion.swap_ms);
+    assert!(0.0 < told && told <= swap_ms && swap_ms < 60_000.0, "{told} {swap_ms}");
     assert!(ring.layout.write(2).exists() && !ring.layout.write(1).exists());
     // The link of what came too late is removed, and what is damaged stays: it may only be seen too early.
     let mut names = ring.fs.list(&ring.layout.read(1)).unwrap();

@@ -14,7 +14,7 @@ mod rescue;
 mod scene;
 mod traced;
 
-use cli_support::loudly;
+use cli_support::there_is_strace;
 use rescue::{Rescue, ledger, sealed};
 use ringreel::fs::Posix;
 use ringreel::ring::recover::GRACE;
@@ -23,7 +23,6 @@ use rustix::process::Signal;
 use scene::{LEASE, POLL, Role, Scene};
 use std::collections::HashSet;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -162,18 +161,9 @@ fn run_all(what: &str, cases: &[(&Scene, Call, Strike)]) {
     assert!(if all > 100 { meant * 2 > all } else { meant > 0 }, "hardly any was struck: {meant} of {all}");
 }
 
-fn there_is_strace() -> bool {
-    let traced = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
-    let there = traced.is_ok_and(|done| done.status.success());
-    if !there {
-        loudly("SKIPPED: kills at each system call: there is no strace (Debian's package strace), or it may not trace");
-    }
-    there
-}
-
 /// Strikes at all calls of this role, in each way.
 fn strike(role: Role) {
-    if !there_is_strace() {
+    if !there_is_strace("kills at each system call") {
         return;
     }
     head();
@@ -205,7 +195,7 @@ fn so_does_a_manager() {
 /// A manager is killed after each step, and the one that takes its work over after each of its own.
 #[test]
 fn so_do_a_manager_and_its_successor_at_any_pair_of_steps() {
-    if !there_is_strace() {
+    if !there_is_strace("kills at each system call") {
         return;
     }
     head();

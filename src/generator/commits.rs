@@ -1,0 +1,176 @@
+//! What was sealed, on its way into a generation, until a manifest lists it.
+
+use super::Generator;
+use crate::error::{Error, Result};
+use crate::ring::commit::{Commit, Step};
+use crate::ring::promote::When;
+use std::time::{Duration, Instant};
+
+/// So many names at most are removed in a call that puts one sample in. (Each takes a tenth of a millisecond, and more on a
+/// filesystem that is shared.)
+const FEW: usize = 16;
+/// For at least so long the end of a sealed run waits for a generation that nobody can promote.
+const SEAL_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Generator {
+    /// Sees to what was sealed before, as far as that needs no time of its own.
+    pub(super) fn commit_earlier(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+        while let Err(error) = self.settle() {
+            self.bear(error, "looking at the manifests", stop)?;
+        }
+        self.strike_off(FEW);
+        self.commit_all(stop, true)
+    }
+
+    /// What we filled ourselves is readable at once, where no manager sees to it.
+    pub(super) fn promote_if_filled(&mut self) -> Result<()> {
+        if self.ring.seems_full() {
+            self.tend_ring(Duration::ZERO)?;
+        }
+        Ok(())
+    }
+
+    /// Looks at what newer manifests say of earlier segments.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        let newest = self.ring.manifests.newest()?;
+        if newest == self.settled {
+            return Ok(());
+        }
+        let mut all = true;
+        self.placed = false;
+        for mut commit in std::mem::take(&mut self.commits) {
+            match self.look_at(&mut commit, newest) {
+                Ok(Step::Delivered(_)) => self.summary.delivered += commit.staged.samples,
+                Ok(Step::Quarantined(why)) => self.quarantined(&commit, &why),
+                Ok(_) => self.commits.push(commit),
+                Err(error @ Error::Lost { .. }) => self.problem(error.to_string()),
+                Err(error) => {
+                    self.problem(error.to_string());
+                    self.commits.push(commit);
+                    all = false;
+                }
+            }
+        }
+        if all {
+            self.settled = newest;
+        }
+        Ok(())
+    }
+
+    /// What is listed keeps its staging name for now: a generation may have thousands of ours.
+    fn look_at(&mut self, commit: &mut Commit, newest: u64) -> Result<Step> {
+        if let Some(n) = commit.linked().filter(|n| *n > newest) {
+            return Ok(Step::Linked(n));
+        }
+        if let Some(n) = self.ring.listed_in(commit, newest)? {
+            self.listed.push_back(commit.staged.id);
+            return Ok(Step::Delivered(n));
+        }
+        self.ring.commit_step(commit, false)
+    }
+
+    /// Removes the staging names of what is listed, so many at most.
+    pub(super) fn strike_off(&mut self, most: usize) {
+        for _ in 0..most.min(self.listed.len()) {
+            let Some(id) = self.listed.pop_front() else { return };
+            if let Err(error) = self.ring.tidy(&self.ring.layout.sealed(&self.ring.me, id)) {
+                self.problem(error.to_string());
+                self.listed.push_back(id);
+            }
+        }
+    }
+
+    /// Links everything that is not linked yet. Where there is no room: waits, if that is wished for; but when `stop`
+    /// says so, what is sealed stays staged, and somebody else will bring it in.
+    pub(super) fn commit_all(&mut self, stop: &dyn Fn() -> bool, wait: bool) -> Result<()> {
+        let started = Instant::now();
+        let mut n = 0;
+        while n < self.commits.len() {
+            if self.commits[n].linked().is_some() {
+                n += 1;
+                continue;
+            }
+            let thorough = started.elapsed() > self.ring.poll * 2;
+            match self.ring.commit_step(&mut self.commits[n], thorough) {
+                Ok(Step::Linked(_)) => n += 1,
+                Ok(Step::Delivered(_)) => self.summary.delivered += self.commits.remove(n).staged.samples,
+                Ok(Step::Quarantined(why)) => {
+                    let commit = self.commits.remove(n);
+                    self.quarantined(&commit, &why);
+                }
+                Ok(Step::Wait(generation)) => {
+                    if !wait || stop() {
+                        return Ok(());
+                    }
+                    self.strike_off(FEW);
+                    if !self.tend_ring(started.elapsed())? {
+                        let what = format!("generation {generation} to be promoted");
+                        if let Err(Error::Interrupted { .. }) = self.pause(&what, self.ring.poll, stop) {
+                            return Ok(());
+                        }
+                    }
+                    if let Err(error) = self.settle()
+                        && let Err(error) = self.bear(error, "looking at the manifests", stop)
+                    {
+                        return if matches!(error, Error::Interrupted { .. }) { Ok(()) } else { Err(error) };
+                    }
+                    n = 0;
+                }
+                Ok(Step::Refused) => return Err(Error::Index("this generator may not link its own file".to_owned())),
+                Err(error @ Error::Lost { .. }) => {
+                    self.commits.remove(n);
+                    return Err(error);
+                }
+                Err(error) if !wait && error.is_retryable() => return Ok(()),
+                Err(error) => {
+                    if let Err(error) = self.bear(error, "committing a segment", stop) {
+                        return if matches!(error, Error::Interrupted { .. }) { Ok(()) } else { Err(error) };
+                    }
+                }
+            }
+        }
+        self.placed = true;
+        Ok(())
+    }
+
+    fn quarantined(&mut self, commit: &Commit, why: &str) {
+        self.summary.quarantined += commit.staged.samples;
+        self.problem(format!("{} finished samples were put into quarantine: {why}", commit.staged.samples));
+    }
+
+    /// Promotes what is there until everything of ours is listed.
+    pub(super) fn make_visible(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+        let mut idle = Instant::now();
+        while !self.commits.is_empty() {
+            match self.ring.promote(When::NotEmpty) {
+                Ok(Some(promotion)) => {
+                    self.summary.swaps += u64::from(promotion.ours);
+                    idle = Instant::now();
+                    if let Err(error) = self.ring.reclaim() {
+                        self.bear(error, "reclaiming", stop)?;
+                    }
+                }
+                // Who reads (REUSE min) is waited for, however long it takes.
+                Ok(None) if self.ring.held().is_some() && self.ring.has_readers()? => {
+                    idle = Instant::now();
+                    self.pause("the generation before the last one to be read", self.ring.poll, stop)?;
+                }
+                Ok(None) if idle.elapsed() > (self.ring.lease * 2).max(SEAL_PATIENCE) => {
+                    let left: u64 = self.commits.iter().map(|commit| commit.staged.samples).sum();
+                    let why = self.ring.held().map_or(String::new(), |held| format!(", for want of {held}"));
+                    self.problem(format!(
+                        "{left} samples cannot be made visible{why}: they are staged, and stay there"
+                    ));
+                    return Ok(());
+                }
+                Ok(None) => self.pause("the last generation to be promoted", self.ring.poll, stop)?,
+                Err(error) => self.bear(error, "promoting the last generation", stop)?,
+            }
+            self.commit_earlier(stop)?;
+            if stop() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

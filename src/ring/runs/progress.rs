@@ -1,0 +1,265 @@
+//! How far the runs of a ring are: how often a generation was read, which ones are still needed, which runs are over.
+
+use super::{Epoch, LEFT, LOGS, RUNS, RunLog, arrival};
+use crate::error::{Error, Result};
+use crate::index::as_hint;
+use crate::ring::Ring;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, PoisonError};
+
+/// At most so many generations are kept for readers that are behind; beyond, the oldest is given up.
+pub const MAX_PINNED: usize = 16;
+/// Logs of runs that are over and are kept.
+const LOGS_KEPT: usize = 100;
+
+/// Where the workers of a run are.
+struct Progress {
+    log: Arc<RunLog>,
+    /// Its last epoch.
+    last: Option<u64>,
+    /// For each worker that was ever seen: finished epochs, and as which member it said so.
+    workers: HashMap<u64, Vec<(u64, String)>>,
+}
+
+impl Progress {
+    /// Finished epochs of a worker that lives; none for one that is gone.
+    fn living(&self, worker: u64, ring: &Ring) -> Option<u64> {
+        let mut watch = ring.watch();
+        let here = self.workers.get(&worker)?.iter().filter(|(_, member)| member != LEFT && !watch.is_dead(member));
+        here.map(|(k, _)| *k).max()
+    }
+
+    fn is_over(&self, ring: &Ring) -> bool {
+        self.workers.keys().all(|worker| self.living(*worker, ring).is_none())
+    }
+
+    /// Its epochs that are read from `generation` or a newer one are the last ones: those read from `generation`.
+    fn read_from(&self, generation: u64) -> Result<Vec<(u64, Epoch)>> {
+        let mut epochs = Vec::new();
+        for k in (0..self.last.map_or(0, |last| last + 1)).rev() {
+            match self.log.epoch(k)? {
+                Some(epoch) if epoch.generation == generation => epochs.push((k, epoch)),
+                Some(epoch) if epoch.generation > generation => {}
+                _ => break,
+            }
+        }
+        Ok(epochs)
+    }
+
+    /// Whether a worker has finished epoch `k`.
+    fn finished_by(&self, worker: u64, k: u64, ring: &Ring) -> bool {
+        let said = || self.workers.get(&worker).is_some_and(|said| said.iter().any(|(done, _)| *done > k));
+        self.living(worker, ring).map_or_else(said, |done| done > k)
+    }
+
+    /// Whether epoch `k` was read: some finished it, and whoever did not is gone.
+    fn finished(&self, k: u64, epoch: &Epoch, ring: &Ring) -> bool {
+        let mut some = false;
+        for worker in 0..epoch.workers {
+            let finished = self.finished_by(worker, k, ring);
+            let came = self.workers.contains_key(&worker);
+            if !finished && (!came || self.living(worker, ring).is_some()) {
+                return false;
+            }
+            some |= finished;
+        }
+        some
+    }
+}
+
+impl Ring {
+    /// The runs that take part, as far as the index tells.
+    ///
+    /// # Errors
+    /// What the index says: also that it is away.
+    fn progress(&self) -> Result<Vec<Progress>> {
+        self.progress_of(self.index.note_names(RUNS)?)
+    }
+
+    fn progress_of(&self, names: Vec<String>) -> Result<Vec<Progress>> {
+        let mut found = Vec::new();
+        for name in names {
+            let Ok(log) = self.run(&name) else { continue };
+            let mut workers = HashMap::<u64, Vec<_>>::new();
+            for note in self.index.note_names(&log.folder())? {
+                if let Some((worker, said)) = arrival(&note) {
+                    workers.entry(worker).or_default().push(said);
+                }
+            }
+            let finished = workers.values().flatten().map(|(k, _)| *k).max().unwrap_or(0);
+            let last = log.undecided(finished)?.checked_sub(1);
+            found.push(Progress { log, last, workers });
+        }
+        if !found.is_empty() {
+            self.watch().look(&*self.index)?;
+        }
+        Ok(found)
+    }
+
+    /// How often `generation` was read: epochs of all runs that all their workers finished, or left. Workers of many
+    /// without a common run make a pass when each of them has made one over its share.
+    ///
+    /// # Errors
+    /// What the index says.
+    pub fn passes(&self, generation: u64) -> Result<u64> {
+        let mut passes = 0;
+        // How many there are, which one it is: passes over its share, and whether it lives.
+        let mut shares: BTreeMap<u64, BTreeMap<u64, (u64, bool)>> = BTreeMap::new();
+        for run in self.progress()? {
+            let epochs = run.read_from(generation)?;
+            if !run.log.is_own() {
+                passes += epochs.iter().filter(|(k, epoch)| run.finished(*k, epoch, self)).count() as u64;
+                continue;
+            }
+            let Some(last) = run.last.map(|last| run.log.epoch(last)).transpose()?.flatten() else { continue };
+            for worker in run.workers.keys() {
+                let share = shares.entry(last.workers).or_default().entry(*worker).or_default();
+                share.0 += epochs.iter().filter(|(k, _)| run.finished_by(*worker, *k, self)).count() as u64;
+                share.1 |= run.living(*worker, self).is_some();
+            }
+        }
+        for (workers, shares) in shares.into_iter().filter(|(workers, shares)| shares.len() as u64 == *workers) {
+            let all_gone = shares.values().all(|(_, lives)| !lives);
+            let counted = shares.values().filter(|(_, lives)| *lives || all_gone || workers == 1);
+            passes += counted.map(|(read, _)| *read).min().unwrap_or(0);
+        }
+        Ok(passes)
+    }
+
+    /// How often generations were read, by all runs whose logs are kept: passes by generation. An epoch that a run has left
+    /// for another one counts.
+    ///
+    /// # Errors
+    /// What the index says.
+    pub fn reads(&self) -> Result<BTreeMap<u64, u64>> {
+        let mut reads = BTreeMap::new();
+        for run in self.progress_of(self.run_names()?)? {
+            for (k, epoch) in run.log.epochs()? {
+                let over = Some(k) < run.last || run.finished(k, &epoch, self);
+                *reads.entry(epoch.generation).or_default() += epoch.repeats + u64::from(over);
+            }
+        }
+        Ok(reads)
+    }
+
+    /// Whether a worker of some run lives. Where the index is away, none is known to.
+    ///
+    /// # Errors
+    /// What the index says otherwise.
+    pub fn has_readers(&self) -> Result<bool> {
+        Ok(as_hint(self.progress())?.is_some_and(|runs| runs.iter().any(|run| !run.is_over(self))))
+    }
+
+    /// Why the generation that fills may not be promoted yet, although it is full: the newest one was not read as often
+    /// as REUSE min asks for. None: it may. (Where the index is away, nobody knows, and nothing is promoted.)
+    ///
+    /// # Errors
+    /// What the filesystem or the index says.
+    pub fn held_back(&self) -> Result<Option<String>> {
+        if self.reuse.min == 0 {
+            return Ok(None);
+        }
+        let newest = self.manifests.newest()?;
+        if self.manifests.get(newest)?.is_none_or(|manifest| self.training(&manifest).is_empty()) {
+            return Ok(None);
+        }
+        let (passes, min) = (self.passes(newest)?, self.reuse.min);
+        let why = || format!("generation {newest} to be read (REUSE min is {min}, and it was read {passes} times)");
+        Ok((passes < min).then(why))
+    }
+
+    /// Generations that living workers of some run still have to read. Where the index is away: what was known last.
+    ///
+    /// # Errors
+    /// What the index says otherwise.
+    pub fn pinned(&self) -> Result<BTreeSet<u64>> {
+        let pinned = as_hint(self.look_for_pins())?;
+        let mut last = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pinned) = pinned {
+            *last = pinned;
+        }
+        Ok(last.clone())
+    }
+
+    fn look_for_pins(&self) -> Result<BTreeSet<u64>> {
+        let mut pinned = BTreeSet::new();
+        for run in self.progress()? {
+            let Some(last) = run.last else { continue };
+            let least = run.workers.keys().filter_map(|worker| run.living(*worker, self)).min();
+            for k in least.unwrap_or(u64::MAX)..=last {
+                pinned.extend(run.log.epoch(k)?.map(|epoch| epoch.generation));
+            }
+        }
+        Ok(pinned)
+    }
+
+    /// Of the pinned generations those that there is room for besides the next one: over budget the oldest is given up.
+    pub(in crate::ring) fn affordable_pins(&self, newest: u64) -> Result<BTreeSet<u64>> {
+        let mut all = BTreeSet::new();
+        for g in self.pinned()?.into_iter().filter(|g| g + self.keep < newest) {
+            // Where there is nothing, nothing can be kept or given up.
+            if self.fs.exists(&self.layout.read(g))? {
+                all.insert(g);
+            }
+        }
+        let mut kept = all.clone();
+        while kept.len() > MAX_PINNED {
+            kept.pop_first();
+        }
+        let size = |g| Ok::<_, Error>(self.manifests.get(g)?.map_or(0, |manifest| manifest.summary.bytes));
+        if !kept.is_empty() {
+            let next = size(newest)?;
+            let used = if self.max_bytes.is_some() { self.usage()?.0 } else { 0 };
+            let (mut free, mut room) =
+                (self.fs.space(self.layout.root())?.bytes, self.max_bytes.map(|max| max.saturating_sub(used)));
+            while free < next || room.is_some_and(|room| room < next) {
+                let Some(oldest) = kept.pop_first() else { break };
+                let freed = size(oldest)?;
+                (free, room) = (free + freed, room.map(|room| room + freed));
+            }
+        }
+        for given_up in all.difference(&kept) {
+            tracing::warn!(
+                generation = given_up,
+                "a generation that is still being read is given up: there is no room for more of them"
+            );
+        }
+        Ok(kept)
+    }
+
+    /// Runs that nobody is left of, and whose last generation is gone, take part no more; the oldest logs are dropped.
+    pub(in crate::ring) fn retire_runs(&self, newest: u64) -> Result<()> {
+        for run in self.progress()? {
+            let last = match run.last {
+                Some(last) => run.log.epoch(last)?.map_or(0, |epoch| epoch.generation),
+                None => 0,
+            };
+            if last + self.keep < newest && run.is_over(self) {
+                let name = run.log.name();
+                self.index.note(LOGS, &format!("{}.{name}", crate::unix_ms()), "")?;
+                self.index.drop_note(RUNS, name)?;
+                self.runs.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+            }
+        }
+        let mut logs: Vec<(u64, String)> = Vec::new();
+        for name in self.index.note_names(LOGS)? {
+            if let Some((ms, run)) = name.split_once('.') {
+                logs.push((ms.parse().unwrap_or(0), run.to_owned()));
+            }
+        }
+        logs.sort_unstable();
+        let active = self.index.note_names(RUNS)?;
+        for (n, (ms, run)) in logs.iter().enumerate().take(logs.len().saturating_sub(LOGS_KEPT)) {
+            self.index.drop_note(LOGS, &format!("{ms}.{run}"))?;
+            let later = logs[n + 1..].iter().any(|(_, name)| name == run);
+            if !later && !active.contains(run) {
+                for folder in [format!("run.{run}"), format!("epochs.{run}")] {
+                    for note in self.index.note_names(&folder)? {
+                        self.index.drop_note(&folder, &note)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
