@@ -159,6 +159,77 @@ fn a_flipped_bit_or_a_truncated_file_fails_the_batch_as_it_does_the_sample() {
     }
 }
 
+/// Positions of 100 samples, in no order.
+fn scattered() -> impl Iterator<Item = u64> {
+    (0..100).map(|n| n * 37 % 100)
+}
+
+#[test]
+fn a_batch_in_any_order_asks_no_more_of_a_file_than_one_in_a_row() {
+    for (read, reads) in [("mmap", 0), ("pread", 100)] {
+        let (dir, fs) = (scratch(), HookFs::on(Posix));
+        let config = two_parts(dir.path(), &format!("READ: {read}"));
+        filled(&config);
+        let reader = Reader::open_on(Arc::new(fs.clone()), &config).unwrap();
+        let manifest = reader.newest().unwrap();
+        reader.batch(&manifest, 0..100).unwrap();
+        let asked = Arc::new([const { AtomicUsize::new(0) }; 3]);
+        let calls = asked.clone();
+        fs.hook(move |_, op, _| {
+            let n = ["size", "read"].iter().position(|known| *known == op).unwrap_or(2);
+            calls[n].fetch_add(1, Ordering::SeqCst);
+            Action::Pass
+        });
+        let batch = reader.batch(&manifest, scattered()).unwrap();
+        assert_eq!(batch.ids.len(), 100);
+        // The length of each of the three segments, before and after.
+        assert_eq!(asked.each_ref().map(|calls| calls.load(Ordering::SeqCst)), [6, reads, 0], "{read}");
+    }
+}
+
+#[test]
+fn what_was_lent_of_a_segment_that_is_truncated_meanwhile_is_an_error_in_the_end() {
+    for (read, gives_up) in [("mmap", false), ("mmap", true), ("pread", false), ("pread", true)] {
+        let dir = scratch();
+        let config = two_parts(dir.path(), &format!("READ: {read}"));
+        filled(&config);
+        let reader = Reader::open(&config).unwrap();
+        let manifest = reader.newest().unwrap();
+        let (path, mut visited) = (segments(&config)[0].clone(), 0);
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        let error = reader.visit(&manifest, [3, 50, 7, 60], &mut |_| {
+            visited += 1;
+            if visited < 4 {
+                return Ok(());
+            }
+            let len = file.metadata().unwrap().len();
+            file.set_len(len - 1).unwrap(); // behind all that was read
+            if gives_up { Err(Error::Sample("enough".to_owned())) } else { Ok(()) }
+        });
+        let error = error.unwrap_err();
+        assert!(matches!(&error, Error::Damaged { position: 3, path: found, .. } if *found == path), "{error}");
+    }
+}
+
+#[test]
+fn a_batch_is_of_more_segments_than_are_held_open() {
+    let dir = scratch();
+    let config = config(dir.path(), 300, "SEGMENT_SAMPLES: 1\nREAD: mmap");
+    let mut generator = Generator::open(&config).unwrap();
+    (0..300).for_each(|n| drop(write(&mut generator, n).unwrap()));
+    generator.finish(true, &never).unwrap();
+    let reader = Reader::open(&config).unwrap();
+    let manifest = reader.newest().unwrap();
+    let positions: Vec<u64> = (0..600).map(|n| n * 7 % 300).collect();
+    let batch = reader.batch(&manifest, positions.iter().copied()).unwrap();
+    let read: Vec<u64> = batch.parts[0].data.as_chunks().0.iter().map(|n| u64::from_le_bytes(*n)).collect();
+    let one_by_one = |position: &u64| {
+        let sample = reader.sample(&manifest, *position).unwrap();
+        u64::from_le_bytes(*sample.parts[0].data().unwrap().first_chunk().unwrap())
+    };
+    assert_eq!(read, positions.iter().map(one_by_one).collect::<Vec<_>>());
+}
+
 #[test]
 fn checksums_are_compared_on_the_first_touch_and_not_again() {
     let dir = scratch();

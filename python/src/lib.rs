@@ -13,6 +13,7 @@
 //! | [`interpreter`] | Python's end, in which no other thread may ask for the GIL |
 //! | [`forked`] | what belongs to one process is left alone in a forked child |
 //! | [`logging`] | what the crate logs, told to Python's `logging` |
+//! | [`buffers`] | memory for batches |
 //! | [`command`] | the command `ringreel` |
 //!
 //! It is thin: names, defaults and conversions of values are in the Python package. Two rules hold everywhere. A lock
@@ -21,6 +22,7 @@
 #![deny(unsafe_code)]
 
 mod array;
+mod buffers;
 mod command;
 mod config;
 mod detached;

@@ -1,6 +1,7 @@
 //! Samples by generation and position, and the ring's status.
 
 use crate::array::Part;
+use crate::buffers::{lent, with_room};
 use crate::config::Config;
 use crate::detached::{Listeners, detached, time_limit};
 use crate::forked::OwnProcess;
@@ -178,8 +179,12 @@ impl Reader {
             return Err(errors::raise(py, ringreel::Error::OutOfRange { position, generation, samples }));
         }
         let batch = detached(py, &Listeners::default(), |_, _| match indices {
-            Indices::Range((begin, end)) => reader.batch(manifest, positions.start + begin..positions.start + end),
-            Indices::Listed(indices) => reader.batch(manifest, indices.into_iter().map(|n| positions.start + n)),
+            Indices::Range((begin, end)) => {
+                reader.batch_in(manifest, positions.start + begin..positions.start + end, &mut with_room)
+            }
+            Indices::Listed(indices) => {
+                reader.batch_in(manifest, indices.into_iter().map(|n| positions.start + n), &mut with_room)
+            }
         })?;
         let count = batch.ids.len() as u64;
         let parts = batch.parts.into_iter().map(|part| {
@@ -188,7 +193,7 @@ impl Reader {
                 None => vec![part.data.len() as u64],
             };
             let ends = part.ends.into_iter().map(|end| end as u64).collect();
-            (part.name, Part::over(part.dtype.to_string(), shape, part.data.into(), None), ends)
+            (part.name, Part::over(part.dtype.to_string(), shape, lent(part.data), None), ends)
         });
         Ok((batch.generation, SampleIds::new(batch.ids), parts.collect()))
     }

@@ -1,5 +1,6 @@
 """Many samples at once."""
 
+import gc
 import pickle
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,49 @@ def test_a_batch_is_memory_of_its_own(filled: ringreel.Ring) -> None:
     assert again["data"].min() >= 0
     assert samples[0]["data"].min() >= 0
     assert samples.batch(range(10))["data"].min() >= 0
+
+
+def large(tmp_path: Path, kib: int) -> ringreel.Dataset:
+    """Batches of 4 samples, which hold their numbers."""
+    ring = ring_in(tmp_path, SAMPLE=["data"], SWAP_CAP=4, SEGMENT_SAMPLES=4)
+    with ring.generator() as generator:
+        generator.write_batch((np.arange(4, dtype=np.uint8)[:, None] * np.ones((1, kib << 10), np.uint8),))
+        generator.finish(seal=True)
+    return ring.dataset()
+
+
+def address(batch: ringreel.Batch) -> int:
+    return batch["data"].__array_interface__["data"][0]
+
+
+def test_memory_of_a_batch_is_used_again_when_nobody_has_any_of_it(tmp_path: Path) -> None:
+    samples = large(tmp_path, 1000)
+    batch = samples.batch(range(4))
+    first, row = address(batch), batch["data"][2]
+    batch["data"][:] = 7
+    del batch
+    other = samples.batch([3, 2, 1, 0])
+    assert address(other) != first and row.tolist() == [7] * len(row), "a row of it is still held"
+    del row
+    gc.collect()
+    again = samples.batch([0, 0, 2])
+    assert address(again) == first and [set(row.tolist()) for row in again["data"]] == [{0}, {0}, {2}]
+    assert [row[0] for row in other["data"]] == [3, 2, 1, 0]
+
+
+def resident() -> int:
+    """Bytes of memory that are this process's own."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("RssAnon"))
+
+
+def test_memory_of_batches_is_kept_for_64_mib_of_them(tmp_path: Path) -> None:
+    samples = large(tmp_path, 10_000)  # so large that the allocator keeps nothing of it either
+    batches = [samples.batch(range(4)) for _ in range(6)]
+    held = resident()
+    del batches
+    gc.collect()
+    assert held - resident() > 160 << 20
 
 
 def test_bytes_are_lists(tmp_path: Path) -> None:

@@ -132,6 +132,26 @@ def test_a_write_into_an_array_crashes_nothing_and_nobody_sees_it(dataset):
             assert bytes(other._parts[name]) == (value if name == "raw" else value.tobytes()), name
 
 
+def test_a_write_into_an_array_is_not_in_what_is_read_afterwards(dataset):
+    for _ in range(2):
+        sample = dataset[0]
+        for name in sample:
+            if name != "raw" and sample[name].size:
+                ctypes.memset(sample[name].ctypes.data, 0xEE, 1)
+        del sample
+        gc.collect()
+        for name, value in everything().items():
+            assert bytes(dataset[0]._parts[name]) == (value if name == "raw" else value.tobytes()), name
+
+
+def test_a_sample_that_is_read_again_lies_where_it_lay(filled):
+    dataset = filled([everything()] * 2, READ="mmap").dataset()
+    first = [sample["large"].ctypes.data for sample in dataset]
+    assert [sample["large"].ctypes.data for sample in dataset] == first
+    held = dataset[0], dataset[0]
+    assert held[0]["large"].ctypes.data != held[1]["large"].ctypes.data
+
+
 def test_a_sample_can_be_pickled(dataset):
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
         sample = dataset[1]

@@ -8,6 +8,7 @@ use memmap2::{Mmap, MmapMut, MmapOptions};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// A map that is in the table of those whose files may shrink.
@@ -59,4 +60,24 @@ pub fn map_sealed(file: &File, path: &Path, range: Range<u64>, mode: MapMode) ->
             Ok(Bytes::from_owner(Guarded::new(map, true, path)?))
         }
     }
+}
+
+/// Whether nobody has written to `map`, a private map of a file: each of its pages is the file's, or was not looked at
+/// yet. (Whoever writes gets a copy of the page, which belongs to no file.) False, too, where the system does not tell.
+pub fn is_unwritten(map: &[u8]) -> bool {
+    // proc(5), pagemap: 8 bytes for each page.
+    const PRESENT_OR_SWAPPED: u64 = 3 << 62;
+    const OF_A_FILE: u64 = 1 << 61;
+    let begin = map.as_ptr() as usize;
+    let pages = begin / sigbus::page()..(begin + map.len()).div_ceil(sigbus::page());
+    let Ok(table) = File::open("/proc/self/pagemap") else { return false };
+    let mut entries = [0; 8 * 2048];
+    pages.clone().step_by(entries.len() / 8).all(|first| {
+        let entries = &mut entries[..8 * (pages.end - first).min(2048)];
+        let is_as_it_was = |entry: &[u8; 8]| {
+            let entry = u64::from_le_bytes(*entry);
+            entry & PRESENT_OR_SWAPPED == 0 || entry & OF_A_FILE != 0
+        };
+        table.read_exact_at(entries, first as u64 * 8).is_ok() && entries.as_chunks().0.iter().all(is_as_it_was)
+    })
 }

@@ -274,6 +274,15 @@ fn find(address: usize) -> Option<&'static Slot> {
     None
 }
 
+/// Bytes of a page of memory.
+pub(super) fn page() -> usize {
+    if PAGE.load(Relaxed) == 0 {
+        // SAFETY: it takes and gives a number.
+        PAGE.store(unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize, Relaxed);
+    }
+    PAGE.load(Relaxed)
+}
+
 /// What handles SIGBUS now.
 fn current() -> io::Result<sigaction> {
     // SAFETY: all zeros are a value of this structure of numbers and optional pointers; the call only writes to it.
@@ -294,8 +303,7 @@ fn ensure_handler() -> io::Result<()> {
     if is_ours(&there) {
         return Ok(());
     }
-    // SAFETY: it takes and gives a number.
-    PAGE.store(unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize, Relaxed);
+    page(); // the handler knows it from here
     remember(there);
     // SAFETY: as in `current`; `handle` is what SA_SIGINFO asks for. On the alternative stack, if the thread has one: so
     // that it can call a handler that needs it.

@@ -1,16 +1,19 @@
 //! Many samples at once: lent one after the other, or stacked. For samples so small that a [`ReadSample`] for each would
 //! cost more than its bytes.
 
-use super::{ReadSample, Reader};
+use super::{OPEN_SEGMENTS, OpenSegment, ReadSample, Reader};
 use crate::config::Verify;
 use crate::error::{Error, FsError, Result};
 use crate::ring::manifest::{Manifest, SegmentEntry};
 use crate::segment::SampleId;
-use crate::segment::reader::{LENT_AT_MOST, is_of_torn_map};
+use crate::segment::lend::{LENT_AT_MOST, Lending};
+use crate::segment::reader::is_of_torn_map;
 use ringreel_format::segment::view::SampleView;
-use ringreel_format::{DType, SegmentInfo};
+use ringreel_format::{DType, SegmentId, SegmentInfo};
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Memory for more bytes of a part is taken only as they come.
@@ -77,6 +80,122 @@ impl Lent<'_> {
     }
 }
 
+/// A visit under way.
+struct Visiting<'v, 'm> {
+    reader: &'v Reader,
+    manifest: &'m Manifest,
+    /// The segments that samples were lent of.
+    sessions: HashMap<SegmentId, Session<'m>>,
+    visit: &'v mut dyn FnMut(&Lent<'_>) -> Result<()>,
+}
+
+/// A segment that lends.
+struct Session<'m> {
+    entry: &'m SegmentEntry,
+    /// Position of its first sample.
+    start: u64,
+    segment: Arc<OpenSegment>,
+    lending: Lending,
+    /// Position of the sample that was lent first.
+    first: Option<u64>,
+}
+
+impl<'m> Visiting<'_, 'm> {
+    /// Those at `positions`, which stand one after the other in a segment whose first sample is at position `start`.
+    fn run(&mut self, entry: &'m SegmentEntry, start: u64, positions: Range<u64>) -> Result<()> {
+        let (reader, manifest) = (self.reader, self.manifest);
+        let mut next = positions.start;
+        let mut may_lend = entry.bytes / entry.samples.max(1) <= LENT_AT_MOST;
+        while next < positions.end {
+            if may_lend && self.begin(entry, start)? {
+                let visited = self.lend(entry.id, next..positions.end)?;
+                // Where the first one cannot be lent, it is not tried with each of the others (compressed ones, say).
+                (next, may_lend) = (next + visited, visited > 0);
+            }
+            // One that cannot be lent is read: so its error, if it has one, is the same.
+            if next < positions.end {
+                let sample = reader.sample_untold(manifest, next)?;
+                (self.visit)(&Lent { position: next, id: sample.id, source: Source::Read(&sample) })?;
+                sample.check_whole()?;
+                next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the segment lends.
+    fn begin(&mut self, entry: &'m SegmentEntry, start: u64) -> Result<bool> {
+        if self.sessions.contains_key(&entry.id) {
+            return Ok(true);
+        }
+        if self.sessions.len() >= OPEN_SEGMENTS {
+            self.end_all()?;
+        }
+        let Ok(segment) = self.reader.segment(self.manifest.summary.generation, entry) else { return Ok(false) };
+        match segment.reader.begin_lending() {
+            Ok(lending) => {
+                self.sessions.insert(entry.id, Session { entry, start, segment, lending, first: None });
+                Ok(true)
+            }
+            Err(_) => {
+                self.reader.close(entry);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Lends these of a segment that lends. Returns how many could be.
+    fn lend(&mut self, id: SegmentId, positions: Range<u64>) -> Result<u64> {
+        let (reader, visit) = (self.reader, &mut self.visit);
+        let Some(Session { entry, start, segment, lending, first }) = self.sessions.get_mut(&id) else { return Ok(0) };
+        let (start, mut failed) = (*start, None);
+        let verify = |ordinal| reader.is_to_be_compared(segment, ordinal);
+        let ordinals = positions.start - start..positions.end - start;
+        let lent = segment.reader.lend(lending, ordinals, &verify, &mut |ordinal, view| {
+            first.get_or_insert(start + ordinal);
+            segment.compared.insert(ordinal, reader.verify == Verify::First);
+            let id = SampleId { segment: id, ordinal };
+            let source = Source::View(view, segment.reader.info());
+            failed = visit(&Lent { position: start + ordinal, id, source }).err();
+            failed.is_none()
+        });
+        match (lent, *first) {
+            (Ok(visited), _) => failed.map_or(Ok(visited), Err),
+            (Err(error), Some(first)) => {
+                let lost = reader.lost_hold(self.manifest, entry, first, first - start, error);
+                self.sessions.remove(&id);
+                Err(lost)
+            }
+            // None was given away: as if it had not been tried.
+            (Err(_), None) => {
+                reader.close(entry);
+                self.sessions.remove(&id);
+                Ok(0)
+            }
+        }
+    }
+
+    /// Looks whether what was lent of this segment was right.
+    fn end(&mut self, entry: &SegmentEntry) -> Result<()> {
+        self.sessions.remove(&entry.id).map_or(Ok(()), |session| self.close(&session))
+    }
+
+    /// The same for all segments.
+    fn end_all(&mut self) -> Result<()> {
+        let sessions = std::mem::take(&mut self.sessions);
+        sessions.values().try_for_each(|session| self.close(session))
+    }
+
+    fn close(&self, session: &Session<'_>) -> Result<()> {
+        let Session { entry, start, segment, lending, first: Some(first) } = session else { return Ok(()) };
+        let lost = |error| self.reader.lost_hold(self.manifest, entry, *first, *first - *start, error);
+        segment.reader.end_lending(lending).map_err(lost)
+    }
+}
+
+/// Gives an empty vector with room for so many bytes.
+pub type Memory<'a> = &'a mut dyn FnMut(usize) -> Vec<u8>;
+
 /// One part of all samples of a batch, one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StackedPart {
@@ -93,9 +212,10 @@ pub struct StackedPart {
 }
 
 impl StackedPart {
-    fn begin(name: String, first: &LentPart<'_>, expected: usize) -> StackedPart {
+    fn begin(name: String, first: &LentPart<'_>, expected: usize, memory: Memory<'_>) -> StackedPart {
         let room = first.data.len().saturating_mul(expected);
-        let mut data = Vec::with_capacity(if room > RESERVED { 0 } else { room });
+        let mut data = memory(if room > RESERVED { 0 } else { room });
+        data.clear();
         data.extend_from_slice(&first.data);
         StackedPart { name, dtype: first.dtype.clone(), shape: Some(first.shape.to_vec()), data, ends: Vec::new() }
     }
@@ -152,8 +272,10 @@ impl Reader {
     ) -> Result<()> {
         super::tell_torn();
         let mut positions = positions.into_iter().peekable();
+        let mut visiting = Visiting { reader: self, manifest, sessions: HashMap::new(), visit };
         let mut here: Option<(&SegmentEntry, u64)> = None;
-        while let Some(first) = positions.next() {
+        let mut done = Ok(());
+        while let Some(first) = positions.next().filter(|_| done.is_ok()) {
             // The segment that holds it, mostly that of the one before; and how many follow it in a row there.
             let beyond = || Error::OutOfRange {
                 position: first,
@@ -163,65 +285,26 @@ impl Reader {
             let holds = |(entry, start): &(&SegmentEntry, u64)| (*start..*start + entry.samples).contains(&first);
             let (entry, start) = match here.filter(holds) {
                 Some(here) => here,
-                None => {
-                    let (entry, ordinal) = manifest.locate(first).ok_or_else(beyond)?;
-                    (entry, first - ordinal)
-                }
+                None => match manifest.locate(first).ok_or_else(beyond) {
+                    Ok((entry, ordinal)) => (entry, first - ordinal),
+                    Err(error) => {
+                        done = Err(error);
+                        break;
+                    }
+                },
             };
             here = Some((entry, start));
             let (mut end, limit) = (first + 1, start + entry.samples);
             while end < limit && positions.next_if_eq(&end).is_some() {
                 end += 1;
             }
-            self.visit_run(manifest, entry, start, first..end, visit)?;
-        }
-        Ok(())
-    }
-
-    /// Those at `positions`, which stand one after the other in a segment whose first sample is at position `start`.
-    fn visit_run(
-        &self,
-        manifest: &Manifest,
-        entry: &SegmentEntry,
-        start: u64,
-        positions: Range<u64>,
-        visit: &mut dyn FnMut(&Lent<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let mut next = positions.start;
-        let mut may_lend = entry.bytes / entry.samples.max(1) <= LENT_AT_MOST;
-        while next < positions.end {
-            let (mut failed, mut given) = (None, false);
-            if may_lend && let Ok(segment) = self.segment(manifest.summary.generation, entry) {
-                let verify = |ordinal| self.is_to_be_compared(&segment, ordinal);
-                let lent = segment.reader.lend(next - start..positions.end - start, &verify, &mut |ordinal, view| {
-                    given = true;
-                    segment.compared.insert(ordinal, self.verify == Verify::First);
-                    let id = SampleId { segment: entry.id, ordinal };
-                    let source = Source::View(view, segment.reader.info());
-                    failed = visit(&Lent { position: start + ordinal, id, source }).err();
-                    failed.is_none()
-                });
-                match lent {
-                    // None was given away: as if it had not been tried.
-                    Err(_) if !given => self.close(entry),
-                    Err(error) => return Err(self.lost_hold(manifest, entry, next, next - start, error)),
-                    Ok(_) if failed.is_some() => {}
-                    // Where the first one cannot be lent, it is not tried with each of the others (compressed ones, say).
-                    Ok(visited) => (next, may_lend) = (next + visited, visited > 0),
-                }
-            }
-            if let Some(error) = failed {
-                return Err(error);
-            }
-            // One that cannot be lent is read: so its error, if it has one, is the same.
-            if next < positions.end {
-                let sample = self.sample_untold(manifest, next)?;
-                visit(&Lent { position: next, id: sample.id, source: Source::Read(&sample) })?;
-                sample.check_whole()?;
-                next += 1;
+            done = visiting.run(entry, start, first..end);
+            if done.is_ok() && end == limit && end > first + 1 {
+                done = visiting.end(entry); // whoever goes on in a row has no more of it
             }
         }
-        Ok(())
+        // What was lent has to be right, whatever came then.
+        visiting.end_all().and(done)
     }
 
     /// The error of a batch of which some was given away, from `position` on, when the file was found changed or gone.
@@ -249,6 +332,20 @@ impl Reader {
     /// # Errors
     /// As [`Reader::sample`]; [`Error::Sample`] where they cannot be stacked.
     pub fn batch(&self, manifest: &Manifest, positions: impl IntoIterator<Item = u64>) -> Result<Batch> {
+        self.batch_in(manifest, positions, &mut Vec::with_capacity)
+    }
+
+    /// The same, in memory that `memory` gives for each part: new memory costs more than the copy into it, so whoever reads
+    /// many batches keeps that of those he needs no more.
+    ///
+    /// # Errors
+    /// As [`Reader::batch`].
+    pub fn batch_in(
+        &self,
+        manifest: &Manifest,
+        positions: impl IntoIterator<Item = u64>,
+        memory: Memory<'_>,
+    ) -> Result<Batch> {
         let generation = manifest.summary.generation;
         let positions = positions.into_iter();
         let expected = positions.size_hint().0.min(manifest.summary.samples as usize);
@@ -262,7 +359,7 @@ impl Reader {
                     Some(stacked) => stacked.push(count, &part, lent.position)?,
                     None if count == 0 => {
                         let name = names.get(n).cloned().unwrap_or_default();
-                        batch.parts.push(StackedPart::begin(name, &part, expected));
+                        batch.parts.push(StackedPart::begin(name, &part, expected, memory));
                     }
                     None => return Err(Error::Sample("samples have different numbers of parts".to_owned())),
                 }

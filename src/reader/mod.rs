@@ -483,8 +483,12 @@ impl Reader {
         let is_old = |(n, open): &(usize, Arc<OpenSegment>)| *n < spare || open.generation < oldest;
         let (old, kept) = open.drain(..).enumerate().partition::<Vec<_>, _>(is_old);
         open.extend(kept.into_iter().map(|(_, segment)| segment));
+        // There is room for a number of maps: the newest generation is that which will be read again.
+        let newest = open.iter().map(|open| open.generation).max();
+        let before = open.iter().filter(|open| Some(open.generation) < newest);
+        let maps: Vec<_> = before.map(|open| open.reader.take_kept()).collect();
         drop(open);
-        drop(old);
+        drop((old, maps));
     }
 
     fn lock_open(&self) -> MutexGuard<'_, VecDeque<Arc<OpenSegment>>> {

@@ -1,5 +1,7 @@
 //! Segments as files: written in staging by one owner, read once they are sealed.
 
+mod kept;
+pub mod lend;
 pub mod reader;
 pub mod staging;
 

@@ -4,6 +4,7 @@
 //! is compared before each sample, heads are always checked, large parts as VERIFY says. One that is truncated while it is
 //! mapped reads as zeros ([`crate::fs::sigbus`]): nothing that was found in such a map is given away.
 
+use super::kept::{Kept, Maps};
 use crate::error::{Error, FsError, Result};
 use crate::fs::sigbus::is_torn;
 use crate::fs::{FileReader, Fs, FsResult, MapMode};
@@ -14,9 +15,9 @@ use ringreel_format::input::{RangeRead, StreamInput};
 use ringreel_format::segment::part::{PART, ReadOptions, decoded_room, gather, joined_room, stored_in};
 use ringreel_format::segment::pieces::Pieces;
 use ringreel_format::segment::slice::decode_head;
-use ringreel_format::segment::view::{SampleDecoder, SampleView};
 use ringreel_format::segment::{CHUNK, walk};
 use ringreel_format::{Footer, FormatError, Head, PartHead, PartPlace, Sample, SegmentInfo, TRAILER_LEN, Trailer};
+use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -29,8 +30,6 @@ const TAIL: u64 = 4096;
 const SMALL: u64 = 64 << 10;
 /// Said of a segment whose map shows zeros in place of what the file has lost.
 const TORN: &str = "the segment was truncated while it was read (or the disk cannot read it)";
-/// Samples of more bytes are not lent; where a segment is not mapped, so many bytes are read at a time.
-pub const LENT_AT_MOST: u64 = 1 << 20;
 /// Where tensors begin in memory of our own, as in the file.
 const ALIGNMENT: usize = 64;
 
@@ -39,8 +38,8 @@ const ALIGNMENT: usize = 64;
 pub enum Access {
     /// One map of the whole file, kept: no copy.
     Shared,
-    /// A map of its own for each sample, copy on write: no copy, and whoever writes into it harms nobody. Small samples
-    /// are read.
+    /// A map of its own for each sample, copy on write: no copy, and whoever writes into it harms nobody. It is used again
+    /// when nobody has it any more and nobody wrote into it. Small samples are read.
     Private,
     /// Read into memory.
     Copy,
@@ -60,10 +59,10 @@ pub struct Tail {
 /// # Errors
 /// No segment; a damaged or unfinished one; what the filesystem says.
 pub fn read_tail(fs: &dyn Fs, path: &Path) -> Result<Tail> {
-    tail_of(&*fs.open(path)?, path)
+    tail_of(&*fs.open(path)?, path, Access::Copy)
 }
 
-fn tail_of(file: &dyn FileReader, path: &Path) -> Result<Tail> {
+fn tail_of(file: &dyn FileReader, path: &Path, access: Access) -> Result<Tail> {
     let bad = |source| Error::Format { path: path.to_owned(), source };
     let len = file.size()?;
     if len < TRAILER_LEN {
@@ -79,14 +78,27 @@ fn tail_of(file: &dyn FileReader, path: &Path) -> Result<Tail> {
         if len - at > limit {
             return Err(bad(FormatError::TooLarge { what: "bytes of a footer", value: len - at, limit }));
         }
-        tail = read_range(file, path, at..len)?;
+        // The table of many samples: to copy it takes longer than all else.
+        let map = if access != Access::Copy && len - at > SMALL { file.map(at..len, MapMode::Shared)? } else { None };
+        tail = map.map_or_else(|| read_range(file, path, at..len), Ok)?;
         base = at;
     }
-    let record = frame::read_record(&tail, (at - base) as usize, base).map_err(bad)?;
+    let footer =
+        footer_in(&tail, at, base, len).map_err(|error| if is_torn(&tail) { torn(path) } else { bad(error) })?;
+    Ok(Tail { footer, len })
+}
+
+/// The footer at file offset `at` of a file of `len` bytes, in `tail`, which begins at `base`.
+fn footer_in(tail: &Bytes, at: u64, base: u64, len: u64) -> ringreel_format::Result<Footer> {
+    let record = frame::read_record(tail, (at - base) as usize, base)?;
     if base + record.next as u64 != len - TRAILER_LEN {
-        return Err(bad(FormatError::Malformed { at, what: "the footer does not end at the trailer" }));
+        return Err(FormatError::Malformed { at, what: "the footer does not end at the trailer" });
     }
-    Ok(Tail { footer: Footer::decode(&record.payload.into_owned().into(), at).map_err(bad)?, len })
+    let payload = match record.payload {
+        Cow::Borrowed(payload) => tail.slice_ref(payload),
+        Cow::Owned(joined) => joined.into(),
+    };
+    Footer::decode(&payload, at)
 }
 
 /// Bytes of the file, in memory where byte n of the file lies as far from a multiple of 64 as n does.
@@ -243,6 +255,7 @@ pub struct SegmentReader {
     tail: Tail,
     access: Access,
     whole: OnceLock<Bytes>,
+    kept: Arc<Kept>,
 }
 
 impl SegmentReader {
@@ -252,8 +265,23 @@ impl SegmentReader {
     /// As [`read_tail`].
     pub fn open(fs: &dyn Fs, path: &Path, access: Access) -> Result<SegmentReader> {
         let file = fs.open(path)?;
-        let tail = tail_of(&*file, path)?;
-        Ok(SegmentReader { file, path: path.into(), tail, access, whole: OnceLock::new() })
+        let tail = tail_of(&*file, path, access)?;
+        Ok(SegmentReader { file, path: path.into(), tail, access, whole: OnceLock::new(), kept: Arc::default() })
+    }
+
+    /// How its bytes are read.
+    pub(super) fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Bytes of its file.
+    pub(super) fn read(&self, range: Range<u64>) -> FsResult<Bytes> {
+        read_range(&*self.file, &self.path, range)
+    }
+
+    /// The maps that it keeps, which it keeps no longer.
+    pub(crate) fn take_kept(&self) -> Maps {
+        self.kept.take()
     }
 
     /// Its file.
@@ -295,59 +323,7 @@ impl SegmentReader {
         Ok(sample)
     }
 
-    /// Lends samples that stand one after the other, from `ordinals` on: `visit` gets each in turn, for as long as it
-    /// returns true. Whether the checksums of the large parts of a sample are compared is for `verify` to say. It ends
-    /// early, without an error, before a sample that cannot be lent: one that is damaged, compressed, or larger than
-    /// [`LENT_AT_MOST`]. Returns how many were visited.
-    ///
-    /// # Errors
-    /// What the filesystem says; a file that was truncated meanwhile, or has another length than when it was opened. What
-    /// was visited may then be wrong.
-    pub fn lend(
-        &self,
-        ordinals: Range<u64>,
-        verify: &dyn Fn(u64) -> bool,
-        visit: &mut dyn FnMut(u64, &SampleView<'_>) -> bool,
-    ) -> Result<u64> {
-        self.check_len()?;
-        let footer = &self.tail.footer;
-        let (mut decoder, mut visited) = (SampleDecoder::new(self.info()), 0);
-        let mut window = match self.access {
-            Access::Shared | Access::Private => Window { at: 0, bytes: self.whole()? },
-            Access::Copy => Window::default(),
-        };
-        let until = match footer.extent(ordinals.end.saturating_sub(1)) {
-            Ok(Some(last)) => last.end,
-            _ => footer.at,
-        };
-        for ordinal in ordinals {
-            let Ok(Some(extent)) = footer.extent(ordinal) else { break };
-            if extent.end - extent.start > LENT_AT_MOST {
-                break;
-            }
-            if !window.holds(&extent) {
-                let end = until.min(extent.start + LENT_AT_MOST).max(extent.end);
-                window = Window { at: extent.start, bytes: read_range(&*self.file, &self.path, extent.start..end)? };
-            }
-            let bytes = window.slice(&extent);
-            let Ok(view) = decoder.decode(bytes, extent.start, self.info()) else { break };
-            let is_right = view.head.ordinal == ordinal && view.is_plain();
-            if !is_right || if verify(ordinal) { view.check() } else { view.check_frames() }.is_err() {
-                break;
-            }
-            visited += 1;
-            if !visit(ordinal, &view) {
-                break;
-            }
-        }
-        if is_torn(&window.bytes) {
-            return Err(torn(&self.path));
-        }
-        self.check_len()?;
-        Ok(visited)
-    }
-
-    fn check_len(&self) -> Result<()> {
+    pub(super) fn check_len(&self) -> Result<()> {
         let have = self.file.size()?;
         if have == self.tail.len {
             return Ok(());
@@ -434,7 +410,7 @@ impl SegmentReader {
     }
 
     /// The whole file, mapped once and for all.
-    fn whole(&self) -> FsResult<Bytes> {
+    pub(super) fn whole(&self) -> FsResult<Bytes> {
         if let Some(whole) = self.whole.get() {
             return Ok(whole.clone());
         }
@@ -452,28 +428,12 @@ impl SegmentReader {
             Access::Private if extent.end - extent.start > SMALL => {
                 // The map begins at a page, so that alignment in memory is that in the file.
                 let from = extent.start & !(SMALL - 1);
-                let map = self.file.map(from..extent.end, MapMode::Private)?.ok_or_else(|| self.cannot_map())?;
+                let make = |range| self.file.map(range, MapMode::Private)?.ok_or_else(|| self.cannot_map());
+                let map = self.kept.map(from..extent.end, || make(from..extent.end))?;
                 Ok(map.slice((extent.start - from) as usize..))
             }
             Access::Private | Access::Copy => read_range(&*self.file, &self.path, extent),
         }
-    }
-}
-
-/// Bytes of the file, from `at` on.
-#[derive(Default)]
-struct Window {
-    at: u64,
-    bytes: Bytes,
-}
-
-impl Window {
-    fn holds(&self, extent: &Range<u64>) -> bool {
-        self.at <= extent.start && extent.end <= self.at + self.bytes.len() as u64
-    }
-
-    fn slice(&self, extent: &Range<u64>) -> &[u8] {
-        &self.bytes[(extent.start - self.at) as usize..(extent.end - self.at) as usize]
     }
 }
 

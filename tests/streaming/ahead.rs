@@ -118,6 +118,25 @@ fn no_more_is_read_ahead_than_may_be_and_one_sample_always() {
     }
 }
 
+/// Who has to wait until thousands are planned gets his first sample late.
+#[test]
+fn what_is_read_ahead_grows_with_what_was_given() {
+    let _threads = THREADS.read().unwrap_or_else(PoisonError::into_inner);
+    let place = World::new("SWAP_CAP: 600\n");
+    place.generation(0..600);
+    let (fs, opened) = counting();
+    let options = StreamOptions { prefetch_bytes: 1 << 30, threads: 8, epochs: Some(1), ..worker(0, 1) };
+    let mut stream = Stream::new(Arc::new(Reader::open_on(Arc::new(fs), &place.config()).unwrap()), options).unwrap();
+    let mut give = || stream.next(&|| false, &mut |_| {}).unwrap().is_some();
+    let opened = || opened.load(Ordering::SeqCst);
+    assert!(give());
+    eventually("some are read", || opened() > 50);
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(opened() < 100, "{}", opened());
+    (1..20).for_each(|_| assert!(give()));
+    eventually("all are read", || opened() == 600);
+}
+
 /// Of this process, which read ahead.
 fn threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();

@@ -14,6 +14,8 @@ use std::time::Instant;
 
 /// Samples that are read ahead at most, however small they are.
 const MOST_AHEAD: usize = 4096;
+/// Of them, those that are planned in one go: nobody waits for his first sample until thousands are planned.
+const AT_ONCE: usize = 64;
 
 /// What came of planning one more step.
 pub(super) enum Planned {
@@ -25,10 +27,11 @@ pub(super) enum Planned {
 }
 
 impl Stream {
-    /// Plans until enough is planned, or no more can be: the reason.
+    /// Plans until enough is planned for now, or no more can be: the reason.
     pub(super) fn plan_ahead(&mut self) -> Result<Planned> {
+        let most = self.queue.len() + AT_ONCE;
         loop {
-            if !self.queue.is_empty() && self.is_enough() {
+            if !self.queue.is_empty() && (self.queue.len() >= most || self.is_enough()) {
                 return Ok(Planned::Nothing);
             }
             match self.plan_step()? {
@@ -49,7 +52,11 @@ impl Stream {
 
     /// Plans more of the same epoch, which is read while the consumer is busy with what it has got.
     pub(super) fn top_up(&mut self) {
-        while self.ahead.is_some() && self.planning.is_some() && (self.queue.is_empty() || !self.is_enough()) {
+        let most = self.queue.len() + AT_ONCE;
+        while self.ahead.is_some()
+            && self.planning.is_some()
+            && (self.queue.is_empty() || self.queue.len() < most && !self.is_enough())
+        {
             // An error comes again when it is planned the next time.
             let Ok(Planned::Step(step)) = self.plan_step() else { break };
             self.queue.push(step);

@@ -1,0 +1,108 @@
+//! Lending samples of a segment, in any order, without a copy or an object for each: for many small ones.
+//!
+//! The file's length is looked at when the lending begins and when it ends, not for each sample. So what was lent counts
+//! only when the end has been asked for and was no error.
+
+use super::reader::{Access, SegmentReader, torn};
+use crate::error::Result;
+use crate::fs::sigbus::is_torn;
+use bytes::Bytes;
+use ringreel_format::segment::view::{SampleDecoder, SampleView};
+use std::ops::Range;
+
+/// Samples of more bytes are not lent; where a segment is not mapped, so many bytes are read at a time.
+pub const LENT_AT_MOST: u64 = 1 << 20;
+
+/// A lending that has begun.
+pub struct Lending {
+    decoder: SampleDecoder,
+    window: Window,
+}
+
+/// Bytes of the file, from `at` on.
+#[derive(Default)]
+struct Window {
+    at: u64,
+    bytes: Bytes,
+}
+
+impl Window {
+    fn holds(&self, extent: &Range<u64>) -> bool {
+        self.at <= extent.start && extent.end <= self.at + self.bytes.len() as u64
+    }
+
+    fn slice(&self, extent: &Range<u64>) -> &[u8] {
+        &self.bytes[(extent.start - self.at) as usize..(extent.end - self.at) as usize]
+    }
+}
+
+impl SegmentReader {
+    /// Begins to lend.
+    ///
+    /// # Errors
+    /// What the filesystem says; a file that has another length than when it was opened.
+    pub fn begin_lending(&self) -> Result<Lending> {
+        self.check_len()?;
+        let window = match self.access() {
+            Access::Shared | Access::Private => Window { at: 0, bytes: self.whole()? },
+            Access::Copy => Window::default(),
+        };
+        Ok(Lending { decoder: SampleDecoder::new(self.info()), window })
+    }
+
+    /// Lends samples that stand one after the other, from `ordinals` on: `visit` gets each in turn, for as long as it
+    /// returns true. Whether the checksums of the large parts of a sample are compared is for `verify` to say. It ends
+    /// early, without an error, before a sample that cannot be lent: one that is damaged, compressed, or larger than
+    /// [`LENT_AT_MOST`]. Returns how many were visited.
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub fn lend(
+        &self,
+        lending: &mut Lending,
+        ordinals: Range<u64>,
+        verify: &dyn Fn(u64) -> bool,
+        visit: &mut dyn FnMut(u64, &SampleView<'_>) -> bool,
+    ) -> Result<u64> {
+        let footer = &self.tail().footer;
+        let Lending { decoder, window } = lending;
+        let mut visited = 0;
+        let until = match footer.extent(ordinals.end.saturating_sub(1)) {
+            Ok(Some(last)) => last.end,
+            _ => footer.at,
+        };
+        for ordinal in ordinals {
+            let Ok(Some(extent)) = footer.extent(ordinal) else { break };
+            if extent.end - extent.start > LENT_AT_MOST {
+                break;
+            }
+            if !window.holds(&extent) {
+                let end = until.min(extent.start + LENT_AT_MOST).max(extent.end);
+                *window = Window { at: extent.start, bytes: self.read(extent.start..end)? };
+            }
+            let bytes = window.slice(&extent);
+            let Ok(view) = decoder.decode(bytes, extent.start, self.info()) else { break };
+            let is_right = view.head.ordinal == ordinal && view.is_plain();
+            if !is_right || if verify(ordinal) { view.check() } else { view.check_frames() }.is_err() {
+                break;
+            }
+            visited += 1;
+            if !visit(ordinal, &view) {
+                break;
+            }
+        }
+        Ok(visited)
+    }
+
+    /// Whether what was lent is what the file holds.
+    ///
+    /// # Errors
+    /// What the filesystem says; a file that was truncated meanwhile, or has another length than when it was opened. What
+    /// was visited may then be wrong.
+    pub fn end_lending(&self, lending: &Lending) -> Result<()> {
+        if is_torn(&lending.window.bytes) {
+            return Err(torn(self.path()));
+        }
+        self.check_len()
+    }
+}
