@@ -15,9 +15,9 @@ from ringreel._sample import _array
 class Batch(Mapping[str, Any]):
     """A mapping from the name of a part to that of all samples: an array whose first axis counts the samples.
 
-    The arrays may be written to: they lie in memory of this batch alone, which is used for other batches when nobody has
-    any of it (64 MiB are kept for them at most). A part that was written as bytes is a list of `bytes`. Meta is not
-    among it: `ds[i].meta` has it.
+    The arrays may be written to: they lie in memory of this batch alone, which is used for other batches when nobody
+    has any of it (64 MiB are kept for them at most). A part that was written as bytes is a list of `bytes`. Meta is
+    not among it: `ds[i].meta` has it.
 
     Attributes
     ----------
