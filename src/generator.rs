@@ -292,7 +292,10 @@ impl Generator {
     /// # Errors
     /// As [`Generator::write`]. An error is remembered, as by [`Generator::failed`].
     pub fn finish(mut self, seal: bool, stop: &dyn Fn() -> bool) -> Result<Summary> {
-        match self.end(seal, stop) {
+        let ended = self.end(seal, stop);
+        self.strike_off(usize::MAX);
+        let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me)); // stays where something is in it
+        match ended {
             Ok(()) => Ok(self.summary()),
             Err(error) => {
                 if !matches!(error, Error::Interrupted { .. }) {
@@ -315,8 +318,6 @@ impl Generator {
                 Err(error) => return Err(error),
             }
         }
-        self.strike_off(usize::MAX);
-        let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me)); // stays where something is in it
         Ok(())
     }
 

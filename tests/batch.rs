@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Action, EIO, HookFs, another, assert_delivered_once, config, never, scratch, write};
+use common::{Action, EIO, ESTALE, HookFs, another, assert_delivered_once, config, never, scratch, write};
 use ringreel::format::{DType, Meta};
 use ringreel::fs::Posix;
 use ringreel::reader::batch::Batch;
@@ -160,7 +160,7 @@ fn a_flipped_bit_or_a_truncated_file_fails_the_batch_as_it_does_the_sample() {
 }
 
 /// Positions of 100 samples, in no order.
-fn scattered() -> impl Iterator<Item = u64> {
+fn scattered() -> impl Iterator<Item = u64> + Clone {
     (0..100).map(|n| n * 37 % 100)
 }
 
@@ -212,15 +212,34 @@ fn what_was_lent_of_a_segment_that_is_truncated_meanwhile_is_an_error_in_the_end
 }
 
 #[test]
+fn a_batch_in_whose_midst_a_handle_goes_stale_is_read_once_more() {
+    let (dir, fs) = (scratch(), HookFs::on(Posix));
+    let config = two_parts(dir.path(), "READ: pread");
+    filled(&config);
+    let reader = Reader::open_on(Arc::new(fs.clone()), &config).unwrap();
+    let manifest = reader.newest().unwrap();
+    let whole = reader.batch(&manifest, scattered()).unwrap();
+    for (op, nth) in [("read", 1), ("read", 50), ("size", 1), ("size", 5)] {
+        let calls = AtomicUsize::new(0);
+        fs.hook(move |_, called, _| {
+            let hit = called == op && calls.fetch_add(1, Ordering::SeqCst) == nth;
+            if hit { Action::Refuse(ESTALE) } else { Action::Pass }
+        });
+        assert!(reader.batch(&manifest, scattered()).unwrap() == whole, "{op} {nth}");
+    }
+    assert_eq!(reader.damaged(), 0);
+}
+
+#[test]
 fn a_batch_is_of_more_segments_than_are_held_open() {
     let dir = scratch();
-    let config = config(dir.path(), 300, "SEGMENT_SAMPLES: 1\nREAD: mmap");
+    let config = config(dir.path(), 600, "SEGMENT_SAMPLES: 2\nREAD: mmap");
     let mut generator = Generator::open(&config).unwrap();
-    (0..300).for_each(|n| drop(write(&mut generator, n).unwrap()));
+    (0..600).for_each(|n| drop(write(&mut generator, n).unwrap()));
     generator.finish(true, &never).unwrap();
     let reader = Reader::open(&config).unwrap();
     let manifest = reader.newest().unwrap();
-    let positions: Vec<u64> = (0..600).map(|n| n * 7 % 300).collect();
+    let positions: Vec<u64> = (0..600).map(|n| n * 7 % 600).collect();
     let batch = reader.batch(&manifest, positions.iter().copied()).unwrap();
     let read: Vec<u64> = batch.parts[0].data.as_chunks().0.iter().map(|n| u64::from_le_bytes(*n)).collect();
     let one_by_one = |position: &u64| {
@@ -228,6 +247,23 @@ fn a_batch_is_of_more_segments_than_are_held_open() {
         u64::from_le_bytes(*sample.parts[0].data().unwrap().first_chunk().unwrap())
     };
     assert_eq!(read, positions.iter().map(one_by_one).collect::<Vec<_>>());
+    // In a row or not, it holds few files more than a reader does.
+    let open = || {
+        let links =
+            std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+        links.filter(|path| path.starts_with(dir.path())).count()
+    };
+    // Those that it holds, and then others, which take their places.
+    reader.batch(&manifest, 0..256).unwrap();
+    let mut most = 0;
+    let order = (0..128).chain(256..384).step_by(2);
+    reader
+        .visit(&manifest, order, &mut |_| {
+            most = most.max(open());
+            Ok(())
+        })
+        .unwrap();
+    assert!((128..150).contains(&most), "{most}");
 }
 
 #[test]

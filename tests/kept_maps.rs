@@ -166,6 +166,19 @@ fn a_generation_that_is_left_for_a_newer_one_keeps_no_maps() {
     assert!(is_whole(&reader.sample(&opened.newest, 3).unwrap()), "it is there still");
 }
 
+#[test]
+fn of_more_files_than_are_held_open_no_maps_are_kept() {
+    for (files, kept) in [(128, 128), (129, 0)] {
+        let dir = scratch();
+        let config = config(dir.path(), files, "READ: mmap\nKEEP: 0");
+        write(&config, files, 70_000);
+        let reader = Reader::open(&config).unwrap().with_private_maps();
+        let newest = reader.newest().unwrap();
+        (0..files).for_each(|position| drop(reader.sample(&newest, position).unwrap()));
+        assert_eq!(maps_of(dir.path()), kept, "{files}");
+    }
+}
+
 /// Addresses that a process may have: not enough for maps of all samples.
 const ADDRESSES: u64 = 240 << 20;
 const SAMPLES: u64 = 25;

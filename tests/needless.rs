@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Action, HookFs, config, never, scratch, write};
+use common::{Action, EIO, HookFs, config, never, scratch, write};
 use ringreel::config::Reuse;
 use ringreel::format::{DType, Meta};
 use ringreel::manager::Manager;
@@ -11,7 +11,7 @@ use ringreel::reader::stream::{Stream, StreamOptions};
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
 use ringreel::ring::promote::When;
-use ringreel::{Error, Generator, NamedPart, Reader};
+use ringreel::{Config, Error, Generator, NamedPart, Reader};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -133,6 +133,14 @@ fn generators_that_wait_for_a_reader_leave_its_work_to_a_manager_that_lives() {
     });
 }
 
+/// A manager promotes, and dies before it removes any staging name.
+fn promote_and_die(config: &Config) {
+    let fs = HookFs::default();
+    let ring = Ring::find_or_make(Arc::new(fs.clone()), config).unwrap();
+    fs.hook(|_, op, _| if op == "remove_file" { Action::Refuse(EIO) } else { Action::Pass });
+    assert!(ring.promote(When::NotEmpty).is_err());
+}
+
 #[test]
 fn a_call_for_one_sample_does_not_wait_for_the_names_of_a_whole_generation() {
     let dir = scratch();
@@ -140,19 +148,38 @@ fn a_call_for_one_sample_does_not_wait_for_the_names_of_a_whole_generation() {
     let fs = HookFs::default();
     let mut generator = Generator::open_on(Arc::new(fs.clone()), &config).unwrap();
     let staging = generator.ring().layout.staging_of(&generator.ring().me);
-    let (mut ids, mut most) = (Vec::new(), 0);
+    let (mut ids, mut most, mut removed) = (Vec::new(), 0, 0);
     for n in 0..1200 {
-        let removed = count(&fs, "remove_file", "staging");
+        if n == 400 || n == 800 {
+            promote_and_die(&config);
+        }
+        let here = count(&fs, "remove_file", "staging");
         ids.extend(write(&mut generator, n).unwrap());
-        most = most.max(removed.load(Ordering::SeqCst));
+        (most, removed) = (most.max(here.load(Ordering::SeqCst)), removed + here.load(Ordering::SeqCst));
     }
     assert!((1..50).contains(&most), "{most} in one call");
     // All the same, the names of a generation are gone before the next one is full.
-    let left = std::fs::read_dir(&staging).unwrap().count();
-    assert!((200..300).contains(&left), "{left}");
+    assert!(removed >= 800, "{removed}");
+    assert_eq!(std::fs::read_dir(&staging).unwrap().count(), 400);
     generator.finish(true, &never).unwrap();
     assert!(!staging.exists(), "{staging:?}");
     common::assert_delivered_once(&config.ring, &ids, "many names");
+}
+
+#[test]
+fn who_waits_for_room_holds_no_names_of_what_was_delivered() {
+    let dir = scratch();
+    let config = config(dir.path(), 500, "MAX_FILES: 100");
+    let mut generator = Generator::open(&config).unwrap();
+    let staging = generator.ring().layout.staging_of(&generator.ring().me);
+    (0..100).for_each(|n| drop(write(&mut generator, n).unwrap()));
+    promote_and_die(&config);
+    assert_eq!(std::fs::read_dir(&staging).unwrap().count(), 100);
+    let asked = AtomicU32::new(0);
+    let soon = || asked.fetch_add(1, Ordering::SeqCst) > 2;
+    let waited = generator.write(&[NamedPart::new("data", DType::U64, &[1], &[5; 8])], &Meta::new(), &soon);
+    assert!(matches!(waited, Err(Error::Interrupted { .. })), "{waited:?}");
+    assert_eq!(std::fs::read_dir(&staging).unwrap().count(), 0);
 }
 
 #[test]

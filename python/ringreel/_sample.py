@@ -24,7 +24,8 @@ class Sample(Mapping[str, Any]):
     alone (where the ring's filesystem allows it a private map of its file, so nothing is copied) and keep it alive. Who
     writes into it all the same, through `torch.from_numpy` say, changes this sample's memory and nothing else: neither
     the file, nor what anybody else reads, nor what is read the next time. Let a sample go before you read it again, and
-    its map is used again, which takes a fraction of the time; one that was written into is not.
+    its map is used again, which takes a fraction of the time (in a generation of at most 128 files: more are not
+    held open); one that was written into is not.
 
     A bfloat16 part is an array of `ml_dtypes.bfloat16` where ml_dtypes is installed. Else it is a uint16 array of the
     bits, and `dtypes` says ``"bf16"``; `torch` gives torch.bfloat16 in both cases.

@@ -41,11 +41,16 @@ impl AsRef<[u8]> for Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         let mut buffer = std::mem::take(&mut self.0);
-        let Ok(mut free) = FREE.try_lock() else { return };
+        if buffer.capacity() > MOST {
+            return;
+        }
         buffer.clear();
+        let mut spare = Vec::new(); // freed when the lock is
+        let Ok(mut free) = FREE.try_lock() else { return };
         free.push(buffer);
         while free.iter().map(Vec::capacity).sum::<usize>() > MOST {
-            free.remove(0);
+            spare.push(free.remove(0));
         }
+        drop(free);
     }
 }

@@ -37,9 +37,14 @@ impl Pacer {
 
     /// Also looks again as soon as a name comes or goes in `dir`, where the system tells.
     pub fn watch(mut self, dir: &Path) -> Pacer {
+        self.start_to_watch(dir);
+        self
+    }
+
+    /// The same, later on.
+    pub fn start_to_watch(&mut self, dir: &Path) {
         let bell = self.bell.clone();
         self.watcher = watcher(dir, move || bell.ring()).ok();
-        self
     }
 
     /// Waits for about the polling time (at most `limit`), or until a name changed, or until `stop` says so (asked

@@ -49,6 +49,7 @@ impl Generator {
                 Ok(None) => return Ok(()),
                 Ok(Some(lack)) => {
                     self.problem(format!("waiting for {lack}"));
+                    self.strike_off(usize::MAX); // they may be the last names of what was reclaimed
                     if !self.tend_ring(Duration::MAX)? {
                         self.pause(&lack, self.ring.poll, stop)?;
                     }

@@ -1,7 +1,7 @@
 //! Many samples at once: lent one after the other, or stacked. For samples so small that a [`ReadSample`] for each would
 //! cost more than its bytes.
 
-use super::{OPEN_SEGMENTS, OpenSegment, ReadSample, Reader};
+use super::{OpenSegment, ReadSample, Reader};
 use crate::config::Verify;
 use crate::error::{Error, FsError, Result};
 use crate::ring::manifest::{Manifest, SegmentEntry};
@@ -80,6 +80,10 @@ impl Lent<'_> {
     }
 }
 
+/// Segments that lend at a time, in a batch in any order: each holds a file open, and where it is not mapped
+/// [`LENT_AT_MOST`] bytes.
+const SESSIONS: usize = 16;
+
 /// A visit under way.
 struct Visiting<'v, 'm> {
     reader: &'v Reader,
@@ -128,7 +132,7 @@ impl<'m> Visiting<'_, 'm> {
         if self.sessions.contains_key(&entry.id) {
             return Ok(true);
         }
-        if self.sessions.len() >= OPEN_SEGMENTS {
+        if self.sessions.len() >= SESSIONS {
             self.end_all()?;
         }
         let Ok(segment) = self.reader.segment(self.manifest.summary.generation, entry) else { return Ok(false) };
@@ -299,7 +303,7 @@ impl Reader {
                 end += 1;
             }
             done = visiting.run(entry, start, first..end);
-            if done.is_ok() && end == limit && end > first + 1 {
+            if done.is_ok() && end == limit && (end > first + 1 || entry.samples == 1) {
                 done = visiting.end(entry); // whoever goes on in a row has no more of it
             }
         }
@@ -331,7 +335,11 @@ impl Reader {
     ///
     /// # Errors
     /// As [`Reader::sample`]; [`Error::Sample`] where they cannot be stacked.
-    pub fn batch(&self, manifest: &Manifest, positions: impl IntoIterator<Item = u64>) -> Result<Batch> {
+    pub fn batch(
+        &self,
+        manifest: &Manifest,
+        positions: impl IntoIterator<Item = u64, IntoIter: Clone>,
+    ) -> Result<Batch> {
         self.batch_in(manifest, positions, &mut Vec::with_capacity)
     }
 
@@ -343,11 +351,21 @@ impl Reader {
     pub fn batch_in(
         &self,
         manifest: &Manifest,
-        positions: impl IntoIterator<Item = u64>,
+        positions: impl IntoIterator<Item = u64, IntoIter: Clone>,
         memory: Memory<'_>,
     ) -> Result<Batch> {
-        let generation = manifest.summary.generation;
         let positions = positions.into_iter();
+        match self.stacked(manifest, positions.clone(), memory) {
+            // A handle that went stale meanwhile: the segment is opened anew, and nothing was given away.
+            Err(Error::Fs { source }) if source.is_gone() || source.is_away() => {
+                self.stacked(manifest, positions, memory)
+            }
+            done => done,
+        }
+    }
+
+    fn stacked(&self, manifest: &Manifest, positions: impl Iterator<Item = u64>, memory: Memory<'_>) -> Result<Batch> {
+        let generation = manifest.summary.generation;
         let expected = positions.size_hint().0.min(manifest.summary.samples as usize);
         let mut batch = Batch { generation, ids: Vec::with_capacity(expected), parts: Vec::new() };
         let names = &self.ring.birth.sample;

@@ -52,7 +52,7 @@ use generators::Generators;
 use ringreel_format::{Meta, Part, ReadOptions, Sample, SegmentInfo, Value};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -462,6 +462,10 @@ impl Reader {
         let path = self.ring.layout.read(generation).join(&entry.file);
         let reader = SegmentReader::open(&*self.ring.fs, &path, self.access)?;
         entry.check(&reader)?;
+        // Of more segments than are held open, each is closed before its samples are read again.
+        let comes_again = |manifest: Arc<Manifest>| manifest.segments.len() <= OPEN_SEGMENTS;
+        let reader =
+            reader.keeping_maps(self.ring.manifests.usable(generation).ok().flatten().is_some_and(comes_again));
         let compared = self.compared.of(entry.id, entry.samples);
         let segment = Arc::new(OpenSegment { generation, reader, compared });
         self.lock_open().push_back(segment.clone());
@@ -516,6 +520,8 @@ pub(crate) struct Waiting {
     told: Option<Instant>,
     timeout: Option<Duration>,
     pacer: Pacer,
+    /// A directory that is to be watched.
+    watched: Option<PathBuf>,
 }
 
 /// Time between two messages of one wait.
@@ -523,12 +529,12 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 
 impl Waiting {
     pub(crate) fn new(timeout: Option<Duration>, poll: Duration) -> Waiting {
-        Waiting { started: Instant::now(), told: None, timeout, pacer: Pacer::new(poll) }
+        Waiting { started: Instant::now(), told: None, timeout, pacer: Pacer::new(poll), watched: None }
     }
 
-    pub(crate) fn watch(mut self, dir: &Path) -> Waiting {
-        self.pacer = self.pacer.watch(dir);
-        self
+    /// A name that comes or goes in `dir` ends a pause, from the second one on: before that nobody may have to wait.
+    pub(crate) fn watch(self, dir: &Path) -> Waiting {
+        Waiting { watched: Some(dir.to_owned()), ..self }
     }
 
     /// One pause, where the error may be gone in a moment: a server that is away, a handle that is older than the ring.
@@ -550,7 +556,11 @@ impl Waiting {
             tell(what);
             self.told = Some(Instant::now());
         }
-        self.pacer.pause(left, stop);
+        match self.watched.take() {
+            // And look once more: what came before the watch was not told.
+            Some(dir) => self.pacer.start_to_watch(&dir),
+            None => self.pacer.pause(left, stop),
+        }
         if stop() { Err(Error::Interrupted { what: what.to_owned() }) } else { Ok(()) }
     }
 }

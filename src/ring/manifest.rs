@@ -387,6 +387,28 @@ impl Manifests {
         Ok(Some(self.keep(manifest)))
     }
 
+    /// The same for whoever makes a manifest anew where there is none: what cannot be opened just now (a stale handle) is an
+    /// error, too.
+    ///
+    /// # Errors
+    /// As [`Manifests::get`].
+    pub fn get_surely(&self, n: u64) -> Result<Option<Arc<Manifest>>> {
+        if let Some(found) = self.get(n)? {
+            return Ok(Some(found));
+        }
+        let path = self.layout.manifest(n);
+        match self.fs.identity(&path) {
+            Err(error) if matches!(error.source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+            Ok(_) => {
+                let unseen = io::Error::from(io::ErrorKind::StaleNetworkFileHandle);
+                Err(FsError::new("find manifest", &path, unseen).into())
+            }
+        }
+    }
+
     /// Remembers a manifest that stands under its name.
     pub(super) fn keep(&self, manifest: Manifest) -> Arc<Manifest> {
         let manifest = Arc::new(manifest);

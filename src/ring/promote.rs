@@ -149,8 +149,7 @@ impl Ring {
         as_hint(self.index.publish_status(&status))
             .map(drop)
             .unwrap_or_else(|error| tracing::warn!(%error, "the status was not published"));
-        // Our own are ours to strike off, few at a time.
-        for entry in manifest.segments.iter().filter(|entry| entry.owner != self.me) {
+        for entry in &manifest.segments {
             self.tidy(&self.layout.sealed(&entry.owner, entry.id))?;
         }
         // Only what passed its check: a damaged one may only have been seen too early, and its owner will look at it.

@@ -54,7 +54,13 @@ impl Ring {
             for id in names.iter().filter_map(|name| sealed_id(name)) {
                 self.adopt(&owner, id, &mut present, &mut done)?;
             }
-            done.litter += self.sweep(&owner, watch)?;
+            match self.sweep(&owner, watch) {
+                Ok(litter) => done.litter += litter,
+                Err(Error::Fs { source }) if source.is_stale() => {
+                    tracing::debug!(error = %source, owner, "what he has begun is left for the next time");
+                }
+                Err(error) => return Err(error),
+            }
         }
         for member in self.silent_members(watch)? {
             as_hint(self.index.leave(&member))?;

@@ -7,7 +7,7 @@
 //! Nobody waits for a lock here: who was forked while it was held would wait for ever.
 
 use crate::fs::map::is_unwritten;
-use crate::fs::sigbus::is_torn;
+use crate::fs::sigbus::{ensure_handler, is_torn};
 use crate::memory::{self, Budget, Held};
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -45,12 +45,11 @@ impl AsRef<[u8]> for Given {
 impl Drop for Given {
     fn drop(&mut self) {
         let Some(kept) = self.back_to.upgrade() else { return };
+        let Ok(room) = ROOM.take((self.map.len() as u64).max(LEAST)) else { return };
         if is_torn(&self.map) || !is_unwritten(&self.map) {
             return;
         }
-        if let Ok(room) = ROOM.take((self.map.len() as u64).max(LEAST))
-            && let Ok(mut maps) = kept.maps.try_lock()
-        {
+        if let Ok(mut maps) = kept.maps.try_lock() {
             let map = std::mem::take(&mut self.map);
             maps.entry(self.place.clone()).or_default().push((map, room));
         }
@@ -63,7 +62,11 @@ impl Kept {
     pub fn map<E>(self: &Arc<Kept>, place: Range<u64>, make: impl FnOnce() -> Result<Bytes, E>) -> Result<Bytes, E> {
         let spare = || self.maps.try_lock().ok()?.get_mut(&place)?.pop();
         let map = match spare() {
-            Some((map, _)) => map,
+            Some((map, _)) => {
+                // As where a map is made: somebody may have put a handler above ours.
+                ensure_handler().unwrap_or_else(|error| tracing::debug!(%error, "maps are not guarded"));
+                map
+            }
             None => make()?,
         };
         Ok(Bytes::from_owner(Given { map, place, back_to: Arc::downgrade(self) }))

@@ -255,7 +255,8 @@ pub struct SegmentReader {
     tail: Tail,
     access: Access,
     whole: OnceLock<Bytes>,
-    kept: Arc<Kept>,
+    /// Private maps for whoever reads a sample again; none where nobody will.
+    kept: Option<Arc<Kept>>,
 }
 
 impl SegmentReader {
@@ -266,7 +267,13 @@ impl SegmentReader {
     pub fn open(fs: &dyn Fs, path: &Path, access: Access) -> Result<SegmentReader> {
         let file = fs.open(path)?;
         let tail = tail_of(&*file, path, access)?;
-        Ok(SegmentReader { file, path: path.into(), tail, access, whole: OnceLock::new(), kept: Arc::default() })
+        let kept = Some(Arc::default());
+        Ok(SegmentReader { file, path: path.into(), tail, access, whole: OnceLock::new(), kept })
+    }
+
+    /// Whether private maps are kept for whoever reads a sample again.
+    pub(crate) fn keeping_maps(self, keep: bool) -> SegmentReader {
+        SegmentReader { kept: self.kept.filter(|_| keep), ..self }
     }
 
     /// How its bytes are read.
@@ -281,7 +288,7 @@ impl SegmentReader {
 
     /// The maps that it keeps, which it keeps no longer.
     pub(crate) fn take_kept(&self) -> Maps {
-        self.kept.take()
+        self.kept.as_ref().map(|kept| kept.take()).unwrap_or_default()
     }
 
     /// Its file.
@@ -429,7 +436,10 @@ impl SegmentReader {
                 // The map begins at a page, so that alignment in memory is that in the file.
                 let from = extent.start & !(SMALL - 1);
                 let make = |range| self.file.map(range, MapMode::Private)?.ok_or_else(|| self.cannot_map());
-                let map = self.kept.map(from..extent.end, || make(from..extent.end))?;
+                let map = match &self.kept {
+                    Some(kept) => kept.map(from..extent.end, || make(from..extent.end))?,
+                    None => make(from..extent.end)?,
+                };
                 Ok(map.slice((extent.start - from) as usize..))
             }
             Access::Private | Access::Copy => read_range(&*self.file, &self.path, extent),

@@ -174,6 +174,9 @@ fn a_handle_that_went_stale_is_opened_once_more_and_no_other_error_is_passed_ove
     assert!(matches!(manifests.get(2), Err(Error::Fs { .. })));
     fails(ESTALE, 2);
     assert!(manifests.get(2).unwrap().is_none());
+    fails(ESTALE, 2);
+    assert!(manifests.get_surely(2).is_err(), "it is there");
+    assert!(manifests.get_surely(3).unwrap().is_none());
     fails(ESTALE, 1);
     assert!(manifests.get(2).unwrap().is_some());
     hooks.hook(|_, op, _| if op == "list" { Action::Refuse(EIO) } else { Action::Pass });

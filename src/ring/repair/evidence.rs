@@ -105,7 +105,7 @@ impl Ring {
         let Some(first) = entries.iter().map(|entry| entry.born).min() else { return Ok(()) };
         for k in self.manifests.between(first, newest)?.into_iter().filter(|k| *k != but) {
             entries.retain(|entry| !rebuilt.lists(k, entry.id));
-            match self.manifests.get(k) {
+            match self.manifests.get_surely(k) {
                 Ok(Some(manifest)) => entries.retain(|entry| !manifest.lists(entry.id)),
                 Ok(None) | Err(Error::Manifest { .. }) => {}
                 Err(error) => return Err(error),
@@ -119,7 +119,7 @@ impl Ring {
         if let Some(summary) = rebuilt.summary(n) {
             return Ok(Some(summary.clone()));
         }
-        match self.manifests.get(n) {
+        match self.manifests.get_surely(n) {
             Ok(manifest) => Ok(manifest.map(|manifest| manifest.summary.clone())),
             Err(Error::Manifest { .. }) => Ok(None),
             Err(error) => Err(error),

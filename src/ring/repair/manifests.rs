@@ -108,7 +108,7 @@ impl Ring {
         let mut broken = Vec::new();
         for n in first..=newest {
             let path = self.layout.manifest(n);
-            match self.manifests.get(n) {
+            match self.manifests.get_surely(n) {
                 Ok(Some(manifest)) if manifest.summary.ring == self.birth.ring_id => {}
                 Ok(Some(manifest)) => {
                     let why = format!("it is of ring {}, which is another one", manifest.summary.ring);
@@ -228,8 +228,10 @@ impl Ring {
                 let Some(id) = sealed_id(&name) else { continue };
                 let tail = match read_tail(&*self.fs, &self.layout.sealed(&owner, id)) {
                     Ok(tail) => tail,
-                    Err(Error::Format { .. }) => continue, // nobody commits it
-                    Err(Error::Fs { source }) if source.is_gone() && !source.is_stale() => continue,
+                    Err(Error::Fs { source }) if source.is_retryable() || source.is_denied() => {
+                        return Err(source.into());
+                    }
+                    Err(Error::Fs { .. } | Error::Format { .. }) => continue, // gone, or nobody can commit it
                     Err(error) => return Err(error),
                 };
                 let entry = SegmentEntry { owner: owner.clone(), ..SegmentEntry::of(&tail, 0, &name) };

@@ -66,7 +66,7 @@ impl Ring {
         owners.sort_unstable();
         for owner in owners {
             let (mut segments, mut samples) = (0u64, 0u64);
-            for name in self.fs.list(&self.layout.staging_of(&owner)).unwrap_or_default() {
+            for name in self.list_or_none(&self.layout.staging_of(&owner))? {
                 let Some(id) = sealed_id(&name) else { continue };
                 if unclear.contains(&id) {
                     continue;
@@ -78,7 +78,7 @@ impl Ring {
                         self.plan_quarantine(life, plan, &owner, id, source.to_string());
                         continue;
                     }
-                    Err(Error::Fs { source }) if source.is_gone() => continue,
+                    Err(Error::Fs { source }) if source.is_gone() && !source.is_stale() => continue,
                     Err(error) => return Err(error),
                 };
                 let entry = SegmentEntry::of(&tail, 0, &name);
@@ -162,10 +162,8 @@ impl Ring {
                 litter(self.layout.write(k), "this generation was promoted already");
             }
         }
-        match self.fs.list(&self.layout.trash()) {
-            Ok(names) => names.iter().for_each(|name| litter(self.layout.trash().join(name), "it is being removed")),
-            Err(error) if error.is_gone() => {}
-            Err(error) => return Err(error.into()),
+        for name in self.list_or_none(&self.layout.trash())? {
+            litter(self.layout.trash().join(name), "it is being removed");
         }
         Ok(())
     }
