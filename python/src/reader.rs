@@ -183,7 +183,7 @@ impl Reader {
                 reader.batch_in(manifest, positions.start + begin..positions.start + end, &mut with_room)
             }
             Indices::Listed(indices) => {
-                reader.batch_in(manifest, indices.into_iter().map(|n| positions.start + n), &mut with_room)
+                reader.batch_in(manifest, indices.iter().map(|n| positions.start + n), &mut with_room)
             }
         })?;
         let count = batch.ids.len() as u64;

@@ -105,6 +105,37 @@ struct Session<'m> {
 }
 
 impl<'m> Visiting<'_, 'm> {
+    fn all(&mut self, positions: impl Iterator<Item = u64>) -> Result<()> {
+        let mut positions = positions.peekable();
+        let mut here: Option<(&SegmentEntry, u64)> = None;
+        while let Some(first) = positions.next() {
+            // The segment that holds it, mostly that of the one before; and how many follow it in a row there.
+            let beyond = || Error::OutOfRange {
+                position: first,
+                generation: self.manifest.summary.generation,
+                samples: self.manifest.summary.samples,
+            };
+            let holds = |(entry, start): &(&SegmentEntry, u64)| (*start..*start + entry.samples).contains(&first);
+            let (entry, start) = match here.filter(holds) {
+                Some(here) => here,
+                None => {
+                    let (entry, ordinal) = self.manifest.locate(first).ok_or_else(beyond)?;
+                    (entry, first - ordinal)
+                }
+            };
+            here = Some((entry, start));
+            let (mut end, limit) = (first + 1, start + entry.samples);
+            while end < limit && positions.next_if_eq(&end).is_some() {
+                end += 1;
+            }
+            self.run(entry, start, first..end)?;
+            if end == limit && (end > first + 1 || entry.samples == 1) {
+                self.end(entry)?; // whoever goes on in a row has no more of it
+            }
+        }
+        Ok(())
+    }
+
     /// Those at `positions`, which stand one after the other in a segment whose first sample is at position `start`.
     fn run(&mut self, entry: &'m SegmentEntry, start: u64, positions: Range<u64>) -> Result<()> {
         let (reader, manifest) = (self.reader, self.manifest);
@@ -275,38 +306,8 @@ impl Reader {
         visit: &mut dyn FnMut(&Lent<'_>) -> Result<()>,
     ) -> Result<()> {
         super::tell_torn();
-        let mut positions = positions.into_iter().peekable();
         let mut visiting = Visiting { reader: self, manifest, sessions: HashMap::new(), visit };
-        let mut here: Option<(&SegmentEntry, u64)> = None;
-        let mut done = Ok(());
-        while let Some(first) = positions.next().filter(|_| done.is_ok()) {
-            // The segment that holds it, mostly that of the one before; and how many follow it in a row there.
-            let beyond = || Error::OutOfRange {
-                position: first,
-                generation: manifest.summary.generation,
-                samples: manifest.summary.samples,
-            };
-            let holds = |(entry, start): &(&SegmentEntry, u64)| (*start..*start + entry.samples).contains(&first);
-            let (entry, start) = match here.filter(holds) {
-                Some(here) => here,
-                None => match manifest.locate(first).ok_or_else(beyond) {
-                    Ok((entry, ordinal)) => (entry, first - ordinal),
-                    Err(error) => {
-                        done = Err(error);
-                        break;
-                    }
-                },
-            };
-            here = Some((entry, start));
-            let (mut end, limit) = (first + 1, start + entry.samples);
-            while end < limit && positions.next_if_eq(&end).is_some() {
-                end += 1;
-            }
-            done = visiting.run(entry, start, first..end);
-            if done.is_ok() && end == limit && (end > first + 1 || entry.samples == 1) {
-                done = visiting.end(entry); // whoever goes on in a row has no more of it
-            }
-        }
+        let done = visiting.all(positions.into_iter());
         // What was lent has to be right, whatever came then.
         visiting.end_all().and(done)
     }

@@ -375,8 +375,7 @@ impl Manifests {
         let path = self.layout.manifest(n);
         let read = || self.fs.read(&path, MAX_BYTES);
         // A stale handle does not mean that the name is gone: once more, from the name.
-        let stale = |error: &FsError| error.source.kind() == io::ErrorKind::StaleNetworkFileHandle;
-        let bytes = match read().or_else(|error| if stale(&error) { read() } else { Err(error) }) {
+        let bytes = match read().or_else(|error| if error.is_stale() { read() } else { Err(error) }) {
             Ok(bytes) => bytes,
             Err(error) if error.is_gone() => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -396,17 +395,19 @@ impl Manifests {
         if let Some(found) = self.get(n)? {
             return Ok(Some(found));
         }
-        let path = self.layout.manifest(n);
-        match self.fs.identity(&path) {
+        match self.fs.identity(&self.layout.manifest(n)) {
             Err(error) if matches!(error.source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 Ok(None)
             }
             Err(error) => Err(error.into()),
-            Ok(_) => {
-                let unseen = io::Error::from(io::ErrorKind::StaleNetworkFileHandle);
-                Err(FsError::new("find manifest", &path, unseen).into())
-            }
+            Ok(_) => Err(self.unseen(n)),
         }
+    }
+
+    /// The error for one that must be there, and cannot be opened just now.
+    fn unseen(&self, n: u64) -> Error {
+        let stale = io::Error::from(io::ErrorKind::StaleNetworkFileHandle);
+        FsError::new("find manifest", &self.layout.manifest(n), stale).into()
     }
 
     /// Remembers a manifest that stands under its name.
@@ -456,10 +457,7 @@ impl Manifests {
                 Some(manifest) if manifest.lists(id) => return Ok(Some(n)),
                 Some(_) => {}
                 None if n + MANIFESTS_KEPT <= to => {}
-                None => {
-                    let unseen = io::Error::from(io::ErrorKind::StaleNetworkFileHandle);
-                    return Err(FsError::new("find manifest", &self.layout.manifest(n), unseen).into());
-                }
+                None => return Err(self.unseen(n)),
             }
         }
         Ok(None)
