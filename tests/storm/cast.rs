@@ -73,9 +73,11 @@ pub struct Cast {
 
 impl Cast {
     pub fn new(dir: &Path, rings: Vec<PathBuf>) -> Cast {
+        // A storm drops its database: nobody else is to keep his index there.
+        let database: String = dir.file_name().unwrap().to_string_lossy().replace('.', "");
         for (mount, ring) in rings.iter().enumerate() {
             let base = format!(
-                "DBNAME: storm\nRING: {}\nSWAP_CAP: {CAP}\nSAMPLE: [data, label]\nLEASE_SECONDS: {LEASE}\nKEEP: 2\nVALIDATION: 7\n{}",
+                "DBNAME: storm{database}\nRING: {}\nSWAP_CAP: {CAP}\nSAMPLE: [data, label]\nLEASE_SECONDS: {LEASE}\nKEEP: 2\nVALIDATION: 7\n{}",
                 ring.display(),
                 common::index::lines(dir)
             );

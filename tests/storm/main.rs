@@ -195,7 +195,9 @@ fn in_a_storm_nothing_finished_is_lost_or_doubled_and_nobody_sees_anything_torn(
 #[test]
 fn a_manager_and_a_generator_that_were_stopped_past_their_leases_and_go_on_harm_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let mut cast = Cast::new(dir.path(), vec![dir.path().join("ring")]);
+    let root = dir.path().to_owned();
+    let _kept = Kept(Some(dir), root.join("ring")); // it ends after the cast
+    let mut cast = Cast::new(&root, vec![root.join("ring")]);
     let ring = common::another(&cast.config());
     [Role::Manager, Role::Generator(0), Role::Reader(0), Role::Manager].into_iter().for_each(|role| cast.start(role));
     let mut watcher = Watcher::new(ring.layout.root());
@@ -224,9 +226,9 @@ fn a_manager_and_a_generator_that_were_stopped_past_their_leases_and_go_on_harm_
         cast.look_after(true); // they go on
     }
     cast.look_after(true); // all go on
-    cli_support::eventually("a generation is finished", || ledgers(dir.path()).len() as u64 > CAP);
+    cli_support::eventually("a generation is finished", || ledgers(&root).len() as u64 > CAP);
     cast.only_managers();
-    let wanted = ledgers(dir.path());
+    let wanted = ledgers(&root);
     let begun = Instant::now();
     while !watcher.lost(&wanted).is_empty() && begun.elapsed() < CALM {
         ring.promote(When::NotEmpty).unwrap();
@@ -234,7 +236,7 @@ fn a_manager_and_a_generator_that_were_stopped_past_their_leases_and_go_on_harm_
         std::thread::sleep(TICK);
     }
     assert!(watcher.lost(&wanted).is_empty() && watcher.twice().is_empty());
-    assert!(check_seen(dir.path(), &watcher.listed).wrong.is_empty());
+    assert!(check_seen(&root, &watcher.listed).wrong.is_empty());
 }
 
 /// What is left of a storm is kept when it went badly: logs, ledgers, and a copy of the ring.
