@@ -118,7 +118,7 @@ impl Generator {
     /// The same in a ring that was found already.
     pub fn on_ring(ring: Arc<Ring>, config: &Config) -> Generator {
         let presence = Presence::begin(ring.index.clone(), &ring.me, ROLE, ring.lease);
-        let pacer = Pacer::new(ring.poll).watch(&ring.layout.manifests());
+        let pacer = Pacer::new(ring.poll).watch(&[ring.layout.root(), &ring.layout.manifests()]);
         let wanted = config.compression_of(&ring.birth.sample);
         let compress = wanted.iter().map(|wanted| wanted.level()).collect();
         let auto = Auto::new(&ring.birth.sample, |n| wanted[n] == Compress::Auto);

@@ -149,6 +149,11 @@ impl Model {
                 let mut to = *state;
                 if begun {
                     push("goes on with read.{n}", n, next, state);
+                    let fills = state.write[at + 1] & (THERE | FULL) == THERE && state.read[at + 1] & THERE == 0;
+                    if fills && !is_out(state, n) && !self.calm {
+                        to.write[at + 1] |= FULL;
+                        push("others fill write.{+} meanwhile", n, Manager::default(), &to);
+                    }
                 } else if !there {
                     if n <= state.newest() {
                         continue; // what such a late mkdir makes, a committer's makes as well

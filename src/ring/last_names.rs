@@ -103,11 +103,14 @@ impl Ring {
         Ok(ids)
     }
 
-    /// Ids of what is linked into generation `n`, which fills or is being promoted.
+    /// Ids of what is linked into generation `n`, which fills or is being promoted; then into the one after it, too.
     pub(super) fn in_filling(&self, n: u64) -> Result<HashSet<SegmentId>> {
-        let (write, read) = (self.segments_in(&self.layout.write(n))?, self.segments_in(&self.layout.read(n))?);
-        let both = [write, read].into_iter().flatten();
-        Ok(both.flat_map(|found| found.segments).map(|entry| entry.id).collect())
+        let mut ids = HashSet::new();
+        for dir in [self.layout.write(n), self.layout.read(n), self.layout.write(n + 1)] {
+            let found = self.segments_in(&dir)?.unwrap_or_default();
+            ids.extend(found.segments.iter().map(|entry| entry.id));
+        }
+        Ok(ids)
     }
 
     /// The segments in a directory; none where there is none. What cannot be read just now is an error, not a damaged

@@ -78,7 +78,7 @@ impl Ring {
     pub fn look_at(&self, n: u64, dir: &Path) -> Result<Found> {
         let inode = self.fs.identity(dir)?.inode;
         let names = self.fs.list(dir)?;
-        let mut scan = self.scan();
+        let mut scan = self.scan(n);
         if (scan.generation, scan.inode) != (n, inode) {
             *scan = Scan { generation: n, inode, ..Scan::new() };
         }
@@ -133,11 +133,12 @@ impl Ring {
     }
 
     fn is_listed_before(&self, n: u64, entry: &SegmentEntry) -> Result<bool> {
-        if let Some(listed) = self.scan().listed_before.get(&entry.id) {
-            return Ok(*listed);
+        let known = |scan: &Scan| (scan.generation == n).then(|| scan.listed_before.get(&entry.id).copied()).flatten();
+        if let Some(listed) = known(&self.scan(n)) {
+            return Ok(listed);
         }
         let listed = n > 0 && self.manifests.find(entry.id, entry.born, n - 1)?.is_some();
-        let mut scan = self.scan();
+        let mut scan = self.scan(n);
         if scan.generation == n {
             scan.listed_before.insert(entry.id, listed);
         }
@@ -185,14 +186,28 @@ impl Ring {
                 files += manifest.segments.len() as u64;
             }
         }
-        match self.look_at(newest + 1, &self.layout.write(newest + 1)) {
-            Ok(found) => {
-                bytes = found.segments.iter().map(|entry| entry.bytes).fold(bytes, u64::saturating_add);
-                files += (found.segments.len() + found.damaged.len()) as u64;
-            }
-            Err(Error::Fs { source }) if source.is_gone() => {}
-            Err(error) => return Err(error),
+        for found in self.look_at_filling(newest)? {
+            bytes = found.segments.iter().map(|entry| entry.bytes).fold(bytes, u64::saturating_add);
+            files += (found.segments.len() + found.damaged.len()) as u64;
         }
         Ok((bytes, files))
+    }
+
+    /// What is linked into the generation after `newest`; while that is promoted, also what is linked into the one after it.
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub(super) fn look_at_filling(&self, newest: u64) -> Result<Vec<Found>> {
+        let next = newest + 1;
+        let (write, read, ahead) = (self.layout.write(next), self.layout.read(next), self.layout.write(next + 1));
+        let mut all = Vec::new();
+        for (n, dir) in [(next, write), (next, read), (next + 1, ahead)] {
+            match self.look_at(n, &dir) {
+                Ok(found) => all.push(found),
+                Err(Error::Fs { source }) if source.is_gone() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
     }
 }
