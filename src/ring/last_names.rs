@@ -13,6 +13,7 @@ use crate::segment::reader::read_tail;
 use ringreel_format::SegmentId;
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
 /// What the manifests say of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +127,7 @@ impl Ring {
         for name in self.list_or_none(dir)? {
             let Some(index) = segment_index(&name) else { continue };
             match read_tail(&*self.fs, &dir.join(&name)).and_then(|tail| self.entry(&tail, index, &name)) {
-                Ok(entry) => found.segments.push(entry),
+                Ok(entry) => found.segments.push(Arc::new(entry)),
                 Err(Error::Fs { source }) if source.is_retryable() || source.is_denied() => return Err(source.into()),
                 Err(Error::Fs { source }) if source.is_gone() => {}
                 Err(error) => found.damaged.push((name, error.to_string())),

@@ -182,9 +182,9 @@ fn lists_name(manifest: &Manifest, entry: &SegmentEntry) -> bool {
 }
 
 /// Whole segments, in order, as long as the cap is not passed; one that would pass it is skipped.
-fn choose(countable: &[SegmentEntry], cap: u64) -> Vec<SegmentEntry> {
+fn choose(countable: &[Arc<SegmentEntry>], cap: u64) -> Vec<SegmentEntry> {
     let fit = fitting(countable.iter().map(|entry| entry.samples), cap);
-    countable.iter().zip(fit).filter(|(_, fits)| *fits).map(|(entry, _)| entry.clone()).collect()
+    countable.iter().zip(fit).filter(|(_, fits)| *fits).map(|(entry, _)| (**entry).clone()).collect()
 }
 
 /// Which of these segments a manifest lists: for each, in order, given the number of its samples.

@@ -9,13 +9,14 @@ use crate::segment::reader::{Tail, read_tail};
 use ringreel_format::{FormatError, SegmentId};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// A generation's directory, as far as it was read.
 pub struct Scan {
     generation: u64,
     /// Which directory that is: a rename keeps it, a directory that was made anew is another one.
     inode: (u64, u64),
-    by_name: HashMap<String, SegmentEntry>,
+    by_name: HashMap<String, Arc<SegmentEntry>>,
     unreadable: HashMap<String, u32>,
     /// Whether an earlier generation's manifest lists a segment; those do not change.
     listed_before: HashMap<SegmentId, bool>,
@@ -28,7 +29,7 @@ const TELL_AFTER: u32 = 5;
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// Segments that pass their footer check, sorted by (born, index): the order in which they are chosen.
-    pub segments: Vec<SegmentEntry>,
+    pub segments: Vec<Arc<SegmentEntry>>,
     /// Files that did not pass, and why.
     pub damaged: Vec<(String, String)>,
 }
@@ -91,6 +92,7 @@ impl Ring {
             }
             match read_tail(&*self.fs, &dir.join(&name)).and_then(|tail| self.entry(&tail, index, &name)) {
                 Ok(entry) => {
+                    let entry = Arc::new(entry);
                     scan.by_name.insert(name, entry.clone());
                     found.segments.push(entry);
                 }
@@ -121,7 +123,7 @@ impl Ring {
     ///
     /// # Errors
     /// As the manifests' reading.
-    pub fn countable(&self, n: u64, found: &[SegmentEntry]) -> Result<Vec<SegmentEntry>> {
+    pub fn countable(&self, n: u64, found: &[Arc<SegmentEntry>]) -> Result<Vec<Arc<SegmentEntry>>> {
         let mut ids: HashSet<SegmentId> = HashSet::new();
         let mut counted = Vec::new();
         for entry in found {
