@@ -98,7 +98,7 @@ impl Model {
             // While a generation waits for its manifest, the one after it is filled. (Not where that one was promoted
             // before a power cut took the manifest back.)
             let begun = state.read[t] & THERE != 0;
-            let waits = begun && state.read[t + 1] & THERE != 0;
+            let waits = begun && self.is_promoted(state, t + 1);
             let filling = t + usize::from(begun);
             if self.calm && me.adopts && (t..=filling).any(|t| (state.write[t] | state.read[t]) & NAMES != 0) {
                 continue; // it is linked already
