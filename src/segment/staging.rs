@@ -7,7 +7,7 @@ use crate::error::{Error, FsError, Result};
 use crate::fs::publish::DirSyncs;
 use crate::fs::{FileWriter, Fs, FsResult};
 use crate::layout::Layout;
-use ringreel_format::{FormatError, SampleRef, Sealed, SegmentInfo, SegmentWriter, WriteOptions};
+use ringreel_format::{FormatError, SampleRef, Sealed, SegmentInfo, SegmentWriter, Sink, WriteOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -121,7 +121,7 @@ impl StagingWriter {
     /// A sample that does not fit; what the filesystem says.
     pub fn sample(&mut self, sample: &SampleRef<'_>) -> Result<()> {
         self.closed = None;
-        let written = self.writer.sample(&mut self.file, sample);
+        let written = self.writer.sample_over(&mut self.file, sample);
         written.or_else(|error| self.roll_back(error))
     }
 
@@ -220,9 +220,12 @@ struct Buffered {
 }
 
 impl Buffered {
+    fn open(&mut self) -> io::Result<&mut Box<dyn FileWriter>> {
+        self.file.as_mut().ok_or_else(|| io::Error::other("the file was closed"))
+    }
+
     fn pass(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let file = self.file.as_mut().ok_or_else(|| io::Error::other("the file was closed"))?;
-        file.write_all(bytes)?;
+        self.open()?.write_all(bytes)?;
         self.drained += bytes.len() as u64;
         Ok(())
     }
@@ -233,6 +236,20 @@ impl Buffered {
         self.buffer.truncate(buffered);
         self.drained = self.drained.min(len);
         file.cut(self.drained)
+    }
+}
+
+impl Sink for Buffered {
+    /// What one write took is in the file or in the buffer, as a whole.
+    fn write_over(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        match at.checked_sub(self.drained) {
+            None => self.open()?.write_over(at, bytes).map_err(|error| error.source),
+            Some(from) => self.buffer.write_over(from, bytes),
+        }
+    }
+
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        Buffered::cut(self, len).map_err(|error| error.source)
     }
 }
 

@@ -6,6 +6,7 @@
 //! | [`head`] | one sample's head record: small parts inside, the large ones' lengths and checksums |
 //! | [`footer`] | where the samples begin; the trailer that finds the footer from the end |
 //! | [`writer`] | samples to bytes |
+//! | [`sink`] | where these go, when heads are written last |
 //! | [`pieces`] | where the records of a large part lie |
 //! | [`part`] | one part, from its stored bytes |
 //! | [`mod@slice`] | bytes to samples, by position |
@@ -19,6 +20,7 @@ pub mod header;
 pub mod part;
 pub mod pieces;
 pub mod salvage;
+pub mod sink;
 pub mod slice;
 pub mod view;
 pub mod walk;

@@ -5,6 +5,7 @@ use super::footer::{Footer, Trailer};
 use super::head::{CODEC_SHIFT, LARGE, OWN_SHAPE, SPLIT};
 use super::header::SegmentInfo;
 use super::pieces::pad_before;
+use super::sink::Sink;
 use super::{BoundCrc, CHUNK, HeadsCrc, SegmentId, TYPE_SAMPLE};
 use crate::dtype::{DType, MAX_NDIM, encode_shape};
 use crate::error::{FormatError, Result};
@@ -14,9 +15,13 @@ use crate::wire::put_varint;
 use byteorder::{ByteOrder, LE};
 use std::borrow::Cow;
 use std::io::Write;
+use std::thread;
 
 /// Bytes that are checked and searched at a time, so that they are still in the cache for the second look.
 const BLOCK: usize = 1 << 18;
+
+/// Large parts of so many bytes together are checked while they are written: below, a thread costs more than it saves.
+const ASIDE: u64 = 1 << 21;
 
 /// Most samples in a segment: their offsets have to fit into the footer, which is one record, beside the schema and the
 /// provenance.
@@ -92,12 +97,19 @@ pub struct SegmentWriter {
     head: Vec<u8>,
 }
 
-/// A part made ready: compressed or not, checked, its split points known.
+/// A part made ready: compressed or not.
 struct Ready<'a> {
     flags: u8,
     stored: Cow<'a, [u8]>,
+    /// Of a large part.
+    check: Check,
+}
+
+/// What the head says of a large part, and only a look at all its bytes can tell.
+#[derive(Default)]
+struct Check {
     crc: u32,
-    /// For each record of a large part, how often the framing splits it.
+    /// For each record, how often the framing splits it. Empty: not looked at yet.
     splits: Vec<u64>,
 }
 
@@ -135,36 +147,93 @@ impl SegmentWriter {
         self.options.compress = levels;
     }
 
-    /// Writes one sample.
+    /// Writes one sample, from its first byte to its last.
     ///
     /// # Errors
     /// Parts that do not fit the schema's number, data that does not fit dtype × shape, more than 2^25 samples: nothing was
     /// written then.
     /// What the sink says: then the position is still that before the sample.
     pub fn sample(&mut self, sink: &mut dyn Write, sample: &SampleRef<'_>) -> Result<()> {
-        if self.samples() == MAX_SAMPLES {
-            let (what, limit) = ("samples of a segment", MAX_SAMPLES);
-            return Err(FormatError::TooLarge { what, value: MAX_SAMPLES + 1, limit });
-        }
-        let at = self.position;
         let ready = self.make_ready(sample.parts)?;
-        let crc = self.encode_head(sample, &ready, at)?;
-        let mut end = at + frame::write_framed(sink, &mut self.head)?;
-        for part in ready.iter().filter(|part| part.flags & LARGE != 0) {
-            for (chunk, splits) in chunk_slices(&part.stored).zip(&part.splits) {
-                if let Some(pad) = pad_before(end) {
-                    end += frame::write_unsplit(sink, &[0; 64][..pad as usize])?;
-                }
-                end += match splits {
-                    0 => frame::write_unsplit(sink, chunk)?,
-                    _ => frame::write_record(sink, chunk)?,
-                };
+        self.write_checked(sink, sample, ready)
+    }
+
+    /// Writes the same bytes as [`SegmentWriter::sample`], in less time where there is much to be checked: large parts go to
+    /// the sink while another thread looks at them, and the head, which has their checksums, is written over the zeros that
+    /// kept its place. Where a magic turns up, the sample is cut off and written in order. The sink's position 0 is the
+    /// segment's.
+    ///
+    /// # Errors
+    /// As [`SegmentWriter::sample`].
+    pub fn sample_over(&mut self, sink: &mut dyn Sink, sample: &SampleRef<'_>) -> Result<()> {
+        let mut ready = self.make_ready(sample.parts)?;
+        let large = large(&ready).fold(0, |sum, part| part.stored.len() as u64 + sum);
+        if large >= ASIDE && self.write_unchecked(sink, sample, &mut ready)? {
+            return Ok(());
+        }
+        let mut sink = sink;
+        self.write_checked(&mut sink, sample, ready)
+    }
+
+    fn write_checked(&mut self, sink: &mut dyn Write, sample: &SampleRef<'_>, mut ready: Vec<Ready<'_>>) -> Result<()> {
+        for part in ready.iter_mut().filter(|part| part.is_large()) {
+            if part.check.splits.is_empty() {
+                part.check = Check::of(&part.stored);
+            }
+            if part.is_split() {
+                part.flags |= SPLIT;
             }
         }
+        let at = self.position;
+        let crc = self.encode_head(sample, &ready, at)?;
+        let end = at + frame::write_framed(sink, &mut self.head)?;
+        let end = write_large(sink, &ready, end)?;
+        self.wrote(at, end, crc);
+        Ok(())
+    }
+
+    /// False: it has to be written in order, and nothing of it was.
+    fn write_unchecked(
+        &mut self,
+        sink: &mut dyn Sink,
+        sample: &SampleRef<'_>,
+        ready: &mut [Ready<'_>],
+    ) -> Result<bool> {
+        let at = self.position;
+        self.encode_head(sample, ready, at)?;
+        if !frame::frame_whole(&mut self.head) {
+            return Ok(false);
+        }
+        self.head.fill(0);
+        let head = &self.head;
+        let written = thread::scope(|scope| {
+            let parts = &*ready;
+            let look = move || large(parts).map(|part| Check::of(&part.stored)).collect::<Vec<_>>();
+            let Ok(looking) = thread::Builder::new().spawn_scoped(scope, look) else { return Ok(None) };
+            let mut sink = &mut *sink;
+            sink.write_all(head)?;
+            let end = write_large(&mut sink, parts, at + head.len() as u64)?;
+            Result::Ok(looking.join().ok().map(|checks| (end, checks)))
+        })?;
+        if let Some((end, checks)) = written {
+            for (part, check) in ready.iter_mut().filter(|part| part.is_large()).zip(checks) {
+                part.check = check;
+            }
+            let crc = self.encode_head(sample, ready, at)?;
+            if !ready.iter().any(Ready::is_split) && frame::frame_whole(&mut self.head) {
+                sink.write_over(at, &self.head)?;
+                self.wrote(at, end, crc);
+                return Ok(true);
+            }
+        }
+        sink.cut(at)?;
+        Ok(false)
+    }
+
+    fn wrote(&mut self, at: u64, end: u64, crc: u32) {
         self.position = end;
         self.offsets.push(at);
         self.heads.push(crc);
-        Ok(())
     }
 
     /// Writes footer and trailer. May be called again after it failed and the file was cut back.
@@ -181,6 +250,10 @@ impl SegmentWriter {
     }
 
     fn make_ready<'a>(&self, parts: &[PartRef<'a>]) -> Result<Vec<Ready<'a>>> {
+        if self.samples() == MAX_SAMPLES {
+            let (what, limit) = ("samples of a segment", MAX_SAMPLES);
+            return Err(FormatError::TooLarge { what, value: MAX_SAMPLES + 1, limit });
+        }
         let schema = &self.info.schema.parts;
         if parts.len() != schema.len() {
             let names = schema.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -216,24 +289,10 @@ impl SegmentWriter {
                 stored = Cow::Owned(packed);
             }
         }
-        if stored.len() <= self.options.inline_max {
-            return Ok(Ready { flags, stored, crc: 0, splits: Vec::new() });
+        if stored.len() > self.options.inline_max {
+            flags |= LARGE;
         }
-        flags |= LARGE;
-        let mut crc = crc32fast::Hasher::new();
-        let mut splits = Vec::new();
-        for chunk in chunk_slices(&stored) {
-            let mut count = 0;
-            for block in chunk.chunks(BLOCK) {
-                crc.update(block);
-                count += split_points(block).count() as u64;
-            }
-            splits.push(count);
-        }
-        if splits.iter().any(|count| *count > 0) {
-            flags |= SPLIT;
-        }
-        Ok(Ready { flags, stored, crc: crc.finalize(), splits })
+        Ok(Ready { flags, stored, check: Check::default() })
     }
 
     /// Puts the head into `self.head`, behind room for its frame's header. Returns its checksum.
@@ -258,13 +317,13 @@ impl SegmentWriter {
             if ready.flags >> CODEC_SHIFT & 3 != 0 {
                 put_varint(out, ready.stored.len() as u64);
             }
-            if ready.flags & LARGE == 0 {
+            if !ready.is_large() {
                 out.extend_from_slice(&ready.stored);
                 continue;
             }
-            out.extend_from_slice(&ready.crc.to_le_bytes());
+            out.extend_from_slice(&ready.check.crc.to_le_bytes());
             if ready.flags & SPLIT != 0 {
-                ready.splits.iter().for_each(|count| put_varint(out, *count));
+                ready.check.splits.iter().for_each(|count| put_varint(out, *count));
             }
         }
         let crc = self.bound.of(at, &out[BODY + 4..]);
@@ -277,6 +336,53 @@ impl SegmentWriter {
     pub fn estimate(parts: &[PartRef<'_>]) -> u64 {
         parts.iter().map(|part| framed_len(part.data.len() as u64, 0) + 256).sum::<u64>() + 1024
     }
+}
+
+impl Ready<'_> {
+    fn is_large(&self) -> bool {
+        self.flags & LARGE != 0
+    }
+
+    fn is_split(&self) -> bool {
+        self.check.splits.iter().any(|count| *count > 0)
+    }
+}
+
+impl Check {
+    fn of(stored: &[u8]) -> Check {
+        let mut crc = crc32fast::Hasher::new();
+        let mut splits = Vec::new();
+        for chunk in chunk_slices(stored) {
+            let mut count = 0;
+            for block in chunk.chunks(BLOCK) {
+                crc.update(block);
+                count += split_points(block).count() as u64;
+            }
+            splits.push(count);
+        }
+        Check { crc: crc.finalize(), splits }
+    }
+}
+
+fn large<'r, 'a>(ready: &'r [Ready<'a>]) -> impl Iterator<Item = &'r Ready<'a>> {
+    ready.iter().filter(|part| part.is_large())
+}
+
+/// Writes the records of the large parts behind `end`; those that were not looked at, unsplit. Returns where they end.
+fn write_large(sink: &mut dyn Write, ready: &[Ready<'_>], mut end: u64) -> Result<u64> {
+    for part in large(ready) {
+        let splits = part.check.splits.iter().copied().chain(std::iter::repeat(0));
+        for (chunk, splits) in chunk_slices(&part.stored).zip(splits) {
+            if let Some(pad) = pad_before(end) {
+                end += frame::write_unsplit(sink, &[0; 64][..pad as usize])?;
+            }
+            end += match splits {
+                0 => frame::write_unsplit(sink, chunk)?,
+                _ => frame::write_record(sink, chunk)?,
+            };
+        }
+    }
+    Ok(end)
 }
 
 fn chunk_slices(stored: &[u8]) -> impl Iterator<Item = &[u8]> {
