@@ -18,6 +18,8 @@ const MIB: usize = 1 << 20;
 struct Watched {
     bytes: Vec<u8>,
     over: Vec<u64>,
+    /// What it held before it was written over last.
+    before: Vec<u8>,
     cuts: usize,
     calls: usize,
     fails_at: Option<usize>,
@@ -47,6 +49,7 @@ impl Sink for Watched {
     fn write_over(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let (len, done) = self.call(bytes.len());
         self.over.push(at);
+        self.before.clone_from(&self.bytes);
         self.bytes.write_over(at, &bytes[..len])?;
         done
     }
@@ -285,18 +288,18 @@ fn a_writer_that_dies_before_the_head_leaves_no_sample_to_be_found() {
     let at = writer.position() as usize;
     put(&one, |sample| writer.sample_over(&mut sink, sample)).unwrap();
     assert_eq!(sink.over[1], at as u64);
-    let whole = sink.bytes;
+    let (whole, before) = (sink.bytes, sink.before);
     let head = 8 + u32::from_le_bytes(*whole[at + 4..].first_chunk().unwrap()) as usize;
     assert_eq!(found(&whole), (vec![0, 1], 1)); // there is no footer
     // The head, as far as it came to the disk: its bytes from the first on, or some of them.
     for there in 0..head {
-        let mut torn = whole.clone();
-        torn[at + there..at + head].fill(0);
+        let mut torn = before.clone();
+        torn[at..at + there].copy_from_slice(&whole[at..at + there]);
         assert_eq!(found(&torn).0, [0], "{there} bytes of the head");
     }
-    for lost in (0..head).filter(|lost| whole[at + lost] != 0) {
+    for lost in (0..head).filter(|lost| whole[at + lost] != before[at + lost]) {
         let mut torn = whole.clone();
-        torn[at + lost] = 0;
+        torn[at + lost] = before[at + lost];
         assert_eq!(found(&torn).0, [0], "byte {lost} of the head");
     }
     // The head is there, and of its parts not all.
