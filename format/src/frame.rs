@@ -112,8 +112,21 @@ fn write_split(sink: &mut (impl Write + ?Sized), payload: &[u8], points: impl It
     }
     sink.write_all(&header(if splits == 0 { 0 } else { 3 }, payload.len() - begin))?;
     sink.write_all(&payload[begin..])?;
-    sink.write_all(&[0; 3][..padding(len) as usize])?;
+    if padding(len) > 0 {
+        sink.write_all(&[0; 3][..padding(len) as usize])?;
+    }
     Ok(framed_len(len, splits))
+}
+
+/// Writes a record of so many zeros: less than 64, and a multiple of 4.
+///
+/// # Errors
+/// What the sink says.
+pub(crate) fn write_zeros(sink: &mut (impl Write + ?Sized), len: usize) -> Result<u64> {
+    let mut framed = [0; 72];
+    framed[..8].copy_from_slice(&header(0, len));
+    sink.write_all(&framed[..8 + len])?;
+    Ok(8 + len as u64)
 }
 
 /// One frame's header, checked as far as it can be without its payload.

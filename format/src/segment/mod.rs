@@ -102,6 +102,14 @@ impl BoundCrc {
         crc.finalize()
     }
 
+    /// As [`BoundCrc::of`], of a body that follows its offset.
+    #[inline]
+    pub(crate) fn of_placed(&self, placed: &[u8]) -> u32 {
+        let mut crc = self.after_id.clone();
+        crc.update(placed);
+        crc.finalize()
+    }
+
     /// Compares the checksum with which the record at file offset `at` begins. Returns it, and the record's type.
     #[inline]
     pub(crate) fn check(&self, payload: &[u8], at: u64, what: &'static str) -> Result<(u32, u8)> {
