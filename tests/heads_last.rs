@@ -82,6 +82,7 @@ impl Scene {
             sync_dir: false,
             settled: Arc::default(),
             dir_syncs: ringreel::fs::publish::DirSyncs::default(),
+            memory: Arc::default(),
         };
         let layout = Layout::new(Path::new("/ring"));
         self.disk.ensure_dir(Path::new("/ring")).unwrap();

@@ -81,6 +81,7 @@ fn a_part_of_600_mib_is_written_and_read_in_less_than_64_mib_beyond_itself() {
             sync_dir: false,
             settled: Arc::default(),
             dir_syncs: ringreel::fs::publish::DirSyncs::default(),
+            memory: Arc::default(),
         };
         let mut writer = StagingWriter::begin(fs.clone(), &layout, "owner", info.clone(), &options).unwrap();
         let data = tensor(magics);

@@ -10,8 +10,8 @@ use crate::layout::Layout;
 use ringreel_format::{FormatError, SampleRef, Sealed, SegmentInfo, SegmentWriter, Sink, WriteOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A segment that is being written.
 pub struct StagingWriter {
@@ -24,6 +24,7 @@ pub struct StagingWriter {
     writer: SegmentWriter,
     /// It is complete and closed: only its name is wanting.
     closed: Option<Sealed>,
+    memory: Arc<Mutex<Vec<u8>>>,
     sync: bool,
     sync_dir: bool,
     settled: Arc<AtomicBool>,
@@ -45,6 +46,8 @@ pub struct StagingOptions {
     pub settled: Arc<AtomicBool>,
     /// What became of its syncs.
     pub dir_syncs: DirSyncs,
+    /// What one segment leaves to the next one: the memory of its buffer.
+    pub memory: Arc<Mutex<Vec<u8>>>,
 }
 
 impl StagingWriter {
@@ -69,7 +72,8 @@ impl StagingWriter {
             }
             other => other?,
         };
-        let mut file = Buffered { file: Some(file), drained: 0, buffer: Vec::new(), limit: options.buffer };
+        let buffer = std::mem::take(&mut *lock(&options.memory));
+        let mut file = Buffered { file: Some(file), drained: 0, buffer, limit: options.buffer };
         let begun = SegmentWriter::begin(&mut file, info, options.write.clone());
         let writer = begun.map_err(|error| {
             let _ = fs.forget_file(&part);
@@ -89,6 +93,7 @@ impl StagingWriter {
             file,
             writer,
             closed: None,
+            memory: options.memory.clone(),
             sync,
             sync_dir,
         })
@@ -181,6 +186,7 @@ impl StagingWriter {
             file.close()?;
         }
         self.closed = Some(sealed);
+        *lock(&self.memory) = std::mem::take(&mut self.file.buffer);
         Ok(sealed)
     }
 
@@ -207,6 +213,10 @@ impl StagingWriter {
             done => Ok(done?),
         }
     }
+}
+
+fn lock(memory: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A write buffer that can be cut back to any earlier length, also after a write that failed half-way. Large writes go
