@@ -197,7 +197,7 @@ impl Generator {
 
     /// `alone`: where its segment is lost with others in it, it is written again all the same.
     fn put(&mut self, sample: &SampleRef<'_>, alone: bool, stop: &dyn Fn() -> bool) -> Result<()> {
-        let bytes = SegmentWriter::estimate(sample.parts);
+        let bytes = SegmentWriter::estimate(sample);
         if !self.may_go_on(bytes, sample.unix_ms) {
             self.commit_earlier(stop)?;
             // One that could not get its name, or not be closed, takes no more samples.

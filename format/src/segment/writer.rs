@@ -301,7 +301,8 @@ impl SegmentWriter {
     #[inline]
     fn flags_of(&self, n: usize, part: &PartRef<'_>) -> Result<u8> {
         let expected = &self.info.schema.parts[n];
-        let (have, own) = (part.data.len() as u64, part.dtype != expected.dtype || part.shape != expected.shape);
+        let have = part.data.len() as u64;
+        let own = part.dtype != expected.dtype || !part.shape.iter().eq(&expected.shape); // few axes: no call
         if !own && have == self.lens[n] {
             return Ok(0);
         }
@@ -375,10 +376,11 @@ impl SegmentWriter {
         crc
     }
 
-    /// Bytes that one sample of these parts takes, about: for asking whether the disk has room. Meta is counted with
-    /// 1 KiB. It may take more where a part is full of the magic.
-    pub fn estimate(parts: &[PartRef<'_>]) -> u64 {
-        parts.iter().map(|part| framed_len(part.data.len() as u64, 0) + 256).sum::<u64>() + 1024
+    /// Bytes that this sample takes, about: for asking whether the disk has room. Meta is counted with 1 KiB. It may take
+    /// more where a part is full of the magic.
+    pub fn estimate(sample: &SampleRef<'_>) -> u64 {
+        let parts = sample.parts.iter().map(|part| framed_len(part.data.len() as u64, 0) + 256).sum::<u64>();
+        parts + if sample.meta.is_empty() { 64 } else { 1024 }
     }
 }
 
