@@ -132,6 +132,7 @@ impl Generator {
             sync_dir: ring.syncs_dirs(),
             settled: Arc::default(),
             dir_syncs: ring.dir_syncs.clone(),
+            memory: Arc::default(),
         };
         Generator {
             manager: None,
@@ -190,15 +191,22 @@ impl Generator {
         self.number
     }
 
+    fn tell(&mut self, ids: Vec<SampleId>) {
+        match self.untold.is_empty() {
+            true => self.untold = ids, // they may be many: not copied
+            false => self.untold.extend(ids),
+        }
+    }
+
     /// `alone`: where its segment is lost with others in it, it is written again all the same.
     fn put(&mut self, sample: &SampleRef<'_>, alone: bool, stop: &dyn Fn() -> bool) -> Result<()> {
-        let bytes = SegmentWriter::estimate(sample.parts);
+        let bytes = SegmentWriter::estimate(sample);
         if !self.may_go_on(bytes, sample.unix_ms) {
             self.commit_earlier(stop)?;
             // One that could not get its name, or not be closed, takes no more samples.
             if self.writing.as_ref().is_some_and(|it| it.is_closed() || it.samples() >= self.segment_samples) {
                 let ids = self.seal(stop)?;
-                self.untold.extend(ids);
+                self.tell(ids);
             }
             self.await_room(bytes, stop)?;
             self.leave.since = sample.unix_ms;
@@ -223,7 +231,7 @@ impl Generator {
             }
             match self.seal(stop) {
                 Ok(more) => {
-                    self.untold.extend(more);
+                    self.tell(more);
                     self.deferred = self.commit_all(stop, false).and_then(|()| self.promote_if_filled()).err();
                     return Ok(());
                 }
@@ -245,7 +253,7 @@ impl Generator {
     pub fn flush(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
         self.deferred.take().map_or(Ok(()), Err)?;
         let ids = self.seal(stop)?;
-        self.untold.extend(ids);
+        self.tell(ids);
         self.deferred = self.commit_earlier(stop).err();
         Ok(std::mem::take(&mut self.untold))
     }

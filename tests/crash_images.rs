@@ -11,11 +11,13 @@ mod disk;
 
 use common::{Action, EACCES, HookFs, listed_on, never, splitmix, try_bring_in, write};
 use disk::{Disk, Image, Lie};
+use ringreel::format::frame::MAGIC;
+use ringreel::format::{DType, Meta};
 use ringreel::manager::Manager;
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
 use ringreel::ring::promote::When;
-use ringreel::{Config, Error, Generator, Reader, SampleId};
+use ringreel::{Config, Error, Generator, NamedPart, Reader, SampleId};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -38,6 +40,19 @@ fn alone(disk: &Disk, config: &Config) {
     let mut generator = Generator::open_on(Arc::new(disk.clone()), config).unwrap();
     for n in 0..10 {
         disk.told(&write(&mut generator, n).unwrap());
+    }
+    disk.told(&generator.seal(&never).unwrap());
+    generator.finish(true, &never).unwrap();
+}
+
+/// One whose samples are large: their heads are written last.
+fn of_large_samples(disk: &Disk, config: &Config) {
+    let mut generator = Generator::open_on(Arc::new(disk.clone()), config).unwrap();
+    let mut data = vec![7; 2 << 20];
+    for magic in [false, true, false] {
+        data[5000..5004].copy_from_slice(&if magic { MAGIC.to_le_bytes() } else { [7; 4] });
+        let parts = [NamedPart::new("data", DType::U8, &[2 << 20], &data)];
+        disk.told(&generator.write(&parts, &Meta::new(), &never).unwrap());
     }
     disk.told(&generator.seal(&never).unwrap());
     generator.finish(true, &never).unwrap();
@@ -202,6 +217,7 @@ fn a_power_cut_at_any_moment_loses_and_doubles_nothing() {
     };
     look("a generator alone", &alone, &config(KEEP_ALL));
     look("three samples a segment", &alone, &config("KEEP: 100\nSEGMENT_SAMPLES: 3\n"));
+    look("large samples, two a segment", &of_large_samples, &config("KEEP: 100\nSEGMENT_SAMPLES: 2\n"));
     look("two and a manager", &company, &config(KEEP_ALL));
     look("two, a manager, and reclaim", &company, &config("KEEP: 1\nSEGMENT_SAMPLES: 2\n"));
     for seed in 1.. {

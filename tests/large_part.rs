@@ -4,12 +4,14 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use ringreel::format::{
-    DType, Meta, PartRef, ReadOptions, SampleRef, Schema, SegmentId, SegmentInfo, WriteOptions, frame,
+    DType, Meta, PartRef, ReadOptions, SampleRef, Schema, SegmentId, SegmentInfo, SegmentWriter, WriteOptions, frame,
 };
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
 use ringreel::segment::reader::{Access, SegmentReader, check_whole};
 use ringreel::segment::staging::{StagingOptions, StagingWriter};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
 use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
@@ -21,6 +23,22 @@ fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// A sink that compares what it is given with a file.
+struct Same(BufReader<File>);
+
+impl Write for Same {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let there = self.0.fill_buf()?;
+        let len = bytes.len().min(there.len());
+        assert!(bytes[..len] == there[..len] && (len > 0 || bytes.is_empty()), "other bytes");
+        self.0.consume(len);
+        Ok(len)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Bytes that differ from page to page; the magic stands at each of `magics`.
@@ -63,14 +81,22 @@ fn a_part_of_600_mib_is_written_and_read_in_less_than_64_mib_beyond_itself() {
             sync_dir: false,
             settled: Arc::default(),
             dir_syncs: ringreel::fs::publish::DirSyncs::default(),
+            memory: Arc::default(),
         };
-        let mut writer = StagingWriter::begin(fs.clone(), &layout, "owner", info, &options).unwrap();
+        let mut writer = StagingWriter::begin(fs.clone(), &layout, "owner", info.clone(), &options).unwrap();
         let data = tensor(magics);
         let crc = crc32fast::hash(&data);
         let label = [9; 2000];
         let parts = [PartRef::new(DType::U8, &[LEN], &data), PartRef::new(DType::U8, &[2000], &label)];
-        writer.sample(&SampleRef { parts: &parts, meta: &Meta::new(), unix_ms: 0 }).unwrap();
+        let sample = SampleRef { parts: &parts, meta: &Meta::new(), unix_ms: 0 };
+        writer.sample(&sample).unwrap();
         let (_, path) = writer.seal().unwrap();
+        // Written in order, it has the same bytes.
+        let mut same = Same(BufReader::with_capacity(MIB as usize, File::open(&path).unwrap()));
+        let mut writer = SegmentWriter::begin(&mut same, info, WriteOptions::default()).unwrap();
+        writer.sample(&mut same, &sample).unwrap();
+        writer.finish(&mut same).unwrap();
+        assert!(same.0.fill_buf().unwrap().is_empty());
         drop(data);
         for access in [Access::Shared, Access::Private, Access::Copy] {
             let reader = SegmentReader::open(&*fs, &path, access).unwrap();

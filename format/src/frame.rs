@@ -70,15 +70,24 @@ pub fn write_record(sink: &mut (impl Write + ?Sized), payload: &[u8]) -> Result<
 /// As [`write_record`], where the payload follows [`HEADER_LEN`] bytes of `framed`, which are for the header: in one write,
 /// but for a record that has to be split.
 pub(crate) fn write_framed(sink: &mut (impl Write + ?Sized), framed: &mut Vec<u8>) -> Result<u64> {
+    if !frame_whole(framed) {
+        return write_record(sink, &framed[HEADER_LEN as usize..]);
+    }
+    sink.write_all(framed)?;
+    Ok(framed.len() as u64)
+}
+
+/// Makes one whole frame of the payload that follows [`HEADER_LEN`] bytes of `framed`. False: it has to be split, or is too
+/// long, and nothing was done.
+pub(crate) fn frame_whole(framed: &mut Vec<u8>) -> bool {
     let payload = &framed[HEADER_LEN as usize..];
     let len = payload.len();
     if len as u64 > MAX_LEN || next_magic(payload, 0).is_some() {
-        return write_record(sink, payload);
+        return false;
     }
     framed[..HEADER_LEN as usize].copy_from_slice(&header(0, len));
     framed.resize(framed.len() + padding(len as u64) as usize, 0);
-    sink.write_all(framed)?;
-    Ok(framed.len() as u64)
+    true
 }
 
 /// Writes one record that [`split_points`] does not split.
@@ -103,8 +112,21 @@ fn write_split(sink: &mut (impl Write + ?Sized), payload: &[u8], points: impl It
     }
     sink.write_all(&header(if splits == 0 { 0 } else { 3 }, payload.len() - begin))?;
     sink.write_all(&payload[begin..])?;
-    sink.write_all(&[0; 3][..padding(len) as usize])?;
+    if padding(len) > 0 {
+        sink.write_all(&[0; 3][..padding(len) as usize])?;
+    }
     Ok(framed_len(len, splits))
+}
+
+/// Writes a record of so many zeros: less than 64, and a multiple of 4.
+///
+/// # Errors
+/// What the sink says.
+pub(crate) fn write_zeros(sink: &mut (impl Write + ?Sized), len: usize) -> Result<u64> {
+    let mut framed = [0; 72];
+    framed[..8].copy_from_slice(&header(0, len));
+    sink.write_all(&framed[..8 + len])?;
+    Ok(8 + len as u64)
 }
 
 /// One frame's header, checked as far as it can be without its payload.

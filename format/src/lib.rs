@@ -42,6 +42,7 @@ pub use segment::head::{Codec, Head, PartHead, PartPlace};
 pub use segment::header::SegmentInfo;
 pub use segment::part::{Part, ReadOptions};
 pub use segment::salvage::{Salvage, Salvaged, SalvagedSample};
+pub use segment::sink::Sink;
 pub use segment::slice::{Sample, SegmentSlice};
 pub use segment::walk::SegmentWalk;
 pub use segment::writer::{PartRef, SampleRef, Sealed, SegmentWriter, WriteOptions};

@@ -128,6 +128,7 @@ pub(crate) fn quick_varint(bytes: &mut &[u8]) -> Option<u64> {
     }
 }
 
+#[inline]
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);

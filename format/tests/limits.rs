@@ -213,10 +213,12 @@ fn one_sample(parts: &[&[u8]], options: WriteOptions) -> Vec<u8> {
     let refs: Vec<_> = parts.iter().zip(&shapes).map(|(part, shape)| PartRef::new(DType::Bytes, shape, part)).collect();
     let before = (writer.position(), writer.samples());
     assert_eq!(before, (file.len() as u64, 0));
-    writer.sample(&mut file, &SampleRef { parts: &refs, meta: &Meta::new(), unix_ms: 1_000 }).unwrap();
+    let meta = Meta::new();
+    let sample = SampleRef { parts: &refs, meta: &meta, unix_ms: 1_000 };
+    writer.sample(&mut file, &sample).unwrap();
     assert_eq!((writer.position(), writer.samples(), writer.info().born), (file.len() as u64, 1, 3));
-    let (took, estimate) = (file.len() as u64 - before.0, SegmentWriter::estimate(&refs));
-    let most = parts.iter().map(|part| part.len() as u64 + 280).sum::<u64>() + 1024;
+    let (took, estimate) = (file.len() as u64 - before.0, SegmentWriter::estimate(&sample));
+    let most = parts.iter().map(|part| part.len() as u64 + 280).sum::<u64>() + 64;
     assert!(took <= estimate && estimate <= most, "{took} bytes, {estimate} were estimated");
     writer.finish(&mut file).unwrap();
     file

@@ -201,6 +201,10 @@ impl Write for Writer {
 }
 
 impl FileWriter for Writer {
+    fn write_over(&mut self, at: u64, bytes: &[u8]) -> FsResult<()> {
+        on("write", &self.path, self.file.write_all_at(bytes, at))
+    }
+
     fn cut(&mut self, len: u64) -> FsResult<()> {
         on("cut", &self.path, self.file.set_len(len))?;
         on("seek", &self.path, self.file.seek(SeekFrom::Start(len)).map(|_| ()))

@@ -68,6 +68,12 @@ pub enum MapMode {
 
 /// A file that is being written, by this process alone.
 pub trait FileWriter: Write + Send {
+    /// Puts `bytes` in place of as many that were written before, at byte `at`. Writing goes on at the end.
+    ///
+    /// # Errors
+    /// What the system says; some of them may have been put there.
+    fn write_over(&mut self, at: u64, bytes: &[u8]) -> FsResult<()>;
+
     /// Cuts the file back to `len` bytes, after which writing goes on there.
     ///
     /// # Errors

@@ -10,6 +10,8 @@ use ringreel_format::{FormatError, Meta, SampleRef};
 const CLOCKED: usize = 64;
 /// and for each one that has more bytes.
 const CLOCKED_BYTES: usize = 1 << 16;
+/// So many milliseconds go by between two questions whether to stop: who answers them may have a lock to wait for.
+const ASKED: u64 = 50;
 
 impl Generator {
     /// Puts `count` samples of the same element types and shapes in, without meta: as [`Generator::write`], in less time.
@@ -43,14 +45,18 @@ impl Generator {
         let (mut one, meta) = (whole.clone(), Meta::new());
         let bytes: usize = rows.iter().sum();
         let (mut now, mut waited) = (unix_ms(), self.summary.waited_seconds);
+        let mut asked = now;
         for n in 0..count {
             for ((one, whole), row) in one.iter_mut().zip(&whole).zip(&rows) {
                 one.data = &whole.data[n * row..(n + 1) * row];
             }
             if n % CLOCKED == 0 || bytes > CLOCKED_BYTES || waited < self.summary.waited_seconds {
                 (now, waited) = (unix_ms(), self.summary.waited_seconds);
-                if n > 0 && stop() {
-                    return Err(Error::Interrupted { what: "the rest of a batch".to_owned() });
+                if now.abs_diff(asked) >= ASKED {
+                    asked = now;
+                    if stop() {
+                        return Err(Error::Interrupted { what: "the rest of a batch".to_owned() });
+                    }
                 }
             }
             self.put(&SampleRef { parts: &one, meta: &meta, unix_ms: now }, false, stop)?;

@@ -7,11 +7,11 @@ use crate::error::{Error, FsError, Result};
 use crate::fs::publish::DirSyncs;
 use crate::fs::{FileWriter, Fs, FsResult};
 use crate::layout::Layout;
-use ringreel_format::{FormatError, SampleRef, Sealed, SegmentInfo, SegmentWriter, WriteOptions};
+use ringreel_format::{FormatError, SampleRef, Sealed, SegmentInfo, SegmentWriter, Sink, WriteOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A segment that is being written.
 pub struct StagingWriter {
@@ -24,6 +24,7 @@ pub struct StagingWriter {
     writer: SegmentWriter,
     /// It is complete and closed: only its name is wanting.
     closed: Option<Sealed>,
+    memory: Arc<Mutex<Vec<u8>>>,
     sync: bool,
     sync_dir: bool,
     settled: Arc<AtomicBool>,
@@ -45,6 +46,8 @@ pub struct StagingOptions {
     pub settled: Arc<AtomicBool>,
     /// What became of its syncs.
     pub dir_syncs: DirSyncs,
+    /// What one segment leaves to the next one: the memory of its buffer.
+    pub memory: Arc<Mutex<Vec<u8>>>,
 }
 
 impl StagingWriter {
@@ -69,7 +72,8 @@ impl StagingWriter {
             }
             other => other?,
         };
-        let mut file = Buffered { file: Some(file), drained: 0, buffer: Vec::new(), limit: options.buffer };
+        let buffer = std::mem::take(&mut *lock(&options.memory));
+        let mut file = Buffered { file: Some(file), drained: 0, buffer, limit: options.buffer };
         let begun = SegmentWriter::begin(&mut file, info, options.write.clone());
         let writer = begun.map_err(|error| {
             let _ = fs.forget_file(&part);
@@ -89,6 +93,7 @@ impl StagingWriter {
             file,
             writer,
             closed: None,
+            memory: options.memory.clone(),
             sync,
             sync_dir,
         })
@@ -121,7 +126,7 @@ impl StagingWriter {
     /// A sample that does not fit; what the filesystem says.
     pub fn sample(&mut self, sample: &SampleRef<'_>) -> Result<()> {
         self.closed = None;
-        let written = self.writer.sample(&mut self.file, sample);
+        let written = self.writer.sample_over(&mut self.file, sample);
         written.or_else(|error| self.roll_back(error))
     }
 
@@ -181,6 +186,7 @@ impl StagingWriter {
             file.close()?;
         }
         self.closed = Some(sealed);
+        *lock(&self.memory) = std::mem::take(&mut self.file.buffer);
         Ok(sealed)
     }
 
@@ -209,6 +215,10 @@ impl StagingWriter {
     }
 }
 
+fn lock(memory: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A write buffer that can be cut back to any earlier length, also after a write that failed half-way. Large writes go
 /// past it.
 struct Buffered {
@@ -220,9 +230,12 @@ struct Buffered {
 }
 
 impl Buffered {
+    fn open(&mut self) -> io::Result<&mut Box<dyn FileWriter>> {
+        self.file.as_mut().ok_or_else(|| io::Error::other("the file was closed"))
+    }
+
     fn pass(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let file = self.file.as_mut().ok_or_else(|| io::Error::other("the file was closed"))?;
-        file.write_all(bytes)?;
+        self.open()?.write_all(bytes)?;
         self.drained += bytes.len() as u64;
         Ok(())
     }
@@ -233,6 +246,20 @@ impl Buffered {
         self.buffer.truncate(buffered);
         self.drained = self.drained.min(len);
         file.cut(self.drained)
+    }
+}
+
+impl Sink for Buffered {
+    /// What one write took is in the file or in the buffer, as a whole.
+    fn write_over(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        match at.checked_sub(self.drained) {
+            None => self.open()?.write_over(at, bytes).map_err(|error| error.source),
+            Some(from) => self.buffer.write_over(from, bytes),
+        }
+    }
+
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        Buffered::cut(self, len).map_err(|error| error.source)
     }
 }
 

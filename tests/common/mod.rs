@@ -40,13 +40,13 @@ pub const EACCES: i32 = 13;
 pub const ESTALE: i32 = 116;
 
 /// Calls that change something, and calls that look.
-pub const CHANGES: [&str; 9] =
-    ["create", "make_dir", "link", "rename", "remove_file", "remove_dir", "write", "sync", "close"];
+pub const CHANGES: [&str; 10] =
+    ["create", "make_dir", "link", "rename", "remove_file", "remove_dir", "write", "write_over", "sync", "close"];
 
 type Hook = dyn Fn(usize, &str, &Path) -> Action + Send + Sync;
 
 /// A filesystem with a hook before each call: its number, its name, the path that it is about. Calls to a file that is
-/// being written ("write", "cut", "sync", "close") or read ("size", "read", "map") are calls like the others.
+/// being written ("write", "write_over", "cut", "sync", "close") or read ("size", "read", "map") are calls like the others.
 #[derive(Clone)]
 pub struct HookFs(Arc<Shared>);
 
@@ -135,6 +135,22 @@ impl io::Write for HookWriter {
 }
 
 impl FileWriter for HookWriter {
+    /// As a write: one that is refused, or short, has changed half.
+    fn write_over(&mut self, at: u64, bytes: &[u8]) -> FsResult<()> {
+        let error = |errno| FsError::new("write", &self.path, io::Error::from_raw_os_error(errno));
+        match self.fs.ask("write_over", &self.path) {
+            Action::Refuse(errno) => {
+                self.inner.write_over(at, &bytes[..bytes.len() / 2])?;
+                Err(error(errno))
+            }
+            Action::LoseReply(errno) => {
+                self.inner.write_over(at, bytes)?;
+                Err(error(errno))
+            }
+            Action::Pass | Action::Short | Action::Elsewhere(_) => self.inner.write_over(at, bytes),
+        }
+    }
+
     fn cut(&mut self, len: u64) -> FsResult<()> {
         let Self { inner, fs, path } = self;
         fs.through("cut", path, |_| inner.cut(len))

@@ -44,6 +44,8 @@ enum Op {
     /// A name came, went, or moved (two at once).
     Names(Vec<Put>),
     Write(Ino, Arc<Vec<u8>>),
+    /// In place of bytes that were there.
+    WriteOver(Ino, u64, Arc<Vec<u8>>),
     Cut(Ino, u64),
     SyncFile(Ino),
     SyncDir(Ino),
@@ -178,6 +180,13 @@ fn apply(nodes: &mut HashMap<Ino, Node>, op: &Op) {
                 Arc::make_mut(file).extend_from_slice(bytes);
             }
         }
+        Op::WriteOver(ino, at, bytes) => {
+            if let Some(Node::File(file)) = nodes.get_mut(ino) {
+                let (file, end) = (Arc::make_mut(file), *at as usize + bytes.len());
+                file.resize(file.len().max(end), 0); // what was written there may be lost
+                file[*at as usize..end].copy_from_slice(bytes);
+            }
+        }
         Op::Cut(ino, len) => {
             if let Some(Node::File(file)) = nodes.get_mut(ino) {
                 Arc::make_mut(file).truncate(*len as usize);
@@ -204,6 +213,14 @@ impl Write for DiskWriter {
 }
 
 impl FileWriter for DiskWriter {
+    fn write_over(&mut self, at: u64, bytes: &[u8]) -> FsResult<()> {
+        let mut state = self.0.lock();
+        let op = Op::WriteOver(self.1, at, Arc::new(bytes.to_vec()));
+        apply(&mut state.nodes, &op);
+        state.journal.push(op);
+        Ok(())
+    }
+
     fn cut(&mut self, len: u64) -> FsResult<()> {
         let mut state = self.0.lock();
         let op = Op::Cut(self.1, len);
@@ -401,6 +418,7 @@ impl History {
                     Some(*hints.get_or_insert_with(|| push(&mut doubts, Doubt::Hints)))
                 }
                 Op::Names(_) => Some(push(&mut doubts, Doubt::Names)),
+                Op::WriteOver(ino, ..) if !synced(at, &file_synced, ino) => Some(push(&mut doubts, Doubt::Contents)),
                 Op::Write(ino, _) | Op::Cut(ino, _) if !synced(at, &file_synced, ino) => {
                     Some(*files.entry(*ino).or_insert_with(|| push(&mut doubts, Doubt::Contents)))
                 }
@@ -484,6 +502,13 @@ fn image(done: &[Op], dirs: &HashSet<Ino>, doubt_of: &[Option<usize>], choice: &
             (0, _) => {}
             (2, Op::Write(ino, bytes)) => {
                 apply(&mut nodes, &Op::Write(*ino, Arc::new(bytes[..bytes.len() / 2].to_vec())));
+            }
+            (2, Op::WriteOver(ino, at, bytes)) => {
+                let half = Arc::new(bytes[..bytes.len() / 2].to_vec());
+                apply(&mut nodes, &Op::WriteOver(*ino, *at, half));
+            }
+            (3, Op::WriteOver(ino, at, bytes)) => {
+                apply(&mut nodes, &Op::WriteOver(*ino, *at, Arc::new(vec![0; bytes.len()])));
             }
             (3, Op::Write(ino, bytes)) => apply(&mut nodes, &Op::Write(*ino, Arc::new(vec![0; bytes.len()]))),
             _ => apply(&mut nodes, op),

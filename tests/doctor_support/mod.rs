@@ -107,6 +107,10 @@ impl Write for Writer {
 }
 
 impl FileWriter for Writer {
+    fn write_over(&mut self, at: u64, bytes: &[u8]) -> FsResult<()> {
+        self.inner.write_over(at, bytes)
+    }
+
     fn cut(&mut self, len: u64) -> FsResult<()> {
         self.inner.cut(len)
     }

@@ -21,7 +21,7 @@ pub const POLL: Duration = Duration::from_millis(50);
 pub enum Role {
     /// One that makes the ring and promotes what it fills.
     Generator,
-    /// The same, with several samples in a segment, and a sync at each step.
+    /// The same, with several samples in a segment, so large that their heads are written last, and a sync at each step.
     DurableGenerator,
     /// One that finds a full generation, an old one, and what dead generators finished and began.
     Manager,
@@ -84,7 +84,8 @@ impl Scene {
     pub fn arguments(&self) -> std::str::Split<'static, char> {
         let words = match self.role {
             Role::Manager => "manager",
-            _ => "generate --samples 5 --shape 4 --ledger ledger.first --seal",
+            Role::Generator => "generate --samples 5 --shape 4 --ledger ledger.first --seal",
+            Role::DurableGenerator => "generate --samples 5 --shape 128,128,128 --ledger ledger.first --seal",
         };
         words.split(' ')
     }

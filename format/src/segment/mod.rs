@@ -6,6 +6,7 @@
 //! | [`head`] | one sample's head record: small parts inside, the large ones' lengths and checksums |
 //! | [`footer`] | where the samples begin; the trailer that finds the footer from the end |
 //! | [`writer`] | samples to bytes |
+//! | [`sink`] | where these go, when heads are written last |
 //! | [`pieces`] | where the records of a large part lie |
 //! | [`part`] | one part, from its stored bytes |
 //! | [`mod@slice`] | bytes to samples, by position |
@@ -19,6 +20,7 @@ pub mod header;
 pub mod part;
 pub mod pieces;
 pub mod salvage;
+pub mod sink;
 pub mod slice;
 pub mod view;
 pub mod walk;
@@ -97,6 +99,14 @@ impl BoundCrc {
         let mut crc = self.after_id.clone();
         crc.update(&at.to_le_bytes());
         crc.update(body);
+        crc.finalize()
+    }
+
+    /// As [`BoundCrc::of`], of a body that follows its offset.
+    #[inline]
+    pub(crate) fn of_placed(&self, placed: &[u8]) -> u32 {
+        let mut crc = self.after_id.clone();
+        crc.update(placed);
         crc.finalize()
     }
 

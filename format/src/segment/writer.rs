@@ -5,6 +5,7 @@ use super::footer::{Footer, Trailer};
 use super::head::{CODEC_SHIFT, LARGE, OWN_SHAPE, SPLIT};
 use super::header::SegmentInfo;
 use super::pieces::pad_before;
+use super::sink::Sink;
 use super::{BoundCrc, CHUNK, HeadsCrc, SegmentId, TYPE_SAMPLE};
 use crate::dtype::{DType, MAX_NDIM, encode_shape};
 use crate::error::{FormatError, Result};
@@ -14,9 +15,16 @@ use crate::wire::put_varint;
 use byteorder::{ByteOrder, LE};
 use std::borrow::Cow;
 use std::io::Write;
+use std::thread;
+
+/// Where a head begins, behind its frame's header.
+const BODY: usize = frame::HEADER_LEN as usize;
 
 /// Bytes that are checked and searched at a time, so that they are still in the cache for the second look.
 const BLOCK: usize = 1 << 18;
+
+/// Large parts of so many bytes together are checked while they are written: below, a thread costs more than it saves.
+const ASIDE: u64 = 1 << 21;
 
 /// Most samples in a segment: their offsets have to fit into the footer, which is one record, beside the schema and the
 /// provenance.
@@ -90,14 +98,23 @@ pub struct SegmentWriter {
     heads: HeadsCrc,
     /// Memory for a head and its frame.
     head: Vec<u8>,
+    /// Bytes of each part of the schema.
+    lens: Vec<u64>,
 }
 
-/// A part made ready: compressed or not, checked, its split points known.
+/// A part made ready: compressed or not.
 struct Ready<'a> {
     flags: u8,
     stored: Cow<'a, [u8]>,
+    /// Of a large part that was looked at.
+    check: Option<Check>,
+}
+
+/// What the head says of a large part, and only a look at all its bytes can tell.
+#[derive(Debug, Default)]
+struct Check {
     crc: u32,
-    /// For each record of a large part, how often the framing splits it.
+    /// For each record up to the last one that is split, how often the framing splits it.
     splits: Vec<u64>,
 }
 
@@ -111,8 +128,9 @@ impl SegmentWriter {
         let header = info.encode_header()?;
         let position = frame::write_record(sink, &header)?;
         let bound = BoundCrc::new(info.id);
+        let lens = info.schema.parts.iter().map(|part| part.dtype.byte_len(&part.shape)).collect::<Result<_>>()?;
         let (offsets, heads, head) = (Vec::new(), HeadsCrc::default(), Vec::new());
-        Ok(SegmentWriter { info, options, bound, position, offsets, heads, head })
+        Ok(SegmentWriter { info, options, bound, position, offsets, heads, head, lens })
     }
 
     /// Bytes written so far, unfinished samples not counted.
@@ -135,36 +153,121 @@ impl SegmentWriter {
         self.options.compress = levels;
     }
 
-    /// Writes one sample.
+    /// Writes one sample, from its first byte to its last.
     ///
     /// # Errors
     /// Parts that do not fit the schema's number, data that does not fit dtype × shape, more than 2^25 samples: nothing was
     /// written then.
     /// What the sink says: then the position is still that before the sample.
     pub fn sample(&mut self, sink: &mut dyn Write, sample: &SampleRef<'_>) -> Result<()> {
-        if self.samples() == MAX_SAMPLES {
-            let (what, limit) = ("samples of a segment", MAX_SAMPLES);
-            return Err(FormatError::TooLarge { what, value: MAX_SAMPLES + 1, limit });
+        self.check_number(sample.parts)?;
+        if self.is_small(sample.parts) {
+            return self.write_small(sink, sample);
+        }
+        let ready = self.make_ready(sample.parts)?;
+        self.write_checked(sink, sample, ready)
+    }
+
+    /// Writes the same bytes as [`SegmentWriter::sample`], in less time where there is much to be checked: large parts go to
+    /// the sink while another thread looks at them, and the head, which has their checksums, is written over the zeros that
+    /// kept its place. Where a magic turns up, the sample is cut off and written in order. The sink's position 0 is the
+    /// segment's.
+    ///
+    /// # Errors
+    /// As [`SegmentWriter::sample`].
+    pub fn sample_over(&mut self, sink: &mut dyn Sink, sample: &SampleRef<'_>) -> Result<()> {
+        self.check_number(sample.parts)?;
+        if self.is_small(sample.parts) {
+            return self.write_small(sink, sample);
+        }
+        let mut ready = self.make_ready(sample.parts)?;
+        let large = large(&ready).fold(0, |sum, part| part.stored.len() as u64 + sum);
+        if large >= ASIDE && self.write_unchecked(sink, sample, &mut ready)? {
+            return Ok(());
+        }
+        self.write_checked(sink, sample, ready)
+    }
+
+    /// Whether all of them go into the head, as they are.
+    fn is_small(&self, parts: &[PartRef<'_>]) -> bool {
+        let options = &self.options;
+        options.compress.iter().all(Option::is_none) && parts.iter().all(|part| part.data.len() <= options.inline_max)
+    }
+
+    fn write_small(&mut self, sink: &mut (impl Write + ?Sized), sample: &SampleRef<'_>) -> Result<()> {
+        self.begin_head(sample)?;
+        for (n, part) in sample.parts.iter().enumerate() {
+            let flags = self.flags_of(n, part)?;
+            put_part(&mut self.head, part, flags, part.data, None);
         }
         let at = self.position;
-        let ready = self.make_ready(sample.parts)?;
-        let crc = self.encode_head(sample, &ready, at)?;
-        let mut end = at + frame::write_framed(sink, &mut self.head)?;
-        for part in ready.iter().filter(|part| part.flags & LARGE != 0) {
-            for (chunk, splits) in chunk_slices(&part.stored).zip(&part.splits) {
-                if let Some(pad) = pad_before(end) {
-                    end += frame::write_unsplit(sink, &[0; 64][..pad as usize])?;
-                }
-                end += match splits {
-                    0 => frame::write_unsplit(sink, chunk)?,
-                    _ => frame::write_record(sink, chunk)?,
-                };
+        let crc = self.end_head(at);
+        let end = at + frame::write_framed(sink, &mut self.head)?;
+        self.wrote(at, end, crc);
+        Ok(())
+    }
+
+    fn write_checked(
+        &mut self,
+        sink: &mut (impl Write + ?Sized),
+        sample: &SampleRef<'_>,
+        mut ready: Vec<Ready<'_>>,
+    ) -> Result<()> {
+        for part in ready.iter_mut().filter(|part| part.is_large()) {
+            let check = part.check.get_or_insert_with(|| Check::of(&part.stored));
+            if !check.splits.is_empty() {
+                part.flags |= SPLIT;
             }
         }
+        let at = self.position;
+        let crc = self.encode_head(sample, &ready, at)?;
+        let end = at + frame::write_framed(sink, &mut self.head)?;
+        let end = write_large(sink, &ready, end)?;
+        self.wrote(at, end, crc);
+        Ok(())
+    }
+
+    /// False: it has to be written in order, and nothing of it was.
+    fn write_unchecked(
+        &mut self,
+        sink: &mut dyn Sink,
+        sample: &SampleRef<'_>,
+        ready: &mut [Ready<'_>],
+    ) -> Result<bool> {
+        let at = self.position;
+        self.encode_head(sample, ready, at)?;
+        if !frame::frame_whole(&mut self.head) {
+            return Ok(false);
+        }
+        self.head.fill(0);
+        let head = &self.head;
+        let written = thread::scope(|scope| {
+            let parts = &*ready;
+            let look = move || large(parts).map(|part| Check::of(&part.stored)).collect::<Vec<_>>();
+            let Ok(looking) = thread::Builder::new().spawn_scoped(scope, look) else { return Ok(None) };
+            sink.write_all(head)?;
+            let end = write_large(sink, parts, at + head.len() as u64)?;
+            Result::Ok(looking.join().ok().map(|checks| (end, checks)))
+        })?;
+        if let Some((end, checks)) = written {
+            for (part, check) in ready.iter_mut().filter(|part| part.is_large()).zip(checks) {
+                part.check = Some(check);
+            }
+            let crc = self.encode_head(sample, ready, at)?;
+            if !ready.iter().any(Ready::is_split) && frame::frame_whole(&mut self.head) {
+                sink.write_over(at, &self.head)?;
+                self.wrote(at, end, crc);
+                return Ok(true);
+            }
+        }
+        sink.cut(at)?;
+        Ok(false)
+    }
+
+    fn wrote(&mut self, at: u64, end: u64, crc: u32) {
         self.position = end;
         self.offsets.push(at);
         self.heads.push(crc);
-        Ok(())
     }
 
     /// Writes footer and trailer. May be called again after it failed and the file was cut back.
@@ -180,29 +283,44 @@ impl SegmentWriter {
         Ok(Sealed { id: self.info.id, len, samples: self.samples(), check })
     }
 
-    fn make_ready<'a>(&self, parts: &[PartRef<'a>]) -> Result<Vec<Ready<'a>>> {
+    fn check_number(&self, parts: &[PartRef<'_>]) -> Result<()> {
+        if self.samples() == MAX_SAMPLES {
+            let (what, limit) = ("samples of a segment", MAX_SAMPLES);
+            return Err(FormatError::TooLarge { what, value: MAX_SAMPLES + 1, limit });
+        }
         let schema = &self.info.schema.parts;
         if parts.len() != schema.len() {
             let names = schema.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(", ");
             let (given, wanted) = (parts.len(), schema.len());
             return Err(FormatError::Input(format!("a sample has {given} parts, {wanted} are expected: {names}")));
         }
+        Ok(())
+    }
+
+    /// Whether a part has a shape of its own; an error where its data does not fit that.
+    #[inline]
+    fn flags_of(&self, n: usize, part: &PartRef<'_>) -> Result<u8> {
+        let expected = &self.info.schema.parts[n];
+        let have = part.data.len() as u64;
+        let own = part.dtype != expected.dtype || !part.shape.iter().eq(&expected.shape); // few axes: no call
+        if !own && have == self.lens[n] {
+            return Ok(0);
+        }
+        part.dtype.check()?;
+        let want = part.dtype.byte_len(part.shape)?;
+        if want != have || part.shape.len() > MAX_NDIM {
+            let (name, dtype, shape) = (&expected.name, &part.dtype, part.shape);
+            let message = format!("part {name:?} has {have} bytes; {dtype} of shape {shape:?} has {want}");
+            return Err(FormatError::Input(message));
+        }
+        Ok(OWN_SHAPE)
+    }
+
+    fn make_ready<'a>(&self, parts: &[PartRef<'a>]) -> Result<Vec<Ready<'a>>> {
         let mut ready = Vec::with_capacity(parts.len());
-        for (n, (part, expected)) in parts.iter().zip(schema).enumerate() {
-            part.dtype.check()?;
-            let want = part.dtype.byte_len(part.shape)?;
-            if want != part.data.len() as u64 || part.shape.len() > MAX_NDIM {
-                return Err(FormatError::Input(format!(
-                    "part {:?} has {} bytes; {} of shape {:?} has {want}",
-                    expected.name,
-                    part.data.len(),
-                    part.dtype,
-                    part.shape,
-                )));
-            }
-            let own = part.dtype != expected.dtype || part.shape != expected.shape;
+        for (n, part) in parts.iter().enumerate() {
             let level = self.options.compress.get(n).copied().flatten();
-            ready.push(self.store(part, level, if own { OWN_SHAPE } else { 0 })?);
+            ready.push(self.store(part, level, self.flags_of(n, part)?)?);
         }
         Ok(ready)
     }
@@ -216,67 +334,131 @@ impl SegmentWriter {
                 stored = Cow::Owned(packed);
             }
         }
-        if stored.len() <= self.options.inline_max {
-            return Ok(Ready { flags, stored, crc: 0, splits: Vec::new() });
+        if stored.len() > self.options.inline_max {
+            flags |= LARGE;
         }
-        flags |= LARGE;
+        Ok(Ready { flags, stored, check: None })
+    }
+
+    /// Puts the head into `self.head`, behind room for its frame's header. Returns its checksum.
+    fn encode_head(&mut self, sample: &SampleRef<'_>, ready: &[Ready<'_>], at: u64) -> Result<u32> {
+        self.begin_head(sample)?;
+        for (part, ready) in sample.parts.iter().zip(ready) {
+            put_part(&mut self.head, part, ready.flags, &ready.stored, ready.check.as_ref());
+        }
+        Ok(self.end_head(at))
+    }
+
+    fn begin_head(&mut self, sample: &SampleRef<'_>) -> Result<()> {
+        let samples = self.samples();
+        let out = &mut self.head;
+        out.clear();
+        out.extend_from_slice(&[0; BODY + 4]);
+        out.push(TYPE_SAMPLE);
+        put_varint(out, samples);
+        put_varint(out, sample.unix_ms.saturating_sub(self.info.created_unix_ms));
+        if sample.meta.is_empty() {
+            out.push(0);
+            return Ok(());
+        }
+        let meta = sample.meta.encode()?;
+        put_varint(out, meta.len() as u64);
+        out.extend_from_slice(&meta);
+        Ok(())
+    }
+
+    fn end_head(&mut self, at: u64) -> u32 {
+        // The offset belongs to what the checksum is over: for once it stands before the body.
+        let out = &mut self.head;
+        LE::write_u64(&mut out[BODY - 4..], at);
+        let crc = self.bound.of_placed(&out[BODY - 4..]);
+        LE::write_u32(&mut out[BODY..], crc);
+        crc
+    }
+
+    /// Bytes that this sample takes, about: for asking whether the disk has room. Meta is counted with 1 KiB. It may take
+    /// more where a part is full of the magic.
+    pub fn estimate(sample: &SampleRef<'_>) -> u64 {
+        let parts = sample.parts.iter().map(|part| framed_len(part.data.len() as u64, 0) + 256).sum::<u64>();
+        parts + if sample.meta.is_empty() { 64 } else { 1024 }
+    }
+}
+
+/// One part, as a head has it.
+#[inline]
+fn put_part(out: &mut Vec<u8>, part: &PartRef<'_>, flags: u8, stored: &[u8], check: Option<&Check>) {
+    out.push(flags);
+    if flags & OWN_SHAPE != 0 {
+        part.dtype.encode(out);
+        encode_shape(part.shape, out);
+    }
+    if flags >> CODEC_SHIFT & 3 != 0 {
+        put_varint(out, stored.len() as u64);
+    }
+    if flags & LARGE == 0 {
+        out.extend_from_slice(stored);
+        return;
+    }
+    let crc = check.map_or(0, |check| check.crc);
+    out.extend_from_slice(&crc.to_le_bytes());
+    if flags & SPLIT != 0 {
+        records(stored, check).for_each(|(_, splits)| put_varint(out, splits));
+    }
+}
+
+impl Ready<'_> {
+    fn is_large(&self) -> bool {
+        self.flags & LARGE != 0
+    }
+
+    fn is_split(&self) -> bool {
+        self.check.as_ref().is_some_and(|check| !check.splits.is_empty())
+    }
+}
+
+impl Check {
+    fn of(stored: &[u8]) -> Check {
         let mut crc = crc32fast::Hasher::new();
         let mut splits = Vec::new();
-        for chunk in chunk_slices(&stored) {
+        for (n, chunk) in chunk_slices(stored).enumerate() {
             let mut count = 0;
             for block in chunk.chunks(BLOCK) {
                 crc.update(block);
                 count += split_points(block).count() as u64;
             }
-            splits.push(count);
+            if count > 0 {
+                splits.resize(n, 0);
+                splits.push(count);
+            }
         }
-        if splits.iter().any(|count| *count > 0) {
-            flags |= SPLIT;
-        }
-        Ok(Ready { flags, stored, crc: crc.finalize(), splits })
+        Check { crc: crc.finalize(), splits }
     }
+}
 
-    /// Puts the head into `self.head`, behind room for its frame's header. Returns its checksum.
-    fn encode_head(&mut self, sample: &SampleRef<'_>, ready: &[Ready<'_>], at: u64) -> Result<u32> {
-        const BODY: usize = frame::HEADER_LEN as usize;
-        let samples = self.samples();
-        let out = &mut self.head;
-        out.clear();
-        out.extend_from_slice(&[0; BODY]);
-        out.extend_from_slice(&[0, 0, 0, 0, TYPE_SAMPLE]);
-        put_varint(out, samples);
-        put_varint(out, sample.unix_ms.saturating_sub(self.info.created_unix_ms));
-        let meta = if sample.meta.is_empty() { Vec::new() } else { sample.meta.encode()? };
-        put_varint(out, meta.len() as u64);
-        out.extend_from_slice(&meta);
-        for (part, ready) in sample.parts.iter().zip(ready) {
-            out.push(ready.flags);
-            if ready.flags & OWN_SHAPE != 0 {
-                part.dtype.encode(out);
-                encode_shape(part.shape, out);
-            }
-            if ready.flags >> CODEC_SHIFT & 3 != 0 {
-                put_varint(out, ready.stored.len() as u64);
-            }
-            if ready.flags & LARGE == 0 {
-                out.extend_from_slice(&ready.stored);
-                continue;
-            }
-            out.extend_from_slice(&ready.crc.to_le_bytes());
-            if ready.flags & SPLIT != 0 {
-                ready.splits.iter().for_each(|count| put_varint(out, *count));
-            }
-        }
-        let crc = self.bound.of(at, &out[BODY + 4..]);
-        LE::write_u32(&mut out[BODY..BODY + 4], crc);
-        Ok(crc)
-    }
+fn large<'r, 'a>(ready: &'r [Ready<'a>]) -> impl Iterator<Item = &'r Ready<'a>> {
+    ready.iter().filter(|part| part.is_large())
+}
 
-    /// Bytes that one sample of these parts takes, about: for asking whether the disk has room. Meta is counted with
-    /// 1 KiB. It may take more where a part is full of the magic.
-    pub fn estimate(parts: &[PartRef<'_>]) -> u64 {
-        parts.iter().map(|part| framed_len(part.data.len() as u64, 0) + 256).sum::<u64>() + 1024
+/// Writes the records of the large parts behind `end`; those that were not looked at, unsplit. Returns where they end.
+fn write_large(sink: &mut (impl Write + ?Sized), ready: &[Ready<'_>], mut end: u64) -> Result<u64> {
+    for part in large(ready) {
+        for (chunk, splits) in records(&part.stored, part.check.as_ref()) {
+            if let Some(pad) = pad_before(end) {
+                end += frame::write_zeros(sink, pad as usize)?;
+            }
+            end += match splits {
+                0 => frame::write_unsplit(sink, chunk)?,
+                _ => frame::write_record(sink, chunk)?,
+            };
+        }
     }
+    Ok(end)
+}
+
+/// What goes into each record of a large part, and how often the framing splits it.
+fn records<'a>(stored: &'a [u8], check: Option<&'a Check>) -> impl Iterator<Item = (&'a [u8], u64)> {
+    let splits = check.map_or(&[][..], |check| &check.splits);
+    chunk_slices(stored).zip(splits.iter().copied().chain(std::iter::repeat(0)))
 }
 
 fn chunk_slices(stored: &[u8]) -> impl Iterator<Item = &[u8]> {
