@@ -78,7 +78,7 @@ fn a_batch_is_what_its_samples_are_one_by_one() {
         }
         let (data, _) = data_of(0..100);
         let reader = Reader::open(&config).unwrap();
-        let mut read: Vec<_> = reader.batch(&reader.newest().unwrap(), 0..100).unwrap().parts[0].data.clone();
+        let mut read: Vec<_> = reader.batch(&reader.newest().unwrap(), 0..100).unwrap().parts[0].data.to_vec();
         let mut want = data;
         read.sort_unstable();
         want.sort_unstable();
