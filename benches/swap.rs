@@ -1,8 +1,10 @@
 //! How long a swap takes, against the number of segments in a generation.
 //!
-//! Two times, in milliseconds, medians of several swaps: *swap*, from closing a generation until its manifest is out, before
-//! which no generator commits into the next one; and, for scale, a bare mkdir and rename of a directory of as many files on
-//! the same disk, in the same run. `TMPDIR` chooses the disk. What a generator beside a manager notices of it, `benches/system.py --only stall` measures.
+//! Times in milliseconds, medians of several swaps: *look*, how long the manager takes to find the generation full, which it
+//! knew but for one segment; *swap*, from closing a generation until the next one is open, while no generator commits;
+//! *readable*, from closing it until its manifest is out; and, for scale, a bare mkdir and rename of a directory of as many
+//! files on the same disk, in the same run. `TMPDIR` chooses the disk. What a generator beside a manager notices of it,
+//! `benches/system.py --only stall` measures.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use ringreel::format::{DType, Meta};
@@ -16,27 +18,33 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn swaps(cap: u64, rounds: usize) -> f64 {
+fn swaps(cap: u64, rounds: usize) -> [f64; 3] {
     let dir = tempfile::tempdir().unwrap();
     // The generator thinks that the cap is far away, so that the swap is ours to do and to time.
     let yaml = format!("DBNAME: t\nSWAP_CAP: {}\nSAMPLE: [x]\nKEEP: 0\n", cap * 64);
     let config = Config::parse(&yaml, "bench", dir.path(), true).unwrap();
     let mut generator = Generator::open(&config).unwrap();
     let ring = generator.ring().clone();
-    let mut swap = Vec::new();
+    let [mut looks, mut swaps, mut readable] = [(); 3].map(|()| Vec::new());
     for _ in 0..rounds {
-        for _ in 0..cap {
+        let next = ring.manifests.newest().unwrap() + 1;
+        for n in 0..cap {
+            if n + 1 == cap {
+                ring.fill_of(next).unwrap(); // as the manager does: it looks at segments as they come
+            }
             generator.write(&[NamedPart::new("x", DType::U8, &[8], &[1; 8])], &Meta::new(), &|| false).unwrap();
         }
-        // As the manager does: it looks at each segment as it comes.
-        ring.fill_of(ring.manifests.newest().unwrap() + 1).unwrap();
+        let started = Instant::now();
+        assert_eq!(ring.fill_of(next).unwrap(), cap);
+        looks.push(started.elapsed().as_secs_f64() * 1e3);
         let promotion = ring.promote(When::NotEmpty).unwrap().unwrap();
         assert_eq!(promotion.manifest.summary.samples, cap);
-        swap.push(promotion.swap_ms);
+        swaps.push(promotion.swap_ms);
+        readable.push(promotion.readable_ms);
         ring.reclaim().unwrap();
     }
     generator.finish(false, &|| false).unwrap();
-    median(swap)
+    [looks, swaps, readable].map(median)
 }
 
 fn bare_rename(files: u64, rounds: usize) -> f64 {
@@ -56,13 +64,10 @@ fn bare_rename(files: u64, rounds: usize) -> f64 {
 }
 
 fn main() {
-    println!("{:>8} {:>12} {:>22} {:>8}", "cap", "swap ms", "bare mkdir+rename ms", "ratio");
-    let mut first = None;
+    println!("{:>8} {:>10} {:>10} {:>12} {:>18}", "files", "look", "swap", "readable", "bare mkdir+rename");
     for (cap, rounds) in [(10, 31), (100, 31), (1000, 15), (10_000, 5)] {
-        let swap = swaps(cap, rounds);
+        let [look, swap, readable] = swaps(cap, rounds);
         let bare = bare_rename(cap, rounds);
-        println!("{cap:>8} {swap:>12.3} {bare:>22.3} {:>8.1}", swap / bare);
-        let ten = *first.get_or_insert(swap);
-        println!("{:>8} {:.2} times the swap at 10", "", swap / ten);
+        println!("{cap:>8} {look:>10.3} {swap:>10.3} {readable:>12.3} {bare:>18.3}");
     }
 }

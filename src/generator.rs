@@ -94,8 +94,8 @@ pub struct Generator {
     deferred: Option<Error>,
     /// Ids of finished samples that no call has returned, since it ended with an error.
     untold: Vec<SampleId>,
-    /// All that was sealed has a place, or a manifest lists it.
-    placed: bool,
+    /// So many of `commits`, from the first one on, have a place.
+    placed: usize,
 }
 
 impl Generator {
@@ -118,7 +118,7 @@ impl Generator {
     /// The same in a ring that was found already.
     pub fn on_ring(ring: Arc<Ring>, config: &Config) -> Generator {
         let presence = Presence::begin(ring.index.clone(), &ring.me, ROLE, ring.lease);
-        let pacer = Pacer::new(ring.poll).watch(&ring.layout.manifests());
+        let pacer = Pacer::new(ring.poll).watch(&[ring.layout.root(), &ring.layout.manifests()]);
         let wanted = config.compression_of(&ring.birth.sample);
         let compress = wanted.iter().map(|wanted| wanted.level()).collect();
         let auto = Auto::new(&ring.birth.sample, |n| wanted[n] == Compress::Auto);
@@ -146,7 +146,7 @@ impl Generator {
             last_problem: None,
             deferred: None,
             untold: Vec::new(),
-            placed: true,
+            placed: 0,
             presence,
             pacer,
             options,
@@ -278,7 +278,6 @@ impl Generator {
         let (id, born) = info;
         let staged = Staged { owner: self.ring.me.clone(), id, born, samples: sealed.samples, bytes: sealed.len };
         self.commits.push(Commit::new(staged));
-        self.placed = false;
         self.summary.finished += sealed.samples;
         self.summary.bytes += sealed.len;
         let (finished, bytes) = (self.summary.finished, self.summary.bytes);

@@ -42,7 +42,7 @@ pub struct Swap {
     pub deleted: u64,
     /// Samples per second since the swap before.
     pub per_second: f64,
-    /// For how long no generator could commit, in milliseconds: until the generation was readable.
+    /// For how long no generator could commit, in milliseconds: until the next generation was open.
     pub swap_ms: f64,
 }
 

@@ -62,7 +62,10 @@ fn listed_is_there(model: &Model, state: &State) -> bool {
 
 fn disk_bound(model: &Model, state: &State) -> bool {
     let full = state.write.iter().chain(&state.read).filter(|dir| *dir & FULL != 0).count();
-    let filling = state.write[usize::from(state.newest()) + 1];
+    // What fills a directory that was made again late is links to what is staged: it takes no room.
+    let next = usize::from(state.newest()) + 1;
+    let fills = |n: &usize| state.read[*n] & THERE == 0;
+    let filling = (next..state.write.len()).find(fills).map_or(0, |n| state.write[n]);
     let filling = usize::from(filling & (THERE | FULL) == THERE);
     full + filling + usize::from(state.trash) <= usize::from(model.keep) + 3
 }

@@ -46,9 +46,9 @@ impl Model {
             Commit::Link => self.link(state, me, &mut push),
             Commit::Afresh => self.look_afresh(state, me, &mut push),
             Commit::MakeDir => {
-                let t = me.view + 1;
+                let t = me.target;
                 to.write[usize::from(t)] |= THERE;
-                push("makes write.{n}", t, Committer { at: Commit::Look, view: 0, ..me }, &to);
+                push("makes write.{n}", t, Committer { at: Commit::Look, target: 0, ..me }, &to);
             }
             Commit::SyncManifests => {
                 if !self.lacks(Rule::SeenSynced) {
@@ -95,8 +95,13 @@ impl Model {
         }
         for view in self.views(state) {
             let t = usize::from(view) + 1;
-            if self.calm && ((me.adopts && state.write[t] & NAMES != 0) || state.read[t] & THERE != 0) {
-                continue; // it is linked already, or that generation is being promoted
+            // While a generation waits for its manifest, the one after it is filled. (Not where that one was promoted
+            // before a power cut took the manifest back.)
+            let begun = state.read[t] & THERE != 0;
+            let waits = begun && self.is_promoted(state, t + 1);
+            let filling = t + usize::from(begun);
+            if self.calm && me.adopts && (t..=filling).any(|t| (state.write[t] | state.read[t]) & NAMES != 0) {
+                continue; // it is linked already
             }
             let linked = (me.linked > 0).then_some(u64::from(me.linked));
             // Whoever asks before it links guards the promoter's rule, and the other way round: both are left out.
@@ -104,13 +109,23 @@ impl Model {
             match standing(state.listed(view).filter(|_| asks), linked, u64::from(view)) {
                 Standing::Listed(n) => {
                     let at = if self.power { Commit::SyncManifests } else { Commit::Tidy };
-                    push("sees that manifest {n} lists it", n as u8, Committer { at, view: 0, ..me }, state);
+                    push("sees that manifest {n} lists it", n as u8, Committer { at, target: 0, ..me }, state);
                 }
                 Standing::Linked(_) => {}
                 Standing::LeftOut if self.lacks(Rule::LinkedAgain) => {}
                 Standing::LeftOut | Standing::Staged => {
-                    let next = Committer { at: Commit::Link, view, linked: 0, ..me };
-                    push("takes {n} for the newest generation, and it for not listed", view, next, state);
+                    let link = |t: usize| Committer { at: Commit::Link, target: t as u8, linked: 0, ..me };
+                    if !(begun && self.calm) {
+                        push("takes {n} for the newest generation, and it for not listed", view, link(t), state);
+                    }
+                    if begun && !waits {
+                        push(
+                            "takes {n} for the newest but one, without a manifest yet, and it for not listed",
+                            view,
+                            link(filling),
+                            state,
+                        );
+                    }
                 }
             }
         }
@@ -119,10 +134,10 @@ impl Model {
     /// The link: where the path leads depends on how old the client's view is. Another's name there means the next
     /// index, and changes nothing.
     fn link(&self, state: &State, me: Committer, push: &mut impl FnMut(&'static str, u8, Committer, &State)) {
-        let t = me.view + 1;
+        let t = me.target;
         let at = usize::from(t);
         let fresh = self.calm || self.power;
-        let unknown = Committer { at: Commit::Look, view: 0, ..me };
+        let unknown = Committer { at: Commit::Look, target: 0, ..me };
         let linked = Committer { linked: if me.adopts { 0 } else { t }, ..unknown };
         // A client that knows the file can link it even when its staging name is gone.
         if state.staged != Staged::Gone || (state.has_name() && !fresh) {
@@ -153,8 +168,8 @@ impl Model {
 
     /// Neither the file nor the directory was found.
     fn look_afresh(&self, state: &State, me: Committer, push: &mut impl FnMut(&'static str, u8, Committer, &State)) {
-        let t = me.view + 1;
-        let again = Committer { at: Commit::Look, view: 0, ..me };
+        let t = me.target;
+        let again = Committer { at: Commit::Look, target: 0, ..me };
         if state.staged == Staged::Gone {
             let mut to = *state;
             if state.listed(state.newest()).is_some() {

@@ -149,6 +149,11 @@ impl Model {
                 let mut to = *state;
                 if begun {
                     push("goes on with read.{n}", n, next, state);
+                    let fills = state.write[at + 1] & (THERE | FULL) == THERE && !self.is_promoted(state, at + 1);
+                    if fills && !is_out(state, n) && !self.calm {
+                        to.write[at + 1] |= FULL;
+                        push("others fill write.{+} meanwhile", n, Manager::default(), &to);
+                    }
                 } else if !there {
                     if n <= state.newest() {
                         continue; // what such a late mkdir makes, a committer's makes as well
@@ -171,6 +176,11 @@ impl Model {
     fn owes_room(&self, state: &State, n: u8) -> bool {
         let old = |g: usize| is_old(GenerationDir::Read(g as u64), u64::from(n) - 1, u64::from(self.keep));
         state.trash > 0 || (0..ROOM).any(|g| state.read[g] & THERE != 0 && old(g))
+    }
+
+    /// Whether generation `n` is not to be filled although the one before it has no manifest.
+    pub(crate) fn is_promoted(&self, state: &State, n: usize) -> bool {
+        state.read[n] & THERE != 0 && !self.lacks(Rule::PromotedIsFull)
     }
 
     fn waits_for_all(&self, state: &State, n: usize) -> bool {

@@ -98,6 +98,7 @@ rules! {
     TooNewStays: "nothing is removed for being too new", ListedIsThere, (1, 2, false);
     KeptStays: "KEEP older generations stay", ListedIsThere, (1, 1, false);
     ReclaimFirst: "no generation is promoted before the old ones are reclaimed", DiskBound, (1, 1, false);
+    PromotedIsFull: "a generation that was promoted is not filled again, though its manifest is gone", DiskBound, (1, 1, true);
     BytesFirst: "a file is synced before it is sealed", NotLost, (1, 1, true);
     SealedSynced: "a sealed name is synced before its ids are returned", NotLost, (1, 1, true);
     RenameSynced: "the rename to read.<n> is synced before the manifest", ListedIsThere, (1, 1, true);

@@ -66,8 +66,8 @@ pub struct Committer {
     pub at: Commit,
     /// It is not the owner.
     pub adopts: bool,
-    /// The newest generation as it sees it, while that matters.
-    pub view: u8,
+    /// The generation that it links it into, while that matters.
+    pub target: u8,
     /// The generation it linked it into last; 0: none.
     pub linked: u8,
 }
@@ -203,7 +203,7 @@ impl State {
 
     fn words(&self) -> [u64; 9] {
         let word = u64::from_le_bytes;
-        let committer = |c: &Committer| [c.at as u8, u8::from(c.adopts), c.view, c.linked];
+        let committer = |c: &Committer| [c.at as u8, u8::from(c.adopts), c.target, c.linked];
         let manager = |m: &Manager| [m.at as u8, m.n, m.seen, m.mine];
         let pair = |a: [u8; 4], b: [u8; 4]| word([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]]);
         let [c0, c1] = self.committers.each_ref().map(committer);

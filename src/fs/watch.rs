@@ -35,16 +35,16 @@ impl Pacer {
         Pacer { poll, bell: Arc::default(), watcher: None }
     }
 
-    /// Also looks again as soon as a name comes or goes in `dir`, where the system tells.
-    pub fn watch(mut self, dir: &Path) -> Pacer {
-        self.start_to_watch(dir);
+    /// Also looks again as soon as a name comes or goes in one of `dirs`, where the system tells.
+    pub fn watch(mut self, dirs: &[&Path]) -> Pacer {
+        self.start_to_watch(dirs);
         self
     }
 
     /// The same, later on.
-    pub fn start_to_watch(&mut self, dir: &Path) {
+    pub fn start_to_watch(&mut self, dirs: &[&Path]) {
         let bell = self.bell.clone();
-        self.watcher = watcher(dir, move || bell.ring()).ok();
+        self.watcher = watcher(dirs, move || bell.ring()).ok();
     }
 
     /// Waits for about the polling time (at most `limit`), or until a name changed, or until `stop` says so (asked
@@ -63,14 +63,14 @@ impl Pacer {
     }
 }
 
-/// Calls `on_change` when a name comes or goes in `dir`, where the system tells.
-pub(super) fn watcher(dir: &Path, on_change: impl Fn() + Send + 'static) -> notify::Result<RecommendedWatcher> {
+/// Calls `on_change` when a name comes or goes in one of `dirs`, where the system tells.
+pub(super) fn watcher(dirs: &[&Path], on_change: impl Fn() + Send + 'static) -> notify::Result<RecommendedWatcher> {
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         if event.is_ok_and(|event| !event.kind.is_access()) {
             on_change();
         }
     })?;
-    watcher.watch(dir, RecursiveMode::NonRecursive)?;
+    dirs.iter().try_for_each(|dir| watcher.watch(dir, RecursiveMode::NonRecursive))?;
     Ok(watcher)
 }
 

@@ -37,7 +37,7 @@ impl Generator {
             return Ok(());
         }
         let mut all = true;
-        self.placed = false;
+        self.placed = 0;
         for mut commit in std::mem::take(&mut self.commits) {
             match self.look_at(&mut commit, newest) {
                 Ok(Step::Delivered(_)) => self.summary.delivered += commit.staged.samples,
@@ -84,8 +84,9 @@ impl Generator {
     /// says so, what is sealed stays staged, and somebody else will bring it in.
     pub(super) fn commit_all(&mut self, stop: &dyn Fn() -> bool, wait: bool) -> Result<()> {
         let started = Instant::now();
-        let mut n = 0;
+        let mut n = self.placed;
         while n < self.commits.len() {
+            self.placed = n; // thousands may be linked, and are not looked at for each sample
             if self.commits[n].linked().is_some() {
                 n += 1;
                 continue;
@@ -114,7 +115,7 @@ impl Generator {
                     {
                         return if matches!(error, Error::Interrupted { .. }) { Ok(()) } else { Err(error) };
                     }
-                    n = 0;
+                    n = self.placed;
                 }
                 Ok(Step::Refused) => return Err(Error::Index("this generator may not link its own file".to_owned())),
                 Err(error @ Error::Lost { .. }) => {
@@ -129,7 +130,7 @@ impl Generator {
                 }
             }
         }
-        self.placed = true;
+        self.placed = n;
         Ok(())
     }
 

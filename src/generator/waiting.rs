@@ -34,7 +34,7 @@ impl Generator {
         let may_grow = 1..self.segment_samples;
         let is_open = self.writing.as_ref().is_some_and(|it| may_grow.contains(&it.samples()) && !it.is_closed());
         let is_fresh = u128::from(self.leave.since.abs_diff(now)) < self.ring.poll.as_millis();
-        if !is_open || !is_fresh || !self.placed {
+        if !is_open || !is_fresh || self.placed < self.commits.len() {
             return false;
         }
         let left = self.leave.bytes.checked_sub(bytes);

@@ -138,7 +138,7 @@ impl Ring {
             if let Some(step) = self.judge(commit, &staged, newest)? {
                 return Ok(step);
             }
-            let target = newest + 1;
+            let target = self.filling(newest);
             if self.is_full(target, commit.staged.samples, thorough)? {
                 return Ok(Step::Wait(target));
             }
@@ -147,6 +147,7 @@ impl Ring {
             let handed = if collisions < COLLISIONS { as_hint(self.index.next_index(target))? } else { None };
             let index = match handed {
                 Some(Some(index)) => index,
+                Some(None) if target == newest + 1 && self.has_begun(target)? => continue,
                 Some(None) if !thorough => return Ok(Step::Wait(target)),
                 _ => STRAY_INDEX + u64::from(random_u32()),
             };
@@ -165,7 +166,7 @@ impl Ring {
                 _ => {}
             }
             if error.is_gone() {
-                if let Some(step) = self.look_afresh(commit, &staged, target)? {
+                if let Some(step) = self.look_afresh(commit, &staged, newest, target)? {
                     return Ok(step);
                 }
             } else if error.is_denied() && commit.staged.owner != self.me {
@@ -178,6 +179,22 @@ impl Ring {
             "no free name for a segment in {} after {ATTEMPTS} tries",
             self.layout.root().display()
         )))
+    }
+
+    /// The generation that fills, as far as is known: the one after the newest; or, while that waits for its manifest, the
+    /// one after it.
+    fn filling(&self, newest: u64) -> u64 {
+        newest + 1 + u64::from(self.begun.load(Ordering::Relaxed) == newest + 1)
+    }
+
+    /// Whether the promotion of generation `n` has begun, and the one after it fills. (It does not where a power cut took
+    /// back manifests of generations that had been promoted.)
+    fn has_begun(&self, n: u64) -> Result<bool> {
+        let begun = self.fs.exists(&self.layout.read(n))? && !self.fs.exists(&self.layout.read(n + 1))?;
+        if begun {
+            self.begun.store(n, Ordering::Relaxed);
+        }
+        Ok(begun)
     }
 
     /// The index gave us a number that another segment has. It is told once, and where the counter is to go on.
@@ -253,7 +270,7 @@ impl Ring {
     }
 
     /// The link found no file or no directory. None: try again.
-    fn look_afresh(&self, commit: &mut Commit, staged: &Path, target: u64) -> Result<Option<Step>> {
+    fn look_afresh(&self, commit: &mut Commit, staged: &Path, known: u64, target: u64) -> Result<Option<Step>> {
         let newest = self.manifests.newest_listed()?;
         if !self.fs.exists(staged)? {
             let Staged { id, born, .. } = commit.staged;
@@ -267,7 +284,7 @@ impl Ring {
             };
         }
         commit.missing = None;
-        if newest >= target {
+        if newest >= target || (target == known + 1 && self.has_begun(target)?) {
             return Ok(None);
         }
         if self.fs.exists(&self.layout.read(target))? {

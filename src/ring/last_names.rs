@@ -13,6 +13,7 @@ use crate::segment::reader::read_tail;
 use ringreel_format::SegmentId;
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
 /// What the manifests say of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,11 +104,14 @@ impl Ring {
         Ok(ids)
     }
 
-    /// Ids of what is linked into generation `n`, which fills or is being promoted.
+    /// Ids of what is linked into generation `n`, which fills or is being promoted; then into the one after it, too.
     pub(super) fn in_filling(&self, n: u64) -> Result<HashSet<SegmentId>> {
-        let (write, read) = (self.segments_in(&self.layout.write(n))?, self.segments_in(&self.layout.read(n))?);
-        let both = [write, read].into_iter().flatten();
-        Ok(both.flat_map(|found| found.segments).map(|entry| entry.id).collect())
+        let mut ids = HashSet::new();
+        for dir in [self.layout.write(n), self.layout.read(n), self.layout.write(n + 1)] {
+            let found = self.segments_in(&dir)?.unwrap_or_default();
+            ids.extend(found.segments.iter().map(|entry| entry.id));
+        }
+        Ok(ids)
     }
 
     /// The segments in a directory; none where there is none. What cannot be read just now is an error, not a damaged
@@ -123,7 +127,7 @@ impl Ring {
         for name in self.list_or_none(dir)? {
             let Some(index) = segment_index(&name) else { continue };
             match read_tail(&*self.fs, &dir.join(&name)).and_then(|tail| self.entry(&tail, index, &name)) {
-                Ok(entry) => found.segments.push(entry),
+                Ok(entry) => found.segments.push(Arc::new(entry)),
                 Err(Error::Fs { source }) if source.is_retryable() || source.is_denied() => return Err(source.into()),
                 Err(Error::Fs { source }) if source.is_gone() => {}
                 Err(error) => found.damaged.push((name, error.to_string())),

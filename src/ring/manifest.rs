@@ -92,7 +92,7 @@ pub struct Summary {
     pub total_samples: u64,
     /// Bytes in all generations up to and with this one.
     pub total_bytes: u64,
-    /// How long generators could not commit, about: from the closing of this generation until this was written, in ms.
+    /// How long generators could not commit, about: from the closing of this generation until the next one was open, in ms.
     pub swap_ms: f64,
     /// Of a manifest that was lost and is rebuilt: samples that it listed once, and that are not there any more. They
     /// count in `total_samples`.

@@ -93,8 +93,11 @@ pub struct Ring {
     pub max_bytes: Option<u64>,
     /// What became of directories' syncs, this process's staging included.
     pub dir_syncs: DirSyncs,
-    scan: Mutex<Scan>,
+    /// Of two generations: of the one that is being promoted, and of the one that fills meanwhile.
+    scans: [Mutex<Scan>; 2],
     occupancy: Mutex<Occupancy>,
+    /// A generation that was seen to wait for its manifest.
+    begun: AtomicU64,
     /// Generations that are never reclaimed.
     kept: Mutex<KeptSoFar>,
     watch: Mutex<Watch>,
@@ -198,8 +201,9 @@ impl Ring {
         Ok(Ring {
             manifests,
             dir_syncs: DirSyncs::default(),
-            scan: Mutex::new(Scan::new()),
+            scans: [Mutex::new(Scan::new()), Mutex::new(Scan::new())],
             occupancy: Mutex::default(),
+            begun: AtomicU64::new(0),
             kept: Mutex::default(),
             watch: Mutex::new(Watch::new(config.lease)),
             runs: Mutex::default(),
@@ -326,8 +330,9 @@ impl Ring {
         self.filled.load(Ordering::Relaxed) >= self.birth.swap_cap - self.birth.swap_cap / 8
     }
 
-    fn scan(&self) -> MutexGuard<'_, Scan> {
-        self.scan.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What is known of the directory of generation `n`, or of another one with the same parity.
+    fn scan(&self, n: u64) -> MutexGuard<'_, Scan> {
+        self.scans[(n % 2) as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn occupancy(&self) -> MutexGuard<'_, Occupancy> {

@@ -32,8 +32,10 @@ pub struct Promotion {
     pub manifest: Arc<Manifest>,
     /// Whether it is ours.
     pub ours: bool,
-    /// From closing the generation until it was readable, in milliseconds: for so long generators could not commit.
+    /// From closing the generation until the next one was open, in milliseconds: for so long generators could not commit.
     pub swap_ms: f64,
+    /// From closing the generation until it was readable, in milliseconds.
+    pub readable_ms: f64,
     /// Segments that were in the directory and are not listed.
     pub left_out: u64,
     /// Of those, damaged ones (or seen too early).
@@ -84,14 +86,15 @@ impl Ring {
         self.filled.store(0, Ordering::Relaxed);
         let started = Instant::now();
         self.switch_over(n)?;
-        let found = self.look_at(n, &self.layout.read(n))?;
-        let (manifest, ours) = self.publish_manifest(n, &found, started)?;
         let swap_ms = milliseconds_since(started);
+        let found = self.look_at(n, &self.layout.read(n))?;
+        let (manifest, ours) = self.publish_manifest(n, &found, swap_ms)?;
+        let readable_ms = milliseconds_since(started);
         let left_out =
             found.segments.iter().filter(|entry| !lists_name(&manifest, entry)).count() + found.damaged.len();
         self.after_promotion(&manifest, &found)?;
         let (left_out, damaged) = (left_out as u64, found.damaged.len() as u64);
-        Ok(Some(Promotion { manifest, ours, swap_ms, left_out, damaged }))
+        Ok(Some(Promotion { manifest, ours, swap_ms, readable_ms, left_out, damaged }))
     }
 
     /// Whoever promoted the newest generation may have died before it reclaimed. Were the next one promoted all the same,
@@ -120,11 +123,11 @@ impl Ring {
         self.settle_dir(self.layout.root())
     }
 
-    fn publish_manifest(&self, n: u64, found: &Found, closed: Instant) -> Result<(Arc<Manifest>, bool)> {
+    fn publish_manifest(&self, n: u64, found: &Found, swap_ms: f64) -> Result<(Arc<Manifest>, bool)> {
         let path = self.layout.manifest(n - 1);
         let before = self.manifests.get(n - 1)?.ok_or_else(|| unseen(&path))?;
         let segments = choose(&self.countable(n, &found.segments)?, self.birth.swap_cap);
-        let summary = before.summary.next(&self.me, &segments, milliseconds_since(closed));
+        let summary = before.summary.next(&self.me, &segments, swap_ms);
         let path = self.layout.manifest(n);
         let refused = |message: String| Error::Manifest { path: path.clone(), message, passing: false };
         let bytes = Manifest::new(summary, segments).encode().map_err(|error| refused(error.to_string()))?;
@@ -179,9 +182,9 @@ fn lists_name(manifest: &Manifest, entry: &SegmentEntry) -> bool {
 }
 
 /// Whole segments, in order, as long as the cap is not passed; one that would pass it is skipped.
-fn choose(countable: &[SegmentEntry], cap: u64) -> Vec<SegmentEntry> {
+fn choose(countable: &[Arc<SegmentEntry>], cap: u64) -> Vec<SegmentEntry> {
     let fit = fitting(countable.iter().map(|entry| entry.samples), cap);
-    countable.iter().zip(fit).filter(|(_, fits)| *fits).map(|(entry, _)| entry.clone()).collect()
+    countable.iter().zip(fit).filter(|(_, fits)| *fits).map(|(entry, _)| (**entry).clone()).collect()
 }
 
 /// Which of these segments a manifest lists: for each, in order, given the number of its samples.

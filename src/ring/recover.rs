@@ -105,7 +105,7 @@ impl Ring {
         let newest = self.manifests.newest()?;
         // Linked already, by its owner: the next manifest will tell. (The link says all that is to be known. A dead owner may
         // have left thousands, and this comes again twice a lease: their files are not opened each time.)
-        if let Some(born) = self.born_if_present(id, newest + 1, present)?
+        if let Some(born) = self.born_if_present(id, newest, present)?
             && self.manifests.find(id, born, newest)?.is_none()
         {
             return Ok(());
@@ -136,13 +136,11 @@ impl Ring {
         Ok(())
     }
 
-    fn born_if_present(&self, id: SegmentId, n: u64, present: &mut Option<Present>) -> Result<Option<u64>> {
+    fn born_if_present(&self, id: SegmentId, newest: u64, present: &mut Option<Present>) -> Result<Option<u64>> {
         if present.is_none() {
-            *present = Some(match self.look_at(n, &self.layout.write(n)) {
-                Ok(found) => found.segments.iter().map(|entry| (entry.id, entry.born)).collect(),
-                Err(Error::Fs { source }) if source.is_gone() => Present::new(),
-                Err(error) => return Err(error),
-            });
+            let found = self.look_at_filling(newest)?;
+            let all = found.iter().flat_map(|found| &found.segments);
+            *present = Some(all.map(|entry| (entry.id, entry.born)).collect());
         }
         Ok(present.as_ref().and_then(|ids| ids.get(&id)).copied())
     }

@@ -9,13 +9,14 @@ use crate::segment::reader::{Tail, read_tail};
 use ringreel_format::{FormatError, SegmentId};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// A generation's directory, as far as it was read.
 pub struct Scan {
     generation: u64,
     /// Which directory that is: a rename keeps it, a directory that was made anew is another one.
     inode: (u64, u64),
-    by_name: HashMap<String, SegmentEntry>,
+    by_name: HashMap<String, Arc<SegmentEntry>>,
     unreadable: HashMap<String, u32>,
     /// Whether an earlier generation's manifest lists a segment; those do not change.
     listed_before: HashMap<SegmentId, bool>,
@@ -28,7 +29,7 @@ const TELL_AFTER: u32 = 5;
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// Segments that pass their footer check, sorted by (born, index): the order in which they are chosen.
-    pub segments: Vec<SegmentEntry>,
+    pub segments: Vec<Arc<SegmentEntry>>,
     /// Files that did not pass, and why.
     pub damaged: Vec<(String, String)>,
 }
@@ -78,7 +79,7 @@ impl Ring {
     pub fn look_at(&self, n: u64, dir: &Path) -> Result<Found> {
         let inode = self.fs.identity(dir)?.inode;
         let names = self.fs.list(dir)?;
-        let mut scan = self.scan();
+        let mut scan = self.scan(n);
         if (scan.generation, scan.inode) != (n, inode) {
             *scan = Scan { generation: n, inode, ..Scan::new() };
         }
@@ -91,6 +92,7 @@ impl Ring {
             }
             match read_tail(&*self.fs, &dir.join(&name)).and_then(|tail| self.entry(&tail, index, &name)) {
                 Ok(entry) => {
+                    let entry = Arc::new(entry);
                     scan.by_name.insert(name, entry.clone());
                     found.segments.push(entry);
                 }
@@ -121,7 +123,7 @@ impl Ring {
     ///
     /// # Errors
     /// As the manifests' reading.
-    pub fn countable(&self, n: u64, found: &[SegmentEntry]) -> Result<Vec<SegmentEntry>> {
+    pub fn countable(&self, n: u64, found: &[Arc<SegmentEntry>]) -> Result<Vec<Arc<SegmentEntry>>> {
         let mut ids: HashSet<SegmentId> = HashSet::new();
         let mut counted = Vec::new();
         for entry in found {
@@ -133,11 +135,12 @@ impl Ring {
     }
 
     fn is_listed_before(&self, n: u64, entry: &SegmentEntry) -> Result<bool> {
-        if let Some(listed) = self.scan().listed_before.get(&entry.id) {
-            return Ok(*listed);
+        let known = |scan: &Scan| (scan.generation == n).then(|| scan.listed_before.get(&entry.id).copied()).flatten();
+        if let Some(listed) = known(&self.scan(n)) {
+            return Ok(listed);
         }
         let listed = n > 0 && self.manifests.find(entry.id, entry.born, n - 1)?.is_some();
-        let mut scan = self.scan();
+        let mut scan = self.scan(n);
         if scan.generation == n {
             scan.listed_before.insert(entry.id, listed);
         }
@@ -185,14 +188,28 @@ impl Ring {
                 files += manifest.segments.len() as u64;
             }
         }
-        match self.look_at(newest + 1, &self.layout.write(newest + 1)) {
-            Ok(found) => {
-                bytes = found.segments.iter().map(|entry| entry.bytes).fold(bytes, u64::saturating_add);
-                files += (found.segments.len() + found.damaged.len()) as u64;
-            }
-            Err(Error::Fs { source }) if source.is_gone() => {}
-            Err(error) => return Err(error),
+        for found in self.look_at_filling(newest)? {
+            bytes = found.segments.iter().map(|entry| entry.bytes).fold(bytes, u64::saturating_add);
+            files += (found.segments.len() + found.damaged.len()) as u64;
         }
         Ok((bytes, files))
+    }
+
+    /// What is linked into the generation after `newest`; while that is promoted, also what is linked into the one after it.
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub(super) fn look_at_filling(&self, newest: u64) -> Result<Vec<Found>> {
+        let next = newest + 1;
+        let (write, read, ahead) = (self.layout.write(next), self.layout.read(next), self.layout.write(next + 1));
+        let mut all = Vec::new();
+        for (n, dir) in [(next, write), (next, read), (next + 1, ahead)] {
+            match self.look_at(n, &dir) {
+                Ok(found) => all.push(found),
+                Err(Error::Fs { source }) if source.is_gone() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
     }
 }

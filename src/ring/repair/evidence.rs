@@ -11,6 +11,7 @@ use crate::ring::Ring;
 use crate::ring::manifest::{SegmentEntry, Summary};
 use ringreel_format::SegmentId;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// What lies in a directory whose manifest is lost, and is listed by no other one. Each id once, in the order in which
 /// segments are chosen.
@@ -81,7 +82,7 @@ impl Ring {
                 continue;
             }
             let staged = self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))?;
-            if staged { &mut evidence.possible } else { &mut evidence.certain }.push(entry);
+            if staged { &mut evidence.possible } else { &mut evidence.certain }.push(Arc::unwrap_or_clone(entry));
         }
         // Looked at after the staging names, from where an owner may have moved it meanwhile.
         let quarantined = self.quarantined()?;

@@ -1,0 +1,128 @@
+//! What generators do while a generation is swapped: from the rename on, its manifest is nothing they wait for.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use common::{Action, EIO, HookFs, another, assert_delivered_once, bring_in, config, listed, scratch, write};
+use ringreel::ring::Ring;
+use ringreel::ring::promote::When;
+use ringreel::{Config, Generator, SampleId};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const CAP: u64 = 4;
+
+/// Somebody renames the full generation, and cannot publish its manifest.
+fn begin_a_promotion(config: &Config) {
+    let fs = Arc::new(HookFs::default());
+    let ring = Ring::find_or_make(fs.clone(), config).unwrap();
+    fs.hook(|_, op, path| {
+        let publishes = op == "link" && path.parent().is_some_and(|dir| dir.ends_with("manifests"));
+        if publishes { Action::Refuse(EIO) } else { Action::Pass }
+    });
+    ring.promote(When::Full).unwrap_err();
+}
+
+fn names(dir: &Path) -> usize {
+    fs::read_dir(dir).map_or(0, Iterator::count)
+}
+
+/// Writes sample `n`, for a while.
+fn write_for_a_while(generator: &mut Generator, n: u64, time: Duration) -> ringreel::Result<Vec<SampleId>> {
+    let begun = Instant::now();
+    let data = n.to_le_bytes();
+    let part = ringreel::NamedPart::new("data", ringreel::format::DType::U64, &[1], &data);
+    generator.write(&[part], &ringreel::format::Meta::new(), &|| begun.elapsed() > time)
+}
+
+#[test]
+fn generators_fill_the_next_generation_while_one_waits_for_its_manifest() {
+    let dir = scratch();
+    let config = config(dir.path(), CAP, "");
+    // It leaves promotion to somebody, for a lease.
+    assert!(another(&config).index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
+    let mut generator = Generator::open(&config).unwrap();
+    let mut finished: Vec<_> = (0..CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
+    begin_a_promotion(&config);
+    for n in CAP..2 * CAP {
+        finished.extend(write_for_a_while(&mut generator, n, Duration::from_secs(60)).unwrap());
+    }
+    assert_eq!((names(&config.ring.join("write.2")), names(&config.ring.join("read.1"))), (4, 4));
+    assert!(listed(&config.ring).is_empty());
+    // Both take room.
+    let (bytes, files) = another(&config).usage().unwrap();
+    let size = fs::metadata(config.ring.join("read.1/000000.rec")).unwrap().len();
+    assert!(files == 8 && (7 * size..9 * size).contains(&bytes), "{files} files, {bytes} bytes, {size} each");
+    // But not the one after that, so the disk's bound holds: the call after the one that finds no room waits.
+    finished.extend(write_for_a_while(&mut generator, 2 * CAP, Duration::from_millis(200)).unwrap());
+    finished.extend(write_for_a_while(&mut generator, 2 * CAP + 1, Duration::from_millis(200)).unwrap());
+    assert!(!config.ring.join("write.3").exists() && !config.ring.join("read.2").exists());
+    bring_in(&another(&config));
+    assert_eq!(finished.len() as u64, 2 * CAP + 2);
+    assert_delivered_once(&config.ring, &finished, "a manifest that came late");
+}
+
+#[test]
+fn what_a_dead_generator_linked_ahead_is_brought_in_and_not_linked_once_more() {
+    let dir = scratch();
+    let config = config(dir.path(), CAP, "");
+    assert!(another(&config).index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
+    let mut generator = Generator::open(&config).unwrap();
+    let mut finished: Vec<_> = (0..CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
+    begin_a_promotion(&config);
+    finished.extend(write_for_a_while(&mut generator, CAP, Duration::from_secs(60)).unwrap());
+    std::mem::forget(generator); // as if it was killed
+    let ring = another(&config);
+    let mut watch = ringreel::ring::liveness::Watch::new(Duration::ZERO);
+    for _ in 0..3 {
+        watch.look(&*ring.index).unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+        ring.recover(&mut watch).unwrap();
+    }
+    assert_eq!((names(&config.ring.join("write.2")), names(&config.ring.join("read.1"))), (1, 4));
+    bring_in(&ring);
+    assert_delivered_once(&config.ring, &finished, "a generator that died ahead of a manifest");
+}
+
+#[test]
+fn a_generation_that_was_promoted_before_a_power_cut_took_its_manifest_is_not_filled_again() {
+    let dir = scratch();
+    let config = config(dir.path(), CAP, "");
+    let mut generator = Generator::open(&config).unwrap();
+    let staging = generator.ring().layout.staging_of(&generator.ring().me);
+    let mut finished = Vec::new();
+    let mut kept = Vec::new();
+    for n in 0..2 * CAP {
+        finished.extend(write(&mut generator, n).unwrap());
+        // Names that would be on the disk still: only those of synced manifests are removed.
+        for entry in fs::read_dir(&staging).unwrap().map(|entry| entry.unwrap().path()) {
+            let name = entry.file_name().unwrap().to_owned();
+            if entry.extension().is_some_and(|kind| kind == "rec")
+                && fs::hard_link(&entry, dir.path().join(&name)).is_ok()
+            {
+                kept.push(name);
+            }
+        }
+    }
+    generator.finish(false, &common::never).unwrap();
+    assert_eq!(listed(&config.ring).len() as u64, 2 * CAP);
+    for n in 1..=2 {
+        fs::remove_file(config.ring.join(format!("manifests/{n}"))).unwrap();
+    }
+    fs::create_dir_all(&staging).unwrap();
+    kept.iter().for_each(|name| drop(fs::rename(dir.path().join(name), staging.join(name))));
+    // Somebody went on with the promotion of generation 1, and died.
+    fs::create_dir(config.ring.join("write.2")).unwrap();
+
+    assert!(another(&config).index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
+    let mut generator = Generator::open(&config).unwrap();
+    finished.extend(write_for_a_while(&mut generator, 2 * CAP, Duration::from_millis(200)).unwrap());
+    // It is the next call that waits.
+    finished.extend(write_for_a_while(&mut generator, 2 * CAP + 1, Duration::from_millis(200)).unwrap_or_default());
+    assert_eq!(names(&config.ring.join("write.2")), 0, "the disk would hold a generation more than is promised");
+    std::mem::forget(generator);
+    bring_in(&another(&config));
+    assert_delivered_once(&config.ring, &finished, "after a power cut");
+}
