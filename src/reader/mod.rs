@@ -1,24 +1,24 @@
-//! The reader's side: samples by position in a generation, as its manifest lists them.
+ [`generators`] The reader's side: samples by position in a generation, as its manifest lists them.
 //!
-//! | file | |
-//! |---|---|
-//! | here | [`Reader`]: one sample, by generation and position |
-//! | [`batch`] | many at once, stacked |
-//! | `compared` | whose checksums were compared already |
-//! | [`split`] | which positions are whose |
-//! | [`stream`] | one epoch after the other, for one worker |
-//! | [`choice`] | which generation an epoch is read from |
-//! | `plan` | the epoch, and the steps that come next |
-//! | [`order`] | in which order its samples are read |
-//! | [`ahead`] | what comes next is read by threads meanwhile |
-//! | `background` | how these threads stay out of the consumer's way |
-//! | [`resume`] | where a stream is, and how another one goes on from there |
-//! | [`generators`] | who generates, and why nobody does |
-//! | [`fill`] | samples that only make a step up |
-//! | [`input_split`] | plain `.rec` files, no ring: the records of one rank |
-//! | [`prefetch`] | any producer, in a thread of its own |
+ [`generators`] | file | |
+ [`generators`] |---|---|
+ [`generators`] | here | [`Reader`]: one sample, by generation and position |
+ [`generators`] | [`batch`] | many at once, stacked |
+ [`generators`] | `compared` | whose checksums were compared already |
+ [`generators`] | [`split`] | which positions are whose |
+ [`generators`] | [`stream`] | one epoch after the other, for one worker |
+ [`generators`] | [`choice`] | which generation an epoch is read from |
+ [`generators`] | `plan` | the epoch, and the steps that come next |
+ [`generators`] | [`order`] | in which order its samples are read |
+ [`generators`] | [`ahead`] | what comes next is read by threads meanwhile |
+ [`generators`] | `background` | how these threads stay out of the consumer's way |
+ [`generators`] | [`resume`] | where a stream is, and how another one goes on from there |
+ [`generators`] | [`generators`] | who generates, and why nobody does |
+ [`generators`] | [`fill`] | samples that only make a step up |
+ [`generators`] | [`input_split`] | plain `.rec` files, no ring: the records of one rank |
+ [`generators`] | [`prefetch`] | any producer, in a thread of its own |
 //!
-//! A sample that is listed and cannot be read is an error that says why; the reader goes on.
+ [`generators`] A sample that is listed and cannot be read is an error that says why; the reader goes on.
 
 pub mod ahead;
 mod background;
@@ -34,11 +34,11 @@ pub mod prefetch;
 pub mod resume;
 pub mod split;
 pub mod stream;
+mod waiting;
 
 use crate::config::{Config, ReadMode, Verify};
 use crate::error::{Error, Result};
 use crate::fs::sigbus::{is_torn, newly_torn};
-use crate::fs::watch::Pacer;
 use crate::fs::{Fs, Posix};
 use crate::memory;
 use crate::ring::Ring;
@@ -52,10 +52,11 @@ use generators::Generators;
 use ringreel_format::{Meta, Part, ReadOptions, Sample, SegmentInfo, Value};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use waiting::Waiting;
 
 /// Segments that are held open.
 pub(crate) const OPEN_SEGMENTS: usize = 128;
@@ -512,55 +513,4 @@ pub(crate) fn named(info: &SegmentInfo, sample: Sample) -> (Vec<ReadPart>, Meta)
     let users = sample.meta.iter().map(|(key, value)| (key, value.clone()));
     let meta = provenance.chain(users).map(|(key, value)| (key.to_owned(), value)).collect();
     (parts.collect(), meta)
-}
-
-/// Waiting with a message, a time limit and a way out.
-pub(crate) struct Waiting {
-    started: Instant,
-    told: Option<Instant>,
-    timeout: Option<Duration>,
-    pacer: Pacer,
-    /// A directory that is to be watched.
-    watched: Option<PathBuf>,
-}
-
-/// Time between two messages of one wait.
-const TELL_EVERY: Duration = Duration::from_secs(10);
-
-impl Waiting {
-    pub(crate) fn new(timeout: Option<Duration>, poll: Duration) -> Waiting {
-        Waiting { started: Instant::now(), told: None, timeout, pacer: Pacer::new(poll), watched: None }
-    }
-
-    /// A name that comes or goes in `dir` ends a pause, from the second one on: before that nobody may have to wait.
-    pub(crate) fn watch(self, dir: &Path) -> Waiting {
-        Waiting { watched: Some(dir.to_owned()), ..self }
-    }
-
-    /// One pause, where the error may be gone in a moment: a server that is away, a handle that is older than the ring.
-    fn unless_wrong(&mut self, error: Error, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
-        match &error {
-            Error::Fs { source } if source.is_away() || source.is_stale() => self.more(&error.to_string(), stop, tell),
-            _ => Err(error),
-        }
-    }
-
-    /// One pause.
-    pub(crate) fn more(&mut self, what: &str, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
-        let waited = self.started.elapsed();
-        let left = self.timeout.map_or(Duration::MAX, |timeout| timeout.saturating_sub(waited));
-        if left.is_zero() {
-            return Err(Error::Timeout { seconds: waited.as_secs_f64(), what: what.to_owned() });
-        }
-        if self.told.is_none_or(|told| told.elapsed() > TELL_EVERY) {
-            tell(what);
-            self.told = Some(Instant::now());
-        }
-        match self.watched.take() {
-            // And look once more: what came before the watch was not told.
-            Some(dir) => self.pacer.start_to_watch(&[&dir]),
-            None => self.pacer.pause(left, stop),
-        }
-        if stop() { Err(Error::Interrupted { what: what.to_owned() }) } else { Ok(()) }
-    }
 }

@@ -2,10 +2,11 @@
 
 use super::{Item, Stream};
 use crate::error::{Error, Result};
+use crate::reader::ReadSample;
 use crate::reader::fill::masked;
 use crate::reader::plan::{Plan, Step};
 use crate::reader::split::{Equal, Slot};
-use crate::reader::{ReadSample, Waiting};
+use crate::reader::waiting::Waiting;
 
 /// Bytes of a page of memory, or fewer.
 const PAGE: usize = 4096;
