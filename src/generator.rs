@@ -94,6 +94,8 @@ pub struct Generator {
     deferred: Option<Error>,
     /// Ids of finished samples that no call has returned, since it ended with an error.
     untold: Vec<SampleId>,
+    /// Since when a generation ahead of one without a manifest is filled, and when it is looked after that.
+    ahead: Option<(Instant, Instant)>,
     /// So many of `commits`, from the first one on, have a place.
     placed: usize,
 }
@@ -118,7 +120,7 @@ impl Generator {
     /// The same in a ring that was found already.
     pub fn on_ring(ring: Arc<Ring>, config: &Config) -> Generator {
         let presence = Presence::begin(ring.index.clone(), &ring.me, ROLE, ring.lease);
-        let pacer = Pacer::new(ring.poll).watch(&[ring.layout.root(), &ring.layout.manifests()]);
+        let pacer = Pacer::new(ring.poll).watch(&ring.layout.manifests());
         let wanted = config.compression_of(&ring.birth.sample);
         let compress = wanted.iter().map(|wanted| wanted.level()).collect();
         let auto = Auto::new(&ring.birth.sample, |n| wanted[n] == Compress::Auto);
@@ -146,6 +148,7 @@ impl Generator {
             last_problem: None,
             deferred: None,
             untold: Vec::new(),
+            ahead: None,
             placed: 0,
             presence,
             pacer,
@@ -308,7 +311,11 @@ impl Generator {
     fn end(&mut self, seal: bool, stop: &dyn Fn() -> bool) -> Result<()> {
         self.flush(stop)?;
         self.deferred.take().map_or(Ok(()), Err)?;
-        if let Err(error) = self.tend_ring(Duration::ZERO).and_then(|_| self.settle()) {
+        // One may wait for its manifest, and the one after it be full.
+        let tended = self
+            .tend_ring(Duration::ZERO)
+            .and_then(|helped| if helped { self.tend_ring(Duration::ZERO) } else { Ok(false) });
+        if let Err(error) = tended.and_then(|_| self.settle()) {
             self.problem(error.to_string()); // what is sealed is safe
         }
         if seal {

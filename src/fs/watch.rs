@@ -2,7 +2,7 @@
 
 use crate::random::random_u32;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,24 +27,42 @@ pub struct Pacer {
     poll: Duration,
     bell: Arc<Bell>,
     watcher: Option<RecommendedWatcher>,
+    /// What is watched besides.
+    also: Option<PathBuf>,
 }
 
 impl Pacer {
     /// Looks again after about `poll`.
     pub fn new(poll: Duration) -> Pacer {
-        Pacer { poll, bell: Arc::default(), watcher: None }
+        Pacer { poll, bell: Arc::default(), watcher: None, also: None }
     }
 
-    /// Also looks again as soon as a name comes or goes in one of `dirs`, where the system tells.
-    pub fn watch(mut self, dirs: &[&Path]) -> Pacer {
-        self.start_to_watch(dirs);
+    /// Also looks again as soon as a name comes or goes in `dir`, where the system tells.
+    pub fn watch(mut self, dir: &Path) -> Pacer {
+        self.start_to_watch(dir);
         self
     }
 
     /// The same, later on.
-    pub fn start_to_watch(&mut self, dirs: &[&Path]) {
+    pub fn start_to_watch(&mut self, dir: &Path) {
         let bell = self.bell.clone();
-        self.watcher = watcher(dirs, move || bell.ring()).ok();
+        self.watcher = watcher(dir, move || bell.ring()).ok();
+    }
+
+    /// For now, a name that comes or goes in `dir` ends a pause, too. True: only from now on, so that whoever waits looks once
+    /// more before. (The system also tells the watcher whenever somebody lists a directory in it: not for ever.)
+    pub fn also_watch(&mut self, dir: &Path) -> bool {
+        let Some(watcher) = self.watcher.as_mut().filter(|_| self.also.is_none()) else { return false };
+        let watches = watcher.watch(dir, RecursiveMode::NonRecursive).is_ok();
+        self.also = watches.then(|| dir.to_owned());
+        watches
+    }
+
+    /// The end of that.
+    pub fn watch_no_more(&mut self) {
+        if let (Some(watcher), Some(dir)) = (&mut self.watcher, self.also.take()) {
+            let _ = watcher.unwatch(&dir);
+        }
     }
 
     /// Waits for about the polling time (at most `limit`), or until a name changed, or until `stop` says so (asked
@@ -63,14 +81,14 @@ impl Pacer {
     }
 }
 
-/// Calls `on_change` when a name comes or goes in one of `dirs`, where the system tells.
-pub(super) fn watcher(dirs: &[&Path], on_change: impl Fn() + Send + 'static) -> notify::Result<RecommendedWatcher> {
+/// Calls `on_change` when a name comes or goes in `dir`, where the system tells.
+pub(super) fn watcher(dir: &Path, on_change: impl Fn() + Send + 'static) -> notify::Result<RecommendedWatcher> {
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         if event.is_ok_and(|event| !event.kind.is_access()) {
             on_change();
         }
     })?;
-    dirs.iter().try_for_each(|dir| watcher.watch(dir, RecursiveMode::NonRecursive))?;
+    watcher.watch(dir, RecursiveMode::NonRecursive)?;
     Ok(watcher)
 }
 

@@ -19,12 +19,29 @@ impl Generator {
             self.bear(error, "looking at the manifests", stop)?;
         }
         self.strike_off(FEW);
-        self.commit_all(stop, true)
+        self.commit_all(stop, true)?;
+        self.see_to_its_manifest()
     }
 
-    /// What we filled ourselves is readable at once, where no manager sees to it.
+    /// While we fill one generation, the one before it waits for its manifest: whoever was to publish that may have died.
+    fn see_to_its_manifest(&mut self) -> Result<()> {
+        if self.ring.begun() <= self.settled {
+            self.ahead = None;
+            return Ok(());
+        }
+        let now = Instant::now();
+        let (since, next) = *self.ahead.get_or_insert((now, now + self.ring.poll * 2)); // most likely he is at it
+        if now >= next {
+            let overdue = since.elapsed() > self.ring.lease;
+            self.tend_ring(if overdue { Duration::MAX } else { Duration::ZERO })?;
+            self.ahead = Some((since, now + if overdue { self.ring.lease } else { self.ring.poll * 2 }));
+        }
+        Ok(())
+    }
+
+    /// What we filled ourselves is readable at once, where no manager sees to it; after the one before it, where that waits.
     pub(super) fn promote_if_filled(&mut self) -> Result<()> {
-        if self.ring.seems_full() {
+        if self.ring.seems_full() && self.tend_ring(Duration::ZERO)? {
             self.tend_ring(Duration::ZERO)?;
         }
         Ok(())
@@ -83,6 +100,12 @@ impl Generator {
     /// Links everything that is not linked yet. Where there is no room: waits, if that is wished for; but when `stop`
     /// says so, what is sealed stays staged, and somebody else will bring it in.
     pub(super) fn commit_all(&mut self, stop: &dyn Fn() -> bool, wait: bool) -> Result<()> {
+        let done = self.link_all(stop, wait);
+        self.pacer.watch_no_more();
+        done
+    }
+
+    fn link_all(&mut self, stop: &dyn Fn() -> bool, wait: bool) -> Result<()> {
         let started = Instant::now();
         let mut n = self.placed;
         while n < self.commits.len() {
@@ -102,6 +125,10 @@ impl Generator {
                 Ok(Step::Wait(generation)) => {
                     if !wait || stop() {
                         return Ok(());
+                    }
+                    // From the rename on, the next generation fills.
+                    if self.pacer.also_watch(self.ring.layout.root()) {
+                        continue;
                     }
                     self.strike_off(FEW);
                     if !self.tend_ring(started.elapsed())? {

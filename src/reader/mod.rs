@@ -1,24 +1,25 @@
- [`generators`] The reader's side: samples by position in a generation, as its manifest lists them.
+//! The reader's side: samples by position in a generation, as its manifest lists them.
 //!
- [`generators`] | file | |
- [`generators`] |---|---|
- [`generators`] | here | [`Reader`]: one sample, by generation and position |
- [`generators`] | [`batch`] | many at once, stacked |
- [`generators`] | `compared` | whose checksums were compared already |
- [`generators`] | [`split`] | which positions are whose |
- [`generators`] | [`stream`] | one epoch after the other, for one worker |
- [`generators`] | [`choice`] | which generation an epoch is read from |
- [`generators`] | `plan` | the epoch, and the steps that come next |
- [`generators`] | [`order`] | in which order its samples are read |
- [`generators`] | [`ahead`] | what comes next is read by threads meanwhile |
- [`generators`] | `background` | how these threads stay out of the consumer's way |
- [`generators`] | [`resume`] | where a stream is, and how another one goes on from there |
- [`generators`] | [`generators`] | who generates, and why nobody does |
- [`generators`] | [`fill`] | samples that only make a step up |
- [`generators`] | [`input_split`] | plain `.rec` files, no ring: the records of one rank |
- [`generators`] | [`prefetch`] | any producer, in a thread of its own |
+//! | file | |
+//! |---|---|
+//! | here | [`Reader`]: one sample, by generation and position |
+//! | [`batch`] | many at once, stacked |
+//! | `compared` | whose checksums were compared already |
+//! | [`split`] | which positions are whose |
+//! | [`stream`] | one epoch after the other, for one worker |
+//! | [`choice`] | which generation an epoch is read from |
+//! | `plan` | the epoch, and the steps that come next |
+//! | [`order`] | in which order its samples are read |
+//! | [`ahead`] | what comes next is read by threads meanwhile |
+//! | `background` | how these threads stay out of the consumer's way |
+//! | [`resume`] | where a stream is, and how another one goes on from there |
+//! | [`generators`] | who generates, and why nobody does |
+//! | `waiting` | a pause, with a message, a time limit and a way out |
+//! | [`fill`] | samples that only make a step up |
+//! | [`input_split`] | plain `.rec` files, no ring: the records of one rank |
+//! | [`prefetch`] | any producer, in a thread of its own |
 //!
- [`generators`] A sample that is listed and cannot be read is an error that says why; the reader goes on.
+//! A sample that is listed and cannot be read is an error that says why; the reader goes on.
 
 pub mod ahead;
 mod background;

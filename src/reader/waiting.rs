@@ -54,7 +54,7 @@ impl Waiting {
         }
         match self.watched.take() {
             // And look once more: what came before the watch was not told.
-            Some(dir) => self.pacer.start_to_watch(&[&dir]),
+            Some(dir) => self.pacer.start_to_watch(&dir),
             None => self.pacer.pause(left, stop),
         }
         if stop() { Err(Error::Interrupted { what: what.to_owned() }) } else { Ok(()) }

@@ -142,6 +142,9 @@ impl Ring {
             if self.is_full(target, commit.staged.samples, thorough)? {
                 return Ok(Step::Wait(target));
             }
+            if target != self.filling(newest) {
+                continue;
+            }
             // The index is only a hint. Without one, with one that hands out nothing but what is taken, or one that was
             // closed by somebody who died before the promotion, we go on with a number that nobody has.
             let handed = if collisions < COLLISIONS { as_hint(self.index.next_index(target))? } else { None };
@@ -184,7 +187,12 @@ impl Ring {
     /// The generation that fills, as far as is known: the one after the newest; or, while that waits for its manifest, the
     /// one after it.
     fn filling(&self, newest: u64) -> u64 {
-        newest + 1 + u64::from(self.begun.load(Ordering::Relaxed) == newest + 1)
+        newest + 1 + u64::from(self.begun() == newest + 1)
+    }
+
+    /// The last generation that was seen to wait for its manifest; it may have it by now.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
     }
 
     /// Whether the promotion of generation `n` has begun, and the one after it fills. (It does not where a power cut took
@@ -306,6 +314,10 @@ impl Ring {
         let fresh = occupancy.generation == n && occupancy.room > 0;
         if fresh && !thorough && occupancy.spent * 8 * occupancy.sharers < occupancy.room {
             return Ok(false);
+        }
+        // Once for each: somebody may have made its directory again by an old view.
+        if occupancy.generation < n && self.manifests.newest()? + 1 == n {
+            self.has_begun(n)?;
         }
         let cap = self.birth.swap_cap;
         let names = match self.fs.list(&self.layout.write(n)) {

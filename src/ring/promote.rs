@@ -62,6 +62,9 @@ impl Ring {
             let fill = match self.fill_of(n) {
                 Ok(fill) => fill,
                 Err(Error::Fs { source }) if source.is_gone() => {
+                    if self.fs.exists(&self.layout.read(n))? {
+                        return Ok(None); // somebody began just now
+                    }
                     self.fs.ensure_dir(&self.layout.write(n))?;
                     return Ok(None);
                 }
@@ -158,7 +161,9 @@ impl Ring {
         // Only what passed its check: a damaged one may only have been seen too early, and its owner will look at it.
         for entry in found.segments.iter().filter(|entry| !lists_name(manifest, entry)) {
             let staged = self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))?;
-            if !staged && matches!(self.verdict(entry, n)?, Verdict::Undelivered | Verdict::Unclear) {
+            if !staged
+                && matches!(self.verdict(entry, self.manifests.newest()?)?, Verdict::Undelivered | Verdict::Unclear)
+            {
                 tracing::error!(segment = %entry.id, "read.{n}/{} stays: it has no other name, see `ringreel repair`", entry.file);
                 continue;
             }

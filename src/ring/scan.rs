@@ -126,22 +126,24 @@ impl Ring {
     pub fn countable(&self, n: u64, found: &[Arc<SegmentEntry>]) -> Result<Vec<Arc<SegmentEntry>>> {
         let mut ids: HashSet<SegmentId> = HashSet::new();
         let mut counted = Vec::new();
+        // What the generation before will list, where that waits for its manifest, is not known yet: it counts.
+        let known = n.saturating_sub(1).min(self.manifests.newest()?);
         for entry in found {
-            if !self.is_listed_before(n, entry)? && ids.insert(entry.id) {
+            if !self.is_listed_before(n, known, entry)? && ids.insert(entry.id) {
                 counted.push(entry.clone());
             }
         }
         Ok(counted)
     }
 
-    fn is_listed_before(&self, n: u64, entry: &SegmentEntry) -> Result<bool> {
+    fn is_listed_before(&self, n: u64, newest: u64, entry: &SegmentEntry) -> Result<bool> {
         let known = |scan: &Scan| (scan.generation == n).then(|| scan.listed_before.get(&entry.id).copied()).flatten();
         if let Some(listed) = known(&self.scan(n)) {
             return Ok(listed);
         }
-        let listed = n > 0 && self.manifests.find(entry.id, entry.born, n - 1)?.is_some();
+        let listed = n > 0 && self.manifests.find(entry.id, entry.born, newest)?.is_some();
         let mut scan = self.scan(n);
-        if scan.generation == n {
+        if scan.generation == n && (listed || newest + 1 >= n) {
             scan.listed_before.insert(entry.id, listed);
         }
         Ok(listed)
@@ -201,15 +203,13 @@ impl Ring {
     /// What the filesystem says.
     pub(super) fn look_at_filling(&self, newest: u64) -> Result<Vec<Found>> {
         let next = newest + 1;
-        let (write, read, ahead) = (self.layout.write(next), self.layout.read(next), self.layout.write(next + 1));
-        let mut all = Vec::new();
-        for (n, dir) in [(next, write), (next, read), (next + 1, ahead)] {
-            match self.look_at(n, &dir) {
-                Ok(found) => all.push(found),
-                Err(Error::Fs { source }) if source.is_gone() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(all)
+        let look = |n, dir: &Path| match self.look_at(n, dir) {
+            Err(Error::Fs { source }) if source.is_gone() => Ok(None),
+            found => found.map(Some),
+        };
+        let promoted = look(next, &self.layout.read(next))?;
+        let filling = if promoted.is_some() { None } else { look(next, &self.layout.write(next))? };
+        let ahead = look(next + 1, &self.layout.write(next + 1))?;
+        Ok([promoted, filling, ahead].into_iter().flatten().collect())
     }
 }

@@ -77,11 +77,11 @@ impl Ring {
         let mut evidence = Evidence { there: true, damaged: found.damaged.len(), ..Evidence::default() };
         let mut seen = HashSet::new();
         for entry in found.segments {
-            // Who linked it into the generation that fills saw all manifests before, and that none lists it.
-            if !seen.insert(entry.id) || elsewhere.contains(&entry.id) {
+            // What is staged, and linked into a generation that is still to be listed, is delivered by that one.
+            let staged = self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))?;
+            if !seen.insert(entry.id) || (staged && elsewhere.contains(&entry.id)) {
                 continue;
             }
-            let staged = self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))?;
             if staged { &mut evidence.possible } else { &mut evidence.certain }.push(Arc::unwrap_or_clone(entry));
         }
         // Looked at after the staging names, from where an owner may have moved it meanwhile.
