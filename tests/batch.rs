@@ -6,7 +6,7 @@ mod common;
 use common::{Action, EIO, ESTALE, HookFs, another, assert_delivered_once, config, never, scratch, write};
 use ringreel::format::{DType, Meta};
 use ringreel::fs::Posix;
-use ringreel::reader::batch::Batch;
+use ringreel::reader::batch::{Batch, Lent};
 use ringreel::{Config, Error, Generator, NamedPart, Reader};
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
@@ -78,7 +78,7 @@ fn a_batch_is_what_its_samples_are_one_by_one() {
         }
         let (data, _) = data_of(0..100);
         let reader = Reader::open(&config).unwrap();
-        let mut read: Vec<_> = reader.batch(&reader.newest().unwrap(), 0..100).unwrap().parts[0].data.clone();
+        let mut read: Vec<_> = reader.batch(&reader.newest().unwrap(), 0..100).unwrap().parts[0].data.to_vec();
         let mut want = data;
         read.sort_unstable();
         want.sort_unstable();
@@ -274,19 +274,36 @@ fn checksums_are_compared_on_the_first_touch_and_not_again() {
     let reader = Reader::open(&config).unwrap();
     let manifest = reader.newest().unwrap();
     reader.batch(&manifest, 0..40).unwrap();
-    // One bit in each large part of the first two segments, of which the first one was read.
-    for path in &segments(&config)[..2] {
-        let file = std::fs::File::options().write(true).open(path).unwrap();
-        let bytes = std::fs::read(path).unwrap();
-        for n in 0..100 {
-            let (_, large) = data_of(n..n + 1);
-            if let Some(at) = bytes.windows(LARGE).position(|window| window == large) {
-                file.write_all_at(&[!large[5]], at as u64 + 5).unwrap();
-            }
-        }
-    }
+    // Of the first two segments, of which the first one was read.
+    segments(&config)[..2].iter().for_each(|path| damage_all(path));
     assert!(reader.batch(&manifest, 0..40).is_ok() && reader.sample(&manifest, 3).is_ok());
     assert!(reader.batch(&manifest, 40..80).is_err() && reader.sample(&manifest, 43).is_err());
+}
+
+/// Changes a byte in each large part of a segment.
+fn damage_all(path: &Path) {
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    let bytes = std::fs::read(path).unwrap();
+    for n in 0..100 {
+        let (_, large) = data_of(n..n + 1);
+        if let Some(at) = bytes.windows(LARGE).position(|window| window == large) {
+            file.write_all_at(&[!large[5]], at as u64 + 5).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_a_visit_did_not_come_to_is_compared_when_it_is_read() {
+    let dir = scratch();
+    let config = two_parts(dir.path(), "READ: pread\nVERIFY: first");
+    filled(&config);
+    let reader = Reader::open(&config).unwrap();
+    let manifest = reader.newest().unwrap();
+    let enough = |lent: &Lent<'_>| if lent.position < 5 { Ok(()) } else { Err(Error::Sample("enough".to_owned())) };
+    assert!(reader.visit(&manifest, 2..40, &mut { enough }).is_err());
+    damage_all(&segments(&config)[0]);
+    let is_right = |position: &u64| reader.sample(&manifest, *position).is_ok();
+    assert_eq!((0..40).filter(is_right).collect::<Vec<_>>(), [2, 3, 4, 5]);
 }
 
 /// The look costs more than a small sample.

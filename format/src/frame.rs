@@ -237,6 +237,22 @@ pub fn read_record(input: &[u8], pos: usize, base: u64) -> Result<Joined<'_>> {
     read_joined(input, pos, base, false, None)
 }
 
+/// The payload of the record with which `bytes` begin, and how many bytes it takes. None where [`read_record`] has to look:
+/// it was split, or is not as it should be.
+#[inline(always)]
+pub(crate) fn quick_record(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    let (header, rest) = bytes.split_first_chunk::<{ HEADER_LEN as usize }>()?;
+    let header = u64::from_le_bytes(*header);
+    let (magic, len) = (header as u32, (header >> 32) as usize);
+    if magic != MAGIC || len as u64 > MAX_LEN {
+        return None; // or a flag that is not 0
+    }
+    let (payload, behind) = rest.split_at_checked(len)?;
+    let padding = behind.get(..padding(len as u64) as usize)?;
+    let is_clean = padding.iter().fold(0, |any, byte| any | byte) == 0;
+    is_clean.then_some((payload, HEADER_LEN as usize + len + padding.len()))
+}
+
 /// As [`read_record`], for a record of `len` bytes whose frames end at `end` in the input: another one is refused before
 /// anything of it is copied, and no frame behind `end` is looked at.
 pub(crate) fn read_expected(input: &[u8], pos: usize, base: u64, len: u64, end: usize) -> Result<Joined<'_>> {

@@ -2,10 +2,10 @@
 //!
 //! The only `unsafe` of this crate. What it rests on:
 //!
-//! - The memory behind a [`Part`] is writable memory that belongs to its sample (or batch) alone: a `Vec`, or a private
-//!   copy-on-write map. Readers are opened with private maps (`reader.rs`, `stream.rs`), so nobody else ever sees a
-//!   change, and no write faults, not even one through a pointer that was meant for reading. A map that was given back is
-//!   given to another sample only where nobody has written into it (`ringreel::segment::kept`).
+//! - The memory behind a [`Part`] is writable memory that belongs to its sample (or batch) alone: a `Vec`, a private map of
+//!   no file, or a copy-on-write map of one. Readers are opened with private maps (`reader.rs`, `stream.rs`), so nobody
+//!   else ever sees a change, and no write faults, not even one through a pointer that was meant for reading. A map that
+//!   was given back is given to another sample only where nobody has written into it (`ringreel::segment::kept`).
 //! - It stays where it is for as long as its `Part` lives, and Python holds the `Part` while it uses the memory.
 //! - Once a `Part` exists, no code of this project reads its memory through a Rust reference, but for making a copy
 //!   (`__reduce_ex__`) when it is asked to.

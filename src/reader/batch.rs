@@ -1,6 +1,8 @@
 //! Many samples at once: lent one after the other, or stacked. For samples so small that a [`ReadSample`] for each would
 //! cost more than its bytes.
 
+pub mod buffer;
+
 use super::{OpenSegment, ReadSample, Reader};
 use crate::config::Verify;
 use crate::error::{Error, FsError, Result};
@@ -8,10 +10,10 @@ use crate::ring::manifest::{Manifest, SegmentEntry};
 use crate::segment::SampleId;
 use crate::segment::lend::{LENT_AT_MOST, Lending};
 use crate::segment::reader::is_of_torn_map;
+use buffer::Buffer;
 use ringreel_format::segment::view::SampleView;
-use ringreel_format::{DType, SegmentId, SegmentInfo};
+use ringreel_format::{DType, SegmentInfo};
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -48,7 +50,7 @@ impl Lent<'_> {
     /// How many parts it has.
     pub fn parts(&self) -> usize {
         match &self.source {
-            Source::View(view, _) => view.head.parts.len(),
+            Source::View(view, _) => view.head().parts.len(),
             Source::Read(sample) => sample.parts.len(),
         }
     }
@@ -64,7 +66,7 @@ impl Lent<'_> {
     pub fn part(&self, n: usize) -> Result<LentPart<'_>> {
         match &self.source {
             Source::View(view, info) => {
-                let (head, name) = (&view.head.parts[n], &info.schema.parts[n].name);
+                let (head, name) = (&view.head().parts[n], &info.schema.parts[n].name);
                 if let DType::Unknown { code, .. } = &head.dtype {
                     let later = ringreel_format::FormatError::UnknownDType { part: name.clone(), code: *code };
                     return Err(Error::Sample(later.to_string()));
@@ -85,12 +87,12 @@ impl Lent<'_> {
 const SESSIONS: usize = 16;
 
 /// A visit under way.
-struct Visiting<'v, 'm> {
+struct Visiting<'v, 'm, V> {
     reader: &'v Reader,
     manifest: &'m Manifest,
     /// The segments that samples were lent of.
-    sessions: HashMap<SegmentId, Session<'m>>,
-    visit: &'v mut dyn FnMut(&Lent<'_>) -> Result<()>,
+    sessions: Vec<Session<'m>>,
+    visit: V,
 }
 
 /// A segment that lends.
@@ -104,7 +106,7 @@ struct Session<'m> {
     first: Option<u64>,
 }
 
-impl<'m> Visiting<'_, 'm> {
+impl<'m, V: FnMut(&Lent<'_>) -> Result<()>> Visiting<'_, 'm, V> {
     fn all(&mut self, positions: impl Iterator<Item = u64>) -> Result<()> {
         let mut positions = positions.peekable();
         let mut here: Option<(&SegmentEntry, u64)> = None;
@@ -116,7 +118,8 @@ impl<'m> Visiting<'_, 'm> {
                 samples: self.manifest.summary.samples,
             };
             let holds = |(entry, start): &(&SegmentEntry, u64)| (*start..*start + entry.samples).contains(&first);
-            let (entry, start) = match here.filter(holds) {
+            let lends = || self.sessions.iter().map(|session| (session.entry, session.start)).find(holds);
+            let (entry, start) = match here.filter(holds).or_else(lends) {
                 Some(here) => here,
                 None => {
                     let (entry, ordinal) = self.manifest.locate(first).ok_or_else(beyond)?;
@@ -130,7 +133,7 @@ impl<'m> Visiting<'_, 'm> {
             }
             self.run(entry, start, first..end)?;
             if end == limit && (end > first + 1 || entry.samples == 1) {
-                self.end(entry)?; // whoever goes on in a row has no more of it
+                self.end(start)?; // whoever goes on in a row has no more of it
             }
         }
         Ok(())
@@ -142,8 +145,8 @@ impl<'m> Visiting<'_, 'm> {
         let mut next = positions.start;
         let mut may_lend = entry.bytes / entry.samples.max(1) <= LENT_AT_MOST;
         while next < positions.end {
-            if may_lend && self.begin(entry, start)? {
-                let visited = self.lend(entry.id, next..positions.end)?;
+            if may_lend && let Some(session) = self.begin(entry, start)? {
+                let visited = self.lend(session, next..positions.end)?;
                 // Where the first one cannot be lent, it is not tried with each of the others (compressed ones, say).
                 (next, may_lend) = (next + visited, visited > 0);
             }
@@ -158,67 +161,80 @@ impl<'m> Visiting<'_, 'm> {
         Ok(())
     }
 
-    /// Whether the segment lends.
-    fn begin(&mut self, entry: &'m SegmentEntry, start: u64) -> Result<bool> {
-        if self.sessions.contains_key(&entry.id) {
-            return Ok(true);
+    /// Which of the sessions is that of the segment whose first sample is at position `start`: none where it does not lend.
+    fn begin(&mut self, entry: &'m SegmentEntry, start: u64) -> Result<Option<usize>> {
+        if let Some(session) = self.of(start) {
+            return Ok(Some(session));
         }
         if self.sessions.len() >= SESSIONS {
             self.end_all()?;
         }
-        let Ok(segment) = self.reader.segment(self.manifest.summary.generation, entry) else { return Ok(false) };
+        let Ok(segment) = self.reader.segment(self.manifest.summary.generation, entry) else { return Ok(None) };
         match segment.reader.begin_lending() {
             Ok(lending) => {
-                self.sessions.insert(entry.id, Session { entry, start, segment, lending, first: None });
-                Ok(true)
+                self.sessions.push(Session { entry, start, segment, lending, first: None });
+                Ok(Some(self.sessions.len() - 1))
             }
             Err(_) => {
                 self.reader.close(entry);
-                Ok(false)
+                Ok(None)
             }
         }
     }
 
+    fn of(&self, start: u64) -> Option<usize> {
+        self.sessions.iter().position(|session| session.start == start)
+    }
+
     /// Lends these of a segment that lends. Returns how many could be.
-    fn lend(&mut self, id: SegmentId, positions: Range<u64>) -> Result<u64> {
+    fn lend(&mut self, session: usize, positions: Range<u64>) -> Result<u64> {
         let (reader, visit) = (self.reader, &mut self.visit);
-        let Some(Session { entry, start, segment, lending, first }) = self.sessions.get_mut(&id) else { return Ok(0) };
+        let Session { entry, start, segment, lending, first } = &mut self.sessions[session];
         let (start, mut failed) = (*start, None);
         let verify = |ordinal| reader.is_to_be_compared(segment, ordinal);
         let ordinals = positions.start - start..positions.end - start;
-        let lent = segment.reader.lend(lending, ordinals, &verify, &mut |ordinal, view| {
+        let info = segment.reader.info();
+        let lent = segment.reader.lend(lending, ordinals.clone(), verify, |ordinal, view| {
             first.get_or_insert(start + ordinal);
-            segment.compared.insert(ordinal, reader.verify == Verify::First);
-            let id = SampleId { segment: id, ordinal };
-            let source = Source::View(view, segment.reader.info());
-            failed = visit(&Lent { position: start + ordinal, id, source }).err();
+            let id = SampleId { segment: entry.id, ordinal };
+            failed = visit(&Lent { position: start + ordinal, id, source: Source::View(view, info) }).err();
             failed.is_none()
         });
         match (lent, *first) {
-            (Ok(visited), _) => failed.map_or(Ok(visited), Err),
+            (Ok(visited), _) => {
+                let seen = ordinals.start..ordinals.start + visited;
+                segment.compared.insert_all(seen, reader.verify == Verify::First);
+                failed.map_or(Ok(visited), Err)
+            }
             (Err(error), Some(first)) => {
                 let lost = reader.lost_hold(self.manifest, entry, first, first - start, error);
-                self.sessions.remove(&id);
+                self.sessions.remove(session);
                 Err(lost)
             }
             // None was given away: as if it had not been tried.
             (Err(_), None) => {
                 reader.close(entry);
-                self.sessions.remove(&id);
+                self.sessions.remove(session);
                 Ok(0)
             }
         }
     }
 
-    /// Looks whether what was lent of this segment was right.
-    fn end(&mut self, entry: &SegmentEntry) -> Result<()> {
-        self.sessions.remove(&entry.id).map_or(Ok(()), |session| self.close(&session))
+    /// Looks whether what was lent of the segment whose first sample is at position `start` was right.
+    fn end(&mut self, start: u64) -> Result<()> {
+        match self.of(start) {
+            Some(session) => {
+                let session = self.sessions.swap_remove(session);
+                self.close(&session)
+            }
+            None => Ok(()),
+        }
     }
 
     /// The same for all segments.
     fn end_all(&mut self) -> Result<()> {
         let sessions = std::mem::take(&mut self.sessions);
-        sessions.values().try_for_each(|session| self.close(session))
+        sessions.iter().try_for_each(|session| self.close(session))
     }
 
     fn close(&self, session: &Session<'_>) -> Result<()> {
@@ -228,8 +244,8 @@ impl<'m> Visiting<'_, 'm> {
     }
 }
 
-/// Gives an empty vector with room for so many bytes.
-pub type Memory<'a> = &'a mut dyn FnMut(usize) -> Vec<u8>;
+/// Gives an empty buffer with room for so many bytes.
+pub type Memory<'a> = &'a mut dyn FnMut(usize) -> Buffer;
 
 /// One part of all samples of a batch, one after the other.
 #[derive(Clone, Debug, PartialEq)]
@@ -241,7 +257,7 @@ pub struct StackedPart {
     /// Lengths of the axes of one sample's; none where it is bytes of several lengths.
     pub shape: Option<Vec<u64>>,
     /// The elements: little endian, row-major.
-    pub data: Vec<u8>,
+    pub data: Buffer,
     /// Where each sample's bytes end in `data`; empty where all have the same length.
     pub ends: Vec<usize>,
 }
@@ -305,8 +321,18 @@ impl Reader {
         positions: impl IntoIterator<Item = u64>,
         visit: &mut dyn FnMut(&Lent<'_>) -> Result<()>,
     ) -> Result<()> {
+        self.visit_each(manifest, positions, visit)
+    }
+
+    /// The same, for callers whose `visit` is to be a part of the loop.
+    fn visit_each(
+        &self,
+        manifest: &Manifest,
+        positions: impl IntoIterator<Item = u64>,
+        visit: impl FnMut(&Lent<'_>) -> Result<()>,
+    ) -> Result<()> {
         super::tell_torn();
-        let mut visiting = Visiting { reader: self, manifest, sessions: HashMap::new(), visit };
+        let mut visiting = Visiting { reader: self, manifest, sessions: Vec::new(), visit };
         let done = visiting.all(positions.into_iter());
         // What was lent has to be right, whatever came then.
         visiting.end_all().and(done)
@@ -341,7 +367,7 @@ impl Reader {
         manifest: &Manifest,
         positions: impl IntoIterator<Item = u64, IntoIter: Clone>,
     ) -> Result<Batch> {
-        self.batch_in(manifest, positions, &mut Vec::with_capacity)
+        self.batch_in(manifest, positions, &mut Buffer::with_room)
     }
 
     /// The same, in memory that `memory` gives for each part: new memory costs more than the copy into it, so whoever reads
@@ -370,7 +396,7 @@ impl Reader {
         let expected = positions.size_hint().0.min(manifest.summary.samples as usize);
         let mut batch = Batch { generation, ids: Vec::with_capacity(expected), parts: Vec::new() };
         let names = &self.ring.birth.sample;
-        self.visit(manifest, positions, &mut |lent| {
+        self.visit_each(manifest, positions, |lent| {
             let count = batch.ids.len();
             for n in 0..lent.parts() {
                 let part = lent.part(n)?;

@@ -2,6 +2,7 @@
 
 use ringreel_format::SegmentId;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -52,6 +53,17 @@ impl Ordinals {
         word.is_some_and(|word| word.load(Ordering::Relaxed) >> (ordinal % 64) & 1 == 1)
     }
 
+    /// All of these were, if `compared` says so.
+    pub fn insert_all(&self, ordinals: Range<u64>, compared: bool) {
+        let mut from = ordinals.start;
+        while compared && from < ordinals.end {
+            let until = ordinals.end.min((from / 64 + 1) * 64);
+            let Some(word) = self.bits.get((from / 64) as usize) else { return };
+            word.fetch_or(u64::MAX >> (64 - (until - from)) << (from % 64), Ordering::Relaxed);
+            from = until;
+        }
+    }
+
     /// It was, if `compared` says so.
     #[inline]
     pub fn insert(&self, ordinal: u64, compared: bool) {
@@ -76,6 +88,18 @@ mod tests {
         assert!(!compared.of(id(1), 100).contains(70), "all is forgotten");
         let boast = compared.of(id(3), u64::MAX);
         boast.insert(5, true);
+        boast.insert_all(0..u64::MAX, true);
         assert!(!boast.contains(5));
+    }
+
+    #[test]
+    fn those_of_a_range_are_known_and_no_others() {
+        for range in [0..0, 3..5, 63..65, 64..128, 70..70, 1..300] {
+            let known = Compared::default().of(SegmentId([0; 16]), 300);
+            known.insert_all(range.clone(), false);
+            assert!(!(0..300).any(|n| known.contains(n)));
+            known.insert_all(range.clone(), true);
+            assert!((0..400).all(|n| known.contains(n) == range.contains(&n)), "{range:?}");
+        }
     }
 }

@@ -61,8 +61,8 @@ impl SegmentReader {
         &self,
         lending: &mut Lending,
         ordinals: Range<u64>,
-        verify: &dyn Fn(u64) -> bool,
-        visit: &mut dyn FnMut(u64, &SampleView<'_>) -> bool,
+        verify: impl Fn(u64) -> bool,
+        mut visit: impl FnMut(u64, &SampleView<'_>) -> bool,
     ) -> Result<u64> {
         let footer = &self.tail().footer;
         let Lending { decoder, window } = lending;
@@ -81,8 +81,11 @@ impl SegmentReader {
                 *window = Window { at: extent.start, bytes: self.read(extent.start..end)? };
             }
             let bytes = window.slice(&extent);
-            let Ok(view) = decoder.decode(bytes, extent.start, self.info()) else { break };
-            let is_right = view.head.ordinal == ordinal && view.is_plain();
+            if decoder.decode(bytes, extent.start, self.info()).is_err() {
+                break;
+            }
+            let view = decoder.view(bytes, extent.start);
+            let is_right = view.head().ordinal == ordinal && view.is_plain();
             if !is_right || if verify(ordinal) { view.check() } else { view.check_frames() }.is_err() {
                 break;
             }

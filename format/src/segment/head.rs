@@ -143,43 +143,70 @@ impl Head {
         info: &SegmentInfo,
         crc: u32,
     ) -> Result<()> {
-        let at = frames.start;
-        (self.at, self.crc) = (at, crc);
-        if self.parts.len() == info.schema.parts.len() && self.decode_usual(payload, info.created_unix_ms).is_some() {
-            self.end = frames.end;
+        if self.decode_usual(payload, frames.clone(), info, crc).is_some() {
             return Ok(());
         }
-        self.decode_closely(payload, frames, info)
+        let done = self.decode_closely(payload, frames, info, crc);
+        if done.is_err() {
+            self.parts.clear(); // the next one is not like it
+        }
+        done
     }
 
     #[inline(never)]
-    fn decode_closely(&mut self, payload: &[u8], frames: Range<u64>, info: &SegmentInfo) -> Result<()> {
+    fn decode_closely(&mut self, payload: &[u8], frames: Range<u64>, info: &SegmentInfo, crc: u32) -> Result<()> {
         let at = frames.start;
+        (self.at, self.crc, self.end) = (at, crc, frames.end);
         let mut cursor = Cursor::new(payload, at);
         cursor.take(ENVELOPE, "a sample's head")?;
         self.ordinal = cursor.varint("ordinal")?;
         self.unix_ms = info.created_unix_ms.saturating_add(cursor.varint("time")?);
         self.meta = decode_meta(&mut cursor, at)?;
-        self.end = frames.end;
         self.decode_parts(&mut cursor, &info.schema)?;
         cursor.end("a sample's head has bytes left over")
     }
 
-    /// The short way for the usual head of a small sample, one like the last: no meta, and each part inline, plain and
-    /// as in the schema. None: it is another one, or not as it should be.
+    /// The short way for the usual head, one like the last: no meta, and each part plain, as in the schema, and where it was:
+    /// inline, or in one record that was not split. None: [`Head::decode_closely`] has to look.
     #[inline]
-    fn decode_usual(&mut self, payload: &[u8], created_unix_ms: u64) -> Option<()> {
+    pub(super) fn decode_usual(
+        &mut self,
+        payload: &[u8],
+        frames: Range<u64>,
+        info: &SegmentInfo,
+        crc: u32,
+    ) -> Option<()> {
+        if self.parts.len() != info.schema.parts.len() {
+            return None; // there was none before
+        }
         let mut rest = payload.get(ENVELOPE as usize..)?;
         self.ordinal = quick_varint(&mut rest)?;
-        self.unix_ms = created_unix_ms.saturating_add(quick_varint(&mut rest)?);
+        self.unix_ms = info.created_unix_ms.saturating_add(quick_varint(&mut rest)?);
         rest = rest.strip_prefix(&[0])?;
+        let mut end = frames.end;
         for part in &mut self.parts {
-            rest = rest.strip_prefix(&[0]).filter(|_| part.is_schemas && part.codec == Codec::Plain)?;
-            let begin = payload.len() - rest.len();
-            rest = rest.get(usize::try_from(part.stored_len).ok()?..)?;
-            part.place = PartPlace::Inline(begin..payload.len() - rest.len());
+            if !part.is_schemas || part.codec != Codec::Plain {
+                return None;
+            }
+            match (rest.split_first()?, &mut part.place) {
+                ((0, behind), PartPlace::Inline(range)) => {
+                    let begin = payload.len() - behind.len();
+                    rest = behind.get(usize::try_from(part.stored_len).ok()?..)?;
+                    *range = begin..payload.len() - rest.len();
+                }
+                ((&LARGE, behind), PartPlace::Large { crc, records }) => {
+                    let (checksum, behind) = behind.split_first_chunk()?;
+                    *crc = u32::from_le_bytes(*checksum);
+                    end = records.follow(end)?;
+                    rest = behind;
+                }
+                _ => return None,
+            }
         }
-        self.meta = Meta::new();
+        if !self.meta.is_empty() {
+            self.meta = Meta::new();
+        }
+        (self.at, self.crc, self.end) = (frames.start, crc, end);
         rest.is_empty().then_some(())
     }
 

@@ -45,6 +45,18 @@ impl Pieces {
         (len <= limit && pieces.end <= limit).then_some(pieces)
     }
 
+    /// The same behind the record that ends at `after`, and where the last one ends then. None where [`Pieces::place`] has
+    /// to look: there are several, or the framing splits them.
+    #[inline]
+    pub(crate) fn follow(&mut self, after: u64) -> Option<u64> {
+        if self.len > CHUNK || !self.splits.is_empty() {
+            return None;
+        }
+        let end = pad_frames(after).end.checked_add(framed_len(self.len, 0)).filter(|end| *end <= i64::MAX as u64)?;
+        (self.after, self.end) = (after, end);
+        Some(end)
+    }
+
     /// How many there are.
     pub fn count(&self) -> u64 {
         count(self.len)

@@ -104,6 +104,11 @@ impl SegmentSlice {
         &self.footer
     }
 
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Sample `ordinal`, everything checked.
     ///
     /// # Errors
