@@ -94,8 +94,8 @@ pub struct Generator {
     deferred: Option<Error>,
     /// Ids of finished samples that no call has returned, since it ended with an error.
     untold: Vec<SampleId>,
-    /// Since when a generation ahead of one without a manifest is filled, and when it is looked after that.
-    ahead: Option<(Instant, Instant)>,
+    /// The last one that was seen to wait for its manifest.
+    ahead: Option<commits::Ahead>,
     /// So many of `commits`, from the first one on, have a place.
     placed: usize,
 }

@@ -131,8 +131,8 @@ fn calls(samples: &[Parts], buffer: usize) -> Vec<String> {
 
 #[test]
 fn a_head_is_written_over_in_the_file_or_in_the_buffer() {
-    let samples = samples();
-    for (buffer, over, cuts) in [(1000, 2, 2), (MIB, 2, 2), (4 * MIB, 1, 2), (100 * MIB, 0, 2)] {
+    let samples = samples(); // after one that had to be split, the next one goes in order
+    for (buffer, over, cuts) in [(1000, 1, 2), (MIB, 1, 2), (4 * MIB, 0, 2), (100 * MIB, 0, 2)] {
         let calls = calls(&samples, buffer);
         let count = |op: &str| calls.iter().filter(|call| *call == op).count();
         assert_eq!((count("write_over"), count("cut")), (over, cuts), "a buffer of {buffer}: {calls:?}");

@@ -12,6 +12,15 @@ const FEW: usize = 16;
 /// For at least so long the end of a sealed run waits for a generation that nobody can promote.
 const SEAL_PATIENCE: Duration = Duration::from_secs(10);
 
+/// A generation that waits for its manifest while we fill the one after it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ahead {
+    of: u64,
+    since: Instant,
+    /// When it is looked after; at first, most likely its promoter is at it.
+    next: Instant,
+}
+
 impl Generator {
     /// Sees to what was sealed before, as far as that needs no time of its own.
     pub(super) fn commit_earlier(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
@@ -25,16 +34,19 @@ impl Generator {
 
     /// While we fill one generation, the one before it waits for its manifest: whoever was to publish that may have died.
     fn see_to_its_manifest(&mut self) -> Result<()> {
-        if self.ring.begun() <= self.settled {
-            self.ahead = None;
+        let begun = self.ring.begun();
+        if begun <= self.settled {
             return Ok(());
         }
         let now = Instant::now();
-        let (since, next) = *self.ahead.get_or_insert((now, now + self.ring.poll * 2)); // most likely he is at it
+        let known = self.ahead.filter(|ahead| ahead.of == begun);
+        let Ahead { since, next, .. } =
+            known.unwrap_or(Ahead { of: begun, since: now, next: now + self.ring.poll * 2 });
+        let overdue = since.elapsed() > self.ring.lease;
+        let pause = if overdue { self.ring.lease } else { self.ring.poll * 2 };
+        self.ahead = Some(Ahead { of: begun, since, next: if now >= next { now + pause } else { next } });
         if now >= next {
-            let overdue = since.elapsed() > self.ring.lease;
             self.tend_ring(if overdue { Duration::MAX } else { Duration::ZERO })?;
-            self.ahead = Some((since, now + if overdue { self.ring.lease } else { self.ring.poll * 2 }));
         }
         Ok(())
     }

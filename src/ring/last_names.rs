@@ -107,7 +107,8 @@ impl Ring {
     /// Ids of what is linked into generation `n`, which fills or is being promoted; then into the one after it, too.
     pub(super) fn in_filling(&self, n: u64) -> Result<HashSet<SegmentId>> {
         let mut ids = HashSet::new();
-        for dir in [self.layout.write(n), self.layout.read(n), self.layout.write(n + 1)] {
+        let (write, read) = (|n| self.layout.write(n), |n| self.layout.read(n));
+        for dir in [write(n), read(n), write(n + 1), read(n + 1)] {
             let found = self.segments_in(&dir)?.unwrap_or_default();
             ids.extend(found.segments.iter().map(|entry| entry.id));
         }

@@ -207,8 +207,11 @@ impl Ring {
             Err(Error::Fs { source }) if source.is_gone() => Ok(None),
             found => found.map(Some),
         };
-        let promoted = look(next, &self.layout.read(next))?;
+        let mut promoted = look(next, &self.layout.read(next))?;
         let filling = if promoted.is_some() { None } else { look(next, &self.layout.write(next))? };
+        if promoted.is_none() && filling.is_none() {
+            promoted = look(next, &self.layout.read(next))?; // it was renamed between the two looks
+        }
         let ahead = look(next + 1, &self.layout.write(next + 1))?;
         Ok([promoted, filling, ahead].into_iter().flatten().collect())
     }

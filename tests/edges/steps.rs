@@ -213,17 +213,23 @@ fn what_was_looked_up_for_one_generation_is_not_believed_of_the_next() {
 }
 
 #[test]
-fn the_directory_of_the_generation_that_fills_is_made_where_it_is_gone_and_waited_for_where_it_is_promoted() {
+fn the_directory_of_the_generation_that_fills_is_made_where_it_is_gone_and_the_next_one_fills_where_it_is_promoted() {
     let dir = scratch();
     let config = config(dir.path(), 8, "");
     let ring = another(&config);
     let (id, file) = staged(&config, 20);
+    fs::remove_dir(ring.layout.write(1)).unwrap();
+    let linked = ring.commit_step(&mut on_its_way(&ring, id, &file), true).unwrap();
+    assert!(linked == Step::Linked(1) && ring.layout.write(1).exists());
     fs::rename(ring.layout.write(1), ring.layout.read(1)).unwrap();
+    // The one after it was promoted, too: a power cut took the manifests back.
+    fs::create_dir(ring.layout.read(2)).unwrap();
+    let (id, file) = staged(&config, 21);
     let mut commit = on_its_way(&ring, id, &file);
     assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Wait(1));
+    fs::remove_dir(ring.layout.read(2)).unwrap();
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(2));
     assert!(!ring.layout.write(1).exists());
-    fs::remove_dir(ring.layout.read(1)).unwrap();
-    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(1));
 }
 
 #[test]

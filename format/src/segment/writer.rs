@@ -100,6 +100,8 @@ pub struct SegmentWriter {
     head: Vec<u8>,
     /// Bytes of each part of the schema.
     lens: Vec<u64>,
+    /// The framing had to split the last large sample: most likely it has to split the next one, too.
+    splits: bool,
 }
 
 /// A part made ready: compressed or not.
@@ -130,7 +132,7 @@ impl SegmentWriter {
         let bound = BoundCrc::new(info.id);
         let lens = info.schema.parts.iter().map(|part| part.dtype.byte_len(&part.shape)).collect::<Result<_>>()?;
         let (offsets, heads, head) = (Vec::new(), HeadsCrc::default(), Vec::new());
-        Ok(SegmentWriter { info, options, bound, position, offsets, heads, head, lens })
+        Ok(SegmentWriter { info, options, bound, position, offsets, heads, head, lens, splits: false })
     }
 
     /// Bytes written so far, unfinished samples not counted.
@@ -182,7 +184,7 @@ impl SegmentWriter {
         }
         let mut ready = self.make_ready(sample.parts)?;
         let large = large(&ready).fold(0, |sum, part| part.stored.len() as u64 + sum);
-        if large >= ASIDE && self.write_unchecked(sink, sample, &mut ready)? {
+        if large >= ASIDE && !self.splits && self.write_unchecked(sink, sample, &mut ready)? {
             return Ok(());
         }
         self.write_checked(sink, sample, ready)
@@ -219,6 +221,7 @@ impl SegmentWriter {
                 part.flags |= SPLIT;
             }
         }
+        self.splits = ready.iter().any(Ready::is_split);
         let at = self.position;
         let crc = self.encode_head(sample, &ready, at)?;
         let end = at + frame::write_framed(sink, &mut self.head)?;
@@ -254,8 +257,9 @@ impl SegmentWriter {
                 part.check = Some(check);
             }
             let crc = self.encode_head(sample, ready, at)?;
-            if !ready.iter().any(Ready::is_split) && frame::frame_whole(&mut self.head) {
-                sink.write_over(at, &self.head)?;
+            let is_whole = !ready.iter().any(Ready::is_split) && frame::frame_whole(&mut self.head);
+            // Where the sink cannot be written over, it is told in order what is the matter, if anything is.
+            if is_whole && sink.write_over(at, &self.head).is_ok() {
                 self.wrote(at, end, crc);
                 return Ok(true);
             }
