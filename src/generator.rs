@@ -26,7 +26,7 @@ use ringreel_format::{
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use waiting::Leave;
 
 /// The role's name in the index.
@@ -319,11 +319,7 @@ impl Generator {
     fn end(&mut self, seal: bool, stop: &dyn Fn() -> bool) -> Result<()> {
         self.flush(stop)?;
         self.deferred.take().map_or(Ok(()), Err)?;
-        // One may wait for its manifest, and the one after it be full.
-        let tended = self
-            .tend_ring(Duration::ZERO)
-            .and_then(|helped| if helped { self.tend_ring(Duration::ZERO) } else { Ok(false) });
-        if let Err(error) = tended.and_then(|_| self.settle()) {
+        if let Err(error) = self.tend_what_is_full().and_then(|()| self.settle()) {
             self.problem(error.to_string()); // what is sealed is safe
         }
         if seal {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Action, EIO, ESTALE, HookFs, another, assert_delivered_once, config, never, scratch, write};
+use common::{Action, EIO, ESTALE, HookFs, assert_delivered_once, config, never, scratch, write};
 use ringreel::format::{DType, Meta};
 use ringreel::fs::Posix;
 use ringreel::reader::batch::{Batch, Lent};
@@ -326,7 +326,7 @@ fn a_generator_that_waits_for_a_place_looks_for_it_at_every_sample() {
     let fs = Arc::new(HookFs::on(Posix));
     let config = Config { poll: Some(Duration::from_secs(60)), ..config(dir.path(), 4, "SEGMENT_SAMPLES: 4") };
     // A manager seems to live, so generators wait for it.
-    assert!(another(&config).index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
+    common::a_manager_seems_to_live(&config);
     let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
     let hurry = || true;
     let put = |generator: &mut Generator, n: u64| {

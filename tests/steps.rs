@@ -4,8 +4,8 @@
 mod common;
 
 use common::{
-    Action, CHANGES, EACCES, EIO, ESTALE, HookFs, another, assert_delivered_once, bring_in, config, listed, never,
-    scratch, write,
+    Action, CHANGES, EACCES, EIO, ESTALE, HookFs, a_manager_seems_to_live, another, assert_delivered_once, bring_in,
+    config, listed, never, scratch, write,
 };
 use ringreel::config::IndexPlace;
 use ringreel::layout::segment_name;
@@ -35,11 +35,6 @@ fn generate(fs: &Arc<HookFs>, config: &Config) -> Vec<SampleId> {
     finished.extend(generator.seal(&never).unwrap_or_default());
     let _ = generator.finish(true, &never);
     finished
-}
-
-/// From now on generators leave promotion to it, for a lease.
-fn a_manager_seems_to_live(config: &Config) {
-    assert!(another(config).index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
 }
 
 /// How many calls an undisturbed run makes.

@@ -3,7 +3,10 @@
 
 mod common;
 
-use common::{Action, EIO, HookFs, another, assert_delivered_once, bring_in, config, listed, scratch, write};
+use common::{
+    Action, EIO, HookFs, a_manager_seems_to_live, another, assert_delivered_once, bring_in, config, listed, scratch,
+    write, write_until,
+};
 use ringreel::ring::Ring;
 use ringreel::ring::promote::When;
 use ringreel::{Config, Generator, SampleId};
@@ -32,9 +35,7 @@ fn names(dir: &Path) -> usize {
 /// Writes sample `n`, for a while.
 fn write_for_a_while(generator: &mut Generator, n: u64, time: Duration) -> ringreel::Result<Vec<SampleId>> {
     let begun = Instant::now();
-    let data = n.to_le_bytes();
-    let part = ringreel::NamedPart::new("data", ringreel::format::DType::U64, &[1], &data);
-    generator.write(&[part], &ringreel::format::Meta::new(), &|| begun.elapsed() > time)
+    write_until(generator, n, &|| begun.elapsed() > time)
 }
 
 #[test]
@@ -51,8 +52,7 @@ fn go_on_while_one_waits(size: u64) {
     let dir = scratch();
     let config = config(dir.path(), CAP, &format!("SEGMENT_SAMPLES: {size}"));
     let files = (CAP / size) as usize;
-    // It leaves promotion to somebody, for a lease.
-    assert!(another(&config).index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
+    a_manager_seems_to_live(&config);
     let mut generator = Generator::open(&config).unwrap();
     let mut finished: Vec<_> = (0..CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
     begin_a_promotion(&config);
@@ -86,7 +86,7 @@ fn go_on_while_one_waits(size: u64) {
 fn what_a_dead_generator_linked_ahead_is_brought_in_and_not_linked_once_more() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
-    assert!(another(&config).index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
+    a_manager_seems_to_live(&config);
     let mut generator = Generator::open(&config).unwrap();
     let mut finished: Vec<_> = (0..CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
     begin_a_promotion(&config);
@@ -134,7 +134,7 @@ fn a_generation_that_was_promoted_before_a_power_cut_took_its_manifest_is_not_fi
     // Somebody went on with the promotion of generation 1, and died.
     fs::create_dir(config.ring.join("write.2")).unwrap();
 
-    assert!(another(&config).index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
+    a_manager_seems_to_live(&config);
     let mut generator = Generator::open(&config).unwrap();
     finished.extend(write_for_a_while(&mut generator, 2 * CAP, Duration::from_millis(200)).unwrap());
     // It is the next call that waits.
@@ -150,7 +150,7 @@ fn where_no_manager_lives_a_manifest_that_nobody_publishes_is_published_by_who_g
     let dir = scratch();
     let config = config(dir.path(), 10, "");
     let mut generator = Generator::open(&config).unwrap();
-    assert!(another(&config).index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
+    a_manager_seems_to_live(&config);
     let mut finished: Vec<_> = (0..10).flat_map(|n| write(&mut generator, n).unwrap()).collect();
     begin_a_promotion(&config);
     finished.extend(write(&mut generator, 10).unwrap());

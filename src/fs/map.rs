@@ -67,9 +67,14 @@ pub fn map_sealed(file: &File, path: &Path, range: Range<u64>, mode: MapMode) ->
 /// yet. (Whoever writes gets a copy of the page, which belongs to no file.) False, too, where the system does not tell.
 pub fn is_unwritten(map: &[u8]) -> bool {
     let Ok(table) = File::open("/proc/self/pagemap") else { return false };
-    let begin = map.as_ptr() as usize;
-    let pages = begin / sigbus::page()..(begin + map.len()).div_ceil(sigbus::page());
+    let pages = pages_of(map);
     scanned(&table, &pages).unwrap_or_else(|_| looked_up(&table, &pages))
+}
+
+/// The numbers of its pages.
+fn pages_of(map: &[u8]) -> Range<usize> {
+    let begin = map.as_ptr() as usize;
+    begin / sigbus::page()..(begin + map.len()).div_ceil(sigbus::page())
 }
 
 /// As the kernel finds it in its own tables, many times as fast as page by page.
@@ -150,8 +155,7 @@ mod tests {
     /// What both ways say of `map`; none where the kernel has only one.
     fn both(map: &[u8]) -> io::Result<Option<bool>> {
         let table = File::open("/proc/self/pagemap")?;
-        let begin = map.as_ptr() as usize;
-        let pages = begin / sigbus::page()..(begin + map.len()).div_ceil(sigbus::page());
+        let pages = pages_of(map);
         let slow = looked_up(&table, &pages);
         assert_eq!(is_unwritten(map), slow);
         let Ok(fast) = scanned(&table, &pages) else { return Ok(None) };

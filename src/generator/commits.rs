@@ -51,9 +51,14 @@ impl Generator {
         Ok(())
     }
 
-    /// What we filled ourselves is readable at once, where no manager sees to it; after the one before it, where that waits.
+    /// What we filled ourselves is readable at once, where no manager sees to it.
     pub(super) fn promote_if_filled(&mut self) -> Result<()> {
-        if self.ring.seems_full() && self.tend_ring(Duration::ZERO)? {
+        if self.ring.seems_full() { self.tend_what_is_full() } else { Ok(()) }
+    }
+
+    /// Where no manager lives: one generation may wait for its manifest, and the one after it be full.
+    pub(super) fn tend_what_is_full(&mut self) -> Result<()> {
+        if self.tend_ring(Duration::ZERO)? {
             self.tend_ring(Duration::ZERO)?;
         }
         Ok(())

@@ -241,10 +241,20 @@ pub fn never() -> bool {
 
 /// Writes sample `n`; its one part holds `n`.
 pub fn write(generator: &mut Generator, n: u64) -> ringreel::Result<Vec<SampleId>> {
+    write_until(generator, n, &never)
+}
+
+/// The same; when `stop` says so, it waits no longer.
+pub fn write_until(generator: &mut Generator, n: u64, stop: &dyn Fn() -> bool) -> ringreel::Result<Vec<SampleId>> {
     let data = n.to_le_bytes();
     let mut meta = Meta::new();
     meta.set("n", n);
-    generator.write(&[NamedPart::new("data", DType::U64, &[1], &data)], &meta, &never)
+    generator.write(&[NamedPart::new("data", DType::U64, &[1], &data)], &meta, stop)
+}
+
+/// From now on generators leave promotion to it, for a lease.
+pub fn a_manager_seems_to_live(config: &Config) {
+    assert!(another(config).index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
 }
 
 /// Every listed sample, and the generations that list it.
