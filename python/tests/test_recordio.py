@@ -1,5 +1,6 @@
 """`ringreel.recordio`: what `mxnet.recordio` promises, without its surprises. Nothing here needs MXNet."""
 
+import contextlib
 import copy
 import gc
 import io
@@ -51,6 +52,15 @@ def written(tmp_path):
         return idx, rec, records
 
     return write
+
+
+def open_in(directory):
+    """Files of this directory that this process has open. Others come and go: threads of earlier tests hold some."""
+    found = []
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(f"/proc/self/fd/{fd}"))
+    return sorted(path for path in found if path.startswith(f"{directory}/"))
 
 
 def in_a_fork(work):
@@ -181,13 +191,12 @@ def test_opening_again_begins_again(written):
 
 def test_closing_gives_back_what_was_open(written):
     idx, rec, _ = written([b"0"])
-    gc.collect()
-    before = len(os.listdir("/proc/self/fd"))
+    assert open_in(rec.parent) == []
     file, out = MXIndexedRecordIO(idx, rec, "r"), MXIndexedRecordIO(f"{idx}2", f"{rec}2", "w")
-    assert len(os.listdir("/proc/self/fd")) == before + 4
+    assert open_in(rec.parent) == sorted([str(idx), f"{idx}2", str(rec), f"{rec}2"])
     file.close()
     out.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_in(rec.parent) == []
 
 
 def test_misuse_is_an_error_that_names_the_file(written):
@@ -358,14 +367,12 @@ def test_an_index_of_another_file_gives_no_wrong_record(written):
 def test_an_index_that_is_missing_leaves_nothing_open(written):
     idx, rec, _ = written([b"0"])
     idx.unlink()
-    gc.collect()
-    before = os.listdir("/proc/self/fd")
     with pytest.raises(FileNotFoundError) as caught:
         MXIndexedRecordIO(idx, rec, "r")
     assert caught.value.filename == str(idx)
     del caught
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert open_in(rec.parent) == []
 
 
 # Strictness
