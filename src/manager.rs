@@ -59,6 +59,9 @@ pub struct Manager {
     /// When the generation that fills was looked at last, and whether something may have changed there since.
     looked: Instant,
     changed: bool,
+    /// Samples in it at that look, and how fast they came since the one before.
+    fill: u64,
+    seconds_per_sample: f64,
     reserve: PathBuf,
     last_problem: Option<String>,
     standing_by: bool,
@@ -94,6 +97,8 @@ impl Manager {
             next_look: now,
             looked: now,
             changed: true,
+            fill: 0,
+            seconds_per_sample: f64::INFINITY,
             reserve: ring.layout.staging_of(&ring.me).join("reserve"),
             last_problem: None,
             standing_by: false,
@@ -151,12 +156,10 @@ impl Manager {
         Ok(())
     }
 
-    /// How long is rested after a look that took so long. It costs more the fuller the generation is, so for a few times as
-    /// long; but the end of it is not to be missed: generators wait then. (What was waited for a server that fell silent is no
-    /// cost of looking.)
+    /// How long is rested after a look that took so long. (What was waited for a server that fell silent is no cost of looking.)
     fn rest_after(&self, took: Duration) -> Duration {
-        let times = if self.ring.is_nearly_full() { 1 } else { 4 };
-        (took * times).min(self.ring.lease / 4)
+        let missing = self.ring.birth.swap_cap.saturating_sub(self.fill);
+        rest(took, self.seconds_per_sample * missing as f64).min(self.ring.lease / 4)
     }
 
     /// One round: takes or keeps the lease, promotes what is full, now and then brings in what the dead left.
@@ -195,8 +198,11 @@ impl Manager {
         let due = self.changed || self.ring.held().is_some() || self.looked.elapsed() > QUIET_LOOK;
         let mut promotion = None;
         if due {
+            let before = (self.looked, self.fill);
             promotion = self.ring.promote(When::Full)?;
-            (self.looked, self.changed) = (Instant::now(), true);
+            (self.looked, self.fill, self.changed) = (Instant::now(), self.ring.filled(), true);
+            let gained = self.fill.saturating_sub(before.1);
+            self.seconds_per_sample = (self.looked - before.0).as_secs_f64() / gained as f64; // infinite where none came
         }
         if promotion.is_some() || Instant::now() >= self.next_recovery || self.somebody_died()? {
             let reclaimed = self.ring.reclaim()?;
@@ -342,6 +348,14 @@ impl Manager {
     }
 }
 
+/// How long is rested after a look that took so long, in a generation that will be full in so many seconds, at the pace since
+/// the look before. A look costs more the fuller the generation is, so for a few times as long; but no longer than half the
+/// time that is left: generators wait from then on, and the last look is to find little that is new.
+fn rest(took: Duration, until_full: f64) -> Duration {
+    let longest = took * 4;
+    Duration::try_from_secs_f64(until_full / 2.0).map_or(longest, |half| longest.min(half))
+}
+
 /// How often a future asks a question that can only be asked again and again.
 pub const ASK_EVERY: Duration = Duration::from_millis(50);
 
@@ -349,5 +363,26 @@ pub const ASK_EVERY: Duration = Duration::from_millis(50);
 pub async fn until(stop: impl Fn() -> bool) {
     while !stop() {
         tokio::time::sleep(ASK_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_come_closer_together_before_a_generation_is_full() {
+        let took = Duration::from_millis(3);
+        for nobody_knows in [f64::INFINITY, f64::NAN, 1e300, 3600.0] {
+            assert_eq!(rest(took, nobody_knows), took * 4);
+        }
+        // A hundred samples, one each millisecond: how many are missing at the last looks, each of which takes 3 ms.
+        let (mut now, mut missing) = (0.0f64, Vec::new());
+        while now < 100.0 {
+            missing.push((100.0 - now).ceil());
+            now += 3.0 + rest(took, (100.0 - now) / 1e3).as_secs_f64() * 1e3;
+        }
+        assert!(*missing.last().unwrap() <= 4.0 && now < 104.0 && missing.len() < 16, "{now} {missing:?}");
     }
 }

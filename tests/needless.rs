@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Action, EIO, HookFs, config, never, scratch, write};
+use common::{Action, EIO, HookFs, a_manager_seems_to_live, config, never, scratch, write, write_until};
 use ringreel::config::Reuse;
 use ringreel::format::{DType, Meta};
 use ringreel::manager::Manager;
@@ -68,6 +68,28 @@ fn a_manager_lists_no_generation_again_and_again_into_which_nothing_comes() {
         }
         stop.store(true, Ordering::SeqCst);
     });
+}
+
+#[test]
+fn a_generator_that_waits_for_a_promotion_lists_the_full_generation_once() {
+    let dir = scratch();
+    let mut config = config(dir.path(), 4, "");
+    config.poll = Some(Duration::from_secs(60));
+    a_manager_seems_to_live(&config);
+    let fs = HookFs::default();
+    let mut generator = Generator::open_on(Arc::new(fs.clone()), &config).unwrap();
+    (0..4).for_each(|n| drop(write(&mut generator, n).unwrap()));
+    let (lists, started) = (count(&fs, "list", "write.1"), Instant::now());
+    write(&mut generator, 4).unwrap(); // it has no place yet
+    drop(write_until(&mut generator, 5, &|| started.elapsed() > Duration::from_millis(300)));
+    assert!(started.elapsed() > Duration::from_millis(300), "it waits for nothing");
+    assert_eq!(lists.load(Ordering::SeqCst), 1);
+    // It sees all the same that the next one fills.
+    std::fs::create_dir(config.ring.join("write.2")).unwrap();
+    std::fs::rename(config.ring.join("write.1"), config.ring.join("read.1")).unwrap();
+    let started = Instant::now();
+    drop(write_until(&mut generator, 6, &|| started.elapsed() > Duration::from_secs(20)));
+    assert_eq!(std::fs::read_dir(config.ring.join("write.2")).unwrap().count(), 3);
 }
 
 #[test]

@@ -315,6 +315,10 @@ impl Ring {
         if fresh && !thorough && occupancy.spent * 8 * occupancy.sharers < occupancy.room {
             return Ok(false);
         }
+        // What had no room has none until it is promoted; thousands of names are not listed again and again meanwhile.
+        if occupancy.generation == n && occupancy.room == 0 && !thorough {
+            return Ok(!self.has_begun(n)?);
+        }
         // Once for each: somebody may have made its directory again by an old view.
         if occupancy.generation < n && self.manifests.newest()? + 1 == n {
             self.has_begun(n)?;

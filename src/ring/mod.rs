@@ -325,9 +325,9 @@ impl Ring {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether an eighth of a generation or less was missing when it was looked whether it is full.
-    pub(crate) fn is_nearly_full(&self) -> bool {
-        self.filled.load(Ordering::Relaxed) >= self.birth.swap_cap - self.birth.swap_cap / 8
+    /// Samples in the generation that fills, when it was looked whether it is full.
+    pub(crate) fn filled(&self) -> u64 {
+        self.filled.load(Ordering::Relaxed)
     }
 
     /// What is known of the directory of generation `n`, or of another one with the same parity.
