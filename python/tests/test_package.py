@@ -76,6 +76,22 @@ def command(*args, cwd):
     return subprocess.run([sys.executable, "-m", "ringreel", *args], cwd=cwd, capture_output=True, text=True)
 
 
+def test_the_first_sample_does_not_wait_for_an_import(tmp_path):
+    program = """
+import sys, numpy, ringreel
+ring = ringreel.Ring({"RING": sys.argv[1], "SWAP_CAP": 2, "SAMPLE": ["x"]})
+generator, known = ring.generator(), set(sys.modules)
+for _ in range(2):
+    generator.write((numpy.zeros(4),))
+generator.finish(seal=True)
+dataset = ring.dataset()
+dataset[0]["x"], dataset.batch([1, 0])["x"], next(iter(ring.stream()))["x"]
+print(sorted(set(sys.modules) - known))
+"""
+    command = [sys.executable, "-c", program, tmp_path / "ring"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
 def test_the_command_is_there(tmp_path):
     done = command("--version", cwd=tmp_path)
     assert done.returncode == 0 and done.stdout.strip() == f"ringreel {ringreel.__version__}"
