@@ -7,16 +7,17 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::failures;
 use crate::fs::publish::write_new;
-use crate::fs::watch::jittered;
+use crate::fs::watch::{jittered, watcher};
 use crate::fs::{Fs, Posix};
+use crate::index::files::NOTES;
 use crate::index::{Lease, as_hint};
 use crate::presence::Presence;
 use crate::ring::Ring;
 use crate::ring::liveness::LOOKS_PER_LEASE;
 use crate::ring::promote::{Promotion, When};
-use notify::{RecursiveMode, Watcher};
+use notify::{RecommendedWatcher, RecursiveMode};
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -119,7 +120,7 @@ impl Manager {
     /// index.
     pub async fn run(mut self, stop: impl Future<Output = ()>, mut on_swap: impl FnMut(&Swap)) -> Result<()> {
         let bell = Arc::new(tokio::sync::Notify::new());
-        let mut watching = None;
+        let (mut watching, mut reading) = (None, None);
         tokio::pin!(stop);
         loop {
             let began = Instant::now();
@@ -139,11 +140,20 @@ impl Manager {
             // By its inode: somebody may remove the directory and make it again.
             let dir = self.ring.fs.identity(&self.ring.layout.write(filling)).ok().map(|found| found.inode);
             if watching.as_ref().is_none_or(|(of, _)| Some(*of) != dir) {
-                watching = dir.and_then(|of| Some((of, self.watch_write(filling, bell.clone())?)));
+                let write = self.ring.layout.write(filling);
+                watching = dir.and_then(|of| Some((of, self.watch(&write, RecursiveMode::NonRecursive, &bell)?)));
                 if watching.is_some() {
                     bell.notify_one(); // of what came before the watcher, nobody else tells
                 }
             }
+            // Where a full generation waits for readers, and these note in files how far they are.
+            reading = self.ring.held().and_then(|_| {
+                let notes = self.ring.layout.index().join(NOTES);
+                reading.take().or_else(|| {
+                    let watcher = self.watch(&notes, RecursiveMode::Recursive, &bell);
+                    watcher.inspect(|_| bell.notify_one())
+                })
+            });
             let told = self.ring.kind.local && watching.is_some() && !failed;
             let rest = if swapped { Duration::ZERO } else { self.rest_after(began.elapsed()) };
             self.changed = tokio::select! {
@@ -159,7 +169,8 @@ impl Manager {
     /// How long is rested after a look that took so long. (What was waited for a server that fell silent is no cost of looking.)
     fn rest_after(&self, took: Duration) -> Duration {
         let missing = self.ring.birth.swap_cap.saturating_sub(self.fill);
-        rest(took, self.seconds_per_sample * missing as f64).min(self.ring.lease / 4)
+        let until_full = if missing > 0 { self.seconds_per_sample * missing as f64 } else { f64::INFINITY };
+        rest(took, until_full).min(self.ring.lease / 4)
     }
 
     /// One round: takes or keeps the lease, promotes what is full, now and then brings in what the dead left.
@@ -315,18 +326,12 @@ impl Manager {
     }
 
     /// None while the directory is not there: a watcher costs a thread, so none is made in vain.
-    fn watch_write(&self, n: u64, bell: Arc<tokio::sync::Notify>) -> Option<notify::RecommendedWatcher> {
-        if !self.ring.fs.exists(&self.ring.layout.write(n)).unwrap_or(false) {
+    fn watch(&self, dir: &Path, mode: RecursiveMode, bell: &Arc<tokio::sync::Notify>) -> Option<RecommendedWatcher> {
+        if !self.ring.fs.exists(dir).unwrap_or(false) {
             return None;
         }
-        let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if event.is_ok_and(|event| !event.kind.is_access()) {
-                bell.notify_one();
-            }
-        })
-        .ok()?;
-        watcher.watch(&self.ring.layout.write(n), RecursiveMode::NonRecursive).ok()?;
-        Some(watcher)
+        let bell = bell.clone();
+        watcher(dir, mode, move || bell.notify_one()).ok()
     }
 
     fn problem(&mut self, error: &Error) {

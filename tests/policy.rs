@@ -7,9 +7,12 @@ mod support;
 
 use common::{Action, HookFs};
 use ringreel::generator::Summary;
+use ringreel::manager::Manager;
+use ringreel::reader::stream::Item;
 use ringreel::{Error, Generator, Reader, Stream, StreamOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
@@ -111,6 +114,36 @@ fn without_a_reader_generators_fill_one_generation_ahead_and_wait_for_one() {
         assert_eq!(ring.manifests.newest_listed().unwrap(), 1);
         read_up_to(&mut stream, 4, &Seen::new(BTreeMap::from([(1, (0..SAMPLES).collect())])));
     });
+}
+
+#[test]
+fn a_manager_that_waits_for_a_reader_hears_of_its_last_sample_at_once() {
+    for options in [of_run(0, 1), worker(0, 1)] {
+        let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1, max: 1}}\nLEASE_SECONDS: 300\n"));
+        let mut config = place.config();
+        config.poll = Some(Duration::from_secs(300));
+        let (manager, stop) = (Manager::open(&config).unwrap(), AtomicBool::new(false));
+        let ring = manager.ring().clone();
+        scope(|scope| {
+            scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+                let late = patience();
+                let stopped = ringreel::manager::until(|| stop.load(SeqCst) || late());
+                runtime.block_on(manager.run(stopped, |_| ())).unwrap();
+            });
+            eventually("there is a manager", || ring.index.lease("manager").unwrap().is_some());
+            let mut generator = Generator::open(&place.config()).unwrap();
+            (0..SAMPLES).for_each(|n| put(&mut generator, n));
+            let mut stream = place.stream(options.clone());
+            take(&mut stream, 1);
+            (SAMPLES..2 * SAMPLES).for_each(|n| put(&mut generator, n));
+            eventually("it waits", || ring.held().is_some());
+            take(&mut stream, SAMPLES as usize - 1);
+            let asked = stream.next(&patience(), &mut |_| {}); // until then it may not be done with the last one
+            assert!(matches!(asked, Ok(Some(Item::Sample(sample))) if sample.generation == 2), "it looks in minutes");
+            stop.store(true, SeqCst);
+        });
+    }
 }
 
 #[test]

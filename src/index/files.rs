@@ -39,6 +39,8 @@ const REMOVED_MEANWHILE: [Duration; 6] = [
     Duration::from_millis(20),
     Duration::from_millis(50),
 ];
+/// The directory of notes, with one for each folder.
+pub const NOTES: &str = "notes";
 /// Old leases that are left lying, so that a late claimant finds its token taken.
 const LEASES_KEPT: u64 = 16;
 
@@ -72,7 +74,7 @@ impl FilesIndex {
     }
 
     fn note_dir(&self, folder: &str) -> PathBuf {
-        self.dir("notes").join(folder)
+        self.dir(NOTES).join(folder)
     }
 
     fn temp(&self) -> PathBuf {
@@ -105,7 +107,7 @@ impl FilesIndex {
 
     fn make_dirs(&self, below: Option<&Path>) -> FsResult<()> {
         self.fs.ensure_dir(&self.root)?;
-        for name in ["counter", "status", "leases", "members", "notes", "tmp"] {
+        for name in ["counter", "status", "leases", "members", NOTES, "tmp"] {
             self.fs.ensure_dir(&self.dir(name))?;
         }
         below.map_or(Ok(()), |dir| self.fs.ensure_dir(dir))
@@ -386,7 +388,7 @@ impl Index for FilesIndex {
 
     fn clear(&self) -> Result<()> {
         self.forget_before(u64::MAX)?;
-        for folder in self.list(&self.dir("notes"))? {
+        for folder in self.list(&self.dir(NOTES))? {
             for name in self.note_names(&folder)? {
                 self.drop_note(&folder, &name)?;
             }

@@ -6,7 +6,7 @@
 //! process, for tests).
 
 mod block;
-mod files;
+pub(crate) mod files;
 mod memory;
 #[cfg(feature = "mongodb")]
 mod mongo;
