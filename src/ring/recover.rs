@@ -15,8 +15,13 @@ use std::time::Duration;
 /// An unfinished file is kept for this many leases after its owner fell silent: he may only have been stopped.
 pub const GRACE: u32 = 6;
 
-/// What is linked into the generation that fills: ids, and when they were born.
-type Present = HashMap<SegmentId, u64>;
+/// What a round found linked into the generation that fills.
+struct Present {
+    /// The newest generation then.
+    newest: u64,
+    /// When each segment was born.
+    born: HashMap<SegmentId, u64>,
+}
 
 /// What a round of recovery did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,11 +107,14 @@ impl Ring {
 
     /// Commits it, as far as that can be done now.
     fn adopt(&self, owner: &str, id: SegmentId, present: &mut Option<Present>, done: &mut Recovered) -> Result<()> {
-        let newest = self.manifests.newest()?;
-        // Linked already, by its owner: the next manifest will tell. (The link says all that is to be known. A dead owner may
-        // have left thousands, and this comes again twice a lease: their files are not opened each time.)
-        if let Some(born) = self.born_if_present(id, newest, present)?
-            && self.manifests.find(id, born, newest)?.is_none()
+        // Linked already, by its owner: the next manifest will tell. (A dead owner may have left thousands, and this comes again
+        // twice a lease: the filesystem is not asked about each of them.)
+        let present = match present {
+            Some(present) => present,
+            None => present.insert(self.present()?),
+        };
+        if let Some(born) = present.born.get(&id)
+            && self.manifests.find(id, *born, present.newest)?.is_none()
         {
             return Ok(());
         }
@@ -127,7 +135,7 @@ impl Ring {
         match self.commit_step(&mut Commit::new(staged), true)? {
             Step::Linked(_) => {
                 done.adopted += 1;
-                present.get_or_insert_default().insert(id, born);
+                present.born.insert(id, born);
             }
             Step::Delivered(_) => done.delivered += 1,
             Step::Quarantined(_) => done.quarantined += 1,
@@ -136,12 +144,10 @@ impl Ring {
         Ok(())
     }
 
-    fn born_if_present(&self, id: SegmentId, newest: u64, present: &mut Option<Present>) -> Result<Option<u64>> {
-        if present.is_none() {
-            let found = self.look_at_filling(newest)?;
-            let all = found.iter().flat_map(|found| &found.segments);
-            *present = Some(all.map(|entry| (entry.id, entry.born)).collect());
-        }
-        Ok(present.as_ref().and_then(|ids| ids.get(&id)).copied())
+    fn present(&self) -> Result<Present> {
+        let newest = self.manifests.newest()?;
+        let found = self.look_at_filling(newest)?;
+        let all = found.iter().flat_map(|found| &found.segments);
+        Ok(Present { newest, born: all.map(|entry| (entry.id, entry.born)).collect() })
     }
 }
