@@ -15,7 +15,7 @@ use crate::presence::Presence;
 use crate::ring::Ring;
 use crate::ring::liveness::LOOKS_PER_LEASE;
 use crate::ring::promote::{Promotion, When};
-use notify::{RecommendedWatcher, RecursiveMode};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -141,19 +141,13 @@ impl Manager {
             let dir = self.ring.fs.identity(&self.ring.layout.write(filling)).ok().map(|found| found.inode);
             if watching.as_ref().is_none_or(|(of, _)| Some(*of) != dir) {
                 let write = self.ring.layout.write(filling);
-                watching = dir.and_then(|of| Some((of, self.watch(&write, RecursiveMode::NonRecursive, &bell)?)));
+                watching = dir.and_then(|of| Some((of, self.watch(&write, &bell)?)));
                 if watching.is_some() {
                     bell.notify_one(); // of what came before the watcher, nobody else tells
                 }
             }
             // Where a full generation waits for readers, and these note in files how far they are.
-            reading = self.ring.held().and_then(|_| {
-                let notes = self.ring.layout.index().join(NOTES);
-                reading.take().or_else(|| {
-                    let watcher = self.watch(&notes, RecursiveMode::Recursive, &bell);
-                    watcher.inspect(|_| bell.notify_one())
-                })
-            });
+            reading = self.ring.held().and_then(|_| reading.take().or_else(|| self.watch_notes(&bell)));
             let told = self.ring.kind.local && watching.is_some() && !failed;
             let rest = if swapped { Duration::ZERO } else { self.rest_after(began.elapsed()) };
             self.changed = tokio::select! {
@@ -326,12 +320,30 @@ impl Manager {
     }
 
     /// None while the directory is not there: a watcher costs a thread, so none is made in vain.
-    fn watch(&self, dir: &Path, mode: RecursiveMode, bell: &Arc<tokio::sync::Notify>) -> Option<RecommendedWatcher> {
+    fn watch(&self, dir: &Path, bell: &Arc<tokio::sync::Notify>) -> Option<RecommendedWatcher> {
         if !self.ring.fs.exists(dir).unwrap_or(false) {
             return None;
         }
         let bell = bell.clone();
-        watcher(dir, mode, move || bell.notify_one()).ok()
+        watcher(dir, move || bell.notify_one()).ok()
+    }
+
+    /// The folders of the runs that there are now; listed by the ring's own means, which follow no link out of it.
+    fn watch_notes(&self, bell: &Arc<tokio::sync::Notify>) -> Option<RecommendedWatcher> {
+        let notes = self.ring.layout.index().join(NOTES);
+        if !self.ring.kind.local {
+            return None;
+        }
+        let names = self.ring.fs.list(&notes).ok()?;
+        let mut watcher = self.watch(&notes, bell)?;
+        for run in names.iter().filter(|name| name.starts_with("run.")).map(|name| notes.join(name)) {
+            // Each is listed first: a link is none of ours.
+            if self.ring.fs.list(&run).is_ok() {
+                watcher.watch(&run, RecursiveMode::NonRecursive).ok()?;
+            }
+        }
+        bell.notify_one(); // of what came before the watcher, nobody else tells
+        Some(watcher)
     }
 
     fn problem(&mut self, error: &Error) {

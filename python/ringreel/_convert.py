@@ -66,8 +66,9 @@ def convert(name: str, value: Any) -> Converted:
 
 
 def _as_array(name: str, value: Any) -> np.ndarray[Any, Any]:
-    masked = sys.modules.get("numpy.ma")  # who has a masked array has imported it; that takes 10 ms
-    if masked is not None and isinstance(value, masked.MaskedArray):
+    # Who has a masked array has imported it, which takes 10 ms; another thread may be at it just now.
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    if masked is not None and isinstance(value, masked):
         raise SampleError(
             f"part {name!r} is a masked array, whose mask would be lost: store data and mask as two parts"
         )

@@ -10,7 +10,6 @@ pub mod names;
 use super::watch::watcher;
 use super::{Fs, FsError, FsResult};
 use crate::random::random_u32;
-use notify::RecursiveMode;
 use std::any::Any;
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -108,9 +107,7 @@ impl Extra for System {
     }
 
     fn watch(&self, dir: &Path, on_change: Box<dyn Fn() + Send>) -> Result<Box<dyn Any>, String> {
-        watcher(dir, RecursiveMode::NonRecursive, on_change)
-            .map(|watcher| Box::new(watcher) as Box<dyn Any>)
-            .map_err(|error| error.to_string())
+        watcher(dir, on_change).map(|watcher| Box::new(watcher) as Box<dyn Any>).map_err(|error| error.to_string())
     }
 
     fn overwrite(&self, path: &Path, bytes: &[u8]) -> FsResult<()> {

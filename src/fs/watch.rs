@@ -46,7 +46,7 @@ impl Pacer {
     /// The same, later on.
     pub fn start_to_watch(&mut self, dir: &Path) {
         let bell = self.bell.clone();
-        self.watcher = watcher(dir, RecursiveMode::NonRecursive, move || bell.ring()).ok();
+        self.watcher = watcher(dir, move || bell.ring()).ok();
     }
 
     /// For now, a name that comes or goes in `dir` ends a pause, too. True: only from now on, so that whoever waits looks once
@@ -82,17 +82,13 @@ impl Pacer {
 }
 
 /// Calls `on_change` when a name comes or goes in `dir`, where the system tells.
-pub(crate) fn watcher(
-    dir: &Path,
-    mode: RecursiveMode,
-    on_change: impl Fn() + Send + 'static,
-) -> notify::Result<RecommendedWatcher> {
+pub(crate) fn watcher(dir: &Path, on_change: impl Fn() + Send + 'static) -> notify::Result<RecommendedWatcher> {
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         if event.is_ok_and(|event| !event.kind.is_access()) {
             on_change();
         }
     })?;
-    watcher.watch(dir, mode)?;
+    watcher.watch(dir, RecursiveMode::NonRecursive)?;
     Ok(watcher)
 }
 
