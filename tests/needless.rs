@@ -124,16 +124,18 @@ fn what_a_dead_generator_has_linked_is_not_asked_for_again_by_each_recovery() {
         ring.recover(&mut watch).unwrap(); // nobody is dead at first sight
         std::thread::sleep(Duration::from_millis(1));
     }
-    let calls = Arc::new(AtomicU32::new(0));
-    let counts = calls.clone();
-    fs.hook(move |_, _, _| {
-        counts.fetch_add(1, Ordering::SeqCst);
+    let (calls, opened) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let counts = (calls.clone(), opened.clone());
+    fs.hook(move |_, op, path| {
+        counts.0.fetch_add(1, Ordering::SeqCst);
+        counts.1.fetch_add(u32::from(op == "open" && path.to_string_lossy().contains("staging")), Ordering::SeqCst);
         Action::Pass
     });
     for _ in 0..3 {
         std::thread::sleep(Duration::from_millis(1));
         assert_eq!(ring.recover(&mut watch).unwrap(), ringreel::ring::recover::Recovered::default());
     }
+    assert_eq!(opened.load(Ordering::SeqCst), 0);
     let calls = calls.load(Ordering::SeqCst);
     assert!((1..3 * 20).contains(&calls), "{calls} calls in 3 rounds for 20 files");
     ring.promote(When::NotEmpty).unwrap().unwrap();
