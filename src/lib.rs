@@ -34,6 +34,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod background;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod config;

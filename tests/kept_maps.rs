@@ -17,6 +17,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const LEN: u64 = 300_000;
@@ -62,9 +63,13 @@ struct Opened {
 impl Opened {
     /// A ring of four samples, so many to a file, and a reader with private maps.
     fn of(segment_samples: u64) -> Opened {
+        Opened::of_len(segment_samples, LEN)
+    }
+
+    fn of_len(segment_samples: u64, len: u64) -> Opened {
         let (dir, fs, made) = (scratch(), HookFs::default(), Arc::new(AtomicUsize::new(0)));
         let config = config(dir.path(), 4, &format!("READ: mmap\nKEEP: 0\nSEGMENT_SAMPLES: {segment_samples}"));
-        write(&config, 4, LEN);
+        write(&config, 4, len);
         let counter = made.clone();
         fs.hook(move |_, op, _| {
             counter.fetch_add(usize::from(op == "map"), Ordering::SeqCst);
@@ -176,6 +181,51 @@ fn of_more_files_than_are_held_open_no_maps_are_kept() {
         let newest = reader.newest().unwrap();
         (0..files).for_each(|position| drop(reader.sample(&newest, position).unwrap()));
         assert_eq!(maps_of(dir.path()), kept, "{files}");
+    }
+}
+
+/// Maps of this length or more are looked at by a thread.
+const LARGE: u64 = 1 << 20;
+
+#[test]
+fn large_maps_are_used_again_whether_they_were_looked_at_or_not() {
+    let opened = Opened::of_len(1, LARGE);
+    for pass in 0..50 {
+        let addresses = [0, 0, 1, 0, 1].map(|position| address(&opened.sample(position)));
+        assert_eq!(addresses[0], addresses[1], "pass {pass}");
+        assert_eq!((addresses[0], addresses[2]), (addresses[3], addresses[4]), "pass {pass}");
+        if pass % 10 == 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    assert_eq!(opened.made(), 2);
+}
+
+#[test]
+fn what_somebody_wrote_into_a_large_sample_is_not_what_is_read_next() {
+    let opened = Opened::of_len(1, LARGE);
+    for n in 0..200 {
+        let sample = opened.sample(1);
+        scribble(address(&sample) + n * 5000 % LARGE as usize);
+        drop(sample);
+        if n % 20 == 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert!(is_whole(&opened.sample(1)), "{n}");
+    }
+}
+
+#[test]
+fn a_large_map_that_somebody_wrote_into_is_taken_down_though_nobody_reads_it_again() {
+    let opened = Opened::of_len(1, LARGE);
+    for position in 0..4 {
+        let sample = opened.sample(position);
+        scribble(address(&sample));
+    }
+    let until = Instant::now() + Duration::from_secs(30);
+    while opened.maps() > 0 {
+        assert!(Instant::now() < until, "{} maps are left", opened.maps());
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

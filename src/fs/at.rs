@@ -195,6 +195,10 @@ impl Write for Writer {
         self.file.write(bytes)
     }
 
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.file.write_vectored(slices)
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }

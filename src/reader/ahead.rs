@@ -1,7 +1,7 @@
 //! Work done ahead by threads, whose results come in the order in which it was given out: the same for any number of
 //! threads. Dropping it stops the threads after what they are doing, and joins them. Nothing spins.
 
-use super::background::do_not_preempt;
+use crate::background::do_not_preempt;
 use crate::error::{Error, Result};
 use std::collections::{HashMap, VecDeque};
 use std::io;

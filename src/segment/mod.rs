@@ -2,6 +2,7 @@
 
 mod kept;
 pub mod lend;
+mod looking;
 pub mod reader;
 pub mod staging;
 

@@ -8,7 +8,7 @@ use crate::fs::publish::DirSyncs;
 use crate::fs::{FileWriter, Fs, FsResult};
 use crate::layout::Layout;
 use ringreel_format::{FormatError, SampleRef, Sealed, SegmentInfo, SegmentWriter, Sink, WriteOptions};
-use std::io::{self, Write};
+use std::io::{self, IoSlice, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -219,8 +219,14 @@ fn lock(memory: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
     memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A write buffer that can be cut back to any earlier length, also after a write that failed half-way. Large writes go
-/// past it.
+/// A large page of the page cache. A write that begins at a multiple of it, and is as long, gets one where the filesystem
+/// has them (ext4, XFS, btrfs), and readers map it as one.
+const LARGE_PAGE: u64 = 2 << 20;
+/// A small one, or a multiple of it.
+const PAGE: u64 = 64 << 10;
+
+/// A write buffer that can be cut back to any earlier length, also after a write that failed half-way. Writes end at
+/// multiples of pages where they can; large ones go past the buffer, but for their last bytes.
 struct Buffered {
     file: Option<Box<dyn FileWriter>>,
     /// Bytes that the file holds for certain; the buffer follows them.
@@ -234,10 +240,25 @@ impl Buffered {
         self.file.as_mut().ok_or_else(|| io::Error::other("the file was closed"))
     }
 
+    /// Writes what is buffered, and `bytes` behind it, in one call if the file takes it.
     fn pass(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.open()?.write_all(bytes)?;
-        self.drained += bytes.len() as u64;
-        Ok(())
+        let buffer = std::mem::take(&mut self.buffer);
+        let passed = self.open().and_then(|file| write_all(file, &mut [IoSlice::new(&buffer), IoSlice::new(bytes)]));
+        self.buffer = buffer; // also for its memory
+        if passed.is_ok() {
+            self.drained += (self.buffer.len() + bytes.len()) as u64;
+            self.buffer.clear();
+        }
+        passed
+    }
+
+    /// How many of `len` bytes that follow those in the buffer are to be written with them: up to the last large page that
+    /// ends in them, or the last small one.
+    fn to_pass(&self, len: usize) -> usize {
+        let begin = self.drained + self.buffer.len() as u64;
+        let end = begin + len as u64;
+        let rest = if end % LARGE_PAGE < PAGE { end % LARGE_PAGE } else { end % PAGE };
+        len.saturating_sub(rest as usize)
     }
 
     fn cut(&mut self, len: u64) -> FsResult<()> {
@@ -265,24 +286,121 @@ impl Sink for Buffered {
 
 impl Write for Buffered {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut rest = bytes;
         if self.buffer.len() + bytes.len() > self.limit {
-            self.flush()?;
+            let (now, later) = bytes.split_at(if bytes.len() >= self.limit { self.to_pass(bytes.len()) } else { 0 });
+            self.pass(now)?;
+            rest = later;
         }
-        if bytes.len() >= self.limit {
-            self.pass(bytes)?;
-        } else {
-            self.buffer.extend_from_slice(bytes);
-        }
+        self.buffer.extend_from_slice(rest);
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let buffer = std::mem::take(&mut self.buffer);
-        let passed = self.pass(&buffer);
-        self.buffer = buffer; // also for its memory
-        if passed.is_ok() {
-            self.buffer.clear();
+        self.pass(&[])
+    }
+}
+
+/// As [`Write::write_all`], from two places.
+fn write_all(file: &mut dyn Write, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+    IoSlice::advance_slices(&mut slices, 0); // the empty ones
+    while !slices.is_empty() {
+        match file.write_vectored(slices) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut slices, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
-        passed
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// What a file was given, and where each write ended.
+    #[derive(Clone, Default)]
+    struct Recorded(Arc<Mutex<(Vec<u8>, Vec<u64>)>>);
+
+    impl Write for Recorded {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.write_vectored(&[IoSlice::new(bytes)])
+        }
+
+        fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+            let (file, ends) = &mut *self.0.lock().unwrap();
+            let before = file.len();
+            slices.iter().for_each(|slice| file.extend_from_slice(slice));
+            ends.push(file.len() as u64);
+            Ok(file.len() - before)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl FileWriter for Recorded {
+        fn write_over(&mut self, at: u64, bytes: &[u8]) -> FsResult<()> {
+            self.0.lock().unwrap().0[at as usize..][..bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        }
+
+        fn cut(&mut self, len: u64) -> FsResult<()> {
+            self.0.lock().unwrap().0.truncate(len as usize);
+            Ok(())
+        }
+
+        fn sync(&mut self) -> FsResult<()> {
+            Ok(())
+        }
+
+        fn close(self: Box<Self>) -> FsResult<()> {
+            Ok(())
+        }
+    }
+
+    fn buffered(limit: usize) -> (Buffered, Recorded) {
+        let file = Recorded::default();
+        (Buffered { file: Some(Box::new(file.clone())), drained: 0, buffer: Vec::new(), limit }, file)
+    }
+
+    #[test]
+    fn large_writes_end_where_large_pages_do() {
+        let (mut to, file) = buffered(1 << 20);
+        let part = vec![7; 16 << 20];
+        for _ in 0..2 {
+            to.write_all(&[1; 300]).unwrap();
+            to.write_all(&part).unwrap();
+        }
+        assert_eq!(file.0.lock().unwrap().1, [16 << 20, 32 << 20], "a call for each part and what stands before it");
+        assert_eq!(to.buffer.len(), 600);
+        to.write_all(&part[..(3 << 20) + 5000]).unwrap();
+        assert_eq!(file.0.lock().unwrap().1[2], 35 << 20, "no large page ends near, but a small one");
+    }
+
+    #[test]
+    fn all_arrives_in_order_and_can_be_cut_and_written_over() {
+        let (mut to, file) = buffered(1 << 20);
+        let mut all = Vec::new();
+        for n in 0..60u32 {
+            // From a byte to 8 MiB, and around each limit.
+            let len = (1u32 << (n % 24)) as usize + [0, 1, 300][n as usize % 3] - usize::from(n % 7 == 0);
+            let bytes = (0..len).map(|at| (at as u32 ^ n) as u8).collect::<Vec<_>>();
+            to.write_all(&bytes).unwrap();
+            if n % 5 == 3 {
+                let len = all.len() + bytes.len() / 2;
+                Sink::cut(&mut to, len as u64).unwrap();
+                all.extend_from_slice(&bytes[..bytes.len() / 2]);
+            } else {
+                to.write_over(all.len() as u64, &bytes[..bytes.len().min(1)]).unwrap();
+                all.extend_from_slice(&bytes);
+            }
+            assert!(to.buffer.len() <= to.limit + PAGE as usize);
+        }
+        to.flush().unwrap();
+        assert!(file.0.lock().unwrap().0 == all);
     }
 }

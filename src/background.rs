@@ -7,7 +7,7 @@
 
 /// The thread that calls this does not preempt others when it wakes up (`SCHED_BATCH`, see sched(7)), and has its
 /// share of time as before. Nothing is changed on other systems than Linux, or where another policy was set already.
-pub(super) fn do_not_preempt() {
+pub(crate) fn do_not_preempt() {
     #[cfg(target_os = "linux")]
     {
         // SAFETY: both calls take numbers, and the address of a value that lives until they return; 0 is this thread.
@@ -17,7 +17,7 @@ pub(super) fn do_not_preempt() {
                 && libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const priority) != 0
         };
         if refused {
-            tracing::debug!(error = %std::io::Error::last_os_error(), "a thread that reads ahead keeps its scheduling policy");
+            tracing::debug!(error = %std::io::Error::last_os_error(), "a thread in the background keeps its scheduling policy");
         }
     }
 }
