@@ -198,7 +198,7 @@ impl Manager {
             let rest = if swapped { Duration::ZERO } else { self.rest_after(began.elapsed()) };
             tokio::select! {
                 () = &mut stop => break,
-                () = async { tokio::time::sleep(rest).await; bell.notified().await } => {}
+                () = async { nap(rest).await; bell.notified().await } => {}
                 () = tokio::time::sleep(rest.max(jittered(self.ring.poll))) => {}
             }
             let news = watching.as_ref().filter(|_| told).map(Watch::take);
@@ -418,6 +418,15 @@ impl Manager {
             let released = self.ring.index.release_lease(ROLE, token);
             released.unwrap_or_else(|error| tracing::warn!(%error, "the lease runs out by itself"));
         }
+    }
+}
+
+/// Sleeps for so long; tokio's timer counts in milliseconds, and generators may wait for the end of a rest.
+async fn nap(rest: Duration) {
+    if rest < Duration::from_millis(1) {
+        std::thread::sleep(rest);
+    } else {
+        tokio::time::sleep(rest).await;
     }
 }
 
