@@ -390,6 +390,9 @@ impl Manifests {
             }
             return reading.up_to.max(known); // also where it was not to be read: then whoever asks for it is told why
         }
+        if newest - known > CACHED as u64 {
+            return newest; // nobody fell so far behind: the number was planted, and keeps nobody busy
+        }
         let mut unread = (known + 1..=newest).filter(|n| !seen.cache.contains_key(n));
         let is_large = |n: &u64| self.fs.identity(&self.layout.manifest(*n)).is_ok_and(|found| found.len >= LARGE);
         if !unread.any(|n| is_large(&n)) {
@@ -630,6 +633,10 @@ mod tests {
         ours.summary.generation = 6;
         hurried.keep(ours);
         assert_eq!(hurried.newest().unwrap(), 6);
+        // A number that somebody planted far away keeps nobody busy.
+        put(1 << 60, 1000);
+        hurried.lock().listed_at = None;
+        assert_eq!(hurried.newest().unwrap(), 1 << 60);
     }
 
     #[test]
