@@ -120,6 +120,7 @@ impl Generator {
     /// The same in a ring that was found already.
     pub fn on_ring(ring: Arc<Ring>, config: &Config) -> Generator {
         let presence = Presence::begin(ring.index.clone(), &ring.me, ROLE, ring.lease);
+        ring.manifests.read_in_background();
         let pacer = Pacer::new(ring.poll).watch(&ring.layout.manifests());
         let wanted = config.compression_of(&ring.birth.sample);
         let compress = wanted.iter().map(|wanted| wanted.level()).collect();
@@ -319,7 +320,7 @@ impl Generator {
     fn end(&mut self, seal: bool, stop: &dyn Fn() -> bool) -> Result<()> {
         self.flush(stop)?;
         self.deferred.take().map_or(Ok(()), Err)?;
-        if let Err(error) = self.tend_what_is_full().and_then(|()| self.settle()) {
+        if let Err(error) = self.tend_what_is_full().and_then(|()| self.settle(self.ring.manifests.newest_at_once())) {
             self.problem(error.to_string()); // what is sealed is safe
         }
         if seal {

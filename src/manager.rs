@@ -15,10 +15,11 @@ use crate::presence::Presence;
 use crate::ring::Ring;
 use crate::ring::liveness::LOOKS_PER_LEASE;
 use crate::ring::promote::{Promotion, When};
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use crate::ring::runs::WORKERS;
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The role's name in the index.
@@ -47,6 +48,49 @@ pub struct Swap {
     pub swap_ms: f64,
 }
 
+/// What came into a generation's directory.
+#[derive(Debug)]
+enum News {
+    /// These names: each one is told of.
+    Names(Vec<String>),
+    /// Nobody knows: it has to be listed.
+    Unclear,
+}
+
+impl News {
+    const NONE: News = News::Names(Vec::new());
+
+    fn is_none(&self) -> bool {
+        matches!(self, News::Names(names) if names.is_empty())
+    }
+
+    /// Adds what the system told.
+    fn hear(&mut self, event: Option<Event>) {
+        match (self, event) {
+            (News::Names(names), Some(event)) if event.kind.is_create() => {
+                let told = event.paths.iter().filter_map(|path| path.file_name()?.to_str());
+                names.extend(told.map(str::to_owned));
+            }
+            (news, _) => *news = News::Unclear,
+        }
+    }
+}
+
+/// Tells of what comes into a directory, as long as it is kept.
+struct Watch {
+    /// By its inode: somebody may remove the directory and make it again.
+    dir: (u64, u64),
+    news: Arc<Mutex<News>>,
+    _watcher: RecommendedWatcher,
+}
+
+impl Watch {
+    /// What came since this was asked last.
+    fn take(&self) -> News {
+        std::mem::replace(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner), News::NONE)
+    }
+}
+
 /// A manager.
 pub struct Manager {
     ring: Arc<Ring>,
@@ -57,9 +101,11 @@ pub struct Manager {
     last_swap: Instant,
     next_recovery: Instant,
     next_look: Instant,
-    /// When the generation that fills was looked at last, and whether something may have changed there since.
+    /// When the generation that fills was looked at last, and when at all of it.
     looked: Instant,
-    changed: bool,
+    looked_at_all: Instant,
+    /// What came into it since.
+    news: News,
     /// Samples in it at that look, and how fast they came since the one before.
     fill: u64,
     seconds_per_sample: f64,
@@ -97,7 +143,8 @@ impl Manager {
             next_recovery: now,
             next_look: now,
             looked: now,
-            changed: true,
+            looked_at_all: now,
+            news: News::Unclear,
             fill: 0,
             seconds_per_sample: f64::INFINITY,
             reserve: ring.layout.staging_of(&ring.me).join("reserve"),
@@ -137,11 +184,10 @@ impl Manager {
                 }
             }
             let filling = self.ring.manifests.newest().map_or(0, |newest| newest + 1);
-            // By its inode: somebody may remove the directory and make it again.
-            let dir = self.ring.fs.identity(&self.ring.layout.write(filling)).ok().map(|found| found.inode);
-            if watching.as_ref().is_none_or(|(of, _)| Some(*of) != dir) {
-                let write = self.ring.layout.write(filling);
-                watching = dir.and_then(|of| Some((of, self.watch(&write, &bell)?)));
+            let write = self.ring.layout.write(filling);
+            let dir = self.ring.fs.identity(&write).ok().map(|found| found.inode);
+            if watching.as_ref().is_none_or(|it: &Watch| Some(it.dir) != dir) {
+                watching = dir.and_then(|dir| self.watch(&write, dir, &bell));
                 if watching.is_some() {
                     bell.notify_one(); // of what came before the watcher, nobody else tells
                 }
@@ -150,11 +196,13 @@ impl Manager {
             reading = self.ring.held().and_then(|_| reading.take().or_else(|| self.watch_notes(&bell)));
             let told = self.ring.kind.local && watching.is_some() && !failed;
             let rest = if swapped { Duration::ZERO } else { self.rest_after(began.elapsed()) };
-            self.changed = tokio::select! {
+            tokio::select! {
                 () = &mut stop => break,
-                () = async { tokio::time::sleep(rest).await; bell.notified().await } => true,
-                () = tokio::time::sleep(rest.max(jittered(self.ring.poll))) => !told,
+                () = async { nap(rest).await; bell.notified().await } => {}
+                () = tokio::time::sleep(rest.max(jittered(self.ring.poll))) => {}
             }
+            let news = watching.as_ref().filter(|_| told).map(Watch::take);
+            self.news = news.unwrap_or(News::Unclear);
         }
         self.leave();
         Ok(())
@@ -199,15 +247,21 @@ impl Manager {
     }
 
     fn work(&mut self) -> Result<Option<Swap>> {
-        // A generation that waits for its readers changes without a new name in it.
-        let due = self.changed || self.ring.held().is_some() || self.looked.elapsed() > QUIET_LOOK;
         let mut promotion = None;
-        if due {
+        let news = std::mem::replace(&mut self.news, News::Unclear); // until somebody tells
+        let unclear = self.looked_at_all.elapsed() > QUIET_LOOK;
+        // A generation that waits for its readers changes without a new name in it.
+        if unclear || !news.is_none() || self.ring.held().is_some() {
             let before = (self.looked, self.fill);
-            promotion = self.ring.promote(When::Full)?;
-            (self.looked, self.fill, self.changed) = (Instant::now(), self.ring.filled(), true);
-            let gained = self.fill.saturating_sub(before.1);
-            self.seconds_per_sample = (self.looked - before.0).as_secs_f64() / gained as f64; // infinite where none came
+            promotion = match news {
+                News::Names(names) if !unclear => self.ring.promote_told(&names)?,
+                _ => {
+                    self.looked_at_all = Instant::now();
+                    self.ring.promote(When::Full)?
+                }
+            };
+            (self.looked, self.fill) = (Instant::now(), self.ring.filled());
+            self.seconds_per_sample = pace(self.looked - before.0, self.fill.saturating_sub(before.1));
         }
         if promotion.is_some() || Instant::now() >= self.next_recovery || self.somebody_died()? {
             let reclaimed = self.ring.reclaim()?;
@@ -298,7 +352,7 @@ impl Manager {
             None => return Ok(true),
         }
         tracing::info!(token = next, ring = %self.ring.layout.root().display(), "this manager holds the lease");
-        self.changed = true; // while it stood by, it did not look
+        self.news = News::Unclear; // while it stood by, it did not look
         self.token = Some(next);
         self.standing_by = false;
         self.presence.report(|report| report.doing.clear());
@@ -319,13 +373,14 @@ impl Manager {
         }
     }
 
-    /// None while the directory is not there: a watcher costs a thread, so none is made in vain.
-    fn watch(&self, dir: &Path, bell: &Arc<tokio::sync::Notify>) -> Option<RecommendedWatcher> {
-        if !self.ring.fs.exists(dir).unwrap_or(false) {
-            return None;
-        }
-        let bell = bell.clone();
-        watcher(dir, move || bell.notify_one()).ok()
+    fn watch(&self, path: &Path, dir: (u64, u64), bell: &Arc<tokio::sync::Notify>) -> Option<Watch> {
+        let news = Arc::new(Mutex::new(News::Unclear));
+        let (heard, bell) = (news.clone(), bell.clone());
+        let watcher = watcher(path, move |event| {
+            heard.lock().unwrap_or_else(PoisonError::into_inner).hear(event);
+            bell.notify_one();
+        });
+        Some(Watch { dir, news, _watcher: watcher.ok()? })
     }
 
     /// The folders of the runs that there are now; listed by the ring's own means, which follow no link out of it.
@@ -334,9 +389,10 @@ impl Manager {
         if !self.ring.kind.local {
             return None;
         }
-        let names = self.ring.fs.list(&notes).ok()?;
-        let mut watcher = self.watch(&notes, bell)?;
-        for run in names.iter().filter(|name| name.starts_with("run.")).map(|name| notes.join(name)) {
+        let names = self.ring.fs.list(&notes).ok()?; // a watcher costs a thread: none in vain
+        let tell = bell.clone();
+        let mut watcher = watcher(&notes, move |_| tell.notify_one()).ok()?;
+        for run in names.iter().filter(|name| name.starts_with(WORKERS)).map(|name| notes.join(name)) {
             // Each is listed first: a link is none of ours.
             if self.ring.fs.list(&run).is_ok() {
                 watcher.watch(&run, RecursiveMode::NonRecursive).ok()?;
@@ -363,6 +419,21 @@ impl Manager {
             released.unwrap_or_else(|error| tracing::warn!(%error, "the lease runs out by itself"));
         }
     }
+}
+
+/// Sleeps for so long; tokio's timer counts in milliseconds, and generators may wait for the end of a rest.
+async fn nap(rest: Duration) {
+    if rest < Duration::from_millis(1) {
+        std::thread::sleep(rest);
+    } else {
+        tokio::time::sleep(rest).await;
+    }
+}
+
+/// Seconds for a sample, where so many came since the look before. Where none came, one may come as soon again: of looks that
+/// find nothing, each rest is as long as the look, at least.
+fn pace(elapsed: Duration, gained: u64) -> f64 {
+    elapsed.as_secs_f64() / gained.max(1) as f64
 }
 
 /// How long is rested after a look that took so long, in a generation that will be full in so many seconds, at the pace since
@@ -401,5 +472,35 @@ mod tests {
             now += 3.0 + rest(took, (100.0 - now) / 1e3).as_secs_f64() * 1e3;
         }
         assert!(*missing.last().unwrap() <= 4.0 && now < 104.0 && missing.len() < 16, "{now} {missing:?}");
+    }
+
+    #[test]
+    fn looks_that_find_nothing_stay_close_together_before_a_generation_is_full_and_take_half_the_time_at_most() {
+        let took = Duration::from_millis(10);
+        // One sample is missing; the look before the last one was 20 ms ago.
+        assert_eq!(rest(took, pace(Duration::from_millis(20), 0)), took);
+        let mut rested = took * 4;
+        for _ in 0..100 {
+            rested = rest(took, pace(took + rested, 0));
+            assert!(rested >= took, "{rested:?}");
+        }
+        // Where many are missing, nobody hurries.
+        assert_eq!(rest(took, pace(took * 5, 0) * 100.0), took * 4);
+    }
+
+    #[test]
+    fn a_name_that_came_is_told_of_and_whatever_else_happened_makes_it_unclear() {
+        use notify::event::{CreateKind, EventKind, RemoveKind};
+        let event = |kind| Some(Event::new(kind).add_path("write.1/000007.rec".into()));
+        let mut news = News::NONE;
+        news.hear(event(EventKind::Create(CreateKind::File)));
+        assert!(matches!(&news, News::Names(names) if names == &["000007.rec"]), "{news:?}");
+        for other in [event(EventKind::Remove(RemoveKind::File)), None] {
+            let mut news = News::NONE;
+            news.hear(other);
+            assert!(matches!(news, News::Unclear) && !news.is_none());
+            news.hear(event(EventKind::Create(CreateKind::File)));
+            assert!(matches!(news, News::Unclear), "until it is listed");
+        }
     }
 }

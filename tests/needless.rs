@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Action, EIO, HookFs, a_manager_seems_to_live, config, never, scratch, write, write_until};
+use common::{Action, EIO, HookFs, a_manager_seems_to_live, config, manage, never, scratch, write, write_until};
 use ringreel::config::Reuse;
 use ringreel::format::{DType, Meta};
 use ringreel::manager::Manager;
@@ -29,13 +29,6 @@ fn count(fs: &HookFs, op: &'static str, within: &'static str) -> Arc<AtomicU32> 
     counted
 }
 
-/// Runs a manager until it is told to stop.
-fn manage(manager: Manager, stop: Arc<AtomicBool>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let stopped = ringreel::manager::until(move || stop.load(Ordering::SeqCst));
-    runtime.block_on(manager.run(stopped, |_| ())).unwrap();
-}
-
 #[test]
 fn a_manager_lists_no_generation_again_and_again_into_which_nothing_comes() {
     let dir = scratch();
@@ -44,10 +37,10 @@ fn a_manager_lists_no_generation_again_and_again_into_which_nothing_comes() {
     let manager = Manager::open_on(Arc::new(fs.clone()), &config).unwrap();
     let mut generator = Generator::open(&config).unwrap();
     write(&mut generator, 0).unwrap();
-    let (lists, stop) = (count(&fs, "list", "write.1"), Arc::new(AtomicBool::new(false)));
+    let (lists, stop) = (count(&fs, "list", "write.1"), AtomicBool::new(false));
     let started = Instant::now();
     std::thread::scope(|scope| {
-        scope.spawn(|| manage(manager, stop.clone()));
+        scope.spawn(|| manage(manager, || stop.load(Ordering::SeqCst)));
         std::thread::sleep(Duration::from_secs(1)); // about 1,000 looks
         stop.store(true, Ordering::SeqCst);
     });
@@ -55,10 +48,10 @@ fn a_manager_lists_no_generation_again_and_again_into_which_nothing_comes() {
     assert!((1..10 + seconds as u32).contains(&lists), "{lists} times in {seconds} s");
     // And it promotes nevertheless what fills later.
     drop(generator);
-    let (manager, stop) = (Manager::open(&config).unwrap(), Arc::new(AtomicBool::new(false)));
+    let (manager, stop) = (Manager::open(&config).unwrap(), AtomicBool::new(false));
     let ring = manager.ring().clone();
     std::thread::scope(|scope| {
-        scope.spawn(|| manage(manager, stop.clone()));
+        scope.spawn(|| manage(manager, || stop.load(Ordering::SeqCst)));
         std::thread::sleep(Duration::from_millis(100));
         let mut generator = Generator::open(&config).unwrap();
         (1..10).for_each(|n| drop(write(&mut generator, n).unwrap()));
@@ -71,7 +64,33 @@ fn a_manager_lists_no_generation_again_and_again_into_which_nothing_comes() {
 }
 
 #[test]
-fn a_generator_that_waits_for_a_promotion_lists_the_full_generation_once() {
+fn a_manager_does_not_list_a_generation_for_each_name_of_which_the_system_tells() {
+    let dir = scratch();
+    let config = config(dir.path(), 200, "");
+    let fs = HookFs::default();
+    let manager = Manager::open_on(Arc::new(fs.clone()), &config).unwrap();
+    let (ring, stop) = (manager.ring().clone(), AtomicBool::new(false));
+    let (lists, started) = (count(&fs, "list", "write.1"), Instant::now());
+    std::thread::scope(|scope| {
+        scope.spawn(|| manage(manager, || stop.load(Ordering::SeqCst)));
+        let mut generator = Generator::open(&config).unwrap();
+        for n in 0..200 {
+            write(&mut generator, n).unwrap();
+            std::thread::sleep(Duration::from_millis(2)); // so that it looks before the next one comes
+        }
+        while ring.manifests.newest().unwrap() == 0 {
+            assert!(started.elapsed() < Duration::from_secs(60), "it never promotes");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(common::listed(&config.ring).len(), 200);
+    let (lists, seconds) = (lists.load(Ordering::SeqCst), started.elapsed().as_secs());
+    assert!((1..10 + seconds as u32).contains(&lists), "{lists} times in {seconds} s");
+}
+
+#[test]
+fn a_generator_that_filled_a_generation_and_waits_for_its_promotion_does_not_list_it() {
     let dir = scratch();
     let mut config = config(dir.path(), 4, "");
     config.poll = Some(Duration::from_secs(60));
@@ -83,7 +102,7 @@ fn a_generator_that_waits_for_a_promotion_lists_the_full_generation_once() {
     write(&mut generator, 4).unwrap(); // it has no place yet
     drop(write_until(&mut generator, 5, &|| started.elapsed() > Duration::from_millis(300)));
     assert!(started.elapsed() > Duration::from_millis(300), "it waits for nothing");
-    assert_eq!(lists.load(Ordering::SeqCst), 1);
+    assert_eq!(lists.load(Ordering::SeqCst), 0);
     // It sees all the same that the next one fills.
     std::fs::create_dir(config.ring.join("write.2")).unwrap();
     std::fs::rename(config.ring.join("write.1"), config.ring.join("read.1")).unwrap();
@@ -147,10 +166,10 @@ fn generators_that_wait_for_a_reader_leave_its_work_to_a_manager_that_lives() {
     let dir = scratch();
     let mut config = config(dir.path(), 2, "");
     (config.reuse, config.lease) = (Reuse { min: 1, max: 0 }, Duration::from_millis(400));
-    let (manager, stop) = (Manager::open(&config).unwrap(), Arc::new(AtomicBool::new(false)));
+    let (manager, stop) = (Manager::open(&config).unwrap(), AtomicBool::new(false));
     let fs = HookFs::default();
     std::thread::scope(|scope| {
-        scope.spawn(|| manage(manager, stop.clone()));
+        scope.spawn(|| manage(manager, || stop.load(Ordering::SeqCst)));
         let mut generator = Generator::open_on(Arc::new(fs.clone()), &config).unwrap();
         (0..5).for_each(|n| drop(write(&mut generator, n).unwrap())); // one generation to be read, a full one, and one more
         let (lists, started) = (count(&fs, "list", "trash"), Instant::now());

@@ -5,13 +5,18 @@ mod common;
 #[path = "stream_support/mod.rs"]
 mod support;
 
-use common::{Action, HookFs};
+use common::{Action, HookFs, manage};
+use ringreel::config::Reuse;
 use ringreel::generator::Summary;
 use ringreel::manager::Manager;
 use ringreel::reader::stream::Item;
+use ringreel::ring::promote::When;
 use ringreel::{Error, Generator, Reader, Stream, StreamOptions};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::{scope, sleep};
@@ -126,10 +131,8 @@ fn a_manager_that_waits_for_a_reader_hears_of_its_last_sample_at_once() {
         let ring = manager.ring().clone();
         scope(|scope| {
             scope.spawn(|| {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
                 let late = patience();
-                let stopped = ringreel::manager::until(|| stop.load(SeqCst) || late());
-                runtime.block_on(manager.run(stopped, |_| ())).unwrap();
+                manage(manager, || stop.load(SeqCst) || late());
             });
             eventually("there is a manager", || ring.index.lease("manager").unwrap().is_some());
             let mut generator = Generator::open(&place.config()).unwrap();
@@ -144,6 +147,53 @@ fn a_manager_that_waits_for_a_reader_hears_of_its_last_sample_at_once() {
             stop.store(true, SeqCst);
         });
     }
+}
+
+#[test]
+fn who_held_a_generation_back_that_somebody_else_promoted_waits_for_nobody_any_more() {
+    let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\n"));
+    place.generation(0..SAMPLES);
+    let mut generator = Generator::open(&place.config()).unwrap();
+    common::a_manager_seems_to_live(&place.config());
+    (SAMPLES..2 * SAMPLES).for_each(|n| put(&mut generator, n));
+    let ring = place.ring();
+    assert!(ring.promote(When::Full).unwrap().is_none() && ring.held().is_some());
+    let mut hasty = place.config();
+    hasty.reuse = Reuse { min: 0, max: 0 };
+    assert!(common::another(&hasty).promote(When::Full).unwrap().is_some());
+    assert!(ring.promote(When::Full).unwrap().is_none());
+    assert_eq!(ring.held(), None, "generation 3 is empty");
+}
+
+/// Whether this process watches the directory (Linux tells of its own watches in /proc).
+fn is_watched(dir: &Path) -> bool {
+    let inode = format!("ino:{:x} ", fs::metadata(dir).unwrap().ino());
+    let all = fs::read_dir("/proc/self/fdinfo").unwrap().map(|entry| entry.unwrap().path());
+    all.filter_map(|info| fs::read_to_string(info).ok())
+        .any(|text| text.lines().any(|line| line.starts_with("inotify ") && line.contains(&inode)))
+}
+
+#[test]
+fn a_manager_that_waits_for_a_reader_watches_no_directory_that_a_link_among_the_notes_leads_to() {
+    let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\n"));
+    let (manager, stop) = (Manager::open(&place.config()).unwrap(), AtomicBool::new(false));
+    let (ring, notes) = (manager.ring().clone(), place.path().join("index/notes"));
+    let (ours, elsewhere) = (notes.join("run.r"), place.path().with_file_name("elsewhere"));
+    fs::create_dir_all(&ours).unwrap();
+    fs::create_dir(&elsewhere).unwrap();
+    symlink(&elsewhere, notes.join("run.x")).unwrap();
+    scope(|scope| {
+        scope.spawn(|| {
+            let late = patience();
+            manage(manager, || stop.load(SeqCst) || late());
+        });
+        let mut generator = Generator::open(&place.config()).unwrap();
+        (0..2 * SAMPLES).for_each(|n| put(&mut generator, n));
+        eventually("it waits", || ring.held().is_some());
+        eventually("it watches the notes of runs", || is_watched(&ours));
+        assert!(!is_watched(&elsewhere));
+        stop.store(true, SeqCst);
+    });
 }
 
 #[test]

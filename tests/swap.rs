@@ -7,6 +7,7 @@ use common::{
     Action, EIO, HookFs, a_manager_seems_to_live, another, assert_delivered_once, bring_in, config, listed, scratch,
     write, write_until,
 };
+use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
 use ringreel::ring::promote::When;
 use ringreel::{Config, Generator, SampleId};
@@ -80,6 +81,99 @@ fn go_on_while_one_waits(size: u64) {
     bring_in(&another(&config));
     assert!(finished.len() as u64 > 2 * CAP);
     assert_delivered_once(&config.ring, &finished, "a manifest that came late");
+}
+
+#[test]
+fn nobody_waits_for_a_large_manifest_to_be_read_and_who_dies_meanwhile_loses_nothing() {
+    const MANY: u64 = 500;
+    let dir = scratch();
+    let config = config(dir.path(), MANY, "");
+    a_manager_seems_to_live(&config);
+    let fs = Arc::new(HookFs::default());
+    let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
+    let mut finished: Vec<_> = (0..MANY).flat_map(|n| write(&mut generator, n).unwrap()).collect();
+    fs.hook(|_, op, path| {
+        if op == "read" && path.ends_with("manifests/1") {
+            std::thread::sleep(Duration::from_millis(1500));
+        }
+        Action::Pass
+    });
+    // One segment that the manifest does not list: it is linked again, as soon as that is known.
+    let left_out = fs::read_dir(config.ring.join("write.1")).unwrap().next().unwrap().unwrap().path();
+    fs::remove_file(&left_out).unwrap();
+    assert!(another(&config).promote(When::NotEmpty).unwrap().is_some());
+    assert_eq!(listed(&config.ring).len() as u64, MANY - 1);
+    let started = Instant::now();
+    let mut next = MANY;
+    while generator.summary().delivered == 0 {
+        let called = Instant::now();
+        finished.extend(write(&mut generator, next).unwrap());
+        assert!(called.elapsed() < Duration::from_secs(1), "a call took {:?}", called.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(30), "it never hears of it");
+        next += 1;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(generator.summary().delivered, MANY - 1);
+    assert_eq!(names(&config.ring.join("write.2")) as u64, next - MANY + 1);
+    // And once more, while it is read.
+    (next..2 * MANY)
+        .for_each(|n| finished.extend(write_for_a_while(&mut generator, n, Duration::from_secs(9)).unwrap()));
+    fs.hook(|_, op, path| {
+        if op == "read" && path.ends_with("manifests/2") {
+            std::thread::sleep(Duration::from_secs(60));
+        }
+        Action::Pass
+    });
+    assert!(another(&config).promote(When::NotEmpty).unwrap().is_some());
+    finished.extend(write(&mut generator, 2 * MANY).unwrap());
+    finished.extend(write(&mut generator, 2 * MANY + 1).unwrap());
+    std::mem::forget(generator); // as if it was killed
+    bring_in(&another(&config));
+    assert_delivered_once(&config.ring, &finished, "a generator that died while it read a manifest");
+}
+
+#[test]
+fn names_that_are_told_of_count_once_and_only_what_would_be_listed() {
+    let dir = scratch();
+    let config = config(dir.path(), CAP, "");
+    a_manager_seems_to_live(&config);
+    let ring = another(&config);
+    let promoted = |names: &[u64]| {
+        let names: Vec<_> = names.iter().map(|n| segment_name(*n)).collect();
+        ring.promote_told(&names).unwrap().map(|promotion| promotion.manifest.summary.samples)
+    };
+    let mut generator = Generator::open(&config).unwrap();
+    let write_all = |generator: &mut Generator, from: u64, to: u64| {
+        (from..to).flat_map(|n| write(generator, n).unwrap()).collect::<Vec<_>>()
+    };
+    let mut finished = write_all(&mut generator, 0, 1);
+    assert_eq!(promoted(&[]), None, "it looks at all of it at first");
+    finished.extend(write_all(&mut generator, 1, 3));
+    let write = config.ring.join("write.1");
+    fs::hard_link(write.join(segment_name(1)), write.join(segment_name(9))).unwrap();
+    fs::write(write.join(segment_name(10)), "no segment").unwrap();
+    // One that it knows, two new ones, one of them under a second name, one that is none, one that is not there; twice.
+    for _ in 0..2 {
+        assert_eq!(promoted(&[0, 1, 2, 9, 10, 11]), None);
+    }
+    (9..11).for_each(|n| fs::remove_file(write.join(segment_name(n))).unwrap()); // else its owner would find no room
+    finished.extend(write_all(&mut generator, 3, 4));
+    assert_eq!(promoted(&[]), None, "nobody told of the fourth one");
+    assert_eq!(promoted(&[3]), Some(CAP));
+    // What the generation before lists does not count in the next one; and a directory that it never saw is listed.
+    finished.extend(write_all(&mut generator, 4, 7));
+    assert_eq!(promoted(&[]), None);
+    fs::hard_link(config.ring.join("read.1").join(segment_name(0)), config.ring.join("write.2/000009.rec")).unwrap();
+    assert_eq!(promoted(&[9]), None);
+    fs::remove_file(config.ring.join("write.2/000009.rec")).unwrap();
+    finished.extend(write_all(&mut generator, 7, 8));
+    fs::rename(config.ring.join("write.2"), config.ring.join("w")).unwrap();
+    fs::create_dir(config.ring.join("write.2")).unwrap();
+    for entry in fs::read_dir(config.ring.join("w")).unwrap().map(Result::unwrap) {
+        fs::rename(entry.path(), config.ring.join("write.2").join(entry.file_name())).unwrap();
+    }
+    assert_eq!(promoted(&[]), Some(CAP), "it is another directory");
+    assert_delivered_once(&config.ring, &finished, "generations whose names were told of");
 }
 
 #[test]

@@ -54,7 +54,8 @@ def convert(name: str, value: Any) -> Converted:
         data = _as_bytes(value)
         return name, _dtypes.BYTES, 1, (data.nbytes,), data
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
+    tensor = getattr(torch, "Tensor", None)  # none yet, where another thread is importing torch just now
+    if tensor is not None and isinstance(value, tensor):
         array, dtype = _from_torch(torch, name, value)
     else:
         array = _as_array(name, value)

@@ -5,6 +5,7 @@ import gc
 import os
 import pickle
 import sys
+import types
 from collections.abc import Mapping
 
 import numpy as np
@@ -215,6 +216,11 @@ def test_bfloat16_is_exported_as_bfloat16_or_not_at_all(filled, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
     with pytest.raises(BufferError, match="part 'data' is bf16"):
         part.__dlpack__()
+
+
+def test_a_torch_that_another_thread_is_importing_just_now_has_no_tensors(filled, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    np.testing.assert_array_equal(filled([{"data": np.arange(3)}]).dataset()[0]["data"], np.arange(3))
 
 
 META = {

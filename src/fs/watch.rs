@@ -1,7 +1,7 @@
 //! Waiting for somebody else to do something: polling with jitter, which inotify cuts short where it fires.
 
 use crate::random::random_u32;
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ impl Pacer {
     /// The same, later on.
     pub fn start_to_watch(&mut self, dir: &Path) {
         let bell = self.bell.clone();
-        self.watcher = watcher(dir, move || bell.ring()).ok();
+        self.watcher = watcher(dir, move |_| bell.ring()).ok();
     }
 
     /// For now, a name that comes or goes in `dir` ends a pause, too. True: only from now on, so that whoever waits looks once
@@ -81,11 +81,14 @@ impl Pacer {
     }
 }
 
-/// Calls `on_change` when a name comes or goes in `dir`, where the system tells.
-pub(crate) fn watcher(dir: &Path, on_change: impl Fn() + Send + 'static) -> notify::Result<RecommendedWatcher> {
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        if event.is_ok_and(|event| !event.kind.is_access()) {
-            on_change();
+/// Calls `on_change` when a name comes or goes in `dir`, where the system tells; None: it lost count.
+pub(crate) fn watcher(
+    dir: &Path,
+    on_change: impl Fn(Option<Event>) + Send + 'static,
+) -> notify::Result<RecommendedWatcher> {
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+        if event.as_ref().map_or(true, |event| !event.kind.is_access()) {
+            on_change(event.ok().filter(|event| !event.need_rescan()));
         }
     })?;
     watcher.watch(dir, RecursiveMode::NonRecursive)?;

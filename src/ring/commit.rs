@@ -71,6 +71,8 @@ pub(super) struct Occupancy {
     generation: u64,
     /// Samples that had a place, at the last look.
     room: u64,
+    /// When that was.
+    looked: Option<Instant>,
     /// Samples that this process committed since.
     spent: u64,
     /// Members of the ring then: they may all commit as fast as we do.
@@ -227,7 +229,11 @@ impl Ring {
     /// The generation, up to `newest`, whose manifest lists it. Its staging name is of no use then.
     pub(crate) fn listed_in(&self, commit: &Commit, newest: u64) -> Result<Option<u64>> {
         let Staged { id, born, .. } = commit.staged;
-        let listed = self.manifests.find(id, commit.checked.map_or(born, |n| n + 1), newest)?;
+        let from = commit.checked.map_or(born, |n| n + 1);
+        // What it was linked into lists nearly all: asked first, of thousands of segments at once.
+        let first = commit.linked.filter(|n| (from..=newest).contains(n));
+        let first = first.filter(|n| matches!(self.manifests.get(*n), Ok(Some(manifest)) if manifest.lists(id)));
+        let listed = first.map_or_else(|| self.manifests.find(id, from, newest), |n| Ok(Some(n)))?;
         if let Some(n) = listed {
             self.settle_manifests(n)?;
         }
@@ -279,8 +285,13 @@ impl Ring {
 
     /// The link found no file or no directory. None: try again.
     fn look_afresh(&self, commit: &mut Commit, staged: &Path, known: u64, target: u64) -> Result<Option<Step>> {
+        let is_staged = self.fs.exists(staged)?;
+        if is_staged && target == known + 1 && self.has_begun(target)? {
+            commit.missing = None;
+            return Ok(None); // the next one fills, whatever the manifest says
+        }
         let newest = self.manifests.newest_listed()?;
-        if !self.fs.exists(staged)? {
+        if !is_staged {
             let Staged { id, born, .. } = commit.staged;
             return match self.manifests.find(id, born, newest)? {
                 Some(n) => Ok(Some(Step::Delivered(n))),
@@ -292,7 +303,7 @@ impl Ring {
             };
         }
         commit.missing = None;
-        if newest >= target || (target == known + 1 && self.has_begun(target)?) {
+        if newest >= target {
             return Ok(None);
         }
         if self.fs.exists(&self.layout.read(target))? {
@@ -315,8 +326,11 @@ impl Ring {
         if fresh && !thorough && occupancy.spent * 8 * occupancy.sharers < occupancy.room {
             return Ok(false);
         }
-        // What had no room has none until it is promoted; thousands of names are not listed again and again meanwhile.
-        if occupancy.generation == n && occupancy.room == 0 && !thorough {
+        // What has no room gets none until it is promoted: thousands of names are not listed again and again meanwhile, but
+        // now and then, since it may have been an old view.
+        let recent = occupancy.looked.is_some_and(|looked| looked.elapsed() < self.poll * 2);
+        let used_up = occupancy.room == 0 || samples == 1 && occupancy.spent >= occupancy.room;
+        if occupancy.generation == n && used_up && recent && !thorough {
             return Ok(!self.has_begun(n)?);
         }
         // Once for each: somebody may have made its directory again by an old view.
@@ -348,6 +362,7 @@ impl Ring {
             occupancy.sharers = occupancy.sharers.max(1);
         }
         (occupancy.generation, occupancy.room, occupancy.spent) = (n, room, 0);
+        occupancy.looked = Some(Instant::now());
         Ok(room == 0)
     }
 

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Version of the manifest that is written and read.
@@ -184,8 +185,11 @@ impl Manifest {
 
     /// The segment of this id.
     pub fn locate_id(&self, id: SegmentId) -> Option<&SegmentEntry> {
-        let by_id = self.by_id.get_or_init(|| self.segments.iter().enumerate().map(|(n, s)| (s.id, n)).collect());
-        by_id.get(&id).map(|n| &self.segments[*n])
+        self.by_id().get(&id).map(|n| &self.segments[*n])
+    }
+
+    fn by_id(&self) -> &HashMap<SegmentId, usize> {
+        self.by_id.get_or_init(|| self.segments.iter().enumerate().map(|(n, s)| (s.id, n)).collect())
     }
 
     /// The segment that holds the sample at `position` of the generation, and the sample's ordinal in it.
@@ -287,11 +291,16 @@ mod hex_u32 {
     }
 }
 
+/// From so many bytes on, whoever cannot wait for a manifest has it read in the background. A smaller one is read sooner than
+/// a thread is there for it.
+const LARGE: u64 = 64 << 10;
+
 /// The manifests of a ring as one process sees them: each is read once.
+#[derive(Clone)]
 pub struct Manifests {
     fs: Arc<dyn Fs>,
     layout: Layout,
-    seen: Mutex<Seen>,
+    seen: Arc<Mutex<Seen>>,
 }
 
 #[derive(Default)]
@@ -299,6 +308,16 @@ struct Seen {
     newest: Option<u64>,
     listed_at: Option<Instant>,
     cache: BTreeMap<u64, Arc<Manifest>>,
+    /// Whether a large manifest is seen when it was read, and not before.
+    in_background: bool,
+    reading: Option<Reading>,
+}
+
+/// A thread reads the manifests up to this one.
+struct Reading {
+    up_to: u64,
+    since: Instant,
+    thread: JoinHandle<()>,
 }
 
 /// A directory's listing may be older than a name that is asked for; so, now and then, the directory is listed as well.
@@ -307,7 +326,13 @@ const RELIST: Duration = Duration::from_secs(2);
 impl Manifests {
     /// The manifests in `layout`.
     pub fn new(fs: Arc<dyn Fs>, layout: Layout) -> Manifests {
-        Manifests { fs, layout, seen: Mutex::default() }
+        Manifests { fs, layout, seen: Arc::default() }
+    }
+
+    /// From now on [`Manifests::newest`] does not show a large manifest before a thread of its own has read it: nobody
+    /// waits for that, and another process might have seen it as late.
+    pub fn read_in_background(&self) {
+        self.lock().in_background = true;
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen> {
@@ -320,6 +345,28 @@ impl Manifests {
     /// No manifest at all (no ring); what the filesystem says.
     pub fn newest(&self) -> Result<u64> {
         let mut seen = self.lock();
+        let newest = self.look(&mut seen)?;
+        let shown = match seen.newest {
+            Some(known) if seen.in_background => self.read_up_to(&mut seen, known, newest),
+            _ => newest,
+        };
+        seen.newest = Some(shown);
+        Ok(shown)
+    }
+
+    /// The same for who waits for it.
+    ///
+    /// # Errors
+    /// As [`Manifests::newest`].
+    pub fn newest_at_once(&self) -> Result<u64> {
+        let mut seen = self.lock();
+        seen.reading = None; // what it does not come to is read when it is asked for
+        let newest = self.look(&mut seen)?;
+        seen.newest = Some(newest);
+        Ok(newest)
+    }
+
+    fn look(&self, seen: &mut Seen) -> Result<u64> {
         let stale = seen.listed_at.is_none_or(|at| at.elapsed() > RELIST);
         let mut newest = seen.newest;
         if stale || newest.is_none() {
@@ -330,8 +377,37 @@ impl Manifests {
         while self.fs.exists(&self.layout.manifest(newest + 1))? {
             newest += 1;
         }
-        seen.newest = Some(newest);
         Ok(newest)
+    }
+
+    /// How far they may be shown, of those after `known` up to `newest`: as far as they were read, or are small. The others
+    /// are read from now on.
+    fn read_up_to(&self, seen: &mut Seen, known: u64, newest: u64) -> u64 {
+        if let Some(reading) = seen.reading.take() {
+            if !reading.thread.is_finished() && reading.since.elapsed() < RELIST {
+                seen.reading = Some(reading);
+                return known;
+            }
+            return reading.up_to.max(known); // also where it was not to be read: then whoever asks for it is told why
+        }
+        if newest - known > CACHED as u64 {
+            return newest; // nobody fell so far behind: the number was planted, and keeps nobody busy
+        }
+        let mut unread = (known + 1..=newest).filter(|n| !seen.cache.contains_key(n));
+        let is_large = |n: &u64| self.fs.identity(&self.layout.manifest(*n)).is_ok_and(|found| found.len >= LARGE);
+        if !unread.any(|n| is_large(&n)) {
+            return newest;
+        }
+        let manifests = self.clone();
+        let read = move || {
+            for manifest in (known + 1..=newest).map_while(|n| manifests.get(n).ok().flatten()) {
+                manifest.by_id();
+            }
+        };
+        let thread = std::thread::Builder::new().name("ringreel-manifest".to_owned()).spawn(read);
+        let Ok(thread) = thread else { return newest };
+        seen.reading = Some(Reading { up_to: newest, since: Instant::now(), thread });
+        known
     }
 
     /// The newest generation, by a look at the whole directory.
@@ -340,7 +416,7 @@ impl Manifests {
     /// As [`Manifests::newest`].
     pub fn newest_listed(&self) -> Result<u64> {
         self.lock().listed_at = None;
-        self.newest()
+        self.newest_at_once()
     }
 
     /// Somebody says that generation `n` is out. Believed when it is seen.
@@ -513,6 +589,54 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(Manifest::decode(&bytes[..len]).is_err(), "cut at {len}");
         }
+    }
+
+    #[test]
+    fn a_large_manifest_is_seen_when_it_was_read_by_who_cannot_wait_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        std::fs::create_dir(layout.manifests()).unwrap();
+        let put = |n: u64, count: u64| {
+            let mut manifest = example(count);
+            manifest.summary.generation = n;
+            std::fs::write(layout.manifest(n), manifest.encode().unwrap()).unwrap();
+        };
+        put(0, 1);
+        let open = || Manifests::new(Arc::new(crate::fs::Posix), layout.clone());
+        let (patient, hurried) = (open(), open());
+        hurried.read_in_background();
+        assert_eq!((patient.newest().unwrap(), hurried.newest().unwrap()), (0, 0));
+        put(1, 1);
+        assert_eq!(hurried.newest().unwrap(), 1, "a small one is seen at once");
+        (2..4).for_each(|n| put(n, 1000));
+        assert!(std::fs::metadata(layout.manifest(2)).unwrap().len() >= LARGE);
+        assert_eq!((patient.newest().unwrap(), hurried.newest().unwrap()), (3, 1));
+        let until = |wanted: u64| {
+            let started = Instant::now();
+            while hurried.newest().unwrap() < wanted {
+                assert!(started.elapsed() < Duration::from_secs(30), "it never sees {wanted}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        until(3);
+        assert!((2..4).all(|n| hurried.lock().cache.contains_key(&n)), "and nothing is left to be read");
+        put(4, 1000);
+        assert_eq!(hurried.newest().unwrap(), 3);
+        assert_eq!(hurried.newest_at_once().unwrap(), 4);
+        // One that cannot be read is seen, too, and whoever asks for it is told.
+        std::fs::write(layout.manifest(5), vec![b'x'; LARGE as usize]).unwrap();
+        until(5);
+        assert!(hurried.get(5).is_err());
+        // What this process published itself is known.
+        put(6, 1000);
+        let mut ours = example(1000);
+        ours.summary.generation = 6;
+        hurried.keep(ours);
+        assert_eq!(hurried.newest().unwrap(), 6);
+        // A number that somebody planted far away keeps nobody busy.
+        put(1 << 60, 1000);
+        hurried.lock().listed_at = None;
+        assert_eq!(hurried.newest().unwrap(), 1 << 60);
     }
 
     #[test]

@@ -48,18 +48,30 @@ impl Ring {
     /// # Errors
     /// What the filesystem says; the promotion can then be tried again by anybody.
     pub fn promote(&self, when: When) -> Result<Option<Promotion>> {
-        match self.promote_next(when) {
+        self.promote_by(when, None)
+    }
+
+    /// The same for who looked at all of the generation before, and was told of each name in it since: of these.
+    ///
+    /// # Errors
+    /// As [`Ring::promote`].
+    pub fn promote_told(&self, names: &[String]) -> Result<Option<Promotion>> {
+        self.promote_by(When::Full, Some(names))
+    }
+
+    fn promote_by(&self, when: When, told: Option<&[String]>) -> Result<Option<Promotion>> {
+        match self.promote_next(when, told) {
             // Somebody else promoted it meanwhile, or more than one: the next look will tell.
             Err(Error::Fs { source }) if source.is_gone() => Ok(None),
             other => other,
         }
     }
 
-    fn promote_next(&self, when: When) -> Result<Option<Promotion>> {
+    fn promote_next(&self, when: When, told: Option<&[String]>) -> Result<Option<Promotion>> {
         let n = self.manifests.newest()? + 1;
         let begun = self.fs.exists(&self.layout.read(n))?;
         if !begun {
-            let fill = match self.fill_of(n) {
+            let fill = match told.map_or_else(|| self.fill_of(n), |names| self.fill_with(n, names)) {
                 Ok(fill) => fill,
                 Err(Error::Fs { source }) if source.is_gone() => {
                     if self.fs.exists(&self.layout.read(n))? {
@@ -72,13 +84,11 @@ impl Ring {
             };
             self.filled.store(fill, Ordering::Relaxed);
             let wanted = if when == When::Full { self.birth.swap_cap } else { 1 };
-            if fill < wanted {
-                return Ok(None);
-            }
-            let held = self.held_back()?;
+            // What is not full waits for nobody: somebody else may have promoted what did.
+            let held = if fill < wanted { None } else { self.held_back()? };
             let is_held = held.is_some();
             *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
-            if is_held {
+            if is_held || fill < wanted {
                 return Ok(None);
             }
         }

@@ -41,6 +41,8 @@ const EPOCHS_KEPT: u64 = 4096;
 const LISTED_FOR: Duration = Duration::from_secs(5);
 const RUNS: &str = "runs";
 const LOGS: &str = "logs";
+/// How the folder of a run begins in which its workers note where they are.
+pub(crate) const WORKERS: &str = "run.";
 
 /// One epoch of a run: which generation, in which order. Written once, by whoever comes to it first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,7 +134,7 @@ impl RunLog {
     }
 
     fn folder(&self) -> String {
-        format!("run.{}", self.name)
+        format!("{WORKERS}{}", self.name)
     }
 
     fn epochs_folder(&self) -> String {

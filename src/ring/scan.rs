@@ -20,6 +20,8 @@ pub struct Scan {
     unreadable: HashMap<String, u32>,
     /// Whether an earlier generation's manifest lists a segment; those do not change.
     listed_before: HashMap<SegmentId, bool>,
+    /// Samples that count, when all of it was looked at, and of what was told of since; none: nobody counted them.
+    fill: Option<u64>,
 }
 
 /// A segment that could not be read so often is no longer just seen too early: somebody is told.
@@ -42,6 +44,7 @@ impl Scan {
             by_name: HashMap::new(),
             unreadable: HashMap::new(),
             listed_before: HashMap::new(),
+            fill: None,
         }
     }
 
@@ -164,7 +167,46 @@ impl Ring {
     pub fn fill_in(&self, n: u64, dir: &Path) -> Result<(u64, u64)> {
         let found = self.look_at(n, dir)?;
         let entries = self.countable(n, &found.segments)?;
-        Ok(entries.iter().fold((0, 0), |(samples, bytes), entry| (samples + entry.samples, bytes + entry.bytes)))
+        let sums =
+            entries.iter().fold((0, 0), |(samples, bytes), entry| (samples + entry.samples, bytes + entry.bytes));
+        let mut scan = self.scan(n);
+        if scan.generation == n {
+            scan.fill = Some(sums.0);
+        }
+        Ok(sums)
+    }
+
+    /// As [`Ring::fill_of`] of the generation after the newest one, for who looked at all of it before and was told of each
+    /// name since: only these are looked at. (To list thousands of names takes milliseconds, and nobody can link anything
+    /// into the directory meanwhile.)
+    ///
+    /// # Errors
+    /// As [`Ring::fill_of`].
+    pub(super) fn fill_with(&self, n: u64, names: &[String]) -> Result<u64> {
+        let dir = self.layout.write(n);
+        let inode = self.fs.identity(&dir)?.inode;
+        let counted = |scan: &Scan| scan.fill.filter(|_| (scan.generation, scan.inode) == (n, inode));
+        let counted = counted(&self.scan(n));
+        let Some(mut fill) = counted else { return self.fill_of(n) };
+        for name in names {
+            let Some(index) = segment_index(name) else { continue };
+            // What cannot be read, or is gone, is left to who looks at all of it.
+            let Ok(entry) = read_tail(&*self.fs, &dir.join(name)).and_then(|tail| self.entry(&tail, index, name))
+            else {
+                continue;
+            };
+            let entry = Arc::new(entry);
+            let is_new = {
+                let mut scan = self.scan(n);
+                scan.by_name.insert(name.clone(), entry.clone());
+                !scan.listed_before.contains_key(&entry.id)
+            };
+            if is_new && !self.is_listed_before(n, n - 1, &entry)? {
+                fill += entry.samples;
+            }
+        }
+        self.scan(n).fill = Some(fill);
+        Ok(fill)
     }
 
     /// Bytes and files that the ring takes: what the manifests of the generations that are there list, and what the

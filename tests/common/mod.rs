@@ -8,6 +8,7 @@ use bytes::Bytes;
 use ringreel::format::{DType, Meta};
 use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, MapMode, Posix, Space};
 use ringreel::layout::{Layout, segment_name};
+use ringreel::manager::{Manager, until};
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
 use ringreel::ring::manifest::Manifests;
@@ -237,6 +238,12 @@ pub fn config(dir: &Path, cap: u64, more: &str) -> Config {
 
 pub fn never() -> bool {
     false
+}
+
+/// Runs a manager until `stop` says so.
+pub fn manage(manager: Manager, stop: impl Fn() -> bool) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(manager.run(until(stop), |_| ())).unwrap();
 }
 
 /// Writes sample `n`; its one part holds `n`.

@@ -12,6 +12,7 @@ use ringreel::ring::promote::When;
 use ringreel::{Error, Generator, SampleId};
 use std::fs;
 use std::path::Path;
+use std::thread::sleep;
 use std::time::Duration;
 
 /// A staged segment, on its way.
@@ -47,6 +48,22 @@ fn a_commit_takes_the_next_free_number_and_waits_when_the_generation_is_full() {
     assert_eq!(ring.commit_step(&mut commits[1], false).unwrap(), Step::Delivered(1));
     assert_eq!(ring.commit_step(&mut commits[2], false).unwrap(), Step::Linked(2));
     assert!(!ways[1].1.exists() && ways[2].1.exists());
+}
+
+#[test]
+fn that_a_generation_is_full_is_looked_at_again_after_a_while() {
+    let dir = scratch();
+    let mut config = config(dir.path(), 8, "");
+    config.poll = Some(Duration::from_millis(500));
+    common::a_manager_seems_to_live(&config);
+    (0..8).for_each(|index| drop(linked(&config, index)));
+    let (ring, (id, file)) = (another(&config), staged(&config, 8));
+    let mut commit = on_its_way(&ring, id, &file);
+    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Wait(1));
+    fs::remove_file(ring.layout.write(1).join(segment_name(0))).unwrap();
+    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Wait(1), "not at each step");
+    sleep(Duration::from_millis(1100));
+    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Linked(1));
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! A ring that turns: generators, a manager and readers in threads, until so many samples are finished.
 
-use crate::common::{assert_delivered_once, listed, write};
+use crate::common::{assert_delivered_once, listed, manage, write};
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
-use ringreel::manager::{Manager, until};
+use ringreel::manager::Manager;
 use ringreel::reader::split::Share;
 use ringreel::reader::stream::Item;
 use ringreel::ring::liveness::Watch;
@@ -44,7 +44,7 @@ pub fn turn(config: &Config, generators: u64, samples: u64, mut meanwhile: impl 
     let (mut last, mut moved, mut longest) = (0, begun, Duration::ZERO);
     drop(Generator::open(config).unwrap()); // the ring is there, for the readers
     let ids: Vec<SampleId> = thread::scope(|scope| {
-        let manager = scope.spawn(|| manage(config, &stop));
+        let manager = scope.spawn(|| manage(Manager::open(config).unwrap(), || stop.load(Ordering::SeqCst)));
         let readers =
             [scope.spawn(|| read_on(config, 0, &stop, &read)), scope.spawn(|| read_on(config, 1, &stop, &read))];
         let threads: Vec<_> = (0..generators)
@@ -87,12 +87,6 @@ fn generate(config: &Config, n: u64, samples: u64, finished: &AtomicU64) -> Vec<
     ids.extend(generator.flush(&|| false).unwrap());
     generator.finish(false, &|| false).unwrap();
     ids
-}
-
-fn manage(config: &Config, stop: &AtomicBool) {
-    let manager = Manager::open(config).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    runtime.block_on(manager.run(until(|| stop.load(Ordering::SeqCst)), |_| {})).unwrap();
 }
 
 fn read_on(config: &Config, rank: u64, stop: &AtomicBool, read: &AtomicU64) {

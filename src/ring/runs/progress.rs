@@ -1,6 +1,6 @@
 //! How far the runs of a ring are: how often a generation was read, which ones are still needed, which runs are over.
 
-use super::{Epoch, LEFT, LOGS, RUNS, RunLog, arrival};
+use super::{Epoch, LEFT, LOGS, RUNS, RunLog, WORKERS, arrival};
 use crate::error::{Error, Result};
 use crate::index::as_hint;
 use crate::ring::Ring;
@@ -253,7 +253,7 @@ impl Ring {
             self.index.drop_note(LOGS, &format!("{ms}.{run}"))?;
             let later = logs[n + 1..].iter().any(|(_, name)| name == run);
             if !later && !active.contains(run) {
-                for folder in [format!("run.{run}"), format!("epochs.{run}")] {
+                for folder in [format!("{WORKERS}{run}"), format!("epochs.{run}")] {
                     for note in self.index.note_names(&folder)? {
                         self.index.drop_note(&folder, &note)?;
                     }
