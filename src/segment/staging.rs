@@ -271,12 +271,16 @@ impl Buffered {
 }
 
 impl Sink for Buffered {
-    /// What one write took is in the file or in the buffer, as a whole.
     fn write_over(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        match at.checked_sub(self.drained) {
-            None => self.open()?.write_over(at, bytes).map_err(|error| error.source),
-            Some(from) => self.buffer.write_over(from, bytes),
+        let in_file = self.drained.saturating_sub(at).min(bytes.len() as u64) as usize;
+        let (in_file, buffered) = bytes.split_at(in_file);
+        if !in_file.is_empty() {
+            self.open()?.write_over(at, in_file).map_err(|error| error.source)?;
         }
+        if buffered.is_empty() {
+            return Ok(());
+        }
+        self.buffer.write_over(at.max(self.drained) - self.drained, buffered)
     }
 
     fn cut(&mut self, len: u64) -> io::Result<()> {
@@ -384,18 +388,20 @@ mod tests {
     #[test]
     fn all_arrives_in_order_and_can_be_cut_and_written_over() {
         let (mut to, file) = buffered(1 << 20);
-        let mut all = Vec::new();
+        let (mut all, zeros) = (Vec::new(), vec![0; 9 << 20]);
         for n in 0..60u32 {
             // From a byte to 8 MiB, and around each limit.
             let len = (1u32 << (n % 24)) as usize + [0, 1, 300][n as usize % 3] - usize::from(n % 7 == 0);
             let bytes = (0..len).map(|at| (at as u32 ^ n) as u8).collect::<Vec<_>>();
-            to.write_all(&bytes).unwrap();
-            if n % 5 == 3 {
+            let cut = n % 5 == 3;
+            to.write_all(if cut { &bytes } else { &zeros[..len] }).unwrap();
+            if cut {
                 let len = all.len() + bytes.len() / 2;
                 Sink::cut(&mut to, len as u64).unwrap();
                 all.extend_from_slice(&bytes[..bytes.len() / 2]);
             } else {
-                to.write_over(all.len() as u64, &bytes[..bytes.len().min(1)]).unwrap();
+                // As a head: known when what follows it was written.
+                to.write_over(all.len() as u64, &bytes).unwrap();
                 all.extend_from_slice(&bytes);
             }
             assert!(to.buffer.len() <= to.limit + PAGE as usize);
