@@ -320,7 +320,7 @@ impl Generator {
     fn end(&mut self, seal: bool, stop: &dyn Fn() -> bool) -> Result<()> {
         self.flush(stop)?;
         self.deferred.take().map_or(Ok(()), Err)?;
-        if let Err(error) = self.tend_what_is_full().and_then(|()| self.settle(self.ring.manifests.newest_at_once())) {
+        if let Err(error) = self.tend_what_is_full().and_then(|()| self.settle_at_once()) {
             self.problem(error.to_string()); // what is sealed is safe
         }
         if seal {

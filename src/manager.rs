@@ -78,8 +78,8 @@ impl News {
 
 /// Tells of what comes into a directory, as long as it is kept.
 struct Watch {
-    /// By its inode: somebody may remove the directory and make it again.
-    dir: (u64, u64),
+    /// The generation, and the directory's inode: somebody may remove it and make it again.
+    of: (u64, (u64, u64)),
     news: Arc<Mutex<News>>,
     _watcher: RecommendedWatcher,
 }
@@ -101,9 +101,9 @@ pub struct Manager {
     last_swap: Instant,
     next_recovery: Instant,
     next_look: Instant,
-    /// When the generation that fills was looked at last, and when at all of it.
+    /// When the generation that fills was looked at last, and when it was listed; none: somebody else had the lease meanwhile.
     looked: Instant,
-    looked_at_all: Instant,
+    listed: Option<Instant>,
     /// What came into it since.
     news: News,
     /// Samples in it at that look, and how fast they came since the one before.
@@ -143,7 +143,7 @@ impl Manager {
             next_recovery: now,
             next_look: now,
             looked: now,
-            looked_at_all: now,
+            listed: None,
             news: News::Unclear,
             fill: 0,
             seconds_per_sample: f64::INFINITY,
@@ -185,9 +185,9 @@ impl Manager {
             }
             let filling = self.ring.manifests.newest().map_or(0, |newest| newest + 1);
             let write = self.ring.layout.write(filling);
-            let dir = self.ring.fs.identity(&write).ok().map(|found| found.inode);
-            if watching.as_ref().is_none_or(|it: &Watch| Some(it.dir) != dir) {
-                watching = dir.and_then(|dir| self.watch(&write, dir, &bell));
+            let of = self.ring.fs.identity(&write).ok().map(|found| (filling, found.inode));
+            if watching.as_ref().is_none_or(|it: &Watch| Some(it.of) != of) {
+                watching = of.and_then(|of| self.watch(&write, of, &bell));
                 if watching.is_some() {
                     bell.notify_one(); // of what came before the watcher, nobody else tells
                 }
@@ -222,6 +222,7 @@ impl Manager {
     pub fn turn(&mut self) -> Result<Option<Swap>> {
         self.check_rights()?;
         if !self.hold_lease()? {
+            self.listed = None; // what it is told of meanwhile is forgotten
             return Ok(None);
         }
         let done = self.work();
@@ -249,14 +250,14 @@ impl Manager {
     fn work(&mut self) -> Result<Option<Swap>> {
         let mut promotion = None;
         let news = std::mem::replace(&mut self.news, News::Unclear); // until somebody tells
-        let unclear = self.looked_at_all.elapsed() > QUIET_LOOK;
+        let overdue = self.listed.is_none_or(|at| at.elapsed() > QUIET_LOOK);
         // A generation that waits for its readers changes without a new name in it.
-        if unclear || !news.is_none() || self.ring.held().is_some() {
+        if overdue || !news.is_none() || self.ring.held().is_some() {
             let before = (self.looked, self.fill);
             promotion = match news {
-                News::Names(names) if !unclear => self.ring.promote_told(&names)?,
+                News::Names(names) if !overdue => self.ring.promote_told(&names)?,
                 _ => {
-                    self.looked_at_all = Instant::now();
+                    self.listed = Some(Instant::now());
                     self.ring.promote(When::Full)?
                 }
             };
@@ -352,7 +353,6 @@ impl Manager {
             None => return Ok(true),
         }
         tracing::info!(token = next, ring = %self.ring.layout.root().display(), "this manager holds the lease");
-        self.news = News::Unclear; // while it stood by, it did not look
         self.token = Some(next);
         self.standing_by = false;
         self.presence.report(|report| report.doing.clear());
@@ -373,14 +373,14 @@ impl Manager {
         }
     }
 
-    fn watch(&self, path: &Path, dir: (u64, u64), bell: &Arc<tokio::sync::Notify>) -> Option<Watch> {
+    fn watch(&self, path: &Path, of: (u64, (u64, u64)), bell: &Arc<tokio::sync::Notify>) -> Option<Watch> {
         let news = Arc::new(Mutex::new(News::Unclear));
         let (heard, bell) = (news.clone(), bell.clone());
         let watcher = watcher(path, move |event| {
             heard.lock().unwrap_or_else(PoisonError::into_inner).hear(event);
             bell.notify_one();
         });
-        Some(Watch { dir, news, _watcher: watcher.ok()? })
+        Some(Watch { of, news, _watcher: watcher.ok()? })
     }
 
     /// The folders of the runs that there are now; listed by the ring's own means, which follow no link out of it.

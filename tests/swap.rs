@@ -177,6 +177,29 @@ fn names_that_are_told_of_count_once_and_only_what_would_be_listed() {
 }
 
 #[test]
+fn who_fills_a_generation_promotes_it_though_he_has_not_read_the_large_manifest_before_it() {
+    const MANY: u64 = 500;
+    let dir = scratch();
+    let config = config(dir.path(), MANY, "");
+    let fs = Arc::new(HookFs::default());
+    let mut last = Generator::open_on(fs.clone(), &config).unwrap();
+    assert_eq!(last.ring().manifests.newest().unwrap(), 0);
+    let mut others = Generator::open(&config).unwrap();
+    let mut finished: Vec<_> = (0..2 * MANY - 1).flat_map(|n| write(&mut others, n).unwrap()).collect();
+    assert_eq!(listed(&config.ring).len() as u64, MANY);
+    fs.hook(|_, op, path| {
+        if op == "read" && path.ends_with("manifests/1") {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        Action::Pass
+    });
+    finished.extend(write(&mut last, 2 * MANY - 1).unwrap());
+    assert_eq!(listed(&config.ring).len() as u64, 2 * MANY, "nobody else would promote it");
+    drop((last, others));
+    assert_delivered_once(&config.ring, &finished, "a generation that was promoted by who filled it");
+}
+
+#[test]
 fn what_a_dead_generator_linked_ahead_is_brought_in_and_not_linked_once_more() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");

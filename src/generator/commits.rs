@@ -24,7 +24,7 @@ pub(super) struct Ahead {
 impl Generator {
     /// Sees to what was sealed before, as far as that needs no time of its own.
     pub(super) fn commit_earlier(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
-        while let Err(error) = self.settle(self.ring.manifests.newest()) {
+        while let Err(error) = self.ring.manifests.newest().and_then(|newest| self.settle(newest)) {
             self.bear(error, "looking at the manifests", stop)?;
         }
         self.strike_off(FEW);
@@ -64,9 +64,14 @@ impl Generator {
         Ok(())
     }
 
+    /// Looks at what all manifests say, and waits until they are read.
+    pub(super) fn settle_at_once(&mut self) -> Result<()> {
+        let newest = self.ring.manifests.newest_at_once()?;
+        self.settle(newest)
+    }
+
     /// Looks at what newer manifests, up to the `newest`, say of earlier segments.
-    pub(super) fn settle(&mut self, newest: Result<u64>) -> Result<()> {
-        let newest = newest?;
+    pub(super) fn settle(&mut self, newest: u64) -> Result<()> {
         if newest == self.settled {
             return Ok(());
         }
@@ -154,7 +159,7 @@ impl Generator {
                             return Ok(());
                         }
                     }
-                    if let Err(error) = self.settle(self.ring.manifests.newest_at_once())
+                    if let Err(error) = self.settle_at_once()
                         && let Err(error) = self.bear(error, "looking at the manifests", stop)
                     {
                         return if matches!(error, Error::Interrupted { .. }) { Ok(()) } else { Err(error) };

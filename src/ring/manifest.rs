@@ -339,7 +339,7 @@ impl Manifests {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest generation. Never goes back.
+    /// The newest generation; after [`Manifests::read_in_background`], of those that were read or are small. Never goes back.
     ///
     /// # Errors
     /// No manifest at all (no ring); what the filesystem says.
@@ -354,7 +354,7 @@ impl Manifests {
         Ok(shown)
     }
 
-    /// The same for who waits for it.
+    /// The same, large ones as well: for who waits for it, or decides by it what is to be promoted.
     ///
     /// # Errors
     /// As [`Manifests::newest`].

@@ -185,28 +185,28 @@ impl Ring {
     pub(super) fn fill_with(&self, n: u64, names: &[String]) -> Result<u64> {
         let dir = self.layout.write(n);
         let inode = self.fs.identity(&dir)?.inode;
-        let counted = |scan: &Scan| scan.fill.filter(|_| (scan.generation, scan.inode) == (n, inode));
-        let counted = counted(&self.scan(n));
-        let Some(mut fill) = counted else { return self.fill_of(n) };
+        let is_of = |scan: &Scan| (scan.generation, scan.inode) == (n, inode) && scan.fill.is_some();
+        if !is_of(&self.scan(n)) {
+            return self.fill_of(n);
+        }
         for name in names {
             let Some(index) = segment_index(name) else { continue };
-            // What cannot be read, or is gone, is left to who looks at all of it.
-            let Ok(entry) = read_tail(&*self.fs, &dir.join(name)).and_then(|tail| self.entry(&tail, index, name))
-            else {
-                continue;
+            let entry = match read_tail(&*self.fs, &dir.join(name)).and_then(|tail| self.entry(&tail, index, name)) {
+                Ok(entry) => Arc::new(entry),
+                Err(Error::Fs { source }) if source.is_gone() => continue,
+                Err(_) => return self.fill_of(n),
             };
-            let entry = Arc::new(entry);
-            let is_new = {
-                let mut scan = self.scan(n);
-                scan.by_name.insert(name.clone(), entry.clone());
-                !scan.listed_before.contains_key(&entry.id)
-            };
-            if is_new && !self.is_listed_before(n, n - 1, &entry)? {
-                fill += entry.samples;
+            let is_new = !self.scan(n).listed_before.contains_key(&entry.id);
+            let counts = is_new && !self.is_listed_before(n, n - 1, &entry)?;
+            let mut scan = self.scan(n);
+            if !is_of(&scan) {
+                break; // somebody else looked at another generation
             }
+            scan.fill = scan.fill.map(|fill| fill + if counts { entry.samples } else { 0 });
+            scan.by_name.insert(name.clone(), entry);
         }
-        self.scan(n).fill = Some(fill);
-        Ok(fill)
+        let counted = Some(self.scan(n)).filter(|scan| is_of(scan)).and_then(|scan| scan.fill);
+        counted.map_or_else(|| self.fill_of(n), Ok)
     }
 
     /// Bytes and files that the ring takes: what the manifests of the generations that are there list, and what the

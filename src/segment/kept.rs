@@ -68,10 +68,12 @@ impl Drop for Given {
         maps.entry(place.clone()).or_default().push(Spare { map, _room: room, unseen: Some(turn) });
         drop(maps);
         if !(large && looking::later(&self.back_to, &place, turn)) {
-            kept.look(&place, turn);
+            kept.look(&place, turn, Kept::lock);
         }
     }
 }
+
+type Locked<'k> = Option<MutexGuard<'k, Maps>>;
 
 impl Kept {
     /// A private map of `place`: one that is kept, or what `make` makes. It is kept when all who have a part of it have let
@@ -100,26 +102,19 @@ impl Kept {
     }
 
     /// Looks at the map of `place` that came back that turn, if it is there still.
-    pub(super) fn look(&self, place: &Range<u64>, turn: u64) {
-        let map = || Some(self.lock()?.get(place)?.iter().find(|spare| spare.unseen == Some(turn))?.map.clone());
+    pub(super) fn look<'k>(&'k self, place: &Range<u64>, turn: u64, lock: fn(&'k Kept) -> Locked<'k>) {
+        let map = || Some(lock(self)?.get(place)?.iter().find(|spare| spare.unseen == Some(turn))?.map.clone());
         if let Some(map) = map() {
-            drop(self.seen(place, turn, is_as_made(&map)));
+            drop(seen(lock(self), place, turn, is_as_made(&map)));
         }
     }
 
-    /// It was seen how that map is. Returned if it is not to be kept.
-    fn seen(&self, place: &Range<u64>, turn: u64, as_made: bool) -> Option<Spare> {
-        let mut maps = self.lock()?;
-        let spares = maps.get_mut(place)?;
-        let n = spares.iter().position(|spare| spare.unseen == Some(turn))?;
-        if as_made {
-            spares[n].unseen = None;
-            return None;
-        }
-        Some(spares.swap_remove(n))
+    /// For a thread that is in no forked child.
+    pub(super) fn wait_for_lock(&self) -> Locked<'_> {
+        self.maps.lock().ok()
     }
 
-    fn lock(&self) -> Option<MutexGuard<'_, Maps>> {
+    fn lock(&self) -> Locked<'_> {
         (0..TRIES).find_map(|_| self.maps.try_lock().inspect_err(|_| std::hint::spin_loop()).ok())
     }
 
@@ -127,6 +122,18 @@ impl Kept {
     pub fn take(&self) -> Maps {
         self.lock().map(|mut maps| std::mem::take(&mut *maps)).unwrap_or_default()
     }
+}
+
+/// It was seen how that map is. Returned if it is not to be kept.
+fn seen(maps: Locked<'_>, place: &Range<u64>, turn: u64, as_made: bool) -> Option<Spare> {
+    let mut maps = maps?;
+    let spares = maps.get_mut(place)?;
+    let n = spares.iter().position(|spare| spare.unseen == Some(turn))?;
+    if as_made {
+        spares[n].unseen = None;
+        return None;
+    }
+    Some(spares.swap_remove(n))
 }
 
 impl Spare {
@@ -151,11 +158,11 @@ mod tests {
         let spare = Spare { map: Bytes::from_static(b"data"), _room: ROOM.take(0).unwrap(), unseen: Some(2) };
         kept.lock().unwrap().insert(place.clone(), vec![spare]);
         let unseen = || kept.lock().unwrap()[&place][0].unseen;
-        assert!(kept.seen(&place, 1, true).is_none());
+        assert!(seen(kept.lock(), &place, 1, true).is_none());
         assert_eq!(unseen(), Some(2));
-        assert!(kept.seen(&place, 1, false).is_none());
+        assert!(seen(kept.lock(), &place, 1, false).is_none());
         assert_eq!(unseen(), Some(2), "it is there still");
-        assert!(kept.seen(&place, 2, true).is_none());
+        assert!(seen(kept.lock(), &place, 2, true).is_none());
         assert_eq!(unseen(), None);
     }
 }

@@ -36,7 +36,7 @@ fn start() -> std::io::Result<SyncSender<Place>> {
         do_not_preempt();
         for (kept, place, turn) in places {
             if let Some(kept) = kept.upgrade() {
-                kept.look(&place, turn);
+                kept.look(&place, turn, Kept::wait_for_lock);
             }
         }
     })?;

@@ -225,8 +225,8 @@ const LARGE_PAGE: u64 = 2 << 20;
 /// A small one, or a multiple of it.
 const PAGE: u64 = 64 << 10;
 
-/// A write buffer that can be cut back to any earlier length, also after a write that failed half-way. Writes end at
-/// multiples of pages where they can; large ones go past the buffer, but for their last bytes.
+/// A write buffer that can be cut back to any earlier length, also after a write that failed half-way. Large
+/// writes go past it, but for their last bytes: they end at multiples of pages.
 struct Buffered {
     file: Option<Box<dyn FileWriter>>,
     /// Bytes that the file holds for certain; the buffer follows them.
@@ -324,9 +324,9 @@ fn write_all(file: &mut dyn Write, mut slices: &mut [IoSlice<'_>]) -> io::Result
 mod tests {
     use super::*;
 
-    /// What a file was given, and where each write ended.
+    /// What a file was given, and where each write ended. It takes so many bytes in a call at most.
     #[derive(Clone, Default)]
-    struct Recorded(Arc<Mutex<(Vec<u8>, Vec<u64>)>>);
+    struct Recorded(Arc<Mutex<(Vec<u8>, Vec<u64>)>>, usize);
 
     impl Write for Recorded {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -336,7 +336,10 @@ mod tests {
         fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
             let (file, ends) = &mut *self.0.lock().unwrap();
             let before = file.len();
-            slices.iter().for_each(|slice| file.extend_from_slice(slice));
+            for slice in slices {
+                let room = self.1 - (file.len() - before);
+                file.extend_from_slice(&slice[..slice.len().min(room)]);
+            }
             ends.push(file.len() as u64);
             Ok(file.len() - before)
         }
@@ -366,14 +369,14 @@ mod tests {
         }
     }
 
-    fn buffered(limit: usize) -> (Buffered, Recorded) {
-        let file = Recorded::default();
+    fn buffered(limit: usize, in_a_call: usize) -> (Buffered, Recorded) {
+        let file = Recorded(Arc::default(), in_a_call);
         (Buffered { file: Some(Box::new(file.clone())), drained: 0, buffer: Vec::new(), limit }, file)
     }
 
     #[test]
     fn large_writes_end_where_large_pages_do() {
-        let (mut to, file) = buffered(1 << 20);
+        let (mut to, file) = buffered(1 << 20, usize::MAX);
         let part = vec![7; 16 << 20];
         for _ in 0..2 {
             to.write_all(&[1; 300]).unwrap();
@@ -387,7 +390,12 @@ mod tests {
 
     #[test]
     fn all_arrives_in_order_and_can_be_cut_and_written_over() {
-        let (mut to, file) = buffered(1 << 20);
+        all_arrives(usize::MAX);
+        all_arrives(1_000_003);
+    }
+
+    fn all_arrives(in_a_call: usize) {
+        let (mut to, file) = buffered(1 << 20, in_a_call);
         let (mut all, zeros) = (Vec::new(), vec![0; 9 << 20]);
         for n in 0..60u32 {
             // From a byte to 8 MiB, and around each limit.

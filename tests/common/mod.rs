@@ -130,6 +130,11 @@ impl io::Write for HookWriter {
         }
     }
 
+    /// One call, as it is of a file.
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.write(&slices.iter().flat_map(|slice| slice.iter()).copied().collect::<Vec<_>>())
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush()
     }

@@ -207,6 +207,11 @@ impl Write for DiskWriter {
         Ok(bytes.len())
     }
 
+    /// One call, as it is of a file.
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.write(&slices.iter().flat_map(|slice| slice.iter()).copied().collect::<Vec<_>>())
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
