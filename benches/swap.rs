@@ -1,10 +1,10 @@
 //! How long a swap takes, against the number of segments in a generation.
 //!
 //! Times in milliseconds, medians of several swaps: *look*, how long it takes to find the generation full, which was known but
-//! for one segment, by listing it (as a manager does where the system does not tell of new names); *swap*, from closing a generation until the next one is open, while no generator commits;
-//! *readable*, from closing it until its manifest is out; and, for scale, a bare mkdir and rename of a directory of as many
-//! files on the same disk, in the same run. `TMPDIR` chooses the disk. What a generator beside a manager notices of it,
-//! `benches/system.py --only stall` measures.
+//! for one segment, by listing it (as a manager does where the system does not tell of new names); *swap*, from closing a
+//! generation until the next one is open, while no generator commits; *readable*, from closing it until its manifest is out;
+//! and, for scale, a bare mkdir and rename of a directory of as many files on the same disk, in the same run. `TMPDIR`
+//! chooses the disk. What a generator beside a manager notices of it, `benches/system.py --only stall` measures.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use ringreel::format::{DType, Meta};

@@ -93,9 +93,8 @@ impl Ring {
                 found.segments.push(entry.clone());
                 continue;
             }
-            match read_tail(&*self.fs, &dir.join(&name)).and_then(|tail| self.entry(&tail, index, &name)) {
+            match self.read_entry(dir, index, &name) {
                 Ok(entry) => {
-                    let entry = Arc::new(entry);
                     scan.by_name.insert(name, entry.clone());
                     found.segments.push(entry);
                 }
@@ -108,6 +107,11 @@ impl Ring {
         }
         found.segments.sort_by_key(|entry| (entry.born, entry.index, entry.id));
         Ok(found)
+    }
+
+    fn read_entry(&self, dir: &Path, index: u64, name: &str) -> Result<Arc<SegmentEntry>> {
+        let tail = read_tail(&*self.fs, &dir.join(name))?;
+        self.entry(&tail, index, name).map(Arc::new)
     }
 
     /// What would stand in the manifest; an error for what must not stand there.
@@ -191,8 +195,8 @@ impl Ring {
         }
         for name in names {
             let Some(index) = segment_index(name) else { continue };
-            let entry = match read_tail(&*self.fs, &dir.join(name)).and_then(|tail| self.entry(&tail, index, name)) {
-                Ok(entry) => Arc::new(entry),
+            let entry = match self.read_entry(&dir, index, name) {
+                Ok(entry) => entry,
                 Err(Error::Fs { source }) if source.is_gone() => continue,
                 Err(_) => return self.fill_of(n),
             };

@@ -252,9 +252,12 @@ impl Buffered {
         passed
     }
 
-    /// How many of `len` bytes that follow those in the buffer are to be written with them: up to the last large page that
-    /// ends in them, or the last small one.
+    /// How many of `len` bytes that follow those in the buffer are to be written with them: of a large write, up to the last
+    /// large page that ends in it, or the last small one.
     fn to_pass(&self, len: usize) -> usize {
+        if len < self.limit {
+            return 0;
+        }
         let begin = self.drained + self.buffer.len() as u64;
         let end = begin + len as u64;
         let rest = if end % LARGE_PAGE < PAGE { end % LARGE_PAGE } else { end % PAGE };
@@ -277,10 +280,7 @@ impl Sink for Buffered {
         if !in_file.is_empty() {
             self.open()?.write_over(at, in_file).map_err(|error| error.source)?;
         }
-        if buffered.is_empty() {
-            return Ok(());
-        }
-        self.buffer.write_over(at.max(self.drained) - self.drained, buffered)
+        self.buffer.write_over(at.saturating_sub(self.drained), buffered)
     }
 
     fn cut(&mut self, len: u64) -> io::Result<()> {
@@ -292,7 +292,7 @@ impl Write for Buffered {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut rest = bytes;
         if self.buffer.len() + bytes.len() > self.limit {
-            let (now, later) = bytes.split_at(if bytes.len() >= self.limit { self.to_pass(bytes.len()) } else { 0 });
+            let (now, later) = bytes.split_at(self.to_pass(bytes.len()));
             self.pass(now)?;
             rest = later;
         }
@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     /// What a file was given, and where each write ended. It takes so many bytes in a call at most.
-    #[derive(Clone, Default)]
+    #[derive(Clone)]
     struct Recorded(Arc<Mutex<(Vec<u8>, Vec<u64>)>>, usize);
 
     impl Write for Recorded {
