@@ -5,7 +5,8 @@
 
 use crate::error::{Error, Result};
 use crate::ring::Ring;
-use crate::ring::manifest::{Manifest, Manifests, Summary};
+use crate::ring::manifest::{Manifest, Summary};
+use crate::ring::manifests::Manifests;
 use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
 

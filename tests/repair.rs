@@ -7,7 +7,7 @@ mod cli_support;
 use cli_support::{Place, Said, listing, put};
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
-use ringreel::ring::manifest::Manifests;
+use ringreel::ring::manifests::Manifests;
 use ringreel::{Generator, SampleId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

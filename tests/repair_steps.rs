@@ -8,7 +8,7 @@ use common::{Action, CHANGES, EACCES, EIO, HookFs, another, assert_delivered_onc
 use ringreel::index::Claim;
 use ringreel::layout::Layout;
 use ringreel::ring::Ring;
-use ringreel::ring::manifest::Manifests;
+use ringreel::ring::manifests::Manifests;
 use ringreel::ring::promote::When;
 use ringreel::ring::repair::Life;
 use ringreel::{Config, Generator, SampleId};

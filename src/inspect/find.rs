@@ -4,7 +4,7 @@ use super::Subject;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::layout::{GenerationDir, Layout, is_owner};
-use crate::ring::manifest::Manifests;
+use crate::ring::manifests::Manifests;
 use crate::segment::SampleId;
 use std::io;
 use std::sync::Arc;

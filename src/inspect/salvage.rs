@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::fs::{Fs, FsError};
 use crate::layout::{GenerationDir, Layout};
 use crate::random::random_u32;
-use crate::ring::manifest::Manifests;
+use crate::ring::manifests::Manifests;
 use ringreel_format::{
     FormatError, PartRef, Salvage, Salvaged, SalvagedSample, SampleRef, SegmentId, SegmentInfo, SegmentWriter,
     WriteOptions,

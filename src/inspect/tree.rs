@@ -4,7 +4,7 @@ use super::story::State;
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::layout::{GenerationDir, Layout, is_owner, parse_number, segment_index};
-use crate::ring::manifest::Manifests;
+use crate::ring::manifests::Manifests;
 use ringreel_format::SegmentId;
 use serde::Serialize;
 use std::io;

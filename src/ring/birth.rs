@@ -1,7 +1,8 @@
 //! The birth of a ring: `ring.json` and the empty manifest 0 are published once each; the first one wins, and all
 //! others use what is there or refuse to go on.
 
-use super::manifest::{Manifest, Manifests, Summary};
+use super::manifest::{Manifest, Summary};
+use super::manifests::Manifests;
 use crate::config::Config;
 use crate::error::{Error, FsError, Result};
 use crate::fs::Fs;

@@ -3,29 +3,22 @@
 //! Text, for people and `grep`: a line of JSON about the generation, a line for each segment, and a last line with the
 //! number of lines and the CRC-32 of all before it. Published whole, by link; never changed.
 
-use super::MANIFESTS_KEPT;
-use crate::error::{Error, FsError, Result};
-use crate::fs::Fs;
-use crate::layout::{Layout, is_owner, parse_number, segment_index};
+use crate::error::{Error, Result};
+use crate::layout::{is_owner, segment_index};
 use crate::segment::reader::SegmentReader;
 use ringreel_format::{Footer, FormatError, SegmentId};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
-use std::io;
+use std::collections::HashMap;
 use std::path::{Component, Path};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::OnceLock;
 
 /// Version of the manifest that is written and read.
 const VERSION: u32 = 1;
 /// Largest manifest that is read, in bytes.
-const MAX_BYTES: u64 = 1 << 30;
+pub(super) const MAX_BYTES: u64 = 1 << 30;
 /// Most samples in a generation: as many as SWAP_CAP may be.
 const MAX_SAMPLES: u64 = 1 << 40;
-const CUT_OFF: &str = "it is cut off";
-/// Manifests held in memory.
-const CACHED: usize = 64;
+pub(super) const CUT_OFF: &str = "it is cut off";
 
 /// One segment, as its generation's manifest lists it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,7 +166,7 @@ impl Manifest {
         Manifest { summary, segments, by_id: OnceLock::new(), starts: OnceLock::new() }
     }
 
-    fn of_generation(self, n: u64) -> std::result::Result<Manifest, String> {
+    pub(super) fn of_generation(self, n: u64) -> std::result::Result<Manifest, String> {
         let is = self.summary.generation;
         if is == n { Ok(self) } else { Err(format!("it is that of generation {is}, under another name")) }
     }
@@ -188,7 +181,7 @@ impl Manifest {
         self.by_id().get(&id).map(|n| &self.segments[*n])
     }
 
-    fn by_id(&self) -> &HashMap<SegmentId, usize> {
+    pub(super) fn by_id(&self) -> &HashMap<SegmentId, usize> {
         self.by_id.get_or_init(|| self.segments.iter().enumerate().map(|(n, s)| (s.id, n)).collect())
     }
 
@@ -291,258 +284,9 @@ mod hex_u32 {
     }
 }
 
-/// From so many bytes on, whoever cannot wait for a manifest has it read in the background. A smaller one is read sooner than
-/// a thread is there for it.
-const LARGE: u64 = 64 << 10;
-
-/// The manifests of a ring as one process sees them: each is read once.
-#[derive(Clone)]
-pub struct Manifests {
-    fs: Arc<dyn Fs>,
-    layout: Layout,
-    seen: Arc<Mutex<Seen>>,
-}
-
-#[derive(Default)]
-struct Seen {
-    newest: Option<u64>,
-    listed_at: Option<Instant>,
-    cache: BTreeMap<u64, Arc<Manifest>>,
-    /// Whether a large manifest is seen when it was read, and not before.
-    in_background: bool,
-    reading: Option<Reading>,
-}
-
-/// A thread reads the manifests up to this one.
-struct Reading {
-    up_to: u64,
-    since: Instant,
-    thread: JoinHandle<()>,
-}
-
-/// A directory's listing may be older than a name that is asked for; so, now and then, the directory is listed as well.
-const RELIST: Duration = Duration::from_secs(2);
-
-impl Manifests {
-    /// The manifests in `layout`.
-    pub fn new(fs: Arc<dyn Fs>, layout: Layout) -> Manifests {
-        Manifests { fs, layout, seen: Arc::default() }
-    }
-
-    /// From now on [`Manifests::newest`] does not show a large manifest before a thread of its own has read it: nobody
-    /// waits for that, and another process might have seen it as late.
-    pub fn read_in_background(&self) {
-        self.lock().in_background = true;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The newest generation; after [`Manifests::read_in_background`], of those that were read or are small. Never goes back.
-    ///
-    /// # Errors
-    /// No manifest at all (no ring); what the filesystem says.
-    pub fn newest(&self) -> Result<u64> {
-        let mut seen = self.lock();
-        let newest = self.look(&mut seen)?;
-        let shown = match seen.newest {
-            Some(known) if seen.in_background => self.read_up_to(&mut seen, known, newest),
-            _ => newest,
-        };
-        seen.newest = Some(shown);
-        Ok(shown)
-    }
-
-    /// The same, large ones as well: for who waits for it, or decides by it what is to be promoted.
-    ///
-    /// # Errors
-    /// As [`Manifests::newest`].
-    pub fn newest_at_once(&self) -> Result<u64> {
-        let mut seen = self.lock();
-        seen.reading = None; // what it does not come to is read when it is asked for
-        let newest = self.look(&mut seen)?;
-        seen.newest = Some(newest);
-        Ok(newest)
-    }
-
-    fn look(&self, seen: &mut Seen) -> Result<u64> {
-        let stale = seen.listed_at.is_none_or(|at| at.elapsed() > RELIST);
-        let mut newest = seen.newest;
-        if stale || newest.is_none() {
-            newest = newest.max(self.numbers()?.into_iter().max());
-            seen.listed_at = Some(Instant::now());
-        }
-        let mut newest = newest.ok_or_else(|| Error::NoRing { path: self.layout.root().to_owned() })?;
-        while self.fs.exists(&self.layout.manifest(newest + 1))? {
-            newest += 1;
-        }
-        Ok(newest)
-    }
-
-    /// How far they may be shown, of those after `known` up to `newest`: as far as they were read, or are small. The others
-    /// are read from now on.
-    fn read_up_to(&self, seen: &mut Seen, known: u64, newest: u64) -> u64 {
-        if let Some(reading) = seen.reading.take() {
-            if !reading.thread.is_finished() && reading.since.elapsed() < RELIST {
-                seen.reading = Some(reading);
-                return known;
-            }
-            return reading.up_to.max(known); // also where it was not to be read: then whoever asks for it is told why
-        }
-        if newest - known > CACHED as u64 {
-            return newest; // nobody fell so far behind: the number was planted, and keeps nobody busy
-        }
-        let mut unread = (known + 1..=newest).filter(|n| !seen.cache.contains_key(n));
-        let is_large = |n: &u64| self.fs.identity(&self.layout.manifest(*n)).is_ok_and(|found| found.len >= LARGE);
-        if !unread.any(|n| is_large(&n)) {
-            return newest;
-        }
-        let manifests = self.clone();
-        let read = move || {
-            for manifest in (known + 1..=newest).map_while(|n| manifests.get(n).ok().flatten()) {
-                manifest.by_id();
-            }
-        };
-        let thread = std::thread::Builder::new().name("ringreel-manifest".to_owned()).spawn(read);
-        let Ok(thread) = thread else { return newest };
-        seen.reading = Some(Reading { up_to: newest, since: Instant::now(), thread });
-        known
-    }
-
-    /// The newest generation, by a look at the whole directory.
-    ///
-    /// # Errors
-    /// As [`Manifests::newest`].
-    pub fn newest_listed(&self) -> Result<u64> {
-        self.lock().listed_at = None;
-        self.newest_at_once()
-    }
-
-    /// Somebody says that generation `n` is out. Believed when it is seen.
-    pub fn hint(&self, n: u64) {
-        if self.fs.exists(&self.layout.manifest(n)).unwrap_or(false) {
-            let mut seen = self.lock();
-            seen.newest = seen.newest.max(Some(n));
-            seen.listed_at = Some(Instant::now());
-        }
-    }
-
-    /// Generations that have a manifest, unsorted.
-    ///
-    /// # Errors
-    /// What the filesystem says.
-    pub fn numbers(&self) -> Result<Vec<u64>> {
-        match self.fs.list(&self.layout.manifests()) {
-            Ok(names) => Ok(names.iter().filter_map(|name| parse_number(name)).collect()),
-            Err(error) if error.is_gone() => Ok(Vec::new()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The manifest of generation `n`; none when there is none (not yet, or no longer).
-    ///
-    /// # Errors
-    /// A damaged manifest; what the filesystem says.
-    pub fn get(&self, n: u64) -> Result<Option<Arc<Manifest>>> {
-        if let Some(manifest) = self.lock().cache.get(&n) {
-            return Ok(Some(manifest.clone()));
-        }
-        let path = self.layout.manifest(n);
-        let read = || self.fs.read(&path, MAX_BYTES);
-        // A stale handle does not mean that the name is gone: once more, from the name.
-        let bytes = match read().or_else(|error| if error.is_stale() { read() } else { Err(error) }) {
-            Ok(bytes) => bytes,
-            Err(error) if error.is_gone() => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        // A manifest that is cut off may be seen too early: it was published whole.
-        let bad = |message: String| Error::Manifest { passing: message.starts_with(CUT_OFF), message, path };
-        let manifest = Manifest::decode(&bytes).and_then(|manifest| manifest.of_generation(n)).map_err(bad)?;
-        Ok(Some(self.keep(manifest)))
-    }
-
-    /// The same for whoever makes a manifest anew where there is none: what cannot be opened just now (a stale handle) is an
-    /// error, too.
-    ///
-    /// # Errors
-    /// As [`Manifests::get`].
-    pub fn get_surely(&self, n: u64) -> Result<Option<Arc<Manifest>>> {
-        if let Some(found) = self.get(n)? {
-            return Ok(Some(found));
-        }
-        match self.fs.identity(&self.layout.manifest(n)) {
-            Err(error) if matches!(error.source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                Ok(None)
-            }
-            Err(error) => Err(error.into()),
-            Ok(_) => Err(self.unseen(n)),
-        }
-    }
-
-    /// The error for one that must be there, and cannot be opened just now.
-    fn unseen(&self, n: u64) -> Error {
-        let stale = io::Error::from(io::ErrorKind::StaleNetworkFileHandle);
-        FsError::new("find manifest", &self.layout.manifest(n), stale).into()
-    }
-
-    /// Remembers a manifest that stands under its name.
-    pub(super) fn keep(&self, manifest: Manifest) -> Arc<Manifest> {
-        let manifest = Arc::new(manifest);
-        let mut seen = self.lock();
-        seen.cache.insert(manifest.summary.generation, manifest.clone());
-        while seen.cache.len() > CACHED {
-            seen.cache.pop_first();
-        }
-        manifest
-    }
-
-    /// The same for whoever only looks; none, too, for one that is damaged.
-    ///
-    /// # Errors
-    /// What the filesystem says.
-    pub fn usable(&self, n: u64) -> Result<Option<Arc<Manifest>>> {
-        match self.get(n) {
-            Err(Error::Manifest { .. }) => Ok(None),
-            other => other,
-        }
-    }
-
-    /// The generations `from` to `to` that may have a manifest, in order: those that are not so old that it may have been
-    /// pruned, and of the others those that have one. (Whoever plants a number far away keeps nobody busy.)
-    ///
-    /// # Errors
-    /// What the filesystem says.
-    pub fn between(&self, from: u64, to: u64) -> Result<Vec<u64>> {
-        let young = to.saturating_sub(MANIFESTS_KEPT - 1).max(from);
-        let mut old = if from < young { self.numbers()? } else { Vec::new() };
-        old.retain(|n| (from..young).contains(n));
-        old.sort_unstable();
-        Ok(old.into_iter().chain(young..=to).collect())
-    }
-
-    /// The first of the generations `from` to `to`, which is the newest or an earlier one, whose manifest lists the
-    /// segment. Manifests that may have been pruned count as listing nothing.
-    ///
-    /// # Errors
-    /// A manifest that must be there and cannot be seen: not to be taken for one that lists nothing. As
-    /// [`Manifests::get`].
-    pub fn find(&self, id: SegmentId, from: u64, to: u64) -> Result<Option<u64>> {
-        for n in self.between(from, to)? {
-            match self.get(n)? {
-                Some(manifest) if manifest.lists(id) => return Ok(Some(n)),
-                Some(_) => {}
-                None if n + MANIFESTS_KEPT <= to => {}
-                None => return Err(self.unseen(n)),
-            }
-        }
-        Ok(None)
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     pub(crate) fn example(count: u64) -> Manifest {
@@ -589,54 +333,6 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(Manifest::decode(&bytes[..len]).is_err(), "cut at {len}");
         }
-    }
-
-    #[test]
-    fn a_large_manifest_is_seen_when_it_was_read_by_who_cannot_wait_for_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let layout = Layout::new(dir.path());
-        std::fs::create_dir(layout.manifests()).unwrap();
-        let put = |n: u64, count: u64| {
-            let mut manifest = example(count);
-            manifest.summary.generation = n;
-            std::fs::write(layout.manifest(n), manifest.encode().unwrap()).unwrap();
-        };
-        put(0, 1);
-        let open = || Manifests::new(Arc::new(crate::fs::Posix), layout.clone());
-        let (patient, hurried) = (open(), open());
-        hurried.read_in_background();
-        assert_eq!((patient.newest().unwrap(), hurried.newest().unwrap()), (0, 0));
-        put(1, 1);
-        assert_eq!(hurried.newest().unwrap(), 1, "a small one is seen at once");
-        (2..4).for_each(|n| put(n, 1000));
-        assert!(std::fs::metadata(layout.manifest(2)).unwrap().len() >= LARGE);
-        assert_eq!((patient.newest().unwrap(), hurried.newest().unwrap()), (3, 1));
-        let until = |wanted: u64| {
-            let started = Instant::now();
-            while hurried.newest().unwrap() < wanted {
-                assert!(started.elapsed() < Duration::from_secs(30), "it never sees {wanted}");
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        };
-        until(3);
-        assert!((2..4).all(|n| hurried.lock().cache.contains_key(&n)), "and nothing is left to be read");
-        put(4, 1000);
-        assert_eq!(hurried.newest().unwrap(), 3);
-        assert_eq!(hurried.newest_at_once().unwrap(), 4);
-        // One that cannot be read is seen, too, and whoever asks for it is told.
-        std::fs::write(layout.manifest(5), vec![b'x'; LARGE as usize]).unwrap();
-        until(5);
-        assert!(hurried.get(5).is_err());
-        // What this process published itself is known.
-        put(6, 1000);
-        let mut ours = example(1000);
-        ours.summary.generation = 6;
-        hurried.keep(ours);
-        assert_eq!(hurried.newest().unwrap(), 6);
-        // A number that somebody planted far away keeps nobody busy.
-        put(1 << 60, 1000);
-        hurried.lock().listed_at = None;
-        assert_eq!(hurried.newest().unwrap(), 1 << 60);
     }
 
     #[test]

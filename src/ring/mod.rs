@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`birth`] | a ring comes into being |
 //! | [`manifest`] | the sealed list of a generation: the only judge |
+//! | [`manifests`] | those of the ring, as one process sees them |
 //! | [`scan`] | what a generation's directory holds right now |
 //! | [`commit`] | a sealed segment is linked into the generation that fills, until a manifest lists it |
 //! | [`promote`] | a full generation is renamed and gets its manifest |
@@ -26,6 +27,7 @@ pub mod held_out;
 mod last_names;
 pub mod liveness;
 pub mod manifest;
+pub mod manifests;
 pub mod promote;
 pub mod reclaim;
 pub mod recover;
@@ -46,7 +48,7 @@ use birth::Birth;
 use commit::Occupancy;
 use held_out::KeptSoFar;
 use liveness::Watch;
-use manifest::Manifests;
+use manifests::Manifests;
 use runs::RunLog;
 use scan::Scan;
 use std::collections::{BTreeSet, HashMap};

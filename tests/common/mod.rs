@@ -11,7 +11,7 @@ use ringreel::layout::{Layout, segment_name};
 use ringreel::manager::{Manager, until};
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
-use ringreel::ring::manifest::Manifests;
+use ringreel::ring::manifests::Manifests;
 use ringreel::ring::promote::When;
 use ringreel::{Config, Generator, NamedPart, SampleId};
 use std::collections::BTreeMap;

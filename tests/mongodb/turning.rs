@@ -7,7 +7,7 @@ use ringreel::manager::Manager;
 use ringreel::reader::split::Share;
 use ringreel::reader::stream::Item;
 use ringreel::ring::liveness::Watch;
-use ringreel::ring::manifest::Manifests;
+use ringreel::ring::manifests::Manifests;
 use ringreel::ring::promote::When;
 use ringreel::{Config, Error, Generator, Reader, SampleId, Stream, StreamOptions};
 use ringreel_format::Value;

@@ -7,7 +7,7 @@ use crate::common::lines::whole_lines;
 use ringreel::SampleId;
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
-use ringreel::ring::manifest::Manifests;
+use ringreel::ring::manifests::Manifests;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use crate::index::{Absence, Claim, Opening};
 use crate::layout::Layout;
 use crate::random::random_u32;
 use crate::ring::birth::{self, Birth, RING_VERSION};
-use crate::ring::manifest::Manifests;
+use crate::ring::manifests::Manifests;
 use crate::ring::{Ring, owner_name};
 use std::sync::Arc;
 
