@@ -226,7 +226,7 @@ const LARGE_PAGE: u64 = 2 << 20;
 const PAGE: u64 = 64 << 10;
 
 /// A write buffer that can be cut back to any earlier length, also after a write that failed half-way. Large
-/// writes go past it, but for their last bytes: they end at multiples of pages.
+/// writes go past it, but for their last bytes: what is written ends at multiples of pages.
 struct Buffered {
     file: Option<Box<dyn FileWriter>>,
     /// Bytes that the file holds for certain; the buffer follows them.
@@ -252,12 +252,9 @@ impl Buffered {
         passed
     }
 
-    /// How many of `len` bytes that follow those in the buffer are to be written with them: of a large write, up to the last
-    /// large page that ends in it, or the last small one.
+    /// How many of `len` bytes that follow those in the buffer are to be written with them: up to the end of a page, a large
+    /// one where one ends near.
     fn to_pass(&self, len: usize) -> usize {
-        if len < self.limit {
-            return 0;
-        }
         let begin = self.drained + self.buffer.len() as u64;
         let end = begin + len as u64;
         let rest = if end % LARGE_PAGE < PAGE { end % LARGE_PAGE } else { end % PAGE };
@@ -386,6 +383,13 @@ mod tests {
         assert_eq!(to.buffer.len(), 600);
         to.write_all(&part[..(3 << 20) + 5000]).unwrap();
         assert_eq!(file.0.lock().unwrap().1[2], 35 << 20, "no large page ends near, but a small one");
+    }
+
+    #[test]
+    fn small_writes_fill_whole_pages() {
+        let (mut to, file) = buffered(1 << 20, usize::MAX);
+        (0..1000).for_each(|_| to.write_all(&[7; 4169]).unwrap());
+        assert_eq!(file.0.lock().unwrap().1, [1 << 20, 2 << 20, 3 << 20]);
     }
 
     #[test]
