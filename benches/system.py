@@ -286,7 +286,7 @@ def idle(programs, options):
 def stall(programs, options):
     """The calls of a generator in which it waited for a swap or saw one, one figure for each swap."""
     results = []
-    for cap, swaps in [(10, 60), (100, 30), (1000, 12), (10_000, 5)]:
+    for cap, swaps in [(10, 60), (100, 60), (1000, 40), (10_000, 9)]:
         swaps = max(3, swaps // 4) if options.small else swaps
         for segment in (1, cap // 10):
             if segment == 1 and cap == 10 and results:

@@ -2,7 +2,7 @@
 
 use super::Generator;
 use crate::error::{Error, Result};
-use crate::ring::commit::{Commit, Step};
+use crate::ring::commit::{Commit, LookedUp, Step};
 use crate::ring::promote::When;
 use std::time::{Duration, Instant};
 
@@ -75,10 +75,10 @@ impl Generator {
         if newest == self.settled {
             return Ok(());
         }
-        let mut all = true;
+        let (mut all, mut looked) = (true, LookedUp::default());
         self.placed = 0;
         for mut commit in std::mem::take(&mut self.commits) {
-            match self.look_at(&mut commit, newest) {
+            match self.look_at(&mut commit, newest, &mut looked) {
                 Ok(Step::Delivered(_)) => self.summary.delivered += commit.staged.samples,
                 Ok(Step::Quarantined(why)) => self.quarantined(&commit, &why),
                 Ok(_) => self.commits.push(commit),
@@ -97,11 +97,11 @@ impl Generator {
     }
 
     /// What is listed keeps its staging name for now: a generation may have thousands of ours.
-    fn look_at(&mut self, commit: &mut Commit, newest: u64) -> Result<Step> {
+    fn look_at(&mut self, commit: &mut Commit, newest: u64, looked: &mut LookedUp) -> Result<Step> {
         if let Some(n) = commit.linked().filter(|n| *n > newest) {
             return Ok(Step::Linked(n));
         }
-        if let Some(n) = self.ring.listed_in(commit, newest)? {
+        if let Some(n) = self.ring.listed_in(commit, newest, looked)? {
             self.listed.push_back(commit.staged.id);
             return Ok(Step::Delivered(n));
         }

@@ -3,6 +3,8 @@
 //! By its owner, or by somebody else when the owner is dead; both at once is harmless, since a manifest lists an id
 //! once. One call of [`Ring::commit_step`] does what can be done now and says what has to be waited for.
 
+use super::manifest::Manifest;
+use super::manifests::Manifests;
 use super::{MANIFESTS_KEPT, Ring};
 use crate::error::{Error, FsError, Result};
 use crate::fs::publish::same_file;
@@ -12,6 +14,7 @@ use crate::random::random_u32;
 use crate::segment::reader::check_stored;
 use ringreel_format::SegmentId;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -48,6 +51,31 @@ pub struct Commit {
     linked: Option<u64>,
     /// Since when its staged file cannot be seen, although no manifest that we see lists it.
     missing: Option<Instant>,
+}
+
+/// The manifest that was looked into last, and how far: the segments of one owner stand in it one after the other, but for
+/// those of others between them.
+#[derive(Default)]
+pub(crate) struct LookedUp {
+    manifest: Option<Arc<Manifest>>,
+    next: usize,
+}
+
+impl LookedUp {
+    /// Segments between two of one owner, for whom no index is asked.
+    const BETWEEN: usize = 8;
+
+    /// Whether generation `n` has a manifest that can be read, and that lists `id`.
+    fn finds(&mut self, id: SegmentId, n: u64, manifests: &Manifests) -> bool {
+        if self.manifest.as_ref().is_none_or(|manifest| manifest.summary.generation != n) {
+            *self = LookedUp { manifest: manifests.get(n).ok().flatten(), next: 0 };
+        }
+        let Some(manifest) = &self.manifest else { return false };
+        let near = manifest.segments[self.next..].iter().take(Self::BETWEEN).position(|segment| segment.id == id);
+        let found = near.map(|n| self.next + n).or_else(|| manifest.by_id().get(&id).copied());
+        self.next = found.map_or(self.next, |n| n + 1);
+        found.is_some()
+    }
 }
 
 /// Where a segment is after a step.
@@ -227,12 +255,12 @@ impl Ring {
     }
 
     /// The generation, up to `newest`, whose manifest lists it. Its staging name is of no use then.
-    pub(crate) fn listed_in(&self, commit: &Commit, newest: u64) -> Result<Option<u64>> {
+    pub(crate) fn listed_in(&self, commit: &Commit, newest: u64, looked: &mut LookedUp) -> Result<Option<u64>> {
         let Staged { id, born, .. } = commit.staged;
         let from = commit.checked.map_or(born, |n| n + 1);
         // What it was linked into lists nearly all: asked first, of thousands of segments at once.
         let first = commit.linked.filter(|n| (from..=newest).contains(n));
-        let first = first.filter(|n| matches!(self.manifests.get(*n), Ok(Some(manifest)) if manifest.lists(id)));
+        let first = first.filter(|n| looked.finds(id, *n, &self.manifests));
         let listed = first.map_or_else(|| self.manifests.find(id, from, newest), |n| Ok(Some(n)))?;
         if let Some(n) = listed {
             self.settle_manifests(n)?;
@@ -243,7 +271,7 @@ impl Ring {
     /// What the manifests say: delivered, waiting for one, or to be linked (again).
     fn judge(&self, commit: &mut Commit, staged: &Path, newest: u64) -> Result<Option<Step>> {
         let Staged { id, born, .. } = commit.staged;
-        let standing = standing(self.listed_in(commit, newest)?, commit.linked, newest);
+        let standing = standing(self.listed_in(commit, newest, &mut LookedUp::default())?, commit.linked, newest);
         if let Standing::Listed(n) = standing {
             self.tidy(staged)?;
             return Ok(Some(Step::Delivered(n)));
@@ -386,5 +414,34 @@ impl Ring {
         let note = self.layout.quarantine().join(format!("{name}.why"));
         let noted = crate::fs::publish::write_new(&*self.fs, &note, format!("{why}\n").as_bytes(), false);
         noted.unwrap_or_else(|error: FsError| tracing::warn!(%error, "the reason could not be written beside it"));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::manifest::tests::example;
+    use super::*;
+    use crate::layout::Layout;
+
+    #[test]
+    fn what_a_manifest_lists_is_found_in_any_order_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        std::fs::create_dir(layout.manifests()).unwrap();
+        for (n, count) in [(5, 100), (6, 3)] {
+            let mut manifest = example(count);
+            manifest.summary.generation = n;
+            std::fs::write(layout.manifest(n), manifest.encode().unwrap()).unwrap();
+        }
+        let manifests = Manifests::new(Arc::new(crate::fs::Posix), layout);
+        let mut looked = LookedUp::default();
+        let mut finds = |id: u64, n| looked.finds(SegmentId(u128::from(id).to_be_bytes()), n, &manifests);
+        // One after the other, with few of others between them, with many; to the end, back, and beyond.
+        for id in (0..20).chain((20..40).step_by(3)).chain([70, 71, 99, 2, 3, 98, 99]) {
+            assert!(finds(id, 5), "{id}");
+            assert!(!finds(id + 100, 5) && !finds(u64::MAX, 5), "{id}");
+        }
+        assert!(finds(2, 6) && !finds(3, 6) && !finds(2, 7) && finds(3, 5), "each generation has its own");
     }
 }
