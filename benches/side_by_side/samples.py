@@ -51,8 +51,8 @@ WORKLOADS = {
     work.name: work
     for work in (
         Workload("large", "2 x 256³ uint8", ("data", "label"), (256, 256, 256), {"one": 1.0}, ("random", "brain")),
-        Workload("page", "4 KiB", ("data",), (4096,), {"one": 1 / 32, "many": 1 / 8}, ("random",)),
-        Workload("tiny", "100 B", ("data",), (100,), {"one": 1 / 200, "many": 1 / 20}, ("random",)),
+        Workload("page", "4 KiB", ("data",), (4096,), {"one": 1 / 32, "many": 1 / 2}, ("random",)),
+        Workload("tiny", "100 B", ("data",), (100,), {"one": 1 / 200, "many": 1 / 8}, ("random",)),
     )
 }
 
