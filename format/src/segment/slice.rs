@@ -48,15 +48,13 @@ impl Sample {
         mut large: impl FnMut(&PartHead, &Pieces) -> Result<Bytes>,
     ) -> Result<Sample> {
         let mut parts = Vec::with_capacity(head.parts.len());
-        // The last part first, as `checksum` looks at each from its end: who reads the sample begins with the first one.
-        for (part, named) in head.parts.into_iter().zip(&info.schema.parts).rev() {
+        for (part, named) in head.parts.into_iter().zip(&info.schema.parts) {
             let stored = match &part.place {
                 PartPlace::Inline(range) => payload.slice(range.clone()),
                 PartPlace::Large { records, .. } => large(&part, records)?,
             };
             parts.push(decode_part(stored, part, &named.name, base, options)?);
         }
-        parts.reverse();
         Ok(Sample { ordinal: head.ordinal, unix_ms: head.unix_ms, meta: head.meta, parts })
     }
 }
