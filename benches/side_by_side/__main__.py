@@ -11,6 +11,7 @@ in `peers/`.
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -140,7 +141,7 @@ class Run:
                 key = {"peer": peer.name, "workload": workload, "content": content, "place": place}
                 given = {"directory": str(directory / "data"), "pool": str(pool), "count": count, "seed": turn}
                 try:
-                    self._turn(peer, turn, {**given, "workload": workload, "later": self.args.later}, key)
+                    self._turn(peer, turn, {**given, "workload": workload}, key)
                 except Gone as error:
                     self.missing[peer.name] = str(error)
                     print(f"FAILED: {peer.name}: {error}", file=sys.stderr, flush=True)
@@ -150,19 +151,21 @@ class Run:
 
     def _turn(self, peer: Running, turn: int, given: dict[str, Any], key: dict[str, Any]) -> None:
         size = WORKLOADS[given["workload"]].sample_bytes
-        phases = [("write", "")]
-        for variant in variants(peer.peer, given["workload"]):
-            phases.append(("sequential", variant))
-            if peer.peer["random"]:
-                phases.append(("random", variant))
+        orders = ["sequential", "random"] if peer.peer["random"] else ["sequential"]
+        phases = [("write", ""), *itertools.product(orders, variants(peer.peer, given["workload"]))]
+        if given["workload"] == "large" and key["place"] == "disk":
+            # Of small samples there are not enough to say what a disk makes of them.
+            phases += [(f"{order} cold", peer.peer["reads"][0]) for order in orders]
         for phase, variant in phases:
-            answer = peer.ask(**given, phase=phase, variant=variant)
+            asked, cold = phase.removesuffix(" cold"), phase.endswith(" cold")
+            later = 0 if cold else self.args.later
+            answer = peer.ask(**given, phase=asked, cold=cold, later=later, variant=variant)
             if turn:
                 row = {**key, "round": turn, "phase": phase, "variant": variant, "count": given["count"]}
                 self.measured.append({**row, "bytes": given["count"] * size, **answer})
         if not turn:
             for variant in variants(peer.peer, given["workload"]):
-                done = peer.ask(**given, phase="verify", variant=variant)
+                done = peer.ask(**given, phase="verify", later=0, variant=variant)
                 self.verified[peer.name] = self.verified.get(peer.name, 0) + done["bytes"]
 
 

@@ -11,6 +11,8 @@ METRICS = {
     "sequential later": "in order, later",
     "random": "any order, first pass",
     "random later": "any order, later",
+    "sequential cold": "in order, from the disk",
+    "random cold": "any order, from the disk",
 }
 # The baselines, by language and by whether samples are large.
 PLAIN = {
@@ -49,9 +51,14 @@ class Figures:
         return self._counts.get((cell, peer), 0)
 
     def baseline(self, cell: Cell, language: str, metric: str) -> list[float]:
-        """write(2); a map that each pass makes anew, for first passes; a map that is kept, for later ones."""
+        """write(2); a map that each pass makes anew, for first passes from the page cache; a map that is kept, for others."""
         plain = PLAIN[language, cell[0] == "large"]
-        return self.rates(cell, plain, "kept" if metric.endswith("later") else "new", metric)
+        return self.rates(cell, plain, "new" if metric in ("sequential", "random") else "kept", metric)
+
+    def metrics(self, cell: Cell) -> list[str]:
+        """What was measured in a cell."""
+        measured = {metric for (of, *_, metric) in self._rates if of == cell}
+        return [metric for metric in METRICS if metric in measured]
 
     def rows(self, cell: Cell) -> list[tuple[str, str]]:
         """Peers and variants that were measured in a cell: baselines first, then ringreel, then the others."""

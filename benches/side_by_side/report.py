@@ -54,11 +54,12 @@ def name(peer: str, variant: str) -> str:
 
 def table(figures: Figures, cell: Cell) -> list[list[str]]:
     unit = "records/s" if cell[0] == "tiny" else "GB/s"
-    rows = [["", *(f"{text}, {unit}" if n == 0 else "x" for text in METRICS.values() for n in range(2))]]
+    metrics = figures.metrics(cell)
+    rows = [["", *(f"{METRICS[metric]}, {unit}" if n == 0 else "x" for metric in metrics for n in range(2))]]
     for peer, variant in figures.rows(cell):
         row = [name(peer, variant)]
         first = variant == figures.peers[peer]["reads"][0]
-        for metric in METRICS:
+        for metric in metrics:
             row += figure(figures, cell, peer, variant, metric) if first or metric != "write" else ("", "")
         rows.append(row)
     return rows

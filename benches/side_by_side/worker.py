@@ -51,6 +51,15 @@ def settle(directory: Path, size: int) -> None:
     os.sync()
 
 
+def forget(directory: Path) -> None:
+    """Makes the kernel drop what its page cache has of these files: who reads them then waits for the disk."""
+    os.sync()  # what is not on the disk cannot be dropped
+    for path in directory.rglob("*"):
+        if path.is_file():
+            with open(path, "rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def write(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
     directory = Path(request["directory"])
     samples = Samples(Path(request["pool"]), WORKLOADS[request["workload"]], request["count"])
@@ -142,6 +151,8 @@ def main() -> None:
             shutil.rmtree(request["directory"], ignore_errors=True)
             Path(request["directory"]).mkdir(parents=True)
             settle(Path(request["directory"]), WORKLOADS[request["workload"]].sample_bytes * request["count"])
+        if request.get("cold"):
+            forget(Path(request["directory"]))
         pid = os.fork()
         if pid == 0:
             print(json.dumps(answer(peers[request["peer"]], request)), file=out, flush=True)

@@ -34,7 +34,7 @@ pub const RECORD: &str = "record";
 /// How what strangers wrote is read: every checksum is compared, and a compressed part may decode to a quarter of the
 /// memory at most.
 pub(super) fn careful() -> ReadOptions {
-    ReadOptions { verify: true, max_part: memory::bytes() / 4 }
+    ReadOptions { max_part: memory::bytes() / 4, ..ReadOptions::default() }
 }
 
 /// One sample, or one record of a RecordIO file: that has one part, [`RECORD`], of bytes, and no id.

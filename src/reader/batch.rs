@@ -106,11 +106,46 @@ struct Session<'m> {
     first: Option<u64>,
 }
 
+/// Of positions that are not in a row, so many are known before it is their turn.
+const KNOWN: usize = 32;
+
+/// Positions, the next [`KNOWN`] of which are known.
+struct Positions<I> {
+    rest: I,
+    known: Vec<u64>,
+    next: usize,
+}
+
+impl<I: Iterator<Item = u64>> Positions<I> {
+    fn new(rest: I) -> Positions<I> {
+        Positions { rest, known: Vec::with_capacity(KNOWN), next: 0 }
+    }
+
+    #[inline]
+    fn next_if(&mut self, is_wanted: impl FnOnce(u64) -> bool) -> Option<u64> {
+        if self.next == self.known.len() {
+            self.known.clear();
+            self.known.extend(self.rest.by_ref().take(KNOWN));
+            self.next = 0;
+        }
+        let position = *self.known.get(self.next)?;
+        is_wanted(position).then(|| {
+            self.next += 1;
+            position
+        })
+    }
+
+    /// What came to be known since the last call: all of it, where nothing of it was taken yet.
+    fn fresh(&mut self) -> &[u64] {
+        if self.next == 0 { &self.known } else { &[] }
+    }
+}
+
 impl<'m, V: FnMut(&Lent<'_>) -> Result<()>> Visiting<'_, 'm, V> {
     fn all(&mut self, positions: impl Iterator<Item = u64>) -> Result<()> {
-        let mut positions = positions.peekable();
+        let mut positions = Positions::new(positions);
         let mut here: Option<(&SegmentEntry, u64)> = None;
-        while let Some(first) = positions.next() {
+        while let Some(first) = positions.next_if(|_| true) {
             // The segment that holds it, mostly that of the one before; and how many follow it in a row there.
             let beyond = || Error::OutOfRange {
                 position: first,
@@ -128,15 +163,32 @@ impl<'m, V: FnMut(&Lent<'_>) -> Result<()>> Visiting<'_, 'm, V> {
             };
             here = Some((entry, start));
             let (mut end, limit) = (first + 1, start + entry.samples);
-            while end < limit && positions.next_if_eq(&end).is_some() {
+            while end < limit && positions.next_if(|next| next == end).is_some() {
                 end += 1;
             }
+            self.ask_for(positions.fresh());
             self.run(entry, start, first..end)?;
             if end == limit && (end > first + 1 || entry.samples == 1) {
                 self.end(start)?; // whoever goes on in a row has no more of it
             }
         }
         Ok(())
+    }
+
+    /// Has the processor fetch those of these samples that are in memory, all at once: one after the other, it would wait
+    /// for each.
+    fn ask_for(&self, positions: &[u64]) {
+        let is_next = |two: &[u64]| two[0] + 1 == two[1];
+        if positions.windows(2).all(is_next) {
+            return; // in a row, it finds them itself
+        }
+        for position in positions {
+            let holds =
+                |session: &&Session<'_>| (session.start..session.start + session.entry.samples).contains(position);
+            if let Some(session) = self.sessions.iter().find(holds) {
+                session.segment.reader.touch(&session.lending, position - session.start);
+            }
+        }
     }
 
     /// Those at `positions`, which stand one after the other in a segment whose first sample is at position `start`.

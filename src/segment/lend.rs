@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::fs::sigbus::is_torn;
 use bytes::Bytes;
 use ringreel_format::segment::view::{SampleDecoder, SampleView};
+use std::hint::black_box;
 use std::ops::Range;
 
 /// Samples of more bytes are not lent; where a segment is not mapped, so many bytes are read at a time.
@@ -95,6 +96,18 @@ impl SegmentReader {
             }
         }
         Ok(visited)
+    }
+
+    /// Reads a byte of each cache line with which a sample begins, where it is in memory.
+    pub(crate) fn touch(&self, lending: &Lending, ordinal: u64) {
+        const LINE: usize = 64;
+        if let Ok(Some(extent)) = self.tail().footer.extent(ordinal)
+            && lending.window.holds(&extent)
+        {
+            lending.window.slice(&extent).iter().step_by(LINE).take(4).for_each(|byte| {
+                black_box(*byte);
+            });
+        }
     }
 
     /// Whether what was lent is what the file holds.

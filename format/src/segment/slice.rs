@@ -48,12 +48,19 @@ impl Sample {
         mut large: impl FnMut(&PartHead, &Pieces) -> Result<Bytes>,
     ) -> Result<Sample> {
         let mut parts = Vec::with_capacity(head.parts.len());
-        for (part, named) in head.parts.into_iter().zip(&info.schema.parts) {
+        let mut parts_in_order: Vec<_> = head.parts.into_iter().zip(&info.schema.parts).collect();
+        if options.from_end {
+            parts_in_order.reverse(); // who reads the sample begins with the first part
+        }
+        for (part, named) in parts_in_order {
             let stored = match &part.place {
                 PartPlace::Inline(range) => payload.slice(range.clone()),
                 PartPlace::Large { records, .. } => large(&part, records)?,
             };
             parts.push(decode_part(stored, part, &named.name, base, options)?);
+        }
+        if options.from_end {
+            parts.reverse();
         }
         Ok(Sample { ordinal: head.ordinal, unix_ms: head.unix_ms, meta: head.meta, parts })
     }
