@@ -148,7 +148,7 @@ fn skipped(region: &Region) -> Json {
 }
 
 fn salvage(bytes: &[u8]) -> Json {
-    let options = ReadOptions { verify: true, max_part: MAX_PART };
+    let options = ReadOptions { max_part: MAX_PART, ..ReadOptions::default() };
     let (mut samples, mut stretches) = (Vec::new(), Vec::new());
     for found in Salvage::new(Bytes::copy_from_slice(bytes), options) {
         match found {
