@@ -269,7 +269,7 @@ fn a_compressed_part_may_be_as_large_as_the_reader_allows_and_no_larger() {
         head,
         "x",
         0,
-        ReadOptions { verify: false, max_part: 1 << 40 },
+        ReadOptions { verify: false, ..ReadOptions::default() },
     );
     assert!(error.unwrap_err().to_string().contains("cannot come out of"));
 }
