@@ -40,8 +40,8 @@ fuzz:
 mutants:
 	scripts/mutants.sh
 
-# ringreel beside other formats, write(2) and a map, from Rust and from Python: docs/benchmarks.md is made anew. Twenty
-# minutes, on a machine that has nothing else to do; BENCH="--quick" is for a look. (Others: `cargo bench` has swaps, the codec
+# ringreel beside other formats, write(2) and a map, from Rust and from Python: docs/benchmarks.md is made anew. Half an
+# hour, on a machine that has nothing else to do; BENCH="--quick" is for a look. (Others: `cargo bench` has swaps, the codec
 # and `ringreel verify`; benches/stream.py has waits; benches/dataloader.py has torch.)
 bench:
 	benches/side_by_side/setup.sh
