@@ -209,7 +209,7 @@ impl Write for DiskWriter {
 
     /// One call, as it is of a file.
     fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.write(&slices.iter().flat_map(|slice| slice.iter()).copied().collect::<Vec<_>>())
+        self.write(&slices.iter().map(|slice| &**slice).collect::<Vec<_>>().concat())
     }
 
     fn flush(&mut self) -> io::Result<()> {
