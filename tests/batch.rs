@@ -75,6 +75,9 @@ fn a_batch_is_what_its_samples_are_one_by_one() {
             }
             let error = reader.batch(&manifest, [3, 100]).unwrap_err();
             assert!(matches!(error, Error::OutOfRange { position: 100, .. }), "{error}");
+            // Far behind those that are known before it is their turn, too.
+            let error = reader.batch(&manifest, (0..32).rev().chain([u64::MAX, 3])).unwrap_err();
+            assert!(matches!(error, Error::OutOfRange { position: u64::MAX, .. }), "{error}");
         }
         let (data, _) = data_of(0..100);
         let reader = Reader::open(&config).unwrap();

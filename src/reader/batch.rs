@@ -178,7 +178,7 @@ impl<'m, V: FnMut(&Lent<'_>) -> Result<()>> Visiting<'_, 'm, V> {
     /// Has the processor fetch those of these samples that are in memory, all at once: one after the other, it would wait
     /// for each.
     fn ask_for(&self, positions: &[u64]) {
-        let is_next = |two: &[u64]| two[0] + 1 == two[1];
+        let is_next = |two: &[u64]| two[0].checked_add(1) == Some(two[1]);
         if positions.windows(2).all(is_next) {
             return; // in a row, it finds them itself
         }
@@ -363,7 +363,8 @@ pub struct Batch {
 }
 
 impl Reader {
-    /// Lends the samples at these positions of a generation to `visit`, in this order. An error of `visit` ends it.
+    /// Lends the samples at these positions of a generation to `visit`, in this order. An error of `visit` ends it. Up to 32
+    /// positions are taken before it is their turn.
     ///
     /// # Errors
     /// As [`Reader::sample`]; then what was visited of the same segment may be wrong, if it was truncated meanwhile.

@@ -6,6 +6,7 @@ use super::head::{Head, PartHead, PartPlace};
 use super::header::SegmentInfo;
 use super::part::{Part, ReadOptions, decode_part, stored_in};
 use super::pieces::Pieces;
+use crate::dtype::PartSchema;
 use crate::error::{FormatError, Result};
 use crate::frame::read_record;
 use crate::meta::Meta;
@@ -48,19 +49,21 @@ impl Sample {
         mut large: impl FnMut(&PartHead, &Pieces) -> Result<Bytes>,
     ) -> Result<Sample> {
         let mut parts = Vec::with_capacity(head.parts.len());
-        let mut parts_in_order: Vec<_> = head.parts.into_iter().zip(&info.schema.parts).collect();
-        if options.from_end {
-            parts_in_order.reverse(); // who reads the sample begins with the first part
-        }
-        for (part, named) in parts_in_order {
+        let mut each = head.parts.into_iter().zip(&info.schema.parts);
+        let take = |(part, named): (PartHead, &PartSchema)| -> Result<()> {
             let stored = match &part.place {
                 PartPlace::Inline(range) => payload.slice(range.clone()),
                 PartPlace::Large { records, .. } => large(&part, records)?,
             };
             parts.push(decode_part(stored, part, &named.name, base, options)?);
-        }
+            Ok(())
+        };
         if options.from_end {
+            // Who reads the sample begins with the first part.
+            each.rev().try_for_each(take)?;
             parts.reverse();
+        } else {
+            each.try_for_each(take)?;
         }
         Ok(Sample { ordinal: head.ordinal, unix_ms: head.unix_ms, meta: head.meta, parts })
     }
