@@ -6,17 +6,19 @@
 mod batch;
 mod commits;
 mod compress;
+mod handle;
 mod waiting;
+
+pub use handle::Generator;
 
 use crate::config::{Compress, Config};
 use crate::error::{Error, Result};
 use crate::failures;
 use crate::fs::watch::Pacer;
-use crate::fs::{Fs, Posix};
 use crate::presence::Presence;
 use crate::random::random_bytes;
+use crate::ring::Ring;
 use crate::ring::commit::{Commit, Staged};
-use crate::ring::{MANIFESTS_KEPT, Ring};
 use crate::segment::SampleId;
 use crate::segment::staging::{StagingOptions, StagingWriter};
 use crate::unix_ms;
@@ -31,8 +33,6 @@ use waiting::Leave;
 
 /// The role's name in the index.
 pub const ROLE: &str = "generator";
-/// After so many generations a segment is sealed, full or not.
-const SEAL_AFTER: u64 = MANIFESTS_KEPT / 4;
 /// One named part of a sample: little-endian elements in row-major order.
 #[derive(Clone, Debug)]
 pub struct NamedPart<'a> {
@@ -68,8 +68,8 @@ pub struct Summary {
     pub quarantined: u64,
 }
 
-/// A generator. Not to be used after a fork: open it in the child.
-pub struct Generator {
+/// What a generator knows and does, for one call at a time of its handle or its thread.
+struct Core {
     ring: Arc<Ring>,
     presence: Presence,
     /// Who holds the manager's lease, as far as was seen, and when that is asked again.
@@ -98,27 +98,12 @@ pub struct Generator {
     ahead: Option<commits::Ahead>,
     /// So many of `commits`, from the first one on, have a place.
     placed: usize,
+    /// When this generator last did a manager's work unasked.
+    tended: Instant,
 }
 
-impl Generator {
-    /// Finds or makes the ring and takes part in it.
-    ///
-    /// # Errors
-    /// As [`Ring::find_or_make`].
-    pub fn open(config: &Config) -> Result<Generator> {
-        Generator::open_on(Arc::new(Posix), config)
-    }
-
-    /// The same on another filesystem.
-    ///
-    /// # Errors
-    /// As [`Ring::find_or_make`].
-    pub fn open_on(fs: Arc<dyn Fs>, config: &Config) -> Result<Generator> {
-        Ok(Generator::on_ring(Arc::new(Ring::find_or_make(fs, config)?), config))
-    }
-
-    /// The same in a ring that was found already.
-    pub fn on_ring(ring: Arc<Ring>, config: &Config) -> Generator {
+impl Core {
+    fn on_ring(ring: Arc<Ring>, config: &Config) -> Core {
         let presence = Presence::begin(ring.index.clone(), &ring.me, ROLE, ring.lease);
         ring.manifests.read_in_background();
         let pacer = Pacer::new(ring.poll).watch(&ring.layout.manifests());
@@ -135,7 +120,7 @@ impl Generator {
             dir_syncs: ring.dir_syncs.clone(),
             memory: Arc::default(),
         };
-        Generator {
+        Core {
             manager: None,
             next_look: Instant::now(),
             segment_samples: config.segment_samples.min(ring.birth.swap_cap),
@@ -152,6 +137,7 @@ impl Generator {
             untold: Vec::new(),
             ahead: None,
             placed: 0,
+            tended: Instant::now(),
             presence,
             pacer,
             options,
@@ -160,25 +146,12 @@ impl Generator {
         }
     }
 
-    /// The ring.
-    pub fn ring(&self) -> &Arc<Ring> {
-        &self.ring
-    }
-
-    /// What was done so far.
-    pub fn summary(&self) -> Summary {
+    fn summary(&self) -> Summary {
         let waiting = self.commits.iter().map(|commit| commit.staged.samples).sum();
         Summary { waiting, ..self.summary.clone() }
     }
 
-    /// Puts one sample in. Returns the ids of the samples that are finished now: with SEGMENT_SAMPLES 1 this one, else
-    /// those of its segment when that was filled. They are safe; where the ring is full, the *next* call waits until
-    /// they have a place. Waits also while the disk is full. When `stop` says so, nothing is waited for any more.
-    ///
-    /// # Errors
-    /// A sample that does not fit SAMPLE; [`Error::Interrupted`] when there was no room for it; what the filesystem says
-    /// and waiting does not mend. The ring is then as it was before, and the same sample may be given again.
-    pub fn write(&mut self, parts: &[NamedPart<'_>], meta: &Meta, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
+    fn write(&mut self, parts: &[NamedPart<'_>], meta: &Meta, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
         self.deferred.take().map_or(Ok(()), Err)?;
         let parts = self.in_order(parts)?;
         let sample = SampleRef { parts: &parts, meta, unix_ms: unix_ms() };
@@ -187,8 +160,7 @@ impl Generator {
         Ok(std::mem::take(&mut self.untold))
     }
 
-    /// Samples that were put in so far, finished or not, and not lost with their segment.
-    pub fn written(&self) -> u64 {
+    fn written(&self) -> u64 {
         self.number
     }
 
@@ -223,11 +195,7 @@ impl Generator {
                     continue;
                 }
             }
-            // One that was begun long ago is sealed while the manifests that can judge it are still there.
-            let due = |writing: &StagingWriter| {
-                writing.samples() >= self.segment_samples || writing.info().born + SEAL_AFTER < self.settled
-            };
-            if !self.writing.as_ref().is_some_and(due) {
+            if self.writing.as_ref().is_none_or(|writing| writing.samples() < self.segment_samples) {
                 return Ok(());
             }
             match self.seal(stop) {
@@ -247,11 +215,7 @@ impl Generator {
         }
     }
 
-    /// Seals what was written so far and waits until it has a place in a generation. Returns the ids of the samples that are finished now.
-    ///
-    /// # Errors
-    /// As [`Generator::write`].
-    pub fn flush(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
+    fn flush(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
         self.deferred.take().map_or(Ok(()), Err)?;
         let ids = self.seal(stop)?;
         self.tell(ids);
@@ -259,11 +223,7 @@ impl Generator {
         Ok(std::mem::take(&mut self.untold))
     }
 
-    /// Seals what was written so far: the ids of the samples that are finished now. [`Generator::finish`] commits them.
-    ///
-    /// # Errors
-    /// As [`Generator::write`].
-    pub fn seal(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
+    fn seal(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
         let Some(writing) = self.writing.as_mut().filter(|writing| writing.samples() > 0) else {
             return Ok(Vec::new());
         };
@@ -289,7 +249,7 @@ impl Generator {
         self.writing = None;
         let (id, born) = info;
         let staged = Staged { owner: self.ring.me.clone(), id, born, samples: sealed.samples, bytes: sealed.len };
-        self.commits.push(Commit::new(staged));
+        self.commits.push(Commit::sealed_after(staged, self.settled));
         self.summary.finished += sealed.samples;
         self.summary.bytes += sealed.len;
         let (finished, bytes) = (self.summary.finished, self.summary.bytes);
@@ -297,12 +257,7 @@ impl Generator {
         Ok((0..sealed.samples).map(|ordinal| SampleId { segment: id, ordinal }).collect())
     }
 
-    /// Finishes: seals, commits, and leaves. With `seal`, waits until everything is visible, promoting a generation
-    /// that is not full. What cannot be committed stays staged; the manager brings it in.
-    ///
-    /// # Errors
-    /// As [`Generator::write`]. An error is remembered, as by [`Generator::failed`].
-    pub fn finish(mut self, seal: bool, stop: &dyn Fn() -> bool) -> Result<Summary> {
+    fn finish(&mut self, seal: bool, stop: &dyn Fn() -> bool) -> Result<Summary> {
         let ended = self.end(seal, stop);
         self.strike_off(usize::MAX);
         let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me)); // stays where something is in it
@@ -402,9 +357,7 @@ impl Generator {
         StagingWriter::begin(self.ring.fs.clone(), &self.ring.layout, &self.ring.me, info, &self.options)
     }
 
-    /// Tells the others of an error that ends the generator: in its last report, and in the index, where it is
-    /// remembered when the generator is gone. Of several, the first one is.
-    pub fn failed(&mut self, message: &str) {
+    fn failed(&mut self, message: &str) {
         self.problem(message.to_owned());
         failures::remember(&*self.ring.index, &self.ring.me, ROLE, message);
     }

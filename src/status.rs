@@ -257,7 +257,7 @@ fn waiting(ring: &Ring, newest: u64) -> Result<u64> {
             let Ok(tail) = read_tail(&*ring.fs, &dir.join(&name)) else { continue };
             let listed = match ring.manifests.find(id, tail.footer.info.born, newest) {
                 Err(Error::Manifest { .. }) => false, // whether it lists this one, cannot be told
-                other => other?.is_some(),
+                other => other?.generation().is_some(),
             };
             if !listed && seen.insert(id) {
                 samples = tail.footer.count.saturating_add(samples);

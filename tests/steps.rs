@@ -12,6 +12,7 @@ use ringreel::layout::segment_name;
 use ringreel::manager::Manager;
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
+use ringreel::ring::manifests::Lookup;
 use ringreel::ring::promote::When;
 use ringreel::{Config, Generator, SampleId};
 use std::path::{Path, PathBuf};
@@ -478,7 +479,7 @@ fn a_manifest_that_cannot_be_seen_is_not_taken_for_one_that_lists_nothing() {
     let hidden = fresh.manifests.find(finished[0].segment, 1, newest);
     assert!(hidden.as_ref().is_err_and(ringreel::Error::is_retryable), "{hidden:?}");
     std::fs::rename(ring.layout.root().join("hidden"), ring.layout.manifest(1)).unwrap();
-    assert_eq!(fresh.manifests.find(finished[0].segment, 1, newest).unwrap(), Some(1));
+    assert_eq!(fresh.manifests.find(finished[0].segment, 1, newest).unwrap(), Lookup::Listed(1));
 }
 
 #[test]

@@ -5,18 +5,20 @@
 mod common;
 
 use common::{
-    Action, EACCES, EIO, HookFs, another, assert_delivered_once, bring_in, config, hooked, linked, listed, scratch,
-    staged, write,
+    Action, EACCES, EIO, HookFs, a_manager_seems_to_live, another, assert_delivered_once, bring_in, config, hooked,
+    linked, listed, never, scratch, staged, write,
 };
 use ringreel::layout::segment_name;
 use ringreel::ring::liveness::Watch;
+use ringreel::ring::manifest::Manifest;
 use ringreel::ring::promote::When;
+use ringreel::ring::{MANIFESTS_KEPT, Ring};
 use ringreel::{Config, Generator, SampleId};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const CAP: u64 = 4;
 
@@ -314,4 +316,133 @@ fn who_builds_upon_a_manifest_of_another_syncs_it_first() {
     let calls = recorded(&hooks);
     assert_eq!(ring.reclaim().unwrap().generations, 1);
     assert_synced_before(&calls.lock().unwrap(), |call| call.starts_with("rename trash/"));
+}
+
+/// Publishes empty manifests until generation `newest` is the newest, as if others had turned the ring meanwhile.
+fn skip_to(ring: &Ring, newest: u64) {
+    for n in ring.manifests.newest_listed().unwrap()..newest {
+        let before = ring.manifests.get(n).unwrap().unwrap();
+        let empty = Manifest::new(before.summary.next("others-1-0", &[], 0.0), Vec::new());
+        fs::write(ring.layout.manifest(n + 1), empty.encode().unwrap()).unwrap();
+        if (n + 1).is_multiple_of(8) {
+            ring.reclaim().unwrap();
+        }
+    }
+    ring.manifests.newest_listed().unwrap();
+}
+
+/// Generators that sleep while more manifests are published than are kept. The manifest that listed their sample is
+/// pruned when they go on: one generator has lost its staging name, another one has not, since the
+/// promoter could not remove it; a third one had sealed its sample and died before it could link it.
+#[test]
+fn pruned_manifests_lose_and_double_nothing() {
+    let dir = scratch();
+    let config = config(dir.path(), CAP, "KEEP: 0");
+    let mut sleepers: Vec<Generator> = (0..2).map(|_| Generator::open(&config).unwrap()).collect();
+    let delivered: Vec<_> = sleepers.iter_mut().enumerate().map(|(n, it)| write(it, n as u64).unwrap()[0]).collect();
+    let (unlinked, _) = staged(&config, 9);
+    (10..12).for_each(|index| drop(linked(&config, index)));
+    let (promoter, hooks) = hooked(&config);
+    let kept_name = sleepers[0].ring().layout.sealed(&sleepers[0].ring().me, delivered[0].segment);
+    let refused = kept_name.clone();
+    hooks.hook(
+        move |_, op, path| {
+            if op == "remove_file" && path == refused { Action::Refuse(EACCES) } else { Action::Pass }
+        },
+    );
+    assert_eq!(promoter.promote(When::Full).unwrap().unwrap().manifest.summary.samples, CAP);
+    hooks.unhook();
+    assert!(kept_name.exists(), "as if the promoter had died before it removed this name");
+
+    skip_to(&promoter, 3 * MANIFESTS_KEPT);
+    assert!(!promoter.layout.manifest(1).exists() && !kept_name.exists());
+    let mut finished = vec![unlinked];
+    for (n, mut sleeper) in sleepers.into_iter().enumerate() {
+        finished.extend(write(&mut sleeper, 20 + n as u64).unwrap());
+        let summary = sleeper.finish(true, &never).unwrap();
+        assert_eq!((summary.finished, summary.delivered, summary.quarantined), (2, 2, 0), "sleeper {n}");
+    }
+    bring_in(&promoter);
+    assert_delivered_once(&config.ring, &finished, "after pruning");
+    let again: Vec<_> = delivered.iter().filter(|id| listed(&config.ring).contains_key(id)).collect();
+    assert!(again.is_empty(), "generation 1 delivered them: {again:?}");
+    assert_eq!(fs::read_dir(promoter.layout.quarantine()).unwrap().count(), 0);
+}
+
+/// As [`pruned_manifests_lose_and_double_nothing`], for the staging name alone: it goes one pass before the manifest.
+#[test]
+fn staging_names_are_removed_before_their_manifest() {
+    let dir = scratch();
+    let config = config(dir.path(), 1, "KEEP: 0\nDURABILITY: node");
+    let (id, name) = linked(&config, 0);
+    let (promoter, hooks) = hooked(&config);
+    let refused = name.clone();
+    hooks.hook(
+        move |_, op, path| {
+            if op == "remove_file" && path == refused { Action::Refuse(EACCES) } else { Action::Pass }
+        },
+    );
+    promoter.promote(When::Full).unwrap().unwrap();
+    skip_to(&promoter, 2 * MANIFESTS_KEPT + 64);
+    assert!(name.exists() && promoter.layout.manifest(1).exists(), "what may not be removed keeps its manifest");
+    let others = promoter.manifests.numbers().unwrap();
+    assert!(others.iter().min() == Some(&1) && !others.contains(&2), "and no other one");
+
+    let calls = recorded(&hooks);
+    for pass in 0..2 {
+        skip_to(&promoter, promoter.manifests.newest().unwrap() + MANIFESTS_KEPT);
+        assert!(!name.exists(), "pass {pass}");
+    }
+    assert!(!promoter.layout.manifest(1).exists());
+    let calls = calls.lock().unwrap();
+    let at = |what: &str| calls.iter().position(|call| call.starts_with(what)).unwrap();
+    let owner = name.parent().unwrap().file_name().unwrap().to_str().unwrap();
+    let (removed, pruned) = (at(&format!("remove_file {owner}/{}", id.segment)), at("remove_file manifests/1"));
+    let synced = calls[removed..pruned].iter().any(|call| *call == format!("sync_dir staging/{owner}"));
+    assert!(synced, "a power cut must not bring the staging name back");
+}
+
+/// The manager reclaimed nothing, and died; the caller makes its next sample for an hour.
+#[test]
+fn finished_sample_gets_its_place_while_its_caller_is_busy() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "");
+    let mut generator = Generator::open(&config).unwrap();
+    a_manager_seems_to_live(&config);
+    let ids: Vec<_> = (0..3).flat_map(|n| write(&mut generator, n).unwrap()).collect();
+    let manager = another(&config);
+    manager.promote(When::Full).unwrap().unwrap();
+    assert_eq!(manager.fs.list(&manager.layout.write(2)).unwrap().len(), 0, "generation 1 was full");
+    eventually("its third sample is linked", || manager.fs.list(&manager.layout.write(2)).unwrap().len() == 1);
+    manager.promote(When::NotEmpty).unwrap().unwrap();
+    assert_delivered_once(&config.ring, &ids, "three samples");
+}
+
+#[test]
+fn unpublished_manifest_is_published_while_all_callers_are_busy() {
+    let dir = scratch();
+    let config = Config { lease: Duration::from_millis(400), ..config(dir.path(), 3, "") };
+    let mut generator = Generator::open(&config).unwrap();
+    let mut ids = write(&mut generator, 0).unwrap();
+    ids.extend((1..3).map(|index| linked(&config, index).0));
+    let (dying, hooks) = hooked(&config);
+    hooks.hook(
+        |_, op, path| {
+            if op == "link" && path.ends_with("manifests/1") { Action::Refuse(EACCES) } else { Action::Pass }
+        },
+    );
+    dying.promote(When::Full).unwrap_err();
+    eventually("manifest 1 is published", || dying.layout.manifest(1).exists());
+    eventually("its sample is delivered", || generator.summary().delivered == 1);
+    drop(generator);
+    all_is_well(&config, &ids, "a promoter that died");
+}
+
+/// Waits for a fact. The limit only catches hangs.
+fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_secs(120), "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

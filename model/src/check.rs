@@ -67,7 +67,9 @@ fn disk_bound(model: &Model, state: &State) -> bool {
     let fills = |n: &usize| state.read[*n] & THERE == 0;
     let filling = (next..state.write.len()).find(fills).map_or(0, |n| state.write[n]);
     let filling = usize::from(filling & (THERE | FULL) == THERE);
-    full + filling + usize::from(state.trash) <= usize::from(model.keep) + 3
+    // A power cut may bring back a generation that was just removed. (It takes three promotions to get there.)
+    let back = usize::from(model.power && model.generations > 2);
+    full + filling + usize::from(state.trash) <= usize::from(model.keep) + 3 + back
 }
 
 /// What a search found.
@@ -134,5 +136,8 @@ pub fn counter_example(rule: Rule) -> Outcome {
     let (_, committers, managers, power) = rule.breaks();
     let mut model = Model::new(committers, managers, if power { 2 } else { 4 }).without(rule);
     model.stale = 4;
+    if rule.is_of_pruning() {
+        (model, model.generations) = (model.keeping(0).pruning(1), 3);
+    }
     search(if power { model.with_power_cuts().keeping(0) } else { model }, 1, None)
 }

@@ -106,7 +106,18 @@ impl Model {
             let linked = (me.linked > 0).then_some(u64::from(me.linked));
             // Whoever asks before it links guards the promoter's rule, and the other way round: both are left out.
             let asks = !(self.lacks(Rule::EarlierManifests) && me.adopts);
-            match standing(state.listed(view).filter(|_| asks), linked, u64::from(view)) {
+            let listed = state.seen_listed(view).filter(|_| asks);
+            if listed.is_none() && state.has_pruned(view) && !self.lacks(Rule::StagingAsked) {
+                if state.staged == Staged::Gone {
+                    let mut to = *state;
+                    push("misses a manifest, and its staging name: delivered", view, self.after(me, &mut to), &to);
+                }
+                // An owner that read a manifest before it was pruned does not ask. Then that one does not list it.
+                if state.listed(view).is_some() && state.staged == Staged::Gone {
+                    continue;
+                }
+            }
+            match standing(listed, linked, u64::from(view)) {
                 Standing::Listed(n) => {
                     let at = if self.power { Commit::SyncManifests } else { Commit::Tidy };
                     push("sees that manifest {n} lists it", n as u8, Committer { at, target: 0, ..me }, state);
@@ -172,8 +183,10 @@ impl Model {
         let again = Committer { at: Commit::Look, target: 0, ..me };
         if state.staged == Staged::Gone {
             let mut to = *state;
-            if state.listed(state.newest()).is_some() {
+            if state.seen_listed(state.newest()).is_some() {
                 push("looks afresh: a manifest lists it", t, self.after(me, &mut to), &to);
+            } else if state.has_pruned(state.newest()) && !self.lacks(Rule::StagingAsked) {
+                push("looks afresh: misses a manifest: delivered", t, self.after(me, &mut to), &to);
             }
             push("looks afresh: waits", t, again, state);
             return;

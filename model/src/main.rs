@@ -23,12 +23,15 @@ fn main() -> ExitCode {
 fn the_rules_hold(limit: Duration) -> bool {
     println!("{:<58} {:>10} {:>6} {:>7} {:>7}  violations", "configuration", "states", "depth", "s", "CPU s");
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let searches: [(&str, Model); 5] = [
+    let searches: [(&str, Model); 8] = [
         ("1 committer, 1 manager", Model::new(1, 1, 2).keeping(0)),
         ("1 committer, 1 manager, power cuts", Model::new(1, 1, 2).with_power_cuts().keeping(0)),
         ("1 committer, 1 manager", Model::new(1, 1, 3).keeping(0)),
         ("2 committers, 1 manager", Model::new(2, 1, 3).keeping(0)),
         ("1 committer, 2 managers", Model::new(1, 2, 3).keeping(0)),
+        ("1 committer, 1 manager, pruning", Model::new(1, 1, 3).keeping(0).pruning(1)),
+        ("2 committers, 1 manager, pruning", Model::new(2, 1, 3).keeping(0).pruning(1)),
+        ("1 committer, 1 manager, pruning, power cuts", Model::new(1, 1, 3).keeping(0).with_power_cuts().pruning(1)),
     ];
     let mut all = (0, 0.0, 0.0, true);
     for (name, model) in searches {

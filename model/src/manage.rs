@@ -3,7 +3,7 @@
 
 use crate::model::{Model, Move, Who, is_out};
 use crate::rules::Rule;
-use crate::state::{FULL, Manage, Manager, NAMES, OUT, ROOM, Staged, State, THERE};
+use crate::state::{FULL, Manage, Manager, NAMES, OUT, PRUNED, ROOM, Staged, State, THERE};
 use ringreel::layout::GenerationDir;
 use ringreel::ring::reclaim::is_old;
 
@@ -24,6 +24,7 @@ impl Model {
         match me.at {
             Manage::Idle => {
                 self.tidy_up(state, &mut push);
+                self.prune(state, &mut push);
                 self.begin(state, &mut push);
             }
             Manage::MakeNext => {
@@ -94,6 +95,41 @@ impl Model {
                 to.trash += u8::from(full);
                 let says = if write { "moves write.{n} to trash/" } else { "moves read.{n} to trash/" };
                 push(says, me.n, Manager::default(), &to);
+            }
+            Manage::Strike => {
+                to.unstage();
+                push("removes the staging name of what manifest {n} lists", me.n, Manager::default(), &to);
+            }
+            Manage::SyncStaging => {
+                if !self.lacks(Rule::StruckSynced) {
+                    to.disk.staged = to.staged;
+                }
+                push("syncs the staging directories", me.n, then(Manage::Prune), &to);
+            }
+            Manage::Prune => {
+                to.manifest[n] |= PRUNED;
+                push("prunes manifest {n}", me.n, Manager::default(), &to);
+            }
+        }
+    }
+
+    /// Old manifests: what they list has no staging name when they go.
+    fn prune(&self, state: &State, push: &mut impl FnMut(&'static str, u8, Manager, &State)) {
+        let Some(kept) = self.prunes else { return };
+        for newest in self.views(state) {
+            for n in 1..newest.saturating_sub(kept) {
+                let manifest = state.manifest[usize::from(n)];
+                if manifest & (OUT | PRUNED) != OUT || state.read[usize::from(n)] & THERE != 0 {
+                    continue;
+                }
+                let then = |at| Manager { at, n, ..Manager::default() };
+                let is_staged = state.staged == Staged::Sealed && manifest & NAMES != 0;
+                if is_staged && !self.lacks(Rule::StruckFirst) {
+                    push("finds staged what manifest {n} lists", n, then(Manage::Strike), state);
+                } else {
+                    let at = if self.power { Manage::SyncStaging } else { Manage::Prune };
+                    push("finds nothing staged that manifest {n} lists", n, then(at), state);
+                }
             }
         }
     }
@@ -195,7 +231,7 @@ impl Model {
             return push("finds no read.{n}", me.n, Manager::default(), state);
         }
         let there = state.read[n] & NAMES;
-        let listed_before = state.listed(me.n - 1).is_some() && !self.lacks(Rule::EarlierManifests);
+        let listed_before = state.seen_listed(me.n - 1).is_some() && !self.lacks(Rule::EarlierManifests);
         // An old view shows fewer names, or files that do not pass their check yet.
         let fresh = self.calm || self.power;
         for seen in (0..=NAMES).rev().filter(|seen| seen & !there == 0 && (!fresh || *seen == there)) {
@@ -257,7 +293,8 @@ impl Model {
     /// Names that it saw in `read.<n>` and that its manifest does not list; none where they are the last ones.
     fn unlisted(&self, state: &State, me: Manager) -> u8 {
         let listed = if self.lacks(Rule::WinnersList) { me.mine } else { state.manifest[usize::from(me.n)] };
-        let last = state.staged != Staged::Sealed && state.listed(me.n).is_none();
+        let is_listed = state.seen_listed(me.n).is_some() || state.has_pruned(me.n);
+        let last = state.staged != Staged::Sealed && !is_listed;
         if last { 0 } else { me.seen & !listed & NAMES }
     }
 }

@@ -60,6 +60,8 @@ pub struct Model {
     pub power: bool,
     /// So many generations a view may be behind.
     pub stale: u8,
+    /// Manifests older than the newest and this many before it may be pruned.
+    pub prunes: Option<u8>,
     /// The rule that is left out.
     pub without: Option<Rule>,
     /// Nothing goes wrong: every view is fresh, every reply comes.
@@ -79,6 +81,7 @@ impl Model {
             keep: 1,
             power: false,
             stale: 2,
+            prunes: None,
             without: None,
             calm: false,
             choices,
@@ -88,6 +91,12 @@ impl Model {
     /// The same with so many older generations that stay.
     pub fn keeping(self, keep: u8) -> Model {
         Model { keep, ..self }
+    }
+
+    /// The same with fresh views of the newest generation. Manifests older than the newest and `kept` before it may be
+    /// pruned.
+    pub fn pruning(self, kept: u8) -> Model {
+        Model { prunes: Some(kept), stale: 0, ..self }
     }
 
     /// The same with power cuts.

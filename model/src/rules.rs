@@ -57,6 +57,11 @@ macro_rules! rules {
             /// All of them.
             pub const ALL: &'static [Rule] = &[$(Rule::$name),*];
 
+            /// Whether it is about manifests that are pruned.
+            pub const fn is_of_pruning(self) -> bool {
+                matches!(self, Rule::StruckFirst | Rule::StagingAsked | Rule::StruckSynced)
+            }
+
             /// The promise that is broken without it, and how many committers and managers that takes, and whether a
             /// power cut.
             pub const fn breaks(self) -> (Promise, usize, usize, bool) {
@@ -107,4 +112,7 @@ rules! {
     SeenSynced: "who finds itself listed syncs the manifests before it removes its staging name", NotLost, (1, 1, true);
     EarlierSynced: "the earlier manifests are synced before the next one is published", InOrder, (1, 1, true);
     NewestSynced: "who reclaims syncs the manifests first", ListedIsThere, (1, 1, true);
+    StruckFirst: "a manifest is pruned when nothing that it lists is staged", Once, (1, 1, false);
+    StagingAsked: "if a manifest is pruned, the staging name tells", Delivered, (1, 1, false);
+    StruckSynced: "staging directories are synced before a manifest is pruned", Once, (1, 1, true);
 }

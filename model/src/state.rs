@@ -16,6 +16,8 @@ pub const FULL: u8 = 0x40;
 pub const NAMES: u8 = 0x03;
 /// Bit of a manifest that is out.
 pub const OUT: u8 = 0x80;
+/// Bit of a manifest that was out and is pruned: no process can read it.
+pub const PRUNED: u8 = 0x40;
 
 /// The followed segment in `staging/`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,6 +109,12 @@ pub enum Manage {
     RetireRead,
     /// Moves `write.<n>` to `trash/`.
     RetireWrite,
+    /// Removes the staging name of what an old manifest lists.
+    Strike,
+    /// Syncs the staging directories before it prunes a manifest.
+    SyncStaging,
+    /// Prunes an old manifest.
+    Prune,
 }
 
 /// A process that promotes, reclaims and sweeps.
@@ -196,6 +204,17 @@ impl State {
         upto.iter().position(|manifest| manifest & NAMES != 0).map(|n| n as u64)
     }
 
+    /// The first generation up to `newest` whose manifest can be read and lists the segment.
+    pub fn seen_listed(&self, newest: u8) -> Option<u64> {
+        let upto = &self.manifest[..=usize::from(newest)];
+        upto.iter().position(|manifest| manifest & PRUNED == 0 && manifest & NAMES != 0).map(|n| n as u64)
+    }
+
+    /// Whether a manifest up to `newest` is pruned.
+    pub fn has_pruned(&self, newest: u8) -> bool {
+        self.manifest[..=usize::from(newest)].iter().any(|manifest| manifest & PRUNED != 0)
+    }
+
     /// Whether the segment has a name in any directory: then a client that knows the file can still link it.
     pub fn has_name(&self) -> bool {
         self.write.iter().chain(&self.read).any(|dir| dir & NAMES != 0)
@@ -248,7 +267,8 @@ impl fmt::Display for State {
             }
         }
         for (n, manifest) in self.manifest.iter().enumerate().filter(|(_, manifest)| **manifest & OUT != 0) {
-            write!(f, "  m{n}{}", names(*manifest))?;
+            let pruned = if manifest & PRUNED != 0 { " (pruned)" } else { "" };
+            write!(f, "  m{n}{}{pruned}", names(*manifest))?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Many small samples in one call.
 
-use super::{Generator, NamedPart};
+use super::{Core, NamedPart};
 use crate::error::{Error, Result};
 use crate::segment::SampleId;
 use crate::unix_ms;
@@ -13,15 +13,8 @@ const CLOCKED_BYTES: usize = 1 << 16;
 /// So many milliseconds go by between two questions whether to stop: who answers them may have a lock to wait for.
 const ASKED: u64 = 50;
 
-impl Generator {
-    /// Puts `count` samples of the same element types and shapes in, without meta: as [`Generator::write`], in less time.
-    /// A part's shape is that of one sample; its data holds those of one sample after the other.
-    ///
-    /// # Errors
-    /// As [`Generator::write`]. What does not fit SAMPLE is found before anything is written. Of another error's batch the
-    /// first samples are in, as many as [`Generator::written`] has grown by; the next call returns the ids of those that are
-    /// finished. (Where it has become less, samples of earlier calls were lost, which nobody was told to be finished.)
-    pub fn write_batch(
+impl Core {
+    pub(super) fn write_batch(
         &mut self,
         parts: &[NamedPart<'_>],
         count: usize,

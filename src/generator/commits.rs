@@ -1,14 +1,17 @@
 //! What was sealed, on its way into a generation, until a manifest lists it.
 
-use super::Generator;
+use super::Core;
 use crate::error::{Error, Result};
 use crate::ring::commit::{Commit, LookedUp, Step};
+use crate::ring::manifests::Lookup;
 use crate::ring::promote::When;
 use std::time::{Duration, Instant};
 
 /// So many names at most are removed in a call that puts one sample in. (Each takes a tenth of a millisecond, and more on a
 /// filesystem that is shared.)
 const FEW: usize = 16;
+/// The same in a round of the generator's thread, for which a call may have to wait.
+const SOME: usize = 256;
 /// For at least so long the end of a sealed run waits for a generation that nobody can promote.
 const SEAL_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -21,7 +24,7 @@ pub(super) struct Ahead {
     next: Instant,
 }
 
-impl Generator {
+impl Core {
     /// Sees to what was sealed before, as far as that needs no time of its own.
     pub(super) fn commit_earlier(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
         while let Err(error) = self.ring.manifests.newest().and_then(|newest| self.settle(newest)) {
@@ -47,6 +50,35 @@ impl Generator {
         self.ahead = Some(Ahead { of: begun, since, next: if now >= next { now + pause } else { next } });
         if now >= next {
             self.tend_ring(if overdue { Duration::MAX } else { Duration::ZERO })?;
+        }
+        Ok(())
+    }
+
+    /// Does what needs no caller: moves earlier segments on as far as that takes no waiting and, where no manager lives,
+    /// does its work once in a lease. The next call reports an error that does not pass.
+    pub(super) fn keep_up(&mut self) {
+        if let Err(error) = self.move_on() {
+            match error.is_retryable() {
+                true => self.problem(error.to_string()),
+                false => self.deferred = self.deferred.take().or(Some(error)),
+            }
+        }
+    }
+
+    /// Whether a finished segment has no place in a generation yet.
+    pub(super) fn has_unplaced(&self) -> bool {
+        self.placed < self.commits.len()
+    }
+
+    fn move_on(&mut self) -> Result<()> {
+        let newest = self.ring.manifests.newest()?;
+        self.settle(newest)?;
+        self.strike_off(SOME);
+        self.commit_all(&|| true, false)?;
+        self.promote_if_filled()?;
+        if self.tended.elapsed() > self.ring.lease {
+            self.tended = Instant::now();
+            self.tend_what_is_full()?;
         }
         Ok(())
     }
@@ -101,9 +133,9 @@ impl Generator {
         if let Some(n) = commit.linked().filter(|n| *n > newest) {
             return Ok(Step::Linked(n));
         }
-        if let Some(n) = self.ring.listed_in(commit, newest, looked)? {
+        if let Lookup::Listed(n) = self.ring.look_up(commit, newest, looked)? {
             self.listed.push_back(commit.staged.id);
-            return Ok(Step::Delivered(n));
+            return Ok(Step::Delivered(Some(n)));
         }
         self.ring.commit_step(commit, false)
     }

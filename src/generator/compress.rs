@@ -3,7 +3,7 @@
 //! Promise: what is decided here changes how bytes are stored, never which bytes are read. Trying takes memory for 1 MiB
 //! of a part and what it becomes, however large the part is.
 
-use super::Generator;
+use super::Core;
 use crate::index::Stored;
 use ringreel_format::PartRef;
 use rustix::time::{ClockId, clock_gettime};
@@ -191,7 +191,7 @@ impl Auto {
     }
 }
 
-impl Generator {
+impl Core {
     /// Decides how these parts, and those that come after them, are stored.
     pub(super) fn choose_compression(&mut self, parts: &[PartRef<'_>]) {
         if !self.auto.look(parts, &mut self.options.write.compress) {

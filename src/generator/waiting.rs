@@ -1,7 +1,7 @@
 //! Waiting: for room on the disk, for a generation's promotion, for errors to pass. Who waits where no manager lives does
 //! the manager's work meanwhile.
 
-use super::Generator;
+use super::Core;
 use crate::error::{Error, Result};
 use crate::manager::ROLE;
 use crate::ring::liveness::LOOKS_PER_LEASE;
@@ -27,14 +27,14 @@ pub(super) struct Leave {
     pub since: u64,
 }
 
-impl Generator {
+impl Core {
     /// Whether `bytes` more may be written, now (milliseconds since 1970), without a look: the segment is open, everything
     /// before it has a place, and the last look was not long ago.
     pub(super) fn may_go_on(&mut self, bytes: u64, now: u64) -> bool {
         let may_grow = 1..self.segment_samples;
         let is_open = self.writing.as_ref().is_some_and(|it| may_grow.contains(&it.samples()) && !it.is_closed());
         let is_fresh = u128::from(self.leave.since.abs_diff(now)) < self.ring.poll.as_millis();
-        if !is_open || !is_fresh || self.placed < self.commits.len() {
+        if !is_open || !is_fresh || self.has_unplaced() {
             return false;
         }
         let left = self.leave.bytes.checked_sub(bytes);

@@ -3,13 +3,13 @@
 //! By its owner, or by somebody else when the owner is dead; both at once is harmless, since a manifest lists an id
 //! once. One call of [`Ring::commit_step`] does what can be done now and says what has to be waited for.
 
+use super::Ring;
 use super::manifest::Manifest;
-use super::manifests::Manifests;
-use super::{MANIFESTS_KEPT, Ring};
+use super::manifests::{Lookup, Manifests};
 use crate::error::{Error, FsError, Result};
 use crate::fs::publish::same_file;
 use crate::index::as_hint;
-use crate::layout::{segment_index, segment_name};
+use crate::layout::{sealed_id, segment_index, segment_name};
 use crate::random::random_u32;
 use crate::segment::reader::check_stored;
 use ringreel_format::SegmentId;
@@ -83,13 +83,13 @@ impl LookedUp {
 pub enum Step {
     /// Linked into this generation, which has no manifest yet.
     Linked(u64),
-    /// This generation's manifest lists it: done.
-    Delivered(u64),
+    /// This generation's manifest lists it; `None`: a manifest that was pruned since did. Done.
+    Delivered(Option<u64>),
     /// This generation is full, or being promoted: wait for its manifest.
     Wait(u64),
     /// The filesystem does not let us link another one's file: leave it to its owner.
     Refused,
-    /// It is damaged, or too old to be judged, and was moved to quarantine.
+    /// It is damaged and was moved to quarantine.
     Quarantined(String),
 }
 
@@ -133,9 +133,19 @@ pub fn standing(listed: Option<u64>, linked: Option<u64>, newest: u64) -> Standi
 }
 
 impl Commit {
-    /// The beginning.
+    /// A segment of which nothing is known but what its footer says.
     pub fn new(staged: Staged) -> Commit {
         Commit { staged, checked: None, linked: None, missing: None }
+    }
+
+    /// A segment that its owner sealed when `newest` was already published: no manifest up to that one can list it.
+    pub fn sealed_after(staged: Staged, newest: u64) -> Commit {
+        Commit { checked: (newest >= staged.born).then_some(newest), ..Commit::new(staged) }
+    }
+
+    /// The first generation whose manifest may list the segment, as far as this process knows.
+    fn unchecked_from(&self) -> u64 {
+        self.checked.map_or(self.staged.born, |n| n + 1)
     }
 
     /// The generation it was linked into last, if it is still open as far as we know.
@@ -254,39 +264,38 @@ impl Ring {
         Ok(())
     }
 
-    /// The generation, up to `newest`, whose manifest lists it. Its staging name is of no use then.
-    pub(crate) fn listed_in(&self, commit: &Commit, newest: u64, looked: &mut LookedUp) -> Result<Option<u64>> {
-        let Staged { id, born, .. } = commit.staged;
-        let from = commit.checked.map_or(born, |n| n + 1);
-        // What it was linked into lists nearly all: asked first, of thousands of segments at once.
+    /// Looks the segment up in the manifests up to `newest`. If one lists it, its staging name is no longer needed.
+    pub(crate) fn look_up(&self, commit: &Commit, newest: u64, looked: &mut LookedUp) -> Result<Lookup> {
+        let (id, from) = (commit.staged.id, commit.unchecked_from());
+        // The generation that it was linked into lists nearly all: asked first, for thousands of segments at once.
         let first = commit.linked.filter(|n| (from..=newest).contains(n));
         let first = first.filter(|n| looked.finds(id, *n, &self.manifests));
-        let listed = first.map_or_else(|| self.manifests.find(id, from, newest), |n| Ok(Some(n)))?;
-        if let Some(n) = listed {
+        let found = first.map_or_else(|| self.manifests.find(id, from, newest), |n| Ok(Lookup::Listed(n)))?;
+        if let Lookup::Listed(n) = found {
             self.settle_manifests(n)?;
         }
-        Ok(listed)
+        Ok(found)
+    }
+
+    /// Whether the staging name exists, by a listing of its directory: a cached lookup may be older than the manifests
+    /// that were read before this call.
+    fn is_staged_now(&self, staged: &Staged) -> Result<bool> {
+        let names = self.list_or_none(&self.layout.staging_of(&staged.owner))?;
+        Ok(names.iter().filter_map(|name| sealed_id(name)).any(|id| id == staged.id))
     }
 
     /// What the manifests say: delivered, waiting for one, or to be linked (again).
     fn judge(&self, commit: &mut Commit, staged: &Path, newest: u64) -> Result<Option<Step>> {
         let Staged { id, born, .. } = commit.staged;
-        let standing = standing(self.listed_in(commit, newest, &mut LookedUp::default())?, commit.linked, newest);
+        let found = self.look_up(commit, newest, &mut LookedUp::default())?;
+        let standing = standing(found.generation(), commit.linked, newest);
         if let Standing::Listed(n) = standing {
             self.tidy(staged)?;
-            return Ok(Some(Step::Delivered(n)));
+            return Ok(Some(Step::Delivered(Some(n))));
         }
-        if commit.checked.is_none() && born + MANIFESTS_KEPT <= newest {
-            // Manifests go in order, but for the first ones where samples are held out.
-            let oldest = born.max(self.reclaimable_from()?);
-            if oldest.saturating_add(MANIFESTS_KEPT) <= newest && !self.fs.exists(&self.layout.manifest(oldest))? {
-                let whose = if oldest == born { "whose".to_owned() } else { format!("and generation {oldest}'s") };
-                let why = format!(
-                    "it was begun in generation {born}, {whose} manifest is gone: whether it was delivered cannot be \
-                     told"
-                );
-                return self.quarantine_staged(&commit.staged.owner, id, why).map(Some);
-            }
+        // A manifest is pruned only after the staging names of what it lists are gone, so in this order.
+        if found == Lookup::Pruned && !self.is_staged_now(&commit.staged)? {
+            return Ok(Some(Step::Delivered(None)));
         }
         commit.checked = Some(newest.max(born.saturating_sub(1)));
         match standing {
@@ -313,21 +322,22 @@ impl Ring {
 
     /// The link found no file or no directory. None: try again.
     fn look_afresh(&self, commit: &mut Commit, staged: &Path, known: u64, target: u64) -> Result<Option<Step>> {
-        let is_staged = self.fs.exists(staged)?;
+        let is_staged = self.fs.exists(staged)? || self.is_staged_now(&commit.staged)?;
         if is_staged && target == known + 1 && self.has_begun(target)? {
             commit.missing = None;
             return Ok(None); // the next one fills, whatever the manifest says
         }
         let newest = self.manifests.newest_listed()?;
         if !is_staged {
-            let Staged { id, born, .. } = commit.staged;
-            return match self.manifests.find(id, born, newest)? {
-                Some(n) => Ok(Some(Step::Delivered(n))),
+            let id = commit.staged.id;
+            return match self.manifests.find(id, commit.unchecked_from(), newest)? {
+                Lookup::Listed(n) => Ok(Some(Step::Delivered(Some(n)))),
+                Lookup::Pruned => Ok(Some(Step::Delivered(None))),
                 // Most likely somebody adopted it, and our view of the manifests is the older one.
-                None if commit.missing.get_or_insert_with(Instant::now).elapsed() <= self.lease => {
+                Lookup::NotListed if commit.missing.get_or_insert_with(Instant::now).elapsed() <= self.lease => {
                     Ok(Some(Step::Wait(target)))
                 }
-                None => Err(Error::Lost { id: id.to_string(), path: staged.to_owned() }),
+                Lookup::NotListed => Err(Error::Lost { id: id.to_string(), path: staged.to_owned() }),
             };
         }
         commit.missing = None;

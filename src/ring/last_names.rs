@@ -4,9 +4,10 @@
 //! By the rules there is none: a staging name stays until a manifest lists the segment. There may be where somebody
 //! removed files by hand, or where a manifest is lost.
 
+use super::Ring;
 use super::manifest::{Manifest, SegmentEntry};
+use super::manifests::Lookup;
 use super::scan::Found;
-use super::{MANIFESTS_KEPT, Ring};
 use crate::error::{Error, Result};
 use crate::layout::segment_index;
 use crate::segment::reader::read_tail;
@@ -37,11 +38,9 @@ impl Ring {
     /// Whether a manifest from `from` on does.
     pub(super) fn verdict_from(&self, entry: &SegmentEntry, from: u64, newest: u64) -> Result<Verdict> {
         match self.manifests.find(entry.id, from, newest) {
-            Ok(Some(_)) => Ok(Verdict::Delivered),
-            Ok(None) if from + MANIFESTS_KEPT <= newest && !self.fs.exists(&self.layout.manifest(from))? => {
-                Ok(Verdict::TooOld)
-            }
-            Ok(None) => Ok(Verdict::Undelivered),
+            Ok(Lookup::Listed(_)) => Ok(Verdict::Delivered),
+            Ok(Lookup::Pruned) => Ok(Verdict::TooOld),
+            Ok(Lookup::NotListed) => Ok(Verdict::Undelivered),
             Err(Error::Manifest { .. }) => Ok(Verdict::Unclear),
             Err(Error::Fs { source }) if source.is_gone() => Ok(Verdict::Unclear),
             Err(error) => Err(error),

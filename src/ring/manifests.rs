@@ -26,6 +26,28 @@ pub struct Manifests {
     seen: Arc<Mutex<Seen>>,
 }
 
+/// What the manifests of a range of generations say of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// The manifest of this generation, the first one, lists it.
+    Listed(u64),
+    /// All manifests of the range exist, and none lists it.
+    NotListed,
+    /// None that exists lists it, and some of the range were pruned. Those did not list it if it
+    /// still has a staging name (see `Ring::prune_manifests`).
+    Pruned,
+}
+
+impl Lookup {
+    /// The generation whose manifest lists the segment.
+    pub fn generation(self) -> Option<u64> {
+        match self {
+            Lookup::Listed(n) => Some(n),
+            Lookup::NotListed | Lookup::Pruned => None,
+        }
+    }
+}
+
 #[derive(Default)]
 struct Seen {
     newest: Option<u64>,
@@ -244,22 +266,22 @@ impl Manifests {
         Ok(old.into_iter().chain(young..=to).collect())
     }
 
-    /// The first of the generations `from` to `to`, which is the newest or an earlier one, whose manifest lists the
-    /// segment. Manifests that may have been pruned count as listing nothing.
+    /// Looks the segment up in the manifests of the generations `from` to `to`, where `to` is at most the newest.
     ///
     /// # Errors
-    /// A manifest that must be there and cannot be seen: not to be taken for one that lists nothing. As
-    /// [`Manifests::get`].
-    pub fn find(&self, id: SegmentId, from: u64, to: u64) -> Result<Option<u64>> {
-        for n in self.between(from, to)? {
+    /// A manifest that must exist and cannot be seen: it may list the segment. As [`Manifests::get`].
+    pub fn find(&self, id: SegmentId, from: u64, to: u64) -> Result<Lookup> {
+        let existing = self.between(from, to)?;
+        let mut pruned = (existing.len() as u64) < to.saturating_sub(from).saturating_add(u64::from(from <= to));
+        for n in existing {
             match self.get(n)? {
-                Some(manifest) if manifest.lists(id) => return Ok(Some(n)),
+                Some(manifest) if manifest.lists(id) => return Ok(Lookup::Listed(n)),
                 Some(_) => {}
-                None if n + MANIFESTS_KEPT <= to => {}
+                None if n + MANIFESTS_KEPT <= to => pruned = true,
                 None => return Err(self.unseen(n)),
             }
         }
-        Ok(None)
+        Ok(if pruned { Lookup::Pruned } else { Lookup::NotListed })
     }
 }
 

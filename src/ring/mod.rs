@@ -10,6 +10,7 @@
 //! | [`promote`] | a full generation is renamed and gets its manifest |
 //! | [`held_out`] | the ring's first samples, which are kept and not served for training |
 //! | [`reclaim`] | old generations and litter are removed |
+//! | `prune` | old manifests are removed |
 //! | [`recover`] | what dead owners finished is committed for them |
 //! | [`liveness`] | who is alive |
 //! | [`runs`] | which generation each epoch of a run is read from; which ones are still needed |
@@ -29,6 +30,7 @@ pub mod liveness;
 pub mod manifest;
 pub mod manifests;
 pub mod promote;
+mod prune;
 pub mod reclaim;
 pub mod recover;
 pub mod repair;
@@ -58,7 +60,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Manifests that stay at least. A staged segment that was born before them cannot be judged any more.
+/// The newest manifests, this many, are never pruned.
 pub const MANIFESTS_KEPT: u64 = 1024;
 
 /// One process's view of a ring.

@@ -1,9 +1,9 @@
 //! Reclaim: old generations, litter and old manifests are removed. A directory is first moved to `trash/`, so that
 //! nobody finds half of it, and then emptied.
 
+use super::Ring;
 use super::last_names::Verdict;
 use super::manifest::SegmentEntry;
-use super::{MANIFESTS_KEPT, Ring};
 use crate::error::{Error, Result};
 use crate::fs::FsError;
 use crate::index::as_hint;
@@ -141,28 +141,6 @@ impl Ring {
             Err(error) if !held(&error) && !error.is_denied() => Err(error.into()),
             _ => Ok(removed),
         }
-    }
-
-    /// In batches: the directory may grow to twice what is kept.
-    fn prune_manifests(&self, newest: u64) -> Result<()> {
-        if !newest.is_multiple_of(64) {
-            return Ok(());
-        }
-        let mut numbers = self.manifests.numbers()?;
-        if (numbers.len() as u64) < 2 * MANIFESTS_KEPT {
-            return Ok(());
-        }
-        numbers.sort_unstable();
-        // Those of generations that hold held-out samples stay.
-        let first = self.reclaimable_from()?;
-        let old = numbers.into_iter().skip_while(|n| *n < first).take_while(|n| n + MANIFESTS_KEPT < newest);
-        for n in old {
-            // It is kept as long as its generation: without it nobody could tell what of that was delivered.
-            if !self.fs.exists(&self.layout.read(n))? {
-                self.fs.forget_file(&self.layout.manifest(n))?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -114,7 +114,7 @@ impl Ring {
             None => present.insert(self.present()?),
         };
         if let Some(born) = present.born.get(&id)
-            && self.manifests.find(id, *born, present.newest)?.is_none()
+            && self.manifests.find(id, *born, present.newest)?.generation().is_none()
         {
             return Ok(());
         }

@@ -148,7 +148,7 @@ impl Ring {
         if let Some(listed) = known(&self.scan(n)) {
             return Ok(listed);
         }
-        let listed = n > 0 && self.manifests.find(entry.id, entry.born, newest)?.is_some();
+        let listed = n > 0 && self.manifests.find(entry.id, entry.born, newest)?.generation().is_some();
         let mut scan = self.scan(n);
         if scan.generation == n && (listed || newest + 1 >= n) {
             scan.listed_before.insert(entry.id, listed);

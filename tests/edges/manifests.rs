@@ -7,7 +7,7 @@ use ringreel::fs::Posix;
 use ringreel::layout::{GenerationDir, Layout};
 use ringreel::ring::commit::{Standing, standing};
 use ringreel::ring::manifest::{Manifest, Summary};
-use ringreel::ring::manifests::Manifests;
+use ringreel::ring::manifests::{Lookup, Manifests};
 use ringreel::ring::promote::fitting;
 use ringreel::ring::reclaim::is_old;
 use std::fs;
@@ -120,9 +120,10 @@ fn manifests_are_found_each_by_its_number_and_none_that_is_another_ones() {
     let (manifests, layout, hooks) = manifests(dir.path(), 70);
     assert_eq!((manifests.newest().unwrap(), manifests.newest_listed().unwrap()), (70, 70));
     let id = |n: u64| entry(n, 1).id;
-    assert_eq!(manifests.find(id(7), 1, 70).unwrap(), Some(7));
-    assert_eq!(manifests.find(id(7), 7, 7).unwrap(), Some(7));
-    assert_eq!((manifests.find(id(7), 8, 70).unwrap(), manifests.find(id(7), 1, 6).unwrap()), (None, None));
+    assert_eq!(manifests.find(id(7), 1, 70).unwrap(), Lookup::Listed(7));
+    assert_eq!(manifests.find(id(7), 7, 7).unwrap(), Lookup::Listed(7));
+    assert_eq!(manifests.find(id(7), 8, 70).unwrap(), Lookup::NotListed);
+    assert_eq!(manifests.find(id(7), 1, 6).unwrap(), Lookup::NotListed);
     assert_eq!(manifests.between(3, 6).unwrap(), [3, 4, 5, 6]);
     assert_eq!((manifests.get(71).unwrap().is_none(), manifests.usable(71).unwrap().is_none()), (true, true));
 

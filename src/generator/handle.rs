@@ -1,0 +1,186 @@
+//! What a caller holds of a generator: every call locks its state, which a thread shares.
+//!
+//! The thread moves finished samples on while the caller is busy making the next one. Without it, a finished sample
+//! that found the ring full would wait for the caller's next call, and a caller that takes long would fall behind the
+//! manifests. It never waits for a call that holds the lock: that call does the same work.
+
+use super::{Core, NamedPart, Summary};
+use crate::config::Config;
+use crate::error::Result;
+use crate::fs::{Fs, Posix};
+use crate::ring::Ring;
+use crate::segment::SampleId;
+use ringreel_format::Meta;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Rounds of the thread in one lease.
+const ROUNDS_PER_LEASE: u32 = 4;
+/// The same while a finished segment waits for its place.
+const BUSY_ROUNDS_PER_LEASE: u32 = 16;
+/// Longest time between two rounds while a finished segment waits for its place.
+const LONGEST_BUSY_PAUSE: Duration = Duration::from_secs(2);
+
+/// A generator. Not to be used after a fork: open one in the child.
+pub struct Generator {
+    // Dropped first: ends the thread.
+    upkeep: Upkeep,
+    core: Arc<Mutex<Core>>,
+    ring: Arc<Ring>,
+}
+
+impl Generator {
+    /// Finds or makes the ring and takes part in it.
+    ///
+    /// # Errors
+    /// As [`Ring::find_or_make`].
+    pub fn open(config: &Config) -> Result<Generator> {
+        Generator::open_on(Arc::new(Posix), config)
+    }
+
+    /// Finds or makes the ring on another filesystem and takes part in it.
+    ///
+    /// # Errors
+    /// As [`Ring::find_or_make`].
+    pub fn open_on(fs: Arc<dyn Fs>, config: &Config) -> Result<Generator> {
+        Ok(Generator::on_ring(Arc::new(Ring::find_or_make(fs, config)?), config))
+    }
+
+    /// Takes part in a ring that is open already.
+    pub fn on_ring(ring: Arc<Ring>, config: &Config) -> Generator {
+        let core = Arc::new(Mutex::new(Core::on_ring(ring.clone(), config)));
+        Generator { upkeep: Upkeep::start(core.clone(), &ring), core, ring }
+    }
+
+    /// The ring.
+    pub fn ring(&self) -> &Arc<Ring> {
+        &self.ring
+    }
+
+    /// What was done so far.
+    pub fn summary(&self) -> Summary {
+        lock(&self.core).summary()
+    }
+
+    /// Writes one sample. Returns the ids of the samples that are finished now: with SEGMENT_SAMPLES 1 this one, else
+    /// those of its segment once that is full. Finished samples are safe; if the ring is full, the *next* call blocks
+    /// until they have a place. Blocks while the disk is full. Stops blocking when `stop` returns true.
+    ///
+    /// # Errors
+    /// A sample that does not fit SAMPLE; [`Error::Interrupted`](crate::Error::Interrupted) if `stop` ended the call
+    /// before there was room; permanent filesystem errors. The ring is then as it was before, and the same
+    /// sample may be written again.
+    pub fn write(&mut self, parts: &[NamedPart<'_>], meta: &Meta, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
+        lock(&self.core).write(parts, meta, stop)
+    }
+
+    /// Writes `count` samples of the same element types and shapes, without meta: as [`Generator::write`], in less
+    /// time. A part's shape is that of one sample; its data holds the samples one after the other.
+    ///
+    /// # Errors
+    /// As [`Generator::write`]. A batch that does not fit SAMPLE is refused before anything is written. After another
+    /// error, the first samples of the batch are written, as many as [`Generator::written`] has grown by; the next
+    /// call returns the ids of those that are finished. (If `written` has shrunk, unfinished samples of earlier calls
+    /// were lost.)
+    pub fn write_batch(
+        &mut self,
+        parts: &[NamedPart<'_>],
+        count: usize,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Vec<SampleId>> {
+        lock(&self.core).write_batch(parts, count, stop)
+    }
+
+    /// Samples written so far, finished or not, without those that were lost with an unfinished segment.
+    pub fn written(&self) -> u64 {
+        lock(&self.core).written()
+    }
+
+    /// Seals what was written so far and blocks until it has a place in a generation. Returns the ids of the samples
+    /// that are finished now.
+    ///
+    /// # Errors
+    /// As [`Generator::write`].
+    pub fn flush(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
+        lock(&self.core).flush(stop)
+    }
+
+    /// Seals what was written so far. Returns the ids of the samples that are finished now; [`Generator::finish`]
+    /// commits them.
+    ///
+    /// # Errors
+    /// As [`Generator::write`].
+    pub fn seal(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
+        lock(&self.core).seal(stop)
+    }
+
+    /// Seals, commits, and leaves the ring. With `seal`, blocks until everything is visible, promoting a generation
+    /// that is not full. What cannot be committed stays staged; the manager brings it in.
+    ///
+    /// # Errors
+    /// As [`Generator::write`]. The error is recorded as by [`Generator::failed`].
+    pub fn finish(self, seal: bool, stop: &dyn Fn() -> bool) -> Result<Summary> {
+        let Generator { upkeep, core, .. } = self;
+        drop(upkeep);
+        lock(&core).finish(seal, stop)
+    }
+
+    /// Reports an error that ends this generator to the other members: in its last heartbeat, and in the index, where it
+    /// stays. Of several errors, the first one stays.
+    pub fn failed(&mut self, message: &str) {
+        lock(&self.core).failed(message);
+    }
+}
+
+fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
+    core.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The thread; dropping it ends and joins the thread.
+struct Upkeep {
+    stopped: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Upkeep {
+    fn start(core: Arc<Mutex<Core>>, ring: &Ring) -> Upkeep {
+        let idle = ring.lease / ROUNDS_PER_LEASE;
+        let busy = (ring.lease / BUSY_ROUNDS_PER_LEASE).min(LONGEST_BUSY_PAUSE).max(ring.poll);
+        let stopped = Arc::new((Mutex::new(false), Condvar::new()));
+        let until = stopped.clone();
+        let run = move || {
+            let (stopped, wake) = &*until;
+            let mut is_stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waited = Duration::ZERO;
+            while !*is_stopped {
+                is_stopped = wake.wait_timeout(is_stopped, busy).unwrap_or_else(PoisonError::into_inner).0;
+                waited += busy;
+                if *is_stopped {
+                    break;
+                }
+                drop(is_stopped);
+                // A call that holds the lock does this work itself.
+                if let Ok(mut core) = core.try_lock()
+                    && (waited >= idle || core.has_unplaced())
+                {
+                    core.keep_up();
+                    waited = Duration::ZERO;
+                }
+                is_stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
+            }
+        };
+        let thread = std::thread::Builder::new().name("ringreel-commit".into()).spawn(run);
+        Upkeep { stopped, thread: thread.ok() }
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        *self.stopped.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stopped.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

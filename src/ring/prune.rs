@@ -1,0 +1,130 @@
+//! Pruning: manifests older than the last [`MANIFESTS_KEPT`] are removed, a bounded number in each pass.
+//!
+//! Promise: a segment that has a staging name is listed by no pruned manifest. A promoter that dies, or that may not
+//! remove another user's file, leaves staging names of segments that its manifest lists. A pass removes such names
+//! first, and the manifest in a later pass. So the owner, however long it was suspended, and an adopter can
+//! always tell whether a segment was delivered: by a manifest that exists, or by the staging name that is missing.
+
+use super::{MANIFESTS_KEPT, Ring};
+use crate::error::{Error, Result};
+use crate::layout::{is_owner, sealed_id};
+use crate::segment::reader::read_tail;
+use ringreel_format::SegmentId;
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+/// A pass runs when the newest generation is a multiple of this.
+const PASS_EVERY: u64 = 8;
+/// Most manifests removed in one pass.
+const MOST_REMOVED: usize = 256;
+/// Most segment entries read from manifests in one pass: about 40 ms of decoding.
+const MOST_ENTRIES: usize = 100_000;
+/// Most footers read in one pass. Segments beyond count as listed by any manifest.
+const MOST_FOOTERS: usize = 1_000;
+
+/// A sealed segment in a staging directory.
+struct StagedName {
+    path: PathBuf,
+    /// The first generation whose manifest can list it; 0 if unknown.
+    born: u64,
+}
+
+impl Ring {
+    /// Removes old manifests once there are twice as many as are kept. Those of held-out samples, and those whose
+    /// generation still exists, stay.
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub(super) fn prune_manifests(&self, newest: u64) -> Result<()> {
+        if !newest.is_multiple_of(PASS_EVERY) {
+            return Ok(());
+        }
+        let mut numbers = self.manifests.numbers()?;
+        if (numbers.len() as u64) < 2 * MANIFESTS_KEPT {
+            return Ok(());
+        }
+        numbers.sort_unstable();
+        let first = self.reclaimable_from()?;
+        let owners: Vec<String> =
+            self.list_or_none(&self.layout.staging())?.into_iter().filter(|name| is_owner(name)).collect();
+        let staged = self.staged_names(&owners, newest)?;
+        let oldest_born = staged.values().map(|name| name.born).min().unwrap_or(u64::MAX);
+        let (mut prunable, mut entries) = (Vec::new(), 0);
+        for n in numbers.into_iter().filter(|n| *n >= first && n + MANIFESTS_KEPT < newest) {
+            if prunable.len() == MOST_REMOVED || entries > MOST_ENTRIES {
+                break;
+            }
+            // The manifest tells which files of an existing generation were delivered.
+            if self.fs.exists(&self.layout.read(n))? {
+                continue;
+            }
+            if n < oldest_born || self.nothing_is_staged(n, &staged, &mut entries)? {
+                prunable.push(n);
+            }
+        }
+        if prunable.is_empty() {
+            return Ok(());
+        }
+        self.settle_staging(&owners)?;
+        prunable.iter().try_for_each(|n| Ok(self.fs.forget_file(&self.layout.manifest(*n))?))
+    }
+
+    /// Whether no segment that manifest `n` lists is staged. Removes the staging names of those that are, and
+    /// adds the entries that it read to `entries`.
+    fn nothing_is_staged(&self, n: u64, staged: &HashMap<SegmentId, StagedName>, entries: &mut usize) -> Result<bool> {
+        let manifest = match self.manifests.get(n) {
+            Ok(Some(manifest)) => manifest,
+            Ok(None) | Err(Error::Manifest { .. }) => return Ok(false), // what it lists is not known
+            Err(error) => return Err(error),
+        };
+        *entries += manifest.segments.len();
+        let mut nothing = true;
+        for name in manifest.segments.iter().filter_map(|entry| staged.get(&entry.id)) {
+            nothing = false;
+            self.settle_manifests(n)?;
+            self.tidy(&name.path)?;
+        }
+        Ok(nothing)
+    }
+
+    /// All sealed segments in the staging directories of `owners`.
+    fn staged_names(&self, owners: &[String], newest: u64) -> Result<HashMap<SegmentId, StagedName>> {
+        let mut staged = HashMap::new();
+        for owner in owners {
+            for id in self.list_or_none(&self.layout.staging_of(owner))?.iter().filter_map(|name| sealed_id(name)) {
+                staged.insert(id, StagedName { path: self.layout.sealed(owner, id), born: 0 });
+            }
+        }
+        if staged.is_empty() {
+            return Ok(staged);
+        }
+        // The footers of what is linked into the generation that fills were read before.
+        let filling = self.look_at_filling(newest)?;
+        for entry in filling.iter().flat_map(|found| &found.segments) {
+            if let Some(name) = staged.get_mut(&entry.id) {
+                name.born = entry.born;
+            }
+        }
+        for name in staged.values_mut().filter(|name| name.born == 0).take(MOST_FOOTERS) {
+            if let Ok(tail) = read_tail(&*self.fs, &name.path) {
+                name.born = tail.footer.info.born;
+            }
+        }
+        Ok(staged)
+    }
+
+    /// Syncs the staging directories, where directories are synced: a power cut must not bring back a staging name
+    /// whose manifest is pruned.
+    fn settle_staging(&self, owners: &[String]) -> Result<()> {
+        if !self.syncs_dirs() {
+            return Ok(());
+        }
+        for owner in owners {
+            match self.settle_dir(&self.layout.staging_of(owner)) {
+                Err(Error::Fs { source }) if source.is_gone() => {}
+                done => done?,
+            }
+        }
+        self.settle_dir(&self.layout.staging())
+    }
+}
