@@ -16,6 +16,8 @@ use std::sync::OnceLock;
 const VERSION: u32 = 1;
 /// Largest manifest that is read, in bytes.
 pub(super) const MAX_BYTES: u64 = 1 << 30;
+/// Most segments that a manifest lists: a line takes less than 512 bytes, so that readers accept all of it.
+pub(super) const MAX_SEGMENTS: usize = (MAX_BYTES >> 9) as usize;
 /// Most samples in a generation: as many as SWAP_CAP may be.
 const MAX_SAMPLES: u64 = 1 << 40;
 pub(super) const CUT_OFF: &str = "it is cut off";
@@ -169,6 +171,13 @@ impl Manifest {
     pub(super) fn of_generation(self, n: u64) -> std::result::Result<Manifest, String> {
         let is = self.summary.generation;
         if is == n { Ok(self) } else { Err(format!("it is that of generation {is}, under another name")) }
+    }
+
+    /// Bytes that it takes in memory, about, once a segment was looked up in it.
+    pub(super) fn memory(&self) -> usize {
+        let text: usize = self.segments.iter().map(|entry| entry.file.len() + entry.owner.len()).sum();
+        let looked_up = size_of::<(SegmentId, usize)>() + size_of::<u64>();
+        self.segments.capacity() * (size_of::<SegmentEntry>() + looked_up) + text + size_of::<Manifest>()
     }
 
     /// Whether it lists the segment.

@@ -12,8 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Manifests held in memory.
-const CACHED: usize = 64;
+/// Bytes of manifests held in memory, about. The newest ones stay, and always this many:
+const CACHE_BYTES: usize = 16 << 20;
+const CACHED_AT_LEAST: usize = 2;
+/// A process that seems to be this many generations behind was told of a planted number.
+const FARTHEST: u64 = 64;
 /// From so many bytes on, whoever cannot wait for a manifest has it read in the background. A smaller one is read sooner than
 /// a thread is there for it.
 const LARGE: u64 = 64 << 10;
@@ -53,6 +56,7 @@ struct Seen {
     newest: Option<u64>,
     listed_at: Option<Instant>,
     cache: BTreeMap<u64, Arc<Manifest>>,
+    cache_bytes: usize,
     /// Whether a large manifest is seen when it was read, and not before.
     in_background: bool,
     reading: Option<Reading>,
@@ -135,7 +139,7 @@ impl Manifests {
             }
             return reading.up_to.max(known); // also where it was not to be read: then whoever asks for it is told why
         }
-        if newest - known > CACHED as u64 {
+        if newest - known > FARTHEST {
             return newest; // nobody fell so far behind: the number was planted, and keeps nobody busy
         }
         let mut unread = (known + 1..=newest).filter(|n| !seen.cache.contains_key(n));
@@ -235,9 +239,12 @@ impl Manifests {
     pub(super) fn keep(&self, manifest: Manifest) -> Arc<Manifest> {
         let manifest = Arc::new(manifest);
         let mut seen = self.lock();
-        seen.cache.insert(manifest.summary.generation, manifest.clone());
-        while seen.cache.len() > CACHED {
-            seen.cache.pop_first();
+        seen.cache_bytes += manifest.memory();
+        let replaced = seen.cache.insert(manifest.summary.generation, manifest.clone());
+        seen.cache_bytes -= replaced.map_or(0, |replaced| replaced.memory());
+        while seen.cache_bytes > CACHE_BYTES && seen.cache.len() > CACHED_AT_LEAST {
+            let oldest = seen.cache.pop_first();
+            seen.cache_bytes -= oldest.map_or(0, |(_, oldest)| oldest.memory());
         }
         manifest
     }
@@ -290,6 +297,30 @@ impl Manifests {
 mod tests {
     use super::super::manifest::tests::example;
     use super::*;
+
+    #[test]
+    fn cache_is_bounded_by_bytes_and_keeps_the_newest() {
+        let manifests = Manifests::new(Arc::new(crate::fs::Posix), Layout::new(std::path::Path::new("/nowhere")));
+        for n in 0..300 {
+            let mut manifest = example(2_000);
+            manifest.summary.generation = n;
+            manifests.keep(manifest);
+        }
+        let kept = |manifests: &Manifests| {
+            let seen = manifests.lock();
+            let bytes: usize = seen.cache.values().map(|manifest| manifest.memory()).sum();
+            assert_eq!(bytes, seen.cache_bytes);
+            (bytes, seen.cache.len(), seen.cache.last_key_value().map(|(n, _)| *n))
+        };
+        let (bytes, count, newest) = kept(&manifests);
+        assert!(bytes <= CACHE_BYTES && count > 20 && newest == Some(299), "{bytes} bytes, {count} manifests");
+        for n in 300..303 {
+            let mut manifest = example(100_000);
+            manifest.summary.generation = n;
+            manifests.keep(manifest);
+        }
+        assert_eq!(kept(&manifests).1, CACHED_AT_LEAST, "the newest one and the one before, however large");
+    }
 
     #[test]
     fn a_large_manifest_is_seen_when_it_was_read_by_who_cannot_wait_for_it() {

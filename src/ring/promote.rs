@@ -5,7 +5,7 @@
 
 use super::Ring;
 use super::last_names::Verdict;
-use super::manifest::{Manifest, SegmentEntry};
+use super::manifest::{MAX_SEGMENTS, Manifest, SegmentEntry};
 use super::scan::Found;
 use crate::error::{Error, Result};
 use crate::fs::publish::publish;
@@ -139,7 +139,7 @@ impl Ring {
     fn publish_manifest(&self, n: u64, found: &Found, swap_ms: f64) -> Result<(Arc<Manifest>, bool)> {
         let path = self.layout.manifest(n - 1);
         let before = self.manifests.get(n - 1)?.ok_or_else(|| unseen(&path))?;
-        let segments = choose(&self.countable(n, &found.segments)?, self.birth.swap_cap);
+        let segments = choose(&self.countable(n, &found.segments)?, self.birth.swap_cap, MAX_SEGMENTS);
         let summary = before.summary.next(&self.me, &segments, swap_ms);
         let path = self.layout.manifest(n);
         let refused = |message: String| Error::Manifest { path: path.clone(), message, passing: false };
@@ -196,10 +196,11 @@ fn lists_name(manifest: &Manifest, entry: &SegmentEntry) -> bool {
     manifest.locate_id(entry.id).is_some_and(|listed| listed.file == entry.file)
 }
 
-/// Whole segments, in order, as long as the cap is not passed; one that would pass it is skipped.
-fn choose(countable: &[Arc<SegmentEntry>], cap: u64) -> Vec<SegmentEntry> {
+/// Chooses whole segments, in order: those that `cap` samples have room for, and at most `most`. Segments that are
+/// left out are linked again.
+fn choose(countable: &[Arc<SegmentEntry>], cap: u64, most: usize) -> Vec<SegmentEntry> {
     let fit = fitting(countable.iter().map(|entry| entry.samples), cap);
-    countable.iter().zip(fit).filter(|(_, fits)| *fits).map(|(entry, _)| (**entry).clone()).collect()
+    countable.iter().zip(fit).filter(|(_, fits)| *fits).map(|(entry, _)| (**entry).clone()).take(most).collect()
 }
 
 /// Which of these segments a manifest lists: for each, in order, given the number of its samples.
@@ -210,4 +211,32 @@ pub fn fitting(samples: impl Iterator<Item = u64>, cap: u64) -> impl Iterator<It
         listed += if fits { samples } else { 0 };
         fits
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::manifest::tests::example;
+    use super::super::manifest::{MAX_BYTES, MAX_SEGMENTS};
+    use super::*;
+
+    #[test]
+    fn promotion_lists_no_more_than_readers_accept() {
+        let countable: Vec<_> = example(10).segments.into_iter().map(Arc::new).collect();
+        assert_eq!(choose(&countable, 1000, 7).len(), 7);
+        assert_eq!(choose(&countable, 1000, 70).len(), 10);
+        // The longest line: as many digits, and as long an owner's name, as there may be.
+        let longest = SegmentEntry {
+            index: u64::MAX,
+            file: crate::layout::segment_name(u64::MAX),
+            owner: "o".repeat(200),
+            born: u64::MAX,
+            samples: u64::MAX,
+            bytes: u64::MAX,
+            ..(*countable[0]).clone()
+        };
+        let line = serde_json::to_vec(&longest).unwrap().len() as u64 + 1;
+        assert!(crate::layout::is_owner(&longest.owner) && !crate::layout::is_owner(&"o".repeat(201)));
+        assert!((line + 1) * MAX_SEGMENTS as u64 <= MAX_BYTES, "{line} bytes a line");
+    }
 }
