@@ -12,11 +12,12 @@ demo:
 test:
 	scripts/test.sh
 
-# Ten minutes of killing and stopping everybody at random, on full disks, while the index is lost; then five more with the
-# index in MongoDB.
+# Ten minutes of killing and stopping everybody at random, on full disks, while the index is lost; ten more in which owners
+# are stopped for longer than manifests are kept; then five with the index in MongoDB.
 storm:
 	scripts/mongodb.sh java
 	RINGREEL_STORM_SECONDS=600 cargo test --release --test storm -- --nocapture
+	RINGREEL_STORM_SECONDS=600 cargo test --release --features short-history --test storm -- --nocapture
 	RINGREEL_STORM_SECONDS=300 scripts/with_mongodb.sh cargo test --release --test storm -- --nocapture
 
 # All that `make test` has a short slice of, as docs/reliability.md has the figures of: an hour.
