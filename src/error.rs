@@ -5,6 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
+const ENOMEM: i32 = 12;
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+
 /// Short for a result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -72,13 +76,37 @@ impl FsError {
         away.contains(&self.source.kind()) || matches!(self.source.raw_os_error(), Some(EBADFD | ESHUTDOWN | EHOSTDOWN))
     }
 
-    /// Trying again later may help: a full disk, a server that is away, an interrupted call.
+    /// Too many files are open, in this process or on this machine: the call did nothing.
+    pub fn is_out_of_files(&self) -> bool {
+        matches!(self.source.raw_os_error(), Some(ENFILE | EMFILE))
+    }
+
+    /// The system grants this process no further map.
+    pub(crate) fn is_out_of_maps(&self) -> bool {
+        self.op == "map" && self.source.raw_os_error() == Some(ENOMEM)
+    }
+
+    /// This process or machine has no file, map or memory left for the call. It may succeed after
+    /// something was closed or freed.
+    pub fn is_exhausted(&self) -> bool {
+        self.source.raw_os_error() == Some(ENOMEM) || self.is_out_of_files()
+    }
+
+    /// The error says nothing about the contents of the file.
+    pub(crate) fn is_no_damage(&self) -> bool {
+        let is_busy = self.source.kind() == io::ErrorKind::ResourceBusy;
+        self.is_away() || self.is_denied() || self.is_exhausted() || is_busy
+    }
+
+    /// Trying again later may help: a full disk, a server that is away, an interrupted call, a
+    /// limit of the system's.
     pub fn is_retryable(&self) -> bool {
         use io::ErrorKind as K;
         let passing = [K::Interrupted, K::StaleNetworkFileHandle, K::ResourceBusy, K::WouldBlock];
         const EIO: i32 = 5;
         let kind = self.source.kind();
-        self.is_full() || self.is_away() || passing.contains(&kind) || self.source.raw_os_error() == Some(EIO)
+        let is_passing = passing.contains(&kind) || self.source.raw_os_error() == Some(EIO);
+        self.is_full() || self.is_away() || self.is_exhausted() || is_passing
     }
 }
 
@@ -221,7 +249,16 @@ fn advice(source: &FsError) -> &'static str {
     } else if source.is_denied() {
         " (check the owner and the mode of this directory, and that it is not mounted read-only)"
     } else {
-        ""
+        match source.source.raw_os_error() {
+            Some(EMFILE) => " (this process may open no more files: raise `ulimit -n`)",
+            Some(ENFILE) => " (this machine may open no more files: raise the sysctl fs.file-max)",
+            Some(ENOMEM) if source.is_out_of_maps() => {
+                " (no memory for another map: raise the sysctl vm.max_map_count or `ulimit -v`, \
+                 hold fewer samples, or set READ: pread)"
+            }
+            Some(ENOMEM) => " (out of memory: raise `ulimit -v` or the memory limit of the job)",
+            _ => "",
+        }
     }
 }
 

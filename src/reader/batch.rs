@@ -394,9 +394,9 @@ impl Reader {
     /// The error of a batch of which some was given away, from `position` on, when the file was found changed or gone.
     fn lost_hold(&self, of: &Manifest, entry: &SegmentEntry, position: u64, ordinal: u64, error: Error) -> Error {
         self.close(entry);
-        let is_elsewhere = |source: &FsError| source.is_gone() || source.is_away();
+        let is_elsewhere = |source: &FsError| source.is_gone() || source.is_no_damage();
         if matches!(&error, Error::Fs { source } if is_elsewhere(source)) && !is_of_torn_map(&error) {
-            // Reclaimed, or away: what a single sample says then.
+            // Reclaimed, away, or a limit of this process: what a single sample says then.
             return self.sample_untold(of, position).err().unwrap_or(error);
         }
         self.damaged.fetch_add(1, Ordering::Relaxed);

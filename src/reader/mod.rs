@@ -50,9 +50,8 @@ use compared::{Compared, Ordinals};
 use generators::Generators;
 use ringreel_format::{Meta, Part, ReadOptions, Sample, SegmentInfo, Value};
 use std::collections::VecDeque;
-use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use waiting::Waiting;
@@ -139,6 +138,8 @@ pub struct Reader {
     verify: Verify,
     max_part: u64,
     open: Mutex<VecDeque<Arc<OpenSegment>>>,
+    /// Segments that may be held open.
+    most_open: AtomicUsize,
     /// The oldest generation that was kept when it was looked last.
     oldest: AtomicU64,
     compared: Compared,
@@ -178,6 +179,7 @@ impl Reader {
             verify: config.verify,
             max_part: config.max_part.min(memory::bytes()),
             open: Mutex::default(),
+            most_open: AtomicUsize::new(OPEN_SEGMENTS),
             oldest: AtomicU64::new(0),
             compared: Compared::default(),
             damaged: AtomicU64::new(0),
@@ -204,7 +206,8 @@ impl Reader {
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
     ) -> Result<Reader> {
-        let mut wait = Waiting::new(timeout, config.poll.unwrap_or(Duration::from_millis(200)));
+        let poll = config.poll.unwrap_or(Duration::from_millis(200));
+        let mut wait = Waiting::new(timeout, poll, config.lease);
         let reader = Reader::wait_for_ring(config, &mut wait, stop, tell)?;
         let mut wait = wait.watch(&reader.ring.layout.manifests());
         let generators = Generators::new(reader.ring.lease);
@@ -239,7 +242,8 @@ impl Reader {
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
     ) -> Result<(Reader, Vec<Positions>)> {
-        let mut wait = Waiting::new(timeout, config.poll.unwrap_or(Duration::from_millis(200)));
+        let poll = config.poll.unwrap_or(Duration::from_millis(200));
+        let mut wait = Waiting::new(timeout, poll, config.lease);
         let reader = Reader::wait_for_ring(config, &mut wait, stop, tell)?;
         let mut wait = wait.watch(&reader.ring.layout.manifests());
         let (wanted, root) = (reader.ring.birth.validation, reader.ring.layout.root().to_owned());
@@ -390,6 +394,7 @@ impl Reader {
         };
         // A stale handle, or a stale view: once more, from the name.
         self.close(entry);
+        self.make_room(&first);
         let error = match self.read(generation, position, entry, id) {
             Ok(sample) => return Ok(sample),
             Err(error) => error,
@@ -404,10 +409,9 @@ impl Reader {
                     return Err(Error::Reclaimed { generation });
                 }
             }
-            // A server that is away is no damage (an EIO is: of a disk), nor is memory that others hold.
-            Error::Fs { source } if source.is_away() || source.source.kind() == ErrorKind::ResourceBusy => {
-                return Err(error);
-            }
+            // A server that is away is no damage (an EIO is: of a disk), nor is a limit of this process, or a file that
+            // this user may not read.
+            Error::Fs { source } if source.is_no_damage() => return Err(error),
             _ => {}
         }
         self.damaged.fetch_add(1, Ordering::Relaxed);
@@ -464,7 +468,8 @@ impl Reader {
         let reader = SegmentReader::open(&*self.ring.fs, &path, self.access)?;
         entry.check(&reader)?;
         // Of more segments than are held open, each is closed before its samples are read again.
-        let comes_again = |manifest: Arc<Manifest>| manifest.segments.len() <= OPEN_SEGMENTS;
+        let most = self.most_open.load(Ordering::Relaxed);
+        let comes_again = |manifest: Arc<Manifest>| manifest.segments.len() <= most;
         let reader =
             reader.keeping_maps(self.ring.manifests.usable(generation).ok().flatten().is_some_and(comes_again));
         let compared = self.compared.of(entry.id, entry.samples);
@@ -479,12 +484,21 @@ impl Reader {
         self.lock_open().retain(|open| open.reader.info().id != entry.id);
     }
 
+    /// Where `error` says that too many files are open: from now on, holds half as many segments open.
+    fn make_room(&self, error: &Error) {
+        if matches!(error, Error::Fs { source } if source.is_out_of_files()) {
+            let half = self.lock_open().len() / 2;
+            self.most_open.fetch_min(half.max(1), Ordering::Relaxed);
+            self.close_old();
+        }
+    }
+
     /// Closes the segments of generations that are no longer kept. The last to close a file that was deleted frees it,
     /// which takes milliseconds: it is done by whoever opens another one (a thread that reads ahead), or has to wait.
     fn close_old(&self) {
         let mut open = self.lock_open();
         let oldest = self.oldest.load(Ordering::Relaxed);
-        let spare = open.len().saturating_sub(OPEN_SEGMENTS);
+        let spare = open.len().saturating_sub(self.most_open.load(Ordering::Relaxed));
         let is_old = |(n, open): &(usize, Arc<OpenSegment>)| *n < spare || open.generation < oldest;
         let (old, kept) = open.drain(..).enumerate().partition::<Vec<_>, _>(is_old);
         open.extend(kept.into_iter().map(|(_, segment)| segment));

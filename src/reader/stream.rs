@@ -226,7 +226,7 @@ impl Stream {
             if !error.is_retryable() {
                 return Err(error);
             }
-            self.pause(&mut wait, &error.to_string(), stop, tell)?;
+            self.pause_after(&mut wait, error, stop, tell)?;
         }
         loop {
             let planned = self.plan_ahead();
@@ -241,7 +241,7 @@ impl Stream {
                     Ok(Planned::Wait(what)) => self.pause(&mut wait, &what, stop, tell)?,
                     Ok(_) => {}
                     // The server of the index, or of the files, is away.
-                    Err(error) if error.is_retryable() => self.pause(&mut wait, &error.to_string(), stop, tell)?,
+                    Err(error) if error.is_retryable() => self.pause_after(&mut wait, error, stop, tell)?,
                     Err(error) => return Err(error),
                 }
                 continue;
@@ -334,13 +334,29 @@ impl Stream {
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
     ) -> Result<()> {
+        self.wait(wait, what).more(what, stop, tell)
+    }
+
+    /// As [`Stream::pause`], after an error that may pass.
+    fn pause_after(
+        &self,
+        wait: &mut Option<Waiting>,
+        error: Error,
+        stop: &dyn Fn() -> bool,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        self.reader.make_room(&error);
+        self.wait(wait, &error.to_string()).after(error, stop, tell)
+    }
+
+    fn wait<'w>(&self, wait: &'w mut Option<Waiting>, what: &str) -> &'w mut Waiting {
         self.reader.close_old();
         let ring = self.reader.ring();
-        let new = || Waiting::new(self.options.timeout, ring.poll).watch(&ring.layout.manifests());
+        let new = || Waiting::new(self.options.timeout, ring.poll, ring.lease).watch(&ring.layout.manifests());
         if let Some(presence) = &self.presence {
             presence.report(|report| report.doing = format!("waiting for {what}"));
         }
-        wait.get_or_insert_with(new).more(what, stop, tell)
+        wait.get_or_insert_with(new)
     }
 
     /// Takes its place in the run and in the epoch that it begins with, and gives nothing: so that [`Stream::state`] says

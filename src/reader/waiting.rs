@@ -10,6 +10,9 @@ pub(crate) struct Waiting {
     started: Instant,
     told: Option<Instant>,
     timeout: Option<Duration>,
+    /// How long a limit of the system's is waited for, and since when it is.
+    lease: Duration,
+    exhausted: Option<Instant>,
     pacer: Pacer,
     /// A directory that is to be watched.
     watched: Option<PathBuf>,
@@ -19,8 +22,9 @@ pub(crate) struct Waiting {
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
 impl Waiting {
-    pub(crate) fn new(timeout: Option<Duration>, poll: Duration) -> Waiting {
-        Waiting { started: Instant::now(), told: None, timeout, pacer: Pacer::new(poll), watched: None }
+    pub(crate) fn new(timeout: Option<Duration>, poll: Duration, lease: Duration) -> Waiting {
+        let (started, pacer) = (Instant::now(), Pacer::new(poll));
+        Waiting { started, told: None, timeout, lease, exhausted: None, pacer, watched: None }
     }
 
     /// A name that comes or goes in `dir` ends a pause, from the second one on: before that nobody may have to wait.
@@ -36,13 +40,35 @@ impl Waiting {
         tell: &mut dyn FnMut(&str),
     ) -> Result<()> {
         match &error {
-            Error::Fs { source } if source.is_away() || source.is_stale() => self.more(&error.to_string(), stop, tell),
+            Error::Fs { source } if source.is_away() || source.is_stale() || source.is_exhausted() => {
+                self.after(error, stop, tell)
+            }
             _ => Err(error),
         }
     }
 
+    /// Pauses once after `error`, which may pass. A limit of the system's is waited for no longer
+    /// than a lease, because it may be this caller that has to close or free something.
+    ///
+    /// # Errors
+    /// `error` after a lease; as [`Waiting::more`].
+    pub(super) fn after(&mut self, error: Error, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
+        if !matches!(&error, Error::Fs { source } if source.is_exhausted()) {
+            return self.more(&error.to_string(), stop, tell);
+        }
+        if self.exhausted.get_or_insert_with(Instant::now).elapsed() > self.lease {
+            return Err(error);
+        }
+        self.pause(&error.to_string(), stop, tell)
+    }
+
     /// One pause.
     pub(crate) fn more(&mut self, what: &str, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
+        self.exhausted = None;
+        self.pause(what, stop, tell)
+    }
+
+    fn pause(&mut self, what: &str, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
         let waited = self.started.elapsed();
         let left = self.timeout.map_or(Duration::MAX, |timeout| timeout.saturating_sub(waited));
         if left.is_zero() {

@@ -123,8 +123,8 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Finds or makes the ring that `config` describes: for generators and managers. A file server that does not answer is
-    /// waited for, for LEASE_SECONDS.
+    /// Finds or makes the ring that `config` describes: for generators and managers. Waits LEASE_SECONDS for a file server
+    /// that does not answer, and for a limit of the system's that this process has reached.
     ///
     /// # Errors
     /// A directory that cannot be made; a ring that does not fit; [`Error::Timeout`].
@@ -133,16 +133,19 @@ impl Ring {
         let mut told = false;
         loop {
             let source = match Ring::find_or_make_now(fs.clone(), config) {
-                Err(Error::Fs { source }) if source.is_away() || source.is_stale() => source,
+                Err(Error::Fs { source }) if source.is_away() || source.is_stale() || source.is_exhausted() => source,
                 done => return done,
             };
             let (waited, limit) = (started.elapsed(), config.lease);
+            if waited >= limit && source.is_exhausted() {
+                return Err(source.into()); // it names the limit
+            }
             if waited >= limit {
                 let what = format!("the file server, which does not answer: {source}");
                 return Err(Error::Timeout { seconds: waited.as_secs_f64(), what });
             }
             if !told {
-                tracing::warn!(error = %source, "the file server does not answer; trying again for {limit:?}");
+                tracing::warn!(error = %source, "the ring cannot be opened now; trying again for {limit:?}");
                 told = true;
             }
             let pause = config.poll.unwrap_or(Duration::from_millis(200));

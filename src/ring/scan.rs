@@ -99,6 +99,8 @@ impl Ring {
                     found.segments.push(entry);
                 }
                 Err(Error::Fs { source }) if source.is_gone() => {}
+                // The segment may be in order: no manifest is to be made without it.
+                Err(Error::Fs { source }) if source.is_exhausted() => return Err(source.into()),
                 Err(error) => {
                     scan.tell(&name, &error);
                     found.damaged.push((name, error.to_string()));

@@ -3,7 +3,7 @@
 //! The file's length is looked at when the lending begins and when it ends, not for each sample. So what was lent counts
 //! only when the end has been asked for and was no error.
 
-use super::reader::{Access, SegmentReader, torn};
+use super::reader::{Access, SegmentReader, can_read_instead, torn};
 use crate::error::Result;
 use crate::fs::sigbus::is_torn;
 use bytes::Bytes;
@@ -45,7 +45,11 @@ impl SegmentReader {
     pub fn begin_lending(&self) -> Result<Lending> {
         self.check_len()?;
         let window = match self.access() {
-            Access::Shared | Access::Private => Window { at: 0, bytes: self.whole()? },
+            Access::Shared | Access::Private => match self.whole() {
+                Ok(bytes) => Window { at: 0, bytes },
+                Err(error) if can_read_instead(&error) => Window::default(),
+                Err(error) => return Err(error.into()),
+            },
             Access::Copy => Window::default(),
         };
         Ok(Lending { decoder: SampleDecoder::new(self.info()), window })

@@ -22,7 +22,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 
 /// What is read first: the trailer, and in a segment of few samples the footer with it.
 const TAIL: u64 = 4096;
@@ -81,7 +81,11 @@ fn tail_of(file: &dyn FileReader, path: &Path, access: Access) -> Result<Tail> {
             return Err(bad(FormatError::TooLarge { what: "bytes of a footer", value: len - at, limit }));
         }
         // The table of many samples: to copy it takes longer than all else.
-        let map = if access != Access::Copy && len - at > SMALL { file.map(at..len, MapMode::Shared)? } else { None };
+        let is_mapped = access != Access::Copy && len - at > SMALL;
+        let map = match is_mapped.then(|| file.map(at..len, MapMode::Shared)).transpose() {
+            Err(error) if can_read_instead(&error) => None,
+            map => map?.flatten(),
+        };
         tail = map.map_or_else(|| read_range(file, path, at..len), Ok)?;
         base = at;
     }
@@ -101,6 +105,22 @@ fn footer_in(tail: &Bytes, at: u64, base: u64, len: u64) -> ringreel_format::Res
         Cow::Owned(joined) => joined.into(),
     };
     Footer::decode(&payload, at)
+}
+
+/// Whether `error` only says that the system grants no further map: then the bytes are read. Logs
+/// the first such error of the process.
+pub(super) fn can_read_instead(error: &FsError) -> bool {
+    static WARNED: Once = Once::new();
+    let is_out_of_maps = error.is_out_of_maps();
+    if is_out_of_maps {
+        WARNED.call_once(|| {
+            tracing::warn!(
+                "{error}: samples are read into memory instead; raise the sysctl vm.max_map_count or \
+                 `ulimit -v`, or hold fewer samples"
+            );
+        });
+    }
+    is_out_of_maps
 }
 
 /// Bytes of the file, in memory where byte n of the file lies as far from a multiple of 64 as n does.
@@ -440,20 +460,26 @@ impl SegmentReader {
     }
 
     fn bytes(&self, extent: Range<u64>) -> FsResult<Bytes> {
-        match self.access {
-            Access::Shared => Ok(self.whole()?.slice(extent.start as usize..extent.end as usize)),
-            Access::Private if extent.end - extent.start > SMALL => {
-                // The map begins at a page, so that alignment in memory is that in the file.
-                let from = extent.start & !(SMALL - 1);
-                let make = |range| self.file.map(range, MapMode::Private)?.ok_or_else(|| self.cannot_map());
-                let map = match &self.kept {
-                    Some(kept) => kept.map(from..extent.end, || make(from..extent.end))?,
-                    None => make(from..extent.end)?,
-                };
-                Ok(map.slice((extent.start - from) as usize..))
-            }
-            Access::Private | Access::Copy => read_range(&*self.file, &self.path, extent),
+        let mapped = match self.access {
+            Access::Shared => self.whole().map(|whole| whole.slice(extent.start as usize..extent.end as usize)),
+            Access::Private if extent.end - extent.start > SMALL => self.private_map(extent.clone()),
+            Access::Private | Access::Copy => return read_range(&*self.file, &self.path, extent),
+        };
+        match mapped {
+            Err(error) if can_read_instead(&error) => read_range(&*self.file, &self.path, extent),
+            mapped => mapped,
         }
+    }
+
+    fn private_map(&self, extent: Range<u64>) -> FsResult<Bytes> {
+        // The map begins at a page, so that alignment in memory is that in the file.
+        let from = extent.start & !(SMALL - 1);
+        let make = |range| self.file.map(range, MapMode::Private)?.ok_or_else(|| self.cannot_map());
+        let map = match &self.kept {
+            Some(kept) => kept.map(from..extent.end, || make(from..extent.end))?,
+            None => make(from..extent.end)?,
+        };
+        Ok(map.slice((extent.start - from) as usize..))
     }
 }
 

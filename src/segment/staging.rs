@@ -162,14 +162,22 @@ impl StagingWriter {
             },
         }
         if self.sync_dir {
-            self.closed = None; // a failed sync is not done again: what is written next gets a name of its own
-            self.fs.sync_dir(&self.dir)?;
-            if !self.settled.load(Ordering::Relaxed) {
-                self.dir_syncs.sync(&*self.fs, &self.staging)?;
-                self.settled.store(true, Ordering::Relaxed);
-            }
+            self.sync_names().inspect_err(|error| {
+                // A failed sync is not done again: what is written next gets a name of its own. There was
+                // none where no file could be opened.
+                self.closed = self.closed.filter(|_| error.is_out_of_files());
+            })?;
         }
         Ok((sealed, self.rec.clone()))
+    }
+
+    fn sync_names(&self) -> FsResult<()> {
+        self.fs.sync_dir(&self.dir)?;
+        if !self.settled.load(Ordering::Relaxed) {
+            self.dir_syncs.sync(&*self.fs, &self.staging)?;
+            self.settled.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Writes what is left to be written, and closes the file.

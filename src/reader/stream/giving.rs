@@ -38,11 +38,16 @@ impl Stream {
             match self.item(&plan, number, slot, read) {
                 // A server that is away: the same sample is next when it is back.
                 Err(error) if error.is_retryable() => {
-                    if let Err(error) = self.pause(wait, &error.to_string(), stop, tell) {
+                    if let Err(error) = self.pause_after(wait, error, stop, tell) {
                         self.queue.push_again(Step { plan, number, slot, bytes: 0, inline: true });
                         return Err(error);
                     }
                     read = self.read(&plan, slot);
+                }
+                // The caller may go on, for example after making the file readable.
+                Err(error @ Error::Fs { .. }) => {
+                    self.queue.push_again(Step { plan, number, slot, bytes: 0, inline: true });
+                    return Err(error);
                 }
                 done => {
                     self.given = Some((plan, number + 1));
