@@ -89,7 +89,11 @@ impl FsError {
     /// This process or machine has no file, map or memory left for the call. It may succeed after
     /// something was closed or freed.
     pub fn is_exhausted(&self) -> bool {
-        self.source.raw_os_error() == Some(ENOMEM) || self.is_out_of_files()
+        match self.source.raw_os_error() {
+            Some(errno) => errno == ENOMEM || self.is_out_of_files(),
+            // The memory budget has no errno.
+            None => self.source.kind() == io::ErrorKind::ResourceBusy,
+        }
     }
 
     /// The error says nothing about the contents of the file.

@@ -6,7 +6,8 @@
 mod cli_support;
 
 use cli_support::Place;
-use ringreel::{Error, Generator, NamedPart, Reader};
+use ringreel::reader::stream::Item;
+use ringreel::{Error, Generator, NamedPart, Reader, Stream, StreamOptions};
 use ringreel_format::{DType, Meta};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::Command;
@@ -63,6 +64,41 @@ fn hold_all(place: &str) {
         assert_eq!(reader.damaged(), 0, "want of memory is no damage");
         assert!(reader.sample(&newest, SAMPLES - 1).is_ok(), "there is memory again");
     }
+}
+
+/// In a process that may have few addresses: takes samples of a stream and gives none of them back.
+fn hold_all_of_stream(place: &str) {
+    let hard = getrlimit(Resource::As).maximum;
+    setrlimit(Resource::As, Rlimit { current: Some(ADDRESSES), maximum: hard }).unwrap();
+    let yaml = std::fs::read_to_string(place).unwrap();
+    let config = ringreel::Config::parse(&yaml, place, std::path::Path::new(place).parent().unwrap(), true).unwrap();
+    let reader = std::sync::Arc::new(Reader::open(&config).unwrap());
+    let mut stream = Stream::new(reader, StreamOptions::default()).unwrap();
+    let mut held = Vec::new();
+    let error = loop {
+        match stream.next(&|| false, &mut |_| {}) {
+            Ok(item) => held.push(item.unwrap()),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(!held.is_empty() && error.contains("hold fewer samples"), "{} held: {error}", held.len());
+    held.clear();
+    assert!(matches!(stream.next(&|| false, &mut |_| {}).unwrap(), Some(Item::Sample(_))), "there is memory again");
+}
+
+#[test]
+fn streams_fail_after_a_lease_when_the_caller_holds_all_memory() {
+    const NAME: &str = "streams_fail_after_a_lease_when_the_caller_holds_all_memory";
+    if let Ok(place) = std::env::var("RINGREEL_HOLD_STREAM") {
+        return hold_all_of_stream(&place);
+    }
+    let place = ring("");
+    let mut command = Command::new("timeout"); // the defect was a wait for ever
+    command.arg("60").arg(std::env::current_exe().unwrap()).args(["--exact", NAME]);
+    command.env("RINGREEL_HOLD_STREAM", place.path().join("config.yaml")).env("MALLOC_ARENA_MAX", "1");
+    let done = command.output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(0), "{:?}: {said}", done.status);
 }
 
 #[test]
