@@ -191,6 +191,23 @@ mod tests {
     }
 
     #[test]
+    fn mended_pages_keep_what_a_user_wrote() -> io::Result<()> {
+        const PAGES: usize = 64;
+        let page = sigbus::page();
+        let file = tempfile::tempfile()?;
+        file.set_len((PAGES * page) as u64)?;
+        let map = map_sealed(&file, Path::new("mended"), 0..(PAGES * page) as u64, MapMode::Private)?;
+        let at = |n: usize| map.as_ptr().cast_mut().wrapping_add(n * page);
+        file.set_len(0)?;
+        // SAFETY: the pages belong to a private, writable map, of which nobody else has a part.
+        unsafe {
+            (0..PAGES).rev().for_each(|n| at(n).write_volatile(n as u8 + 1)); // a fault for each
+            (0..PAGES).for_each(|n| assert_eq!(at(n).read_volatile(), n as u8 + 1, "page {n}"));
+        }
+        Ok(())
+    }
+
+    #[test]
     fn what_cannot_be_scanned_is_an_error_and_not_an_answer() -> io::Result<()> {
         assert!(scanned(&File::open("/dev/null")?, &(0..1)).is_err());
         Ok(())

@@ -368,7 +368,8 @@ extern "C" fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
 }
 
 /// Puts zeros where the file has none. Each time more of them: a map that lost its file costs few faults, and a page of
-/// a disk that cannot be read costs that page. False: the address is not ours, or there is no memory.
+/// a disk that cannot be read costs that page. Pages of a private map that a user has written into stay as they are.
+/// False: the address is not ours, or there is no memory.
 fn mend(address: usize) -> bool {
     let Some(slot) = find(address) else { return false };
     let page = PAGE.load(Relaxed);
@@ -379,11 +380,17 @@ fn mend(address: usize) -> bool {
         LIVE_TORN.fetch_add(1, AcqRel);
     }
     let at = address & !(page - 1);
-    let len = (slot.end.load(Acquire) - at).min(page << times.min(30));
-    let protection = if slot.writable.load(Relaxed) { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+    let most = (slot.end.load(Acquire) - at).min(page << times.min(30));
+    let is_writable = slot.writable.load(Relaxed);
+    let len = if is_writable { page * unwritten(at / page, most / page) } else { most };
+    if len == 0 {
+        return true; // another thread has mended this page, and may have written into it
+    }
+    let protection = if is_writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
     // SAFETY: the pages lie in a map of ours that is not taken down: this thread is reading it. They are beyond the file's
     // end, or cannot be read, or follow such a page in a file that is not what it was; nobody can rely on what is there.
+    // Of a private map, none of them was written into when `unwritten` looked.
     let zeros = unsafe { libc::mmap(at as *mut c_void, len, protection, flags, -1, 0) };
     if zeros == libc::MAP_FAILED {
         return false;
@@ -401,6 +408,34 @@ fn mend(address: usize) -> bool {
         }
     }
     true
+}
+
+/// How many pages of a private map, from page number `first` on and `most` at most, are the file's or nobody's. 0: the first
+/// one is in memory and is not the file's. Used in the handler. Where the system does not tell, only the first page is known:
+/// it has just failed to be read.
+fn unwritten(first: usize, most: usize) -> usize {
+    const PRESENT: u64 = 1 << 63;
+    const SWAPPED: u64 = 1 << 62;
+    const OF_A_FILE: u64 = 1 << 61;
+    let mut entries = [0u64; 512];
+    let bytes = most.min(entries.len()) * size_of::<u64>();
+    // SAFETY: the path ends with a zero; the call to pread writes `bytes` bytes at most to `entries`, which is as long or
+    // longer; the file is closed once. signal-safety(7) allows all three calls.
+    let read = unsafe {
+        let table = libc::open(c"/proc/self/pagemap".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if table < 0 {
+            return 1;
+        }
+        let at = (first * size_of::<u64>()) as libc::off_t;
+        let read = libc::pread(table, entries.as_mut_ptr().cast(), bytes, at);
+        libc::close(table);
+        usize::try_from(read).unwrap_or(0) / size_of::<u64>()
+    };
+    let is_users = |entry: &u64, there: u64| entry & there != 0 && entry & OF_A_FILE == 0;
+    match entries[..read].first() {
+        Some(entry) if is_users(entry, PRESENT) => 0, // a page that is swapped out may be what failed
+        _ => 1 + entries[..read].iter().skip(1).take_while(|entry| !is_users(entry, PRESENT | SWAPPED)).count(),
+    }
 }
 
 /// What would have happened without us.
