@@ -12,7 +12,7 @@ use ringreel::{Error, StreamOptions};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
-use support::{World, decide, drain, one, take, turn, worker};
+use support::{World, decide, drain, eventually, one, take, turn, worker};
 
 const ENOTCONN: i32 = 107;
 
@@ -309,6 +309,53 @@ fn a_generation_was_read_when_all_who_came_have_finished_it_or_left() {
     assert_eq!([0, 1, 2].map(|min| held(min, &mut ring)), [false, false, true]);
     log.leave(0, 4, 1).unwrap();
     assert!(!ring.has_readers().unwrap());
+}
+
+#[test]
+fn workers_that_never_come_are_named_and_count_for_one_lease() {
+    let place = World::new("SWAP_CAP: 2\nKEEP: 9\nREUSE: {min: 1}\nLEASE_SECONDS: 0.5\n");
+    place.generation(0..2);
+    let ring = place.ring();
+    let of_run = StreamOptions { run: Some("r".to_owned()), ..worker(0, 2) };
+    let mut streams = [of_run, worker(0, 3)].map(|options| {
+        let mut stream = place.stream(StreamOptions { epochs: Some(1), ..options });
+        drain(&mut stream);
+        stream
+    });
+    let why = ring.held_back().unwrap().unwrap();
+    for missing in ["worker 1 of 2 of run r has not begun", "worker 1 of 3 (and 1 more)"] {
+        assert!(why.contains(missing), "{missing}: {why}");
+    }
+    eventually("workers that never come are counted out", || ring.passes(1).unwrap() == 2);
+    assert_eq!(ring.held_back().unwrap(), None);
+    // One that comes late counts again.
+    let log = ring.run("r").unwrap();
+    log.arrive(1, 0, "late", 9).unwrap();
+    assert_eq!(ring.passes(1).unwrap(), 1);
+    streams.reverse(); // they live until here
+}
+
+#[test]
+fn readers_name_the_worker_that_holds_up_the_next_generation() {
+    let place = World::new("SWAP_CAP: 2\nKEEP: 9\nREUSE: {min: 1}\nLEASE_SECONDS: 5\n");
+    place.generation(0..2);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut generator = ringreel::Generator::open(&place.config()).unwrap();
+            (2..4).for_each(|n| support::put(&mut generator, n));
+            support::eventually("the test is over", || stop.load(Ordering::SeqCst));
+        });
+        let ring = place.ring();
+        eventually("the next generation is full", || ring.fill_of(2).unwrap_or(0) == 2);
+        let mut stream = place.stream(StreamOptions { run: Some("r".to_owned()), ..worker(0, 2) });
+        drop(one(&mut stream));
+        let heard = std::sync::Mutex::new(String::new());
+        let is_told = || heard.lock().unwrap().contains("worker 1 of 2 of run r has not begun");
+        let next = stream.next(&is_told, &mut |what| heard.lock().unwrap().push_str(what));
+        stop.store(true, Ordering::SeqCst);
+        assert!(is_told(), "{next:?}, {}", heard.lock().unwrap());
+    });
 }
 
 #[test]

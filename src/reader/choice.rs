@@ -98,7 +98,9 @@ impl Policy {
                 promote(ring);
             }
             if since.elapsed() < ring.lease {
-                return Ok(Choice::Wait(format!("generation {}, which is full, to be promoted", generation + 1)));
+                let held = ring.held_back().ok().flatten().map(|held| format!("; that waits for {held}"));
+                let (next, held) = (generation + 1, held.unwrap_or_default());
+                return Ok(Choice::Wait(format!("generation {next}, which is full, to be promoted{held}")));
             }
         }
         let mut missing = self.generators.missing_for(&*ring.index);

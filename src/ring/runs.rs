@@ -94,6 +94,8 @@ pub struct RunLog {
     listed: Mutex<Option<Instant>>,
     /// For each worker of this process: where it said last that it is, and which stream said so.
     arrived: Mutex<HashMap<u64, (String, u64)>>,
+    /// Since when workers that never came are waited for.
+    absent_since: Mutex<Option<Instant>>,
 }
 
 impl RunLog {
@@ -115,7 +117,14 @@ impl RunLog {
             written: Mutex::default(),
             listed: Mutex::default(),
             arrived: Mutex::default(),
+            absent_since: Mutex::default(),
         })
+    }
+
+    /// Returns how long workers that never came have been waited for, from the first call on.
+    fn absence(&self) -> Duration {
+        let mut since = self.absent_since.lock().unwrap_or_else(PoisonError::into_inner);
+        since.get_or_insert_with(Instant::now).elapsed()
     }
 
     /// A name for the run of a stream that takes part in none.

@@ -6,11 +6,15 @@ use crate::index::as_hint;
 use crate::ring::Ring;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 /// At most so many generations are kept for readers that are behind; beyond, the oldest is given up.
 pub const MAX_PINNED: usize = 16;
 /// Logs of runs that are over and are kept.
 const LOGS_KEPT: usize = 100;
+
+/// Workers that a message names at most.
+const AWAITED_NAMED: usize = 3;
 
 /// Where the workers of a run are.
 struct Progress {
@@ -52,19 +56,39 @@ impl Progress {
         self.living(worker, ring).map_or_else(said, |done| done > k)
     }
 
-    /// Whether epoch `k` was read: some finished it, and whoever did not is gone.
+    /// Whether epoch `k` was read: some worker finished it, and no other one is waited for.
     fn finished(&self, k: u64, epoch: &Epoch, ring: &Ring) -> bool {
-        let mut some = false;
-        for worker in 0..epoch.workers {
-            let finished = self.finished_by(worker, k, ring);
-            let came = self.workers.contains_key(&worker);
-            if !finished && (!came || self.living(worker, ring).is_some()) {
-                return false;
-            }
-            some |= finished;
-        }
-        some
+        self.awaited(k, epoch, ring).is_some_and(|awaited| awaited.is_none())
     }
+
+    /// The workers that epoch `k` waits for, in words. The outer None: no worker has finished it.
+    ///
+    /// Workers that live and have not finished it are waited for. So are those that never came, for
+    /// one lease after another one has finished: they may have died before their first step.
+    fn awaited(&self, k: u64, epoch: &Epoch, ring: &Ring) -> Option<Option<String>> {
+        let came: BTreeSet<u64> = self.workers.keys().copied().filter(|worker| *worker < epoch.workers).collect();
+        let (finished, others): (Vec<u64>, Vec<u64>) =
+            came.iter().partition(|worker| self.finished_by(**worker, k, ring));
+        if finished.is_empty() {
+            return None;
+        }
+        let run = format!(" of run {}", self.log.name());
+        if let Some(worker) = others.iter().find(|worker| self.living(**worker, ring).is_some()) {
+            return Some(Some(format!("worker {worker} of {}{run} has not finished epoch {k}", epoch.workers)));
+        }
+        let absent = absent(epoch.workers, &came).filter(|_| self.log.absence() <= ring.lease);
+        Some(absent.map(|absent| format!("{absent}{run} has not begun")))
+    }
+}
+
+/// The first worker that is not among those that came, and how many more there are.
+fn absent(workers: u64, came: &BTreeSet<u64>) -> Option<String> {
+    let first = (0..workers).find(|worker| !came.contains(worker))?;
+    let more = match workers - came.len() as u64 - 1 {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    Some(format!("worker {first} of {workers}{more}"))
 }
 
 impl Ring {
@@ -102,13 +126,22 @@ impl Ring {
     /// # Errors
     /// What the index says.
     pub fn passes(&self, generation: u64) -> Result<u64> {
-        let mut passes = 0;
+        Ok(self.passes_and_awaited(generation)?.0)
+    }
+
+    /// As [`Ring::passes`]; and which workers the next pass waits for, in words.
+    fn passes_and_awaited(&self, generation: u64) -> Result<(u64, Vec<String>)> {
+        let (mut passes, mut awaited) = (0, Vec::new());
         // How many there are, which one it is: passes over its share, and whether it lives.
         let mut shares: BTreeMap<u64, BTreeMap<u64, (u64, bool)>> = BTreeMap::new();
+        let mut absence = Duration::ZERO;
         for run in self.progress()? {
             let epochs = run.read_from(generation)?;
             if !run.log.is_own() {
-                passes += epochs.iter().filter(|(k, epoch)| run.finished(*k, epoch, self)).count() as u64;
+                for waits in epochs.iter().filter_map(|(k, epoch)| run.awaited(*k, epoch, self)) {
+                    passes += u64::from(waits.is_none());
+                    awaited.extend(waits);
+                }
                 continue;
             }
             let Some(last) = run.last.map(|last| run.log.epoch(last)).transpose()?.flatten() else { continue };
@@ -116,14 +149,19 @@ impl Ring {
                 let share = shares.entry(last.workers).or_default().entry(*worker).or_default();
                 share.0 += epochs.iter().filter(|(k, _)| run.finished_by(*worker, *k, self)).count() as u64;
                 share.1 |= run.living(*worker, self).is_some();
+                absence = if share.0 > 0 { absence.max(run.log.absence()) } else { absence };
             }
         }
-        for (workers, shares) in shares.into_iter().filter(|(workers, shares)| shares.len() as u64 == *workers) {
+        for (workers, shares) in shares {
+            if let Some(absent) = absent(workers, &shares.keys().copied().collect()).filter(|_| absence <= self.lease) {
+                awaited.push(format!("{absent}, without the name of a run, has not begun"));
+                continue;
+            }
             let all_gone = shares.values().all(|(_, lives)| !lives);
             let counted = shares.values().filter(|(_, lives)| *lives || all_gone || workers == 1);
             passes += counted.map(|(read, _)| *read).min().unwrap_or(0);
         }
-        Ok(passes)
+        Ok((passes, awaited))
     }
 
     /// How often generations were read, by all runs whose logs are kept: passes by generation. An epoch that a run has left
@@ -163,8 +201,11 @@ impl Ring {
         if self.manifests.get(newest)?.is_none_or(|manifest| self.training(&manifest).is_empty()) {
             return Ok(None);
         }
-        let (passes, min) = (self.passes(newest)?, self.reuse.min);
-        let why = || format!("generation {newest} to be read (REUSE min is {min}, and it was read {passes} times)");
+        let ((passes, awaited), min) = (self.passes_and_awaited(newest)?, self.reuse.min);
+        let why = || {
+            let read = format!("generation {newest} to be read (REUSE min is {min}, and it was read {passes} times");
+            awaited.iter().take(AWAITED_NAMED).fold(read, |text, worker| text + "; " + worker) + ")"
+        };
         Ok((passes < min).then(why))
     }
 
