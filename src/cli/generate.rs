@@ -56,10 +56,10 @@ pub struct Options {
 
 /// Runs until the samples are done, or until a signal. 1 when a finished sample ended in quarantine.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
+    let stop = Stop::on_signals()?; // first, so that an early SIGTERM also ends in an orderly exit
     let mut config = super::load(&options.common)?;
     let plan = Plan::new(options, &mut config)?;
     let mut ledger = options.ledger.as_ref().map(Ledger::open).transpose()?;
-    let stop = Stop::on_signals()?;
     let stopped = || stop.is_set();
     let mut generator = Generator::open(&config)?;
     let bar = progress(options.samples, "generating");

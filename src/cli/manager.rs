@@ -8,8 +8,8 @@ use serde_json::json;
 
 /// Runs until a signal.
 pub fn run(common: &Common) -> anyhow::Result<i32> {
+    let stop = Stop::on_signals()?; // first, so that an early SIGTERM also ends in an orderly exit
     let config = super::load(common)?;
-    let stop = Stop::on_signals()?;
     let manager = Manager::open(&config)?;
     let json = common.json;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;

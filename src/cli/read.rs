@@ -79,9 +79,9 @@ struct Tally<'a> {
 
 /// Runs until what was asked for is read, or until a signal. 1 when a sample was damaged.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
+    let stop = Stop::on_signals()?; // first, so that an early SIGTERM also ends in an orderly exit
     let config = super::load(&options.common)?;
     let share = Share::new(options.rank, options.world)?;
-    let stop = Stop::on_signals()?;
     let stopped = || stop.is_set();
     let timeout = options.timeout;
     let started = Instant::now();

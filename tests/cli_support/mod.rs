@@ -152,8 +152,17 @@ impl Running {
         }
     }
 
-    /// Asks it to stop, as a batch system does. It may have ended already.
+    /// Whether the process catches SIGTERM by now, or has ended.
+    pub fn catches_sigterm(&self) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+        let caught = u64::from_str_radix(field("SigCgt:"), 16).unwrap();
+        caught & (1 << (15 - 1)) != 0 || field("State:").starts_with('Z')
+    }
+
+    /// Sends SIGTERM, as a batch system does, once the process catches it. The process may have ended already.
     pub fn terminate(&self) {
+        eventually("the process catches SIGTERM", || self.catches_sigterm());
         let kill = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).stderr(Stdio::null()).status();
         kill.unwrap();
     }
