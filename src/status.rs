@@ -89,6 +89,10 @@ pub struct Status {
     pub swap_cap: u64,
     /// So many samples, the first ones, are held out.
     pub validation: u64,
+    /// Held-out samples that can be read.
+    pub validation_readable: u64,
+    /// Held-out samples that readers found damaged, and that still are.
+    pub validation_damaged: u64,
     /// The newest generation.
     pub newest: u64,
     /// Seconds since it became readable; none before the first.
@@ -182,12 +186,15 @@ pub fn status(ring: &Ring) -> Result<Status> {
     });
     let (managers, generators, readers) = members(ring, now)?;
     let lease = as_hint(ring.index.lease(ROLE))?.flatten().filter(|lease| !lease.released);
+    let held_out = ring.held_out_state()?;
     Ok(Status {
         ring: ring.layout.root().display().to_string(),
         ring_id: ring.birth.ring_id.clone(),
         sample: ring.birth.sample.clone(),
         swap_cap: ring.birth.swap_cap,
         validation: ring.birth.validation,
+        validation_readable: held_out.readable,
+        validation_damaged: held_out.damaged,
         newest,
         newest_age_seconds: generations.iter().find(|g| g.generation == newest).map(|g| g.age_seconds),
         swaps: newest,

@@ -296,6 +296,45 @@ fn the_command_reads_and_tells_what_is_held_out() {
     assert_eq!(both, [true; 2], "{text}");
 }
 
+/// Flips a bit in the middle of a segment, which is in its sample.
+fn damage(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_damaged_held_out_sample_is_counted_and_named() {
+    let (dir, config) = six_held_out(0..20);
+    let yaml = format!("RING: {}\n{}", config.ring.display(), index::lines(dir.path()));
+    fs::write(dir.path().join("config.yaml"), yaml).unwrap();
+    let run = |args: &[&str]| {
+        let done = Command::new(env!("CARGO_BIN_EXE_ringreel")).args(args).current_dir(dir.path()).output().unwrap();
+        (done.status.code(), String::from_utf8(done.stdout).unwrap())
+    };
+    let path = config.ring.join("read.1/000001.rec");
+    let whole = fs::read(&path).unwrap();
+    damage(&path);
+    let (code, text) = run(&["repair"]);
+    let named = text.lines().any(|line| line.starts_with("left     held-out") && line.contains("000001.rec"));
+    assert!(code == Some(1) && named && text.contains("1 cannot be repaired"), "{text}");
+    assert_eq!(run(&["repair", "--apply"]).0, Some(1));
+    let (code, text) = run(&["verify", config.ring.to_str().unwrap()]);
+    assert!(code == Some(1) && text.contains("000001.rec"), "{text}");
+    // A reader finds it, and tells `status` so.
+    let reader = Reader::open(&config).unwrap();
+    let (manifest, positions) = reader.held_out().unwrap().remove(0);
+    assert_eq!(positions.filter(|position| reader.sample(&manifest, *position).is_err()).collect::<Vec<_>>(), [1]);
+    let (_, text) = run(&["status"]);
+    assert!(text.contains("held out   5 of 6 samples are there, 1 damaged"), "{text}");
+    // The file comes back from a copy.
+    fs::write(&path, whole).unwrap();
+    let (_, text) = run(&["status"]);
+    assert!(text.contains("held out   6 of 6 samples are there\n"), "{text}");
+    assert_eq!(run(&["repair"]).0, Some(0));
+}
+
 #[test]
 fn manifests_of_held_out_samples_are_never_pruned() {
     let dir = scratch();

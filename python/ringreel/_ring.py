@@ -167,7 +167,8 @@ class Ring:
         samples_per_second, bytes, generations, writing, manager, managers, generators, readers, quarantined, index
         (where that is), index_away (why it does not answer; then nothing is known of who takes part; else None), reuse
         (how many of the last generations were read how often), failures (what ended generators and managers, newest
-        first), validation (so many samples are held out).
+        first), validation (so many samples are held out), validation_readable and validation_damaged (how many of these
+        can be read, and how many readers found damaged).
 
         Raises NoRingError when there is no ring yet.
         """

@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterator
 from typing import Any, overload
 
-from ringreel._log import Waiting
+from ringreel._errors import DamagedSampleError
+from ringreel._log import Waiting, logger
 from ringreel._ringreel import Config, Generation, Reader
 from ringreel._sample import Sample
 
@@ -18,6 +19,9 @@ class Validation:
     Made by `Ring.validation`. They are the first n samples of a ring that was made with `VALIDATION: n`, oldest first:
     always the same, in the same order, and never served for training. It opens the ring when it is first used, and
     waits then until all n are there.
+
+    A damaged sample keeps its index. A pass (`for sample in v`) leaves it out, logs a warning once, and counts it in
+    `damaged`; `v[i]` raises. The ring never replaces it: restore the segment's file from a copy.
 
     It may be used by several threads, pickled (the configuration), and used on in a forked child; each process opens
     the ring for itself.
@@ -31,6 +35,7 @@ class Validation:
         self._parts: list[Generation] = []
         # Where each of them ends.
         self._ends: list[int] = []
+        self._damaged: set[str | None] = set()
 
     def __getstate__(self) -> tuple[Any, ...]:
         return self._config, self._timeout
@@ -43,7 +48,7 @@ class Validation:
         return f"<ringreel.Validation {self._config.ring} ({what})>"
 
     def __len__(self) -> int:
-        """How many samples the ring holds out.
+        """Returns the number of samples that the ring holds out, damaged ones included.
 
         Raises `WrongRingError` when it was made without VALIDATION; `RingTimeoutError` when they did not come in time.
         """
@@ -67,9 +72,24 @@ class Validation:
         return self._at(operator.index(index))
 
     def __iter__(self) -> Iterator[Sample]:
-        """The samples in order."""
+        """Yields the samples in order, without those that are damaged."""
         for i in range(len(self)):
-            yield self._at(i)
+            try:
+                sample = self._at(i)
+            except DamagedSampleError as error:
+                self._warn(i, error)
+                continue
+            yield sample
+
+    @property
+    def damaged(self) -> int:
+        """The number of samples that passes in this process found damaged and left out."""
+        return len(self._damaged)
+
+    def _warn(self, index: int, error: DamagedSampleError) -> None:
+        if error.sample_id not in self._damaged:
+            self._damaged.add(error.sample_id)
+            logger.warning("validation sample %d is left out: %s", index, error)
 
     def _at(self, index: int) -> Sample:
         reader = self._open()

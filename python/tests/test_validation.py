@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import add, numbered, numbers
+from conftest import add, numbered, numbers, segment_files
 
 import ringreel
 
@@ -123,3 +123,22 @@ def test_the_status_says_what_is_held_out(ring):
     status = ring.status()
     assert status["validation"] == 6
     assert [(each["generation"], each["held_out"]) for each in status["generations"]] == [(1, 4), (2, 2), (3, 0)]
+
+
+def test_a_pass_leaves_a_damaged_sample_out_and_says_so_once(ring, caplog):
+    add(ring, numbered(8, size=1000))
+    path = segment_files(ring)[1]
+    with open(path, "r+b") as file:
+        file.seek(os.path.getsize(path) // 2)
+        byte = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte[0] ^ 1]))
+    validation = ring.validation()
+    for _ in range(2):
+        assert numbers(validation) == [0, 2, 3, 4, 5]
+    assert (len(validation), validation.damaged) == (6, 1)
+    assert caplog.text.count("validation sample 1 is left out") == 1
+    with pytest.raises(ringreel.DamagedSampleError):
+        validation[1]
+    status = ring.status()
+    assert (status["validation_readable"], status["validation_damaged"]) == (5, 1)

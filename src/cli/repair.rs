@@ -6,6 +6,7 @@ use crate::config::IndexPlace;
 use crate::fs::Posix;
 use crate::index::Claim;
 use crate::ring::Ring;
+use crate::ring::held_out::DamagedSample;
 use crate::ring::repair::{Mend, State};
 use clap::Args;
 use serde_json::json;
@@ -65,6 +66,7 @@ fn look_and_mend(options: &Options) -> anyhow::Result<i32> {
         return Err(crate::Error::WrongRing { path: config.ring.clone(), message: message.to_owned() }.into());
     }
     let (plan, life) = ring.plan_repair_watching(&output::tell)?;
+    let lost = held_out_damage(&ring)?;
     let before: Vec<&Mend> = first.iter().chain(&plan.mends).collect();
     let mut open = before.iter().filter(|mend| mend.state != State::Litter).count();
     if options.apply && plan.open().next().is_some() {
@@ -85,6 +87,11 @@ fn look_and_mend(options: &Options) -> anyhow::Result<i32> {
         }
         open -= if options.apply { usize::from(first.is_some()) } else { 0 };
     }
+    let can_mend = before.iter().any(|mend| mend.state == State::ToDo);
+    for mend in &lost {
+        tell(options, mend, false)?;
+    }
+    open += lost.len();
     if let Some(dir) = &options.salvage {
         super::salvage::run(&ring, dir, options.ring.common.json)?;
     }
@@ -93,10 +100,31 @@ fn look_and_mend(options: &Options) -> anyhow::Result<i32> {
             (0, true) if !before.is_empty() => "all that could be mended is mended".to_owned(),
             (0, _) => format!("nothing is to be mended ({})", ring.index.place()),
             (n, true) => format!("{n} could not be mended"),
-            (n, false) => format!("{n} to mend: run it again with --apply"),
+            (n, _) if !can_mend => format!("{n} cannot be repaired"),
+            (n, _) => format!("{n} to mend: run it again with --apply"),
         })?;
     }
     Ok(i32::from(open > 0))
+}
+
+/// Lists the damaged held-out samples. Nothing replaces them, since the held-out slice never changes.
+fn held_out_damage(ring: &Ring) -> crate::Result<Vec<Mend>> {
+    let damaged = match ring.damaged_held_out() {
+        Err(crate::Error::Manifest { .. } | crate::Error::NoRing { .. }) => Vec::new(), // the manifests come first
+        other => other?,
+    };
+    let mend = |sample: DamagedSample| {
+        let DamagedSample { generation, position, id, path, why } = sample;
+        let place = format!("held-out sample {id} (position {position} of generation {generation})");
+        Mend {
+            what: "held-out",
+            path,
+            why: format!("{place} is damaged: {why}"),
+            action: "restore this file from a copy; until then readers leave the sample out".to_owned(),
+            state: State::Blocked("the ring holds no second copy of a sample".to_owned()),
+        }
+    };
+    Ok(damaged.into_iter().map(mend).collect())
 }
 
 fn tell(options: &Options, mend: &Mend, gone: bool) -> anyhow::Result<()> {

@@ -118,8 +118,12 @@ fn lines(status: &Status) -> Vec<String> {
         out.push(format!("reuse      passes over the generations before the newest: {}", bars.join(", ")));
     }
     if status.validation > 0 {
-        let there = status.samples_delivered.min(status.validation);
-        out.push(format!("held out   {there} of {} samples are there", status.validation));
+        let damaged = match status.validation_damaged {
+            0 => String::new(),
+            n => format!(", {n} damaged"),
+        };
+        let (there, all) = (status.validation_readable, status.validation);
+        out.push(format!("held out   {there} of {all} samples are there{damaged}"));
     }
     out.push(format!("delivered  {} samples in {} swaps", status.samples_delivered, status.swaps));
     out.push(format!("waiting    {} finished samples are in no readable generation yet", status.samples_waiting));

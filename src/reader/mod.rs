@@ -426,6 +426,7 @@ impl Reader {
             (true, false) => format!("{}; now: {}", in_words(first), in_words(error)),
             _ => in_words(error),
         };
+        self.ring.note_damaged(manifest, position, &message);
         Err(Error::Damaged { generation, position, sample, path, message })
     }
 

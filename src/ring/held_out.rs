@@ -7,8 +7,41 @@
 use super::Ring;
 use super::manifest::Manifest;
 use crate::error::{Error, Result};
+use crate::index::as_hint;
+use crate::memory;
+use crate::segment::SampleId;
+use crate::segment::reader::{Access, SegmentReader};
+use ringreel_format::ReadOptions;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard, PoisonError};
+
+/// The index folder in which readers note each damaged held-out sample, as `<generation>.<position>`.
+const DAMAGED: &str = "damaged";
+
+/// A held-out sample that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedSample {
+    /// Its generation.
+    pub generation: u64,
+    /// Its position there.
+    pub position: u64,
+    /// Its id.
+    pub id: SampleId,
+    /// The segment that holds it.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// The state of the held-out samples, as `status` shows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldOutState {
+    /// Samples that can be read.
+    pub readable: u64,
+    /// Samples that readers found damaged, and that still are.
+    pub damaged: u64,
+}
 
 /// A generation that is kept since it holds samples that are held out (or is empty, and lies between those).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +181,77 @@ impl Ring {
             return Err(Error::Manifest { path: self.layout.manifests(), message, passing: true });
         }
         Ok((found, lost))
+    }
+
+    /// Returns the damaged held-out samples. Reads every byte of all held-out samples.
+    ///
+    /// # Errors
+    /// As [`Ring::held_out_samples`]; a file server that does not answer.
+    pub fn damaged_held_out(&self) -> Result<Vec<DamagedSample>> {
+        let mut damaged = Vec::new();
+        for (manifest, positions) in self.held_out_samples()? {
+            for position in positions {
+                damaged.extend(self.check_held_out(&manifest, position)?);
+            }
+        }
+        Ok(damaged)
+    }
+
+    /// Counts the held-out samples. Of their contents, it reads only the samples that a reader found damaged, so that
+    /// a file put back from a copy counts again.
+    ///
+    /// # Errors
+    /// What the filesystem says. A missing manifest or an index that does not answer is no error.
+    pub fn held_out_state(&self) -> Result<HeldOutState> {
+        let found = match self.held_out_samples() {
+            Err(Error::Manifest { .. }) => return Ok(HeldOutState::default()),
+            other => other?,
+        };
+        let samples: u64 = found.iter().map(|(_, positions)| positions.end - positions.start).sum();
+        let mut damaged = 0;
+        for name in as_hint(self.index.note_names(DAMAGED))?.unwrap_or_default() {
+            let parsed =
+                name.split_once('.').and_then(|(n, at)| Some((n.parse::<u64>().ok()?, at.parse::<u64>().ok()?)));
+            let Some((generation, position)) = parsed else { continue };
+            let here = |(manifest, positions): &&Positions| {
+                manifest.summary.generation == generation && positions.contains(&position)
+            };
+            if let Some((manifest, _)) = found.iter().find(here) {
+                damaged += u64::from(self.check_held_out(manifest, position)?.is_some());
+            }
+        }
+        Ok(HeldOutState { readable: samples.saturating_sub(damaged), damaged })
+    }
+
+    /// Notes in the index that a reader found a sample damaged, if the sample is held out. A failure is only logged:
+    /// the note is for `status` alone.
+    pub(crate) fn note_damaged(&self, manifest: &Manifest, position: u64, why: &str) {
+        if !self.held_out(manifest).contains(&position) {
+            return;
+        }
+        let name = format!("{}.{position}", manifest.summary.generation);
+        if let Err(error) = self.index.note(DAMAGED, &name, why) {
+            tracing::debug!(%error, name, "cannot note a damaged held-out sample");
+        }
+    }
+
+    /// Reads one sample and compares its checksums.
+    fn check_held_out(&self, manifest: &Manifest, position: u64) -> Result<Option<DamagedSample>> {
+        let Some((entry, ordinal)) = manifest.locate(position) else { return Ok(None) };
+        let generation = manifest.summary.generation;
+        let path = self.layout.read(generation).join(&entry.file);
+        let options = ReadOptions { verify: true, max_part: memory::bytes(), ..ReadOptions::default() };
+        let read = SegmentReader::open(&*self.fs, &path, Access::Copy)
+            .and_then(|segment| entry.check(&segment).and_then(|()| segment.sample(ordinal, options)));
+        let why = match read {
+            Ok(_) => return Ok(None),
+            Err(Error::Fs { source }) if source.is_gone() => "the file is missing".to_owned(),
+            Err(Error::Fs { source }) if source.is_away() => return Err(source.into()),
+            Err(Error::Format { source, .. }) => source.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let id = SampleId { segment: entry.id, ordinal };
+        Ok(Some(DamagedSample { generation, position, id, path, why }))
     }
 
     fn lock_kept(&self) -> MutexGuard<'_, KeptSoFar> {

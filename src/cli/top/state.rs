@@ -207,6 +207,8 @@ mod tests {
             sample: Vec::new(),
             swap_cap: 1,
             validation: 0,
+            validation_readable: 0,
+            validation_damaged: 0,
             newest: 0,
             newest_age_seconds: None,
             swaps: 0,

@@ -47,7 +47,7 @@ pub enum State {
 /// One thing that is to be mended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mend {
-    /// `ring`, `manifest`, `promotion`, `segment`, `staged`, `index` or `litter`.
+    /// `ring`, `manifest`, `promotion`, `segment`, `staged`, `index`, `held-out` or `litter`.
     pub what: &'static str,
     /// Which path; the place of an index that is none.
     pub path: PathBuf,
