@@ -42,6 +42,7 @@ pub mod config;
 pub mod convert;
 pub mod doctor;
 pub mod error;
+pub mod escape;
 pub mod failures;
 pub mod fs;
 pub mod generator;

@@ -5,6 +5,7 @@ mod cli_support;
 
 use cli_support::{Place, Running, eventually, generate, listing, put};
 use ringreel::Generator;
+use ringreel::index::Report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
@@ -33,13 +34,38 @@ fn a_damaged_manifest_of_an_old_generation_hides_nothing_else() {
     place.run(&["report", "-o", "report.html"]).ok();
 }
 
+/// Members choose their names, hosts and error messages. None of these reaches a terminal or a log
+/// as an escape sequence, a bidi override, or a line of its own.
 #[test]
-fn what_others_wrote_is_text_and_drives_no_terminal() {
+fn text_from_the_ring_is_escaped_in_every_output() {
+    let nasty = "n\u{1b}[2J\u{7}\u{9b}\u{202e}\u{2028}\r\nringreel_up 0";
     let place = ring();
     let ring = ringreel::Ring::find(std::sync::Arc::new(ringreel::fs::Posix), &place.config()).unwrap();
-    ringreel::failures::remember(&*ring.index, "me", "generator", "first\x1b[2J\u{7}");
-    let said = place.run(&["status"]).ok();
-    assert!(said.out.contains("first [2J") && !said.out.contains(['\u{1b}', '\u{7}']), "{said:?}");
+    ringreel::failures::remember(&*ring.index, "me", "generator", nasty);
+    let text = || nasty.to_owned();
+    let report = Report {
+        role: "reader".to_owned(),
+        host: text(),
+        doing: text(),
+        last_error: Some(text()),
+        unix_ms: ringreel::unix_ms(),
+        ..Report::default()
+    };
+    ring.index.beat("m\u{202e}\u{1b}", 7, &report).unwrap();
+    for args in [
+        &["status"][..],
+        &["status", "--json"],
+        &["metrics"],
+        &["metrics", "--json"],
+        &["index", "show"],
+        &["top", "--once"],
+    ] {
+        let said = place.run(args);
+        let obeyed = |c: char| c != '\n' && ringreel::escape::is_obeyed(c);
+        assert!(!said.out.contains(obeyed) && !said.err.contains(obeyed), "{args:?}: {said:?}");
+        assert!(!said.out.lines().any(|line| line.starts_with("ringreel_up 0")), "{args:?}: {said:?}");
+    }
+    assert!(prometheus(&place.run(&["metrics"]).ok().out)["ringreel_up"].1[0].1 == 1.0);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::errors;
 use crate::interpreter::with_python;
 use pyo3::prelude::*;
+use ringreel::escape::escape;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ pub type Tell<'a> = &'a mut dyn FnMut(&str);
 pub struct Listeners {
     /// Called without arguments; true: give up. Python's signal handlers have run before.
     pub stop: Option<Py<PyAny>>,
-    /// Called with a text: what is waited for.
+    /// Called with a text, escaped: what is waited for.
     pub tell: Option<Py<PyAny>>,
 }
 
@@ -46,7 +47,7 @@ pub fn detached<T: Send>(
         };
         let mut tell = |what: &str| {
             if let Some(tell) = &listeners.tell {
-                with_python(|py| tell.call1(py, (what,)).map(|_| ())).unwrap_or(Ok(())).unwrap_or_else(hold);
+                with_python(|py| tell.call1(py, (escape(what),)).map(|_| ())).unwrap_or(Ok(())).unwrap_or_else(hold);
             }
         };
         work(&stop, &mut tell)

@@ -4,6 +4,7 @@ use pyo3::exceptions::{PyIndexError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use ringreel::Error;
 use ringreel::error::FsError;
+use ringreel::escape::escape;
 
 const EXCEPTIONS: &str = "ringreel._errors";
 
@@ -25,7 +26,7 @@ pub fn sample(py: Python<'_>, message: &str) -> PyErr {
 fn instance(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     let message = error.to_string();
     let name = match error {
-        Error::OutOfRange { .. } => return Ok(PyIndexError::new_err(message)),
+        Error::OutOfRange { .. } => return Ok(PyIndexError::new_err(escape(&message).into_owned())),
         Error::Fs { source } => match source.source.raw_os_error() {
             Some(errno) => return os_error(py, source, errno, &message),
             None => "RingreelError",
@@ -54,8 +55,9 @@ fn instance(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     named(py, name, &message)
 }
 
+/// Makes the exception `name`, with `message` escaped: other users may have chosen parts of it.
 fn named(py: Python<'_>, name: &str, message: &str) -> PyResult<PyErr> {
-    let exception = py.import(EXCEPTIONS)?.getattr(name)?.call1((message,))?;
+    let exception = py.import(EXCEPTIONS)?.getattr(name)?.call1((escape(message),))?;
     Ok(PyErr::from_value(exception))
 }
 
@@ -63,7 +65,7 @@ fn named(py: Python<'_>, name: &str, message: &str) -> PyResult<PyErr> {
 fn os_error(py: Python<'_>, source: &FsError, errno: i32, message: &str) -> PyResult<PyErr> {
     let said: String = py.import("os")?.getattr("strerror")?.call1((errno,))?.extract()?;
     let advice = message.strip_prefix(&source.to_string()).unwrap_or_default();
-    let text = format!("{said} ({} failed){advice}", source.op);
+    let text = format!("{said} ({} failed){}", source.op, escape(advice));
     let path = source.path.to_string_lossy().into_owned();
     let exception = py.get_type::<PyOSError>().call1((errno, text, path))?;
     Ok(PyErr::from_value(exception))

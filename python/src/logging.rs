@@ -5,6 +5,7 @@
 
 use crate::interpreter::with_python;
 use pyo3::prelude::*;
+use ringreel::escape::escape;
 use std::fmt::{self, Write};
 use std::sync::Once;
 use tracing::field::{Field, Visit};
@@ -66,7 +67,8 @@ fn tell(py: Python<'_>, level: u8, line: &str) -> PyResult<()> {
     Ok(())
 }
 
-/// An event as one line: the message, then its fields.
+/// An event as one line: the message, then its fields, escaped, because both may hold text that
+/// other users of the ring chose.
 #[derive(Default)]
 struct Text {
     message: String,
@@ -76,9 +78,9 @@ struct Text {
 impl Text {
     fn line(&self) -> String {
         if self.fields.is_empty() {
-            return self.message.clone();
+            return escape(&self.message).into_owned();
         }
-        format!("{} ({})", self.message, self.fields)
+        escape(&format!("{} ({})", self.message, self.fields)).into_owned()
     }
 }
 

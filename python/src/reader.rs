@@ -9,6 +9,7 @@ use crate::ids::SampleIds;
 use crate::{errors, logging, meta};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use ringreel::escape::escape;
 use ringreel::fs::Posix;
 use ringreel::reader::{ReadPart, ReadSample};
 use ringreel::ring::manifest::Manifest;
@@ -31,7 +32,7 @@ pub fn hand_over(py: Python<'_>, sample: ReadSample) -> PyResult<Handed<'_>> {
                 let place = part.file_offset.map(|offset| (sample.file.clone(), offset));
                 Part::over(dtype, part.shape.clone(), data.clone(), place)
             }
-            Err(why) => Part::unreadable(dtype, part.shape.clone(), why.to_string()),
+            Err(why) => Part::unreadable(dtype, part.shape.clone(), escape(&why.to_string()).into_owned()),
         };
         parts.set_item(name, Bound::new(py, handed)?)?;
     }

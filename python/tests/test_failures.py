@@ -65,3 +65,15 @@ def test_an_error_that_cannot_say_what_it_is_hides_nothing(config):
         ringreel.run_generator(unlucky(2, Mute()), ring)
     [(_, message)] = failures(ring)
     assert "Mute: <exception str() failed>" in message and ring.status()["samples_waiting"] == 2
+
+
+def test_text_from_the_ring_is_escaped_in_logs_and_exceptions(config, caplog):
+    nasty = "n\x1b[2J\x9b\u202e\u2028\r\nERROR forged"
+    ring = ringreel.Ring(config(SWAP_CAP=100))
+    with pytest.raises(OutOfLuck):
+        ringreel.run_generator(unlucky(1, OutOfLuck(nasty)), ring)
+    with caplog.at_level("INFO"), pytest.raises(ringreel.RingTimeoutError) as raised:
+        next(iter(ring.stream(timeout=0.3)))
+    told = [record.getMessage() for record in caplog.records] + [str(raised.value)]
+    assert any("out of luck" in text for text in told), told
+    assert all(text.replace("\\", "").isprintable() for text in told), told

@@ -1,14 +1,14 @@
 //! `ringreel doctor`
 
 use super::RingArgs;
-use super::output::{json_line, line, one_line, plain, refused};
+use super::output::{json_line, line, plain, refused};
 use super::signals::Stop;
 use crate::config::Config;
 use crate::doctor::peer::Times;
 use crate::doctor::{self, CannotLook, Check, Doctor, Verdict};
 use crate::fs::probe::Subject;
 use clap::Args;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +75,7 @@ pub fn run(options: &Options, verbose: bool) -> anyhow::Result<i32> {
     drop(doctor);
     paper.end()?;
     if let Err(CannotLook(why)) = looked {
-        return Ok(refused(&one_line(&why)));
+        return Ok(refused(&why));
     }
     Ok(i32::from(worst == Verdict::Failure))
 }
@@ -112,7 +112,7 @@ impl Paper {
     fn text(&mut self, check: &Check) -> std::io::Result<()> {
         if self.group != check.group {
             self.group.clone_from(&check.group);
-            line(&one_line(&check.group))?;
+            line(&check.group)?;
         }
         let (word, colour) = match check.verdict {
             Verdict::Ok => ("ok     ", "32"),
@@ -120,7 +120,7 @@ impl Paper {
             Verdict::Failure => ("FAILURE", "31"),
         };
         let mark = if self.colours { format!("\x1b[{colour}m{word}\x1b[0m") } else { word.to_owned() };
-        line(&format!("  {mark} {:<25} {}", plain(&check.check), plain(&check.measured)))?;
+        writeln!(std::io::stdout(), "  {mark} {:<25} {}", plain(&check.check), plain(&check.measured))?;
         if self.all || check.verdict != Verdict::Ok {
             line(&format!("  {:33} why: {}", "", plain(&check.why)))?;
         }

@@ -5,6 +5,7 @@ use super::http::{Answer, serve};
 use super::output::{line, may_write, refused, replace};
 use super::signals::{Stop, interval};
 use crate::config::Config;
+use crate::escape::json_text;
 use crate::metrics::{json, json_of_failure, prometheus};
 use crate::unix_ms;
 use crate::watch::Watcher;
@@ -118,8 +119,8 @@ impl Teller {
 
     fn json(&self) -> String {
         match &self.seen {
-            Ok(look) => json(look, &self.name, self.every).to_string(),
-            Err(message) => json_of_failure(&self.watcher.place(), unix_ms(), message).to_string(),
+            Ok(look) => json_text(&json(look, &self.name, self.every)),
+            Err(message) => json_text(&json_of_failure(&self.watcher.place(), unix_ms(), message)),
         }
     }
 
@@ -134,7 +135,7 @@ impl Teller {
 fn put(options: &Options, teller: &Teller) -> anyhow::Result<()> {
     match (&options.output, options.ring.common.json) {
         (None, true) => Ok(line(&teller.json())?),
-        (None, false) => Ok(line(teller.prometheus().trim_end())?),
+        (None, false) => Ok(io::stdout().write_all(teller.prometheus().as_bytes())?),
         (Some(path), true) => append(path, &teller.json()),
         (Some(path), false) => replace(path, &teller.prometheus()),
     }

@@ -1,5 +1,6 @@
 //! Lines on stdout, and a progress bar on stderr where a person watches.
 
+use crate::escape::{escape, is_obeyed, json_text};
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs::{self, OpenOptions};
@@ -13,26 +14,6 @@ pub fn json_line(value: &serde_json::Value) -> io::Result<()> {
     out.write_all(json_text(value).as_bytes())?;
     out.write_all(b"\n")?;
     out.flush()
-}
-
-/// JSON as text in which nothing is left that a terminal would obey: JSON itself escapes only what is below a space.
-/// (Such a character can stand in a string alone.)
-fn json_text(value: &serde_json::Value) -> String {
-    let mut text = String::new();
-    for c in value.to_string().chars() {
-        match c {
-            _ if is_obeyed(c) => text.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}"))),
-            _ => text.push(c),
-        }
-    }
-    text
-}
-
-/// Whether a terminal does something at this character but to show it: control characters, and those that change the
-/// direction of writing, so that a name is read as another one.
-fn is_obeyed(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// stderr, for the log: what comes is one event with its end of line. Names out of files may be in it: nothing in them
@@ -87,9 +68,9 @@ impl Write for PlainLog {
     }
 }
 
-/// Writes one line of text.
+/// Writes one line of text to stdout, escaped: text from the ring cannot break the line.
 pub fn line(text: &str) -> io::Result<()> {
-    writeln!(io::stdout().lock(), "{text}")
+    writeln!(io::stdout().lock(), "{}", escape(text))
 }
 
 /// Whether whoever read our output went away: no failure of ours.
@@ -103,15 +84,13 @@ pub fn failed(error: &anyhow::Error, code: i32) -> i32 {
     if is_broken_pipe(error) {
         return 0;
     }
-    // An error may hold what somebody else wrote into a file. Its lines stay lines.
-    let words: Vec<String> = in_words(error).lines().map(plain).collect();
-    let _ = writeln!(io::stderr(), "ringreel: {}", words.join("\n"));
+    let _ = writeln!(io::stderr(), "ringreel: {}", escape(&in_words(error)));
     code
 }
 
 /// Says why something that was asked for makes no sense, or cannot be looked at; the exit status of that.
 pub fn refused(why: &str) -> i32 {
-    let _ = writeln!(io::stderr(), "ringreel: {why}");
+    let _ = writeln!(io::stderr(), "ringreel: {}", escape(why));
     2
 }
 
@@ -157,12 +136,7 @@ pub fn plain_path(path: &Path) -> String {
 
 /// A text on one line, whatever is in it.
 pub fn plain(text: &str) -> String {
-    text.chars().flat_map(|c| if is_obeyed(c) { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
-}
-
-/// Text that somebody else wrote, on one line and without anything that a terminal would obey.
-pub fn one_line(text: &str) -> String {
-    text.chars().map(|c| if is_obeyed(c) { ' ' } else { c }).collect()
+    escape(text).into_owned()
 }
 
 /// Tells, on stderr, what is waited for.
@@ -209,14 +183,6 @@ mod tests {
     use super::*;
 
     const NASTY: &str = "a\u{1b}[2Jb\u{7f}c\u{9b}31md\u{202e}e\r\nf";
-
-    #[test]
-    fn json_holds_nothing_that_a_terminal_obeys_and_says_the_same() {
-        let value = serde_json::json!({ NASTY: [NASTY, "\u{1f600}\u{e9}"] });
-        let text = json_text(&value);
-        assert!(!text.chars().any(is_obeyed), "{text:?}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
-    }
 
     #[test]
     fn a_line_of_the_log_is_one_line_whatever_names_are_in_it() {

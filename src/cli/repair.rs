@@ -1,6 +1,6 @@
 //! `ringreel repair`
 
-use super::output::{failed, json_line, line, one_line, plain_path};
+use super::output::{failed, json_line, line, plain_path};
 use super::{RingArgs, output};
 use crate::config::IndexPlace;
 use crate::fs::Posix;
@@ -143,5 +143,5 @@ fn tell(options: &Options, mend: &Mend, gone: bool) -> anyhow::Result<()> {
         return Ok(json_line(&json!({ "mend": mend }))?);
     }
     let reason = reason.map_or(String::new(), |reason| format!(" [not now: {reason}]"));
-    Ok(line(&one_line(&format!("{name:<8} {what:<9} {}: {why} -> {action}{reason}", plain_path(path))))?)
+    Ok(line(&format!("{name:<8} {what:<9} {}: {why} -> {action}{reason}", plain_path(path)))?)
 }

@@ -1,7 +1,7 @@
 //! `ringreel status`
 
 use super::RingArgs;
-use super::output::{json_line, line, one_line};
+use super::output::{json_line, line, plain};
 use super::signals::{Stop, interval};
 use crate::failures::Failure;
 use crate::metrics::json_of_failure;
@@ -41,7 +41,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
         json_line(&serde_json::to_value(&status)?)?;
     } else {
         for text in lines(&status) {
-            text.lines().try_for_each(|text| line(&one_line(text)))?;
+            line(&text)?;
         }
     }
     Ok(0)
@@ -58,7 +58,7 @@ fn watch(options: &Options, interval: Duration) -> anyhow::Result<i32> {
             Ok(status) if json => json_line(&serde_json::to_value(&status)?)?,
             Err(error) if json => json_line(&json_of_failure(&watcher.place(), unix_ms(), &error.to_string()))?,
             Ok(status) => show(lines(&status))?,
-            Err(error) => show(vec![error.to_string(), "looking again".to_owned()])?,
+            Err(error) => show(vec![plain(&error.to_string()), "looking again".to_owned()])?,
         }
         if stop.sleep(interval) {
             return Ok(0);
@@ -78,7 +78,7 @@ fn show(lines: Vec<String>) -> io::Result<()> {
     let (begin, end) = ("\x1b[H", "\x1b[J"); // to the corner; and clear what is left
     write!(out, "{begin}")?;
     for line in text.lines().take(height.saturating_sub(1).into()) {
-        let line: String = line.chars().filter(|c| !c.is_control()).take(width.into()).collect();
+        let line: String = line.chars().take(width.into()).collect();
         write!(out, "{line}\x1b[K\r\n")?;
     }
     write!(out, "{end}")?;
@@ -150,13 +150,13 @@ fn lines(status: &Status) -> Vec<String> {
         [("managers", &status.managers), ("generators", &status.generators), ("readers", &status.readers)]
     {
         out.push(format!("{role:<10} {}", members.len()));
-        out.extend(members.iter().map(member));
+        out.extend(members.iter().flat_map(member));
     }
     if !status.failures.is_empty() {
         out.push(format!("failures   the last {}", status.failures.len()));
         out.extend(status.failures.iter().map(failure));
     }
-    out
+    out.iter().map(|text| plain(text)).collect()
 }
 
 /// One line: with `--json` there is more, where there is more.
@@ -167,7 +167,7 @@ fn failure(failure: &Failure) -> String {
     format!("  {} {}, {ago} ago: {what}{more}", failure.role, failure.name)
 }
 
-fn member(member: &MemberStatus) -> String {
+fn member(member: &MemberStatus) -> Vec<String> {
     let report = &member.report;
     let mut text = format!(
         "  {}: {} samples, {:.2}/s, last sign of life {} ago",
@@ -181,13 +181,11 @@ fn member(member: &MemberStatus) -> String {
     }
     for stored in &report.stored {
         let how = if stored.compressed { "compressed" } else { "not compressed" };
-        text.push_str(&format!(", {} {how} ({:.1} to 1)", one_line(&stored.part), stored.ratio));
+        text.push_str(&format!(", {} {how} ({:.1} to 1)", stored.part, stored.ratio));
     }
     if !report.doing.is_empty() {
-        text.push_str(&format!(", {}", one_line(&report.doing)));
+        text.push_str(&format!(", {}", report.doing));
     }
-    if let Some(error) = &report.last_error {
-        text.push_str(&format!("\n    last error: {}", one_line(error)));
-    }
-    text
+    let error = report.last_error.as_ref().map(|error| format!("    last error: {error}"));
+    [text].into_iter().chain(error).collect()
 }

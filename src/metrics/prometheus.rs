@@ -4,6 +4,7 @@
 //! Every metric has the label `ring`, the ring's directory, so that several rings fit into one file. Units are seconds,
 //! bytes and samples. What is not known has no line.
 
+use crate::escape::escape;
 use crate::status::{MemberStatus, Status};
 use crate::unix_ms;
 use crate::watch::Look;
@@ -158,9 +159,11 @@ impl Text {
     }
 }
 
-/// A label's value: backslash, quote and line feed are escaped.
+/// Returns `text` as a label's value: the format's own escapes for backslash, quote and line feed;
+/// other control and bidi characters as the log shows them.
 fn label_value(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    let line = |line| escape(line).replace('\\', "\\\\").replace('"', "\\\"");
+    text.split('\n').map(line).collect::<Vec<_>>().join("\\n")
 }
 
 /// A number as the format writes it.

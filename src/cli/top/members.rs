@@ -2,7 +2,7 @@
 
 use super::state::{Column, Member, State};
 use super::view::{Paint, rate};
-use crate::cli::output::one_line;
+use crate::cli::output::plain;
 use crate::words::human_seconds;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -79,9 +79,9 @@ fn cell(head: &Head, member: &Member<'_>, state: &State, paint: Paint) -> Line<'
             let leads =
                 state.look.as_ref().is_some_and(|look| look.status.manager.as_ref() == Some(&member.status.name));
             let style = if leads { Style::new().add_modifier(Modifier::BOLD) } else { Style::new() };
-            return Line::styled(one_line(&member.status.name), style);
+            return Line::styled(plain(&member.status.name), style);
         }
-        Some(Column::Host) => one_line(&report.host),
+        Some(Column::Host) => plain(&report.host),
         Some(Column::Samples) => report.samples.to_string(),
         Some(Column::Rate) => rate(report.per_second),
         Some(Column::Seen) => {
@@ -98,11 +98,11 @@ fn does(member: &Member<'_>, paint: Paint) -> Line<'static> {
     let report = &member.status.report;
     let mut spans = Vec::new();
     if let Some(error) = &report.last_error {
-        spans.push(Span::styled(format!("{} ", one_line(error)), paint.alarm()));
+        spans.push(Span::styled(format!("{} ", plain(error)), paint.alarm()));
     }
     if let Some(generation) = report.generation {
         spans.push(Span::raw(format!("reads {generation}, {} epochs done ", report.epochs)));
     }
-    spans.push(Span::raw(one_line(&report.doing)));
+    spans.push(Span::raw(plain(&report.doing)));
     Line::from(spans)
 }

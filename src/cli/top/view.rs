@@ -2,7 +2,7 @@
 
 use super::state::State;
 use super::{graph, members};
-use crate::cli::output::one_line;
+use crate::cli::output::plain;
 use crate::history::Swap;
 use crate::status::{ReuseStatus, Status, WritingStatus};
 use crate::watch::Look;
@@ -55,7 +55,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State, colours: bool) {
     if area.is_empty() {
         return;
     }
-    let trouble = state.trouble.as_ref().map(|trouble| format!("looking again: {}", one_line(trouble)));
+    let trouble = state.trouble.as_ref().map(|trouble| format!("looking again: {}", plain(trouble)));
     // Lines are broken between words: some room is lost.
     let lines = |text: &String| (text.chars().count() * 9).div_ceil(usize::from(area.width) * 8).min(4) as u16;
     let lines = trouble.as_ref().map_or(0, lines);
@@ -99,7 +99,7 @@ fn title_line(state: &State, paint: Paint, width: u16) -> Line<'static> {
     }
     let used: usize = right.iter().map(Span::width).sum();
     let room = usize::from(width).saturating_sub(used);
-    let left = fit(&format!(" ringreel  {}", one_line(&state.place)), room);
+    let left = fit(&format!(" ringreel  {}", plain(&state.place)), room);
     let gap = " ".repeat(room.saturating_sub(Span::raw(left.as_str()).width()));
     let mut spans = vec![Span::styled(left, paint.heading()), Span::raw(gap)];
     spans.append(&mut right);
@@ -164,7 +164,7 @@ fn draw_body(frame: &mut Frame<'_>, state: &mut State, look: &Look, paint: Paint
 }
 
 fn draw_facts(frame: &mut Frame<'_>, look: &Look, paint: Paint, area: Rect) {
-    let block = paint.section(format!(" {} ", one_line(&look.status.sample.join(", "))));
+    let block = paint.section(format!(" {} ", plain(&look.status.sample.join(", "))));
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let [gauge, facts] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(inner);
@@ -219,12 +219,12 @@ fn facts_of(look: &Look, paint: Paint) -> Vec<Line<'static>> {
     lines.push(fact("swaps", swap));
     lines.push(disk(status, paint, &fact));
     lines.push(match &status.index_away {
-        Some(why) => Line::styled(format!("index     AWAY: {}", one_line(why)), paint.alarm()),
-        None => fact("index", one_line(&status.index)),
+        Some(why) => Line::styled(format!("index     AWAY: {}", plain(why)), paint.alarm()),
+        None => fact("index", plain(&status.index)),
     });
     lines.push(match &status.manager {
         _ if status.index_away.is_some() => fact("manager", "not known".to_owned()),
-        Some(manager) => fact("manager", one_line(manager)),
+        Some(manager) => fact("manager", plain(manager)),
         None => fact("manager", "none: generators promote".to_owned()),
     });
     if status.quarantined > 0 {
@@ -335,7 +335,7 @@ fn draw_failures(frame: &mut Frame<'_>, look: &Look, paint: Paint, area: Rect) {
     let line = |failure: &crate::failures::Failure| {
         let ago = human_seconds(look.unix_ms.saturating_sub(failure.unix_ms) as f64 / 1e3);
         let text = format!("{} {}, {ago} ago: {}", failure.role, failure.name, failure.message);
-        Line::raw(one_line(&text))
+        Line::raw(plain(&text))
     };
     let lines: Vec<Line<'_>> = look.status.failures.iter().take(area.height.into()).map(line).collect();
     let title = Span::styled(format!(" failures: the last {} ", look.status.failures.len()), paint.alarm());

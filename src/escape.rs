@@ -1,0 +1,64 @@
+//! Escapes text that other users may have chosen (owner names, meta, error messages) before it
+//! leaves the process.
+//!
+//! A process that may write to the ring chooses these texts. Unescaped, they could move a terminal's
+//! cursor, reverse the direction of writing, or add forged lines to a log.
+
+use std::borrow::Cow;
+
+/// Whether a terminal acts on `c` instead of showing it: control characters, line separators, and
+/// the characters that change the direction of writing.
+pub fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Returns `text` on one line, with each character that a terminal would act on as `\n` or `\u{1b}`.
+pub fn escape(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_obeyed(c) { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    Cow::Owned(out)
+}
+
+/// Returns `value` as JSON text on one line. JSON requires escapes only below U+0020; this escapes
+/// every character that a terminal would act on. (Such a character can only stand in a string.)
+pub fn json_text(value: &serde_json::Value) -> String {
+    let mut text = String::new();
+    for c in value.to_string().chars() {
+        if is_obeyed(c) {
+            text.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            text.push(c);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const NASTY: &str = "a\u{1b}[2Jb\u{7f}c\u{9b}31md\u{202e}e\r\nf";
+
+    #[test]
+    fn json_is_escaped_and_parses_to_the_same_value() {
+        let value = serde_json::json!({ NASTY: [NASTY, "\u{1f600}\u{e9}"] });
+        let text = json_text(&value);
+        assert!(!text.contains(is_obeyed), "{text:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn text_is_escaped_once_and_plain_text_is_unchanged() {
+        let once = escape(NASTY);
+        assert_eq!(once, "a\\u{1b}[2Jb\\u{7f}c\\u{9b}31md\\u{202e}e\\r\\nf");
+        assert_eq!(escape(&once), once);
+        assert!(matches!(escape("plain \u{e9} text"), Cow::Borrowed(_)));
+    }
+}
