@@ -328,7 +328,7 @@ fn metrics_are_served_on_a_local_port() {
     assert!(get(&address, "/etc/passwd").0.starts_with("HTTP/1.1 404"));
     assert!(ask(&address, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
     let head_only = ask(&address, "HEAD /metrics HTTP/1.0\r\n\r\n");
-    assert!(head_only.starts_with("HTTP/1.1 200") && head_only.ends_with("\r\n\r\n"), "{head_only}");
+    assert!(head_only.starts_with("HTTP/1.0 200") && head_only.ends_with("\r\n\r\n"), "{head_only}");
     fs::rename(place.ring(), place.path().join("away")).unwrap();
     eventually("it says that the ring is away", || value(&prometheus(&get(&address, "/metrics").1), "up") == 0.0);
     running.terminate();
@@ -349,6 +349,18 @@ fn requests_that_make_no_sense_or_never_end_do_not_stop_the_others() {
     let _silent = TcpStream::connect(&address).unwrap();
     assert_eq!(value(&prometheus(&get(&address, "/metrics").1), "up"), 1.0);
     assert!(begun.elapsed() < Duration::from_secs(30), "one who says nothing is not waited for without end");
+    running.terminate();
+    running.finish().ok();
+}
+
+/// A port scanner, or a load balancer that opens connections in advance, does not delay a scrape.
+#[test]
+fn idle_connections_do_not_delay_a_scrape() {
+    let place = ring();
+    let (running, address) = listening(&place);
+    let idle: Vec<_> = (0..64).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    assert_eq!(value(&prometheus(&get(&address, "/metrics").1), "up"), 1.0);
+    drop(idle);
     running.terminate();
     running.finish().ok();
 }

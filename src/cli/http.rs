@@ -1,16 +1,33 @@
-//! A small server of text: one thread, one request after another, each bounded in size and time.
+//! The HTTP server of `ringreel metrics --listen`: hyper, on the calling thread, with a limit on the
+//! number of connections and on the time that each may take.
 
 use super::signals::Stop;
-use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use crate::manager::until;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::io;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::LocalSet;
 
-/// Most bytes of a request's head.
-const MAX_HEAD: usize = 8 << 10;
-/// Most header fields.
+/// Open connections; further ones wait in the listener's backlog.
+const MAX_CONNECTIONS: usize = 256;
+/// Bytes of a request's head, and its header fields.
+const MAX_HEAD: usize = 16 << 10;
 const MAX_FIELDS: usize = 64;
-/// Longest time that one request may take to arrive, and its answer to be taken.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Time that a request's head may take to arrive.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time that a connection may take from its first byte to its last.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An answer with status 200.
 pub struct Answer {
@@ -18,80 +35,81 @@ pub struct Answer {
     pub body: String,
 }
 
-/// Serves what `answer` gives for a path (none: there is no such page) until it is to stop.
+/// Serves `answer(path)` (`None`: 404) until `stop` is set.
 ///
 /// # Errors
-/// When no connection can be taken at all.
-pub fn serve(listener: &TcpListener, stop: &Stop, mut answer: impl FnMut(&str) -> Option<Answer>) -> io::Result<()> {
+/// When the listener cannot be used.
+pub fn serve(
+    listener: TcpListener,
+    stop: Stop,
+    answer: impl FnMut(&str) -> Option<Answer> + 'static,
+) -> io::Result<()> {
     listener.set_nonblocking(true)?;
-    while !stop.is_set() {
-        match listener.accept() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    LocalSet::new().block_on(&runtime, async move {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        tokio::select! {
+            () = accept(listener, Rc::new(RefCell::new(answer))) => {}
+            () = until(|| stop.is_set()) => {}
+        }
+        Ok(())
+    })
+}
+
+async fn accept(listener: tokio::net::TcpListener, answer: Rc<RefCell<impl FnMut(&str) -> Option<Answer> + 'static>>) {
+    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let Ok(permit) = connections.clone().acquire_owned().await else { return };
+        match listener.accept().await {
             Ok((stream, _)) => {
-                if let Err(error) = one(stream, &mut answer) {
-                    tracing::debug!(%error, "a request was not answered");
-                }
+                let answer = answer.clone();
+                tokio::task::spawn_local(async move {
+                    serve_one(stream, &answer).await;
+                    drop(permit);
+                });
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => drop(stop.sleep(Duration::from_millis(20))),
-            // One who went away before he was heard; or there are too many open files, which passes.
+            // The client has gone, or this process has too many open files: both pass.
             Err(error) => {
-                tracing::debug!(%error, "a connection was not taken");
-                stop.sleep(Duration::from_millis(100));
+                tracing::debug!(%error, "a connection was not accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }
-    Ok(())
 }
 
-fn one(mut stream: TcpStream, answer: &mut impl FnMut(&str) -> Option<Answer>) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let plain = |body: &str| Answer { content_type: "text/plain; charset=utf-8", body: body.to_owned() };
-    let (status, with_body, answer) = match head(&mut stream)? {
-        None => ("400 Bad Request", true, plain("this is no request that is understood here\n")),
-        Some((method, _)) if method != "GET" && method != "HEAD" => {
-            ("405 Method Not Allowed\r\nAllow: GET, HEAD", true, plain("only GET and HEAD\n"))
-        }
-        Some((method, path)) => match answer(path.split('?').next().unwrap_or_default()) {
-            Some(answer) => ("200 OK", method == "GET", answer),
-            None => ("404 Not Found", method == "GET", plain("there is /metrics, and /json\n")),
-        },
+async fn serve_one(stream: TcpStream, answer: &RefCell<impl FnMut(&str) -> Option<Answer>>) {
+    let service = service_fn(|request| async move { Ok::<_, Infallible>(respond(&request, answer)) });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_FIELDS)
+        .keep_alive(false)
+        .title_case_headers(true)
+        .serve_connection(TokioIo::new(stream), service);
+    match tokio::time::timeout(CONNECTION_TIMEOUT, connection).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a request was not answered"),
+        Err(_) => tracing::debug!("a connection was closed after {CONNECTION_TIMEOUT:?}"),
+    }
+}
+
+fn respond<T>(request: &Request<T>, answer: &RefCell<impl FnMut(&str) -> Option<Answer>>) -> Response<String> {
+    let with = |status, content_type, body| {
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        response
     };
-    let Answer { content_type, body } = answer;
-    let length = body.len();
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes())?;
-    if with_body {
-        stream.write_all(body.as_bytes())?;
+    const TEXT: &str = "text/plain; charset=utf-8";
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        let mut response = with(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n".to_owned());
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return response;
     }
-    stream.flush()
-}
-
-/// Method and target of a request; none where it is none, or too long.
-fn head(stream: &mut TcpStream) -> io::Result<Option<(String, String)>> {
-    let deadline = Instant::now() + PATIENCE;
-    let (mut bytes, mut chunk) = (Vec::new(), [0; 1024]);
-    while bytes.len() < MAX_HEAD {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
-        let n = stream.read(&mut chunk)?;
-        if n == 0 {
-            return Ok(None);
-        }
-        bytes.extend_from_slice(&chunk[..n]);
-        let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
-        let mut request = httparse::Request::new(&mut fields);
-        match request.parse(&bytes) {
-            Ok(httparse::Status::Partial) => {}
-            Ok(httparse::Status::Complete(_)) => {
-                return Ok(request.method.zip(request.path).map(|(method, path)| (method.to_owned(), path.to_owned())));
-            }
-            Err(_) => return Ok(None),
-        }
+    let found = (answer.borrow_mut())(request.uri().path());
+    match found {
+        Some(Answer { content_type, body }) => with(StatusCode::OK, content_type, body),
+        None => with(StatusCode::NOT_FOUND, TEXT, "the pages are /metrics and /json\n".to_owned()),
     }
-    Ok(None)
 }

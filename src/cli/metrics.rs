@@ -69,7 +69,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     }
     let mut teller = Teller::new(config, options.every);
     if let Some(address) = options.listen {
-        return listen(&mut teller, address);
+        return listen(teller, address);
     }
     let Some(every) = options.every else {
         teller.look()?;
@@ -147,12 +147,12 @@ fn append(path: &Path, text: &str) -> anyhow::Result<()> {
     write().with_context(|| path.display().to_string())
 }
 
-fn listen(teller: &mut Teller, address: SocketAddr) -> anyhow::Result<i32> {
+fn listen(mut teller: Teller, address: SocketAddr) -> anyhow::Result<i32> {
     let listener = TcpListener::bind(address).with_context(|| format!("listen on {address}"))?;
     let stop = Stop::on_signals()?;
     tracing::info!("serving http://{}/metrics", listener.local_addr()?);
     let mut looked: Option<Instant> = None;
-    serve(&listener, &stop, |path| {
+    serve(listener, stop, move |path| {
         let page: fn(&Teller) -> Answer = match path {
             "/metrics" => |t| Answer { content_type: prometheus::CONTENT_TYPE, body: t.prometheus() },
             "/json" => |t| Answer { content_type: "application/json", body: t.json() + "\n" },
@@ -164,7 +164,7 @@ fn listen(teller: &mut Teller, address: SocketAddr) -> anyhow::Result<i32> {
             }
             looked = Some(Instant::now());
         }
-        Some(page(teller))
+        Some(page(&teller))
     })?;
     Ok(0)
 }
