@@ -194,6 +194,9 @@ const KEYS: [(&str, &str); 30] = [
     ("TEMP_COLLECTION", ""),
 ];
 
+/// Most generations that are kept besides the newest one.
+pub const MAX_KEEP: u64 = 1000;
+
 /// Keys that may hold a password (MONGOHOST as in `user:password@host`).
 const SECRET: [&str; 2] = ["MONGOURI", "MONGOHOST"];
 
@@ -272,7 +275,7 @@ impl Config {
             index,
             swap_cap: given.whole("SWAP_CAP", 1, 1 << 40)?,
             sample,
-            keep: given.whole("KEEP", 0, 1000)?.unwrap_or(1),
+            keep: given.whole("KEEP", 0, MAX_KEEP)?.unwrap_or(1),
             segment_samples: given.whole("SEGMENT_SAMPLES", 1, 1 << 24)?.unwrap_or(1),
             compress,
             compress_all,

@@ -2,6 +2,7 @@
 
 use super::RingArgs;
 use super::output::{json_line, line, plain_path, tell};
+use crate::config::MAX_KEEP;
 use crate::fs::Posix;
 use crate::index::Claim;
 use crate::ring::Ring;
@@ -29,8 +30,8 @@ pub struct Options {
     /// Only say what would be removed
     #[arg(long)]
     dry_run: bool,
-    /// Generations to keep besides the newest: needed where there is no configuration that says it
-    #[arg(long, value_name = "N", requires = "ring")]
+    /// Generations to keep besides the newest, at most 1000: needed where there is no configuration that says it
+    #[arg(long, value_name = "N", requires = "ring", value_parser = clap::value_parser!(u64).range(..=MAX_KEEP))]
     keep: Option<u64>,
 }
 

@@ -43,8 +43,8 @@ pub struct Options {
     /// Sample n of a seed is always the same
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// At most so many samples per second
-    #[arg(long, value_name = "R")]
+    /// Generate at most R samples per second, 0.000001 to 1000000000; 0: no limit
+    #[arg(long, value_name = "R", value_parser = rate)]
     rate: Option<f64>,
     /// At the end, make everything visible, even a generation that is not full
     #[arg(long)]
@@ -52,6 +52,14 @@ pub struct Options {
     /// Append the id of each finished sample to this file, a line each, flushed
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
+}
+
+/// Samples per second, as given by a user.
+fn rate(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|rate| *rate == 0.0 || (1e-6..=1e9).contains(rate))
+        .ok_or_else(|| "expected samples per second, 0.000001 to 1000000000, or 0".to_owned())
 }
 
 /// Runs until the samples are done, or until a signal. 1 when a finished sample ended in quarantine.
@@ -99,10 +107,8 @@ fn fill(
     let mut n = 0;
     while options.samples.is_none_or(|samples| n < samples) && !stop.is_set() {
         if let Some(rate) = options.rate.filter(|rate| *rate > 0.0) {
-            let due = started + Duration::from_secs_f64(n as f64 / rate);
-            while Instant::now() < due && !stop.is_set() {
-                std::thread::sleep(due.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)));
-            }
+            let due = Duration::try_from_secs_f64(n as f64 / rate).unwrap_or(Duration::MAX);
+            stop.sleep(due.saturating_sub(started.elapsed()));
         }
         match plan.write(generator, n, &stopped) {
             Ok(ids) => report(ids)?,
@@ -128,6 +134,16 @@ fn tell(options: &Options, summary: &Summary, seconds: f64) -> anyhow::Result<()
     Ok(line(&format!(
         "{finished} samples finished ({size}) in {seconds:.1} s, {rate:.1} samples/s; {delivered} are readable, {waiting} wait for their generation"
     ))?)
+}
+
+/// A sample is made in memory: one that does not fit is refused before anything is allocated.
+fn check_memory(part: u64, parts: usize) -> crate::Result<()> {
+    let (sample, most) = (part.saturating_mul(parts as u64), crate::memory::bytes() / 2);
+    if sample <= most {
+        return Ok(());
+    }
+    let (sample, most) = (human_bytes(sample), human_bytes(most));
+    Err(Error::Sample(format!("--shape: a sample of {sample} is over half of this machine's memory, {most}")))
 }
 
 fn sorted(names: &[String]) -> Vec<String> {
@@ -156,6 +172,7 @@ impl Plan {
                 Error::Sample(format!("--shape: a part of {len} bytes is over MAX_PART {}", config.max_part)).into()
             );
         }
+        check_memory(len, options.parts.as_ref().or(config.sample.as_ref()).map_or(1, Vec::len))?;
         if shape.len() > MAX_NDIM {
             return Err(Error::Sample(format!("--shape: {} axes are over the limit of {MAX_NDIM}", shape.len())).into());
         }

@@ -53,9 +53,9 @@ impl Stop {
 
     /// Waits for so long, or until it is time. True: it is.
     pub fn sleep(&self, time: Duration) -> bool {
-        let until = Instant::now() + time;
+        let started = Instant::now();
         while !self.is_set() {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = time.saturating_sub(started.elapsed());
             if left.is_zero() {
                 break;
             }

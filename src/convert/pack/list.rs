@@ -46,15 +46,19 @@ struct Image {
     path: String,
 }
 
+/// Most lists of one kind.
+const MAX_CHUNKS: usize = 1 << 16;
+
 /// Makes the lists `<prefix>.lst`, `<prefix>_train.lst`, ... of the images below `root`.
 ///
 /// # Errors
 /// No directory there; ratios that are none; lists in the way; what the filesystem says.
 pub fn make(prefix: &Path, root: &Path, options: &Options) -> Result<Lists> {
     let (train, test) = (options.train_ratio, options.test_ratio);
-    if !(0.0..=1.0).contains(&train) || !(0.0..=1.0).contains(&test) || options.chunks == 0 {
-        let why = "--train-ratio and --test-ratio are numbers from 0 to 1, --chunks is at least 1";
-        return Err(Error::Sample(why.to_owned()));
+    if !(0.0..=1.0).contains(&train) || !(0.0..=1.0).contains(&test) || !(1..=MAX_CHUNKS).contains(&options.chunks) {
+        let why =
+            format!("--train-ratio and --test-ratio are numbers from 0 to 1, --chunks is one from 1 to {MAX_CHUNKS}");
+        return Err(Error::Sample(why));
     }
     let mut lists = Lists::default();
     let mut images = find(root, options, &mut lists)?;
