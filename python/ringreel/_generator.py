@@ -23,6 +23,8 @@ class Summary:
     bytes : of the segments' files.
     waited_seconds : time spent waiting for room in the ring or on the disk.
     swaps : promotions done by this generator.
+    quarantined : of the finished samples, those that were found damaged before a manifest listed
+        them. They are in the ring's quarantine directory, and not delivered.
     interrupted : whether a signal ended it.
     """
 
@@ -32,6 +34,7 @@ class Summary:
     bytes: int
     waited_seconds: float
     swaps: int
+    quarantined: int = 0
     interrupted: bool = False
 
 

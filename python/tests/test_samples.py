@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import glob
 import os
 import pickle
 import sys
@@ -365,3 +366,15 @@ def test_a_part_of_a_later_version_is_an_error_of_that_part_alone():
         for read in (lambda s: s["x"], lambda s: s.part("x"), lambda s: s.torch("x")):
             with pytest.raises((ringreel.RingreelError, ImportError), match="unknown to this version|torch"):
                 read(each)
+
+
+def test_the_summary_counts_quarantined_samples(config):
+    keys = config(SWAP_CAP=2)
+    with ringreel.Ring(keys).generator() as generator:
+        generator.write((0,))
+        for path in glob.glob(os.path.join(keys["RING"], "write.1", "*.rec")):
+            os.truncate(path, 10)
+        for n in range(3):
+            generator.write((n,))
+        summary = generator.finish(seal=True)
+    assert (summary.finished, summary.delivered, summary.quarantined, summary.waiting) == (4, 3, 1, 0)
