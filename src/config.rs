@@ -71,6 +71,17 @@ pub enum Durability {
     Node,
 }
 
+/// What a generator does with a sample whose floating-point parts hold NaN or infinite elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckFinite {
+    /// It does not look.
+    Off,
+    /// It logs a warning, and writes the sample.
+    Warn,
+    /// It refuses the sample.
+    Refuse,
+}
+
 /// How often a generation is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reuse {
@@ -123,6 +134,8 @@ pub struct Config {
     pub compress: BTreeMap<String, Compress>,
     /// COMPRESS, of all other parts.
     pub compress_all: Compress,
+    /// CHECK_FINITE.
+    pub check_finite: CheckFinite,
     /// VERIFY.
     pub verify: Verify,
     /// READ.
@@ -161,7 +174,7 @@ pub struct Config {
 }
 
 /// Keys, in the order in which they are shown, with their defaults.
-const KEYS: [(&str, &str); 30] = [
+const KEYS: [(&str, &str); 31] = [
     ("DBNAME", ""),
     ("RING", "<DBNAME>.ring beside the config file"),
     ("SWAP_CAP", ""),
@@ -170,6 +183,7 @@ const KEYS: [(&str, &str); 30] = [
     ("KEEP", "1"),
     ("SEGMENT_SAMPLES", "1"),
     ("COMPRESS", "none"),
+    ("CHECK_FINITE", "off"),
     ("VERIFY", "first"),
     ("READ", "auto"),
     ("DURABILITY", "process"),
@@ -279,6 +293,10 @@ impl Config {
             segment_samples: given.whole("SEGMENT_SAMPLES", 1, 1 << 24)?.unwrap_or(1),
             compress,
             compress_all,
+            check_finite: given.choice(
+                "CHECK_FINITE",
+                &[("off", CheckFinite::Off), ("warn", CheckFinite::Warn), ("refuse", CheckFinite::Refuse)],
+            )?,
             verify: given
                 .choice("VERIFY", &[("first", Verify::First), ("always", Verify::Always), ("never", Verify::Never)])?,
             read: given

@@ -6,6 +6,7 @@
 mod batch;
 mod commits;
 mod compress;
+mod finite;
 mod handle;
 mod waiting;
 
@@ -23,6 +24,7 @@ use crate::segment::SampleId;
 use crate::segment::staging::{StagingOptions, StagingWriter};
 use crate::unix_ms;
 use compress::Auto;
+use finite::Finite;
 use ringreel_format::{
     DType, Meta, PartRef, SampleRef, Schema, SegmentId, SegmentInfo, SegmentWriter, Value, WriteOptions,
 };
@@ -78,6 +80,7 @@ struct Core {
     pacer: Pacer,
     options: StagingOptions,
     auto: Auto,
+    finite: Finite,
     segment_samples: u64,
     budget: (Option<u64>, Option<u64>),
     /// What may be written before the ring and the disk are looked at again.
@@ -142,6 +145,7 @@ impl Core {
             pacer,
             options,
             auto,
+            finite: Finite::new(config.check_finite),
             ring,
         }
     }
@@ -156,6 +160,7 @@ impl Core {
         let parts = self.in_order(parts)?;
         let sample = SampleRef { parts: &parts, meta, unix_ms: unix_ms() };
         self.check_input(&sample)?;
+        self.finite.check(&self.ring.birth.sample, sample.parts)?;
         self.put(&sample, true, stop)?;
         Ok(std::mem::take(&mut self.untold))
     }

@@ -85,6 +85,21 @@ fn a_ring_is_told_as_it_is_by_whoever_may_only_read() {
 }
 
 #[test]
+fn values_that_are_not_finite_are_a_finding() {
+    let place = Place::new("SWAP_CAP: 3\nSAMPLE: [data]\n");
+    floats(&place.config(), &[(&[2], &[1.0, f32::NAN]), (&[2], &[f32::INFINITY, f32::NAN]), (&[2], &[0.0, 1.0])]);
+    for path in ["demo.ring", "demo.ring/read.1"] {
+        let said = inspect(&place, &[path]).ok();
+        let what = "part \"data\" holds 2 NaN and 1 infinite of 6 elements";
+        assert!(said.out.contains(what) && said.out.contains("CHECK_FINITE"), "{path}: {}", said.out);
+        assert!(!said.out.contains("nothing odd"), "{path}: {}", said.out);
+        assert_eq!(json(&place, &[path])[0]["odd"][0]["damage"], false);
+    }
+    let said = inspect(&place, &["demo.ring/read.1/000001.rec"]).ok();
+    assert!(said.out.contains("holds 1 NaN and 1 infinite of 2 elements"), "{}", said.out);
+}
+
+#[test]
 fn what_is_odd_is_said_with_the_next_step() {
     let place = ring();
     let ring = place.ring();

@@ -35,6 +35,7 @@ impl Core {
             }
             rows.push(len as usize);
         }
+        self.finite.check(&self.ring.birth.sample, &whole)?;
         let (mut one, meta) = (whole.clone(), Meta::new());
         let bytes: usize = rows.iter().sum();
         let (mut now, mut waited) = (unix_ms(), self.summary.waited_seconds);

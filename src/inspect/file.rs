@@ -141,6 +141,7 @@ fn segment(fs: &Arc<dyn Fs>, path: &Path, most: u64) -> Result<Segment> {
         let what = format!("of {} samples {} cannot be read: {why}", seen.looked_at, seen.unreadable);
         odd.push(Odd { damage: true, what, next: format!("ringreel verify {}", path.display()) });
     }
+    odd.extend(glance.iter().flat_map(Glance::not_finite));
     Ok(Segment { path: path.to_owned(), bytes, info, samples, first_samples, footer, glance, odd })
 }
 

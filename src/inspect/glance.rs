@@ -2,6 +2,7 @@
 
 use super::numbers::Range;
 use super::samples::Samples;
+use super::story::Odd;
 use crate::error::{Error, Result};
 use ringreel_format::{Codec, DType, Shape};
 use serde::Serialize;
@@ -59,6 +60,15 @@ pub struct Glance {
     pub why: Option<String>,
     /// Their parts.
     pub parts: Vec<PartGlance>,
+}
+
+impl Glance {
+    /// A finding for each part with elements that are not finite, in the samples that were looked at.
+    pub(super) fn not_finite(&self) -> impl Iterator<Item = Odd> + '_ {
+        let next = "CHECK_FINITE: refuse in the configuration of the generators".to_owned();
+        let what = |part: &PartGlance| part.range.and_then(|range| range.not_finite(&part.name));
+        self.parts.iter().filter_map(what).map(move |what| Odd { damage: false, what, next: next.clone() })
+    }
 }
 
 /// Looks at `most` samples, spread evenly; at fewer where they are large. Those that went away meanwhile do not count.

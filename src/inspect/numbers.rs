@@ -107,6 +107,13 @@ impl Range {
         Some(range)
     }
 
+    /// Says how many elements of part `name` are not finite. None: all are.
+    pub fn not_finite(&self, name: &str) -> Option<String> {
+        let Range { elements, nan, infinite, .. } = self;
+        let what = || format!("part {name:?} holds {nan} NaN and {infinite} infinite of {elements} elements");
+        (nan + infinite > 0).then(what)
+    }
+
     fn finite(&self) -> u64 {
         self.elements - self.nan - self.infinite
     }

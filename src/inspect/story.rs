@@ -445,6 +445,7 @@ fn glance_of(fs: &Arc<dyn Fs>, subject: &Subject, most: u64, odd: &mut Vec<Odd>)
             if let Some(why) = &seen.why {
                 damage(format!("of {} samples {} cannot be read: {why}", seen.looked_at, seen.unreadable));
             }
+            odd.extend(seen.not_finite());
             Some(seen)
         }
         Err(Error::Fs { source }) if !source.is_gone() => {

@@ -99,7 +99,7 @@ fn look(options: &Options) -> anyhow::Result<bool> {
                 } else {
                     words::segment(&told).iter().try_for_each(|text| line(text))?;
                 }
-                Ok(!told.odd.is_empty())
+                Ok(told.odd.iter().any(|odd| odd.damage))
             }
             File::Records(told) => {
                 if options.json {
@@ -107,7 +107,7 @@ fn look(options: &Options) -> anyhow::Result<bool> {
                 } else {
                     words::records(&told).iter().try_for_each(|text| line(text))?;
                 }
-                Ok(!told.odd.is_empty())
+                Ok(told.odd.iter().any(|odd| odd.damage))
             }
         },
     }
