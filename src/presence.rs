@@ -41,8 +41,8 @@ impl Presence {
     ) -> Presence {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let started_unix_ms = unix_ms();
-        let report =
-            Report { role: role.to_owned(), host, pid: std::process::id(), started_unix_ms, ..Report::default() };
+        let (role, pid, lease_seconds) = (role.to_owned(), std::process::id(), lease.as_secs_f64());
+        let report = Report { role, host, pid, started_unix_ms, lease_seconds, ..Report::default() };
         let (report, stopped) = (Mutex::new(report), Mutex::new(false));
         let shared = Arc::new(Shared { report, stopped, wake: Condvar::new() });
         let mut heard = beat(&*index, member, 1, &shared);

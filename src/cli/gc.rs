@@ -54,7 +54,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     }
     let mut found = ring.garbage()?;
     if ring.has_begun_files()? {
-        ring.watch_for(ring.lease.saturating_mul(GRACE), &tell)?;
+        ring.watch_for(GRACE, &tell)?;
         found.extend(ring.garbage_of_the_dead()?);
     }
     if !options.dry_run {

@@ -25,6 +25,8 @@ pub struct Known {
     pub birth: Option<Birth>,
     /// Of its newest generation, bytes and files; and those of all that the ring holds now.
     pub size: Option<Size>,
+    /// Shortest and longest LEASE_SECONDS that members publish, where the index is in files.
+    pub leases: Option<(f64, f64)>,
 }
 
 /// How large a ring is.
@@ -57,6 +59,14 @@ pub(super) fn examine(doctor: &mut Doctor<'_>, config: &Config) -> Result<Option
         );
         let why = "a role counts as dead that was silent for LEASE_SECONDS; each looks every POLL_SECONDS";
         doctor.say(GROUP, "POLL_SECONDS", why, poll(config));
+        if let Some(outcome) = leases(config, known) {
+            doctor.say(
+                GROUP,
+                "LEASE_SECONDS",
+                "a member is dead after the longer of its lease and the observer's",
+                outcome,
+            );
+        }
     }
     Ok(known)
 }
@@ -72,14 +82,15 @@ fn ring(subject: &Subject, config: &Config) -> (Outcome, Option<Known>) {
             return (Outcome::failure(format!("there is no {} ({})", place.display(), error.source), advice), None);
         }
     };
-    let mut known = Known { place, kind, birth: None, size: None };
+    let mut known = Known { place, kind, birth: None, size: None, leases: None };
     let outcome = match birth::read(&*subject.fs, &layout) {
         Err(error) => Outcome::failure(error.to_string(), "use another RING"),
         Ok(Some(birth)) => {
             let fits = birth::check(&birth, config);
             let version = birth.ringreel;
             let about = format!("{at}: version {version}, SWAP_CAP {}, SAMPLE {:?}", birth.swap_cap, birth.sample);
-            (known.size, known.birth) = (size(subject, config), Some(birth));
+            (known.size, known.leases) = (size(subject, config), published_leases(subject, config));
+            known.birth = Some(birth);
             match fits {
                 Ok(()) => Outcome::ok(about),
                 Err(error) => Outcome::failure(error.to_string(), "change config.yaml, or use another RING"),
@@ -120,6 +131,25 @@ fn size(subject: &Subject, config: &Config) -> Option<Size> {
     let newest = ring.manifests.newest_listed().ok().filter(|newest| *newest > 0)?;
     let manifest = ring.manifests.get(newest).ok()??;
     Some(Size { generation: (manifest.summary.bytes, manifest.segments.len() as u64), ring: ring.usage().ok()? })
+}
+
+fn published_leases(subject: &Subject, config: &Config) -> Option<(f64, f64)> {
+    let ring = Ring::find(subject.fs.clone(), &Config::of_ring(&config.ring).ok()?).ok()?;
+    let members = ring.index.members().ok()?;
+    let reports = members.iter().filter_map(|(name, beat)| ring.index.report(name, *beat).ok().flatten());
+    let leases = reports.map(|report| report.lease().as_secs_f64()).filter(|lease| *lease > 0.0);
+    leases.map(|lease| (lease, lease)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+}
+
+/// Compares LEASE_SECONDS with what the members of the ring publish; none where there are none.
+fn leases(config: &Config, known: &Known) -> Option<Outcome> {
+    let (ours, (shortest, longest)) = (config.lease.as_secs_f64(), known.leases?);
+    Some(if shortest == ours && longest == ours {
+        Outcome::ok(format!("all members of the ring use {ours}"))
+    } else {
+        let advice = "give all processes of a ring the same LEASE_SECONDS: a dead one is noticed after the longest";
+        Outcome::warning(format!("{ours} here; members of the ring use {shortest} to {longest}"), advice)
+    })
 }
 
 fn read(config: &Config, known: &Known) -> Outcome {

@@ -21,6 +21,7 @@ pub use opening::{Absence, Claim, Opening, Owner};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::time::Duration;
 
 /// What the newest promotion left: only says sooner what the manifests say for certain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,6 +58,9 @@ pub struct Report {
     pub started_unix_ms: u64,
     /// When it said this, by its clock. For people to read; never compared between machines.
     pub unix_ms: u64,
+    /// LEASE_SECONDS of this process: how long it may be silent. 0 where an older version wrote this.
+    #[serde(default)]
+    pub lease_seconds: f64,
     /// Samples generated, delivered or read by it.
     pub samples: u64,
     /// Bytes of them.
@@ -76,6 +80,16 @@ pub struct Report {
     pub doing: String,
     /// The last error it met.
     pub last_error: Option<String>,
+}
+
+/// Longest lease that a report may claim: what it says is not verified.
+const LONGEST_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Report {
+    /// The lease that the process claims, a day at most; zero for a value that is no duration.
+    pub fn lease(&self) -> Duration {
+        Duration::try_from_secs_f64(self.lease_seconds).unwrap_or_default().min(LONGEST_LEASE)
+    }
 }
 
 /// What a generator has found out of a part by trying.

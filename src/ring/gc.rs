@@ -69,7 +69,7 @@ impl Ring {
             return Ok(found);
         }
         for owner in self.list_or_none(&self.layout.staging())? {
-            if owner == self.me || !is_owner(&owner) || watch.silence(&owner) <= self.lease.saturating_mul(GRACE) {
+            if owner == self.me || !is_owner(&owner) || !watch.is_silent_for(&owner, GRACE) {
                 continue;
             }
             let dir = self.layout.staging_of(&owner);

@@ -1,17 +1,47 @@
 //! Who lives: by watching, on our own monotonic clock, whether a growing beat goes on. No clocks are compared.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::Index;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// What one process has seen of the others' beats.
 pub struct Watch {
+    /// The lease of this process.
     ttl: Duration,
-    seen: HashMap<String, (Option<u64>, Instant)>,
+    seen: HashMap<String, Seen>,
     looked: Option<Instant>,
     /// The last look failed.
     deaf: bool,
+}
+
+/// What was seen of one member.
+struct Seen {
+    /// Its last beat; none for a member that is not on the list.
+    beat: Option<u64>,
+    /// When its beat was last seen to change; at first, when it was first seen.
+    heard: Instant,
+    /// Its beat was seen to change.
+    moved: bool,
+    /// It was on the list at the last look.
+    listed: bool,
+    /// The lease that its report publishes, read when its silence exceeds ours.
+    lease: Option<Duration>,
+}
+
+impl Seen {
+    fn new(beat: Option<u64>, heard: Instant) -> Seen {
+        Seen { beat, heard, moved: false, listed: beat.is_some(), lease: None }
+    }
+
+    /// How long this member may be silent: the longer of its own lease and ours.
+    fn ttl(&self, ours: Duration) -> Duration {
+        self.lease.unwrap_or_default().max(ours)
+    }
+
+    fn hear(&mut self, beat: Option<u64>, now: Instant) {
+        (self.beat, self.heard, self.moved) = (beat, now, true);
+    }
 }
 
 /// Looks at who lives, and at the manager's lease, in the time of one lease at most: more tell nothing, and cost the index as
@@ -19,7 +49,8 @@ pub struct Watch {
 pub const LOOKS_PER_LEASE: u32 = 6;
 
 impl Watch {
-    /// A watch that calls dead whoever gave no new sign for `ttl`.
+    /// A watch that considers a member dead when its beat stood still for `ttl`, or for the lease
+    /// that the member itself publishes, whichever is longer.
     pub fn new(ttl: Duration) -> Watch {
         Watch { ttl, seen: HashMap::new(), looked: None, deaf: false }
     }
@@ -36,57 +67,143 @@ impl Watch {
         if self.looked.is_some_and(|looked| !self.ends_between(looked, now)) && unwatched < self.ttl / LOOKS_PER_LEASE {
             return Ok(());
         }
-        let beats: HashMap<String, u64> = match index.members() {
-            Ok(members) => members.into_iter().collect(),
-            Err(error) => {
-                self.deaf = true;
-                return Err(error);
-            }
-        };
+        self.look_at_once(index)
+    }
+
+    /// Looks at all members, however short a time ago that was done.
+    ///
+    /// # Errors
+    /// When the index cannot be reached.
+    pub fn look_at_once(&mut self, index: &dyn Index) -> Result<()> {
+        let now = Instant::now();
+        let unwatched = self.looked.map_or(Duration::ZERO, |looked| now - looked);
+        let beats = self.beats(index)?;
         // Who could not be heard for a while gets a whole ttl from now on.
         if std::mem::take(&mut self.deaf) {
-            self.seen.values_mut().for_each(|seen| seen.1 = now);
+            self.seen.values_mut().for_each(|seen| seen.heard = now);
         }
         self.looked = Some(now);
         let unheard = if self.ttl.is_zero() { Duration::ZERO } else { unwatched.saturating_sub(self.ttl / 2) };
         for (member, seen) in &mut self.seen {
-            seen.1 = (seen.1 + unheard).min(now);
+            seen.heard = (seen.heard + unheard).min(now);
             let beat = beats.get(member).copied();
-            if beat.is_some() && beat != seen.0 {
-                *seen = (beat, now);
+            seen.listed = beat.is_some();
+            if beat.is_some() && beat != seen.beat {
+                seen.hear(beat, now);
             }
         }
         for (member, beat) in beats {
-            self.seen.entry(member).or_insert((Some(beat), now));
+            self.seen.entry(member).or_insert(Seen::new(Some(beat), now));
+        }
+        self.ask_for_leases(index, now)
+    }
+
+    fn beats(&mut self, index: &dyn Index) -> Result<HashMap<String, u64>> {
+        let members = index.members();
+        self.deaf |= members.is_err();
+        Ok(members?.into_iter().collect())
+    }
+
+    /// Reads the published lease of each member whose silence exceeds our own lease.
+    fn ask_for_leases(&mut self, index: &dyn Index, now: Instant) -> Result<()> {
+        let mut missed = Vec::new();
+        for (member, seen) in &mut self.seen {
+            let Some(beat) = seen.beat else { continue };
+            if seen.lease.is_some() || now.saturating_duration_since(seen.heard) <= self.ttl {
+                continue;
+            }
+            match index.report(member, beat) {
+                Ok(Some(report)) => seen.lease = Some(report.lease()),
+                Ok(None) => missed.push(member.clone()),
+                Err(error @ (Error::IndexAway { .. } | Error::IndexRefused { .. })) => {
+                    self.deaf = true;
+                    return Err(error);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, member, "a report cannot be read: it publishes no lease");
+                    seen.lease = Some(Duration::ZERO);
+                }
+            }
+        }
+        if missed.is_empty() {
+            return Ok(());
+        }
+        // A beat without a report was followed by another one a moment ago, or never had a report.
+        let beats = self.beats(index)?;
+        for member in missed {
+            let Some(seen) = self.seen.get_mut(&member) else { continue };
+            match beats.get(&member).copied() {
+                beat if beat.is_some() && beat != seen.beat => seen.hear(beat, now),
+                _ => seen.lease = Some(Duration::ZERO),
+            }
         }
         Ok(())
     }
 
     /// Whether somebody's ttl ends there: then a look tells whether he is dead.
     fn ends_between(&self, looked: Instant, now: Instant) -> bool {
-        self.seen.values().map(|(_, heard)| *heard + self.ttl).any(|end| looked <= end && end < now)
+        self.seen.values().map(|seen| seen.heard + seen.ttl(self.ttl)).any(|end| looked <= end && end < now)
     }
 
     /// How many count as dead.
     pub fn dead(&self) -> usize {
         let looked = self.looked.unwrap_or_else(Instant::now);
-        self.seen.values().filter(|(_, heard)| looked.saturating_duration_since(*heard) > self.ttl).count()
+        let is_dead = |seen: &&Seen| looked.saturating_duration_since(seen.heard) > seen.ttl(self.ttl);
+        self.seen.values().filter(is_dead).count()
+    }
+
+    fn entry(&mut self, member: &str) -> &mut Seen {
+        self.seen.entry(member.to_owned()).or_insert(Seen::new(None, Instant::now()))
     }
 
     /// For how long `member` had been silent at the last look. Who was never seen is watched from now on.
     pub fn silence(&mut self, member: &str) -> Duration {
-        let heard = self.seen.entry(member.to_owned()).or_insert((None, Instant::now())).1;
+        let heard = self.entry(member).heard;
         self.looked.map_or(Duration::ZERO, |looked| looked.saturating_duration_since(heard))
     }
 
     /// Whether `member` counts as dead.
     pub fn is_dead(&mut self, member: &str) -> bool {
-        self.silence(member) > self.ttl
+        self.is_silent_for(member, 1)
+    }
+
+    /// Whether `member` was silent for more than `leases` leases, each the longer of its own and ours.
+    pub fn is_silent_for(&mut self, member: &str, leases: u32) -> bool {
+        let (silence, ours) = (self.silence(member), self.ttl);
+        silence > self.entry(member).ttl(ours).saturating_mul(leases)
+    }
+
+    /// Whether the beat of `member` was seen to change after `since`.
+    pub fn was_heard_since(&self, member: &str, since: Instant) -> bool {
+        self.seen.get(member).is_some_and(|seen| seen.moved && seen.heard > since)
+    }
+
+    /// Whether the beat of `member` was ever seen to change.
+    pub fn was_heard(&self, member: &str) -> bool {
+        self.seen.get(member).is_some_and(|seen| seen.moved)
+    }
+
+    /// The members that were on the list at the last look, with their beats.
+    pub fn listed(&self) -> Vec<(String, u64)> {
+        let listed = self.seen.iter().filter(|(_, seen)| seen.listed);
+        listed.filter_map(|(member, seen)| Some((member.clone(), seen.beat?))).collect()
+    }
+
+    /// Whether `member` was on the list at the last look.
+    pub fn is_listed(&self, member: &str) -> bool {
+        self.seen.get(member).is_some_and(|seen| seen.listed)
     }
 
     /// Everybody who was seen or asked for.
     pub fn known(&self) -> Vec<String> {
         self.seen.keys().cloned().collect()
+    }
+
+    /// As if `member` had been heard so long ago.
+    #[cfg(test)]
+    pub(super) fn backdate(&mut self, member: &str, silence: Duration) {
+        let now = Instant::now();
+        self.entry(member).heard = now.checked_sub(silence).unwrap_or(now);
     }
 
     /// Stops watching `member`.
@@ -136,7 +253,7 @@ mod tests {
         // A moment ago its ttl was not over yet; now it is.
         let now = Instant::now();
         let just_over = now.checked_sub(looks.ttl + Duration::from_millis(1)).unwrap();
-        looks.seen.insert("a".to_owned(), (Some(1), just_over));
+        looks.seen.insert("a".to_owned(), Seen::new(Some(1), just_over));
         looks.looked = now.checked_sub(Duration::from_millis(2));
         looks.look(&index).unwrap();
         assert_eq!((looks.dead(), looks.is_dead("a")), (1, true));
@@ -151,11 +268,36 @@ mod tests {
         index.beat("a", 1, &Report::default()).unwrap();
         looks.look(&index).unwrap();
         let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
-        looks.seen.insert("a".to_owned(), (Some(1), ago(59)));
+        looks.seen.insert("a".to_owned(), Seen::new(Some(1), ago(59)));
         looks.looked = Some(ago(20));
         index.leave("a").unwrap();
         looks.look(&index).unwrap();
         assert!(looks.silence("a") >= Duration::from_secs(59));
+    }
+
+    #[test]
+    fn a_member_is_judged_by_the_longer_of_its_lease_and_ours() {
+        let index = MemoryIndex::default();
+        let ours = Duration::from_secs(60);
+        for (published, ttl) in
+            [(600.0, 600), (1.0, 60), (0.0, 60), (-5.0, 60), (f64::NAN, 60), (f64::INFINITY, 60), (1e12, 86_400)]
+        {
+            let report = Report { lease_seconds: published, ..Report::default() };
+            index.beat("a", 1, &report).unwrap();
+            let mut watch = Watch::new(ours);
+            // Looks when "a" was silent for so many seconds.
+            let mut silent_for = |silence: u64| {
+                let now = Instant::now();
+                let heard = now.checked_sub(Duration::from_secs(silence)).unwrap();
+                watch.seen.insert("a".to_owned(), Seen::new(Some(1), heard));
+                watch.looked = now.checked_sub(Duration::from_secs(25));
+                watch.look(&index).unwrap();
+                (watch.is_dead("a"), watch.dead(), watch.is_silent_for("a", 6))
+            };
+            assert_eq!(silent_for(ttl - 1), (false, 0, false), "{published}");
+            assert_eq!(silent_for(ttl + 1), (true, 1, false), "{published}");
+            assert_eq!(silent_for(6 * ttl + 1), (true, 1, true), "{published}");
+        }
     }
 
     const TTL: Duration = Duration::from_millis(120);

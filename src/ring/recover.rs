@@ -15,6 +15,9 @@ use std::time::Duration;
 /// An unfinished file is kept for this many leases after its owner fell silent: he may only have been stopped.
 pub const GRACE: u32 = 6;
 
+/// A member that fell silent stays on the list for this long at least, for people to see.
+const SHORTEST_MEMBERSHIP: Duration = Duration::from_secs(60);
+
 /// What a round found linked into the generation that fills.
 struct Present {
     /// The newest generation then.
@@ -76,7 +79,7 @@ impl Ring {
 
     /// Removes what an owner had begun who has been dead for long, and his directory when nothing is left in it.
     pub(super) fn sweep(&self, owner: &str, watch: &mut Watch) -> Result<u64> {
-        if watch.silence(owner) <= self.lease.saturating_mul(GRACE) {
+        if !watch.is_silent_for(owner, GRACE) {
             return Ok(0);
         }
         let dir = self.layout.staging_of(owner);
@@ -95,10 +98,12 @@ impl Ring {
 
     /// Readers and managers have nothing staged; when long dead they are struck off the list.
     fn silent_members(&self, watch: &mut Watch) -> Result<Vec<String>> {
-        let limit: Duration = self.lease.saturating_mul(GRACE).max(Duration::from_secs(60));
         let mut silent = Vec::new();
         for member in watch.known() {
-            if watch.silence(&member) > limit && !self.fs.exists(&self.layout.staging_of(&member))? {
+            if watch.is_silent_for(&member, GRACE)
+                && watch.silence(&member) > SHORTEST_MEMBERSHIP
+                && !self.fs.exists(&self.layout.staging_of(&member))?
+            {
                 silent.push(member);
             }
         }

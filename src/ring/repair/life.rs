@@ -6,6 +6,7 @@ use crate::index::as_hint;
 use crate::layout::is_owner;
 use crate::manager;
 use crate::ring::Ring;
+use crate::ring::liveness::Watch;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -51,14 +52,16 @@ impl Ring {
     /// # Errors
     /// What the filesystem or the index says.
     pub fn who_lives(&self, told: &dyn Fn(&str)) -> Result<Life> {
-        self.watch_for(self.lease, told)
+        self.watch_for(1, told)
     }
 
-    /// The same until all are silent for `time`, or as long as that and a lease.
+    /// Watches all members and owners until the heartbeat of each was seen, or was missing for
+    /// `leases` leases (each the longer of its own and ours).
     ///
     /// # Errors
     /// What the filesystem or the index says.
-    pub fn watch_for(&self, time: Duration, told: &dyn Fn(&str)) -> Result<Life> {
+    pub fn watch_for(&self, leases: u32, told: &dyn Fn(&str)) -> Result<Life> {
+        let begun = Instant::now();
         let mut watch = self.watch();
         if as_hint(watch.look(&*self.index))?.is_none() {
             return Ok(Life::Unheard);
@@ -68,11 +71,16 @@ impl Ring {
         }
         let mut known = watch.known();
         known.retain(|member| *member != self.me);
-        let begun = Instant::now();
-        if known.iter().any(|member| watch.silence(member) <= time) {
-            told(&format!("a sign of life of {} processes, for {:.1} s", known.len(), time.as_secs_f64()));
+        let unclear = |watch: &mut Watch, member: &String| {
+            !watch.was_heard_since(member, begun) && !watch.is_silent_for(member, leases)
+        };
+        if known.iter().any(|member| unclear(&mut watch, member)) {
+            let (count, seconds) = (known.len(), self.lease.saturating_mul(leases).as_secs_f64());
+            told(&format!(
+                "heartbeats of {count} processes, for {seconds:.1} s (longer where their leases are longer)"
+            ));
         }
-        while known.iter().any(|member| watch.silence(member) <= time) && begun.elapsed() < time + self.lease {
+        while known.iter().any(|member| unclear(&mut watch, member)) {
             std::thread::sleep((self.lease / LOOKS).max(Duration::from_millis(1)));
             if as_hint(watch.look(&*self.index))?.is_none() {
                 return Ok(Life::Unheard);
