@@ -137,7 +137,7 @@ pub fn counter_example(rule: Rule) -> Outcome {
     let mut model = Model::new(committers, managers, if power { 2 } else { 4 }).without(rule);
     model.stale = 4;
     if rule.is_of_pruning() {
-        (model, model.generations) = (model.keeping(0).pruning(1), 3);
+        (model, model.generations) = (model.keeping(0).pruning(0), 3);
     }
     search(if power { model.with_power_cuts().keeping(0) } else { model }, 1, None)
 }

@@ -61,7 +61,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The newest manifests, this many, are never pruned.
-pub const MANIFESTS_KEPT: u64 = if cfg!(feature = "short-history") { 8 } else { 1024 };
+pub const MANIFESTS_KEPT: u64 = if cfg!(feature = "short-history") { 32 } else { 1024 };
 
 /// One process's view of a ring.
 pub struct Ring {

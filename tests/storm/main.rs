@@ -21,6 +21,7 @@ use cast::{CAP, Cast, LEASE, Role};
 use cli_support::loudly;
 use judge::{Watcher, check_seen, ledgers, litter};
 use plan::{Blow, Event, Plan};
+use ringreel::ring::MANIFESTS_KEPT;
 use ringreel::ring::promote::When;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -48,6 +49,9 @@ struct Storm {
 fn given(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
+
+/// Processes may be stopped for longer than manifests are kept.
+const OUTRUN: bool = MANIFESTS_KEPT < 100;
 
 /// The ring by each of its mounts: those of RINGREEL_STORM_DIRS, or one of our own.
 fn place(dir: &Path) -> (Disk, Vec<PathBuf>) {
@@ -99,7 +103,7 @@ impl Storm {
         let done = match blow {
             Blow::Kill => self.cast.kill(whom),
             Blow::KillAll => self.cast.kill_all(),
-            Blow::Stop => self.cast.stop(whom, for_leases(10.0)),
+            Blow::Stop => self.cast.stop(whom, for_leases(if OUTRUN { 60.0 } else { 10.0 })),
             Blow::Terminate => self.cast.terminate(whom),
             Blow::FullDisk => self.disk.fill(which % (1 << 20), for_leases(5.0)),
             Blow::NoInodes => self.disk.take_inodes(which as usize % 6, for_leases(5.0)),
