@@ -163,6 +163,8 @@ pub struct Config {
     pub validation: Option<u64>,
     /// PREFETCH_BYTES: most bytes that a stream holds ready; 0: it reads nothing ahead.
     pub prefetch_bytes: u64,
+    /// STRICT_SCHEMA: a generator refuses a first sample whose dtypes or shapes are not those of the ring.
+    pub strict_schema: bool,
     /// RING_MODE: modes of what is made in the ring; none: what the umask leaves.
     pub modes: Option<Modes>,
     /// CHUNKSIZE: write buffer.
@@ -198,6 +200,7 @@ const KEYS: [(&str, &str); 31] = [
     ("STALE_AFTER", "300"),
     ("VALIDATION", "the ring's, 0 in a new one"),
     ("PREFETCH_BYTES", "268435456"),
+    ("STRICT_SCHEMA", "false"),
     ("RING_MODE", FROM_UMASK),
     ("MONGOHOST", ""),
     ("MONGOURI", ""),
@@ -312,6 +315,7 @@ impl Config {
             stale_after: given.stale_after()?,
             validation: given.whole("VALIDATION", 0, 1 << 40)?,
             prefetch_bytes: given.whole("PREFETCH_BYTES", 0, 1 << 40)?.unwrap_or(256 << 20),
+            strict_schema: given.flag("STRICT_SCHEMA")?,
             modes: given.modes()?,
             write_buffer: given.whole("CHUNKSIZE", 1, 1024)?.unwrap_or(1) as usize * (1 << 20),
             effective: Vec::new(),

@@ -8,6 +8,7 @@ mod commits;
 mod compress;
 mod finite;
 mod handle;
+mod schema;
 mod waiting;
 
 pub use handle::Generator;
@@ -82,6 +83,7 @@ struct Core {
     auto: Auto,
     finite: Finite,
     segment_samples: u64,
+    strict_schema: bool,
     budget: (Option<u64>, Option<u64>),
     /// What may be written before the ring and the disk are looked at again.
     leave: Leave,
@@ -127,6 +129,7 @@ impl Core {
             manager: None,
             next_look: Instant::now(),
             segment_samples: config.segment_samples.min(ring.birth.swap_cap),
+            strict_schema: config.strict_schema,
             budget: (config.max_bytes, config.max_files),
             leave: Leave::default(),
             writing: None,
@@ -358,6 +361,9 @@ impl Core {
         provenance.set("pid", Value::Int(i128::from(std::process::id())));
         let id = SegmentId(random_bytes());
         let born = self.ring.manifests.newest()? + 1;
+        if self.number == 0 {
+            schema::compare(&self.ring, &schema, born - 1, self.strict_schema)?;
+        }
         let info = SegmentInfo { id, born, created_unix_ms: unix_ms(), first_number: self.number, schema, provenance };
         StagingWriter::begin(self.ring.fs.clone(), &self.ring.layout, &self.ring.me, info, &self.options)
     }

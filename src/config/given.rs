@@ -158,6 +158,11 @@ impl<'a> Given<'a> {
         }
     }
 
+    pub(super) fn flag(&self, key: &str) -> Result<bool> {
+        let Some(value) = self.values.get(key) else { return Ok(false) };
+        value.as_bool().ok_or_else(|| self.bad(key, &format!("expected true or false, found {}", shown(value))))
+    }
+
     fn up_to_seconds(&self, key: &str, most: u32) -> Result<Option<Duration>> {
         let Some(value) = self.values.get(key) else { return Ok(None) };
         match value.as_f64() {

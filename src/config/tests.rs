@@ -224,6 +224,14 @@ fn times_and_sizes_are_taken_as_given() {
 }
 
 #[test]
+fn strict_schema_is_true_or_false() {
+    let of = |value: &str| parse(&format!("DBNAME: x\nSTRICT_SCHEMA: {value}")).map(|config| config.strict_schema);
+    assert_eq!((of("true").unwrap(), of("false").unwrap()), (true, false));
+    assert!(!parse("DBNAME: x").unwrap().strict_schema);
+    assert!(of("1").unwrap_err().to_string().contains("STRICT_SCHEMA: expected true or false, found 1"));
+}
+
+#[test]
 fn a_default_that_is_written_out_is_accepted() {
     parse("DBNAME: x\nREUSE: {min: 0, max: 0}\nON_STALE: warn\nVALIDATION: 0\nRING_MODE: from the umask").unwrap();
 }

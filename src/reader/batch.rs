@@ -323,20 +323,14 @@ impl StackedPart {
         StackedPart { name, dtype: first.dtype.clone(), shape: Some(first.shape.to_vec()), data, ends: Vec::new() }
     }
 
-    /// Appends the part of one more sample; `count` are there.
+    /// Appends the part of one more sample; `count` are there. Returns false, and appends nothing, where its dtype or
+    /// shape differs.
     #[inline]
-    fn push(&mut self, count: usize, part: &LentPart<'_>, position: u64) -> Result<()> {
+    fn push(&mut self, count: usize, part: &LentPart<'_>) -> bool {
         let is_alike = *part.dtype == self.dtype && self.shape.as_deref().is_none_or(|shape| shape == part.shape);
         if !is_alike {
             if *part.dtype != DType::Bytes || self.dtype != DType::Bytes {
-                let (name, dtype, shape) = (&self.name, part.dtype, part.shape);
-                let first = (&self.dtype, self.shape.as_deref().unwrap_or_default());
-                let message = format!(
-                    "part {name:?} is {dtype} of shape {shape:?} at position {position}, and {} of shape {:?} before: they \
-                     cannot be stacked, read them one by one",
-                    first.0, first.1
-                );
-                return Err(Error::Sample(message));
+                return false;
             }
             if self.shape.take().is_some() {
                 let len = self.data.len() / count.max(1);
@@ -347,7 +341,22 @@ impl StackedPart {
         if self.shape.is_none() {
             self.ends.push(self.data.len());
         }
-        Ok(())
+        true
+    }
+
+    /// The error of a part of sample `id` that cannot be stacked upon that of sample `first`.
+    fn unlike(&self, of: &Manifest, first: SampleId, part: &LentPart<'_>, id: SampleId, position: u64) -> Error {
+        let owner = |id: SampleId| of.locate_id(id.segment).map_or("an unknown generator", |entry| &entry.owner);
+        let (name, shape) = (&self.name, self.shape.as_deref().unwrap_or_default());
+        Error::Sample(format!(
+            "part {name:?} cannot be stacked: it is {} of shape {shape:?} in sample {first} (written by {}), and {} of \
+             shape {:?} in sample {id} (position {position}, written by {}); read these samples one by one",
+            self.dtype,
+            owner(first),
+            part.dtype,
+            part.shape,
+            owner(id)
+        ))
     }
 }
 
@@ -454,7 +463,12 @@ impl Reader {
             for n in 0..lent.parts() {
                 let part = lent.part(n)?;
                 match batch.parts.get_mut(n) {
-                    Some(stacked) => stacked.push(count, &part, lent.position)?,
+                    Some(stacked) => {
+                        if !stacked.push(count, &part) {
+                            let first = batch.ids.first().copied().unwrap_or(lent.id);
+                            return Err(stacked.unlike(manifest, first, &part, lent.id, lent.position));
+                        }
+                    }
                     None if count == 0 => {
                         let name = names.get(n).cloned().unwrap_or_default();
                         batch.parts.push(StackedPart::begin(name, &part, expected, memory));
