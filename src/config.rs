@@ -176,7 +176,7 @@ pub struct Config {
 }
 
 /// Keys, in the order in which they are shown, with their defaults.
-const KEYS: [(&str, &str); 31] = [
+const KEYS: [(&str, &str); 32] = [
     ("DBNAME", ""),
     ("RING", "<DBNAME>.ring beside the config file"),
     ("SWAP_CAP", ""),
