@@ -247,11 +247,17 @@ pub enum Error {
     },
 }
 
-fn advice(source: &FsError) -> &'static str {
+/// The command that looks for structural damage, as messages name it.
+pub(crate) const REPAIR: &str = "`ringreel repair -c config.yaml`";
+
+fn advice(source: &FsError) -> String {
     if source.is_full() {
-        " (no room: free some space or inodes, raise the quota, or lower KEEP or SWAP_CAP)"
+        " (no room: free some space or inodes, raise the quota, or lower KEEP or SWAP_CAP)".to_owned()
+    } else if source.source.kind() == io::ErrorKind::PermissionDenied {
+        let owner = owner_of(&source.path).map_or(String::new(), |owner| format!("{owner}; "));
+        format!(" ({owner}its owner can share a ring with a group by RING_MODE)")
     } else if source.is_denied() {
-        " (check the owner and the mode of this directory, and that it is not mounted read-only)"
+        " (the filesystem is mounted read-only)".to_owned()
     } else {
         match source.source.raw_os_error() {
             Some(EMFILE) => " (this process may open no more files: raise `ulimit -n`)",
@@ -263,7 +269,17 @@ fn advice(source: &FsError) -> &'static str {
             Some(ENOMEM) => " (out of memory: raise `ulimit -v` or the memory limit of the job)",
             _ => "",
         }
+        .to_owned()
     }
+}
+
+/// Names the owner and the mode of `path`, or of the nearest visible directory above it, and the user
+/// of this process.
+fn owner_of(path: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let (seen, meta) = path.ancestors().find_map(|path| Some((path, path.symlink_metadata().ok()?)))?;
+    let (owner, mode, me) = (meta.uid(), meta.mode() & 0o7777, rustix::process::geteuid().as_raw());
+    Some(format!("{} belongs to user {owner}, mode {mode:04o}; this process is user {me}", seen.display()))
 }
 
 impl Error {

@@ -268,8 +268,8 @@ impl Manager {
             let reclaimed = self.ring.reclaim()?;
             let recovered = self.ring.recover(&mut self.ring.watch())?;
             self.dead = self.ring.watch().dead();
-            if recovered.adopted + recovered.quarantined + recovered.litter > 0 {
-                tracing::info!(?recovered, "brought in what dead generators left");
+            if let Some(words) = recovered.words() {
+                tracing::info!("dead generators: {words}");
             }
             self.next_recovery = Instant::now() + self.ring.lease / 2;
             self.keep_reserve();

@@ -231,7 +231,11 @@ fn a_directory_that_may_not_be_written_is_refused_by_its_path_and_stays_as_it_is
                 return;
             }
             let run = || as_nobody(test, &place, args).unwrap();
-            let said = refused_in(&closed, run, &["closed/ring", "Permission denied", "check the owner and the mode"]);
+            let said = refused_in(
+                &closed,
+                run,
+                &["closed/ring", "Permission denied", "RING_MODE", "belongs to user 0, mode 0"],
+            );
             assert_eq!(said.code, Some(1));
         }
         close(0o755);

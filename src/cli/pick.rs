@@ -5,11 +5,15 @@ use crate::error::{Error, Result};
 use crate::fs::{Fs, Posix};
 use crate::inspect::samples::Samples;
 use crate::inspect::{Subject, find};
+use crate::layout::parse_number;
 use crate::segment::SampleId;
 use clap::Args;
-use ringreel_format::FormatError;
+use ringreel_format::{FormatError, SegmentId};
+use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// A path, and what of it.
@@ -20,9 +24,10 @@ pub struct Pick {
     /// The sample at this position, from 0 (of a ring: in its newest generation)
     #[arg(short = 'n', long, value_name = "N", conflicts_with = "id")]
     pub sample: Option<u64>,
-    /// The sample with this id, wherever in the ring it is
+    /// The sample with this id, wherever in the ring it is; the first 4 or more digits are enough where
+    /// they are unique, as in 3160cb0b.0
     #[arg(long, value_name = "SAMPLE_ID")]
-    pub id: Option<SampleId>,
+    pub id: Option<IdPrefix>,
     /// Generation N of the ring
     #[arg(long, value_name = "N")]
     pub generation: Option<u64>,
@@ -35,7 +40,8 @@ impl Pick {
         let fs: Arc<dyn Fs> = Arc::new(Posix);
         let named = Subject::at(&*fs, &self.path)?;
         let fs = named.fenced(&fs);
-        let subject = match (named, self.generation, self.id) {
+        let id = self.id.as_ref().map(|id| id.complete(&fs, &named)).transpose()?;
+        let subject = match (named, self.generation, id) {
             (Subject::Ring(layout), Some(n), _) => find::generation(&*fs, &layout, n)?,
             (Subject::Ring(layout), None, Some(id)) => find::holder(&fs, &layout, id)?.ok_or_else(|| nowhere(id))?,
             (_, Some(_), _) => {
@@ -48,14 +54,61 @@ impl Pick {
 
     /// The position of the sample that was asked for: 0 where none was.
     pub fn position(&self, samples: &Samples) -> Result<u64> {
-        match self.id {
-            Some(id) => samples.find(id)?.ok_or_else(|| nowhere(id)),
+        match &self.id {
+            Some(prefix) => {
+                let id = prefix.among(samples.segment_ids()?)?;
+                samples.find(id)?.ok_or_else(|| nowhere(id))
+            }
             None => Ok(self.sample.unwrap_or(0)),
         }
     }
 }
 
-fn nowhere(id: SampleId) -> Error {
+/// A sample's id, or the first digits of its segment's id and its number: `3160cb0b.0`.
+#[derive(Clone, Debug)]
+pub struct IdPrefix {
+    digits: String,
+    ordinal: u64,
+}
+
+impl FromStr for IdPrefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<IdPrefix, String> {
+        let hex = |digits: &str| digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let parts = text.split_once('.').filter(|(digits, _)| (4..=32).contains(&digits.len()) && hex(digits));
+        let found = parts.and_then(|(digits, ordinal)| Some((digits.to_owned(), parse_number(ordinal)?)));
+        let (digits, ordinal) = found.ok_or("expected a sample id: 4 to 32 hexadecimal digits, a dot, a number")?;
+        Ok(IdPrefix { digits, ordinal })
+    }
+}
+
+impl IdPrefix {
+    /// The whole id, as what is at `subject` tells it.
+    fn complete(&self, fs: &Arc<dyn Fs>, subject: &Subject) -> Result<SampleId> {
+        match (subject, self.digits.parse()) {
+            (_, Ok(segment)) => Ok(SampleId { segment, ordinal: self.ordinal }),
+            (Subject::Ring(layout), _) => self.among(find::segments(fs, layout)?),
+            _ => self.among(Samples::open(fs.clone(), subject)?.segment_ids()?),
+        }
+    }
+
+    /// The one of `segments` that begins with these digits.
+    fn among(&self, segments: Vec<SegmentId>) -> Result<SampleId> {
+        if let Ok(segment) = self.digits.parse() {
+            return Ok(SampleId { segment, ordinal: self.ordinal });
+        }
+        let begins = segments.into_iter().filter(|id| id.to_string().starts_with(&self.digits));
+        let found: BTreeSet<SegmentId> = begins.collect();
+        match (found.len(), found.first()) {
+            (1, Some(segment)) => Ok(SampleId { segment: *segment, ordinal: self.ordinal }),
+            (0, _) => Err(nowhere(format!("{}.{}", self.digits, self.ordinal))),
+            (n, _) => Err(Error::Sample(format!("{n} segments begin with {}: give more digits", self.digits))),
+        }
+    }
+}
+
+fn nowhere(id: impl Display) -> Error {
     Error::Sample(format!("sample {id} is not here: it may be of a generation that is gone, or of another ring"))
 }
 

@@ -7,6 +7,7 @@ use crate::report::{Facts, MOST_SWAPS, page};
 use crate::words::human_bytes;
 use clap::Args;
 use serde_json::json;
+use std::io::Write;
 use std::path::PathBuf;
 
 /// What it takes.
@@ -21,7 +22,7 @@ every byte, as ringreel verify does.")]
 pub struct Options {
     #[command(flatten)]
     pub ring: RingArgs,
-    /// The page
+    /// Write the page to this file; `-`: to stdout
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
     /// Samples in pictures; 0: none
@@ -35,12 +36,20 @@ pub struct Options {
 /// Writes the page.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let config = options.ring.config()?;
-    if let Err(error) = may_write(&options.out, &config.ring) {
+    let to_stdout = options.out.as_os_str() == "-";
+    if to_stdout && options.ring.common.json {
+        return Ok(refused("-o - and --json both write to stdout: give a file for the page"));
+    }
+    if !to_stdout && let Err(error) = may_write(&options.out, &config.ring) {
         return Ok(refused(&format!("{error:#}")));
     }
     let ring = options.ring.look()?;
     let facts = Facts::of(&ring, options.swaps as usize, options.samples.into(), config.stale_after)?;
     let html = page(&facts);
+    if to_stdout {
+        std::io::stdout().write_all(html.as_bytes())?;
+        return Ok(0);
+    }
     replace(&options.out, &html)?;
     if options.ring.common.json {
         json_line(&json!({

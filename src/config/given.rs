@@ -27,8 +27,7 @@ pub(super) struct Given<'a> {
 impl<'a> Given<'a> {
     pub(super) fn new(text: &'a str, origin: &'a str, has_lines: bool) -> Result<Given<'a>> {
         let mut given = Given { text, origin, has_lines, values: BTreeMap::new() };
-        let parsed: Value =
-            serde_yaml::from_str(text).map_err(|error| given.fail(&format!("not valid YAML: {error}")))?;
+        let parsed: Value = serde_yaml::from_str(text).map_err(|error| given.not_yaml(&error))?;
         let map = match parsed {
             Value::Mapping(map) => map,
             Value::Null => return Err(given.fail("the configuration is empty")),
@@ -70,6 +69,18 @@ impl<'a> Given<'a> {
 
     pub(super) fn fail(&self, message: &str) -> Error {
         Error::Config { origin: self.origin.to_owned(), message: message.to_owned() }
+    }
+
+    /// What the YAML parser refused. Its words for a tab do not say that it is one.
+    fn not_yaml(&self, error: &serde_yaml::Error) -> Error {
+        let is_indented_by_tab = |line: &str| line.trim_start_matches(' ').starts_with('\t');
+        match self.text.lines().position(is_indented_by_tab) {
+            Some(line) if self.has_lines => Error::Config {
+                origin: format!("{}:{}", self.origin, line + 1),
+                message: "this line is indented with a tab, which YAML forbids: use spaces".to_owned(),
+            },
+            _ => self.fail(&format!("not valid YAML: {error}")),
+        }
     }
 
     pub(super) fn text_of(&self, key: &str) -> Result<Option<String>> {
@@ -161,6 +172,19 @@ impl<'a> Given<'a> {
     pub(super) fn flag(&self, key: &str) -> Result<bool> {
         let Some(value) = self.values.get(key) else { return Ok(false) };
         value.as_bool().ok_or_else(|| self.bad(key, &format!("expected true or false, found {}", shown(value))))
+    }
+
+    /// A number of bytes, or one with a unit, as in `10GB`.
+    pub(super) fn bytes(&self, key: &str, min: u64, max: u64) -> Result<Option<u64>> {
+        let Some(value) = self.values.get(key) else { return Ok(None) };
+        match value.as_u64().or_else(|| parse_bytes(value.as_str()?)) {
+            Some(n) if (min..=max).contains(&n) => Ok(Some(n)),
+            _ => {
+                let range = if max == u64::MAX { format!("{min} or more") } else { format!("{min} to {max}") };
+                let wanted = "expected a number of bytes, with or without a unit, as in 10GB or 512MiB";
+                Err(self.bad(key, &format!("{wanted}, {range}, found {}", shown(value))))
+            }
+        }
     }
 
     fn up_to_seconds(&self, key: &str, most: u32) -> Result<Option<Duration>> {
@@ -327,6 +351,33 @@ fn is_collection(name: &str) -> bool {
 
 pub(super) fn is_plain_name(name: &str) -> bool {
     !name.starts_with('.') && !name.contains(['/', '\0'])
+}
+
+/// Decimal and binary units of bytes.
+const UNITS: [(&str, u64); 9] = [
+    ("B", 1),
+    ("KB", 1000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
+
+/// Parses `10GB`, `1.5 TiB` or `4096`; the case of the unit does not matter. Returns `None` for
+/// anything else, and for more than 2^64 - 1 bytes.
+pub(super) fn parse_bytes(text: &str) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = (&text[..end], text[end..].trim());
+    let unit = if unit.is_empty() { "B" } else { unit };
+    let (_, factor) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(*factor);
+    }
+    let bytes = number.parse::<f64>().ok()? * *factor as f64;
+    (bytes < u64::MAX as f64).then_some(bytes as u64)
 }
 
 /// A value in a message. A connection string may stand where it does not belong.

@@ -22,6 +22,44 @@ fn a_wirehead_config_works_as_it_is() {
 }
 
 #[test]
+fn sizes_take_decimal_and_binary_units() {
+    for (given, bytes) in [
+        ("4096", 4096),
+        ("\"4096\"", 4096),
+        ("10GB", 10_000_000_000),
+        ("10 GB", 10_000_000_000),
+        ("1.5MB", 1_500_000),
+        ("3kb", 3000),
+        ("1TB", 1_000_000_000_000),
+        ("7KiB", 7 << 10),
+        ("7MiB", 7 << 20),
+        ("7GiB", 7 << 30),
+        ("1TiB", 1 << 40),
+    ] {
+        for key in ["MAX_BYTES", "MAX_PART", "PREFETCH_BYTES"] {
+            let config = parse(&format!("DBNAME: x\n{key}: {given}")).unwrap();
+            let found = match key {
+                "MAX_BYTES" => config.max_bytes.unwrap(),
+                "MAX_PART" => config.max_part,
+                _ => config.prefetch_bytes,
+            };
+            assert_eq!(found, bytes, "{key}: {given}");
+        }
+    }
+    for wrong in ["10GX", "GB", "-1GB", "1.2.3GB", "99999999999TB", "[1]", "1e3GB"] {
+        let error = parse(&format!("DBNAME: x\nMAX_BYTES: {wrong}")).unwrap_err().to_string();
+        assert!(error.starts_with("config.yaml:2: MAX_BYTES: expected a number of bytes"), "{error}");
+        assert!(error.contains("as in 10GB or 512MiB, 1 or more, found"), "{error}");
+    }
+}
+
+#[test]
+fn a_tab_in_the_indentation_is_named_with_its_line() {
+    let error = parse("DBNAME: x\nCOMPRESS:\n\tdata: 3\n").unwrap_err().to_string();
+    assert_eq!(error, "config.yaml:3: this line is indented with a tab, which YAML forbids: use spaces");
+}
+
+#[test]
 fn what_has_no_effect_is_told() {
     let notes = |text| parse(text).unwrap().notes;
     assert_eq!(notes("DBNAME: x\nINDEX: files\nMONGOHOST: a"), ["MONGOHOST is not used: INDEX is files"]);
@@ -76,7 +114,8 @@ fn errors_name_the_key_the_line_and_the_nearest_known_key() {
         ),
         (
             "DBNAME: x\nPREFETCH_BYTES: 256M",
-            "config.yaml:2: PREFETCH_BYTES: expected a whole number, 0 to 1099511627776, found \"256M\"",
+            "config.yaml:2: PREFETCH_BYTES: expected a number of bytes, with or without a unit, as in 10GB or \
+             512MiB, 0 to 1099511627776, found \"256M\"",
         ),
         ("DBNAME: x\nPORT: 70000", "config.yaml:2: PORT: expected a whole number, 1 to 65535, found 70000"),
         ("", "config.yaml: the configuration is empty"),

@@ -3,9 +3,10 @@
 use super::Subject;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::layout::{GenerationDir, Layout, is_owner};
+use crate::layout::{GenerationDir, Layout, is_owner, sealed_id};
 use crate::ring::manifests::Manifests;
 use crate::segment::SampleId;
+use ringreel_format::SegmentId;
 use std::io;
 use std::sync::Arc;
 
@@ -26,6 +27,38 @@ pub fn generation(fs: &dyn Fs, layout: &Layout, n: u64) -> Result<Subject> {
         "`ringreel inspect` without --generation lists those that are there"
     };
     Err(Error::Sample(format!("{root} has no generation {n}: {why}")))
+}
+
+/// The ids of the segments in a ring: those that the manifests of its generations list, and the
+/// finished ones of its generators.
+///
+/// # Errors
+/// What the filesystem says. Manifests that cannot be used are left out.
+pub fn segments(fs: &Arc<dyn Fs>, layout: &Layout) -> Result<Vec<SegmentId>> {
+    let manifests = Manifests::new(fs.clone(), layout.clone());
+    let mut found = Vec::new();
+    for name in fs.list(layout.root())? {
+        let Some(GenerationDir::Read(n)) = GenerationDir::parse(&name) else { continue };
+        match manifests.get(n) {
+            Ok(Some(manifest)) => found.extend(manifest.segments.iter().map(|entry| entry.id)),
+            Ok(None) | Err(Error::Manifest { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    for owner in owners(fs, layout)? {
+        // What is in a directory of another user, or in none, is not known.
+        let names = fs.list(&layout.staging_of(&owner)).unwrap_or_default();
+        found.extend(names.iter().filter_map(|name| sealed_id(name)));
+    }
+    Ok(found)
+}
+
+/// The names of the directories in staging.
+fn owners(fs: &Arc<dyn Fs>, layout: &Layout) -> Result<Vec<String>> {
+    match fs.list(&layout.staging()) {
+        Err(error) if error.is_gone() || error.source.kind() == io::ErrorKind::NotADirectory => Ok(Vec::new()),
+        listed => Ok(listed?.into_iter().filter(|owner| is_owner(owner)).collect()),
+    }
 }
 
 /// What in a ring holds the sample with this id: the newest generation that lists it, or the finished segment of a
@@ -53,14 +86,7 @@ pub fn holder(fs: &Arc<dyn Fs>, layout: &Layout, id: SampleId) -> Result<Option<
             Err(error) => return Err(error),
         }
     }
-    let owners = match fs.list(&layout.staging()) {
-        Err(error) if error.is_gone() || error.source.kind() == io::ErrorKind::NotADirectory => Vec::new(),
-        listed => listed?,
-    };
-    for owner in owners {
-        if !is_owner(&owner) {
-            continue;
-        }
+    for owner in owners(fs, layout)? {
         let sealed = layout.sealed(&owner, id.segment);
         // Of a directory that is somebody else's, or none, it is not known.
         if fs.exists(&sealed).unwrap_or(false) {

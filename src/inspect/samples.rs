@@ -20,7 +20,9 @@ use bytes::Bytes;
 use ringreel_format::input::{RangeRead, SliceInput, StreamInput};
 use ringreel_format::recordio::{Found, RecordReader, ResyncReader};
 use ringreel_format::segment::slice::decode_head;
-use ringreel_format::{DType, FormatError, Head, Meta, Part, ReadOptions, Region, Salvage, Salvaged, SegmentInfo};
+use ringreel_format::{
+    DType, FormatError, Head, Meta, Part, ReadOptions, Region, Salvage, Salvaged, SegmentId, SegmentInfo,
+};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -170,6 +172,24 @@ impl Samples {
                 Ok(samples.iter().position(|(_, ordinal)| *ordinal == id.ordinal).map(|n| n as u64))
             }
             Source::Salvaged { .. } | Source::Records { .. } => Ok(None),
+        }
+    }
+
+    /// The ids of the segments; none of a RecordIO file.
+    ///
+    /// # Errors
+    /// A segment that no manifest lists and that cannot be read; what the filesystem says.
+    pub fn segment_ids(&self) -> Result<Vec<SegmentId>> {
+        match &self.source {
+            Source::Segments(segments) => {
+                let id = |(n, listed): (usize, &Listed)| match &listed.entry {
+                    Some(entry) => Ok(entry.id),
+                    None => Ok(self.segment_at(n)?.info().id),
+                };
+                segments.iter().enumerate().map(id).collect()
+            }
+            Source::Salvaged { info, .. } => Ok(vec![info.id]),
+            Source::Records { .. } => Ok(Vec::new()),
         }
     }
 

@@ -17,6 +17,9 @@ const NAMED: usize = 4;
 /// thousand generators would read each report of each.)
 const ASKED: usize = 32;
 
+/// While generators live, an older failure does not explain a wait.
+const FAILURE_IS_NEWS_MS: u64 = 60_000;
+
 /// Kept up to date by the thread that gives the reader's signs of life.
 pub struct Generators {
     state: Mutex<State>,
@@ -187,10 +190,44 @@ impl Generators {
             let (count, plural) = (state.living.len(), if state.living.len() == 1 { " lives" } else { "s live" });
             format!("{rate:.2} samples/s come, {count} generator{plural}: {names}")
         };
-        if let Some(failure) = &state.failure {
+        let is_news = |failure: &&Failure| {
+            state.living.is_empty() || unix_ms().saturating_sub(failure.unix_ms) < FAILURE_IS_NEWS_MS
+        };
+        if let Some(failure) = state.failure.as_ref().filter(is_news) {
             let ago = unix_ms().saturating_sub(failure.unix_ms) / 1000;
             words += &format!("; generator {} failed {ago} s ago: {}", failure.name, failure.message);
         }
         words
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::index::MemoryIndex;
+
+    #[test]
+    fn a_wait_quotes_an_old_failure_only_while_no_generator_lives() {
+        let hour_ago = Failure {
+            name: "gone".to_owned(),
+            role: GENERATOR.to_owned(),
+            host: "node".to_owned(),
+            pid: 1,
+            unix_ms: unix_ms() - 3_600_000,
+            message: "out of luck".to_owned(),
+        };
+        let index = MemoryIndex::default();
+        index.note("failures", "gone", &serde_json::to_string(&hour_ago).unwrap()).unwrap();
+        let generators = Generators::new(Duration::from_secs(3600));
+        let words = generators.describe(&index);
+        assert!(words.contains("no generator lives") && words.contains("out of luck"), "{words}");
+        let report = Report { role: GENERATOR.to_owned(), ..Report::default() };
+        for name in ["one", "two"] {
+            index.beat(name, 1, &report).unwrap();
+        }
+        generators.ask_anew();
+        let words = generators.describe(&index);
+        assert!(words.contains("2 generators live") && !words.contains("out of luck"), "{words}");
     }
 }

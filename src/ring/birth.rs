@@ -4,7 +4,7 @@
 use super::manifest::{Manifest, Summary};
 use super::manifests::Manifests;
 use crate::config::Config;
-use crate::error::{Error, FsError, Result};
+use crate::error::{Error, FsError, REPAIR, Result};
 use crate::fs::Fs;
 use crate::fs::probe::SCRATCH;
 use crate::fs::publish::publish;
@@ -57,8 +57,8 @@ pub fn read(fs: &dyn Fs, layout: &Layout) -> Result<Option<Birth>> {
         Err(error) if error.source.kind() == ErrorKind::NotADirectory => return Err(no_directory(layout)),
         Err(error) => return Err(error.into()),
     };
-    let value: serde_json::Value =
-        serde_json::from_slice(&bytes).map_err(|error| wrong(format!("its ring.json cannot be read: {error}")))?;
+    let value: serde_json::Value = serde_json::from_slice(&bytes)
+        .map_err(|error| wrong(format!("its ring.json is damaged ({error}): {REPAIR} makes it again")))?;
     match value.get("ringreel").and_then(serde_json::Value::as_u64) {
         Some(version) if version == u64::from(RING_VERSION) => {}
         Some(version) => {
@@ -66,15 +66,15 @@ pub fn read(fs: &dyn Fs, layout: &Layout) -> Result<Option<Birth>> {
                 "it has version {version}, this program uses version {RING_VERSION}: use a ringreel of that version, or another RING"
             )));
         }
-        None => return Err(wrong("its ring.json names no version".to_owned())),
+        None => return Err(wrong(format!("its ring.json is damaged (it names no version): {REPAIR} makes it again"))),
     }
-    let birth: Birth =
-        serde_json::from_value(value).map_err(|error| wrong(format!("its ring.json cannot be read: {error}")))?;
+    let birth: Birth = serde_json::from_value(value)
+        .map_err(|error| wrong(format!("its ring.json is damaged ({error}): {REPAIR} makes it again")))?;
     if birth.publish != "link" {
         return Err(wrong(format!("its segments are published by {:?}, this program knows `link`", birth.publish)));
     }
     if birth.swap_cap == 0 || birth.sample.is_empty() {
-        return Err(wrong("its ring.json names no parts or no cap".to_owned()));
+        return Err(wrong(format!("its ring.json is damaged (it names no parts or no cap): {REPAIR} makes it again")));
     }
     Ok(Some(birth))
 }

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::index::as_hint;
 use crate::layout::{is_owner, sealed_id};
 use crate::segment::reader::read_tail;
+use crate::words::counted;
 use ringreel_format::SegmentId;
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -37,6 +38,20 @@ pub struct Recovered {
     pub quarantined: u64,
     /// Unfinished files that were removed.
     pub litter: u64,
+}
+
+impl Recovered {
+    /// Says what was done, as in `2 segments adopted, 1 unfinished file removed`; `None`: nothing.
+    pub fn words(&self) -> Option<String> {
+        let done = [
+            (self.adopted, "segment", "adopted"),
+            (self.quarantined, "segment", "moved to quarantine"),
+            (self.litter, "unfinished file", "removed"),
+        ];
+        let done = done.iter().filter(|(n, ..)| *n > 0);
+        let words: Vec<String> = done.map(|(n, what, how)| format!("{} {how}", counted(*n, what))).collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }
 }
 
 impl Ring {
@@ -154,5 +169,17 @@ impl Ring {
         let found = self.look_at_filling(newest)?;
         let all = found.iter().flat_map(|found| &found.segments);
         Ok(Present { newest, born: all.map(|entry| (entry.id, entry.born)).collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recovery_is_described_in_words_or_not_at_all() {
+        let done = Recovered { adopted: 2, delivered: 5, quarantined: 0, litter: 1 };
+        assert_eq!(done.words().as_deref(), Some("2 segments adopted, 1 unfinished file removed"));
+        assert_eq!(Recovered { delivered: 5, ..Recovered::default() }.words(), None);
     }
 }
