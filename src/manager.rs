@@ -271,6 +271,9 @@ impl Manager {
             if let Some(words) = recovered.words() {
                 tracing::info!("dead generators: {words}");
             }
+            if let Err(error) = self.ring.check_is_there() {
+                self.problem(&error);
+            }
             self.next_recovery = Instant::now() + self.ring.lease / 2;
             self.keep_reserve();
             return Ok(promotion.map(|promotion| self.tell(&promotion, reclaimed.samples)));

@@ -3,8 +3,9 @@
 
 mod cli_support;
 
-use cli_support::{Place, generate};
+use cli_support::{Place, eventually, generate};
 use std::fs;
+use std::path::Path;
 
 fn ring() -> Place {
     let place = Place::new("SWAP_CAP: 5\nSAMPLE: [data, label]\nVALIDATION: 0\n");
@@ -48,4 +49,59 @@ fn inspect_and_cat_accept_the_short_ids_that_picture_prints() {
     assert_eq!(place.run(&["inspect", "demo.ring", "--id", &unknown]).code, Some(2));
     let said = place.run(&["inspect", "demo.ring", "--id", "abc.0"]);
     assert!(said.code == Some(2) && said.err.contains("4 to 32"), "{said:?}");
+}
+
+/// A damage, how it is done to a ring, and the command that every other command names for it.
+type Damage = (&'static str, fn(&Path), &'static str);
+
+const REPAIR: &str = "`ringreel repair -c config.yaml`";
+const SALVAGE: &str = "--salvage DIR";
+
+const DAMAGES: [Damage; 6] = [
+    ("ring.json is missing", |ring| fs::remove_file(ring.join("ring.json")).unwrap(), REPAIR),
+    ("ring.json is damaged", |ring| fs::write(ring.join("ring.json"), "{").unwrap(), REPAIR),
+    ("a manifest is missing", |ring| fs::remove_file(ring.join("manifests/1")).unwrap(), REPAIR),
+    ("a manifest is damaged", |ring| fs::write(ring.join("manifests/1"), "x").unwrap(), REPAIR),
+    ("a segment is missing", |ring| fs::remove_file(ring.join("read.2/000000.rec")).unwrap(), SALVAGE),
+    ("a segment is damaged", |ring| fs::write(ring.join("read.2/000000.rec"), "x").unwrap(), SALVAGE),
+];
+
+/// `verify` names a next command, `repair` says the same, and no command sends the user elsewhere.
+#[test]
+fn all_commands_name_the_same_next_command_for_a_damage() {
+    for (what, damage, next) in DAMAGES {
+        let place = ring();
+        damage(&place.ring());
+        let verify = place.run(&["verify", "demo.ring"]);
+        assert!(verify.code == Some(1) && verify.out.contains("DAMAGED"), "{what}: {verify:?}");
+        let named = verify.out.lines().last().unwrap();
+        assert!(named.starts_with("next: ") && named.contains(next), "{what}: {verify:?}");
+        let repair = place.run(&["repair", "-c", "config.yaml"]);
+        assert_eq!(repair.code, Some(i32::from(next == REPAIR)), "{what}: {repair:?}");
+        assert!(next == REPAIR || repair.out.contains(next), "{what}: {repair:?}");
+        if what.starts_with("ring.json") {
+            for args in [&["status"][..], &["generate", "--samples", "1"], &["seal"], &["gc"], &["read", "--all"]] {
+                let said = place.run(args);
+                assert!(said.code != Some(0) && said.err.contains(REPAIR), "{what}: {args:?}: {said:?}");
+            }
+        }
+        if next == REPAIR {
+            place.run(&["repair", "-c", "config.yaml", "--apply"]).ok();
+            place.run(&["verify", "demo.ring"]).ok();
+        } else {
+            place.run(&["repair", "-c", "config.yaml", "--salvage", "saved"]).ok();
+        }
+    }
+}
+
+#[test]
+fn a_generator_whose_ring_was_removed_ends_with_an_error() {
+    let place = ring();
+    let mut running = place.start(&["generate", "--rate", "200", "--shape", "8", "--json"]);
+    eventually("samples are generated", || running.out().lines().count() > 10);
+    fs::rename(place.ring(), place.path().join("removed")).unwrap();
+    running.terminate();
+    eventually("the generator ends", || !running.is_running());
+    let said = running.finish();
+    assert!(said.code == Some(2) && said.err.contains("it was removed while this process worked in it"), "{said:?}");
 }

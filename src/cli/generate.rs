@@ -73,13 +73,17 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     let bar = progress(options.samples, "generating");
     let started = Instant::now();
     let filled = fill(&mut generator, options, &plan, &mut ledger, &stop, &bar);
+    let ring = generator.ring().clone();
+    ring.check_is_there()?; // before an error that is only a consequence
     if let Err(error) = &filled
         && !is_broken_pipe(error)
     {
         generator.failed(&in_words(error));
     }
     filled?;
-    let summary = generator.finish(options.seal, &stopped)?;
+    let summary = generator.finish(options.seal, &stopped);
+    ring.check_is_there()?;
+    let summary = summary?;
     bar.finish_and_clear();
     tell(options, &summary, started.elapsed().as_secs_f64())?;
     Ok(i32::from(summary.quarantined > 0))

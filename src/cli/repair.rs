@@ -98,7 +98,12 @@ fn look_and_mend(options: &Options) -> anyhow::Result<i32> {
     if !options.ring.common.json {
         line(&match (open, options.apply) {
             (0, true) if !before.is_empty() => "all that could be mended is mended".to_owned(),
-            (0, _) => format!("nothing is to be mended ({})", ring.index.place()),
+            (0, _) => format!(
+                "nothing is to be mended ({}); repair does not read segments: `ringreel verify {}` does, and --salvage \
+                 DIR saves what is whole of damaged ones",
+                ring.index.place(),
+                ring.layout.root().display()
+            ),
             (n, true) => format!("{n} could not be mended"),
             (n, _) if !can_mend => format!("{n} cannot be repaired"),
             (n, _) => format!("{n} to mend: run it again with --apply"),

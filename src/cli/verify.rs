@@ -1,13 +1,18 @@
 //! `ringreel verify`
 
 use super::output::{failed, json_line, line, plain, plain_path, progress_bytes};
+use crate::config::Config;
+use crate::error::REPAIR;
 use crate::fs::{Fs, Posix};
+use crate::index::Claim;
 use crate::inspect::Subject;
 use crate::inspect::verify::{Finding, Kind, Report, verify};
+use crate::ring::Ring;
+use crate::ring::repair::Life;
 use crate::words::{counted, human_bytes};
 use clap::Args;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -78,12 +83,34 @@ fn look(options: &Options) -> anyhow::Result<Report> {
             n => format!(", {n} that are listed cannot"),
         }
     ))?;
+    if report.is_damaged() {
+        line("DAMAGED")?;
+        if let Subject::Ring(layout) = &subject {
+            line(&format!("next: {}", next(layout.root())))?;
+        }
+        return Ok(report);
+    }
     line(match report.subject {
-        _ if report.is_damaged() => "DAMAGED",
         "RecordIO file" => "its frames are whole (RecordIO has no checksums: what is in them cannot be checked)",
         _ => "nothing is damaged",
     })?;
     Ok(report)
+}
+
+/// The command that mends a damaged ring or, where repair finds nothing to mend, the one that saves
+/// what is left of its damaged segments.
+fn next(ring: &Path) -> String {
+    let plan = || -> crate::Result<bool> {
+        let (ring, first) = Ring::find_damaged(Arc::new(Posix), &Config::of_ring(ring)?, Claim::Look, false)?;
+        let plan = ring.plan_repair(&Life::Unknown)?;
+        // Its index may be on a server, of which only a configuration knows.
+        Ok(first.is_some() || plan.open().any(|mend| mend.what != "index"))
+    };
+    // Where repair needs the configuration to say more, `plan` fails.
+    if plan().unwrap_or(true) {
+        return format!("{REPAIR} (repair cannot mend damaged segments: --salvage DIR saves what is whole of them)");
+    }
+    format!("`ringreel repair {} --salvage DIR` saves what is whole; readers skip the rest", ring.display())
 }
 
 fn words(finding: &Finding) -> String {

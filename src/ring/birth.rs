@@ -8,7 +8,7 @@ use crate::error::{Error, FsError, REPAIR, Result};
 use crate::fs::Fs;
 use crate::fs::probe::SCRATCH;
 use crate::fs::publish::publish;
-use crate::layout::{DIRECTORIES, Layout};
+use crate::layout::{DIRECTORIES, Layout, parse_number};
 use crate::random::random_u32;
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
@@ -77,6 +77,19 @@ pub fn read(fs: &dyn Fs, layout: &Layout) -> Result<Option<Birth>> {
         return Err(wrong(format!("its ring.json is damaged (it names no parts or no cap): {REPAIR} makes it again")));
     }
     Ok(Some(birth))
+}
+
+/// What to say of a directory without `ring.json`: manifests of generations prove that it is a ring
+/// which lost it; else there is none (yet).
+pub fn missing(fs: &dyn Fs, layout: &Layout) -> Error {
+    let path = layout.root().to_owned();
+    let names = fs.list(&layout.manifests()).unwrap_or_default();
+    // Manifest 0 alone may be seen before ring.json, while another process makes the ring.
+    if names.iter().filter_map(|name| parse_number(name)).any(|n| n > 0) {
+        let message = format!("its ring.json is missing: {REPAIR} makes it again");
+        return Error::WrongRing { path, message };
+    }
+    Error::NoRing { path }
 }
 
 /// Whether there is a `ring.json` that names another version than ours.
@@ -247,6 +260,10 @@ fn refuse_foreign(fs: &dyn Fs, layout: &Layout) -> Result<()> {
     })?;
     if names.iter().any(|name| name == "ring.json") {
         return Ok(()); // somebody was faster
+    }
+    match missing(fs, layout) {
+        lost @ Error::WrongRing { .. } => return Err(lost),
+        _ => {}
     }
     match names.iter().find(|name| !is_of_a_birth(name)) {
         Some(stray) => Err(Error::WrongRing {

@@ -181,8 +181,7 @@ impl Ring {
     pub fn find_with(fs: Arc<dyn Fs>, config: &Config, claim: Claim) -> Result<Ring> {
         let layout = Layout::new(&config.ring);
         let fs = within(fs, layout.root(), config.modes);
-        let none = || Error::NoRing { path: config.ring.clone() };
-        let birth = birth::read(&*fs, &layout)?.ok_or_else(none)?;
+        let birth = birth::read(&*fs, &layout)?.ok_or_else(|| birth::missing(&*fs, &layout))?;
         birth::check(&birth, config)?;
         let index = Opening::at(&config.index, Absence::Borne)?;
         Ring::assemble(fs, config, birth, owner_name(), index, claim)
@@ -236,6 +235,29 @@ impl Ring {
             poll,
             durability: config.durability,
         })
+    }
+
+    /// Checks that the directory still holds this ring: it may have been removed under a process that
+    /// works in it, whose samples went with it.
+    ///
+    /// # Errors
+    /// [`Error::WrongRing`]: it was removed, or replaced by another one. What cannot be seen is no error.
+    pub fn check_is_there(&self) -> Result<()> {
+        let message = match birth::read(&*self.fs, &self.layout) {
+            Ok(Some(birth)) if birth.ring_id == self.birth.ring_id => return Ok(()),
+            Ok(Some(_)) => "it was replaced by another ring while this process worked in it",
+            Ok(None) => match birth::missing(&*self.fs, &self.layout) {
+                Error::NoRing { .. } => "it was removed while this process worked in it",
+                lost => return Err(lost),
+            },
+            Err(lost @ Error::WrongRing { .. }) => return Err(lost),
+            Err(_) => return Ok(()),
+        };
+        let message = format!(
+            "{message}: the samples that were delivered to it are gone with it. Put it back from a copy, or stop all \
+             roles and start them again"
+        );
+        Err(Error::WrongRing { path: self.layout.root().to_owned(), message })
     }
 
     /// This process and this ring, as an index wants to know them.
