@@ -17,6 +17,7 @@ use crate::config::{Compress, Config};
 use crate::error::{Error, Result};
 use crate::failures;
 use crate::fs::watch::Pacer;
+use crate::minutely::Minutely;
 use crate::presence::Presence;
 use crate::random::random_bytes;
 use crate::ring::Ring;
@@ -105,11 +106,14 @@ struct Core {
     placed: usize,
     /// When this generator last did a manager's work unasked.
     tended: Instant,
+    /// When the log is told of progress.
+    lines: Minutely,
 }
 
 impl Core {
     fn on_ring(ring: Arc<Ring>, config: &Config) -> Core {
         let presence = Presence::begin(ring.index.clone(), &ring.me, ROLE, ring.lease);
+        tracing::info!("generator {} of {} started", ring.me, ring.layout.root().display());
         ring.manifests.read_in_background();
         let pacer = Pacer::new(ring.poll).watch(&ring.layout.manifests());
         let wanted = config.compression_of(&ring.birth.sample);
@@ -144,6 +148,7 @@ impl Core {
             ahead: None,
             placed: 0,
             tended: Instant::now(),
+            lines: Minutely::from_now(),
             presence,
             pacer,
             options,
@@ -262,6 +267,9 @@ impl Core {
         self.summary.bytes += sealed.len;
         let (finished, bytes) = (self.summary.finished, self.summary.bytes);
         self.presence.report(|report| (report.samples, report.bytes) = (finished, bytes));
+        if self.lines.is_due() {
+            self.log_progress("so far");
+        }
         Ok((0..sealed.samples).map(|ordinal| SampleId { segment: id, ordinal }).collect())
     }
 
@@ -270,7 +278,10 @@ impl Core {
         self.strike_off(usize::MAX);
         let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me)); // stays where something is in it
         match ended {
-            Ok(()) => Ok(self.summary()),
+            Ok(()) => {
+                self.log_progress("and the generator has ended");
+                Ok(self.summary())
+            }
             Err(error) => {
                 if !matches!(error, Error::Interrupted { .. }) {
                     self.failed(&error.to_string());
@@ -278,6 +289,13 @@ impl Core {
                 Err(error)
             }
         }
+    }
+
+    fn log_progress(&self, when: &str) {
+        let Summary { finished, delivered, swaps, .. } = self.summary();
+        tracing::info!(
+            "{finished} samples finished, {delivered} readable, {swaps} swaps made by this generator, {when}"
+        );
     }
 
     fn end(&mut self, seal: bool, stop: &dyn Fn() -> bool) -> Result<()> {

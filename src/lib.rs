@@ -53,6 +53,7 @@ pub mod layout;
 pub mod manager;
 mod memory;
 pub mod metrics;
+mod minutely;
 pub mod presence;
 mod random;
 pub mod reader;

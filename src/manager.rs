@@ -11,11 +11,13 @@ use crate::fs::watch::{jittered, watcher};
 use crate::fs::{Fs, Posix};
 use crate::index::files::NOTES;
 use crate::index::{Lease, as_hint};
+use crate::minutely::Minutely;
 use crate::presence::Presence;
 use crate::ring::Ring;
 use crate::ring::liveness::LOOKS_PER_LEASE;
 use crate::ring::promote::{Promotion, When};
 use crate::ring::runs::WORKERS;
+use crate::words::counted;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -113,6 +115,9 @@ pub struct Manager {
     last_problem: Option<String>,
     standing_by: bool,
     may_write: bool,
+    /// Swaps that this process made, and when the log is told of one.
+    swaps: u64,
+    lines: Minutely,
 }
 
 impl Manager {
@@ -151,6 +156,8 @@ impl Manager {
             last_problem: None,
             standing_by: false,
             may_write: false,
+            swaps: 0,
+            lines: Minutely::at_once(),
             ring,
         }
     }
@@ -205,6 +212,7 @@ impl Manager {
             self.news = news.unwrap_or(News::Unclear);
         }
         self.leave();
+        tracing::info!("the manager has left after {}; generators go on without it", counted(self.swaps, "swap"));
         Ok(())
     }
 
@@ -301,7 +309,8 @@ impl Manager {
             per_second: summary.samples as f64 / elapsed.max(1e-9),
             swap_ms: promotion.swap_ms,
         };
-        tracing::info!(
+        self.swaps += 1;
+        let words = format!(
             "swap: generation {} is readable: time {:.3}, generated so far {}, deleted {}, {:.2} samples/s (generators waited {:.1} ms)",
             swap.generation,
             swap.unix_ms as f64 / 1e3,
@@ -310,6 +319,11 @@ impl Manager {
             swap.per_second,
             swap.swap_ms,
         );
+        if self.lines.is_due() {
+            tracing::info!("{words}");
+        } else {
+            tracing::debug!("{words}");
+        }
         self.presence.report(|report| (report.samples, report.bytes) = (summary.total_samples, summary.total_bytes));
         self.last_problem = None;
         swap

@@ -4,11 +4,20 @@ import contextlib
 import logging
 import multiprocessing
 import sys
+import time
 from collections.abc import Iterator
 
 logger = logging.getLogger("ringreel")
 
 _FORMAT = "%(asctime)s %(levelname)s %(message)s"
+
+
+class _UtcFormatter(logging.Formatter):
+    """Times as the command `ringreel` logs them: UTC, ISO 8601, milliseconds."""
+
+    converter = time.gmtime
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
 
 
 class Waiting:
@@ -36,7 +45,7 @@ def on_stderr() -> Iterator[None]:
         yield
         return
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(_FORMAT))
+    handler.setFormatter(_UtcFormatter(_FORMAT))
     level = logger.level
     logger.addHandler(handler)
     if logger.getEffectiveLevel() > logging.INFO:

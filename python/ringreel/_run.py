@@ -109,7 +109,8 @@ def _commit_after(error: BaseException, generator: Generator, ring: Ring, stoppe
 
 def run_manager(config: Config | Ring, stop: Callable[[], bool] | None = None) -> None:
     """Runs a manager until SIGINT or SIGTERM: promotes full generations, reclaims old ones, brings in what dead
-    generators finished. Each swap is logged; where the program has set up no logging, on stderr.
+    generators finished. The first swap is logged, then at most one a
+    minute, and their number at the end; where the program has set up no logging, on stderr.
 
     Any number may run; one works, the others stand by.
 
@@ -128,4 +129,3 @@ def run_manager(config: Config | Ring, stop: Callable[[], bool] | None = None) -
         ring._tell_notes()
         logger.info("manager of %s (process %d)", ring.path, os.getpid())
         _ringreel.run_manager(ring._config, lambda: stopped() or (stop is not None and bool(stop())))
-        logger.info("the manager has left; generators go on without it")

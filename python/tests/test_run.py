@@ -199,13 +199,14 @@ def give_up(number, frame):
     raise Unlucky("time is up")
 
 
-def test_every_swap_is_told_through_logging(config, caplog):
+def test_swaps_are_logged_once_a_minute_and_counted_at_the_end(config, caplog):
     keys = config(SWAP_CAP=2, LEASE_SECONDS=30)
     with managed(keys, caplog):
         ringreel.run_generator(numbered(4), keys)
         until(lambda: ringreel.Ring(keys).status()["swaps"] == 2)
     swaps = [record for record in caplog.records if record.getMessage().startswith("swap: generation")]
-    assert [(record.name, record.levelname) for record in swaps] == [("ringreel", "INFO")] * 2
+    assert [(record.name, record.levelname) for record in swaps] == [("ringreel", "INFO")]
+    assert "the manager has left after 2 swaps" in caplog.text
     assert "4 samples are finished and safe in" in caplog.text
 
 

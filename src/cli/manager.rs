@@ -27,6 +27,5 @@ pub fn run(common: &Common) -> anyhow::Result<i32> {
             line.unwrap_or_else(|error| tracing::debug!(%error, "nobody reads our output"));
         }
     }))?;
-    tracing::info!("the manager has left; generators go on without it");
     Ok(0)
 }

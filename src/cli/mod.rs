@@ -58,7 +58,7 @@ Examples:
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// More on stderr (RINGREEL_LOG=debug does the same)
+    /// Log at level debug to stderr; RINGREEL_LOG=error, warn, info or debug sets the level
     #[arg(short, long, global = true)]
     verbose: bool,
 }
@@ -209,7 +209,7 @@ fn log_to_stderr(verbose: bool) {
     let filter = EnvFilter::try_from_env("RINGREEL_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     let ansi = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi);
-    let log = log.with_writer(move || output::PlainLog { colours: ansi });
+    let log = log.with_timer(output::Clock).with_writer(move || output::PlainLog { colours: ansi });
     let _ = log.with_target(false).try_init(); // a program that runs us may log in its own way
 }
 

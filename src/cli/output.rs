@@ -1,12 +1,17 @@
 //! Lines on stdout, and a progress bar on stderr where a person watches.
 
 use crate::escape::{escape, is_obeyed, json_text};
+use crate::unix_ms;
+use crate::words::utc;
 use anyhow::{Context, bail};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 
 /// Writes one JSON object as a line, at once.
 pub fn json_line(value: &serde_json::Value) -> io::Result<()> {
@@ -57,9 +62,24 @@ fn colour(text: &str) -> usize {
     if ours { 2 + len + 1 } else { 0 }
 }
 
+/// The log's clock: UTC, ISO 8601, milliseconds. The Python package logs the same.
+pub struct Clock;
+
+impl FormatTime for Clock {
+    fn format_time(&self, w: &mut Writer<'_>) -> std::fmt::Result {
+        let now = unix_ms();
+        let (date, time) = utc(now);
+        write!(w, "{date}T{time}.{:03}Z", now % 1000)
+    }
+}
+
+/// The progress bars on the terminal. A line of the log is written while they are hidden.
+static BARS: LazyLock<MultiProgress> = LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
+
 impl Write for PlainLog {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        io::stderr().write_all(self.plain_event(&String::from_utf8_lossy(event)).as_bytes())?;
+        let line = self.plain_event(&String::from_utf8_lossy(event));
+        BARS.suspend(|| io::stderr().write_all(line.as_bytes()))?;
         Ok(event.len())
     }
 
@@ -105,7 +125,7 @@ pub fn progress(total: Option<u64>, what: &str) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new);
-    bar.set_draw_target(ProgressDrawTarget::stderr());
+    let bar = BARS.add(bar);
     let template = match total {
         Some(_) => "{msg} {wide_bar} {pos}/{len} {per_sec} {eta}",
         None => "{msg} {pos} {per_sec} {spinner}",

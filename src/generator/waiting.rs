@@ -114,7 +114,7 @@ impl Core {
         match done {
             Ok(Some(promotion)) => {
                 self.summary.swaps += u64::from(promotion.ours);
-                tracing::info!(
+                tracing::debug!(
                     generation = promotion.manifest.summary.generation,
                     "promoted by a generator: no manager lives"
                 );
