@@ -106,7 +106,7 @@ struct Core {
     placed: usize,
     /// When this generator last did a manager's work unasked.
     tended: Instant,
-    /// When the log is told of progress.
+    /// Limits the log lines about progress.
     lines: Minutely,
 }
 

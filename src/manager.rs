@@ -115,7 +115,7 @@ pub struct Manager {
     last_problem: Option<String>,
     standing_by: bool,
     may_write: bool,
-    /// Swaps that this process made, and when the log is told of one.
+    /// Swaps that this process made, and the limit on log lines about them.
     swaps: u64,
     lines: Minutely,
 }
