@@ -261,9 +261,8 @@ fn refuse_foreign(fs: &dyn Fs, layout: &Layout) -> Result<()> {
     if names.iter().any(|name| name == "ring.json") {
         return Ok(()); // somebody was faster
     }
-    match missing(fs, layout) {
-        lost @ Error::WrongRing { .. } => return Err(lost),
-        _ => {}
+    if let lost @ Error::WrongRing { .. } = missing(fs, layout) {
+        return Err(lost);
     }
     match names.iter().find(|name| !is_of_a_birth(name)) {
         Some(stray) => Err(Error::WrongRing {
