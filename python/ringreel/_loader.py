@@ -67,7 +67,8 @@ class StreamLoader(Iterable[Any]):
 
     While iterating: whatever the source, `parse` and `collate` raise, unchanged, with a note that names the item
     (counted from 0), the line (counted from 1) or the batch (from 0), and the epoch; OSError for what the filesystem
-    says; `recordio.RecordError` for what is no record; RingreelError when `epochs` is None and an epoch gave no batch.
+    says; `recordio.RecordError` for what is no record; RingreelError when `drop_last` leaves out all items of an epoch,
+    and when `epochs` is None and an epoch gave no batch.
     """
 
     def __init__(
@@ -206,9 +207,17 @@ class StreamLoader(Iterable[Any]):
     def _batches(self, items: Iterator[Any], epoch: int) -> Iterator[list[tuple[int, Any]]]:
         """Batches of pairs: the number of an item, and what the source gave."""
         buffered = self._buffered(_numbered(items, self._source, epoch), epoch)
+        given = False
         while batch := list(itertools.islice(buffered, self._batch_size)):
             if len(batch) == self._batch_size or not self._drop_last:
+                given = True
                 yield batch
+            elif not given:
+                raise RingreelError(
+                    f"{self._source.name} gave no batch in epoch {epoch}: it holds {len(batch)} items, batch_size is "
+                    f"{self._batch_size}, and drop_last leaves them out. Lower batch_size, set drop_last=False, or "
+                    "give a larger source (of a ring: raise SWAP_CAP)"
+                )
 
     def _buffered(self, items: Iterator[Any], epoch: int) -> Iterator[Any]:
         """The items by way of the buffer, which they leave to the last one."""

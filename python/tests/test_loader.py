@@ -55,6 +55,10 @@ def test_every_item_is_given_once_and_only_a_short_last_batch_is_dropped(shuffle
         (0, 1, 2, 11, 12, 40), (1, 3, 12, 50), (1, 2, 3, 12, 39, 40, 41, 999)
     ):
         loader = StreamLoader(range(count), batch, buffer, shuffle, drop_last=drop_last)
+        if drop_last and 0 < count < batch:
+            with pytest.raises(ringreel.RingreelError, match="drop_last leaves them out"):
+                list(loader)
+            continue
         batches = list(loader)
         given = count - count % batch if drop_last else count
         assert [len(b) for b in batches] == [batch] * (given // batch) + [given % batch] * bool(given % batch)
@@ -184,8 +188,11 @@ def test_an_iteration_that_was_left_is_not_taken_up_again_and_none_is_wasted():
 def test_no_epochs_are_nothing_and_endless_ones_without_batches_are_an_error():
     loader = StreamLoader(range(20), 3, epochs=0)
     assert list(loader) == [] and len(loader) == 0
-    for loader in (StreamLoader([], 3, epochs=None), StreamLoader([1, 2], 3, drop_last=True, epochs=None)):
-        with pytest.raises(ringreel.RingreelError, match="gave no batch in epoch 0"):
+    with pytest.raises(ringreel.RingreelError, match="gave no batch in epoch 0"):
+        next(iter(StreamLoader([], 3, epochs=None)))
+    for epochs in (1, None):
+        loader = StreamLoader([1, 2], 3, drop_last=True, epochs=epochs)
+        with pytest.raises(ringreel.RingreelError, match="no batch in epoch 0: it holds 2 items, batch_size is 3"):
             next(iter(loader))
     assert list(StreamLoader([], 3, epochs=5)) == []
 

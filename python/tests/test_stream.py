@@ -171,14 +171,25 @@ def test_a_ring_without_any_sample_is_waited_for_so_long(ranks, config, tmp_path
             assert len(said) == 2 and all(why in each for each in said), said
 
 
-def test_fewer_samples_than_workers_are_waited_for_where_nothing_is_shared(filled):
-    """Drop leaves nothing over: that is said, and is no loop at full speed."""
-    ring = filled(numbered(2))
-    stream = ring.stream(0, 3, equal="drop", timeout=0.3)
-    with pytest.raises(ringreel.RingTimeoutError, match="generation 2 holds 0 of 2 samples"):
-        next(stream)
+def test_fewer_samples_than_workers_are_an_error_with_drop(filled):
+    """A stream that would never give a sample raises, and names the numbers and the ways out."""
+    ring = filled(numbered(24))
+    for options in ({}, {"epochs": 1}, {"run": "r"}):
+        stream = ring.stream(3, 32, equal="drop", **options)
+        for _ in range(2):
+            with pytest.raises(ringreel.SampleError, match="holds 24 samples for 32 workers") as raised:
+                next(stream)
+            assert all(way in str(raised.value) for way in ("SWAP_CAP", "fewer ranks", '"pad"', '"mask"'))
+    assert len(list(ring.stream(3, 32, equal="pad", epochs=1))) == 1
+
+
+def test_a_later_small_generation_is_skipped_with_drop(filled, caplog):
+    ring = filled(numbered(6), KEEP=3)
+    stream = ring.stream(0, 3, equal="drop", epochs=3)
+    assert told(next(stream)) == 0 and told(next(stream)) == 3
     add(ring, numbered(2, start=10))
-    assert list(ring.stream(0, 3, equal="drop", epochs=1)) == []
+    add(ring, numbered(6, start=20))
+    assert [told(sample) for sample in stream][-2:] == [20, 23]
 
 
 def test_the_seed_makes_the_order(rings):

@@ -122,15 +122,41 @@ fn every_world_reads_every_generation_in_equal_steps_disjoint_and_complete() {
     }
 }
 
-/// Fewer samples than workers, and what is left over is not read.
+/// Fewer samples than workers, and what is left over is not read: each worker says so.
 fn nobody_gets_anything(place: &World, world: u64, options: &StreamOptions) {
-    let options = StreamOptions { timeout: Some(Duration::from_millis(20)), ..options.clone() };
     let run = Some(format!("nothing-{world}-{}", options.shuffle));
     let reader = place.reader();
     for rank in 0..world.min(3) {
         let options = StreamOptions { share: worker(rank, world).share, run: run.clone(), ..options.clone() };
         let mut stream = Stream::new(reader.clone(), options).unwrap();
-        assert!(matches!(next(&mut stream), Err(Error::Timeout { .. })));
+        assert_eq!(Error::is_retryable(&next(&mut stream).unwrap_err()), false);
+    }
+    assert_eq!(reader.ring().run(&run.unwrap()).unwrap().epochs().unwrap(), [], "no epoch is decided");
+}
+
+#[test]
+fn empty_shares_are_errors_that_name_the_numbers_and_ways_out() {
+    let place = World::new("SWAP_CAP: 100\n");
+    place.generation(0..24);
+    for run in [None, Some("r".to_owned())] {
+        for epochs in [None, Some(2)] {
+            let options = StreamOptions { equal: Equal::Drop, epochs, run: run.clone(), ..worker(3, 32) };
+            let mut stream = Stream::new(place.reader(), options).unwrap();
+            for _ in 0..2 {
+                let error = next(&mut stream).unwrap_err();
+                let text = error.to_string();
+                assert!(matches!(error, Error::Sample(_)), "{text}");
+                for word in ["generation 1 holds 24 samples", "32 workers", "SWAP_CAP", "pad", "mask", "fewer"] {
+                    assert!(text.contains(word), "{word}: {text}");
+                }
+            }
+        }
+    }
+    // The other policies give each worker a step, and so do fewer workers.
+    for options in
+        [StreamOptions { equal: Equal::Pad, ..worker(31, 32) }, StreamOptions { equal: Equal::Drop, ..worker(3, 24) }]
+    {
+        assert!(next(&mut place.stream(options)).unwrap().is_some());
     }
 }
 

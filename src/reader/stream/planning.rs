@@ -9,6 +9,7 @@ use crate::reader::resume::Place;
 use crate::reader::split::{Equal, Slot};
 use crate::ring::runs::Epoch;
 use crate::unix_ms;
+use crate::words::counted;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -104,14 +105,14 @@ impl Stream {
         self.looked = Some(Instant::now());
         let epoch = if let Some(log) = &self.replay {
             match log.epoch(k)? {
-                Some(epoch) => epoch,
+                Some(epoch) => self.shared(epoch, false)?,
                 None => return Ok(Planned::End),
             }
         } else {
             // Nobody else writes into the log of a stream on its own.
             let fresh = self.options.run.is_none() && !self.loaded;
             match if fresh { Ok(None) } else { self.log.epoch(k) } {
-                Ok(Some(epoch)) => epoch,
+                Ok(Some(epoch)) => self.shared(epoch, false)?,
                 Ok(None) => match self.decide(k)? {
                     Ok(epoch) => epoch,
                     Err(planned) => return Ok(planned),
@@ -150,6 +151,7 @@ impl Stream {
             repeats: 0,
             unix_ms: unix_ms(),
         };
+        let epoch = self.shared(epoch, self.begun == 0)?;
         if self.is_quiet() {
             self.log.remember(k, &epoch);
             return Ok(Ok(epoch));
@@ -163,6 +165,36 @@ impl Stream {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns `epoch`; logs a warning if it has no step for this worker.
+    ///
+    /// # Errors
+    /// [`Error::Sample`] if it has none for any worker, and either a full generation would have none
+    /// or this is the `first` epoch of a run.
+    fn shared(&self, epoch: Epoch, first: bool) -> Result<Epoch> {
+        let (share, equal) = (self.options.share, self.options.equal);
+        let (world, cap) = (share.world, self.reader.ring().birth.swap_cap);
+        if epoch.samples == 0 || share.equal_steps(epoch.samples, equal) > 0 {
+            return Ok(epoch);
+        }
+        let held = format!(
+            "generation {} holds {} for {world} workers (all loader workers of all ranks)",
+            epoch.generation,
+            counted(epoch.samples, "sample")
+        );
+        let larger = match cap >= world {
+            true => format!("wait for a full generation (SWAP_CAP is {cap})"),
+            false => format!("raise SWAP_CAP from {cap} to {world} or more"),
+        };
+        let ways = format!("{larger}, or read with fewer ranks or loader workers");
+        if equal == Equal::No || !first && share.equal_steps(cap, equal) > 0 {
+            tracing::warn!("{held}: worker {} has no step in this epoch; {ways}", share.rank);
+            return Ok(epoch);
+        }
+        Err(Error::Sample(format!(
+            "{held}, and equal=\"drop\" leaves no step for any of them: {ways}, or use equal=\"pad\" or \"mask\""
+        )))
     }
 
     /// None where the generation is gone, and nobody counts on its steps.
