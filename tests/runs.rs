@@ -349,7 +349,7 @@ fn readers_name_the_worker_that_holds_up_the_next_generation() {
         let ring = place.ring();
         eventually("the next generation is full", || ring.fill_of(2).unwrap_or(0) == 2);
         let mut stream = place.stream(StreamOptions { run: Some("r".to_owned()), ..worker(0, 2) });
-        drop(one(&mut stream));
+        one(&mut stream);
         let heard = std::sync::Mutex::new(String::new());
         let is_told = || heard.lock().unwrap().contains("worker 1 of 2 of run r has not begun");
         let next = stream.next(&is_told, &mut |what| heard.lock().unwrap().push_str(what));
