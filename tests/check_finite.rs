@@ -1,5 +1,5 @@
 //! `CHECK_FINITE`: what a generator does with NaN and infinite elements.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod cli_support;
 
@@ -17,7 +17,7 @@ fn put(generator: &mut Generator, values: [f32; 2]) -> ringreel::Result<()> {
 }
 
 #[test]
-fn refuse_names_part_and_counts_and_leaves_the_ring_as_it_was() {
+fn refused_samples_leave_the_ring_unchanged() {
     let place = Place::new(&format!("{YAML}CHECK_FINITE: refuse\n"));
     let mut generator = Generator::open(&place.config()).unwrap();
     put(&mut generator, [1.0, 2.0]).unwrap();

@@ -1,7 +1,7 @@
 //! Limits of the operating system (open files, maps, memory) and missing permissions are errors of the process that meets
 //! them. They are never damage, and a generator or manager outlives them.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod common;
 mod stream_support;

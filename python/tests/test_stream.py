@@ -94,8 +94,9 @@ def shares_of_rank(rank, ring, equal, epochs):
             for shuffle in (False, True):
                 run = f"{equal}-{world}-{workers}-{shuffle}"
                 options = {"shuffle": shuffle, "seed": 5, "equal": equal, "fill": FILL, "run": run}
-                # Where drop leaves nothing, a second epoch would wait for more samples.
-                options["epochs"] = epochs if equal != "drop" or len(ring.dataset()) >= world * workers else 1
+                if equal == "drop" and len(ring.dataset()) < world * workers:
+                    continue  # an error
+                options["epochs"] = epochs
                 shares = [(rank * workers + worker, world * workers) for worker in range(workers)]
                 streams = [ring.stream(*share, **options) for share in shares]
                 found[world, workers, shuffle] = at_once(*[functools.partial(epochs_of, stream) for stream in streams])
@@ -183,7 +184,7 @@ def test_fewer_samples_than_workers_are_an_error_with_drop(filled):
     assert len(list(ring.stream(3, 32, equal="pad", epochs=1))) == 1
 
 
-def test_a_later_small_generation_is_skipped_with_drop(filled, caplog):
+def test_a_later_small_generation_is_skipped_with_drop(filled):
     ring = filled(numbered(6), KEEP=3)
     stream = ring.stream(0, 3, equal="drop", epochs=3)
     assert told(next(stream)) == 0 and told(next(stream)) == 3

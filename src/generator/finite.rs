@@ -1,4 +1,5 @@
-//! `CHECK_FINITE`: finds NaN and infinite elements of floating-point parts before a sample is written.
+//! `CHECK_FINITE`: finds NaN and infinite elements of floating-point parts before a sample is
+//! written.
 
 use crate::config::CheckFinite;
 use crate::error::{Error, Result};
@@ -84,8 +85,8 @@ fn all_finite(dtype: &DType, data: &[u8]) -> bool {
     }
 }
 
-/// Whether `is_odd` holds for no element of `N` bytes. Without a branch for each element, so that the compiler can
-/// look at several at once.
+/// Whether `is_odd` holds for no element of `N` bytes. There is no branch for each element, so that
+/// the compiler can vectorize the loop.
 fn no_exponent<const N: usize>(data: &[u8], is_odd: impl Fn([u8; N]) -> bool) -> bool {
     let is_fine = |block: &[u8]| !block.as_chunks().0.iter().fold(false, |odd, bytes| odd | is_odd(*bytes));
     data.chunks(BLOCK).all(is_fine)
