@@ -7,12 +7,14 @@ use crate::index::{Report, as_hint};
 use crate::layout::{GenerationDir, sealed_id};
 use crate::manager::ROLE;
 use crate::ring::Ring;
+use crate::ring::liveness::Watch;
 use crate::ring::manifest::Manifest;
 use crate::segment::reader::read_tail;
 use crate::unix_ms;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Swaps over which rates and times are averaged.
 const RECENT: usize = 9;
@@ -136,6 +138,9 @@ pub struct Status {
     pub generators: Vec<MemberStatus>,
     /// Readers.
     pub readers: Vec<MemberStatus>,
+    /// Members of any role without a heartbeat within their lease, which are in none of the lists above:
+    /// they are dead, stopped, or cut off.
+    pub silent: Vec<MemberStatus>,
     /// Where the index is.
     pub index: String,
     /// Why it does not answer; then nothing is known of who takes part.
@@ -146,11 +151,25 @@ pub struct Status {
     pub quarantined: u64,
 }
 
-/// Looks at a ring.
+/// Longest time for which [`status`] waits for the heartbeats of members that seem to be dead.
+const LISTEN_AT_MOST: Duration = Duration::from_secs(5);
+
+/// Looks at a ring. Where the clock of a member says that it is dead (clocks differ between machines),
+/// waits for its next heartbeat first: about a quarter of its lease, 5 s at most.
 ///
 /// # Errors
 /// What the filesystem says.
 pub fn status(ring: &Ring) -> Result<Status> {
+    listen(ring)?;
+    status_now(ring)
+}
+
+/// Looks at a ring without waiting: for callers that look again and again with the same [`Ring`], which
+/// learns from look to look which heartbeats go on.
+///
+/// # Errors
+/// What the filesystem says.
+pub(crate) fn status_now(ring: &Ring) -> Result<Status> {
     let newest = ring.manifests.newest_listed()?;
     let now = unix_ms();
     let reads = as_hint(ring.reads())?;
@@ -184,9 +203,12 @@ pub fn status(ring: &Ring) -> Result<Status> {
         Error::IndexAway { message, .. } | Error::IndexRefused { message, .. } => message,
         other => other.to_string(),
     });
-    let (managers, generators, readers) = members(ring, now)?;
+    let Members { managers, generators, readers, silent } = members(ring, now)?;
     let lease = as_hint(ring.index.lease(ROLE))?.flatten().filter(|lease| !lease.released);
     let held_out = ring.held_out_state()?;
+    // A holder that is dead holds it until another manager comes.
+    let lives = |name: &str| ring.watch().is_listed(name) && silent.iter().all(|member| member.name != name);
+    let lease = lease.filter(|lease| lives(&lease.holder));
     Ok(Status {
         ring: ring.layout.root().display().to_string(),
         ring_id: ring.birth.ring_id.clone(),
@@ -216,6 +238,7 @@ pub fn status(ring: &Ring) -> Result<Status> {
         managers,
         generators,
         readers,
+        silent,
         failures: failures(&*ring.index)?,
         index: ring.index.place(),
         index_away,
@@ -274,11 +297,21 @@ fn waiting(ring: &Ring, newest: u64) -> Result<u64> {
     Ok(samples)
 }
 
-type ByRole = (Vec<MemberStatus>, Vec<MemberStatus>, Vec<MemberStatus>);
+#[derive(Default)]
+struct Members {
+    managers: Vec<MemberStatus>,
+    generators: Vec<MemberStatus>,
+    readers: Vec<MemberStatus>,
+    silent: Vec<MemberStatus>,
+}
 
-fn members(ring: &Ring, now: u64) -> Result<ByRole> {
-    let (mut managers, mut generators, mut readers) = (Vec::new(), Vec::new(), Vec::new());
-    let mut members = as_hint(ring.index.members())?.unwrap_or_default();
+fn members(ring: &Ring, now: u64) -> Result<Members> {
+    let mut found = Members::default();
+    let mut watch = ring.watch();
+    if as_hint(watch.look_at_once(&*ring.index))?.is_none() {
+        return Ok(found);
+    }
+    let mut members = watch.listed();
     members.sort();
     for (name, beat) in members {
         let report = match ring.index.report(&name, beat) {
@@ -290,12 +323,37 @@ fn members(ring: &Ring, now: u64) -> Result<ByRole> {
             }
         };
         let silent_seconds = now.saturating_sub(report.unix_ms) as f64 / 1e3;
+        let is_silent = is_silent(&mut watch, &name, &report, ring.lease, now);
         let member = MemberStatus { name, silent_seconds, report };
         match member.report.role.as_str() {
-            ROLE => managers.push(member),
-            "generator" => generators.push(member),
-            _ => readers.push(member),
+            _ if is_silent => found.silent.push(member),
+            ROLE => found.managers.push(member),
+            "generator" => found.generators.push(member),
+            _ => found.readers.push(member),
         }
     }
-    Ok((managers, generators, readers))
+    Ok(found)
+}
+
+/// Whether no heartbeat was seen for a lease. Of a member whose heartbeat was not watched long enough, its
+/// report's time says that, by this machine's clock.
+fn is_silent(watch: &mut Watch, name: &str, report: &Report, ours: Duration, now: u64) -> bool {
+    let by_clock = || u128::from(now.abs_diff(report.unix_ms)) > report.lease().max(ours).as_millis();
+    watch.is_dead(name) || (!watch.was_heard(name) && by_clock())
+}
+
+/// Waits until members that seem to be dead are heard, for as long as a heartbeat takes.
+fn listen(ring: &Ring) -> Result<()> {
+    let begun = Instant::now();
+    let silent = members(ring, unix_ms())?.silent;
+    let longest = silent.iter().map(|member| member.report.lease().max(ring.lease)).max();
+    let time = (longest.unwrap_or_default() / 3).min(LISTEN_AT_MOST);
+    let is_heard = |member: &MemberStatus| ring.watch().was_heard(&member.name);
+    while begun.elapsed() < time && !silent.iter().all(is_heard) {
+        std::thread::sleep((time / 16).max(Duration::from_millis(1)));
+        if as_hint(ring.watch().look_at_once(&*ring.index))?.is_none() {
+            break;
+        }
+    }
+    Ok(())
 }

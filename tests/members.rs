@@ -7,9 +7,13 @@ use common::{another, config, scratch};
 use ringreel::Config;
 use ringreel::index::{MemoryIndex, Report};
 use ringreel::manager::{Manager, ROLE};
+use ringreel::metrics::prometheus;
 use ringreel::ring::Ring;
+use ringreel::status::{Status, status};
+use ringreel::watch::Watcher;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Only catches hangs.
@@ -80,4 +84,66 @@ fn roles_publish_their_lease() {
     let (member, beat) = manager.ring().index.members().unwrap().remove(0);
     let report = another(&config).index.report(&member, beat).unwrap().unwrap();
     assert_eq!((report.lease_seconds, report.lease()), (2.5, Duration::from_millis(2500)));
+}
+
+fn names(members: &[ringreel::status::MemberStatus]) -> Vec<&str> {
+    members.iter().map(|member| member.name.as_str()).collect()
+}
+
+#[test]
+fn status_does_not_count_members_without_heartbeat() {
+    let dir = scratch();
+    let ring = another(&Config { lease: Duration::from_millis(300), ..config(dir.path(), 8, "") });
+    let old = |unix_ms| Report { unix_ms, ..report(0.3) };
+    ring.index.beat("killed-1-a", 40, &old(now() - 38 * 60_000)).unwrap();
+    ring.index.beat("ahead-2-b", 40, &old(now() + 38 * 60_000)).unwrap();
+    assert!(ring.index.claim_lease(ROLE, 1, "killed-1-a").unwrap());
+    let Status { generators, silent, manager, .. } = status(&ring).unwrap();
+    assert_eq!((names(&generators), names(&silent)), (vec![], vec!["ahead-2-b", "killed-1-a"]));
+    assert_eq!(manager, None, "a dead manager manages nothing");
+}
+
+#[test]
+fn status_counts_members_whose_clock_is_wrong() {
+    let dir = scratch();
+    let config = Config { lease: Duration::from_secs(60), ..config(dir.path(), 8, "") };
+    let (ring, stop) = (another(&config), AtomicBool::new(false));
+    let beat = |beat| ring.index.beat("slow-clock-1-a", beat, &Report { unix_ms: 1, ..report(60.0) }).unwrap();
+    beat(1);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut number = 1;
+            while !stop.load(Ordering::Relaxed) {
+                number += 1;
+                beat(number);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        // Each time like a command of its own.
+        wait_until("it is counted", || names(&status(&another(&config)).unwrap().generators) == ["slow-clock-1-a"]);
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn long_lived_observers_stop_counting_a_killed_generator() {
+    let dir = scratch();
+    let config = Config { lease: Duration::from_millis(200), ..config(dir.path(), 8, "") };
+    let (ring, mut watcher) = (another(&config), Watcher::new(config.clone(), 4));
+    let counted = |watcher: &mut Watcher| {
+        let text = prometheus::text(&watcher.look().unwrap());
+        let line = text.lines().find(|line| line.starts_with("ringreel_members{") && line.contains("generator"));
+        let is_rated = text.lines().any(|line| line.starts_with("ringreel_member_samples_per_second{"));
+        (line.unwrap().rsplit_once(' ').unwrap().1.to_owned(), is_rated)
+    };
+    let mut beat = 0;
+    // Its clock is an hour ahead: the time in its report never grows old.
+    let report = Report { unix_ms: now() + 3_600_000, ..report(0.2) };
+    wait_until("it is counted while it lives", || {
+        beat += 1;
+        ring.index.beat("killed-1-a", beat, &report).unwrap();
+        counted(&mut watcher) == ("1".to_owned(), true)
+    });
+    wait_until("it is not counted any more", || counted(&mut watcher) == ("0".to_owned(), false));
+    assert_eq!(names(&watcher.look().unwrap().status.silent), ["killed-1-a"]);
 }

@@ -152,6 +152,13 @@ fn lines(status: &Status) -> Vec<String> {
         out.push(format!("{role:<10} {}", members.len()));
         out.extend(members.iter().flat_map(member));
     }
+    if !status.silent.is_empty() {
+        out.push(format!("silent     {}: no heartbeat within a lease", status.silent.len()));
+        for silent in &status.silent {
+            let mut lines = member(silent).into_iter();
+            out.extend(lines.next().map(|line| format!("{line}, {}", silent.report.role)).into_iter().chain(lines));
+        }
+    }
     if !status.failures.is_empty() {
         out.push(format!("failures   the last {}", status.failures.len()));
         out.extend(status.failures.iter().map(failure));

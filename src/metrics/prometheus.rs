@@ -95,10 +95,12 @@ fn ring(text: &mut Text, look: &Look) {
 
 fn members(text: &mut Text, status: &Status) {
     let roles = [("manager", &status.managers), ("generator", &status.generators), ("reader", &status.readers)];
-    text.family("members", "gauge", "Processes that take part, by role.");
+    text.family("members", "gauge", "Living processes that take part, by role.");
     for (role, members) in roles {
         text.sample(&[("role", role)], members.len() as f64);
     }
+    let silent = "Processes without a heartbeat within their lease.";
+    text.one("members_silent", "gauge", silent, status.silent.len() as f64);
     let one = u8::from(status.manager.is_some());
     text.one("manager_up", "gauge", "Whether somebody holds the manager's lease.", f64::from(one));
     type Column = (&'static str, &'static str, &'static str, fn(&MemberStatus) -> f64);

@@ -337,7 +337,7 @@ fn members(out: &mut String, facts: &Facts) {
     }
     out.push_str("<h2>Who takes part</h2><div class=\"card\">");
     let all: Vec<&MemberStatus> =
-        [&status.managers, &status.generators, &status.readers].into_iter().flatten().collect();
+        [&status.managers, &status.generators, &status.readers, &status.silent].into_iter().flatten().collect();
     if all.is_empty() {
         out.push_str("<p class=\"dim\">Nobody, at the moment.</p></div>\n");
         return;

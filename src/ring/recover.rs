@@ -85,10 +85,7 @@ impl Ring {
                 Err(error) => return Err(error),
             }
         }
-        for member in self.silent_members(watch)? {
-            as_hint(self.index.leave(&member))?;
-            watch.forget(&member);
-        }
+        self.strike_off_silent(watch)?;
         Ok(done)
     }
 
@@ -111,18 +108,22 @@ impl Ring {
         Ok(begun.len() as u64)
     }
 
-    /// Readers and managers have nothing staged; when long dead they are struck off the list.
-    fn silent_members(&self, watch: &mut Watch) -> Result<Vec<String>> {
-        let mut silent = Vec::new();
+    /// Strikes members that are long dead off the list. A generator's sealed segments may wait in
+    /// staging for ever; its owner stays watched then, but is no member any more.
+    fn strike_off_silent(&self, watch: &mut Watch) -> Result<()> {
         for member in watch.known() {
-            if watch.is_silent_for(&member, GRACE)
-                && watch.silence(&member) > SHORTEST_MEMBERSHIP
-                && !self.fs.exists(&self.layout.staging_of(&member))?
-            {
-                silent.push(member);
+            if !watch.is_silent_for(&member, GRACE) || watch.silence(&member) <= SHORTEST_MEMBERSHIP {
+                continue;
+            }
+            let is_staged = self.fs.exists(&self.layout.staging_of(&member))?;
+            if watch.is_listed(&member) || !is_staged {
+                as_hint(self.index.leave(&member))?;
+            }
+            if !is_staged {
+                watch.forget(&member);
             }
         }
-        Ok(silent)
+        Ok(())
     }
 
     /// Commits it, as far as that can be done now.
@@ -173,8 +174,42 @@ impl Ring {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+    use crate::fs::Posix;
+    use crate::index::Report;
+    use std::sync::Arc;
+
+    #[test]
+    fn dead_members_are_struck_off_though_their_segments_wait() {
+        let dir = tempfile::tempdir().unwrap();
+        let yaml = "DBNAME: x\nSWAP_CAP: 2\nSAMPLE: [data]\nLEASE_SECONDS: 1\n";
+        let config = Config::parse(yaml, "c", dir.path(), true).unwrap();
+        let ring = Ring::find_or_make(Arc::new(Posix), &config).unwrap();
+        for member in ["dead-1-a", "dead-2-b", "stopped-3-c"] {
+            ring.index.beat(member, 7, &Report { lease_seconds: 2.0, ..Report::default() }).unwrap();
+        }
+        // The segment of the first one can be committed by nobody yet.
+        let staged = ring.layout.sealed("dead-1-a", SegmentId([7; 16]));
+        std::fs::create_dir_all(staged.parent().unwrap()).unwrap();
+        std::fs::write(&staged, "unreadable").unwrap();
+        let mut watch = Watch::new(ring.lease);
+        watch.look(&*ring.index).unwrap();
+        let round = |watch: &mut Watch, silence: u64| {
+            for member in ["dead-1-a", "dead-2-b"] {
+                watch.backdate(member, Duration::from_secs(silence));
+            }
+            ring.recover(watch).unwrap();
+            let mut members: Vec<_> = ring.index.members().unwrap().into_iter().map(|(name, _)| name).collect();
+            members.sort();
+            members
+        };
+        assert_eq!(round(&mut watch, 59), ["dead-1-a", "dead-2-b", "stopped-3-c"], "people still want to see them");
+        assert_eq!(round(&mut watch, 61), ["stopped-3-c"]);
+        assert!(staged.exists() && watch.is_dead("dead-1-a"), "its segment is still to be committed");
+    }
 
     #[test]
     fn recovery_is_described_in_words_or_not_at_all() {

@@ -50,7 +50,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State, paint: Paint, area: Rect) 
     let head = Row::new(head.collect::<Vec<_>>()).style(paint.faint());
     let rows = members.iter().skip(scroll).take(state.page).map(|member| {
         let cells = shown.iter().map(|head| cell(head, member, state, paint));
-        let faded = if state.is_silent(member.status) { paint.faint() } else { Style::new() };
+        let faded = if member.silent { paint.faint() } else { Style::new() };
         Row::new(cells.collect::<Vec<_>>()).style(faded)
     });
     let widths: Vec<Constraint> = shown.iter().map(|head| head.width).collect();
@@ -86,7 +86,7 @@ fn cell(head: &Head, member: &Member<'_>, state: &State, paint: Paint) -> Line<'
         Some(Column::Rate) => rate(report.per_second),
         Some(Column::Seen) => {
             let text = aligned(head, human_seconds(member.status.silent_seconds));
-            return if state.is_silent(member.status) { text.style(paint.alarm()) } else { text };
+            return if member.silent { text.style(paint.alarm()) } else { text };
         }
         None => return does(member, paint),
     };

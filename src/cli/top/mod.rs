@@ -71,8 +71,8 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     }
     let config = options.ring.config()?;
     let colours = std::env::var_os("NO_COLOR").is_none();
-    let watcher = Watcher::new(config.clone(), SWAPS);
-    let mut state = State::new(watcher.place(), options.interval, config.lease);
+    let watcher = Watcher::new(config, SWAPS);
+    let mut state = State::new(watcher.place(), options.interval);
     if options.once {
         return once(watcher, &mut state, options.size, colours && io::stdout().is_terminal());
     }

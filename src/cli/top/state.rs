@@ -10,8 +10,6 @@ use std::time::{Duration, Instant};
 
 /// Looks whose rates are kept for the graph.
 const LIVE: usize = 1000;
-/// A member that was silent for so many leases is not counted among those that do something.
-const SILENT_LEASES: u32 = 3;
 
 /// Rates at one look, in samples a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,6 +60,15 @@ impl Column {
 pub struct Member<'a> {
     pub role: &'static str,
     pub status: &'a MemberStatus,
+    /// It has no heartbeat within its lease.
+    pub silent: bool,
+}
+
+fn role_of(member: &MemberStatus) -> &str {
+    match &*member.report.role {
+        role @ ("manager" | "generator") => role,
+        _ => "reader",
+    }
 }
 
 /// All of it.
@@ -70,8 +77,6 @@ pub struct State {
     pub place: String,
     /// Time between two looks.
     pub interval: Duration,
-    /// After this time without a sign of life somebody counts as silent.
-    pub lease: Duration,
     /// The last look that saw something.
     pub look: Option<Arc<Look>>,
     /// When it arrived.
@@ -93,11 +98,10 @@ pub struct State {
 }
 
 impl State {
-    pub fn new(place: String, interval: Duration, lease: Duration) -> State {
+    pub fn new(place: String, interval: Duration) -> State {
         State {
             place,
             interval,
-            lease,
             look: None,
             arrived: None,
             heard: Instant::now(),
@@ -121,8 +125,7 @@ impl State {
         match seen {
             Err(why) => self.trouble = Some(why),
             Ok(look) => {
-                let read = look.status.readers.iter().filter(|reader| !self.is_silent(reader));
-                let read = read.map(|reader| reader.report.per_second).reduce(|a, b| a + b);
+                let read = look.status.readers.iter().map(|reader| reader.report.per_second).reduce(|a, b| a + b);
                 let finished = look.speed.map(|speed| speed.samples_per_second);
                 self.live.push_back(Live { unix_ms: look.unix_ms, finished, read });
                 if self.live.len() > LIVE {
@@ -131,11 +134,6 @@ impl State {
                 (self.look, self.arrived, self.trouble) = (Some(Arc::new(look)), Some(Instant::now()), None);
             }
         }
-    }
-
-    /// Whether so long ago was its last sign of life that nothing of it can be said.
-    pub fn is_silent(&self, member: &MemberStatus) -> bool {
-        member.silent_seconds > (self.lease * SILENT_LEASES).as_secs_f64()
     }
 
     /// True: it is to end.
@@ -171,12 +169,13 @@ impl State {
 
     /// Who takes part, in the order that was asked for.
     pub fn members(&self) -> Vec<Member<'_>> {
-        let Some(Status { managers, generators, readers, .. }) = self.look.as_ref().map(|look| &look.status) else {
-            return Vec::new();
-        };
+        let Some(status) = self.look.as_ref().map(|look| &look.status) else { return Vec::new() };
+        let Status { managers, generators, readers, silent, .. } = status;
         let mut members = Vec::new();
         for (role, of_role) in [("manager", managers), ("generator", generators), ("reader", readers)] {
-            members.extend(of_role.iter().map(|status| Member { role, status }));
+            members.extend(of_role.iter().map(|status| Member { role, status, silent: false }));
+            let of_role = silent.iter().filter(|member| role_of(member) == role);
+            members.extend(of_role.map(|status| Member { role, status, silent: true }));
         }
         members.sort_by(|a, b| self.sort.order(a, b).then_with(|| a.status.name.cmp(&b.status.name)));
         if self.reversed {
@@ -200,6 +199,7 @@ mod tests {
     }
 
     fn look(readers: Vec<MemberStatus>) -> Look {
+        let (readers, silent) = readers.into_iter().partition(|reader| reader.silent_seconds < 30.0);
         let writing = WritingStatus { generation: 1, samples: 0, cap: 1, bytes: 0, swapping: false };
         let status = Status {
             ring: "demo.ring".to_owned(),
@@ -230,6 +230,7 @@ mod tests {
             managers: vec![member("m", "c", 7, 0.0, 1.0)],
             generators: vec![member("b", "a", 1, 3.0, 99.0), member("a", "b", 9, 2.0, 2.0)],
             readers,
+            silent,
             index: "files".to_owned(),
             index_away: None,
             failures: Vec::new(),
@@ -239,7 +240,7 @@ mod tests {
     }
 
     fn state(readers: Vec<MemberStatus>) -> State {
-        let mut state = State::new("demo.ring".to_owned(), Duration::from_secs(2), Duration::from_secs(10));
+        let mut state = State::new("demo.ring".to_owned(), Duration::from_secs(2));
         state.arrive(Ok(look(readers)));
         state
     }
