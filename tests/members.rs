@@ -3,8 +3,9 @@
 
 mod common;
 
-use common::{another, config, scratch};
+use common::{Action, HookFs, another, config, scratch};
 use ringreel::Config;
+use ringreel::fs::Posix;
 use ringreel::index::{MemoryIndex, Report};
 use ringreel::manager::{Manager, ROLE};
 use ringreel::metrics::prometheus;
@@ -146,4 +147,31 @@ fn long_lived_observers_stop_counting_a_killed_generator() {
     });
     wait_until("it is not counted any more", || counted(&mut watcher) == ("0".to_owned(), false));
     assert_eq!(names(&watcher.look().unwrap().status.silent), ["killed-1-a"]);
+}
+
+#[test]
+fn files_held_open_elsewhere_hold_up_no_other_owner() {
+    const EBUSY: i32 = 16;
+    let dir = scratch();
+    let config = impatient(dir.path());
+    let fs = HookFs::on(Posix);
+    let ring = Ring::find_or_make(Arc::new(fs.clone()), &config).unwrap();
+    let owners: Vec<String> = (0..4).map(|n| format!("dead-{n}-a")).collect();
+    let files: Vec<PathBuf> = owners.iter().map(|owner| begun(&ring, owner)).collect();
+    let held = ring.layout.staging_of(&owners[1]).join(".nfs0001");
+    std::fs::write(&held, "").unwrap();
+    fs.hook(|_, call, path| match path.file_name().is_some_and(|name| name == ".nfs0001") {
+        true if call == "remove_file" => Action::Refuse(EBUSY),
+        _ => Action::Pass,
+    });
+    wait_until("the others' files are removed", || {
+        ring.recover(&mut ring.watch()).unwrap();
+        files.iter().enumerate().all(|(n, file)| n == 1 || !file.exists())
+    });
+    assert!(held.exists());
+    fs.unhook();
+    wait_until("the file is removed when nobody holds it", || {
+        ring.recover(&mut ring.watch()).unwrap();
+        !held.exists()
+    });
 }

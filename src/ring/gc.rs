@@ -2,8 +2,8 @@
 //! code.
 
 use super::Ring;
-use super::recover::GRACE;
-use crate::error::Result;
+use super::recover::{GRACE, is_left_for_later};
+use crate::error::{Error, Result};
 use crate::index::as_hint;
 use crate::layout::{GenerationDir, is_owner, sealed_id};
 use crate::ring::manifest::Manifest;
@@ -114,7 +114,10 @@ impl Ring {
         if as_hint(watch.look(&*self.index))?.is_some() {
             for owner in self.list_or_none(&self.layout.staging())? {
                 if owner != self.me && is_owner(&owner) {
-                    self.sweep(&owner, &mut watch)?;
+                    match self.sweep(&owner, &mut watch) {
+                        Err(Error::Fs { source }) if is_left_for_later(&source) => self.log_once(&owner, &source),
+                        done => drop(done?),
+                    }
                 }
             }
         }

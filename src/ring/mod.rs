@@ -120,6 +120,8 @@ pub struct Ring {
     told_of_repeats: AtomicBool,
     /// Whether it was logged that a directory cannot be reclaimed.
     told_of_last_names: AtomicBool,
+    /// Dead owners of whom it was logged that their files cannot be removed.
+    told_of_owners: Mutex<BTreeSet<String>>,
 }
 
 impl Ring {
@@ -224,6 +226,7 @@ impl Ring {
             reclaimed: AtomicU64::new(0),
             told_of_repeats: AtomicBool::new(false),
             told_of_last_names: AtomicBool::new(false),
+            told_of_owners: Mutex::default(),
             fs,
             index,
             layout,

@@ -4,6 +4,7 @@ use super::Ring;
 use super::commit::{Commit, Staged, Step};
 use super::liveness::Watch;
 use crate::error::{Error, Result};
+use crate::fs::FsError;
 use crate::index::as_hint;
 use crate::layout::{is_owner, sealed_id};
 use crate::segment::reader::read_tail;
@@ -11,6 +12,7 @@ use crate::words::counted;
 use ringreel_format::SegmentId;
 use std::collections::HashMap;
 use std::io::ErrorKind;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 /// An unfinished file is kept for this many leases after its owner fell silent: he may only have been stopped.
@@ -25,6 +27,11 @@ struct Present {
     newest: u64,
     /// When each segment was born.
     born: HashMap<SegmentId, u64>,
+}
+
+/// Held open by a process elsewhere (an `.nfs*` file on NFS), or changed on the server meanwhile.
+pub(super) fn is_left_for_later(error: &FsError) -> bool {
+    error.source.kind() == ErrorKind::ResourceBusy || error.is_stale()
 }
 
 /// What a round of recovery did.
@@ -64,29 +71,47 @@ impl Ring {
         if as_hint(watch.look(&*self.index))?.is_none() {
             return Ok(done); // who is silent, and who is not heard, cannot be told apart now
         }
-        let mut present: Option<Present> = None;
+        let (mut present, mut failed) = (None, None);
         for owner in self.fs.list(&self.layout.staging())? {
             if owner == self.me || !is_owner(&owner) || !watch.is_dead(&owner) {
                 continue;
             }
-            let names = match self.fs.list(&self.layout.staging_of(&owner)) {
-                Ok(names) => names,
-                Err(error) if error.is_gone() || error.source.kind() == ErrorKind::NotADirectory => Vec::new(),
-                Err(error) => return Err(error.into()),
-            };
-            for id in names.iter().filter_map(|name| sealed_id(name)) {
-                self.adopt(&owner, id, &mut present, &mut done)?;
-            }
-            match self.sweep(&owner, watch) {
-                Ok(litter) => done.litter += litter,
-                Err(Error::Fs { source }) if source.is_stale() => {
-                    tracing::debug!(error = %source, owner, "what he has begun is left for the next time");
-                }
-                Err(error) => return Err(error),
+            match self.recover_owner(&owner, watch, &mut present, &mut done) {
+                Ok(()) => {}
+                Err(Error::Fs { source }) if is_left_for_later(&source) => self.log_once(&owner, &source),
+                Err(Error::Fs { source }) if source.is_away() => return Err(source.into()),
+                Err(error) => failed = failed.or(Some(error)), // the other owners come first
             }
         }
         self.strike_off_silent(watch)?;
-        Ok(done)
+        failed.map_or(Ok(done), Err)
+    }
+
+    fn recover_owner(
+        &self,
+        owner: &str,
+        watch: &mut Watch,
+        present: &mut Option<Present>,
+        done: &mut Recovered,
+    ) -> Result<()> {
+        let names = match self.fs.list(&self.layout.staging_of(owner)) {
+            Ok(names) => names,
+            Err(error) if error.is_gone() || error.source.kind() == ErrorKind::NotADirectory => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
+        for id in names.iter().filter_map(|name| sealed_id(name)) {
+            self.adopt(owner, id, present, done)?;
+        }
+        done.litter += self.sweep(owner, watch)?;
+        Ok(())
+    }
+
+    /// Logs why files of a dead owner stay, once for each owner: every round meets the same error.
+    pub(super) fn log_once(&self, owner: &str, error: &FsError) {
+        let mut told = self.told_of_owners.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.insert(owner.to_owned()) {
+            tracing::warn!(%error, owner, "a dead owner's files cannot be removed yet; every round tries again");
+        }
     }
 
     /// Removes what an owner had begun who has been dead for long, and his directory when nothing is left in it.
