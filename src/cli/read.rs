@@ -127,7 +127,8 @@ fn list_runs(config: &crate::Config, json: bool) -> anyhow::Result<i32> {
             json_line(&json!({ "run": name, "epochs": epochs }))?;
         } else {
             let generations: Vec<String> = epochs.iter().map(|(_, epoch)| epoch.generation.to_string()).collect();
-            let count: u64 = epochs.iter().map(|(_, epoch)| 1 + epoch.repeats).sum();
+            let count: u64 =
+                epochs.iter().fold(0, |sum, (_, epoch)| epoch.repeats.saturating_add(1).saturating_add(sum));
             line(&format!("{name}: {count} epochs, of generations {}", generations.join(", ")))?;
         }
     }

@@ -14,13 +14,15 @@
 //! ```
 
 use super::block::{Block, Numbers};
-use super::{Index, Lease, Report, SwapStatus};
+use super::{Index, Lease, NUMBERS_END, Report, SwapStatus};
 use crate::error::{Error, Result};
 use crate::fs::publish::{publish, write_new};
-use crate::fs::{Fs, FsResult};
+use crate::fs::{Fs, FsError, FsResult};
 use crate::layout::parse_number;
 use crate::random::random_u32;
+use rustix::io::Errno;
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -85,8 +87,17 @@ impl FilesIndex {
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
         match self.fs.list(dir) {
             Ok(names) => Ok(names),
-            Err(error) if error.is_gone() => Ok(Vec::new()),
+            // A file in place of a directory has no names in it.
+            Err(error) if error.is_gone() || error.source.kind() == ErrorKind::NotADirectory => Ok(Vec::new()),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes a name, unless a directory stands there: this index never makes one, and leaves it alone.
+    fn forget(&self, path: &Path) -> Result<()> {
+        match self.fs.forget_file(path) {
+            Err(error) if error.source.kind() == ErrorKind::IsADirectory => Ok(()),
+            done => Ok(done?),
         }
     }
 
@@ -125,6 +136,9 @@ impl FilesIndex {
         };
         let numbers = |block| Numbers { generation, next: block * self.block, end: (block + 1) * self.block };
         for attempt in 0..=PATIENCE {
+            if block >= NUMBERS_END / self.block {
+                break;
+            }
             match self.with_dirs(Some(&dir), || self.fs.create_new(&dir.join(block.to_string()))) {
                 Ok(file) => return file.close().map(|()| Some(numbers(block))).map_err(Error::from),
                 Err(error) if error.is_taken() => {}
@@ -136,11 +150,14 @@ impl FilesIndex {
             let spread = u64::from(random_u32()) % u64::from(attempt + 1);
             block = highest.map_or(0, |n| n + 1).max(block + 1) + spread;
         }
-        Err(Error::Index(format!("no free block of numbers in {}: is the directory writable?", dir.display())))
+        tracing::debug!("no free block of numbers in {}: random ones are taken", dir.display());
+        Ok(None)
     }
 
+    /// The highest block that somebody has. A name beyond all blocks is no block.
     fn highest_block(&self, dir: &Path) -> Result<Option<u64>> {
-        Ok(self.list(dir)?.iter().filter_map(|name| parse_number(name)).max())
+        let end = NUMBERS_END / self.block;
+        Ok(self.list(dir)?.iter().filter_map(|name| parse_number(name)).filter(|block| *block < end).max())
     }
 
     fn read<T: serde::de::DeserializeOwned>(&self, path: &Path) -> Result<Option<T>> {
@@ -150,6 +167,7 @@ impl FilesIndex {
                 Err(error) => Err(Error::Index(format!("{}: {error}", path.display()))),
             },
             Err(error) if error.is_gone() => Ok(None),
+            Err(error) if is_no_file(&error) => Err(Error::Index(error.to_string())),
             Err(error) => Err(error.into()),
         }
     }
@@ -168,6 +186,12 @@ impl FilesIndex {
     fn encode<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
         serde_json::to_vec(value).map_err(|error| Error::Index(error.to_string()))
     }
+}
+
+/// A directory, a link or a device stands there, which this index never makes.
+fn is_no_file(error: &FsError) -> bool {
+    let errno = Errno::from_io_error(&error.source);
+    errno.is_none() || matches!(errno, Some(Errno::ISDIR | Errno::LOOP))
 }
 
 /// `<name>.<number>`, split.
@@ -218,7 +242,7 @@ impl Index for FilesIndex {
         let bytes = Self::encode(status)?;
         let publish = || self.with_dirs(None, || publish(&*self.fs, &self.temp(), &target, &bytes, false));
         if !publish()? && self.read_hint::<SwapStatus>(&target)?.is_none() {
-            self.fs.forget_file(&target)?; // it says nothing
+            self.forget(&target)?; // it says nothing
             publish()?;
         }
         let names = self.list(&self.dir("status"))?;
@@ -256,7 +280,7 @@ impl Index for FilesIndex {
             for name in self.list(&dir)? {
                 let old = numbered(name.strip_suffix(".free").unwrap_or(&name));
                 if old.is_some_and(|(other, n)| other == role && n + LEASES_KEPT < token) {
-                    self.fs.forget_file(&dir.join(name))?;
+                    self.forget(&dir.join(name))?;
                 }
             }
         }
@@ -286,7 +310,7 @@ impl Index for FilesIndex {
         match (said, last) {
             (Ok(()), last) => {
                 beats.insert(member.to_owned(), beat);
-                last.map_or(Ok(()), |last| self.fs.forget_file(&last))?;
+                last.map_or(Ok(()), |last| self.forget(&last))?;
             }
             // On a full disk the old report takes the new number: being alive needs no room.
             (Err(error), Some(last)) if error.is_full() => {
@@ -301,12 +325,12 @@ impl Index for FilesIndex {
     fn leave(&self, member: &str) -> Result<()> {
         for name in self.list(&self.dir("members"))? {
             if numbered(&name).is_some_and(|(other, _)| other == member) {
-                self.fs.forget_file(&self.dir("members").join(name))?;
+                self.forget(&self.dir("members").join(name))?;
             }
         }
         for name in self.list(&self.dir("tmp"))? {
             if name.strip_prefix(member).is_some_and(|rest| rest.starts_with('.')) {
-                self.fs.forget_file(&self.dir("tmp").join(name))?;
+                self.forget(&self.dir("tmp").join(name))?;
             }
         }
         Ok(())
@@ -349,7 +373,7 @@ impl Index for FilesIndex {
     fn read_note(&self, folder: &str, name: &str) -> Result<Option<String>> {
         match self.fs.read(&self.note_dir(folder).join(name), MAX_BYTES) {
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-            Err(error) if error.is_gone() => Ok(None),
+            Err(error) if error.is_gone() || is_no_file(&error) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -360,7 +384,7 @@ impl Index for FilesIndex {
 
     fn drop_note(&self, folder: &str, name: &str) -> Result<()> {
         let dir = self.note_dir(folder);
-        self.fs.forget_file(&dir.join(name))?;
+        self.forget(&dir.join(name))?;
         let _ = self.fs.remove_dir(&dir); // the last one takes its folder with it
         Ok(())
     }
@@ -368,14 +392,14 @@ impl Index for FilesIndex {
     fn forget_before(&self, generation: u64) -> Result<()> {
         for name in self.list(&self.dir("status"))? {
             if parse_number(&name).is_some_and(|n| n < generation) {
-                self.fs.forget_file(&self.dir("status").join(name))?;
+                self.forget(&self.dir("status").join(name))?;
             }
         }
         for name in self.list(&self.dir("counter"))? {
             if let Some(old) = parse_number(&name).filter(|n| *n < generation) {
                 let dir = self.counter_dir(old);
                 for name in self.list(&dir)? {
-                    self.fs.forget_file(&dir.join(name))?;
+                    self.forget(&dir.join(name))?;
                 }
                 match self.fs.remove_dir(&dir) {
                     Err(error) if !error.is_gone() && !error.is_taken() => return Err(error.into()),
@@ -395,7 +419,7 @@ impl Index for FilesIndex {
         }
         for name in ["status", "leases", "members", "tmp"] {
             for file in self.list(&self.dir(name))? {
-                self.fs.forget_file(&self.dir(name).join(file))?;
+                self.forget(&self.dir(name).join(file))?;
             }
         }
         Ok(())

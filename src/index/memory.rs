@@ -1,6 +1,6 @@
 //! An index in the memory of one process: for tests, and the plainest statement of what an index does.
 
-use super::{Index, Lease, Report, SwapStatus};
+use super::{Index, Lease, NUMBERS_END, Report, SwapStatus};
 use crate::error::Result;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,8 +42,9 @@ impl Index for MemoryIndex {
             return Ok(None);
         }
         let counter = state.counters.entry(generation).or_default();
-        *counter += 1;
-        Ok(Some(*counter - 1))
+        let number = *counter;
+        *counter = counter.saturating_add(1);
+        Ok((number < NUMBERS_END).then_some(number))
     }
 
     fn close_generation(&self, generation: u64) -> Result<()> {

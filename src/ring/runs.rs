@@ -104,8 +104,7 @@ impl RunLog {
     /// # Errors
     /// Another name.
     pub fn new(index: Arc<dyn Index>, name: &str) -> Result<RunLog> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-        if name.is_empty() || name.len() > 100 || name.starts_with('.') || !name.bytes().all(plain) {
+        if !is_run_name(name) {
             return Err(Error::Sample(format!(
                 "{name:?} cannot be the name of a run: 1 to 100 letters, digits, dots, hyphens and underscores"
             )));
@@ -266,7 +265,7 @@ impl RunLog {
         let names = self.index.note_names(&folder)?;
         // The others of this rank have either come to this turn, which is their last one then, or not yet.
         let turns = format!("turn.{workers}.{rank}.");
-        let last = names.iter().filter_map(|name| name.strip_prefix(&turns)?.parse::<u64>().ok()).max();
+        let last = names.iter().filter_map(|name| parse_number(name.strip_prefix(&turns)?)).max();
         let mut pass = last.unwrap_or(0);
         let mark = format!("{ticket:016x}");
         // A token that we came with before is of an earlier turn, though it is the same.
@@ -294,7 +293,14 @@ impl RunLog {
         left.pop();
         left.iter().try_for_each(|(_, name)| self.index.drop_note(&folder, name))?;
         let finished = names.iter().filter_map(|name| arrival(name)).map(|(_, (k, _))| k).max().unwrap_or(0);
-        let next = first.map_or_else(|| self.undecided(finished), Ok)?;
+        let next = match first {
+            Some(first) => first,
+            None => {
+                // An epoch that the log does not list cannot be finished, whatever a note says.
+                let last = self.listed()?.last().map_or(0, |last| last + 1);
+                self.undecided(finished.min(last))?
+            }
+        };
         self.agree(&folder, &format!("pass.{workers}.{pass}"), &next.to_string(), |stands| stands.parse().ok())
     }
 
@@ -316,14 +322,28 @@ impl RunLog {
         Ok(next)
     }
 
+    /// The numbers of the epochs that are written down, in order.
+    fn listed(&self) -> Result<Vec<u64>> {
+        let names = self.index.note_names(&self.epochs_folder())?;
+        let mut numbers: Vec<u64> = names.iter().filter_map(|name| parse_number(name)).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// The numbers of the epochs that are written down or known to this process, in order. Only these are
+    /// looked at: a note may claim that a worker has finished 10^18 epochs.
+    fn numbers(&self) -> Result<BTreeSet<u64>> {
+        let mut numbers: BTreeSet<u64> = self.listed()?.into_iter().collect();
+        numbers.extend(self.lock_known().keys());
+        Ok(numbers)
+    }
+
     /// All its epochs that are written down, in order: the read log. From then on those are known, too, that are not.
     ///
     /// # Errors
     /// When the index cannot be reached.
     pub fn epochs(&self) -> Result<Vec<(u64, Epoch)>> {
-        let mut numbers: Vec<u64> =
-            self.index.note_names(&self.epochs_folder())?.iter().filter_map(|name| parse_number(name)).collect();
-        numbers.sort_unstable();
+        let numbers = self.listed()?;
         let mut epochs = Vec::with_capacity(numbers.len());
         for k in numbers {
             if let Some(epoch) = self.epoch(k)? {
@@ -335,10 +355,15 @@ impl RunLog {
     }
 }
 
+fn is_run_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !name.is_empty() && name.len() <= 100 && !name.starts_with('.') && name.bytes().all(plain)
+}
+
 /// `at.<worker>.<k>.<member>`
 fn arrival(name: &str) -> Option<(u64, (u64, String))> {
     let mut fields = name.strip_prefix("at.")?.splitn(3, '.');
-    let (worker, k) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    let (worker, k) = (parse_number(fields.next()?)?, parse_number(fields.next()?)?);
     Some((worker, (k, fields.next()?.to_owned())))
 }
 
@@ -365,6 +390,6 @@ impl Ring {
         let over = self.index.note_names(LOGS)?;
         let over = over.iter().filter_map(|name| name.split_once('.')).map(|(_, name)| name.to_owned());
         let names: BTreeSet<String> = self.index.note_names(RUNS)?.into_iter().chain(over).collect();
-        Ok(names.into_iter().collect())
+        Ok(names.into_iter().filter(|name| is_run_name(name)).collect())
     }
 }

@@ -40,11 +40,11 @@ impl Progress {
     /// Its epochs that are read from `generation` or a newer one are the last ones: those read from `generation`.
     fn read_from(&self, generation: u64) -> Result<Vec<(u64, Epoch)>> {
         let mut epochs = Vec::new();
-        for k in (0..self.last.map_or(0, |last| last + 1)).rev() {
+        for k in self.log.numbers()?.into_iter().rev().filter(|k| Some(*k) <= self.last) {
             match self.log.epoch(k)? {
                 Some(epoch) if epoch.generation == generation => epochs.push((k, epoch)),
-                Some(epoch) if epoch.generation > generation => {}
-                _ => break,
+                Some(epoch) if epoch.generation < generation => break,
+                _ => {}
             }
         }
         Ok(epochs)
@@ -174,7 +174,8 @@ impl Ring {
         for run in self.progress_of(self.run_names()?)? {
             for (k, epoch) in run.log.epochs()? {
                 let over = Some(k) < run.last || run.finished(k, &epoch, self);
-                *reads.entry(epoch.generation).or_default() += epoch.repeats + u64::from(over);
+                let passes: &mut u64 = reads.entry(epoch.generation).or_default();
+                *passes = passes.saturating_add(epoch.repeats).saturating_add(u64::from(over));
             }
         }
         Ok(reads)
@@ -227,8 +228,10 @@ impl Ring {
         for run in self.progress()? {
             let Some(last) = run.last else { continue };
             let least = run.workers.keys().filter_map(|worker| run.living(*worker, self)).min();
-            for k in least.unwrap_or(u64::MAX)..=last {
-                pinned.extend(run.log.epoch(k)?.map(|epoch| epoch.generation));
+            let Some(least) = least.filter(|least| *least <= last) else { continue };
+            let numbers = run.log.numbers()?;
+            for k in numbers.range(least..=last) {
+                pinned.extend(run.log.epoch(*k)?.map(|epoch| epoch.generation));
             }
         }
         Ok(pinned)
@@ -275,7 +278,7 @@ impl Ring {
                 Some(last) => run.log.epoch(last)?.map_or(0, |epoch| epoch.generation),
                 None => 0,
             };
-            if last + self.keep < newest && run.is_over(self) {
+            if last.saturating_add(self.keep) < newest && run.is_over(self) {
                 let name = run.log.name();
                 self.index.note(LOGS, &format!("{}.{name}", crate::unix_ms()), "")?;
                 self.index.drop_note(RUNS, name)?;
