@@ -16,7 +16,7 @@ use crate::presence::Presence;
 use crate::ring::Ring;
 use crate::ring::liveness::LOOKS_PER_LEASE;
 use crate::ring::promote::{Promotion, When};
-use crate::ring::runs::WORKERS;
+use crate::ring::runs::{PASSES, WORKERS};
 use crate::words::counted;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use std::future::Future;
@@ -409,7 +409,8 @@ impl Manager {
         let names = self.ring.fs.list(&notes).ok()?; // a watcher costs a thread: none in vain
         let tell = bell.clone();
         let mut watcher = watcher(&notes, move |_| tell.notify_one()).ok()?;
-        for run in names.iter().filter(|name| name.starts_with(WORKERS)).map(|name| notes.join(name)) {
+        for run in names.iter().filter(|name| name.starts_with(WORKERS) || *name == PASSES).map(|name| notes.join(name))
+        {
             // Each is listed first: a link is none of ours.
             if self.ring.fs.list(&run).is_ok() {
                 watcher.watch(&run, RecursiveMode::NonRecursive).ok()?;

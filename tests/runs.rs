@@ -8,6 +8,7 @@ mod support;
 use common::{Action, HookFs};
 use ringreel::index::{Index, MemoryIndex};
 use ringreel::ring::runs::{Epoch, MAX_PINNED, RunLog, Turn};
+use ringreel::status::status;
 use ringreel::{Error, StreamOptions};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -146,12 +147,25 @@ fn runs_that_are_over_are_put_away_and_of_their_logs_a_hundred_are_kept() {
     one(&mut reading);
     assert_eq!(ring.run_names().unwrap().len(), 111);
     (1..8).for_each(|n| place.generation(n * 2..n * 2 + 2));
-    ring.reclaim().unwrap();
-    let mut active = ring.index.note_names("runs").unwrap();
-    active.sort();
-    assert_eq!(active, ["reading", "run-050"]);
+    // A round puts away as many as it has time for.
+    eventually("all are put away", || {
+        ring.reclaim().unwrap();
+        let mut active = ring.index.note_names("runs").unwrap();
+        active.sort();
+        active == ["reading", "run-050"] && ring.run_names().unwrap().len() == 102
+    });
     let names = ring.run_names().unwrap();
-    assert_eq!(names.len(), 102);
+    let (fs, _) = hooked(&place);
+    let seen = place.with_fs(fs.clone());
+    fs.hook(|_, _, path| {
+        assert!(
+            !path.to_string_lossy().contains("/epochs.run-0") || path.to_string_lossy().contains("050"),
+            "{path:?}"
+        );
+        Action::Pass
+    });
+    assert_eq!(status(&seen).unwrap().reuse.iter().map(|bar| bar.passes).max(), Some(110), "counted, and not opened");
+    drop(seen);
     let kept = (0..110).map(name).filter(|name| names.contains(name));
     assert_eq!(kept.clone().count(), 101);
     for n in (0..110).map(name) {
@@ -257,6 +271,52 @@ fn loops_leave_a_few_notes_however_many_they_are() {
     let names = place.ring().index.note_names("run.r").unwrap();
     let left = names.iter().filter(|name| name.ends_with("_left")).count();
     assert!(left <= 4, "{left} of {}: {names:?}", names.len());
+}
+
+/// All notes in the index of `place`, with their folders.
+fn notes(place: &World) -> Vec<String> {
+    let root = place.path().join("index/notes");
+    let list = |dir: &std::path::Path| -> Vec<String> {
+        let entries = std::fs::read_dir(dir).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+    };
+    let mut all = Vec::new();
+    for folder in list(&root) {
+        all.extend(list(&root.join(&folder)).into_iter().map(|name| format!("{folder}/{name}")));
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn unnamed_streams_leave_one_count_of_passes() {
+    let place = World::new("SWAP_CAP: 4\nREUSE: {min: 1}\n");
+    place.generation(0..4);
+    let options = || StreamOptions { epochs: Some(1), ..worker(0, 1) };
+    let ring = place.ring();
+    for n in 1..=20 {
+        // Each is like another process; the last one does not come to the end.
+        let mut stream = place.stream(options());
+        one(&mut stream);
+        assert_eq!((ring.pinned().unwrap(), notes(&place).len() >= 3), ([1].into(), true), "it reads");
+        if n < 20 {
+            assert_eq!(drain(&mut stream).len(), 3);
+        }
+        drop(stream);
+        assert_eq!(notes(&place), [format!("passes/1.{}", n.min(19))]);
+    }
+    assert_eq!((ring.passes(1).unwrap(), ring.reads().unwrap()), (19, [(1, 19)].into()));
+    // Where another stream may go on, the log stays.
+    let mut saved = place.stream(options());
+    one(&mut saved);
+    let state = saved.state();
+    drop(saved);
+    assert_eq!(ring.run_names().unwrap(), [state.run.clone()]);
+    let mut next = place.stream(options());
+    next.load(&state).unwrap();
+    assert_eq!(drain(&mut next).len(), 3);
+    drop(next);
+    assert_eq!((notes(&place), ring.passes(1).unwrap()), (vec!["passes/1.20".to_owned()], 20));
 }
 
 /// A ring of three generations of two samples.

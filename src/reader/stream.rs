@@ -25,6 +25,7 @@ use crate::ring::runs::{Epoch, RunLog, Turn};
 use giving::touch;
 use planning::Planned;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// How to stream.
@@ -137,6 +138,8 @@ pub struct Stream {
     ticket: u64,
     /// It goes on from a state.
     loaded: bool,
+    /// Its state was asked for: another stream may go on from there, and needs the log.
+    saved: AtomicBool,
     /// The epoch in which it does, which the log of a new run does not know.
     announced: Option<(u64, Epoch)>,
     samples: u64,
@@ -186,6 +189,7 @@ impl Stream {
             unwritten: None,
             ticket: u64::from(random_u32()) << 32 | u64::from(random_u32()),
             loaded: false,
+            saved: AtomicBool::new(false),
             announced: None,
             samples: 0,
             bytes: 0,

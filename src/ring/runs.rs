@@ -11,7 +11,10 @@
 //! run.<run>/in.<workers>.<worker>.<i>        worker so-and-so, of so many, takes part in that
 //! run.<run>/pass.<workers>.<i>               with which epoch all of them go on then
 //! logs/<unix ms>.<run>                       it takes part no more: the log is kept for a while
+//! passes/<generation>.<n>                    runs without notes have read it n times; the highest n counts
 //! ```
+//!
+//! A stream without a run name, of one worker, removes its notes at its end, and adds its passes to the count.
 //!
 //! From it follows which generations are still needed (pins), and how often a generation was read (passes).
 
@@ -41,6 +44,10 @@ const EPOCHS_KEPT: u64 = 4096;
 const LISTED_FOR: Duration = Duration::from_secs(5);
 const RUNS: &str = "runs";
 const LOGS: &str = "logs";
+/// The folder of the counts of passes.
+pub(crate) const PASSES: &str = "passes";
+/// Tries to raise a count of passes that others raise at the same time.
+const COUNT_TRIES: u32 = 16;
 /// How the folder of a run begins in which its workers note where they are.
 pub(crate) const WORKERS: &str = "run.";
 
@@ -137,7 +144,7 @@ impl RunLog {
     }
 
     /// One worker alone follows it.
-    fn is_own(&self) -> bool {
+    pub(crate) fn is_own(&self) -> bool {
         self.name.starts_with(OWN)
     }
 
@@ -250,6 +257,40 @@ impl RunLog {
         if ours { self.arrive(worker, k, LEFT, ticket) } else { Ok(()) }
     }
 
+    /// The only stream of this run ends after `k` epochs: removes its notes, and counts the passes that it made. Another
+    /// stream may have taken its place.
+    ///
+    /// # Errors
+    /// When the index cannot be reached or written to.
+    pub fn end(&self, worker: u64, k: u64, ticket: u64) -> Result<()> {
+        let mut arrived = self.lock_arrived();
+        if arrived.get(&worker).is_none_or(|(_, last)| *last != ticket) {
+            return Ok(());
+        }
+        let place = arrived.remove(&worker);
+        drop(arrived);
+        let written = std::mem::take(&mut *self.written.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut passes: BTreeMap<u64, u64> = BTreeMap::new();
+        for number in BTreeSet::from_iter(written) {
+            if let Some(epoch) = self.epoch(number)? {
+                *passes.entry(epoch.generation).or_default() += epoch.repeats + u64::from(number < k);
+            }
+            self.index.drop_note(&self.epochs_folder(), &number.to_string())?;
+        }
+        if let Some((place, _)) = place {
+            self.index.drop_note(&self.folder(), &place)?;
+        }
+        // Streams that ended before it in the same place left a sign.
+        let is_left = |name: &String| arrival(name).is_some_and(|(_, (_, member))| member == LEFT);
+        let (left, others): (Vec<_>, Vec<_>) = self.index.note_names(&self.folder())?.into_iter().partition(is_left);
+        left.iter().try_for_each(|name| self.index.drop_note(&self.folder(), name))?;
+        if others.is_empty() {
+            self.index.drop_note(RUNS, &self.name)?;
+        }
+        // Afterwards: nobody counts them twice.
+        passes.into_iter().try_for_each(|(generation, n)| add_passes(&*self.index, generation, n))
+    }
+
     fn lock_arrived(&self) -> MutexGuard<'_, HashMap<u64, (String, u64)>> {
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -355,6 +396,39 @@ impl RunLog {
     }
 }
 
+/// Counts `more` passes over `generation`. A count is a name that is claimed, and replaces lower ones: however many streams
+/// end, one note stays for each generation.
+fn add_passes(index: &dyn Index, generation: u64, more: u64) -> Result<()> {
+    let mark = format!("{:08x}{:08x}", random_u32(), random_u32());
+    for _ in 0..if more > 0 { COUNT_TRIES } else { 0 } {
+        let names = index.note_names(PASSES)?;
+        let counts: Vec<u64> =
+            names.iter().filter_map(|n| count(n)).filter(|c| c.0 == generation).map(|c| c.1).collect();
+        let n = counts.iter().max().map_or(0, |n| *n).saturating_add(more);
+        if index.note(PASSES, &format!("{generation}.{n}"), &mark)? == mark {
+            let mut lower = counts.into_iter().filter(|count| *count < n);
+            return lower.try_for_each(|count| index.drop_note(PASSES, &format!("{generation}.{count}")));
+        }
+    }
+    Ok(())
+}
+
+/// `<generation>.<n>`
+fn count(name: &str) -> Option<(u64, u64)> {
+    let (generation, n) = name.split_once('.')?;
+    Some((parse_number(generation)?, parse_number(n)?))
+}
+
+/// The counts of passes of runs without notes, by generation.
+fn counted_passes(index: &dyn Index) -> Result<BTreeMap<u64, u64>> {
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    for (generation, n) in index.note_names(PASSES)?.iter().filter_map(|name| count(name)) {
+        let known = counts.entry(generation).or_default();
+        *known = n.max(*known);
+    }
+    Ok(counts)
+}
+
 fn is_run_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !name.is_empty() && name.len() <= 100 && !name.starts_with('.') && name.bytes().all(plain)
@@ -380,6 +454,11 @@ impl Ring {
         let log = Arc::new(RunLog::new(self.index.clone(), name)?);
         runs.insert(name.to_owned(), log.clone());
         Ok(log)
+    }
+
+    /// Forgets run `name`, which this process follows no more.
+    pub(crate) fn forget_run(&self, name: &str) {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
     /// The names of all runs whose logs are kept.

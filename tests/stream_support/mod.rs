@@ -64,6 +64,11 @@ impl World {
         Ring::find(Arc::new(ringreel::fs::Posix), &self.config()).unwrap()
     }
 
+    /// The same on this filesystem.
+    pub fn with_fs(&self, fs: impl ringreel::fs::Fs + 'static) -> Ring {
+        Ring::find(Arc::new(fs), &self.config()).unwrap()
+    }
+
     /// One more generation, of these samples.
     pub fn generation(&self, numbers: Range<u64>) {
         let mut generator = Generator::open(&self.config()).unwrap();

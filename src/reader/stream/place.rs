@@ -8,6 +8,7 @@ use crate::reader::resume::State;
 use crate::reader::split::Share;
 use crate::ring::runs::Epoch;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 impl Stream {
@@ -86,6 +87,7 @@ impl Stream {
 
     /// Where it is: what a stream that goes on from here needs to know.
     pub fn state(&self) -> State {
+        self.saved.store(true, Ordering::Relaxed);
         let given = self.given.as_ref().map(|(plan, step)| (plan, *step));
         let (plan, step) = given.or(self.next_plan().map(|plan| (plan, 0))).unzip();
         let (epoch, place) = plan.map(|plan| (plan.epoch.clone(), plan.place.clone())).unzip();
@@ -177,7 +179,14 @@ impl Stream {
             Some((plan, step)) if plan.slot(self.options.share, *step, self.options.equal).is_none() => plan.number + 1,
             _ => self.behind.max(arrived),
         };
-        let left = self.log.leave(self.options.share.rank, finished, self.ticket);
+        let rank = self.options.share.rank;
+        // Nobody follows it, and nobody can go on from where it is.
+        let left = if self.log.is_own() && self.options.share.world == 1 && !self.saved.load(Ordering::Relaxed) {
+            self.reader.ring().forget_run(self.log.name());
+            self.log.end(rank, finished, self.ticket)
+        } else {
+            self.log.leave(rank, finished, self.ticket)
+        };
         left.unwrap_or_else(|error| tracing::debug!(%error, "that we leave cannot be told"));
     }
 }

@@ -1,17 +1,22 @@
 //! How far the runs of a ring are: how often a generation was read, which ones are still needed, which runs are over.
 
-use super::{Epoch, LEFT, LOGS, RUNS, RunLog, WORKERS, arrival};
+use super::{Epoch, LEFT, LOGS, PASSES, RUNS, RunLog, WORKERS, add_passes, arrival, count, counted_passes};
 use crate::error::{Error, Result};
 use crate::index::as_hint;
+use crate::random::random_u32;
 use crate::ring::Ring;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// At most so many generations are kept for readers that are behind; beyond, the oldest is given up.
 pub const MAX_PINNED: usize = 16;
 /// Logs of runs that are over and are kept.
 const LOGS_KEPT: usize = 100;
+/// Passes are counted over this many generations before the newest.
+const COUNTED: u64 = 64;
+/// Longest time for which a promotion puts runs away that are over.
+const RETIRE_FOR: Duration = Duration::from_millis(100);
 
 /// Workers that a message names at most.
 const AWAITED_NAMED: usize = 3;
@@ -131,7 +136,8 @@ impl Ring {
 
     /// As [`Ring::passes`]; and which workers the next pass waits for, in words.
     fn passes_and_awaited(&self, generation: u64) -> Result<(u64, Vec<String>)> {
-        let (mut passes, mut awaited) = (0, Vec::new());
+        let mut passes = counted_passes(&*self.index)?.get(&generation).copied().unwrap_or(0);
+        let mut awaited = Vec::new();
         // How many there are, which one it is: passes over its share, and whether it lives.
         let mut shares: BTreeMap<u64, BTreeMap<u64, (u64, bool)>> = BTreeMap::new();
         let mut absence = Duration::ZERO;
@@ -164,19 +170,33 @@ impl Ring {
         Ok((passes, awaited))
     }
 
-    /// How often generations were read, by all runs whose logs are kept: passes by generation. An epoch that a run has left
-    /// for another one counts.
+    /// How often each of the last generations was read: passes by generation. An epoch that a run has left for another one
+    /// counts. Of runs that are over, only the counts are looked at.
     ///
     /// # Errors
     /// What the index says.
     pub fn reads(&self) -> Result<BTreeMap<u64, u64>> {
-        let mut reads = BTreeMap::new();
-        for run in self.progress_of(self.run_names()?)? {
-            for (k, epoch) in run.log.epochs()? {
-                let over = Some(k) < run.last || run.finished(k, &epoch, self);
-                let passes: &mut u64 = reads.entry(epoch.generation).or_default();
-                *passes = passes.saturating_add(epoch.repeats).saturating_add(u64::from(over));
+        let newest = self.manifests.newest()?;
+        let mut reads = counted_passes(&*self.index)?;
+        for run in self.progress()? {
+            for (generation, more) in self.reads_of(&run, newest)? {
+                let passes = reads.entry(generation).or_default();
+                *passes = passes.saturating_add(more);
             }
+        }
+        Ok(reads)
+    }
+
+    fn reads_of(&self, run: &Progress, newest: u64) -> Result<BTreeMap<u64, u64>> {
+        let mut reads = BTreeMap::new();
+        for k in run.log.listed()?.into_iter().rev() {
+            let Some(epoch) = run.log.epoch(k)? else { continue };
+            if epoch.generation.saturating_add(COUNTED) < newest {
+                break;
+            }
+            let over = Some(k) < run.last || run.finished(k, &epoch, self);
+            let passes: &mut u64 = reads.entry(epoch.generation).or_default();
+            *passes = passes.saturating_add(epoch.repeats).saturating_add(u64::from(over));
         }
         Ok(reads)
     }
@@ -271,20 +291,44 @@ impl Ring {
         Ok(kept)
     }
 
-    /// Runs that nobody is left of, and whose last generation is gone, take part no more; the oldest logs are dropped.
+    /// Runs that nobody is left of, and whose last generation is gone, take part no more; the oldest logs are dropped. What
+    /// takes too long is left to the next time.
     pub(in crate::ring) fn retire_runs(&self, newest: u64) -> Result<()> {
-        for run in self.progress()? {
-            let last = match run.last {
-                Some(last) => run.log.epoch(last)?.map_or(0, |epoch| epoch.generation),
-                None => 0,
-            };
-            if last.saturating_add(self.keep) < newest && run.is_over(self) {
-                let name = run.log.name();
-                self.index.note(LOGS, &format!("{}.{name}", crate::unix_ms()), "")?;
-                self.index.drop_note(RUNS, name)?;
-                self.runs.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        let until = Instant::now() + RETIRE_FOR;
+        let mut active = self.index.note_names(RUNS)?;
+        let first = random_u32() as usize % active.len().max(1);
+        active.rotate_left(first); // each has its turn
+        for name in active.iter().take_while(|_| Instant::now() < until) {
+            for run in self.progress_of(vec![name.clone()])? {
+                self.retire(&run, newest)?;
             }
         }
+        let old = |name: &&String| count(name).is_none_or(|(generation, _)| generation + COUNTED < newest);
+        for name in self.index.note_names(PASSES)?.iter().filter(old).take_while(|_| Instant::now() < until) {
+            self.index.drop_note(PASSES, name)?;
+        }
+        self.drop_old_logs(until)
+    }
+
+    fn retire(&self, run: &Progress, newest: u64) -> Result<()> {
+        let last = match run.last {
+            Some(last) => run.log.epoch(last)?.map_or(0, |epoch| epoch.generation),
+            None => 0,
+        };
+        if last.saturating_add(self.keep) >= newest || !run.is_over(self) {
+            return Ok(());
+        }
+        let name = run.log.name();
+        self.index.note(LOGS, &format!("{}.{name}", crate::unix_ms()), "")?;
+        self.index.drop_note(RUNS, name)?;
+        for (generation, passes) in self.reads_of(run, newest)? {
+            add_passes(&*self.index, generation, passes)?;
+        }
+        self.forget_run(name);
+        Ok(())
+    }
+
+    fn drop_old_logs(&self, until: Instant) -> Result<()> {
         let mut logs: Vec<(u64, String)> = Vec::new();
         for name in self.index.note_names(LOGS)? {
             if let Some((ms, run)) = name.split_once('.') {
@@ -292,17 +336,20 @@ impl Ring {
             }
         }
         logs.sort_unstable();
-        let active = self.index.note_names(RUNS)?;
-        for (n, (ms, run)) in logs.iter().enumerate().take(logs.len().saturating_sub(LOGS_KEPT)) {
-            self.index.drop_note(LOGS, &format!("{ms}.{run}"))?;
-            let later = logs[n + 1..].iter().any(|(_, name)| name == run);
-            if !later && !active.contains(run) {
-                for folder in [format!("{WORKERS}{run}"), format!("epochs.{run}")] {
-                    for note in self.index.note_names(&folder)? {
-                        self.index.drop_note(&folder, &note)?;
+        let active: BTreeSet<String> = self.index.note_names(RUNS)?.into_iter().collect();
+        let mut kept: BTreeSet<&String> = active.iter().collect();
+        let (old, new) = logs.split_at(logs.len().saturating_sub(LOGS_KEPT));
+        kept.extend(new.iter().map(|(_, run)| run));
+        for (ms, run) in old {
+            for folder in [format!("{WORKERS}{run}"), format!("epochs.{run}")].iter().filter(|_| !kept.contains(run)) {
+                for note in self.index.note_names(folder)? {
+                    if Instant::now() > until {
+                        return Ok(()); // its name in the list stays, so that it goes on from here
                     }
+                    self.index.drop_note(folder, &note)?;
                 }
             }
+            self.index.drop_note(LOGS, &format!("{ms}.{run}"))?;
         }
         Ok(())
     }
