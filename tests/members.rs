@@ -72,7 +72,7 @@ fn each_member_is_judged_by_its_own_lease() {
             !impatient.exists()
         });
         assert!(patient.exists() && !ring.watch().is_dead("patient-1-a"));
-        assert_eq!(ring.index.lease(ROLE).unwrap().unwrap().holder, "patient-1-a", "nobody takes the lease over");
+        assert_eq!(ring.index.lease(ROLE).unwrap().unwrap().holder, "patient-1-a", "the lease was taken over");
         assert!(ring.garbage_of_the_dead().unwrap().is_empty());
     }
 }
@@ -170,7 +170,7 @@ fn files_held_open_elsewhere_hold_up_no_other_owner() {
     });
     assert!(held.exists());
     fs.unhook();
-    wait_until("the file is removed when nobody holds it", || {
+    wait_until("the file is removed once it is closed", || {
         ring.recover(&mut ring.watch()).unwrap();
         !held.exists()
     });

@@ -1,6 +1,6 @@
 //! The index is a hint, and may be wrong: whatever names and values stand in it, every step of the ring comes to an end,
 //! and samples are delivered once.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 mod common;
 #[path = "stream_support/mod.rs"]
@@ -49,7 +49,7 @@ fn within_limit(what: &str, work: impl FnOnce() + Send + 'static) {
     });
     assert!(ended.recv_timeout(LIMIT) != Err(std::sync::mpsc::RecvTimeoutError::Timeout), "it hangs: {what}");
     if let Err(panic) = worker.join() {
-        eprintln!("{what}");
+        println!("{what}");
         std::panic::resume_unwind(panic);
     }
 }
@@ -112,7 +112,7 @@ fn note(dice: &mut Dice) -> (String, String, String) {
 fn tell(index: &dyn Index, dice: &mut Dice) {
     let generation = dice.below(6);
     let n = number(dice);
-    // What cannot be written, since a directory stands there, is refused.
+    // The index refuses to write where a directory was planted.
     match dice.below(8) {
         0 => drop(index.skip_to(generation, n)),
         1 => drop(index.close_generation(generation)),
@@ -188,7 +188,7 @@ fn round(seed: u64, in_memory: bool) {
     for n in 3..9 {
         put(&mut generator, n);
         let ring = open();
-        // What cannot be read may be an error, and may not be one that takes for ever.
+        // A step may return an error, but it has to return.
         let _ = (ring.promote(When::Full), ring.reclaim());
         let _ = ring.recover(&mut ring.watch());
         let _ = (status(&ring), ring.pinned(), ring.passes(1), ring.reads(), ring.has_readers());

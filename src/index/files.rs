@@ -93,7 +93,7 @@ impl FilesIndex {
         }
     }
 
-    /// Removes a name, unless a directory stands there: this index never makes one, and leaves it alone.
+    /// Removes a name. A directory of that name is left alone: this index never makes one.
     fn forget(&self, path: &Path) -> Result<()> {
         match self.fs.forget_file(path) {
             Err(error) if error.source.kind() == ErrorKind::IsADirectory => Ok(()),
@@ -154,7 +154,7 @@ impl FilesIndex {
         Ok(None)
     }
 
-    /// The highest block that somebody has. A name beyond all blocks is no block.
+    /// Returns the highest claimed block. Ignores numbers beyond all blocks.
     fn highest_block(&self, dir: &Path) -> Result<Option<u64>> {
         let end = NUMBERS_END / self.block;
         Ok(self.list(dir)?.iter().filter_map(|name| parse_number(name)).filter(|block| *block < end).max())
@@ -188,7 +188,7 @@ impl FilesIndex {
     }
 }
 
-/// A directory, a link or a device stands there, which this index never makes.
+/// Whether the name is a directory, a link or a device, which this index never makes.
 fn is_no_file(error: &FsError) -> bool {
     let errno = Errno::from_io_error(&error.source);
     errno.is_none() || matches!(errno, Some(Errno::ISDIR | Errno::LOOP))

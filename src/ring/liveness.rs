@@ -285,7 +285,7 @@ mod tests {
             let report = Report { lease_seconds: published, ..Report::default() };
             index.beat("a", 1, &report).unwrap();
             let mut watch = Watch::new(ours);
-            // Looks when "a" was silent for so many seconds.
+            // Looks when "a" has been silent for `silence` seconds.
             let mut silent_for = |silence: u64| {
                 let now = Instant::now();
                 let heard = now.checked_sub(Duration::from_secs(silence)).unwrap();

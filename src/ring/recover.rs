@@ -133,8 +133,8 @@ impl Ring {
         Ok(begun.len() as u64)
     }
 
-    /// Strikes members that are long dead off the list. A generator's sealed segments may wait in
-    /// staging for ever; its owner stays watched then, but is no member any more.
+    /// Strikes members that are long dead off the list. A dead generator stays watched while its sealed
+    /// segments wait in staging, which may take as long as the ring lives.
     fn strike_off_silent(&self, watch: &mut Watch) -> Result<()> {
         for member in watch.known() {
             if !watch.is_silent_for(&member, GRACE) || watch.silence(&member) <= SHORTEST_MEMBERSHIP {
@@ -216,7 +216,7 @@ mod tests {
         for member in ["dead-1-a", "dead-2-b", "stopped-3-c"] {
             ring.index.beat(member, 7, &Report { lease_seconds: 2.0, ..Report::default() }).unwrap();
         }
-        // The segment of the first one can be committed by nobody yet.
+        // The first one left a segment that cannot be committed yet.
         let staged = ring.layout.sealed("dead-1-a", SegmentId([7; 16]));
         std::fs::create_dir_all(staged.parent().unwrap()).unwrap();
         std::fs::write(&staged, "unreadable").unwrap();

@@ -287,7 +287,7 @@ impl RunLog {
         if others.is_empty() {
             self.index.drop_note(RUNS, &self.name)?;
         }
-        // Afterwards: nobody counts them twice.
+        // After the notes are gone: no observer counts these passes twice.
         passes.into_iter().try_for_each(|(generation, n)| add_passes(&*self.index, generation, n))
     }
 

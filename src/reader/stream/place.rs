@@ -180,7 +180,7 @@ impl Stream {
             _ => self.behind.max(arrived),
         };
         let rank = self.options.share.rank;
-        // Nobody follows it, and nobody can go on from where it is.
+        // No other stream needs the log: this one has no run name and no other workers, and its state was not saved.
         let left = if self.log.is_own() && self.options.share.world == 1 && !self.saved.load(Ordering::Relaxed) {
             self.reader.ring().forget_run(self.log.name());
             self.log.end(rank, finished, self.ticket)

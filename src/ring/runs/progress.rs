@@ -291,8 +291,8 @@ impl Ring {
         Ok(kept)
     }
 
-    /// Runs that nobody is left of, and whose last generation is gone, take part no more; the oldest logs are dropped. What
-    /// takes too long is left to the next time.
+    /// Retires runs that have no living worker and whose last generation is gone, and drops the oldest logs. Stops after
+    /// [`RETIRE_FOR`]; the next call goes on.
     pub(in crate::ring) fn retire_runs(&self, newest: u64) -> Result<()> {
         let until = Instant::now() + RETIRE_FOR;
         let mut active = self.index.note_names(RUNS)?;
