@@ -52,6 +52,8 @@ pub enum Lie {
     LateNamesVanish,
     /// What was read once is read again, whatever is there now.
     ReadsStale,
+    /// A rename fails, and the other side is slow to read what came of it.
+    VerdictIsReadLate,
 }
 
 /// A real filesystem that lies.
@@ -170,12 +172,15 @@ impl FileReader for Reader {
     }
 }
 
+/// How long a call hangs: longer than the limit of any test, even on a busy machine.
+const HANG: Duration = Duration::from_secs(20);
+
 impl Fs for Liar {
     fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
         match self.0 {
             Lie::LongestName(most) if name(path).len() > most => return errno("create", path, 36),
             Lie::NobodyWins(dir) if is_in(path, dir) && name(path) == "name-0" => return errno("create", path, 17),
-            Lie::HangsAt(dir) if is_in(path, dir) => std::thread::sleep(Duration::from_secs(4)),
+            Lie::HangsAt(dir) if is_in(path, dir) => std::thread::sleep(HANG),
             Lie::LateNamesLand if name(path).starts_with("late") => {
                 let parent = path.parent().unwrap();
                 let promoted = name(parent).replace("write", "read");
@@ -205,6 +210,9 @@ impl Fs for Liar {
     }
 
     fn read(&self, path: &Path, limit: u64) -> FsResult<Vec<u8>> {
+        if self.0 == Lie::VerdictIsReadLate && name(path) == "verdict" {
+            std::thread::sleep(Duration::from_secs(1));
+        }
         let bytes = read_all(path, limit)?;
         if self.0 == Lie::ReadsStale && is_in(path, "replaced") {
             let kept = path.with_file_name(format!("kept-{}", name(path)));
@@ -218,13 +226,13 @@ impl Fs for Liar {
 
     fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
         if matches!(self.0, Lie::HangsAt(at) if name(dir) == at) {
-            std::thread::sleep(Duration::from_secs(4));
+            std::thread::sleep(HANG);
         }
         let mut names = Posix.list(dir)?;
         if self.0 == Lie::ListsLate && (name(dir) == "seen" || name(dir) == "listed") {
             let age =
                 std::fs::metadata(dir.join("staged")).and_then(|meta| meta.modified()).map(|at| at.elapsed().unwrap());
-            if age.is_ok_and(|age| age < Duration::from_millis(2150)) {
+            if age.is_ok_and(|age| age < Duration::from_secs(4)) {
                 names.retain(|name| !name.ends_with(".rec"));
             }
         }
@@ -263,6 +271,7 @@ impl Fs for Liar {
     fn rename(&self, from: &Path, to: &Path) -> FsResult<()> {
         match self.0 {
             Lie::RenameFails(code) if name(to).starts_with("read.") => return errno("rename", to, code),
+            Lie::VerdictIsReadLate if name(to).starts_with("read.") => return errno("rename", to, 116),
             Lie::RenameReplaces if to.is_dir() => std::fs::remove_dir_all(to).unwrap(),
             _ => {}
         }

@@ -9,6 +9,8 @@ use crate::fs::{FsError, FsResult};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// B's last word: it has read the verdict.
+const KNOWN: &str = "known";
 /// Longest text.
 const TEXT: usize = 180;
 /// Looks without a name of our own, and time between looks with one.
@@ -208,16 +210,20 @@ impl Session {
         write_new(&*self.subject.fs, path, bytes, true)
     }
 
-    /// A tells B, and waits until it knows.
+    /// Sends A's verdict, and waits until B has read it. B may have said more before it hears of the verdict.
     pub(super) fn publish_verdict(&mut self, checks: &[Check]) -> Attempt<()> {
         let bytes = serde_json::to_vec(checks).map_err(|error| Trouble::Nonsense(error.to_string()))?;
         let temp = self.dir.join("verdict.new");
         self.write(&temp, &bytes)?;
         self.subject.fs.rename(&temp, &self.dir.join("verdict"))?;
         self.send(Answer::Verdict, "")?;
-        match self.hear() {
-            Err(Trouble::Stopped) => Err(Trouble::Stopped),
-            _ => Ok(()), // it knows, or went away: we know
+        loop {
+            match self.hear() {
+                Err(Trouble::Stopped) => return Err(Trouble::Stopped),
+                Ok(word) if word != KNOWN => {}
+                Err(Trouble::Refused(_)) => {} // B gave up the step, and waits for the verdict, too
+                _ => return Ok(()),            // B knows, or went away
+            }
         }
     }
 
@@ -237,7 +243,7 @@ impl Session {
         loop {
             let read = self.subject.fs.read(&path, MAX_VERDICT);
             if let Some(checks) = read.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
-                self.say("known")?;
+                self.say(KNOWN)?;
                 return Ok(checks);
             }
             self.go_on()?;
