@@ -237,7 +237,7 @@ fn held_out_samples_that_were_lost_for_ever_are_not_waited_for() {
     ring.apply_repair(&plan, &life).unwrap();
     let rebuilt = ring.manifests.get(1).unwrap().unwrap();
     assert_eq!((rebuilt.summary.samples, rebuilt.summary.lost), (3, 1), "it has to be a ring with a loss");
-    let wait = Some(Duration::from_secs(5));
+    let wait = Some(Duration::from_secs(60));
     let (reader, found) = Reader::wait_for_held_out(&config, wait, &never, &mut |_| {}).unwrap();
     assert_eq!(found.iter().map(|(_, positions)| positions.end).sum::<u64>(), 5);
     assert_eq!(held_out(&reader), [0, 2, 3, 4, 5]);

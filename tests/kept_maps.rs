@@ -222,7 +222,7 @@ fn a_large_map_that_somebody_wrote_into_is_taken_down_though_nobody_reads_it_aga
         let sample = opened.sample(position);
         scribble(address(&sample));
     }
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + Duration::from_secs(60);
     while opened.maps() > 0 {
         assert!(Instant::now() < until, "{} maps are left", opened.maps());
         std::thread::sleep(Duration::from_millis(1));

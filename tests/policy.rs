@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
-use support::{World, drain, eventually, next, one, patience, put, take, turn, worker};
+use support::{World, drain, eventually, next, one, patience, patiently, put, take, turn, worker};
 
 const SAMPLES: u64 = 6;
 
@@ -68,7 +68,7 @@ fn read_up_to(stream: &mut Stream, last: u64, seen: &Seen) {
 #[test]
 fn with_reuse_min_every_sample_is_read_before_the_next_generation_and_nothing_is_thrown_away() {
     for (workers, named) in [(1, true), (3, true), (1, false), (3, false)] {
-        let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\nLEASE_SECONDS: 1\n"));
+        let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\n"));
         drop(Generator::open(&place.config()).unwrap());
         let (seen, generations) = (Seen::default(), 8);
         let mut streams: Vec<Stream> = (0..workers)
@@ -103,7 +103,7 @@ fn with_reuse_min_2_each_generation_is_read_twice() {
 
 #[test]
 fn without_a_reader_generators_fill_one_generation_ahead_and_wait_for_one() {
-    let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1, max: 0}}\nLEASE_SECONDS: 1\n"));
+    let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1, max: 0}}\n"));
     drop(Generator::open(&place.config()).unwrap());
     let ring = place.ring();
     scope(|scope| {
@@ -198,20 +198,20 @@ fn a_manager_that_waits_for_a_reader_watches_no_directory_that_a_link_among_the_
 
 #[test]
 fn a_worker_that_dies_or_leaves_in_the_middle_is_not_waited_for_and_one_that_lives_is() {
-    let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\nLEASE_SECONDS: 0.8\n"));
+    let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\nLEASE_SECONDS: 3\n"));
     drop(Generator::open(&place.config()).unwrap());
     let ring = place.ring();
     let newest = || ring.manifests.newest_listed().unwrap();
     scope(|scope| {
         let generator = scope.spawn(|| generate(&place, 0..SAMPLES * 4, false));
         eventually("there is one", || newest() == 1);
+        let begun = Instant::now();
         ring.run("r").unwrap().arrive(2, 0, "who-died", 1).unwrap();
         let mut ranks = [0, 1].map(|rank| place.stream(StreamOptions { epochs: Some(1), ..of_run(rank, 3) }));
-        let begun = Instant::now();
         assert_eq!(drain(&mut ranks[0]).len(), 2);
         assert_eq!(drain(&mut ranks[1]).len(), 2);
         eventually("who is dead is not waited for", || newest() == 2);
-        assert!(begun.elapsed() > Duration::from_millis(500), "it might have lived: {:?}", begun.elapsed());
+        assert!(begun.elapsed() > Duration::from_secs(3), "it might have lived: {:?}", begun.elapsed());
         drop(ranks);
         let mut ranks = [0, 1].map(|rank| place.stream(StreamOptions { goes_on: turn(rank), ..of_run(rank, 3) }));
         take(&mut ranks[0], 2);
@@ -232,7 +232,7 @@ fn the_last_generation_is_sealed_when_those_who_read_have_read_and_stays_staged_
     scope(|scope| {
         // Who reads is waited for, however long it takes: longer than the patience that a sealed end has otherwise.
         scope.spawn(|| {
-            let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\nLEASE_SECONDS: 1\n"));
+            let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\nLEASE_SECONDS: 4\n"));
             place.generation(0..SAMPLES);
             let mut stream = place.stream(of_run(0, 1));
             one(&mut stream);
@@ -250,7 +250,7 @@ fn the_last_generation_is_sealed_when_those_who_read_have_read_and_stays_staged_
             assert_eq!((summary.delivered, summary.waiting, summary.swaps), (2, 0, 1));
         });
         scope.spawn(|| {
-            let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\nLEASE_SECONDS: 1\n"));
+            let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\nLEASE_SECONDS: 4\n"));
             place.generation(0..SAMPLES);
             let (summary, said) = told(|| generate(&place, SAMPLES..SAMPLES + 2, true));
             assert_eq!((summary.finished, summary.delivered, summary.waiting), (2, 0, 2));
@@ -322,7 +322,7 @@ fn after_reuse_max_passes_a_stream_waits_for_fresh_samples_and_goes_on_as_soon_a
                 put(&mut generator, SAMPLES);
                 generator.finish(true, &|| false).unwrap();
             });
-            assert_eq!(one(&mut stream).generation, newest + 1);
+            assert_eq!(patiently(&mut stream).unwrap().unwrap().generation, newest + 1);
         });
     }
 }
@@ -392,7 +392,7 @@ fn on_stale_stop_is_an_error_and_warn_says_so_once_and_reads_on() {
 
 #[test]
 fn when_no_generator_has_lived_for_stale_after_the_samples_are_stale_and_not_while_one_lives() {
-    let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nSTALE_AFTER: 0.5\nLEASE_SECONDS: 0.4\n"));
+    let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nSTALE_AFTER: 3\nLEASE_SECONDS: 3\n"));
     let mut generator = Generator::open(&place.config()).unwrap();
     (0..SAMPLES).for_each(|n| put(&mut generator, n));
     let open = |on_stale: &str| {
@@ -409,30 +409,28 @@ fn when_no_generator_has_lived_for_stale_after_the_samples_are_stale_and_not_whi
         }
         Ok::<_, Error>(())
     };
-    let (_, said) = told(|| streams.each_mut().map(|stream| read(stream, 0.7).unwrap()));
+    let (_, said) = told(|| streams.each_mut().map(|stream| read(stream, 3.5).unwrap()));
     assert_eq!(said, "", "a generator lives");
     drop(generator); // which leaves
     let [waiting, stopping, warning] = streams.each_mut();
     let begun = Instant::now();
-    let error = read(waiting, 20.0).unwrap_err();
+    let error = read(waiting, 60.0).unwrap_err();
     let spent = begun.elapsed().as_secs_f64();
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
     assert!(error.to_string().contains("no generator has lived for"), "{error}");
-    assert!((0.5..5.0).contains(&spent), "{spent}");
-    assert!(matches!(read(stopping, 20.0), Err(Error::Stale { .. })));
+    assert!(spent >= 3.0, "{spent}");
+    assert!(matches!(read(stopping, 60.0), Err(Error::Stale { .. })));
     let (_, said) = told(|| read(warning, 0.5).unwrap());
     assert_eq!(said.matches("no generator has lived for").count(), 1, "{said}");
     // One that comes back is enough, for who reads on and for who waits.
     let generator = Generator::open(&place.config()).unwrap();
-    let back = Instant::now();
     eventually("they read again", || [&mut *waiting, &mut *stopping].into_iter().all(|stream| next(stream).is_ok()));
-    assert!(back.elapsed() < Duration::from_secs(5));
     drop(generator);
 }
 
 #[test]
 fn who_makes_a_stream_for_each_epoch_is_told_when_the_generators_have_ended() {
-    let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nSTALE_AFTER: 0.4\nLEASE_SECONDS: 0.4\nON_STALE: stop\n"));
+    let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nSTALE_AFTER: 3\nLEASE_SECONDS: 3\nON_STALE: stop\n"));
     place.generation(0..SAMPLES); // by a generator that has left
     let mut epochs = 0;
     let error = loop {
@@ -444,7 +442,7 @@ fn who_makes_a_stream_for_each_epoch_is_told_when_the_generators_have_ended() {
             Err(error) => break error,
         }
         epochs += 1;
-        assert!(epochs < 1000, "nobody notices");
+        assert!(epochs < 3000, "nobody notices");
         sleep(Duration::from_millis(20));
     };
     assert!(

@@ -259,7 +259,6 @@ fn a_reader_that_comes_while_the_ring_is_being_born_waits_until_it_is() {
 #[test]
 fn a_reader_that_waits_ends_at_a_signal_or_after_its_timeout_and_says_what_it_waited_for() {
     let place = Place::new("SWAP_CAP: 2\nSAMPLE: [data, label]\n");
-    let begun = Instant::now();
     let said = place.run(&["read", "--timeout", "0.3"]);
     assert!(said.code == Some(1) && said.err.contains("demo.ring") && said.err.contains("waited"), "{said:?}");
     let mut reader = place.start(&["read"]);
@@ -274,13 +273,11 @@ fn a_reader_that_waits_ends_at_a_signal_or_after_its_timeout_and_says_what_it_wa
     generator.finish(true, &|| false).unwrap();
     let said = place.run(&["read", "--timeout", "0.3", "--generations", "3", "--json"]);
     assert!(said.code == Some(1) && said.err.contains("generation 3 holds 0 of 2 samples"), "{said:?}");
-    assert!(begun.elapsed() < Duration::from_secs(20), "they gave up in time");
 }
 
 #[test]
 fn all_gives_each_kept_sample_once_and_never_waits() {
     let place = Place::new("SWAP_CAP: 4\nSAMPLE: [data, label]\nKEEP: 2\n");
-    let begun = Instant::now();
     let said = place.run(&["read", "--all", "--json"]);
     assert!(said.code == Some(1) && said.err.contains("no ring at"), "{said:?}");
     let mut generator = Generator::open(&place.config()).unwrap();
@@ -293,7 +290,6 @@ fn all_gives_each_kept_sample_once_and_never_waits() {
         let (n, crc) = (line["meta"]["n"].as_u64().unwrap(), &line["parts"]["data"]["crc32"]);
         assert_eq!(*crc, crc32(&contents(n, 0, cli_support::DATA)), "sample {n}");
     }
-    assert!(begun.elapsed() < Duration::from_secs(20));
 }
 
 /// CRC-32 as zlib knows it, bit by bit.

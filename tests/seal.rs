@@ -117,7 +117,7 @@ fn gc_removes_what_a_manager_would_and_says_beforehand_what_that_is() {
 
 #[test]
 fn what_a_generator_had_begun_is_removed_when_it_is_long_dead_and_what_it_finished_is_not() {
-    let place = Place::verbatim(&format!("DBNAME: demo\nINDEX: files\nLEASE_SECONDS: 0.05\n{YAML}"));
+    let place = Place::verbatim(&format!("DBNAME: demo\nINDEX: files\nLEASE_SECONDS: 0.3\n{YAML}"));
     let mut generator = Generator::open(&place.config()).unwrap();
     put(&mut generator, 0);
     let dir = place.ring().join("staging").join(&generator.ring().me);

@@ -16,7 +16,7 @@ use ringreel_format::{
 use std::time::{Duration, Instant};
 
 /// A hundred times what each of these takes, and a hundredth of what it would take if it were not proportional.
-const ENOUGH: Duration = Duration::from_secs(20);
+const ENOUGH: Duration = Duration::from_secs(60);
 
 fn frame_header(flag: u32, len: u32) -> [u8; 8] {
     let mut bytes = [0; 8];

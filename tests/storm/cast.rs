@@ -15,7 +15,7 @@ pub const CAP: u64 = 20;
 /// Signals by which a process ends that went wrong by itself: SIGILL, SIGABRT, SIGBUS, SIGSEGV.
 const CRASHES: [i32; 4] = [4, 6, 7, 11];
 /// After so long, whoever was asked to end does not end.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Lines of a generator's configuration, and its arguments.
 const GENERATORS: [(&str, &[&str]); 5] = [

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// With no new manifest for so long, while generators work and the disk has room, the ring hangs.
-const HANGS: Duration = Duration::from_secs(40);
+const HANGS: Duration = Duration::from_secs(60);
 
 /// All manifests that ever were, kept beyond their removal.
 pub struct Watcher {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Longest time that anything here is waited for.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Every element of a sample that is none.
 pub const FILL: f64 = -7.5;
 /// Of every sample's one part.
@@ -165,6 +165,17 @@ pub fn next(stream: &mut Stream) -> Result<Option<Got>, Error> {
     assert_eq!((&part.dtype, &part.shape[..], &part.data().unwrap()[..]), (&DType::F32, &SHAPE[..], &wanted[..]));
     let (generation, position, masked) = (sample.generation, sample.position, sample.masked);
     Ok(Some(Got { epoch, generation, position, masked, damaged }))
+}
+
+/// Returns the next item of a stream with a short timeout of its own, and asks again after each timeout.
+pub fn patiently(stream: &mut Stream) -> Result<Option<Got>, Error> {
+    let late = patience();
+    loop {
+        match next(stream) {
+            Err(Error::Timeout { .. }) if !late() => {}
+            other => return other,
+        }
+    }
 }
 
 pub fn one(stream: &mut Stream) -> Got {

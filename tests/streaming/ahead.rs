@@ -1,7 +1,7 @@
 //! Reading ahead changes when samples are read, and nothing else.
 
 use crate::common::{Action, HookFs};
-use crate::support::{Got, MODES, World, drain, eventually, is_segment, next, number, one, turn, worker};
+use crate::support::{Got, MODES, World, drain, eventually, is_segment, next, number, one, patiently, turn, worker};
 use ringreel::reader::split::Equal;
 use ringreel::reader::stream::Item;
 use ringreel::{Error, Generator, NamedPart, Reader, Stream, StreamOptions};
@@ -191,7 +191,7 @@ fn while_the_files_are_away_a_stream_waits_and_then_goes_on_with_the_same_sample
                 Ok(None) => break,
                 Ok(Some(item)) => got.push(item), // it was read before
                 Err(Error::Timeout { .. }) => {
-                    let Some(item) = next(&mut stream).unwrap() else { break };
+                    let Some(item) = patiently(&mut stream).unwrap() else { break };
                     got.push(item);
                 }
                 Err(error) => panic!("{equal:?}: {error}"),

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use traced::{Call, Fate, Strike, Traced, calls_in};
 
 /// Nothing takes longer, unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Cases at a time: they mostly wait for leases.
 const WORKERS: usize = 2;
 /// How many of each kind are taken where not all are.

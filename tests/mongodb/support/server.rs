@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 const USER: &str = "trainer";
 const PASSWORD: &str = "not-a-secret";
 /// Each of these has a meaning in a connection string, or none outside of ASCII.
