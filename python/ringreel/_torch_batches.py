@@ -141,6 +141,8 @@ class _Marked(NamedTuple):
 
     alive: "weakref.ref[torch.Tensor]"
     name: str
+    sample_id: str
+    owner: Any
     part: Part
     address: int
     shape: torch.Size
@@ -171,7 +173,10 @@ def mark(tensor: torch.Tensor, sample: Sample, name: str) -> None:
         return
     number = id(tensor)
     alive = weakref.ref(tensor, lambda _: _marked.pop(number, None))
-    _marked[number] = _Marked(alive, name, part, tensor.data_ptr(), tensor.shape, _edges(_bytes_of(tensor)))
+    owner = sample.meta.get("generator")
+    origin = (name, sample.sample_id, owner)
+    address, edges = tensor.data_ptr(), _edges(_bytes_of(tensor))
+    _marked[number] = _Marked(alive, *origin, part, address, tensor.shape, edges)
 
 
 def _mark_of(value: Any) -> _Marked | None:
@@ -208,7 +213,11 @@ def _collated(batch: Sequence[Any], files: _Files | None) -> Any:
     if type(first) in (list, tuple) and all(len(each) == len(first) for each in batch):
         return [_collated(column, files) for column in zip(*batch, strict=True)]
     if not _alike(batch):
-        collated = default_collate(batch)
+        try:
+            collated = default_collate(batch)
+        except RuntimeError as error:
+            _name_unlike(error, batch)
+            raise
         return collated if files is None else _small(collated)
     if files is not None:
         return _sent(batch, files)
@@ -237,6 +246,23 @@ def _alike(batch: Sequence[Any]) -> bool:
         and each.device.type == "cpu"
         for each in batch
     )
+
+
+def _name_unlike(error: RuntimeError, batch: Sequence[Any]) -> None:
+    """Adds a note to `error` that names the first two tensors that do not fit together, and where they are from."""
+    tensors = [each for each in batch if isinstance(each, torch.Tensor)]
+    unlike = (each for each in tensors if (each.dtype, each.shape) != (tensors[0].dtype, tensors[0].shape))
+    other = next(unlike, None)
+    if other is not None:
+        error.add_note(f"ringreel: {_origin(tensors[0])}; {_origin(other)}")
+
+
+def _origin(tensor: torch.Tensor) -> str:
+    what = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+    marked = _mark_of(tensor)
+    if marked is None:
+        return f"a tensor is {what}"
+    return f"part {marked.name!r} of sample {marked.sample_id} (written by {marked.owner}) is {what}"
 
 
 def _sent(batch: Sequence[torch.Tensor], files: _Files) -> Any:

@@ -703,10 +703,16 @@ def test_what_is_asked_of_autograd_is_kept(ring_of):
 
 
 def test_samples_that_do_not_fit_together_are_told_as_ever(ring_of):
-    dataset = RingDataset(ring_of([{"data": np.zeros(100_000 + n, np.uint8)} for n in range(2)]))
+    ring = ring_of([{"data": np.zeros(100_000 + n, np.uint8)} for n in range(2)])
+    dataset = RingDataset(ring)
     for workers in (0, 1):
-        with pytest.raises(RuntimeError, match="equal size"):
+        with pytest.raises(RuntimeError, match="equal size") as caught:
             next(iter(DataLoader(dataset, 2, num_workers=workers, collate_fn=collate)))
+        said = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+        for n, sample in enumerate(ring.dataset()):
+            origin = f"sample {sample.sample_id} (written by {sample.meta['generator']})"
+            what = f"part 'data' of {origin} is torch.uint8 of shape ({100_000 + n},)"
+            assert what in said, said
 
 
 def test_tensors_of_others_are_collated_as_ever(dataset):
