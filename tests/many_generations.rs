@@ -12,7 +12,7 @@ use ringreel::{Config, Generator, Reader, Stream, StreamOptions};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 type Opened = BTreeMap<u64, u32>;
 

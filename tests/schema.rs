@@ -1,5 +1,5 @@
-//! Generators that disagree on a part's dtype or shape: the generator that starts later is warned or refused, and the
-//! reader that stacks their samples learns which samples and owners they are.
+//! Generators that disagree on a part's dtype or shape: the one that starts later is warned or
+//! refused, and the error of a reader that stacks their samples names the samples and the owners.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod common;
@@ -115,7 +115,9 @@ fn a_stack_error_names_both_samples_and_owners() {
     let first = put(&mut generators[0], DType::F32, &[3]).unwrap()[0];
     let second = put(&mut generators[1], DType::F64, &[4]).unwrap()[0];
     let owners = generators.each_ref().map(|generator| generator.ring().me.clone());
-    generators.into_iter().for_each(|generator| drop(generator.finish(true, &never).unwrap()));
+    for generator in generators {
+        generator.finish(true, &never).unwrap();
+    }
     let reader = Reader::open(&config).unwrap();
     let newest = reader.newest().unwrap();
     let error = reader.batch(&newest, 0..2).unwrap_err().to_string();

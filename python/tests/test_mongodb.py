@@ -267,7 +267,7 @@ def starters(keys):
     ]
 
 
-def test_a_wrong_port_is_told_and_makes_no_ring(config, closed, tmp_path):
+def test_a_wrong_port_is_an_error_and_makes_no_ring(config, closed, tmp_path):
     keys = config(MONGOHOST="127.0.0.1", PORT=closed, DBNAME="x")
     for start in starters(keys):
         begin = time.monotonic()
@@ -277,7 +277,7 @@ def test_a_wrong_port_is_told_and_makes_no_ring(config, closed, tmp_path):
     assert not (tmp_path / "ring").exists()
 
 
-def test_who_is_no_mongodb_is_told(config, silent):
+def test_a_server_of_another_kind_is_an_error(config, silent):
     begin = time.monotonic()
     with pytest.raises(ringreel.IndexAwayError, match="does not answer as a MongoDB does") as caught:
         ringreel.Ring(config(MONGOHOST="127.0.0.1", PORT=silent, DBNAME="x")).generator()
@@ -285,7 +285,7 @@ def test_who_is_no_mongodb_is_told(config, silent):
     assert isinstance(caught.value, ConnectionError) and not isinstance(caught.value, PermissionError)
 
 
-def test_a_host_that_is_not_known_is_told(config):
+def test_an_unknown_host_is_an_error(config):
     begin = time.monotonic()
     with pytest.raises(ringreel.IndexAwayError, match="no-such-host.invalid.*check MONGOHOST"):
         ringreel.Ring(config(MONGOHOST="no-such-host.invalid", DBNAME="x")).generator()

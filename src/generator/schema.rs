@@ -1,5 +1,5 @@
-//! Compares a generator's first sample with what the ring holds, so that generators that disagree on a part's dtype
-//! or shape are found when they start, and not by the consumer that stacks their samples.
+//! Compares a generator's first sample with what the ring holds, so that generators that disagree
+//! on a part's dtype or shape are found when they start, not by the consumer that stacks samples.
 
 use crate::error::{Error, Result};
 use crate::fs::Fs;
@@ -9,9 +9,9 @@ use crate::segment::reader::{Tail, read_tail};
 use ringreel_format::{DType, PartSchema, Schema, Value};
 use std::path::Path;
 
-/// Compares `schema`, that of a generator's first sample, with the first segment of the newest generation, or where
-/// that has none, of the generation that fills. Logs a warning where they differ. Parts of dtype bytes may have any
-/// length.
+/// Compares `schema`, that of a generator's first sample, with the first segment of the newest
+/// generation, or of the generation that fills where the newest has none. Logs a warning where they
+/// differ. Parts of dtype bytes may have any length.
 ///
 /// # Errors
 /// [`Error::Sample`] where they differ and `strict` is set (STRICT_SCHEMA).
@@ -47,8 +47,8 @@ fn differ(here: &PartSchema, there: &PartSchema) -> bool {
     here.dtype != there.dtype || (here.dtype != DType::Bytes && here.shape != there.shape)
 }
 
-/// Reads the footer of the segment with the lowest number in a generation's directory. Returns none where there is no
-/// readable one: the comparison is a courtesy, and nothing waits for it.
+/// Reads the footer of the segment with the lowest number in a generation's directory. Returns none
+/// where no segment is readable, since the comparison only serves a warning.
 fn first_segment(fs: &dyn Fs, dir: &Path) -> Option<Tail> {
     if let Ok(tail) = read_tail(fs, &dir.join(segment_name(0))) {
         return Some(tail);
