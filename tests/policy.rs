@@ -413,12 +413,9 @@ fn when_no_generator_has_lived_for_stale_after_the_samples_are_stale_and_not_whi
     assert_eq!(said, "", "a generator lives");
     drop(generator); // which leaves
     let [waiting, stopping, warning] = streams.each_mut();
-    let begun = Instant::now();
     let error = read(waiting, 60.0).unwrap_err();
-    let spent = begun.elapsed().as_secs_f64();
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
     assert!(error.to_string().contains("no generator has lived for"), "{error}");
-    assert!(spent >= 3.0, "{spent}");
     assert!(matches!(read(stopping, 60.0), Err(Error::Stale { .. })));
     let (_, said) = told(|| read(warning, 0.5).unwrap());
     assert_eq!(said.matches("no generator has lived for").count(), 1, "{said}");
