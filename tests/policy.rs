@@ -68,7 +68,7 @@ fn read_up_to(stream: &mut Stream, last: u64, seen: &Seen) {
 #[test]
 fn with_reuse_min_every_sample_is_read_before_the_next_generation_and_nothing_is_thrown_away() {
     for (workers, named) in [(1, true), (3, true), (1, false), (3, false)] {
-        let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\n"));
+        let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\nLEASE_SECONDS: 5\n"));
         drop(Generator::open(&place.config()).unwrap());
         let (seen, generations) = (Seen::default(), 8);
         let mut streams: Vec<Stream> = (0..workers)
@@ -103,7 +103,7 @@ fn with_reuse_min_2_each_generation_is_read_twice() {
 
 #[test]
 fn without_a_reader_generators_fill_one_generation_ahead_and_wait_for_one() {
-    let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1, max: 0}}\n"));
+    let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1, max: 0}}\nLEASE_SECONDS: 5\n"));
     drop(Generator::open(&place.config()).unwrap());
     let ring = place.ring();
     scope(|scope| {
