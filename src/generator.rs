@@ -95,6 +95,8 @@ struct Core {
     settled: u64,
     number: u64,
     summary: Summary,
+    /// Samples of sealed segments that somebody removed before a manifest listed them.
+    lost: u64,
     last_problem: Option<String>,
     /// An error that came after samples were finished: their ids were returned first.
     deferred: Option<Error>,
@@ -142,6 +144,7 @@ impl Core {
             settled: 0,
             number: 0,
             summary: Summary::default(),
+            lost: 0,
             last_problem: None,
             deferred: None,
             untold: Vec::new(),
@@ -159,8 +162,8 @@ impl Core {
     }
 
     fn summary(&self) -> Summary {
-        let waiting = self.commits.iter().map(|commit| commit.staged.samples).sum();
-        Summary { waiting, ..self.summary.clone() }
+        let Summary { finished, delivered, quarantined, .. } = self.summary;
+        Summary { waiting: finished - delivered - quarantined - self.lost, ..self.summary.clone() }
     }
 
     fn write(&mut self, parts: &[NamedPart<'_>], meta: &Meta, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {

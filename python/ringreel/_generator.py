@@ -41,8 +41,13 @@ class Summary:
 class Generator:
     """A generator in a ring, made by `Ring.generator`.
 
-    A context manager: leaving it finishes, after an exception too. What is written survives the end of this process
-    once `write` or `flush` has returned its id. Of use to one process only: in a forked child, open another one.
+    A context manager: leaving it finishes, after an exception too. What is written survives the end of this process once `write` or `flush` has
+    returned its id. Of use to one process only: in a forked child, open another one.
+
+    A signal handler or another thread may read `summary` and `written` while another call waits:
+    both answer at once, as of the last call that returned. A signal handler may also call `finish`.
+    `write`, `write_batch` and `flush` from a signal handler that interrupted a call of the same
+    generator raise `RingreelError`; from another thread they wait for their turn.
     """
 
     def __init__(self, config: _ringreel.Config) -> None:
@@ -60,12 +65,13 @@ class Generator:
 
     @property
     def summary(self) -> Summary:
-        """What was done so far."""
+        """What was done until the last call returned."""
         return Summary(**self._generator.summary())
 
     @property
     def written(self) -> int:
-        """Samples that were put in so far, finished or not; those that were lost with their segment are not counted."""
+        """Samples that were put in until the last call returned, finished or not; those that were
+        lost with their segment are not counted."""
         return self._generator.written
 
     def write(self, sample: Any, meta: dict[str, Any] | None = None) -> list[str]:
@@ -135,6 +141,11 @@ class Generator:
         generation that is not full.
 
         Called again, it returns the same summary. After it, nothing can be written.
+
+        In a signal handler that interrupted a call of this generator, it returns the summary so far
+        and asks that call to finish: the call ends without waiting any longer, and the generator
+        finishes without waiting, too. A `write` whose sample has found no room raises
+        `RingreelError` then.
         """
         return self._finish(seal, None)
 

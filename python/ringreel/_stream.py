@@ -22,6 +22,11 @@ class Stream(Iterator[Sample]):
     counted in `damaged` and warned of once through `logging`; it is skipped, or, where all workers are to have the same
     number of steps, another one comes in its place. It is used by one process; in a forked child, make a new one.
 
+    A signal handler or another thread may call `state_dict` and read `epochs` and `run` while
+    `next` waits: they answer at once, as of the last sample that `next` returned. `close` ends the
+    wait. Any other call from a signal handler that interrupted a call of the same stream raises
+    `RingreelError`; a call from another thread waits for its turn.
+
     Raises `RingTimeoutError` when nothing came in time, `StaleError` when nothing new comes and ON_STALE is stop, and
     OSError for what the filesystem says.
     """
@@ -41,7 +46,7 @@ class Stream(Iterator[Sample]):
         if self._closed:
             raise StopIteration
         waiting = Waiting()
-        stream = self._open(waiting)
+        stream = self._own()
         while True:
             given = stream.next(waiting)
             if given is None:
@@ -52,12 +57,11 @@ class Stream(Iterator[Sample]):
             if sample is not None:
                 return Sample(*sample, masked)
 
-    def _open(self, waiting: Waiting) -> _ringreel.Stream:
+    def _own(self) -> _ringreel.Stream:
+        """The stream of this process. It opens the ring with its first call that waits."""
         if self._stream is None:
             worker, workers = self._share
-            self._stream = _ringreel.Stream.open(
-                self._config, worker=worker, workers=workers, **self._options, tell=waiting
-            )
+            self._stream = _ringreel.Stream(self._config, worker=worker, workers=workers, **self._options)
         return self._stream
 
     def _tell(self, error: DamagedSampleError, skipped: bool) -> None:
@@ -78,22 +82,26 @@ class Stream(Iterator[Sample]):
     @property
     def run(self) -> str | None:
         """The name of its run, by which what it reads is logged; None before the first sample where nobody gave one."""
-        name: str | None = self._options["run"] if self._stream is None else self._stream.run
-        return name
+        name = None if self._stream is None else self._stream.run
+        return self._options["run"] if name is None else name
 
     def state_dict(self) -> dict[str, Any]:
         """Where it is: JSON's types only. Empty before the first sample.
 
+        Never waits. While `next` waits, in this thread or another one, the state is that after the
+        sample before: a stream that loads it goes on with the sample that `next` waits for.
+
         Among others: run, seed, shuffle, world (number of workers), worker, number (the run's count of epochs), epoch
         (its generation and number of samples; None between two), step (samples given of this worker's share of it).
         """
-        state: dict[str, Any] = {} if self._stream is None else json.loads(self._stream.state())
+        text = None if self._stream is None else self._stream.state()
+        state: dict[str, Any] = {} if text is None else json.loads(text)
         return state
 
     def _place(self) -> dict[str, Any]:
         """The state; before the first sample, that of where it is going to begin: it takes its place in its run."""
         try:
-            self._open(Waiting()).prepare()
+            self._own().prepare(Waiting())
         except (RingreelError, OSError) as error:
             logger.warning("where this stream is going to begin is not in its state: %s", error)
             return {}
@@ -112,12 +120,15 @@ class Stream(Iterator[Sample]):
         """
         states = _all_begun([state] if isinstance(state, Mapping) else list(state))
         if states:
-            self._open(Waiting()).load([json.dumps(each) for each in states])
+            self._own().load([json.dumps(each) for each in states], Waiting())
 
     def close(self) -> None:
-        """Ends the stream, and takes its reader off the ring's list. What was read stays."""
+        """Ends the stream, and takes its reader off the ring's list. What was read stays. A `next` that
+        waits, in this thread or another one, raises StopIteration."""
         self._closed = True
-        self._stream = None
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
 
     def __enter__(self) -> Self:
         return self

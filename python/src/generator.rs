@@ -2,7 +2,8 @@
 
 use crate::array::Input;
 use crate::config::Config;
-use crate::detached::{Listeners, detached};
+use crate::detached::{Listeners, Stop, detached};
+use crate::exclusive::Exclusive;
 use crate::forked::OwnProcess;
 use crate::ids::SampleIds;
 use crate::{errors, logging, meta};
@@ -11,7 +12,7 @@ use pyo3::types::PyDict;
 use ringreel::format::DType;
 use ringreel::generator::Summary;
 use ringreel::{Error, NamedPart, SampleId};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One part as Python gives it: name, dtype, bytes of one element, shape, and the bytes themselves.
 type Given<'py> = (String, String, u32, Vec<u64>, Bound<'py, PyAny>);
@@ -22,29 +23,94 @@ enum State {
     Lost,
 }
 
+impl State {
+    /// Seals, commits, and leaves the ring. None: an earlier attempt failed, and left nothing to
+    /// finish.
+    fn finish(&mut self, seal: bool, stop: Stop<'_>) -> ringreel::Result<Option<Summary>> {
+        if let State::Open(generator) = self {
+            match generator.flush(stop) {
+                Ok(_) | Err(Error::Interrupted { .. }) => {}
+                Err(error) => return Err(error), // the generator stays as it is, and may be finished again
+            }
+        }
+        let summary = match std::mem::replace(self, State::Lost) {
+            State::Open(generator) => leave(*generator, seal, stop)?,
+            State::Finished(summary) => summary,
+            State::Lost => return Ok(None),
+        };
+        *self = State::Finished(summary.clone());
+        Ok(Some(summary))
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        match self {
+            State::Open(generator) => Snapshot { summary: generator.summary(), written: Some(generator.written()) },
+            State::Finished(summary) => Snapshot { summary: summary.clone(), written: None },
+            State::Lost => Snapshot::default(),
+        }
+    }
+}
+
+/// A generator as its last call left it.
+#[derive(Clone, Default)]
+struct Snapshot {
+    summary: Summary,
+    /// Samples that were put in; None after the end.
+    written: Option<u64>,
+}
+
+/// What a signal handler may do in the middle of a call.
+const ADVICE: &str = "can read summary and written, and call finish, but not write or flush";
+const FINISHED: &str = "this generator is finished: open another one";
+const GIVEN_UP: &str = "this generator was finished by a signal handler while this call waited; what it was to write is \
+                        not in the ring";
+
 /// A generator in a ring.
 #[pyclass(frozen, module = "ringreel._ringreel")]
 pub struct Generator {
-    state: OwnProcess<Arc<Mutex<State>>>,
+    state: OwnProcess<Exclusive<State, Snapshot>>,
+    /// Whether a signal handler asked, in the middle of a call, to finish, and with which `seal`.
+    finish_requested: Mutex<Option<bool>>,
     names: Vec<String>,
 }
 
 impl Generator {
-    /// Does `work` on the open generator, without the GIL.
+    /// Does `work`, without the GIL. Where a signal handler asks meanwhile to finish, `work` is
+    /// told to stop, and the generator finishes without waiting for anything.
+    fn call<T: Send>(
+        &self,
+        py: Python<'_>,
+        stop: Option<Py<PyAny>>,
+        work: impl FnOnce(&mut State, Stop<'_>) -> ringreel::Result<T> + Send,
+    ) -> PyResult<Result<T, &'static str>> {
+        let listeners = Listeners { stop, tell: None };
+        self.state.get("generator")?.call(py, &listeners, |state, stop, _| {
+            let done = work(state, &|| stop() || self.finish_requested().is_some());
+            let Some(seal) = self.finish_requested().take() else { return done.map(Ok) };
+            state.finish(seal, &|| true)?;
+            match done {
+                Err(Error::Interrupted { .. }) => Ok(Err(GIVEN_UP)),
+                done => done.map(Ok),
+            }
+        })
+    }
+
+    /// Does `work` on the open generator, as `call` does.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
         stop: Option<Py<PyAny>>,
-        work: impl FnOnce(&mut ringreel::Generator, &dyn Fn() -> bool) -> ringreel::Result<T> + Send,
+        work: impl FnOnce(&mut ringreel::Generator, Stop<'_>) -> ringreel::Result<T> + Send,
     ) -> PyResult<T> {
-        let state = self.state.get("generator")?;
-        let listeners = Listeners { stop, tell: None };
-        let done =
-            detached(py, &listeners, |stop, _| match &mut *state.lock().unwrap_or_else(PoisonError::into_inner) {
-                State::Open(generator) => work(generator, stop).map(Some),
-                State::Finished(_) | State::Lost => Ok(None),
-            })?;
-        done.ok_or_else(|| errors::plain("this generator is finished: open another one"))
+        let done = self.call(py, stop, |state, stop| match state {
+            State::Open(generator) => work(generator, stop).map(Ok),
+            State::Finished(_) | State::Lost => Ok(Err(FINISHED)),
+        })?;
+        done.flatten().map_err(errors::plain)
+    }
+
+    fn finish_requested(&self) -> MutexGuard<'_, Option<bool>> {
+        self.finish_requested.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -57,8 +123,8 @@ impl Generator {
         let config = &config.get().inner;
         let generator = detached(py, &Listeners::default(), |_, _| ringreel::Generator::open(config))?;
         let names = generator.ring().birth.sample.clone();
-        let state = Mutex::new(State::Open(Box::new(generator)));
-        Ok(Generator { state: OwnProcess::new(Arc::new(state)), names })
+        let state = Exclusive::new("generator", ADVICE, State::Open(Box::new(generator)), State::snapshot);
+        Ok(Generator { state: OwnProcess::new(state), finish_requested: Mutex::default(), names })
     }
 
     /// Names of the parts, in order: the ring's SAMPLE.
@@ -113,46 +179,29 @@ impl Generator {
     }
 
     /// Seals, commits, and leaves; with `seal`, waits until everything is visible. Returns the summary, and again when
-    /// it is called again.
+    /// it is called again. In the middle of another call of the same thread, asks that call to end
+    /// and to finish, and returns the summary so far.
     #[pyo3(signature = (seal, stop=None))]
     fn finish<'py>(&self, py: Python<'py>, seal: bool, stop: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
         let state = self.state.get("generator")?;
-        let listeners = Listeners { stop, tell: None };
-        let done = detached(py, &listeners, |stop, _| {
-            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-            if let State::Open(generator) = &mut *state {
-                match generator.flush(stop) {
-                    Ok(_) | Err(Error::Interrupted { .. }) => {}
-                    Err(error) => return Err(error), // the generator stays as it is, and may be finished again
-                }
-            }
-            let summary = match std::mem::replace(&mut *state, State::Lost) {
-                State::Open(generator) => leave(*generator, seal, stop)?,
-                State::Finished(summary) => summary,
-                State::Lost => return Ok(None),
-            };
-            *state = State::Finished(summary.clone());
-            Ok(Some(summary))
-        })?;
+        if state.is_used_here() {
+            *self.finish_requested() = Some(seal);
+            return as_dict(py, &state.snapshot().summary);
+        }
+        let done = self.call(py, stop, |state, stop| state.finish(seal, stop))?.map_err(errors::plain)?;
         let lost = || errors::plain("this generator could not be finished before: open another one");
         as_dict(py, &done.ok_or_else(lost)?)
     }
 
-    /// Samples that were put in so far, finished or not.
+    /// Samples that were put in until the last call returned, finished or not.
     #[getter]
-    fn written(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, None, |generator, _| Ok(generator.written()))
+    fn written(&self) -> PyResult<u64> {
+        self.state.get("generator")?.snapshot().written.ok_or_else(|| errors::plain(FINISHED))
     }
 
-    /// What was done so far.
+    /// What was done until the last call returned.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let state = self.state.get("generator")?;
-        let done = py.detach(|| match &*state.lock().unwrap_or_else(PoisonError::into_inner) {
-            State::Open(generator) => Some(generator.summary()),
-            State::Finished(summary) => Some(summary.clone()),
-            State::Lost => None,
-        });
-        as_dict(py, &done.unwrap_or_default())
+        as_dict(py, &self.state.get("generator")?.snapshot().summary)
     }
 
     /// Tells the others, in its last report, of an error that ended this generator.

@@ -10,6 +10,7 @@
 //! | [`recordio`] | plain RecordIO files |
 //! | [`errors`] | each error becomes the exception that mirrors it |
 //! | [`detached`] | work without the GIL that signals get through to |
+//! | [`exclusive`] | a value that one call at a time uses, and its snapshot for signal handlers |
 //! | [`interpreter`] | Python's end, in which no other thread may ask for the GIL |
 //! | [`forked`] | what belongs to one process is left alone in a forked child |
 //! | [`logging`] | what the crate logs, told to Python's `logging` |
@@ -27,6 +28,7 @@ mod command;
 mod config;
 mod detached;
 mod errors;
+mod exclusive;
 mod forked;
 mod generator;
 mod ids;

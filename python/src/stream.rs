@@ -1,36 +1,87 @@
 //! One sample after the other, for one worker.
 
 use crate::config::Config;
-use crate::detached::{Listeners, detached, time_limit};
-use crate::errors;
+use crate::detached::{Listeners, Stop, Tell, time_limit};
+use crate::exclusive::Exclusive;
 use crate::forked::OwnProcess;
-use crate::reader::{Handed, hand_over, open_reader};
+use crate::reader::{Handed, hand_over};
+use crate::{errors, logging};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use ringreel::StreamOptions;
 use ringreel::reader::resume::State;
 use ringreel::reader::split::{Equal, Share};
-use ringreel::reader::stream::Item;
+use ringreel::reader::stream::{Item, Position};
 use ringreel::ring::runs::Turn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use ringreel::{Error, StreamOptions};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What a signal handler may do in the middle of a call.
+const ADVICE: &str = "can call state_dict and close, and read epochs and run, but not ask for the next sample";
+
+/// A stream that opens its ring when it is first used.
+struct Lazy {
+    config: ringreel::Config,
+    options: StreamOptions,
+    stream: Option<ringreel::Stream>,
+}
+
+impl Lazy {
+    /// The stream. Waits for a ring and its first sample.
+    fn open(&mut self, stop: Stop<'_>, tell: Tell<'_>) -> ringreel::Result<&mut ringreel::Stream> {
+        let stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => {
+                let reader = ringreel::Reader::wait_for(&self.config, self.options.timeout, stop, tell)?;
+                ringreel::Stream::new(Arc::new(reader.with_private_maps()), self.options.clone())?
+            }
+        };
+        Ok(self.stream.insert(stream))
+    }
+}
 
 /// A stream of samples.
 #[pyclass(frozen, module = "ringreel._ringreel")]
 pub struct Stream {
-    stream: OwnProcess<Mutex<ringreel::Stream>>,
+    /// The snapshot is None until the ring is open.
+    stream: OwnProcess<Exclusive<Lazy, Option<Position>>>,
+    closed: AtomicBool,
 }
 
 /// An item: a sample, the error of one that could not be read, or both, where one was put into its place.
 type Given<'py> = (Option<Handed<'py>>, bool, Option<Bound<'py, PyAny>>);
 
+impl Stream {
+    /// Does `work` on the open stream, without the GIL. None: it was closed meanwhile.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        tell: Option<Py<PyAny>>,
+        work: impl FnOnce(&mut ringreel::Stream, Stop<'_>, Tell<'_>) -> ringreel::Result<Option<T>> + Send,
+    ) -> PyResult<Option<T>> {
+        let listeners = Listeners { stop: None, tell };
+        self.stream.get("stream")?.call(py, &listeners, |lazy, stop, tell| {
+            let stop = || stop() || self.closed.load(Ordering::Relaxed);
+            match lazy.open(&stop, tell).and_then(|stream| work(stream, &stop, tell)) {
+                Err(Error::Interrupted { .. }) if self.closed.load(Ordering::Relaxed) => Ok(None),
+                done => done,
+            }
+        })
+    }
+
+    fn position(&self) -> PyResult<Option<Position>> {
+        Ok(self.stream.get("stream")?.snapshot())
+    }
+}
+
 #[pymethods]
 impl Stream {
-    /// Waits for a ring and its first sample. `options` are those of `ringreel.Ring.stream`, by name.
-    #[staticmethod]
+    /// A stream that opens nothing yet. `options` are those of `ringreel.Ring.stream`, by name.
+    #[new]
     #[pyo3(signature = (config, *, worker, workers, shuffle, seed, equal, fill, epochs, goes_on, repeat, timeout,
-                        prefetch_bytes, threads, run, replay, tell=None))]
+                        prefetch_bytes, threads, run, replay))]
     #[allow(clippy::too_many_arguments)]
-    fn open(
+    fn new(
         py: Python<'_>,
         config: &Bound<'_, Config>,
         worker: u64,
@@ -47,47 +98,34 @@ impl Stream {
         threads: usize,
         run: Option<String>,
         replay: Option<String>,
-        tell: Option<Py<PyAny>>,
     ) -> PyResult<Stream> {
-        let share = Share::new(worker, workers).map_err(|error| errors::raise(py, error))?;
-        let equal = match equal {
-            None => Equal::No,
-            Some("drop") => Equal::Drop,
-            Some("pad") => Equal::Pad,
-            Some("mask") => Equal::Mask,
-            Some(other) => {
-                let message = format!("equal: expected \"drop\", \"pad\", \"mask\" or None, found {other:?}");
-                return Err(PyValueError::new_err(message));
-            }
-        };
-        let prefetch_bytes = prefetch_bytes.unwrap_or(config.get().inner.prefetch_bytes);
-        let wait = time_limit(timeout)?;
-        let reader = Arc::new(open_reader(py, config, timeout, tell)?);
+        logging::forward();
+        let config = config.get().inner.clone();
         let options = StreamOptions {
-            share,
+            share: Share::new(worker, workers).map_err(|error| errors::raise(py, error))?,
             shuffle,
             seed,
-            equal,
+            equal: equal_of(equal)?,
             fill,
             epochs,
             goes_on: goes_on.map(|(rank, token)| Turn { rank, token }),
             repeat,
-            timeout: wait,
-            prefetch_bytes,
+            timeout: time_limit(timeout)?,
+            prefetch_bytes: prefetch_bytes.unwrap_or(config.prefetch_bytes),
             threads,
             run,
             replay,
         };
-        let stream = detached(py, &Listeners::default(), |_, _| ringreel::Stream::new(reader, options))?;
-        Ok(Stream { stream: OwnProcess::new(Mutex::new(stream)) })
+        let position = |lazy: &Lazy| lazy.stream.as_ref().map(ringreel::Stream::position);
+        let stream = Exclusive::new("stream", ADVICE, Lazy { config, options, stream: None }, position);
+        Ok(Stream { stream: OwnProcess::new(stream), closed: AtomicBool::new(false) })
     }
 
-    /// The next item: (sample or None, whether it is masked, DamagedSampleError or None); None at the end.
+    /// The next item: (sample or None, whether it is masked, DamagedSampleError or None); None at
+    /// the end, and once the stream is closed.
     #[pyo3(signature = (tell=None))]
     fn next<'py>(&self, py: Python<'py>, tell: Option<Py<PyAny>>) -> PyResult<Option<Given<'py>>> {
-        let stream = self.stream.get("stream")?;
-        let listeners = Listeners { stop: None, tell };
-        let item = detached(py, &listeners, |stop, tell| lock(stream).next(stop, tell))?;
+        let item = self.with(py, tell, ringreel::Stream::next)?;
         let raised = |error| errors::raise(py, error).into_value(py).into_bound(py).into_any();
         let (sample, error) = match item {
             None => return Ok(None),
@@ -100,59 +138,66 @@ impl Stream {
         Ok(Some((sample, masked, error.map(raised))))
     }
 
-    /// Epochs that were finished.
+    /// Ends a call that waits, in this thread or another one.
+    fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Epochs that were finished when the last call returned.
     #[getter]
-    fn epochs(&self, py: Python<'_>) -> PyResult<u64> {
-        let stream = self.stream.get("stream")?;
-        Ok(py.detach(|| lock(stream).epochs()))
+    fn epochs(&self) -> PyResult<u64> {
+        Ok(self.position()?.map_or(0, |position| position.epochs()))
     }
 
-    /// The run's number of the epoch that is read, or comes next.
+    /// The name of its run; None until the ring is open.
     #[getter]
-    fn epoch(&self, py: Python<'_>) -> PyResult<u64> {
-        let stream = self.stream.get("stream")?;
-        Ok(py.detach(|| lock(stream).epoch()))
+    fn run(&self) -> PyResult<Option<String>> {
+        Ok(self.position()?.map(|position| position.run().to_owned()))
     }
 
-    /// The name of its run.
-    #[getter]
-    fn run(&self, py: Python<'_>) -> PyResult<String> {
-        let stream = self.stream.get("stream")?;
-        Ok(py.detach(|| lock(stream).run().to_owned()))
+    /// Takes its place in its run, so that the state says where it begins. Does nothing while a
+    /// call is under way.
+    #[pyo3(signature = (tell=None))]
+    fn prepare(&self, py: Python<'_>, tell: Option<Py<PyAny>>) -> PyResult<()> {
+        if self.stream.get("stream")?.is_used() {
+            return Ok(());
+        }
+        self.with(py, tell, |stream, _, _| stream.prepare().map(Some)).map(drop)
     }
 
-    /// Takes its place in its run, so that the state says where it begins.
-    fn prepare(&self, py: Python<'_>) -> PyResult<()> {
-        let stream = self.stream.get("stream")?;
-        detached(py, &Listeners::default(), |_, _| lock(stream).prepare())
-    }
-
-    /// Where it is, as JSON text.
-    fn state(&self, py: Python<'_>) -> PyResult<String> {
-        let stream = self.stream.get("stream")?;
-        let state = py.detach(|| lock(stream).state());
-        serde_json::to_string(&state).map_err(|error| errors::defect(&format!("a state as JSON: {error}")))
+    /// Where it was when the last call returned, as JSON text; None until the ring is open.
+    fn state(&self) -> PyResult<Option<String>> {
+        let Some(position) = self.position()? else { return Ok(None) };
+        let state = serde_json::to_string(&position.state());
+        state.map(Some).map_err(|error| errors::defect(&format!("a state as JSON: {error}")))
     }
 
     /// Goes on from a state, or from the states of all workers, each as JSON text.
-    fn load(&self, py: Python<'_>, states: Vec<String>) -> PyResult<()> {
-        let stream = self.stream.get("stream")?;
+    #[pyo3(signature = (states, tell=None))]
+    fn load(&self, py: Python<'_>, states: Vec<String>, tell: Option<Py<PyAny>>) -> PyResult<()> {
         let parse = |text: &String| serde_json::from_str::<State>(text);
         let states: Vec<State> = states
             .iter()
             .map(parse)
             .collect::<Result<_, _>>()
             .map_err(|error| PyValueError::new_err(format!("this is no state of a stream: {error}")))?;
-        detached(py, &Listeners::default(), |_, _| {
-            let mut stream = lock(stream);
-            match &states[..] {
-                [state] => stream.load(state),
-                states => stream.load_all(states),
-            }
-        })
+        let loaded = self.with(py, tell, |stream, _, _| match &states[..] {
+            [state] => stream.load(state).map(Some),
+            states => stream.load_all(states).map(Some),
+        });
+        loaded.map(drop)
     }
 }
 
-fn lock(stream: &Mutex<ringreel::Stream>) -> MutexGuard<'_, ringreel::Stream> {
-    stream.lock().unwrap_or_else(PoisonError::into_inner)
+fn equal_of(name: Option<&str>) -> PyResult<Equal> {
+    Ok(match name {
+        None => Equal::No,
+        Some("drop") => Equal::Drop,
+        Some("pad") => Equal::Pad,
+        Some("mask") => Equal::Mask,
+        Some(other) => {
+            let message = format!("equal: expected \"drop\", \"pad\", \"mask\" or None, found {other:?}");
+            return Err(PyValueError::new_err(message));
+        }
+    })
 }

@@ -114,7 +114,10 @@ impl Core {
                 Ok(Step::Delivered(_)) => self.summary.delivered += commit.staged.samples,
                 Ok(Step::Quarantined(why)) => self.quarantined(&commit, &why),
                 Ok(_) => self.commits.push(commit),
-                Err(error @ Error::Lost { .. }) => self.problem(error.to_string()),
+                Err(error @ Error::Lost { .. }) => {
+                    self.lost += commit.staged.samples;
+                    self.problem(error.to_string());
+                }
                 Err(error) => {
                     self.problem(error.to_string());
                     self.commits.push(commit);
@@ -200,7 +203,7 @@ impl Core {
                 }
                 Ok(Step::Refused) => return Err(Error::Index("this generator may not link its own file".to_owned())),
                 Err(error @ Error::Lost { .. }) => {
-                    self.commits.remove(n);
+                    self.lost += self.commits.remove(n).staged.samples;
                     return Err(error);
                 }
                 Err(error) if !wait && error.is_retryable() => return Ok(()),

@@ -23,6 +23,7 @@ use crate::random::random_u32;
 use crate::ring::manifest::Manifest;
 use crate::ring::runs::{Epoch, RunLog, Turn};
 use giving::touch;
+pub use place::Position;
 use planning::Planned;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -139,7 +140,7 @@ pub struct Stream {
     /// It goes on from a state.
     loaded: bool,
     /// Its state was asked for: another stream may go on from there, and needs the log.
-    saved: AtomicBool,
+    saved: Arc<AtomicBool>,
     /// The epoch in which it does, which the log of a new run does not know.
     announced: Option<(u64, Epoch)>,
     samples: u64,
@@ -189,7 +190,7 @@ impl Stream {
             unwritten: None,
             ticket: u64::from(random_u32()) << 32 | u64::from(random_u32()),
             loaded: false,
-            saved: AtomicBool::new(false),
+            saved: Arc::default(),
             announced: None,
             samples: 0,
             bytes: 0,

@@ -2,14 +2,63 @@
 
 use super::Stream;
 use crate::error::{Error, Result};
+use crate::reader::Reader;
 use crate::reader::choice::Policy;
 use crate::reader::plan::{Plan, Queue};
 use crate::reader::resume::State;
-use crate::reader::split::Share;
-use crate::ring::runs::Epoch;
+use crate::reader::split::{Equal, Share};
+use crate::ring::runs::{Epoch, RunLog};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+
+/// Where a stream was, in a few shared references: see [`Stream::position`].
+#[derive(Clone)]
+pub struct Position {
+    reader: Arc<Reader>,
+    run: Arc<RunLog>,
+    order: (u64, bool, Equal),
+    share: Share,
+    epochs: u64,
+    finished: u64,
+    number: u64,
+    plan: Option<(Arc<Plan>, u64)>,
+    saved: Arc<AtomicBool>,
+}
+
+impl Position {
+    /// As [`Stream::epochs`] was.
+    pub fn epochs(&self) -> u64 {
+        self.epochs
+    }
+
+    /// As [`Stream::run`] was.
+    pub fn run(&self) -> &str {
+        self.run.name()
+    }
+
+    /// As [`Stream::state`] was.
+    pub fn state(&self) -> State {
+        self.saved.store(true, Ordering::Relaxed);
+        let plan = self.plan.as_ref().map(|(plan, _)| plan);
+        let (seed, shuffle, equal) = self.order;
+        State {
+            version: State::VERSION,
+            ring: self.reader.ring().birth.ring_id.clone(),
+            run: self.run().to_owned(),
+            seed,
+            shuffle,
+            equal,
+            world: self.share.world,
+            worker: self.share.rank,
+            finished: self.finished,
+            number: self.number,
+            epoch: plan.map(|plan| plan.epoch.clone()),
+            place: plan.map(|plan| plan.place.clone()).unwrap_or_default(),
+            step: self.plan.as_ref().map_or(0, |(_, step)| *step),
+        }
+    }
+}
 
 impl Stream {
     /// The consumer comes to another epoch.
@@ -87,28 +136,27 @@ impl Stream {
 
     /// Where it is: what a stream that goes on from here needs to know.
     pub fn state(&self) -> State {
-        self.saved.store(true, Ordering::Relaxed);
-        let given = self.given.as_ref().map(|(plan, step)| (plan, *step));
-        let (plan, step) = given.or(self.next_plan().map(|plan| (plan, 0))).unzip();
-        let (epoch, place) = plan.map(|plan| (plan.epoch.clone(), plan.place.clone())).unzip();
-        let (finished, number) = match (&self.given, plan) {
-            (None, Some(plan)) => (plan.nth, plan.number),
+        self.position().state()
+    }
+
+    /// The same in a form that is cheap to make and needs no stream: a snapshot for other threads.
+    pub fn position(&self) -> Position {
+        let next = || self.next_plan().map(|plan| (plan.clone(), 0));
+        let plan = self.given.clone().or_else(next);
+        let (finished, number) = match (&self.given, &plan) {
+            (None, Some((plan, _))) => (plan.nth, plan.number),
             _ => (self.finished, self.behind),
         };
-        State {
-            version: State::VERSION,
-            ring: self.reader.ring().birth.ring_id.clone(),
-            run: self.run().to_owned(),
-            seed: self.options.seed,
-            shuffle: self.options.shuffle,
-            equal: self.options.equal,
-            world: self.options.share.world,
-            worker: self.options.share.rank,
+        Position {
+            reader: self.reader.clone(),
+            run: self.replay.as_ref().unwrap_or(&self.log).clone(),
+            order: (self.options.seed, self.options.shuffle, self.options.equal),
+            share: self.options.share,
+            epochs: self.finished,
             finished,
             number,
-            epoch,
-            place: place.unwrap_or_default(),
-            step: step.unwrap_or(0),
+            plan,
+            saved: self.saved.clone(),
         }
     }
 
