@@ -41,7 +41,9 @@ class Summary:
 class Generator:
     """A generator in a ring, made by `Ring.generator`.
 
-    A context manager: leaving it finishes, after an exception too. What is written survives the end of this process once `write` or `flush` has
+    A context manager: leaving it finishes. After an exception it waits for nothing: sealed samples
+    that have no place in a generation yet stay in the ring's staging directory, and the manager
+    brings them in. What is written survives the end of this process once `write` or `flush` has
     returned its id. Of use to one process only: in a forked child, open another one.
 
     A signal handler or another thread may read `summary` and `written` while another call waits:
@@ -144,7 +146,7 @@ class Generator:
 
         In a signal handler that interrupted a call of this generator, it returns the summary so far
         and asks that call to finish: the call ends without waiting any longer, and the generator
-        finishes without waiting, too. A `write` whose sample has found no room raises
+        finishes as after an exception. A `write` whose sample has found no room raises
         `RingreelError` then.
         """
         return self._finish(seal, None)
@@ -168,5 +170,5 @@ class Generator:
     ) -> None:
         if error is not None and not self._finished:
             self._failed(error)
-        hurry = (lambda: True) if isinstance(error, KeyboardInterrupt) else None
+        hurry = (lambda: True) if error is not None else None
         self._finish(False, hurry)

@@ -37,7 +37,8 @@ def run_generator(
 
     Raises
     ------
-    Whatever `iterable` raises, unchanged, with a note that says what was committed: everything that was written.
+    Whatever `iterable` raises, unchanged, with a note that says what was committed. Nothing is waited for then:
+    what the ring has no room for stays sealed in its staging directory, and counts as waiting.
     SampleError, OSError: as `Generator.write`, with the same note.
     ConfigError, WrongRingError, IndexAwayError, IndexRefusedError: the ring cannot be made, or does not fit, or the
     server that keeps its index cannot be used.
@@ -54,7 +55,7 @@ def run_generator(
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            _commit_after(error, generator, ring, stopped)
+            _commit_after(error, generator, ring)
             raise
         return _finish(generator, ring, seal, stopped)
 
@@ -93,11 +94,11 @@ def _finish(generator: Generator, ring: Ring, seal: bool, stopped: StopOnSignal)
     return summary
 
 
-def _commit_after(error: BaseException, generator: Generator, ring: Ring, stopped: Callable[[], bool]) -> None:
+def _commit_after(error: BaseException, generator: Generator, ring: Ring) -> None:
     """Commits what was written before `error`, and notes at it what that was."""
     try:
         generator._failed(error)
-        summary = generator._finish(False, stopped)
+        summary = generator._finish(False, lambda: True)
     except Exception as second:
         error.add_note(f"ringreel: what was written to {ring.path} before could not be committed: {second}")
         return

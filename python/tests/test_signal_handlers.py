@@ -204,3 +204,45 @@ def test_threads_take_turns_in_one_stream(filled):
     for thread in threads:
         thread.join(60)
     assert sorted(found) == sorted(3 * list(range(100)))
+
+
+RAISE = """
+    try:
+        with ring.generator() as generator:
+            for n in range(5):
+                generator.write((n,))
+                print("wrote")
+            raise ValueError("mine")
+    except ValueError as error:
+        print("left", error)
+    print("summary", json.dumps(vars(generator.finish())))
+"""
+
+RAISE_IN_RUN = """
+    def samples():
+        for n in range(5):
+            yield (n,)
+            print("wrote")
+        raise ValueError("mine")
+
+    try:
+        ringreel.run_generator(samples(), ring)
+    except ValueError as error:
+        print("left", error, *error.__notes__)
+"""
+
+
+@pytest.mark.parametrize("text", [RAISE, RAISE_IN_RUN], ids=["with", "run_generator"])
+def test_an_exception_leaves_a_full_ring_at_once(config, script, text):
+    """What is sealed and has no place stays staged, and is delivered once there is room."""
+    keys = config(**FULL)
+    process = script(PREAMBLE + text, json.dumps(keys))
+    process.wait_for("left mine", 60)
+    assert process.end(seconds=60) == 0, process.said
+    assert process.said.count("wrote") == 5
+    if text == RAISE:
+        assert (summary_of(process)["finished"], summary_of(process)["waiting"]) == (5, 3)
+    else:
+        assert "5 samples were committed" in process.said and "2 delivered, 3 waiting" in process.said
+    status = ringreel.Ring(keys).status()
+    assert status["samples_delivered"] + status["samples_waiting"] == 5
