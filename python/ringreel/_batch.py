@@ -98,7 +98,9 @@ def _stacked(name: str, value: Any) -> tuple[Converted, int]:
         return (name, dtype, itemsize, (length // len(value),), data), len(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         raise SampleError(f"part {name!r} of a batch is an array, or a list of bytes: one for each sample")
-    name, dtype, itemsize, shape, data = convert(name, value if hasattr(value, "shape") else np.asarray(value))
+    if value is not None and not hasattr(value, "shape"):
+        value = np.asarray(value)
+    name, dtype, itemsize, shape, data = convert(name, value)
     if not shape:
         raise SampleError(f"part {name!r} of a batch has no axis that counts the samples")
     return (name, dtype, itemsize, shape[1:], data), shape[0]

@@ -68,6 +68,10 @@ def convert(name: str, value: Any) -> Converted:
 
 def _as_array(name: str, value: Any) -> np.ndarray[Any, Any]:
     # Who has a masked array has imported it, which takes 10 ms; another thread may be at it just now.
+    if value is None:
+        raise SampleError(
+            f"part {name!r} is None: expected an array, what numpy.asarray takes, a torch tensor, or bytes"
+        )
     masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
     if masked is not None and isinstance(value, masked):
         raise SampleError(

@@ -3,11 +3,11 @@
 import collections
 import dataclasses
 import itertools
-import operator
 import random
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
+from ringreel._arguments import integer
 from ringreel._errors import RingreelError
 from ringreel._sources import Place, Source, source_of
 
@@ -86,12 +86,12 @@ class StreamLoader(Iterable[Any]):
         if buffer_size is None:
             buffer_size = _BUFFER if shuffle else 1
         self._source = source_of(source)
-        self._batch_size = _at_least(1, "batch_size", batch_size)
-        self._buffer_size = _at_least(1, "buffer_size", buffer_size)
+        self._batch_size = integer("batch_size", batch_size, 1)
+        self._buffer_size = integer("buffer_size", buffer_size, 1)
         self._shuffle = bool(shuffle)
-        self._seed = operator.index(seed)
+        self._seed = integer("seed", seed)
         self._drop_last = bool(drop_last)
-        self._epochs = None if epochs is None else _at_least(0, "epochs", epochs)
+        self._epochs = None if epochs is None else integer("epochs", epochs, 0)
         self._parse = parse
         self._collate = collate
         self._place = Place()
@@ -167,9 +167,9 @@ class StreamLoader(Iterable[Any]):
         check_state(state, _FORMAT, self._made())
         first = state["first_epoch"]
         self._place = Place(
-            epoch=_at_least(0, "epoch", state["epoch"]),
-            batches=_at_least(0, "batches", state["batches"]),
-            first=0 if first is None else _at_least(0, "first_epoch", first),
+            epoch=integer("epoch", state["epoch"], 0),
+            batches=integer("batches", state["batches"], 0),
+            first=0 if first is None else integer("first_epoch", first, 0),
             generation=state["generation"],
             begun=first is not None,
             resumed=True,
@@ -291,13 +291,3 @@ def _numbered(items: Iterator[Any], source: Source, epoch: int) -> Iterator[tupl
         close = getattr(items, "close", None)
         if close is not None and (source.makes or isinstance(items, Generator)):
             close()
-
-
-def _at_least(least: int, name: str, value: Any) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}: expected an integer, found {type(value).__name__}") from None
-    if number < least:
-        raise ValueError(f"{name}: expected {least} or more, found {number}")
-    return number

@@ -2,11 +2,11 @@
 
 import hashlib
 import math
-import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import GeneratorType, TracebackType
 from typing import Any, Self
 
+from ringreel._arguments import integer
 from ringreel._errors import RingreelError
 from ringreel._loader import check_state
 from ringreel._ring import Ring
@@ -58,7 +58,7 @@ class Mixture(Iterator[Any]):
     ) -> None:
         self._sources: list[Any] = list(sources)
         self._weights = _checked(weights, len(self._sources))
-        self._seed = operator.index(seed)
+        self._seed = integer("seed", seed)
         if stop not in ("all", "first"):
             raise ValueError(f"stop: expected 'all' or 'first', found {stop!r}")
         self._stop = stop

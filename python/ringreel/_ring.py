@@ -1,12 +1,12 @@
 """A ring, by its configuration."""
 
 import json
-import operator
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from ringreel import _ringreel
+from ringreel._arguments import integer, optional_integer, real, seconds
 from ringreel._dataset import Dataset
 from ringreel._environment import rank_and_world, run_name
 from ringreel._errors import ConfigError
@@ -149,15 +149,15 @@ class Ring:
         if not 0 <= worker < workers:
             raise ValueError(f"rank {worker} is not one of the {workers} ranks of the world, which count from 0")
         for name in ("epochs", "prefetch_bytes", "threads"):
-            if options[name] is not None and options[name] < 0:
-                raise ValueError(f"{name}: expected 0 or more, or None, found {options[name]}")
+            options[name] = optional_integer(name, options[name], 0)
         if options["equal"] not in _EQUAL:
             raise ValueError(f"equal: expected one of {', '.join(map(repr, _EQUAL))}, found {options['equal']!r}")
         if options["run"] is not None and options["replay"] is not None:
             raise ValueError("run and replay are both given: a replay takes part in no run")
-        options["seed"] = operator.index(options["seed"]) % (1 << 64)
+        options["seed"] = integer("seed", options["seed"]) % (1 << 64)
         options["threads"] = _THREADS if options["threads"] is None else options["threads"]
-        options["fill"] = float(options["fill"])
+        options["fill"] = real("fill", options["fill"])
+        options["timeout"] = seconds("timeout", options["timeout"])
         return Stream(self._config, worker, workers, goes_on=goes_on, **options)
 
     def status(self) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def _placed(rank: int | None, world_size: int | None) -> tuple[int, int]:
         return rank_and_world()
     if rank is None or world_size is None:
         raise ValueError("rank and world_size are given together, or not at all")
-    return rank, world_size
+    return integer("rank", rank), integer("world_size", world_size)
 
 
 def _parsed(config: Config) -> _ringreel.Config:

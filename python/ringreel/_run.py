@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ringreel import _ringreel
+from ringreel._arguments import optional_integer
 from ringreel._errors import StoppedError
 from ringreel._generator import Generator, Summary
 from ringreel._log import logger, on_stderr
@@ -43,8 +44,7 @@ def run_generator(
     ConfigError, WrongRingError, IndexAwayError, IndexRefusedError: the ring cannot be made, or does not fit, or the
     server that keeps its index cannot be used.
     """
-    if n_samples is not None and n_samples < 0:
-        raise ValueError(f"n_samples: expected 0 or more, or None, found {n_samples}")
+    n_samples = optional_integer("n_samples", n_samples, 0)
     iterator = _iterator(iterable)
     ring = Ring._of(config)
     with on_stderr(), StopOnSignal() as stopped:

@@ -525,10 +525,10 @@ def test_an_error_names_the_epoch_the_batch_and_the_sample(filled):
 def test_numbers_that_make_no_sense_are_refused():
     for keys, error, message in [
         ({"batch_size": 0}, ValueError, "batch_size: expected 1 or more, found 0"),
-        ({"batch_size": 2.0}, TypeError, "batch_size: expected an integer, found float"),
+        ({"batch_size": 2.0}, TypeError, "batch_size: expected an integer, found 2.0"),
         ({"batch_size": 1, "buffer_size": 0}, ValueError, "buffer_size: expected 1 or more, found 0"),
         ({"batch_size": 1, "epochs": -1}, ValueError, "epochs: expected 0 or more"),
-        ({"batch_size": 1, "seed": "x"}, TypeError, "integer"),
+        ({"batch_size": 1, "seed": "x"}, TypeError, "seed: expected an integer, found 'x'"),
     ]:
         with pytest.raises(error, match=message):
             StreamLoader([1], **keys)

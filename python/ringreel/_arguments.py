@@ -1,0 +1,49 @@
+"""Checks of arguments: each error names the argument, the value, and what is accepted."""
+
+import operator
+from typing import Any
+
+
+def integer(name: str, value: Any, least: int | None = None) -> int:
+    """Returns `value` as an int. Raises TypeError for anything but an integer, and ValueError for one
+    below `least`."""
+    return _integer(name, value, least, "")
+
+
+def optional_integer(name: str, value: Any, least: int | None = None) -> int | None:
+    """As `integer`, for an argument that may be None."""
+    return None if value is None else _integer(name, value, least, ", or None")
+
+
+def _integer(name: str, value: Any, least: int | None, alternative: str) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected an integer{alternative}, found {value!r}") from None
+    if least is not None and number < least:
+        raise ValueError(f"{name}: expected {least} or more{alternative}, found {number}")
+    return number
+
+
+def real(name: str, value: Any) -> float:
+    """Returns `value` as a float. Raises TypeError for anything but a number: text with digits is none."""
+    try:
+        if isinstance(value, (str, bytes, bytearray)):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: expected a number, found {value!r}") from None
+
+
+def seconds(name: str, value: Any) -> float | None:
+    """Returns a time limit in seconds as a float; None means no limit. Raises TypeError for anything
+    but a number, and ValueError for a negative one."""
+    if value is None:
+        return None
+    try:
+        limit = real(name, value)
+    except TypeError:
+        raise TypeError(f"{name}: expected a number, or None, found {value!r}") from None
+    if not limit >= 0:
+        raise ValueError(f"{name}: expected seconds, 0 or more, or None, found {value!r}")
+    return limit
