@@ -1,6 +1,7 @@
 """Checks of arguments: each error names the argument, the value, and what is accepted."""
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 
@@ -47,3 +48,15 @@ def seconds(name: str, value: Any) -> float | None:
     if not limit >= 0:
         raise ValueError(f"{name}: expected seconds, 0 or more, or None, found {value!r}")
     return limit
+
+
+def stop_function(stop: Any) -> Callable[[], bool]:
+    """Returns the function that says whether `stop`, an event, a callable or None, asks to end. Raises
+    TypeError for anything else."""
+    if stop is None:
+        return lambda: False
+    asks = getattr(stop, "is_set", stop)
+    if not callable(asks):
+        accepted = "a threading.Event, a callable without arguments, or None"
+        raise TypeError(f"stop: expected {accepted}, found {stop!r}")
+    return lambda: bool(asks())

@@ -25,7 +25,7 @@ class Summary:
     swaps : promotions done by this generator.
     quarantined : of the finished samples, those that were found damaged before a manifest listed
         them. They are in the ring's quarantine directory, and not delivered.
-    interrupted : whether a signal ended it.
+    interrupted : whether a signal or `stop` ended it.
     """
 
     finished: int

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -18,9 +19,14 @@ _SEAL_SECONDS = 5.0
 
 
 def run_generator(
-    iterable: Iterable[Any], config: Config | Ring, n_samples: int | None = None, seal: bool = False
+    iterable: Iterable[Any],
+    config: Config | Ring,
+    n_samples: int | None = None,
+    seal: bool = False,
+    stop: "threading.Event | Callable[[], bool] | None" = None,
 ) -> Summary:
-    """Pulls samples from `iterable` and writes them into the ring, until it ends or a signal comes.
+    """Pulls samples from `iterable` and writes them into the ring, until it ends, a signal comes, or
+    `stop` asks for the end.
 
     A sample is pulled when the one before it has been written and never ahead. SIGINT and SIGTERM end it well: the
     sample in hand is finished, sealed and committed, then this returns. (What no generation has room for at that moment
@@ -35,11 +41,16 @@ def run_generator(
     config : path of a configuration file, a dict, or a `Ring`.
     n_samples : int, at most so many; None: all.
     seal : whether everything written becomes readable at the end, by promoting a generation that is not full.
+    stop : a `threading.Event`, or a callable without arguments. When it is set or returns true,
+        this ends as at a signal.
+        It is looked at between samples, and about every 50 ms during a wait. The only way outside
+        the main thread.
 
     Raises
     ------
-    Whatever `iterable` raises, unchanged, with a note that says what was committed. Nothing is waited for then:
-    what the ring has no room for stays sealed in its staging directory, and counts as waiting.
+    Whatever `iterable` raises, unchanged, with a note that says what was committed. Nothing is
+    waited for then: what the ring has no room for stays sealed in its staging directory, and counts
+    as waiting.
     SampleError, OSError: as `Generator.write`, with the same note.
     ConfigError, WrongRingError, IndexAwayError, IndexRefusedError: the ring cannot be made, or does not fit, or the
     server that keeps its index cannot be used.
@@ -47,7 +58,7 @@ def run_generator(
     n_samples = optional_integer("n_samples", n_samples, 0)
     iterator = _iterator(iterable)
     ring = Ring._of(config)
-    with on_stderr(), StopOnSignal() as stopped:
+    with on_stderr(), StopOnSignal(stop) as stopped:
         ring._tell_notes()
         generator = ring.generator()
         try:
@@ -108,7 +119,7 @@ def _commit_after(error: BaseException, generator: Generator, ring: Ring) -> Non
     )
 
 
-def run_manager(config: Config | Ring, stop: Callable[[], bool] | None = None) -> None:
+def run_manager(config: Config | Ring, stop: "threading.Event | Callable[[], bool] | None" = None) -> None:
     """Runs a manager until SIGINT or SIGTERM: promotes full generations, reclaims old ones, brings in what dead
     generators finished. The first swap is logged, then at most one a
     minute, and their number at the end; where the program has set up no logging, on stderr.
@@ -118,7 +129,9 @@ def run_manager(config: Config | Ring, stop: Callable[[], bool] | None = None) -
     Parameters
     ----------
     config : path of a configuration file, a dict, or a `Ring`.
-    stop : called about every 50 ms; true ends it too. The only way outside the main thread.
+    stop : a `threading.Event`, or a callable without arguments. It is looked at about every 50 ms,
+        and ends the manager
+        when it is set or returns true. The only way outside the main thread.
 
     Raises
     ------
@@ -126,7 +139,7 @@ def run_manager(config: Config | Ring, stop: Callable[[], bool] | None = None) -
     IndexAwayError, IndexRefusedError : the server that keeps its index cannot be used.
     """
     ring = Ring._of(config)
-    with on_stderr(), StopOnSignal() as stopped:
+    with on_stderr(), StopOnSignal(stop) as stopped:
         ring._tell_notes()
         logger.info("manager of %s (process %d)", ring.path, os.getpid())
-        _ringreel.run_manager(ring._config, lambda: stopped() or (stop is not None and bool(stop())))
+        _ringreel.run_manager(ring._config, stopped)

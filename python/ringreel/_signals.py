@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a wish to end well."""
+"""SIGINT, SIGTERM and a caller's `stop` as a wish to end well."""
 
 import signal
 import threading
@@ -6,25 +6,30 @@ import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from ringreel._arguments import stop_function
+
 
 class StopOnSignal:
     """While it is entered, the first SIGINT or SIGTERM makes it true (when called); a further SIGINT raises
-    KeyboardInterrupt at once.
+    KeyboardInterrupt at once. So does `stop`, an event or a callable, where one is given.
 
     Handlers are installed in the main thread only, the only one that Python lets do so, and put back afterwards.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stop: Any = None) -> None:
         self.received: signal.Signals | None = None
-        self._received_at = 0.0
+        self._stop = stop_function(stop)
+        self._since: float | None = None
         self._before: dict[signal.Signals, Any] = {}
 
     def __call__(self) -> bool:
-        return self.received is not None
+        if self._since is None and self._stop():
+            self._since = time.monotonic()
+        return self._since is not None
 
     def seconds(self) -> float:
-        """For how long it has been true."""
-        return time.monotonic() - self._received_at if self.received is not None else 0.0
+        """Seconds since it became true."""
+        return 0.0 if self._since is None else time.monotonic() - self._since
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -43,5 +48,6 @@ class StopOnSignal:
         if self.received is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         if self.received is None:
-            self._received_at = time.monotonic()
             self.received = signal.Signals(number)
+        if self._since is None:
+            self._since = time.monotonic()

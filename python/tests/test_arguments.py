@@ -48,3 +48,11 @@ def test_none_is_refused_as_a_part(config):
         with pytest.raises(ringreel.SampleError, match="^part 'label' is None: expected an array,"):
             generator.write_batch({"data": [1, 2], "label": None})
         assert generator.written == 0
+
+
+@pytest.mark.parametrize("stop", [1, "now"])
+def test_a_stop_that_cannot_be_asked_is_refused(config, stop):
+    message = f"^stop: expected a threading.Event, a callable without arguments, or None, found {stop!r}$"
+    for run in (lambda: ringreel.run_generator([], config(), stop=stop), lambda: ringreel.run_manager(config(), stop)):
+        with pytest.raises(TypeError, match=message):
+            run()

@@ -214,3 +214,38 @@ def test_nothing_is_logged_below_info(config, caplog):
     caplog.set_level(logging.DEBUG, "ringreel")
     ringreel.run_generator(numbered(4), config())
     assert caplog.records and all(record.levelno >= logging.INFO for record in caplog.records)
+
+
+@pytest.mark.parametrize("asked", [lambda event: event, lambda event: event.is_set], ids=["event", "callable"])
+def test_stop_ends_a_generator_between_samples(config, asked):
+    event, pulled = threading.Event(), []
+
+    def samples():
+        for sample in count(pulled):
+            yield sample
+            if len(pulled) == 3:
+                event.set()
+
+    summary = ringreel.run_generator(samples(), config(SWAP_CAP=10), stop=asked(event))
+    assert (summary.finished, summary.waiting, summary.interrupted, len(pulled)) == (4, 4, True, 4)
+
+
+def test_stop_ends_a_generator_that_waits_for_room(config):
+    """Outside the main thread, where signals do not arrive."""
+    keys, event, ended, pulled = config(SWAP_CAP=2, REUSE={"min": 1}), threading.Event(), [], []
+    run = lambda: ended.append(ringreel.run_generator(count(pulled), keys, stop=event))  # noqa: E731
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    until(lambda: len(pulled) == 6, 60)  # two generations of two, one staged, one in hand
+    event.set()
+    thread.join(60)
+    assert ended[0].interrupted and ended[0].finished == 6 and len(pulled) == 6
+
+
+def test_an_event_ends_a_manager(config):
+    event = threading.Event()
+    thread = threading.Thread(target=ringreel.run_manager, args=(config(), event), daemon=True)
+    thread.start()
+    event.set()
+    thread.join(60)
+    assert not thread.is_alive()
