@@ -9,8 +9,11 @@ meanwhile, and no memory is shared between the two processes, so none is left be
 import contextlib
 import errno
 import mmap
+import multiprocessing
 import os
 import resource
+import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,8 +30,14 @@ from ringreel._ringreel import Part
 from ringreel._sample import Sample, _tensor
 from ringreel._torch_buffers import empty
 
-# Smaller tensors are sent as they are: smaller samples are not mapped, and a copy through a pipe costs less than a map.
+# Smaller tensors are sent by torch, in shared memory: mapping them from the segment costs more than
+# a copy.
 _SMALL = 64 << 10
+# Tensors of at most this size are pickled. All workers of a loader send through one pipe, which
+# holds 64 KiB: a worker whose batches do not fit blocks in a write, and cannot end by itself.
+_INLINE = 4 << 10
+# Seconds between two checks whether the process that a worker works for still exists.
+_WATCH_SECONDS = 1.0
 # In batches of several samples, smaller tensors are joined by the worker: many maps cost more than their copy.
 _MANY = 256 << 10
 # A batch of more files is sent by its bytes: a process may have only so many open, and some batches are on their way.
@@ -196,14 +205,42 @@ def collate(batch: Any) -> Any:
 
     What it returns in a worker is for the loader alone. To change batches, use the dataset's `transform`, or change
     them in the training loop. A sample whose generation is reclaimed while it is on its way arrives all the same. What
-    goes wrong there is raised from the loader's `next`.
+    goes wrong there is raised from the loader's `next`. A worker ends about a second after the
+    process that it works for, even if that was killed.
     """
     combine = _collated if type(batch) is list else _converted
     if get_worker_info() is None:
         return combine(batch, None)
+    _end_with_trainer()
     files = _Files(_FILES)
     tree = combine(batch, files)
     return _Batch(tree if files.send() else combine(batch, _Files(0)))
+
+
+_watching = 0  # The process in which the watch runs; a forked child has no thread of its parent.
+
+
+def _end_with_trainer() -> None:
+    """Makes this worker end when the process that it works for has ended, however that happened.
+
+    A worker of torch notices by itself, but then waits for its queue to be written out. Nobody
+    reads that queue any more, so a worker with more than a pipe's capacity left to send would stay
+    for ever. PR_SET_PDEATHSIG is no alternative: it fires at the end of the *thread* that started
+    the worker.
+    """
+    global _watching
+    trainer = multiprocessing.parent_process()
+    if trainer is None or _watching == os.getpid():
+        return
+    _watching = os.getpid()
+    parent = os.getppid()  # not always the trainer: a fork server, or who adopts orphans
+
+    def watch() -> None:
+        while os.getppid() == parent and trainer.is_alive():
+            time.sleep(_WATCH_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="ringreel-trainer-watch", daemon=True).start()
 
 
 def _collated(batch: Sequence[Any], files: _Files | None) -> Any:
@@ -271,14 +308,14 @@ def _sent(batch: Sequence[torch.Tensor], files: _Files) -> Any:
         places = _places(batch, files)
         if places is not None:
             return _Reference(places, True)
-    if length * len(batch) <= _SMALL:
+    if length * len(batch) <= _INLINE:
         return _small(torch.stack(list(batch)))
     return default_collate(batch)
 
 
 def _small(value: Any) -> Any:
     """`value`, or its elements where it is a tensor of few."""
-    if type(value) is not torch.Tensor or value.numel() * value.element_size() > _SMALL:
+    if type(value) is not torch.Tensor or value.numel() * value.element_size() > _INLINE:
         return value
     try:
         return _Inline(value.numpy())

@@ -4,8 +4,9 @@ import json
 import os
 import signal
 
+import numpy as np
 import pytest
-from conftest import Script, until
+from conftest import Script, add, until
 
 import ringreel
 
@@ -188,3 +189,41 @@ def test_nothing_is_left_of_trainers_that_were_killed(start, keys):
     # KEEP, and the newest one, which may just have come.
     until(lambda: len([name for name in os.listdir(ring.path) if name.startswith("read.")]) <= keys["KEEP"] + 2)
     assert start.generator.child.poll() is None
+
+
+FULL_PIPE = """
+    import json, sys, time
+    import torch, ringreel.torch
+
+    if __name__ == "__main__":
+        dataset = ringreel.torch.RingDataset(json.loads(sys.argv[1]))
+        collate, context = ringreel.torch.collate, sys.argv[2]
+        options = {"collate_fn": collate, "multiprocessing_context": context}
+        batches = iter(torch.utils.data.DataLoader(dataset, 1, num_workers=3, **options))
+        next(batches)
+        print("workers", *[worker.pid for worker in batches._workers])
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("part", [np.zeros(65_500, np.uint8), bytes(300_000)], ids=["array", "bytes"])
+def test_workers_with_a_full_pipe_end_with_a_killed_trainer(config, script, part, context):
+    """Nobody reads the batches that they still have to send."""
+    ring = ringreel.Ring(config(SWAP_CAP=16))
+    add(ring, [{"data": part}] * 16)
+    trainer = script(FULL_PIPE, json.dumps(config(SWAP_CAP=16)), context)
+    trainer.wait_for("workers", 60)
+    workers = [int(pid) for pid in trainer.said.split("workers")[1].split()]
+    until(lambda: all(map(sleeps, workers)), 60)
+    trainer.end(signal.SIGKILL)
+    until(lambda: not any(map(lives, workers)), 60)
+
+
+def sleeps(pid):
+    """Whether all threads of a process wait for something."""
+    states = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/stat") as file:
+            states.append(file.read().rsplit(")", 1)[1].split()[0])
+    return set(states) == {"S"}

@@ -618,6 +618,14 @@ def test_what_is_sent_is_small(dataset, worker):
     assert len(worker(lambda: collate([dataset[n] for n in range(7)]))) < 4000
 
 
+def test_parts_too_small_to_map_are_sent_in_shared_memory(ring_of, worker):
+    """A pipe holds 64 KiB for all workers of a loader."""
+    dataset = RingDataset(ring_of([{"data": np.full(60_000, n, np.uint8)} for n in range(8)]))
+    for batch in ([dataset[0]], [dataset[n] for n in range(8)]):
+        sent = worker(partial(collate, batch))
+        assert len(sent) < 2000 and pickle.loads(sent)["data"].shape == (len(batch), 60_000)
+
+
 def test_what_is_taken_after_its_generation_was_reclaimed_is_what_was_sent(ring_of, worker):
     ring = ring_of(pairs(5), KEEP=0)
     samples = [RingDataset(ring)[n] for n in (1, 4)]
