@@ -12,16 +12,17 @@ What differs: samples keep the element type that they were generated with (nothi
 delivered once it is finished, and a dataset fails with an exception instead of ending the program.
 """
 
+import contextlib
 import functools
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from ringreel import _run
 from ringreel._dataset import Dataset
-from ringreel._errors import ConfigError
+from ringreel._errors import ConfigError, IndexAwayError, IndexRefusedError
 from ringreel._generator import Summary
 from ringreel._log import logger, on_stderr
 from ringreel._ring import Config, Ring
@@ -70,7 +71,8 @@ class WireheadManager:
 
     def run_manager(self) -> None:
         """Runs until SIGINT or SIGTERM. See `ringreel.run_manager`."""
-        _run.run_manager(self.ring)
+        with _hint_at_files():
+            _run.run_manager(self.ring)
 
 
 class WireheadGenerator:
@@ -95,12 +97,15 @@ class WireheadGenerator:
 
     def run_generator(self) -> Summary:
         """Runs until the generator ends, or until SIGINT or SIGTERM. See `ringreel.run_generator`."""
-        return _run.run_generator(self.generator, self.ring, self.n_samples)
+        return self._run(self.generator)
 
     def run(self, verbose: bool = False) -> Summary:
         """As `run_generator`; with `verbose`, a line for each sample."""
-        samples = self._told() if verbose else self.generator
-        return _run.run_generator(samples, self.ring, self.n_samples)
+        return self._run(self._told() if verbose else self.generator)
+
+    def _run(self, samples: Iterable[Any]) -> Summary:
+        with _hint_at_files():
+            return _run.run_generator(samples, self.ring, self.n_samples)
 
     def _told(self) -> Iterable[Any]:
         for number, sample in enumerate(self.generator):
@@ -152,7 +157,7 @@ class MongoheadDataset:
         self.id = id
         ring = Ring(config_path) if config_path != "" else _ring_of(collection)
         self.sample = tuple(sample) if config_path == "" else tuple(ring.sample or ())
-        with on_stderr():
+        with on_stderr(), _hint_at_files():
             ring._tell_notes()
             self._dataset = Dataset(ring._config, timeout)
             self._length = len(self._dataset)
@@ -213,6 +218,16 @@ class MongoTupleheadDataset(MongoheadDataset):
         """For an index: ``(input, label)``. For indices: a list of those, in the order given."""
         indices = self._indices(batch)
         return self._pair(indices) if isinstance(indices, int) else [self._pair(index) for index in indices]
+
+
+@contextlib.contextmanager
+def _hint_at_files() -> Iterator[None]:
+    """Adds to an error of the index's server how to do without one."""
+    try:
+        yield
+    except (IndexAwayError, IndexRefusedError) as error:
+        hint = "to run without a server, put INDEX: files into the configuration of all processes"
+        raise type(error)(f"{error}; {hint}") from error
 
 
 def _ring_of(collection: Any) -> Ring:

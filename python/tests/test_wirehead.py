@@ -3,6 +3,7 @@
 import os
 import pickle
 import signal
+import socket
 import threading
 import time
 
@@ -286,3 +287,34 @@ def test_verbose_says_a_line_for_each_sample(tmp_path, script):
     assert process.end() == 0
     assert all(f"INFO sample {n}" in process.said for n in range(4)) and os.path.isdir(tmp_path / "unit-test.ring")
     until(lambda: "4 samples are finished" in process.said)
+
+
+WITHOUT_SERVER = {"SAMPLE": ["data", "label"], "DBNAME": "test", "MONGOHOST": "127.0.0.1"}
+
+
+def a_port_without_server():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return unused.getsockname()[1]
+
+
+def test_errors_of_a_missing_server_name_the_way_without(config):
+    keys = config(**WITHOUT_SERVER, PORT=a_port_without_server())
+    hint = "to run without a server, put INDEX: files into the configuration"
+    for run in (
+        WireheadGenerator([], keys).run_generator,
+        WireheadGenerator([], keys).run,
+        WireheadManager(keys).run_manager,
+    ):
+        with pytest.raises(ringreel.IndexAwayError, match=hint):
+            run()
+
+
+def test_loaders_without_ring_name_a_missing_server(config):
+    """No generator can make the ring then, so it is not the generators that are missing."""
+    keys = config(**WITHOUT_SERVER, PORT=a_port_without_server())
+    for wait in (lambda: MongoheadDataset(keys, timeout=0.1), lambda: next(ringreel.Ring(keys).stream(timeout=0.1))):
+        with pytest.raises(TimeoutError) as raised:
+            wait()
+        assert f"MongoDB at 127.0.0.1:{keys['PORT']}" in str(raised.value)
+        assert "no generator" not in str(raised.value) and "INDEX: files" in str(raised.value)

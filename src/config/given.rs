@@ -11,6 +11,8 @@ use std::time::Duration;
 /// Longest time that is taken for one: a day. (For STALE_AFTER, a year: queues may be long.)
 const DAY: u32 = 86_400;
 const YEAR: u32 = 365 * DAY;
+/// The key under which users keep settings of their own. Keys that begin with `x-` are theirs, too.
+const USERS_OWN: &str = "USER";
 /// RING_MODE as it is where nothing is said.
 pub(super) const FROM_UMASK: &str = "from the umask";
 /// Most passes over one generation.
@@ -37,10 +39,15 @@ impl<'a> Given<'a> {
             let Value::String(key) = key else {
                 return Err(given.fail(&format!("a key is not text: {key:?}")));
             };
+            if key == USERS_OWN || key.starts_with("x-") {
+                continue;
+            }
             if !KEYS.iter().any(|row| row.0 == key) {
                 let upper = key.to_uppercase();
                 let near = nearest(&upper, KEYS.iter().map(|row| row.0));
-                return Err(given.bad(&key, &format!("unknown key{near}")));
+                let own = format!("; keys of your own belong under {USERS_OWN}, or begin with x-");
+                let advice = if near.is_empty() { &own } else { &near };
+                return Err(given.bad(&key, &format!("unknown key{advice}")));
             }
             if value != Value::Null {
                 given.values.insert(key, value);

@@ -68,6 +68,17 @@ fn what_has_no_effect_is_told() {
 }
 
 #[test]
+fn keys_of_users_are_accepted_and_ignored() {
+    let text = "x-owner: me\nDBNAME: x\nUSER:\n  SWAP: [1, 2]\n  anything: {at: all}\nx-lr: 0.1\n";
+    let config = parse(text).unwrap();
+    assert_eq!((config.name.as_str(), config.swap_cap, config.notes.len()), ("x", None, 0));
+    assert!(config.effective.iter().all(|row| !row.key.contains("USER") && !row.key.contains("x-")));
+    let refused = parse("DBNAME: x\nlearning_rate: 0.1").unwrap_err().to_string();
+    let want = "config.yaml:2: learning_rate: unknown key; keys of your own belong under USER, or begin with x-";
+    assert_eq!(refused, want);
+}
+
+#[test]
 fn errors_name_the_key_the_line_and_the_nearest_known_key() {
     for (text, want) in [
         ("DBNAME: x\nSWAP_CAPP: 3", "config.yaml:2: SWAP_CAPP: unknown key (did you mean SWAP_CAP?)"),

@@ -71,6 +71,15 @@ impl Opening {
         }
     }
 
+    /// Returns which server does not answer, and why, while that is so.
+    pub fn silence(&self) -> Option<String> {
+        match self {
+            Opening::Files => None,
+            #[cfg(feature = "mongodb")]
+            Opening::MongoDb(connection) => connection.silence(),
+        }
+    }
+
     /// The index of this ring.
     ///
     /// # Errors

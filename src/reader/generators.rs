@@ -36,6 +36,8 @@ struct State {
     ever: bool,
     /// Somebody looked, and the index answered.
     known: bool,
+    /// Why the index did not answer the last look.
+    away: Option<String>,
     /// When it was.
     looked: Option<Instant>,
     /// How the last generator ended that ended badly.
@@ -72,6 +74,7 @@ impl Generators {
             last,
             ever: false,
             known: false,
+            away: None,
             looked: None,
             failure: None,
             asked: None,
@@ -94,6 +97,7 @@ impl Generators {
                 if !state.living.is_empty() {
                     state.last = Instant::now();
                 }
+                state.away = Some(error.to_string());
                 return;
             }
         };
@@ -120,6 +124,7 @@ impl Generators {
             (state.last, state.ever) = (Instant::now(), true);
         }
         (state.reports, state.living, state.known, state.looked) = (reports, living, true, Some(Instant::now()));
+        state.away = None;
     }
 
     /// Asks the generators that live what they do, and how the last one failed: not more often than they say.
@@ -151,15 +156,19 @@ impl Generators {
         (state.failure, state.asked) = (failed, Some(Instant::now()));
     }
 
-    /// For how long no generator has lived, as far as was seen; zero while nothing is known, and while one lived when it was
-    /// looked last.
+    /// Returns for how long no generator has lived. Zero while the index does not answer, and while
+    /// a generator lived at the last look.
     pub fn missing_for(&self, index: &dyn Index) -> Duration {
         let looked = self.lock().looked;
         if looked.is_none_or(|looked| looked.elapsed() > self.lock().pause) {
             self.look(index);
         }
         let state = self.lock();
-        if state.known && state.living.is_empty() { state.last.elapsed() } else { Duration::ZERO }
+        if state.known && state.away.is_none() && state.living.is_empty() {
+            state.last.elapsed()
+        } else {
+            Duration::ZERO
+        }
     }
 
     /// Whether one was seen to live since this process looks.
@@ -176,7 +185,9 @@ impl Generators {
     pub fn describe(&self, index: &dyn Index) -> String {
         self.ask(index);
         let state = self.lock();
-        let mut words = if !state.known {
+        let mut words = if let Some(why) = &state.away {
+            format!("whether generators live is not known ({why})")
+        } else if !state.known {
             "whether generators live is not known".to_owned()
         } else if state.living.is_empty() {
             format!("no generator lives (for {:.0} s)", state.last.elapsed().as_secs_f64())
@@ -205,7 +216,10 @@ impl Generators {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::fs::Posix;
     use crate::index::MemoryIndex;
+    use crate::index::files::FilesIndex;
+    use std::fs;
 
     #[test]
     fn a_wait_quotes_an_old_failure_only_while_no_generator_lives() {
@@ -229,5 +243,29 @@ mod tests {
         generators.ask_anew();
         let words = generators.describe(&index);
         assert!(words.contains("2 generators live") && !words.contains("out of luck"), "{words}");
+    }
+
+    /// The index answered once, then its server went away.
+    #[test]
+    fn an_index_that_is_away_puts_no_blame_on_generators() {
+        let place = tempfile::tempdir().unwrap();
+        let index = FilesIndex::new(Arc::new(Posix), place.path().join("index"), "me", 1);
+        let generators = Generators::new(Duration::from_millis(1));
+        assert!(generators.describe(&index).starts_with("no generator lives"));
+        assert!(generators.missing_for(&index) > Duration::ZERO);
+
+        fs::write(place.path().join("index"), "no directory").unwrap();
+        std::thread::sleep(Duration::from_millis(2)); // a look holds for a quarter of the lease
+        assert_eq!(generators.missing_for(&index), Duration::ZERO);
+        generators.ask_anew();
+        let said = generators.describe(&index);
+        assert!(
+            said.starts_with("whether generators live is not known (") && said.contains("Not a directory"),
+            "{said}"
+        );
+
+        fs::remove_file(place.path().join("index")).unwrap();
+        generators.ask_anew();
+        assert!(generators.describe(&index).starts_with("no generator lives"));
     }
 }

@@ -39,6 +39,7 @@ use crate::config::{Config, ReadMode, Verify};
 use crate::error::{Error, Result};
 use crate::fs::sigbus::{is_torn, newly_torn};
 use crate::fs::{Fs, Posix};
+use crate::index::{Absence, Opening};
 use crate::memory;
 use crate::ring::Ring;
 use crate::ring::held_out::Positions;
@@ -282,11 +283,17 @@ impl Reader {
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
     ) -> Result<Reader> {
+        let mut server = None;
         loop {
             match Reader::open(config) {
                 Err(Error::NoRing { path }) => {
-                    let place = path.display();
-                    wait.more(&format!("a ring at {place} (no generator or manager has started yet)"), stop, tell)?;
+                    // Without its server no generator can make the ring.
+                    let opened = server.take().map_or_else(|| Opening::at(&config.index, Absence::Borne), Ok)?;
+                    let why = match server.insert(opened).silence() {
+                        Some(silence) => format!("{silence}; with INDEX: files, no server is needed"),
+                        None => "no generator or manager has started yet".to_owned(),
+                    };
+                    wait.more(&format!("a ring at {} ({why})", path.display()), stop, tell)?;
                 }
                 Err(error) => wait.unless_wrong(error, stop, tell)?,
                 Ok(reader) => return Ok(reader),

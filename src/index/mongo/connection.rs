@@ -137,6 +137,14 @@ impl Connection {
         &self.shown
     }
 
+    /// Returns which server does not answer, and why, while that is so. A search for it goes on
+    /// meanwhile.
+    pub fn silence(&self) -> Option<String> {
+        let here = self.here().ok()?;
+        let away = here.away.load(Ordering::Acquire);
+        away.then(|| self.error(Finding::Away(here.log().why.clone())).to_string())
+    }
+
     /// Says whose index it is to be, and how that is to be claimed. A server that is silent is no error: it will be told.
     ///
     /// # Errors
