@@ -95,7 +95,7 @@ struct Core {
     settled: u64,
     number: u64,
     summary: Summary,
-    /// Samples of sealed segments that somebody removed before a manifest listed them.
+    /// Samples of sealed segments that were removed by hand before a manifest listed them.
     lost: u64,
     last_problem: Option<String>,
     /// An error that came after samples were finished: their ids were returned first.

@@ -223,17 +223,16 @@ _watching = 0  # The process in which the watch runs; a forked child has no thre
 def _end_with_trainer() -> None:
     """Makes this worker end when the process that it works for has ended, however that happened.
 
-    A worker of torch notices by itself, but then waits for its queue to be written out. Nobody
-    reads that queue any more, so a worker with more than a pipe's capacity left to send would stay
-    for ever. PR_SET_PDEATHSIG is no alternative: it fires at the end of the *thread* that started
-    the worker.
+    A worker of torch notices by itself, but then waits until its queue is written out. The queue has
+    no reader any more, so a worker with more than a pipe's capacity left to send would never end.
+    PR_SET_PDEATHSIG is no alternative: it fires at the end of the *thread* that started the worker.
     """
     global _watching
     trainer = multiprocessing.parent_process()
     if trainer is None or _watching == os.getpid():
         return
     _watching = os.getpid()
-    parent = os.getppid()  # not always the trainer: a fork server, or who adopts orphans
+    parent = os.getppid()  # perhaps a fork server, or the process that adopts orphans
 
     def watch() -> None:
         while os.getppid() == parent and trainer.is_alive():

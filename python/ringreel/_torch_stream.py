@@ -162,6 +162,7 @@ class RingIterator(Iterator[Any]):
 
     def state_dict(self) -> dict[str, Any]:
         """Where this worker is; before its first sample, where it is going to begin (for which it opens the ring).
+        While `__next__` waits, it opens nothing and answers at once.
 
         See `ringreel.Stream.state_dict`.
         """

@@ -62,7 +62,7 @@ struct Snapshot {
 /// What a signal handler may do in the middle of a call.
 const ADVICE: &str = "can read summary and written, and call finish, but not write or flush";
 const FINISHED: &str = "this generator is finished: open another one";
-const GIVEN_UP: &str = "this generator was finished by a signal handler while this call waited; what it was to write is \
+const GIVEN_UP: &str = "a signal handler finished this generator while this call waited for room: what had no room is \
                         not in the ring";
 
 /// A generator in a ring.

@@ -52,7 +52,8 @@ pub struct Stream {
 type Given<'py> = (Option<Handed<'py>>, bool, Option<Bound<'py, PyAny>>);
 
 impl Stream {
-    /// Does `work` on the open stream, without the GIL. None: it was closed meanwhile.
+    /// Does `work` on the open stream, without the GIL. Returns None if the stream is closed during
+    /// the call.
     fn with<T: Send>(
         &self,
         py: Python<'_>,

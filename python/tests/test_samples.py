@@ -378,3 +378,16 @@ def test_the_summary_counts_quarantined_samples(config):
             generator.write((n,))
         summary = generator.finish(seal=True)
     assert (summary.finished, summary.delivered, summary.quarantined, summary.waiting) == (4, 3, 1, 0)
+
+
+def test_samples_removed_by_hand_do_not_wait(config):
+    keys = config(SWAP_CAP=2)
+    with ringreel.Ring(keys).generator() as generator:
+        generator.write((0,))
+        for path in glob.glob(os.path.join(keys["RING"], "**", "*.rec"), recursive=True):
+            os.remove(path)
+        with pytest.raises(ringreel.RingreelError, match="somebody removed it by hand"):
+            for n in range(10):
+                generator.write((n,))
+        summary = generator.finish(seal=True)
+    assert (summary.finished, summary.waiting) == (summary.delivered + 1, 0)

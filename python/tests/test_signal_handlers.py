@@ -46,7 +46,7 @@ WRITE = """
     print("summary", json.dumps(vars(generator.finish())))
 """
 
-# No reader makes room, so the generator fills one generation ahead, and then a call waits for ever.
+# No reader makes room: the generator fills one generation ahead, and its next call blocks.
 FULL = {"SWAP_CAP": 2, "REUSE": {"min": 1}}
 
 
@@ -92,7 +92,7 @@ def test_handlers_may_ask_a_generator_that_waits_for_room(config, script):
     assert f"saved {wrote} {wrote} refused: a call of this generator is under way in this thread" in process.said
     process.child.send_signal(signal.SIGTERM)
     assert process.end(seconds=60) == 0, process.said
-    assert process.said.count("wrote") == wrote and "raised this generator was finished by a signal" in process.said
+    assert process.said.count("wrote") == wrote and "raised a signal handler finished this generator" in process.said
     assert summary_of(process)["finished"] == wrote
     status = ringreel.Ring(keys).status()
     assert status["samples_delivered"] + status["samples_waiting"] == wrote and status["failures"] == []

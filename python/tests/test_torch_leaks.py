@@ -209,7 +209,7 @@ FULL_PIPE = """
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize("part", [np.zeros(65_500, np.uint8), bytes(300_000)], ids=["array", "bytes"])
 def test_workers_with_a_full_pipe_end_with_a_killed_trainer(config, script, part, context):
-    """Nobody reads the batches that they still have to send."""
+    """The batches that they still have to send have no reader."""
     ring = ringreel.Ring(config(SWAP_CAP=16))
     add(ring, [{"data": part}] * 16)
     trainer = script(FULL_PIPE, json.dumps(config(SWAP_CAP=16)), context)

@@ -7,12 +7,13 @@ import logging
 import multiprocessing
 import os
 import pickle
+import threading
 import time
 from itertools import chain
 
 import numpy as np
 import pytest
-from conftest import add, numbered, segment_files
+from conftest import add, numbered, segment_files, until
 from rank_processes import Ranks
 
 import ringreel
@@ -598,3 +599,22 @@ def test_lines_of_the_log_say_what_workers_wait_for(config, caplog):
 def test_a_mixture_of_ring_streams_is_refused_since_it_could_not_go_on(config):
     with pytest.raises(TypeError, match="give the stream"):
         ringreel.Mixture([RingStream(config())])
+
+
+@pytest.mark.parametrize("given", [0, 4])
+def test_threads_may_ask_an_iterator_that_waits(config, ring_of, given):
+    """As signal handlers may: the state is that after the sample before, and empty without a ring."""
+    ring = ring_of(4) if given else config(RING="nowhere")
+    iterator, states = iter(RingStream(ring, repeat=False, equal=None)), []
+    for _ in range(given):
+        next(iterator)
+    reader = threading.Thread(target=list, args=(iterator,), daemon=True)
+    reader.start()
+    until(lambda: iterator._stream._stream is not None)
+    asker = threading.Thread(target=lambda: states.append(iterator.state_dict()), daemon=True)
+    asker.start()
+    asker.join(60)
+    assert [state.get("step", 0) for state in states] == [given]
+    iterator._stream.close()
+    reader.join(60)
+    assert not reader.is_alive()
