@@ -184,7 +184,7 @@ fn managers_outlive_a_lack_of_files() {
         let error = manager.turn().unwrap_err();
         assert!(error.is_retryable() && error.to_string().contains("ulimit -n"), "{error}");
     }
-    // Who starts waits, too, and names the limit in the end.
+    // A process that opens the ring waits as well, and names the limit when it gives up.
     let mut config = common::config(dir.path(), 4, "");
     config.lease = std::time::Duration::from_millis(100);
     let error = Ring::find_or_make(fs, &config).map(drop).unwrap_err();

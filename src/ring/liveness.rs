@@ -162,9 +162,10 @@ impl Watch {
         self.looked.map_or(Duration::ZERO, |looked| looked.saturating_duration_since(heard))
     }
 
-    /// Whether `member` counts as dead.
+    /// Whether `member` counts as dead. A watch without a ttl takes every member for dead, whatever lease it publishes.
     pub fn is_dead(&mut self, member: &str) -> bool {
-        self.is_silent_for(member, 1)
+        let silence = self.silence(member);
+        if self.ttl.is_zero() { silence > self.ttl } else { self.is_silent_for(member, 1) }
     }
 
     /// Whether `member` was silent for more than `leases` leases, each the longer of its own and ours.

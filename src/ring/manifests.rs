@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Bytes of manifests held in memory, about. The newest ones stay, and always this many:
 const CACHE_BYTES: usize = 16 << 20;
 const CACHED_AT_LEAST: usize = 2;
-/// A process that seems to be this many generations behind was told of a planted number.
+/// No process falls this many generations behind: the number was planted.
 const FARTHEST: u64 = 64;
 /// From so many bytes on, whoever cannot wait for a manifest has it read in the background. A smaller one is read sooner than
 /// a thread is there for it.

@@ -42,8 +42,8 @@ fn a_ring_json_that_is_not_ours_is_refused_and_says_why() {
         ("\"link\"", "\"rename\"", "\"rename\""),
         ("\"swap_cap\": 4", "\"swap_cap\": 0", "no parts or no cap"),
         ("\"data\"", "", "no parts or no cap"),
-        ("\"swap_cap\"", "\"cap\"", "cannot be read"),
-        ("{", "[", "cannot be read"),
+        ("\"swap_cap\"", "\"cap\"", "is damaged"),
+        ("{", "[", "is damaged"),
     ] {
         let error = ring_json(&config, this, that).unwrap_err();
         assert!(matches!(error, Error::WrongRing { .. }) && error.to_string().contains(why), "{that}: {error}");

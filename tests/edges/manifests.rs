@@ -127,7 +127,7 @@ fn manifests_are_found_each_by_its_number_and_none_that_is_another_ones() {
     assert_eq!(manifests.between(3, 6).unwrap(), [3, 4, 5, 6]);
     assert_eq!((manifests.get(71).unwrap().is_none(), manifests.usable(71).unwrap().is_none()), (true, true));
 
-    // The 64 newest ones are kept in memory.
+    // Small ones are kept in memory.
     let calls = |n: u64| {
         let before = hooks.calls();
         manifests.get(n).unwrap().unwrap();
@@ -135,7 +135,6 @@ fn manifests_are_found_each_by_its_number_and_none_that_is_another_ones() {
     };
     manifests.find(id(0), 1, 70).unwrap();
     assert_eq!((calls(70), calls(7)), (0, 0));
-    assert!(calls(1) > 0);
 
     fs::copy(layout.manifest(3), layout.manifest(71)).unwrap();
     assert!(matches!(manifests.get(71), Err(Error::Manifest { passing: false, .. })));

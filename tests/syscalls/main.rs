@@ -22,6 +22,7 @@ use ringreel::segment::reader::check_whole;
 use rustix::process::Signal;
 use scene::{LEASE, POLL, Role, Scene};
 use std::collections::HashSet;
+use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -88,6 +89,10 @@ fn rescue(scene: &Scene, dir: &Path, afterwards: impl FnOnce(&mut HashSet<String
     let mut wanted = scene.finished.clone();
     wanted.extend(ledger(dir, "ledger.first"));
     wanted.extend(sealed(dir));
+    if scene.role != Role::Manager {
+        // The victim publishes a long lease. Without its heartbeat file, the others judge it by their own lease.
+        let _ = fs::remove_dir_all(dir.join("t.ring/index/members"));
+    }
     let mut rescue = Rescue::start(dir);
     let recovery = rescue.list_all(&wanted);
     rescue.generator_ends();
