@@ -232,9 +232,9 @@ impl Core {
     }
 
     fn flush(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
-        self.deferred.take().map_or(Ok(()), Err)?;
         let ids = self.seal(stop)?;
         self.tell(ids);
+        self.deferred.take().map_or(Ok(()), Err)?;
         self.deferred = self.commit_earlier(stop).err();
         Ok(std::mem::take(&mut self.untold))
     }
@@ -244,6 +244,8 @@ impl Core {
             return Ok(Vec::new());
         };
         let info = (writing.info().id, writing.info().born);
+        // A name that an earlier call gave it may have been adopted and listed since.
+        let is_new = !writing.is_closed();
         let sealed = loop {
             let Some(writing) = self.writing.as_mut() else { return Ok(Vec::new()) };
             match writing.seal() {
@@ -265,7 +267,7 @@ impl Core {
         self.writing = None;
         let (id, born) = info;
         let staged = Staged { owner: self.ring.me.clone(), id, born, samples: sealed.samples, bytes: sealed.len };
-        self.commits.push(Commit::sealed_after(staged, self.settled));
+        self.commits.push(if is_new { Commit::sealed_after(staged, self.settled) } else { Commit::new(staged) });
         self.summary.finished += sealed.samples;
         self.summary.bytes += sealed.len;
         let (finished, bytes) = (self.summary.finished, self.summary.bytes);

@@ -121,9 +121,12 @@ impl Generator {
     fn open(py: Python<'_>, config: &Bound<'_, Config>) -> PyResult<Generator> {
         logging::forward();
         let config = &config.get().inner;
-        let generator = detached(py, &Listeners::default(), |_, _| ringreel::Generator::open(config))?;
-        let names = generator.ring().birth.sample.clone();
-        let state = Exclusive::new("generator", ADVICE, State::Open(Box::new(generator)), State::snapshot);
+        // Without the GIL: the generator's thread may want to log while the first snapshot waits for it.
+        let (names, state) = detached(py, &Listeners::default(), |_, _| {
+            let generator = ringreel::Generator::open(config)?;
+            let names = generator.ring().birth.sample.clone();
+            Ok((names, Exclusive::new("generator", ADVICE, State::Open(Box::new(generator)), State::snapshot)))
+        })?;
         Ok(Generator { state: OwnProcess::new(state), finish_requested: Mutex::default(), names })
     }
 

@@ -43,6 +43,16 @@ pub fn with_python<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     Python::try_attach(work)
 }
 
+/// Does `work` with the GIL; none when there is no interpreter any more, and none in other threads than the one that
+/// ends it. For threads that the ending thread may join.
+pub fn with_living_python<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
+    let _inside = Inside::enter();
+    if ENDING.get().is_some_and(|ending| *ending != thread::current().id()) {
+        return None;
+    }
+    Python::try_attach(work)
+}
+
 /// Sees to it that the end is noticed when it begins.
 ///
 /// # Errors

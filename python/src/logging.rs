@@ -1,9 +1,9 @@
 //! What the crate logs, from the level info on, told to Python's `logging` as the logger `ringreel`.
 //!
-//! The GIL is taken for each message that is told, and only then. Threads of the crate's own (signs of life) log at
-//! debug only, so that nobody who waits for them can wait for the GIL.
+//! The GIL is taken for each message, and only then. While the interpreter ends, messages of other threads are dropped: the
+//! ending thread may wait for a generator's thread. Whoever waits for such a thread releases the GIL first.
 
-use crate::interpreter::with_python;
+use crate::interpreter::with_living_python;
 use pyo3::prelude::*;
 use ringreel::escape::escape;
 use std::fmt::{self, Write};
@@ -47,7 +47,7 @@ impl Subscriber for Forwarder {
             Level::WARN => 30,
             _ => 20,
         };
-        with_python(|py| {
+        with_living_python(|py| {
             if let Err(error) = tell(py, level, &text.line()) {
                 error.write_unraisable(py, None);
             }

@@ -55,14 +55,24 @@ impl Core {
     }
 
     /// Does what needs no caller: moves earlier segments on as far as that takes no waiting and, where no manager lives,
-    /// does its work once in a lease. The next call reports an error that does not pass.
+    /// does its work once in a lease. The next call reports a permanent error about this generator's own segments.
     pub(super) fn keep_up(&mut self) {
-        if let Err(error) = self.move_on() {
-            match error.is_retryable() {
-                true => self.problem(error.to_string()),
-                false => self.deferred = self.deferred.take().or(Some(error)),
-            }
+        let is_due = self.tended.elapsed() > self.ring.lease;
+        if self.commits.is_empty() && self.listed.is_empty() && !is_due {
+            return;
         }
+        match self.move_on() {
+            Err(error) if !error.is_retryable() => self.deferred = self.deferred.take().or(Some(error)),
+            Err(error) => self.problem(error.to_string()),
+            Ok(()) => {}
+        }
+        let tended = if is_due {
+            self.tended = Instant::now();
+            self.tend_what_is_full()
+        } else {
+            self.promote_if_filled()
+        };
+        tended.unwrap_or_else(|error| self.problem(error.to_string()));
     }
 
     /// Whether a finished segment has no place in a generation yet.
@@ -74,18 +84,12 @@ impl Core {
         let newest = self.ring.manifests.newest()?;
         self.settle(newest)?;
         self.strike_off(SOME);
-        self.commit_all(&|| true, false)?;
-        self.promote_if_filled()?;
-        if self.tended.elapsed() > self.ring.lease {
-            self.tended = Instant::now();
-            self.tend_what_is_full()?;
-        }
-        Ok(())
+        self.commit_all(&|| true, false)
     }
 
     /// What we filled ourselves is readable at once, where no manager sees to it.
     pub(super) fn promote_if_filled(&mut self) -> Result<()> {
-        if self.ring.seems_full() { self.tend_what_is_full() } else { Ok(()) }
+        if self.ring.seems_full(self.settled) { self.tend_what_is_full() } else { Ok(()) }
     }
 
     /// Where no manager lives: one generation may wait for its manifest, and the one after it be full.

@@ -11,7 +11,7 @@ use crate::fs::{Fs, Posix};
 use crate::ring::Ring;
 use crate::segment::SampleId;
 use ringreel_format::Meta;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -161,9 +161,12 @@ impl Upkeep {
                 }
                 drop(is_stopped);
                 // A call that holds the lock does this work itself.
-                if let Ok(mut core) = core.try_lock()
-                    && (waited >= idle || core.has_unplaced())
-                {
+                let core = match core.try_lock() {
+                    Ok(core) => Some(core),
+                    Err(TryLockError::Poisoned(core)) => Some(core.into_inner()),
+                    Err(TryLockError::WouldBlock) => None,
+                };
+                if let Some(mut core) = core.filter(|core| waited >= idle || core.has_unplaced()) {
                     core.keep_up();
                     waited = Duration::ZERO;
                 }

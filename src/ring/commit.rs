@@ -49,6 +49,8 @@ pub struct Commit {
     checked: Option<u64>,
     /// The generation that it was linked into last.
     linked: Option<u64>,
+    /// A manifest that may list it was pruned before this process read it. While it is staged, that one does not.
+    pruned: bool,
     /// Since when its staged file cannot be seen, although no manifest that we see lists it.
     missing: Option<Instant>,
 }
@@ -135,7 +137,7 @@ pub fn standing(listed: Option<u64>, linked: Option<u64>, newest: u64) -> Standi
 impl Commit {
     /// A segment of which nothing is known but what its footer says.
     pub fn new(staged: Staged) -> Commit {
-        Commit { staged, checked: None, linked: None, missing: None }
+        Commit { staged, checked: None, linked: None, pruned: false, missing: None }
     }
 
     /// A segment that its owner sealed when `newest` was already published: no manifest up to that one can list it.
@@ -294,8 +296,11 @@ impl Ring {
             return Ok(Some(Step::Delivered(Some(n))));
         }
         // A manifest is pruned only after the staging names of what it lists are gone, so in this order.
-        if found == Lookup::Pruned && !self.is_staged_now(&commit.staged)? {
-            return Ok(Some(Step::Delivered(None)));
+        if found == Lookup::Pruned {
+            commit.pruned = true;
+            if !self.is_staged_now(&commit.staged)? {
+                return Ok(Some(Step::Delivered(None)));
+            }
         }
         commit.checked = Some(newest.max(born.saturating_sub(1)));
         match standing {
@@ -333,6 +338,8 @@ impl Ring {
             return match self.manifests.find(id, commit.unchecked_from(), newest)? {
                 Lookup::Listed(n) => Ok(Some(Step::Delivered(Some(n)))),
                 Lookup::Pruned => Ok(Some(Step::Delivered(None))),
+                // The listing that showed it staged was an old one.
+                Lookup::NotListed if commit.pruned => Ok(Some(Step::Delivered(None))),
                 // Most likely somebody adopted it, and our view of the manifests is the older one.
                 Lookup::NotListed if commit.missing.get_or_insert_with(Instant::now).elapsed() <= self.lease => {
                     Ok(Some(Step::Wait(target)))
@@ -351,10 +358,10 @@ impl Ring {
         Ok(None)
     }
 
-    /// Whether the generation that fills seems to have no room left after our own last commit.
-    pub fn seems_full(&self) -> bool {
+    /// Whether the generation that fills, one after `newest`, seems to have no room left after our own last commit.
+    pub fn seems_full(&self, newest: u64) -> bool {
         let occupancy = self.occupancy();
-        occupancy.generation > 0 && occupancy.spent >= occupancy.room
+        occupancy.generation > newest && occupancy.spent >= occupancy.room
     }
 
     /// Whether generation `n` has no room. By its names where that is enough, by its footers where it is not.

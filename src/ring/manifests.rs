@@ -182,9 +182,19 @@ impl Manifests {
     /// # Errors
     /// What the filesystem says.
     pub fn numbers(&self) -> Result<Vec<u64>> {
+        match self.numbers_surely() {
+            Err(Error::Fs { source }) if source.is_gone() => Ok(Vec::new()),
+            numbers => numbers,
+        }
+    }
+
+    /// As [`Manifests::numbers`]; a listing that fails by a stale handle is an error, and not one of no manifests.
+    fn numbers_surely(&self) -> Result<Vec<u64>> {
         match self.fs.list(&self.layout.manifests()) {
             Ok(names) => Ok(names.iter().filter_map(|name| parse_number(name)).collect()),
-            Err(error) if error.is_gone() => Ok(Vec::new()),
+            Err(error) if matches!(error.source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(Vec::new())
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -267,7 +277,7 @@ impl Manifests {
     /// What the filesystem says.
     pub fn between(&self, from: u64, to: u64) -> Result<Vec<u64>> {
         let young = to.saturating_sub(MANIFESTS_KEPT - 1).max(from);
-        let mut old = if from < young { self.numbers()? } else { Vec::new() };
+        let mut old = if from < young { self.numbers_surely()? } else { Vec::new() };
         old.retain(|n| (from..young).contains(n));
         old.sort_unstable();
         Ok(old.into_iter().chain(young..=to).collect())
@@ -281,7 +291,7 @@ impl Manifests {
         let existing = self.between(from, to)?;
         let mut pruned = (existing.len() as u64) < to.saturating_sub(from).saturating_add(u64::from(from <= to));
         for n in existing {
-            match self.get(n)? {
+            match self.get_surely(n)? {
                 Some(manifest) if manifest.lists(id) => return Ok(Lookup::Listed(n)),
                 Some(_) => {}
                 None if n + MANIFESTS_KEPT <= to => pruned = true,

@@ -11,7 +11,7 @@ use crate::layout::{is_owner, sealed_id};
 use crate::segment::reader::read_tail;
 use ringreel_format::SegmentId;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A pass runs when the newest generation is a multiple of this.
 const PASS_EVERY: u64 = 8;
@@ -22,9 +22,10 @@ const MOST_ENTRIES: usize = 100_000;
 /// Most footers read in one pass. Segments beyond count as listed by any manifest.
 const MOST_FOOTERS: usize = 1_000;
 
-/// A sealed segment in a staging directory.
+/// A sealed segment in a staging directory, or linked into the generation that fills.
 struct StagedName {
-    path: PathBuf,
+    /// Its staging name; none if it is only linked.
+    path: Option<PathBuf>,
     /// The first generation whose manifest can list it; 0 if unknown.
     born: u64,
 }
@@ -47,7 +48,13 @@ impl Ring {
         let first = self.reclaimable_from()?;
         let owners: Vec<String> =
             self.list_or_none(&self.layout.staging())?.into_iter().filter(|name| is_owner(name)).collect();
-        let staged = self.staged_names(&owners, newest)?;
+        let staged = match self.staged_names(&owners, newest) {
+            Err(Error::Fs { source }) if source.is_denied() => {
+                tracing::debug!(error = %source, "no manifest is pruned: what is staged cannot be told");
+                return Ok(());
+            }
+            staged => staged?,
+        };
         let oldest_born = staged.values().map(|name| name.born).min().unwrap_or(u64::MAX);
         let (mut prunable, mut entries) = (Vec::new(), 0);
         for n in numbers.into_iter().filter(|n| *n >= first && n + MANIFESTS_KEPT < newest) {
@@ -69,8 +76,8 @@ impl Ring {
         prunable.iter().try_for_each(|n| Ok(self.fs.forget_file(&self.layout.manifest(*n))?))
     }
 
-    /// Whether no segment that manifest `n` lists is staged. Removes the staging names of those that are, and
-    /// adds the entries that it read to `entries`.
+    /// Whether no segment that manifest `n` lists is staged or linked into the generation that fills, whose promoter
+    /// has to see that it is listed. Removes the staging names of those that are, and adds the entries that it read to `entries`.
     fn nothing_is_staged(&self, n: u64, staged: &HashMap<SegmentId, StagedName>, entries: &mut usize) -> Result<bool> {
         let manifest = match self.manifests.get(n) {
             Ok(Some(manifest)) => manifest,
@@ -82,31 +89,26 @@ impl Ring {
         for name in manifest.segments.iter().filter_map(|entry| staged.get(&entry.id)) {
             nothing = false;
             self.settle_manifests(n)?;
-            self.tidy(&name.path)?;
+            name.path.iter().try_for_each(|path| self.tidy(path))?;
         }
         Ok(nothing)
     }
 
-    /// All sealed segments in the staging directories of `owners`.
+    /// All sealed segments in the staging directories of `owners`, and all that are linked into the generation that fills.
     fn staged_names(&self, owners: &[String], newest: u64) -> Result<HashMap<SegmentId, StagedName>> {
         let mut staged = HashMap::new();
         for owner in owners {
             for id in self.list_or_none(&self.layout.staging_of(owner))?.iter().filter_map(|name| sealed_id(name)) {
-                staged.insert(id, StagedName { path: self.layout.sealed(owner, id), born: 0 });
+                staged.insert(id, StagedName { path: Some(self.layout.sealed(owner, id)), born: 0 });
             }
         }
-        if staged.is_empty() {
-            return Ok(staged);
-        }
-        // The footers of what is linked into the generation that fills were read before.
         let filling = self.look_at_filling(newest)?;
         for entry in filling.iter().flat_map(|found| &found.segments) {
-            if let Some(name) = staged.get_mut(&entry.id) {
-                name.born = entry.born;
-            }
+            staged.entry(entry.id).or_insert(StagedName { path: None, born: 0 }).born = entry.born;
         }
         for name in staged.values_mut().filter(|name| name.born == 0).take(MOST_FOOTERS) {
-            if let Ok(tail) = read_tail(&*self.fs, &name.path) {
+            let path = name.path.as_deref().unwrap_or(Path::new(""));
+            if let Ok(tail) = read_tail(&*self.fs, path) {
                 name.born = tail.footer.info.born;
             }
         }

@@ -67,12 +67,12 @@ impl Ring {
             done.files += self.empty(&self.layout.trash().join(name))?;
         }
         self.reclaimed.fetch_max(newest, Ordering::Relaxed);
-        self.prune_manifests(newest)?;
         // Old counters are small: not each time.
         if newest.is_multiple_of(FORGET_EVERY) {
             as_hint(self.index.forget_before(newest))?;
             as_hint(self.retire_runs(newest))?;
         }
+        self.prune_manifests(newest)?;
         Ok(done)
     }
 
