@@ -417,7 +417,7 @@ fn unwritten(first: usize, most: usize) -> usize {
     const PRESENT: u64 = 1 << 63;
     const SWAPPED: u64 = 1 << 62;
     const OF_A_FILE: u64 = 1 << 61;
-    let mut entries = [0u64; 512];
+    let mut entries = [0u64; 64]; // small: the alternate stack of a signal handler may have a page left
     let bytes = most.min(entries.len()) * size_of::<u64>();
     // SAFETY: the path ends with a zero; the call to pread writes `bytes` bytes at most to `entries`, which is as long or
     // longer; the file is closed once. signal-safety(7) allows all three calls.

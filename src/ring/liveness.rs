@@ -27,11 +27,16 @@ struct Seen {
     listed: bool,
     /// The lease that its report publishes, read when its silence exceeds ours.
     lease: Option<Duration>,
+    /// How often its report could not be read, by errors that pass.
+    unread: u8,
 }
+
+/// A report that cannot be read this many times in a row publishes no lease.
+const READ_TRIES: u8 = 4;
 
 impl Seen {
     fn new(beat: Option<u64>, heard: Instant) -> Seen {
-        Seen { beat, heard, moved: false, listed: beat.is_some(), lease: None }
+        Seen { beat, heard, moved: false, listed: beat.is_some(), lease: None, unread: 0 }
     }
 
     /// How long this member may be silent: the longer of its own lease and ours.
@@ -41,6 +46,7 @@ impl Seen {
 
     fn hear(&mut self, beat: Option<u64>, now: Instant) {
         (self.beat, self.heard, self.moved) = (beat, now, true);
+        self.lease = self.lease.filter(|lease| !lease.is_zero());
     }
 }
 
@@ -106,7 +112,7 @@ impl Watch {
 
     /// Reads the published lease of each member whose silence exceeds our own lease.
     fn ask_for_leases(&mut self, index: &dyn Index, now: Instant) -> Result<()> {
-        let mut missed = Vec::new();
+        let (mut missed, mut away) = (Vec::new(), None);
         for (member, seen) in &mut self.seen {
             let Some(beat) = seen.beat else { continue };
             if seen.lease.is_some() || now.saturating_duration_since(seen.heard) <= self.ttl {
@@ -116,14 +122,24 @@ impl Watch {
                 Ok(Some(report)) => seen.lease = Some(report.lease()),
                 Ok(None) => missed.push(member.clone()),
                 Err(error @ (Error::IndexAway { .. } | Error::IndexRefused { .. })) => {
-                    self.deaf = true;
-                    return Err(error);
+                    away = Some(error);
+                    break;
+                }
+                Err(error) if error.is_retryable() && seen.unread < READ_TRIES => {
+                    seen.unread += 1;
+                    seen.heard = now; // asked again after another of our leases
                 }
                 Err(error) => {
                     tracing::debug!(%error, member, "a report cannot be read: it publishes no lease");
                     seen.lease = Some(Duration::ZERO);
                 }
             }
+        }
+        if let Some(error) = away {
+            // Nobody is dead by a lease that could not be read.
+            self.deaf = true;
+            self.seen.values_mut().for_each(|seen| seen.heard = now);
+            return Err(error);
         }
         if missed.is_empty() {
             return Ok(());

@@ -38,6 +38,8 @@ const PASSES_KEPT: u64 = 64;
 const LEFT: &str = "_left";
 /// How the names of runs begin that nobody gave a name.
 const OWN: &str = "own-";
+/// A stream that ends removes the notes of this many epochs at most; the next promotions remove more.
+const MOST_AT_THE_END: usize = 64;
 /// Epochs of a run that are kept in its log.
 const EPOCHS_KEPT: u64 = 4096;
 /// After so long it is said again that a run takes part.
@@ -263,30 +265,29 @@ impl RunLog {
     /// # Errors
     /// When the index cannot be reached or written to.
     pub fn end(&self, worker: u64, k: u64, ticket: u64) -> Result<()> {
-        let mut arrived = self.lock_arrived();
-        if arrived.get(&worker).is_none_or(|(_, last)| *last != ticket) {
-            return Ok(());
+        let place =
+            self.lock_arrived().get(&worker).filter(|(_, last)| *last == ticket).map(|(place, _)| place.clone());
+        let Some(place) = place else { return Ok(()) };
+        // Streams that ended before it in the same place left a sign.
+        let is_left = |name: &String| arrival(name).is_some_and(|(_, (_, member))| member == LEFT);
+        let names = self.index.note_names(&self.folder())?.into_iter().filter(|name| *name != place);
+        let (left, others): (Vec<_>, Vec<_>) = names.partition(is_left);
+        let numbers = self.listed()?;
+        if !others.is_empty() || numbers.len() > MOST_AT_THE_END {
+            return self.leave(worker, k, ticket);
         }
-        let place = arrived.remove(&worker);
-        drop(arrived);
+        self.lock_arrived().remove(&worker);
         let written = std::mem::take(&mut *self.written.lock().unwrap_or_else(PoisonError::into_inner));
         let mut passes: BTreeMap<u64, u64> = BTreeMap::new();
-        for number in BTreeSet::from_iter(written) {
+        for number in numbers.into_iter().chain(written).collect::<BTreeSet<u64>>() {
             if let Some(epoch) = self.epoch(number)? {
                 *passes.entry(epoch.generation).or_default() += epoch.repeats + u64::from(number < k);
             }
             self.index.drop_note(&self.epochs_folder(), &number.to_string())?;
         }
-        if let Some((place, _)) = place {
-            self.index.drop_note(&self.folder(), &place)?;
-        }
-        // Streams that ended before it in the same place left a sign.
-        let is_left = |name: &String| arrival(name).is_some_and(|(_, (_, member))| member == LEFT);
-        let (left, others): (Vec<_>, Vec<_>) = self.index.note_names(&self.folder())?.into_iter().partition(is_left);
+        self.index.drop_note(&self.folder(), &place)?;
         left.iter().try_for_each(|name| self.index.drop_note(&self.folder(), name))?;
-        if others.is_empty() {
-            self.index.drop_note(RUNS, &self.name)?;
-        }
+        self.index.drop_note(RUNS, &self.name)?;
         // After the notes are gone: no observer counts these passes twice.
         passes.into_iter().try_for_each(|(generation, n)| add_passes(&*self.index, generation, n))
     }

@@ -89,7 +89,8 @@ impl Progress {
 /// The first worker that is not among those that came, and how many more there are.
 fn absent(workers: u64, came: &BTreeSet<u64>) -> Option<String> {
     let first = (0..workers).find(|worker| !came.contains(worker))?;
-    let more = match workers - came.len() as u64 - 1 {
+    let came = came.range(..workers).count() as u64;
+    let more = match workers - came - 1 {
         0 => String::new(),
         more => format!(" (and {more} more)"),
     };
@@ -102,7 +103,12 @@ impl Ring {
     /// # Errors
     /// What the index says: also that it is away.
     fn progress(&self) -> Result<Vec<Progress>> {
-        self.progress_of(self.index.note_names(RUNS)?)
+        let names = self.index.note_names(RUNS)?;
+        let listed: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.retain(|name, log| Arc::strong_count(log) > 1 || listed.contains(name.as_str()));
+        drop(runs);
+        self.progress_of(names)
     }
 
     fn progress_of(&self, names: Vec<String>) -> Result<Vec<Progress>> {
@@ -140,7 +146,7 @@ impl Ring {
         let mut awaited = Vec::new();
         // How many there are, which one it is: passes over its share, and whether it lives.
         let mut shares: BTreeMap<u64, BTreeMap<u64, (u64, bool)>> = BTreeMap::new();
-        let mut absence = Duration::ZERO;
+        let mut absence: BTreeMap<u64, Duration> = BTreeMap::new();
         for run in self.progress()? {
             let epochs = run.read_from(generation)?;
             if !run.log.is_own() {
@@ -155,11 +161,16 @@ impl Ring {
                 let share = shares.entry(last.workers).or_default().entry(*worker).or_default();
                 share.0 += epochs.iter().filter(|(k, _)| run.finished_by(*worker, *k, self)).count() as u64;
                 share.1 |= run.living(*worker, self).is_some();
-                absence = if share.0 > 0 { absence.max(run.log.absence()) } else { absence };
+                if share.0 > 0 {
+                    let longest = absence.entry(last.workers).or_default();
+                    *longest = run.log.absence().max(*longest);
+                }
             }
         }
         for (workers, shares) in shares {
-            if let Some(absent) = absent(workers, &shares.keys().copied().collect()).filter(|_| absence <= self.lease) {
+            let absence = absence.get(&workers).copied().unwrap_or_default();
+            let absent = absent(workers, &shares.keys().copied().collect());
+            if let Some(absent) = absent.filter(|_| absence <= self.lease) {
                 awaited.push(format!("{absent}, without the name of a run, has not begun"));
                 continue;
             }
@@ -260,7 +271,7 @@ impl Ring {
     /// Of the pinned generations those that there is room for besides the next one: over budget the oldest is given up.
     pub(in crate::ring) fn affordable_pins(&self, newest: u64) -> Result<BTreeSet<u64>> {
         let mut all = BTreeSet::new();
-        for g in self.pinned()?.into_iter().filter(|g| g + self.keep < newest) {
+        for g in self.pinned()?.into_iter().filter(|g| g.saturating_add(self.keep) < newest) {
             // Where there is nothing, nothing can be kept or given up.
             if self.fs.exists(&self.layout.read(g))? {
                 all.insert(g);
