@@ -192,9 +192,7 @@ impl Manifests {
     fn numbers_surely(&self) -> Result<Vec<u64>> {
         match self.fs.list(&self.layout.manifests()) {
             Ok(names) => Ok(names.iter().filter_map(|name| parse_number(name)).collect()),
-            Err(error) if matches!(error.source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                Ok(Vec::new())
-            }
+            Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error.into()),
         }
     }
