@@ -305,7 +305,18 @@ def test_a_worker_that_came_too_late_for_a_loop_is_in_step_in_the_next_one(ring_
         assert sorted(all_told(DataLoader(dataset, 2, num_workers=3, worker_init_fn=late))) == [*range(24)]
 
 
-@pytest.mark.parametrize("equal, count", [("drop", 0), ("pad", 4), ("mask", 4), (None, 2)])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_an_empty_share_of_each_worker_is_an_error(ring_of, persistent):
+    ring = ring_of(2)
+    dataset = RingStream(ring, epochs=1, equal="drop")
+    loader = DataLoader(dataset, 1, num_workers=4, persistent_workers=persistent)
+    with pytest.raises(ringreel.SampleError, match="holds 2 samples for 4 workers"):
+        all_told(loader)
+    add(ring, numbered(4, start=10))
+    assert sorted(all_told(DataLoader(dataset, 1, num_workers=4))) == [10, 11, 12, 13]
+
+
+@pytest.mark.parametrize("equal, count", [("pad", 4), ("mask", 4), (None, 2)])
 @pytest.mark.parametrize("persistent", [False, True])
 def test_fewer_samples_than_workers(ring_of, equal, count, persistent):
     ring = ring_of(2)
@@ -313,7 +324,7 @@ def test_fewer_samples_than_workers(ring_of, equal, count, persistent):
     loader = DataLoader(dataset, 1, num_workers=4, persistent_workers=persistent)
     for _ in range(3):
         found = all_told(loader)
-        assert len(found) == count and set(found) == ({-1} if equal == "mask" else set()) | ({0, 1} if count else set())
+        assert len(found) == count and set(found) == ({-1} if equal == "mask" else set()) | {0, 1}
     add(ring, numbered(4, start=10))
     assert sorted(all_told(loader))[-4:] == [10, 11, 12, 13]
 
