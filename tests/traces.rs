@@ -337,7 +337,7 @@ fn skip_to(ring: &Ring, newest: u64) {
 #[test]
 fn pruned_manifests_lose_and_double_nothing() {
     let dir = scratch();
-    // Nobody wakes by itself before the manifest is pruned.
+    // The lease is so long that no generator's thread runs before the manifest is pruned.
     let config = Config { lease: Duration::from_secs(3600), ..config(dir.path(), CAP, "KEEP: 0") };
     let mut sleepers: Vec<Generator> = (0..2).map(|_| Generator::open(&config).unwrap()).collect();
     let delivered: Vec<_> = sleepers.iter_mut().enumerate().map(|(n, it)| write(it, n as u64).unwrap()[0]).collect();

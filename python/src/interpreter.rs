@@ -30,11 +30,16 @@ impl Drop for Inside {
     }
 }
 
+/// Whether another thread ends the interpreter.
+fn ends_elsewhere() -> bool {
+    ENDING.get().is_some_and(|ending| *ending != thread::current().id())
+}
+
 /// Does `work` with the GIL; none when there is no interpreter any more. Once the interpreter ends, other threads than
 /// the one that ends it stay here for ever: that is, until the process is gone.
 pub fn with_python<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     let inside = Inside::enter();
-    if ENDING.get().is_some_and(|ending| *ending != thread::current().id()) {
+    if ends_elsewhere() {
         drop(inside);
         loop {
             thread::park();
@@ -47,7 +52,7 @@ pub fn with_python<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
 /// ends it. For threads that the ending thread may join.
 pub fn with_living_python<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     let _inside = Inside::enter();
-    if ENDING.get().is_some_and(|ending| *ending != thread::current().id()) {
+    if ends_elsewhere() {
         return None;
     }
     Python::try_attach(work)

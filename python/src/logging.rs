@@ -1,7 +1,7 @@
 //! What the crate logs, from the level info on, told to Python's `logging` as the logger `ringreel`.
 //!
-//! The GIL is taken for each message, and only then. While the interpreter ends, messages of other threads are dropped: the
-//! ending thread may wait for a generator's thread. Whoever waits for such a thread releases the GIL first.
+//! Each message takes the GIL. While the interpreter ends, messages of other threads are dropped, because the ending thread
+//! may join a generator's thread. A caller releases the GIL before it joins such a thread.
 
 use crate::interpreter::with_living_python;
 use pyo3::prelude::*;

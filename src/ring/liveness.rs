@@ -136,7 +136,7 @@ impl Watch {
             }
         }
         if let Some(error) = away {
-            // Nobody is dead by a lease that could not be read.
+            // No member is judged by a lease that could not be read.
             self.deaf = true;
             self.seen.values_mut().for_each(|seen| seen.heard = now);
             return Err(error);

@@ -11,7 +11,7 @@ use crate::layout::{is_owner, sealed_id};
 use crate::segment::reader::read_tail;
 use ringreel_format::SegmentId;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A pass runs when the newest generation is a multiple of this.
 const PASS_EVERY: u64 = 8;
@@ -107,10 +107,8 @@ impl Ring {
             staged.entry(entry.id).or_insert(StagedName { path: None, born: 0 }).born = entry.born;
         }
         for name in staged.values_mut().filter(|name| name.born == 0).take(MOST_FOOTERS) {
-            let path = name.path.as_deref().unwrap_or(Path::new(""));
-            if let Ok(tail) = read_tail(&*self.fs, path) {
-                name.born = tail.footer.info.born;
-            }
+            let tail = name.path.as_deref().and_then(|path| read_tail(&*self.fs, path).ok());
+            name.born = tail.map_or(0, |tail| tail.footer.info.born);
         }
         Ok(staged)
     }
