@@ -158,6 +158,8 @@ pub struct Config {
     pub on_stale: OnStale,
     /// STALE_AFTER: for how long no generator may have lived.
     pub stale_after: Duration,
+    /// RUN_GRACE: how long the generations of a killed run are kept; zero: not at all.
+    pub run_grace: Duration,
     /// VALIDATION: so many samples, the ring's first, are held out; none: as many as the ring was made with, and none in
     /// a new one.
     pub validation: Option<u64>,
@@ -176,7 +178,7 @@ pub struct Config {
 }
 
 /// Keys, in the order in which they are shown, with their defaults.
-const KEYS: [(&str, &str); 32] = [
+const KEYS: [(&str, &str); 33] = [
     ("DBNAME", ""),
     ("RING", "<DBNAME>.ring beside the config file"),
     ("SWAP_CAP", ""),
@@ -198,6 +200,7 @@ const KEYS: [(&str, &str); 32] = [
     ("REUSE", "{min: 0, max: 0}"),
     ("ON_STALE", "warn"),
     ("STALE_AFTER", "300"),
+    ("RUN_GRACE", "3600"),
     ("VALIDATION", "the ring's, 0 in a new one"),
     ("PREFETCH_BYTES", "268435456"),
     ("STRICT_SCHEMA", "false"),
@@ -210,6 +213,9 @@ const KEYS: [(&str, &str); 32] = [
     ("COUNTER_COLLECTION", "counter"),
     ("TEMP_COLLECTION", ""),
 ];
+
+/// Longest RUN_GRACE, in seconds: a year.
+const MAX_RUN_GRACE: u64 = 365 * 24 * 60 * 60;
 
 /// Most generations that are kept besides the newest one.
 pub const MAX_KEEP: u64 = 1000;
@@ -313,6 +319,7 @@ impl Config {
             reuse,
             on_stale: given.on_stale(reuse)?,
             stale_after: given.stale_after()?,
+            run_grace: Duration::from_secs(given.whole("RUN_GRACE", 0, MAX_RUN_GRACE)?.unwrap_or(3600)),
             validation: given.whole("VALIDATION", 0, 1 << 40)?,
             prefetch_bytes: given.bytes("PREFETCH_BYTES", 0, 1 << 40)?.unwrap_or(256 << 20),
             strict_schema: given.flag("STRICT_SCHEMA")?,

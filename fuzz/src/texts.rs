@@ -181,7 +181,7 @@ pub fn config(data: &[u8]) {
             }));
             let names = config.sample.unwrap_or_default();
             assert!(names.iter().all(|name| (1..=255).contains(&name.len())));
-            assert_eq!(config.effective.len(), 32);
+            assert_eq!(config.effective.len(), 33);
             let lines = text.lines().count().max(1);
             for row in &config.effective {
                 let line = row.origin.strip_prefix("config.yaml:").map(|line| line.parse::<usize>().unwrap());

@@ -3,18 +3,20 @@
 RINGREEL_TEST_CASES says how many random cases there are.
 """
 
+import itertools
 import json
 import os
 import random
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections import Counter
-from itertools import chain
+from itertools import chain, islice
 
 import pytest
-from conftest import add, numbered, numbers
+from conftest import add, managed, numbered, numbers
 from rank_processes import Ranks
 
 import ringreel
@@ -357,3 +359,41 @@ def test_states_that_do_not_fit_are_refused(rings):
     assert numbers([next(stream)]) == [0]
     stream.load_state_dict(states)  # its own of all
     assert numbers([next(stream)]) == [2]
+
+
+KILLED = """
+    import json, os, pathlib, signal, sys
+    import ringreel
+
+    ring = ringreel.Ring(json.loads(sys.argv[1]))
+    stream = ring.stream(run="training", shuffle=True, seed=7, prefetch_bytes=0)
+    for _ in range(13):
+        next(stream)
+    pathlib.Path("state.json").write_text(json.dumps(stream.state_dict()))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+def test_killed_run_resumes_exactly_after_promotions(config, script, tmp_path, caplog):
+    """RUN_GRACE keeps the generation of a killed run long after its lease has run out."""
+    keys = config(SWAP_CAP=8, KEEP=0, SEGMENT_SAMPLES=1, LEASE_SECONDS=0.2)
+    ring = ringreel.Ring(keys)
+    add(ring, numbered(8))
+    whole = list(islice(ring.stream(run="other", shuffle=True, seed=7, prefetch_bytes=0), 16))
+    killed = script(KILLED, json.dumps(keys))
+    assert killed.end() == -signal.SIGKILL, killed.said
+    notes = tmp_path / "ring" / "index" / "notes" / "run.training"
+    with managed(keys, caplog):
+        # The manager finds out that the stream is dead. Without a grace it lets the generation go.
+        for n in itertools.count(1):
+            add(ring, numbered(8, start=8 * n))
+            if n > 4 and any(note.name.startswith("dead.") for note in notes.iterdir()):
+                break
+            assert n < 600
+            time.sleep(0.1)
+        for more in range(1, 4):
+            add(ring, numbered(8, start=8 * (n + more)))
+    stream = ring.stream(run="training", shuffle=True, seed=7, prefetch_bytes=0)
+    stream.load_state_dict(json.loads((tmp_path / "state.json").read_text()))
+    rest = list(islice(stream, 3))
+    assert [(s.generation, s.position) for s in rest] == [(s.generation, s.position) for s in whole[13:]]
+    assert numbers(rest) == numbers(whole[13:])

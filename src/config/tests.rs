@@ -238,6 +238,7 @@ fn what_is_in_effect_is_shown_with_where_it_came_from() {
     assert_eq!(of("VALIDATION: 0", "VALIDATION"), row("0", "config.yaml:2"));
     assert_eq!(of("", "PREFETCH_BYTES"), row("268435456", "default"));
     assert_eq!(of("", "STALE_AFTER"), row("300", "default"));
+    assert_eq!(of("", "RUN_GRACE"), row("3600", "default"));
 }
 
 #[test]
@@ -262,6 +263,8 @@ fn each_part_is_stored_as_it_is_said_for_it() {
 
 #[test]
 fn times_and_sizes_are_taken_as_given() {
+    let grace = |yaml: &str| parse(&format!("DBNAME: x\n{yaml}")).unwrap().run_grace.as_secs();
+    assert_eq!(["", "RUN_GRACE: 0", "RUN_GRACE: 90"].map(grace), [3600, 0, 90]);
     let config = parse("DBNAME: x").unwrap();
     let all = (config.stale_after, config.validation, config.prefetch_bytes);
     assert_eq!(all, (Duration::from_secs(300), None, 256 << 20));

@@ -200,6 +200,13 @@ impl Watch {
         self.seen.get(member).is_some_and(|seen| seen.moved)
     }
 
+    /// Whether the beat of `member` was seen to change, and it does not count as dead.
+    pub fn was_heard_lately(&self, member: &str) -> bool {
+        let looked = self.looked.unwrap_or_else(Instant::now);
+        let is_alive = |seen: &Seen| looked.saturating_duration_since(seen.heard) <= seen.ttl(self.ttl);
+        self.seen.get(member).is_some_and(|seen| seen.moved && is_alive(seen))
+    }
+
     /// The members that were on the list at the last look, with their beats.
     pub fn listed(&self) -> Vec<(String, u64)> {
         let listed = self.seen.iter().filter(|(_, seen)| seen.listed);

@@ -51,7 +51,7 @@ use commit::Occupancy;
 use held_out::KeptSoFar;
 use liveness::Watch;
 use manifests::Manifests;
-use runs::RunLog;
+use runs::{Pins, RunLog};
 use scan::Scan;
 use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
@@ -93,6 +93,8 @@ pub struct Ring {
     pub on_stale: OnStale,
     /// After this time without a living generator nothing new is thought to come.
     pub stale_after: Duration,
+    /// How long the generations that a killed run still has to read are kept.
+    pub run_grace: Duration,
     /// Most bytes that the ring may take.
     pub max_bytes: Option<u64>,
     /// What became of directories' syncs, this process's staging included.
@@ -107,7 +109,7 @@ pub struct Ring {
     watch: Mutex<Watch>,
     runs: Mutex<HashMap<String, Arc<RunLog>>>,
     /// Generations that were pinned when the index was last asked.
-    pins: Mutex<BTreeSet<u64>>,
+    pins: Mutex<Pins>,
     /// Why a full generation was not promoted, at the last look.
     held: Mutex<Option<String>>,
     /// Samples in the generation that fills, at the last look.
@@ -221,6 +223,7 @@ impl Ring {
             reuse: config.reuse,
             on_stale: config.on_stale,
             stale_after: config.stale_after,
+            run_grace: config.run_grace,
             max_bytes: config.max_bytes,
             settled: AtomicU64::new(0),
             reclaimed: AtomicU64::new(0),

@@ -36,6 +36,7 @@ impl Ring {
         let newest = self.manifests.newest_listed()?;
         let mut done = Reclaimed::default();
         let retirable = self.retirable(newest)?;
+        as_hint(self.note_new_deaths())?;
         if !retirable.is_empty() {
             self.settle_manifests(newest)?;
         }

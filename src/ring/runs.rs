@@ -7,6 +7,7 @@
 //! runs/<run>                                 it takes part
 //! epochs.<run>/<k>                           epoch k: its generation, its number of samples, its order
 //! run.<run>/at.<worker>.<k>.<member>         worker so-and-so, who signs as this member, has finished k epochs
+//! run.<run>/dead.<worker>.<unix ms>.<member>  then this member was found dead
 //! run.<run>/turn.<workers>.<rank>.<i>        the loader of a rank begins for the i-th time: its token
 //! run.<run>/in.<workers>.<worker>.<i>        worker so-and-so, of so many, takes part in that
 //! run.<run>/pass.<workers>.<i>               with which epoch all of them go on then
@@ -18,9 +19,11 @@
 //!
 //! From it follows which generations are still needed (pins), and how often a generation was read (passes).
 
+mod grace;
 mod progress;
 
 pub use progress::MAX_PINNED;
+pub(super) use progress::Pins;
 
 use super::Ring;
 use crate::error::{Error, Result};

@@ -1,12 +1,13 @@
 //! How far the runs of a ring are: how often a generation was read, which ones are still needed, which runs are over.
 
+use super::grace::{Death, Obituary};
 use super::{Epoch, LEFT, LOGS, PASSES, RUNS, RunLog, WORKERS, add_passes, arrival, count, counted_passes};
 use crate::error::{Error, Result};
 use crate::index::as_hint;
 use crate::random::random_u32;
 use crate::ring::Ring;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// At most so many generations are kept for readers that are behind; beyond, the oldest is given up.
@@ -21,18 +22,37 @@ const RETIRE_FOR: Duration = Duration::from_millis(100);
 /// Workers that a message names at most.
 const AWAITED_NAMED: usize = 3;
 
+/// Which generations are kept for readers.
+#[derive(Default)]
+pub(in crate::ring) struct Pins {
+    /// Those that living workers still have to read.
+    living: BTreeSet<u64>,
+    /// Those that killed workers of named runs had still to read, for RUN_GRACE.
+    graced: BTreeSet<u64>,
+    /// Deaths that are not written down yet.
+    unnoted: Vec<Obituary>,
+}
+
+impl Pins {
+    fn all(&self) -> BTreeSet<u64> {
+        self.living.union(&self.graced).copied().collect()
+    }
+}
+
 /// Where the workers of a run are.
-struct Progress {
-    log: Arc<RunLog>,
+pub(super) struct Progress {
+    pub(super) log: Arc<RunLog>,
     /// Its last epoch.
     last: Option<u64>,
     /// For each worker that was ever seen: finished epochs, and as which member it said so.
-    workers: HashMap<u64, Vec<(u64, String)>>,
+    pub(super) workers: HashMap<u64, Vec<(u64, String)>>,
+    /// Members of it that were found dead.
+    pub(super) deaths: Vec<Death>,
 }
 
 impl Progress {
     /// Finished epochs of a worker that lives; none for one that is gone.
-    fn living(&self, worker: u64, ring: &Ring) -> Option<u64> {
+    pub(super) fn living(&self, worker: u64, ring: &Ring) -> Option<u64> {
         let mut watch = ring.watch();
         let here = self.workers.get(&worker)?.iter().filter(|(_, member)| member != LEFT && !watch.is_dead(member));
         here.map(|(k, _)| *k).max()
@@ -40,6 +60,16 @@ impl Progress {
 
     fn is_over(&self, ring: &Ring) -> bool {
         self.workers.keys().all(|worker| self.living(*worker, ring).is_none())
+    }
+
+    /// The generations of its epochs from `least` on.
+    fn generations_from(&self, least: Option<u64>) -> Result<BTreeSet<u64>> {
+        let (Some(least), Some(last)) = (least, self.last) else { return Ok(BTreeSet::new()) };
+        let mut generations = BTreeSet::new();
+        for k in self.log.numbers()?.into_iter().filter(|k| (least..=last).contains(k)) {
+            generations.extend(self.log.epoch(k)?.map(|epoch| epoch.generation));
+        }
+        Ok(generations)
     }
 
     /// Its epochs that are read from `generation` or a newer one are the last ones: those read from `generation`.
@@ -86,6 +116,12 @@ impl Progress {
     }
 }
 
+/// Takes the oldest generation that no living worker needs out of `kept`, else the oldest one.
+fn give_up_one(kept: &mut BTreeSet<u64>, living: &BTreeSet<u64>) -> Option<u64> {
+    let oldest = kept.difference(living).next().or(kept.first()).copied()?;
+    kept.take(&oldest)
+}
+
 /// The first worker that is not among those that came, and how many more there are.
 fn absent(workers: u64, came: &BTreeSet<u64>) -> Option<String> {
     let first = (0..workers).find(|worker| !came.contains(worker))?;
@@ -115,15 +151,16 @@ impl Ring {
         let mut found = Vec::new();
         for name in names {
             let Ok(log) = self.run(&name) else { continue };
-            let mut workers = HashMap::<u64, Vec<_>>::new();
+            let (mut workers, mut deaths) = (HashMap::<u64, Vec<_>>::new(), Vec::new());
             for note in self.index.note_names(&log.folder())? {
                 if let Some((worker, said)) = arrival(&note) {
                     workers.entry(worker).or_default().push(said);
                 }
+                deaths.extend(Death::parse(&note));
             }
             let finished = workers.values().flatten().map(|(k, _)| *k).max().unwrap_or(0);
             let last = log.undecided(finished)?.checked_sub(1);
-            found.push(Progress { log, last, workers });
+            found.push(Progress { log, last, workers, deaths });
         }
         if !found.is_empty() {
             self.watch().look(&*self.index)?;
@@ -241,37 +278,54 @@ impl Ring {
         Ok((passes < min).then(why))
     }
 
-    /// Generations that living workers of some run still have to read. Where the index is away: what was known last.
+    /// Generations that living workers of some run still have to read, and those that killed workers of a named run had
+    /// still to read less than RUN_GRACE ago. Where the index is away: what was known last.
     ///
     /// # Errors
     /// What the index says otherwise.
     pub fn pinned(&self) -> Result<BTreeSet<u64>> {
-        let pinned = as_hint(self.look_for_pins())?;
+        Ok(self.look_for_pins()?.all())
+    }
+
+    fn look_for_pins(&self) -> Result<MutexGuard<'_, Pins>> {
+        let pins = as_hint(self.pins_of_runs())?;
         let mut last = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pinned) = pinned {
-            *last = pinned;
+        if let Some(pins) = pins {
+            *last = pins;
         }
-        Ok(last.clone())
+        Ok(last)
     }
 
-    fn look_for_pins(&self) -> Result<BTreeSet<u64>> {
-        let mut pinned = BTreeSet::new();
+    fn pins_of_runs(&self) -> Result<Pins> {
+        let mut pins = Pins::default();
         for run in self.progress()? {
-            let Some(last) = run.last else { continue };
-            let least = run.workers.keys().filter_map(|worker| run.living(*worker, self)).min();
-            let Some(least) = least.filter(|least| *least <= last) else { continue };
-            let numbers = run.log.numbers()?;
-            for k in numbers.range(least..=last) {
-                pinned.extend(run.log.epoch(*k)?.map(|epoch| epoch.generation));
-            }
+            let workers = || run.workers.keys().copied();
+            let living = workers().filter_map(|worker| run.living(worker, self)).min();
+            pins.living.extend(run.generations_from(living)?);
+            let graced = workers().filter_map(|worker| run.graced(worker, self)).min();
+            pins.graced.extend(run.generations_from(graced)?);
+            pins.unnoted.extend(run.obituary(self));
         }
-        Ok(pinned)
+        Ok(pins)
     }
 
-    /// Of the pinned generations those that there is room for besides the next one: over budget the oldest is given up.
+    /// Writes down which workers were found dead when pins were last looked for.
+    pub(in crate::ring) fn note_new_deaths(&self) -> Result<()> {
+        let mut pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        let unnoted = std::mem::take(&mut pins.unnoted);
+        drop(pins);
+        self.note_deaths(unnoted)
+    }
+
+    /// Of the pinned generations those that there is room for besides the next one. Over budget the oldest is given up:
+    /// first of those that only dead workers need.
     pub(in crate::ring) fn affordable_pins(&self, newest: u64) -> Result<BTreeSet<u64>> {
         let mut all = BTreeSet::new();
-        for g in self.pinned()?.into_iter().filter(|g| g.saturating_add(self.keep) < newest) {
+        let (pinned, living) = {
+            let pins = self.look_for_pins()?;
+            (pins.all(), pins.living.clone())
+        };
+        for g in pinned.into_iter().filter(|g| g.saturating_add(self.keep) < newest) {
             // Where there is nothing, nothing can be kept or given up.
             if self.fs.exists(&self.layout.read(g))? {
                 all.insert(g);
@@ -279,7 +333,7 @@ impl Ring {
         }
         let mut kept = all.clone();
         while kept.len() > MAX_PINNED {
-            kept.pop_first();
+            give_up_one(&mut kept, &living);
         }
         let size = |g| Ok::<_, Error>(self.manifests.get(g)?.map_or(0, |manifest| manifest.summary.bytes));
         if !kept.is_empty() {
@@ -288,7 +342,7 @@ impl Ring {
             let (mut free, mut room) =
                 (self.fs.space(self.layout.root())?.bytes, self.max_bytes.map(|max| max.saturating_sub(used)));
             while free < next || room.is_some_and(|room| room < next) {
-                let Some(oldest) = kept.pop_first() else { break };
+                let Some(oldest) = give_up_one(&mut kept, &living) else { break };
                 let freed = size(oldest)?;
                 (free, room) = (free + freed, room.map(|room| room + freed));
             }
@@ -296,7 +350,7 @@ impl Ring {
         for given_up in all.difference(&kept) {
             tracing::warn!(
                 generation = given_up,
-                "a generation that is still being read is given up: there is no room for more of them"
+                "giving up a generation that a run still has to read: there is no room for more of them"
             );
         }
         Ok(kept)
@@ -326,7 +380,7 @@ impl Ring {
             Some(last) => run.log.epoch(last)?.map_or(0, |epoch| epoch.generation),
             None => 0,
         };
-        if last.saturating_add(self.keep) >= newest || !run.is_over(self) {
+        if last.saturating_add(self.keep) >= newest || !run.is_over(self) || run.has_grace(self) {
             return Ok(());
         }
         let name = run.log.name();
