@@ -228,8 +228,9 @@ impl Stream {
             _ => self.behind.max(arrived),
         };
         let rank = self.options.share.rank;
-        // No other stream needs the log: this one has no run name and no other workers, and its state was not saved.
-        let left = if self.log.is_own() && self.options.share.world == 1 && !self.saved.load(Ordering::Relaxed) {
+        // A stream that was loaded, or whose state was saved, leaves its log for other streams that load the state.
+        let is_saved = self.loaded || self.saved.load(Ordering::Relaxed);
+        let left = if self.log.is_own() && self.options.share.world == 1 && !is_saved {
             self.reader.ring().forget_run(self.log.name());
             self.log.end(rank, finished, self.ticket)
         } else {

@@ -384,6 +384,9 @@ impl Ring {
             return Ok(());
         }
         let name = run.log.name();
+        if run.log.is_own() {
+            return self.remove_own(run, newest);
+        }
         self.index.note(LOGS, &format!("{}.{name}", crate::unix_ms()), "")?;
         self.index.drop_note(RUNS, name)?;
         for (generation, passes) in self.reads_of(run, newest)? {
@@ -391,6 +394,20 @@ impl Ring {
         }
         self.forget_run(name);
         Ok(())
+    }
+
+    /// Removes the notes of an unnamed stream that is over, and counts its passes. A stream that
+    /// loads its state has no use for the log, whose generations are gone.
+    fn remove_own(&self, run: &Progress, newest: u64) -> Result<()> {
+        let passes = self.reads_of(run, newest)?;
+        let name = run.log.name();
+        for folder in [run.log.epochs_folder(), run.log.folder()] {
+            self.index.note_names(&folder)?.iter().try_for_each(|note| self.index.drop_note(&folder, note))?;
+        }
+        self.index.drop_note(RUNS, name)?;
+        self.forget_run(name);
+        // Last, so that an observer never counts these passes twice.
+        passes.into_iter().try_for_each(|(generation, passes)| add_passes(&*self.index, generation, passes))
     }
 
     fn drop_old_logs(&self, until: Instant) -> Result<()> {
