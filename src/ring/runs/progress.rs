@@ -42,8 +42,6 @@ impl Pins {
 /// Where the workers of a run are.
 pub(super) struct Progress {
     pub(super) log: Arc<RunLog>,
-    /// Its last epoch.
-    last: Option<u64>,
     /// For each worker that was ever seen: finished epochs, and as which member it said so.
     pub(super) workers: HashMap<u64, Vec<(u64, String)>>,
     /// Members of it that were found dead.
@@ -62,9 +60,16 @@ impl Progress {
         self.workers.keys().all(|worker| self.living(*worker, ring).is_none())
     }
 
+    /// Returns the number of its last epoch, for which it reads its log.
+    fn last(&self) -> Result<Option<u64>> {
+        let finished = self.workers.values().flatten().map(|(k, _)| *k).max().unwrap_or(0);
+        Ok(self.log.undecided(finished)?.checked_sub(1))
+    }
+
     /// The generations of its epochs from `least` on.
     fn generations_from(&self, least: Option<u64>) -> Result<BTreeSet<u64>> {
-        let (Some(least), Some(last)) = (least, self.last) else { return Ok(BTreeSet::new()) };
+        let Some(least) = least else { return Ok(BTreeSet::new()) };
+        let Some(last) = self.last()? else { return Ok(BTreeSet::new()) };
         let mut generations = BTreeSet::new();
         for k in self.log.numbers()?.into_iter().filter(|k| (least..=last).contains(k)) {
             generations.extend(self.log.epoch(k)?.map(|epoch| epoch.generation));
@@ -75,7 +80,8 @@ impl Progress {
     /// Its epochs that are read from `generation` or a newer one are the last ones: those read from `generation`.
     fn read_from(&self, generation: u64) -> Result<Vec<(u64, Epoch)>> {
         let mut epochs = Vec::new();
-        for k in self.log.numbers()?.into_iter().rev().filter(|k| Some(*k) <= self.last) {
+        let last = self.last()?;
+        for k in self.log.numbers()?.into_iter().rev().filter(|k| Some(*k) <= last) {
             match self.log.epoch(k)? {
                 Some(epoch) if epoch.generation == generation => epochs.push((k, epoch)),
                 Some(epoch) if epoch.generation < generation => break,
@@ -158,9 +164,7 @@ impl Ring {
                 }
                 deaths.extend(Death::parse(&note));
             }
-            let finished = workers.values().flatten().map(|(k, _)| *k).max().unwrap_or(0);
-            let last = log.undecided(finished)?.checked_sub(1);
-            found.push(Progress { log, last, workers, deaths });
+            found.push(Progress { log, workers, deaths });
         }
         if !found.is_empty() {
             self.watch().look(&*self.index)?;
@@ -193,7 +197,7 @@ impl Ring {
                 }
                 continue;
             }
-            let Some(last) = run.last.map(|last| run.log.epoch(last)).transpose()?.flatten() else { continue };
+            let Some(last) = run.last()?.map(|last| run.log.epoch(last)).transpose()?.flatten() else { continue };
             for worker in run.workers.keys() {
                 let share = shares.entry(last.workers).or_default().entry(*worker).or_default();
                 share.0 += epochs.iter().filter(|(k, _)| run.finished_by(*worker, *k, self)).count() as u64;
@@ -236,13 +240,13 @@ impl Ring {
     }
 
     fn reads_of(&self, run: &Progress, newest: u64) -> Result<BTreeMap<u64, u64>> {
-        let mut reads = BTreeMap::new();
+        let (mut reads, last) = (BTreeMap::new(), run.last()?);
         for k in run.log.listed()?.into_iter().rev() {
             let Some(epoch) = run.log.epoch(k)? else { continue };
             if epoch.generation.saturating_add(COUNTED) < newest {
                 break;
             }
-            let over = Some(k) < run.last || run.finished(k, &epoch, self);
+            let over = Some(k) < last || run.finished(k, &epoch, self);
             let passes: &mut u64 = reads.entry(epoch.generation).or_default();
             *passes = passes.saturating_add(epoch.repeats).saturating_add(u64::from(over));
         }
@@ -376,11 +380,14 @@ impl Ring {
     }
 
     fn retire(&self, run: &Progress, newest: u64) -> Result<()> {
-        let last = match run.last {
+        if !run.is_over(self) || run.has_grace(self) {
+            return Ok(());
+        }
+        let last = match run.last()? {
             Some(last) => run.log.epoch(last)?.map_or(0, |epoch| epoch.generation),
             None => 0,
         };
-        if last.saturating_add(self.keep) >= newest || !run.is_over(self) || run.has_grace(self) {
+        if last.saturating_add(self.keep) >= newest {
             return Ok(());
         }
         let name = run.log.name();
