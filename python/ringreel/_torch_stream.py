@@ -10,7 +10,7 @@ from ringreel._environment import rank_and_world, run_name
 from ringreel._ring import Config, Ring, _placed, _tell_alone
 from ringreel._sample import Sample
 from ringreel._stream import Stream
-from ringreel._torch_batches import mark
+from ringreel._torch_batches import _end_with_trainer, mark
 
 if TYPE_CHECKING:  # with torch and without it, the checks of types see the same
 
@@ -109,6 +109,10 @@ class RingStream(_Iterable):
         rank, world_size = self._placed()
         info = torch.utils.data.get_worker_info()
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
+        if info is not None:
+            # Otherwise torch may end the worker of a killed process in order. The worker would
+            # leave the run, which then keeps no generation for a restart.
+            _end_with_trainer()
         # What the workers of this loop have in common, and no other loop has. Workers that stay are asked each time.
         self._turns += 1
         token = f"{self._own if info is None else info.seed - info.id}.{self._turns}"

@@ -7,13 +7,14 @@ import logging
 import multiprocessing
 import os
 import pickle
+import signal
 import threading
 import time
 from itertools import chain
 
 import numpy as np
 import pytest
-from conftest import add, numbered, segment_files, until
+from conftest import add, managed, numbered, segment_files, until
 from rank_processes import Ranks
 
 import ringreel
@@ -629,3 +630,59 @@ def test_threads_may_ask_an_iterator_that_waits(config, ring_of, given):
     iterator._stream.close()
     reader.join(60)
     assert not reader.is_alive()
+
+
+class _WithStates(torch.utils.data.IterableDataset):
+    """Yields the worker's number, the sample's, and the state after it."""
+
+    def __init__(self, stream, states=None):
+        self.stream, self.states = stream, states
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        iterator = iter(self.stream)
+        if self.states:
+            iterator.load_state_dict(self.states)
+        for sample in iterator:
+            yield info.id, int(sample["data"][0]), iterator.state_dict()
+
+
+KILLED = """
+    import json, os, pathlib, signal, sys
+    sys.path.insert(0, sys.argv[2])
+    from test_torch_stream import DataLoader, RingStream, _WithStates
+
+    stream = RingStream(json.loads(sys.argv[1]), shuffle=True, seed=7, run="killed")
+    loader = DataLoader(_WithStates(stream), batch_size=None, num_workers=2)
+    states, given = {}, []
+    for worker, number, state in loader:
+        states[worker] = state
+        given.append(number)
+        if len(given) == 6:
+            pathlib.Path("given.json").write_text(json.dumps(given))
+            pathlib.Path("states.json").write_text(json.dumps(list(states.values())))
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_killed_loader_resumes_exactly_after_promotions(script, tmp_path, caplog):
+    """RUN_GRACE keeps the generation that the killed workers were reading."""
+    keys = {"RING": str(tmp_path / "ring"), "SAMPLE": ["data"], "SWAP_CAP": 400, "SEGMENT_SAMPLES": 100}
+    keys |= {"KEEP": 0, "LEASE_SECONDS": 0.5, "POLL_SECONDS": 0.02}
+    ring = ringreel.Ring(keys)
+    add(ring, numbered(400))
+    killed = script(KILLED, json.dumps(keys), os.path.dirname(__file__))
+    assert killed.end() == -signal.SIGKILL, killed.said
+    states = json.loads((tmp_path / "states.json").read_text())
+    notes = tmp_path / "ring" / "index" / "notes" / "run.killed"
+    with managed(keys, caplog):
+        for n in range(1, 200):
+            add(ring, numbered(400, start=400 * n))
+            if n > 2 and sum(note.name.startswith("dead.") for note in notes.iterdir()) == 2:
+                break
+            time.sleep(0.1)
+        add(ring, numbered(400, start=400 * (n + 1)))
+    stream = RingStream(keys, epochs=1, shuffle=True, seed=7, run="restarted")
+    loader = DataLoader(_WithStates(stream, states), batch_size=None, num_workers=2)
+    given = json.loads((tmp_path / "given.json").read_text())
+    assert sorted(given + [number for _, number, _ in loader]) == [*range(400)]
