@@ -1,4 +1,5 @@
-//! What a ring looks like now, for people and scripts. Read-only: it changes nothing and takes no part.
+//! What a ring looks like now, for people and scripts. It changes nothing and takes no part. (For the
+//! time on a shared filesystem it makes an empty file in `index/tmp` and removes it.)
 
 use crate::error::{Error, Result};
 use crate::failures::{Failure, failures};
@@ -7,14 +8,13 @@ use crate::index::{Report, as_hint};
 use crate::layout::{GenerationDir, sealed_id};
 use crate::manager::ROLE;
 use crate::ring::Ring;
-use crate::ring::liveness::Watch;
 use crate::ring::manifest::Manifest;
 use crate::segment::reader::read_tail;
 use crate::unix_ms;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Swaps over which rates and times are averaged.
 const RECENT: usize = 9;
@@ -71,7 +71,8 @@ pub struct WritingStatus {
 pub struct MemberStatus {
     /// Its owner name.
     pub name: String,
-    /// Seconds since its last sign of life, by this machine's clock.
+    /// Seconds since its last sign of life: by the shared filesystem's clock for a member that seems to
+    /// be silent, where that can be told, else by both machines' clocks.
     pub silent_seconds: f64,
     /// What it said last.
     #[serde(flatten)]
@@ -151,25 +152,14 @@ pub struct Status {
     pub quarantined: u64,
 }
 
-/// Longest time for which [`status`] waits for the heartbeats of members that seem to be dead.
-const LISTEN_AT_MOST: Duration = Duration::from_secs(5);
-
-/// Looks at a ring. Where the clock of a member says that it is dead (clocks differ between machines),
-/// waits for its next heartbeat first: about a quarter of its lease, 5 s at most.
+/// Looks at a ring, without waiting for anything. A member whose report is older than its lease by
+/// this machine's clock counts as silent, unless the index's own clock (that of the shared
+/// filesystem, for an index in files) or its beats, where a caller looks again with the same
+/// [`Ring`], say that it lives.
 ///
 /// # Errors
 /// What the filesystem says.
 pub fn status(ring: &Ring) -> Result<Status> {
-    listen(ring)?;
-    status_now(ring)
-}
-
-/// Looks at a ring without waiting: for callers that look again and again with the same [`Ring`], which
-/// learns from look to look which heartbeats go on.
-///
-/// # Errors
-/// What the filesystem says.
-pub(crate) fn status_now(ring: &Ring) -> Result<Status> {
     let newest = ring.manifests.newest_listed()?;
     let now = unix_ms();
     let reads = as_hint(ring.reads())?;
@@ -311,20 +301,32 @@ fn members(ring: &Ring, now: u64) -> Result<Members> {
     if as_hint(watch.look_at_once(&*ring.index))?.is_none() {
         return Ok(found);
     }
-    let mut members = watch.listed();
-    members.sort();
-    for (name, beat) in members {
-        let report = match ring.index.report(&name, beat) {
-            Ok(Some(report)) => report,
-            Ok(None) => continue,
-            Err(error) => {
-                tracing::debug!(%error, name, "what it reports cannot be read");
-                continue;
-            }
-        };
-        let silent_seconds = now.saturating_sub(report.unix_ms) as f64 / 1e3;
-        let is_silent = is_silent(&mut watch, &name, &report, ring.lease, now);
-        let member = MemberStatus { name, silent_seconds, report };
+    let mut beats = watch.listed();
+    beats.sort();
+    let mut members = Vec::new();
+    for (name, beat) in beats {
+        match ring.index.report(&name, beat) {
+            Ok(Some(report)) => members.push((name, beat, report)),
+            Ok(None) => {}
+            Err(error) => tracing::debug!(%error, name, "what it reports cannot be read"),
+        }
+    }
+    let unheard = |(name, _, report): &&(String, u64, Report)| {
+        !watch.was_heard(name) && is_over(report.unix_ms.abs_diff(now), report, ring.lease)
+    };
+    let unheard = members.iter().filter(unheard);
+    let unheard: Vec<_> = unheard.map(|(name, beat, _)| (name.clone(), *beat)).collect();
+    let ages = match unheard.is_empty() {
+        true => HashMap::new(),
+        false => as_hint(ring.index.ages(&unheard))?.unwrap_or_default(),
+    };
+    for (name, _, report) in members {
+        let by_clock = now.abs_diff(report.unix_ms);
+        let age = ages.get(&name).map(|age| age.as_millis() as u64);
+        let silent_ms = age.unwrap_or(now.saturating_sub(report.unix_ms));
+        let was_unheard = !watch.was_heard(&name) && is_over(age.unwrap_or(by_clock), &report, ring.lease);
+        let is_silent = watch.is_dead(&name) || was_unheard;
+        let member = MemberStatus { name, silent_seconds: silent_ms as f64 / 1e3, report };
         match member.report.role.as_str() {
             _ if is_silent => found.silent.push(member),
             ROLE => found.managers.push(member),
@@ -335,25 +337,7 @@ fn members(ring: &Ring, now: u64) -> Result<Members> {
     Ok(found)
 }
 
-/// Whether no heartbeat was seen for a lease. Of a member whose heartbeat was not watched long enough, its
-/// report's time says that, by this machine's clock.
-fn is_silent(watch: &mut Watch, name: &str, report: &Report, ours: Duration, now: u64) -> bool {
-    let by_clock = || u128::from(now.abs_diff(report.unix_ms)) > report.lease().max(ours).as_millis();
-    watch.is_dead(name) || (!watch.was_heard(name) && by_clock())
-}
-
-/// Waits until members that seem to be dead are heard, for as long as a heartbeat takes.
-fn listen(ring: &Ring) -> Result<()> {
-    let begun = Instant::now();
-    let silent = members(ring, unix_ms())?.silent;
-    let longest = silent.iter().map(|member| member.report.lease().max(ring.lease)).max();
-    let time = (longest.unwrap_or_default() / 3).min(LISTEN_AT_MOST);
-    let is_heard = |member: &MemberStatus| ring.watch().was_heard(&member.name);
-    while begun.elapsed() < time && !silent.iter().all(is_heard) {
-        std::thread::sleep((time / 16).max(Duration::from_millis(1)));
-        if as_hint(ring.watch().look_at_once(&*ring.index))?.is_none() {
-            break;
-        }
-    }
-    Ok(())
+/// Whether a silence of `ms` milliseconds is longer than the member's lease and ours.
+fn is_over(ms: u64, report: &Report, ours: Duration) -> bool {
+    u128::from(ms) > report.lease().max(ours).as_millis()
 }

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::fs::{Fs, Posix};
 use crate::history::{History, Swap};
 use crate::ring::{Ring, birth};
-use crate::status::{Status, status, status_now};
+use crate::status::{Status, status};
 use crate::unix_ms;
 use std::sync::Arc;
 use std::time::Instant;
@@ -119,7 +119,7 @@ impl Watcher {
 impl Open {
     fn look(&mut self) -> Result<Look> {
         let (unix_ms, at) = (unix_ms(), Instant::now());
-        let status = if self.before.is_none() { status(&self.ring)? } else { status_now(&self.ring)? };
+        let status = status(&self.ring)?;
         self.history.update(&self.ring)?;
         let counts = Counts::of(&status, at);
         let speed = self.before.and_then(|before| counts.speed_since(&before));

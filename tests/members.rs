@@ -14,9 +14,10 @@ use ringreel::status::{Status, status};
 use ringreel::watch::Watcher;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+const EACCES: i32 = 13;
 /// Only catches hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -94,36 +95,55 @@ fn names(members: &[ringreel::status::MemberStatus]) -> Vec<&str> {
 #[test]
 fn status_does_not_count_members_without_heartbeat() {
     let dir = scratch();
-    let ring = another(&Config { lease: Duration::from_millis(300), ..config(dir.path(), 8, "") });
-    let old = |unix_ms| Report { unix_ms, ..report(0.3) };
+    let config = impatient(dir.path());
+    let ring = another(&config);
+    let old = |unix_ms| Report { unix_ms, ..report(0.04) };
     ring.index.beat("killed-1-a", 40, &old(now() - 38 * 60_000)).unwrap();
     ring.index.beat("ahead-2-b", 40, &old(now() + 38 * 60_000)).unwrap();
     assert!(ring.index.claim_lease(ROLE, 1, "killed-1-a").unwrap());
-    let Status { generators, silent, manager, .. } = status(&ring).unwrap();
-    assert_eq!((names(&generators), names(&silent)), (vec![], vec!["ahead-2-b", "killed-1-a"]));
-    assert_eq!(manager, None, "a dead manager manages nothing");
+    // Each time like a command of its own: only the filesystem's clock tells that the lease is over.
+    wait_until("both are silent", || {
+        let Status { generators, silent, manager, .. } = status(&another(&config)).unwrap();
+        let are_silent = names(&silent) == ["ahead-2-b", "killed-1-a"];
+        assert!(!are_silent || manager.is_none(), "a dead manager manages nothing");
+        are_silent && generators.is_empty()
+    });
+}
+
+/// A ring with a member whose last report is as old as 1970 by its clock, and the lists of members
+/// that one call of `status` asked for.
+fn status_with_old_report(refused: &'static str) -> (Status, usize) {
+    let dir = scratch();
+    let config = Config { lease: Duration::from_secs(600), ..config(dir.path(), 8, "") };
+    another(&config).index.beat("slow-clock-1-a", 7, &Report { unix_ms: 1, ..report(600.0) }).unwrap();
+    let (fs, lists) = (HookFs::on(Posix), Arc::new(AtomicUsize::new(0)));
+    let counted = lists.clone();
+    fs.hook(move |_, call, path| {
+        if call == "list" && path.ends_with("index/members") {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+        if call == refused { Action::Refuse(EACCES) } else { Action::Pass }
+    });
+    let ring = Ring::find(Arc::new(fs), &config).unwrap();
+    let status = status(&ring).unwrap();
+    assert_eq!(std::fs::read_dir(ring.layout.root().join("index/tmp")).unwrap().count(), 0);
+    (status, lists.load(Ordering::Relaxed))
 }
 
 #[test]
-fn status_counts_members_whose_clock_is_wrong() {
-    let dir = scratch();
-    let config = Config { lease: Duration::from_secs(60), ..config(dir.path(), 8, "") };
-    let (ring, stop) = (another(&config), AtomicBool::new(false));
-    let beat = |beat| ring.index.beat("slow-clock-1-a", beat, &Report { unix_ms: 1, ..report(60.0) }).unwrap();
-    beat(1);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut number = 1;
-            while !stop.load(Ordering::Relaxed) {
-                number += 1;
-                beat(number);
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        });
-        // Each time like a command of its own.
-        wait_until("it is counted", || names(&status(&another(&config)).unwrap().generators) == ["slow-clock-1-a"]);
-        stop.store(true, Ordering::Relaxed);
-    });
+fn status_trusts_the_filesystem_clock_at_first_sight() {
+    let (status, lists) = status_with_old_report("none");
+    assert_eq!((names(&status.generators), names(&status.silent)), (vec!["slow-clock-1-a"], vec![]));
+    assert!(status.generators[0].silent_seconds < 600.0);
+    assert_eq!(lists, 1, "status waited for another heartbeat");
+}
+
+#[test]
+fn status_of_an_unwritable_ring_uses_report_times() {
+    let (status, lists) = status_with_old_report("create");
+    assert_eq!((names(&status.generators), names(&status.silent)), (vec![], vec!["slow-clock-1-a"]));
+    assert!(status.silent[0].silent_seconds > 1e9);
+    assert_eq!(lists, 1, "status waited for another heartbeat");
 }
 
 #[test]

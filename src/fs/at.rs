@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What files and directories are made with where nothing else is said; the umask takes away from it.
 const FILE: Mode = Mode::from_raw_mode(0o666);
@@ -169,6 +170,13 @@ impl<'p> At<'p> {
         let stat = self.on("look at", rustix::fs::statat(self.dir(), self.name, AtFlags::SYMLINK_NOFOLLOW))?;
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         Ok(Identity { inode: (stat.st_dev, stat.st_ino), len: stat.st_size as u64, is_dir })
+    }
+
+    pub fn changed(&self) -> FsResult<SystemTime> {
+        let look = rustix::fs::statat(self.dir(), self.name, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = self.on("look at", look)?;
+        let seconds = u64::try_from(stat.st_ctime).unwrap_or_default();
+        Ok(UNIX_EPOCH + Duration::new(seconds, stat.st_ctime_nsec as u32))
     }
 
     pub fn sync_dir(&self) -> FsResult<()> {

@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
 
 /// See the module. Paths that are not below the ring's directory are as [`Posix`] has them.
 #[derive(Debug)]
@@ -123,6 +124,10 @@ impl Fs for Fenced {
 
     fn identity(&self, path: &Path) -> FsResult<Identity> {
         self.at("look at", path)?.identity()
+    }
+
+    fn changed(&self, path: &Path) -> FsResult<SystemTime> {
+        self.at("look at", path)?.changed()
     }
 
     fn sync_dir(&self, path: &Path) -> FsResult<()> {

@@ -24,6 +24,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// Short for what a filesystem call returns.
 pub type FsResult<T> = std::result::Result<T, FsError>;
@@ -180,6 +181,15 @@ pub trait Fs: Send + Sync + fmt::Debug {
     /// # Errors
     /// What the system says.
     fn identity(&self, path: &Path) -> FsResult<Identity>;
+
+    /// Returns when the file, or its name, last changed (`st_ctime`), by the filesystem's clock.
+    ///
+    /// # Errors
+    /// What the system says; `Unsupported` where this filesystem keeps no such time.
+    fn changed(&self, path: &Path) -> FsResult<SystemTime> {
+        let source = std::io::ErrorKind::Unsupported.into();
+        Err(FsError::new("ask for the time of", path, source))
+    }
 
     /// Brings a directory's names to the disk.
     ///

@@ -5,6 +5,7 @@ use super::fenced::Fenced;
 use super::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Space};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// The filesystem of this machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,6 +72,10 @@ impl Fs for Posix {
 
     fn identity(&self, path: &Path) -> FsResult<Identity> {
         At::plain(path).identity()
+    }
+
+    fn changed(&self, path: &Path) -> FsResult<SystemTime> {
+        At::plain(path).changed()
     }
 
     fn sync_dir(&self, path: &Path) -> FsResult<()> {

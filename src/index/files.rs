@@ -26,7 +26,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Largest report, status or lease, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
@@ -82,6 +82,15 @@ impl FilesIndex {
     fn temp(&self) -> PathBuf {
         let n = self.temp.fetch_add(1, Ordering::Relaxed);
         self.dir("tmp").join(format!("{}.{n}.{:08x}", self.me, random_u32()))
+    }
+
+    /// Returns the time by the filesystem's clock: that of a new file.
+    fn now(&self) -> FsResult<SystemTime> {
+        let temp = self.temp();
+        self.fs.create_new(&temp)?.close()?;
+        let now = self.fs.changed(&temp);
+        self.fs.forget_file(&temp)?;
+        now
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
@@ -345,6 +354,18 @@ impl Index for FilesIndex {
             }
         }
         Ok(last.into_iter().collect())
+    }
+
+    /// Compares the files' times with the time of a file that it makes and removes: all are of the
+    /// filesystem's clock. A process that may not write here learns nothing.
+    fn ages(&self, beats: &[(String, u64)]) -> Result<HashMap<String, Duration>> {
+        let Ok(now) = self.now() else { return Ok(HashMap::new()) };
+        let dir = self.dir("members");
+        let age = |(member, beat): &(String, u64)| {
+            let changed = self.fs.changed(&dir.join(format!("{member}.{beat}"))).ok()?;
+            Some((member.clone(), now.duration_since(changed).unwrap_or_default()))
+        };
+        Ok(beats.iter().filter_map(age).collect())
     }
 
     fn report(&self, member: &str, beat: u64) -> Result<Option<Report>> {

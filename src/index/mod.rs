@@ -20,6 +20,7 @@ pub use opening::{Absence, Claim, Opening, Owner};
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -193,6 +194,15 @@ pub trait Index: Send + Sync + fmt::Debug {
     /// # Errors
     /// When the index cannot be reached.
     fn members(&self) -> Result<Vec<(String, u64)>>;
+
+    /// Returns how long ago each of these beats was published, by the index's own clock. Leaves out
+    /// the beats that are gone, and all of them where the index has no clock, or not for this process.
+    ///
+    /// # Errors
+    /// When the index cannot be reached.
+    fn ages(&self, _beats: &[(String, u64)]) -> Result<HashMap<String, Duration>> {
+        Ok(HashMap::new())
+    }
 
     /// What `member` said with `beat`; none when it has said something newer, or left.
     ///

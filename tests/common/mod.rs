@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// What shall become of a call.
 pub enum Action {
@@ -226,6 +226,9 @@ impl Fs for HookFs {
     }
     fn identity(&self, path: &Path) -> FsResult<Identity> {
         self.through("identity", path, |path| self.0.inner.identity(path))
+    }
+    fn changed(&self, path: &Path) -> FsResult<SystemTime> {
+        self.through("changed", path, |path| self.0.inner.changed(path))
     }
     fn sync_dir(&self, path: &Path) -> FsResult<()> {
         self.through("sync_dir", path, |path| self.0.inner.sync_dir(path))
