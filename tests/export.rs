@@ -56,6 +56,23 @@ fn members(path: &Path, end: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
+fn shard_bytes_takes_units_as_the_configuration_does() {
+    let place = ring();
+    let run = |bytes, out| {
+        let args = ["export", "demo.ring", "-o", out, "--part", "data"];
+        place.run(&[&args[..], &["--json", &format!("--shard-bytes={bytes}")]].concat())
+    };
+    let files = |out| run("0.5 KiB", out).ok().json()[0]["files"].as_array().unwrap().len();
+    let plain = run("512", "plain").ok().json()[0]["files"].as_array().unwrap().len();
+    assert_eq!(files("units"), plain);
+    assert!(plain > 2, "a shard for every few samples");
+    for wrong in ["0", "10GX", "-1", "many"] {
+        let said = run(wrong, "wrong");
+        assert!(said.code == Some(2) && said.err.contains("as in 10GB or 512MiB"), "{said:?}");
+    }
+}
+
+#[test]
 fn every_format_holds_every_sample_in_the_rings_order() {
     let place = ring();
     for format in ["rec", "npy", "wds"] {

@@ -1,5 +1,6 @@
 //! `ringreel cat`
 
+use super::output::file_of;
 use super::pick::{Pick, failed};
 use crate::error::Error;
 use crate::inspect::formats::json::meta_json;
@@ -42,7 +43,7 @@ pub struct Options {
     /// This part alone; needed where there are several, but for npz and json
     #[arg(short, long, value_name = "NAME")]
     part: Option<String>,
-    /// Write to this file, which must not be there yet; default stdout
+    /// Write to this file, which must not be there yet [default: `-`, stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Write over a file that is there
@@ -82,7 +83,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
 
 fn give(options: &Options) -> anyhow::Result<()> {
     let format = options.format()?;
-    if options.output.is_none() && format != Format::Json && io::stdout().is_terminal() {
+    if file_of(options.output.as_deref()).is_none() && format != Format::Json && io::stdout().is_terminal() {
         let why = "this is binary, and stdout is a terminal: write it to a file (-o FILE) or into a pipe, or read it as \
                    text (--as json)";
         return Err(Error::Sample(why.to_owned()).into());
@@ -92,7 +93,7 @@ fn give(options: &Options) -> anyhow::Result<()> {
     samples.notes().iter().for_each(|note| tracing::warn!("{note}"));
     let item = samples.get(options.pick.position(&samples)?)?;
     let parts = options.parts(&item, format)?;
-    match &options.output {
+    match file_of(options.output.as_deref()) {
         None => options.write(format, &item, &parts, &mut io::stdout().lock())?,
         Some(path) => {
             let mut target = Target { path, force: options.force, file: None };

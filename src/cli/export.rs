@@ -2,6 +2,7 @@
 
 use super::output::{failed, json_line, line, plain_path, progress};
 use super::signals::Stop;
+use crate::config::bytes_option;
 use crate::convert::export::{Format, Options as Wished, Report, Watch, export};
 use crate::error::Error;
 use crate::fs::{Fs, Posix};
@@ -51,8 +52,8 @@ pub struct Options {
     /// Most samples in a file
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     shard_samples: Option<u64>,
-    /// End a file with the sample with which it comes to so many bytes; 1073741824 for `wds`
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    /// End a file with the sample that brings it to this size, as in 512MiB [default for `wds`: 1GiB]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_option)]
     shard_bytes: Option<u64>,
     /// Threads that read; by default one for each processor
     #[arg(short, long, value_name = "N")]

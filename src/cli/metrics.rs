@@ -2,7 +2,7 @@
 
 use super::RingArgs;
 use super::http::{Answer, serve};
-use super::output::{line, may_write, refused, replace};
+use super::output::{file_of, line, may_write, refused, replace};
 use super::signals::{Stop, interval};
 use crate::config::Config;
 use crate::escape::json_text;
@@ -38,7 +38,7 @@ pub struct Options {
     /// Again every S seconds, until Ctrl-C
     #[arg(long, value_name = "S", value_parser = interval)]
     every: Option<Duration>,
-    /// Write to this file: Prometheus' text replaces it, JSON lines are appended
+    /// Write to this file: Prometheus' text replaces it, JSON lines are appended; `-`: stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Serve /metrics (Prometheus' text) and /json there; a port alone is one of 127.0.0.1
@@ -59,10 +59,11 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Tells once, again and again, or whoever asks.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let config = options.ring.config()?;
-    if options.every.is_some() && options.output.is_none() && !options.ring.common.json {
+    let file = file_of(options.output.as_deref());
+    if options.every.is_some() && file.is_none() && !options.ring.common.json {
         return Ok(refused("Prometheus' text again and again needs a file: give -o FILE, or --listen PORT, or --json"));
     }
-    if let Some(path) = &options.output
+    if let Some(path) = file
         && let Err(error) = may_write(path, &config.ring)
     {
         return Ok(refused(&format!("{error:#}")));
@@ -84,7 +85,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
         }
         match put(options, &teller) {
             // What could be written once may be written again: a full disk passes.
-            Err(error) if has_written && options.output.is_some() => tracing::warn!("{error:#}"),
+            Err(error) if has_written && file.is_some() => tracing::warn!("{error:#}"),
             done => done?,
         }
         has_written = true;
@@ -133,7 +134,7 @@ impl Teller {
 }
 
 fn put(options: &Options, teller: &Teller) -> anyhow::Result<()> {
-    match (&options.output, options.ring.common.json) {
+    match (file_of(options.output.as_deref()), options.ring.common.json) {
         (None, true) => Ok(line(&teller.json())?),
         (None, false) => Ok(io::stdout().write_all(teller.prometheus().as_bytes())?),
         (Some(path), true) => append(path, &teller.json()),

@@ -164,6 +164,11 @@ pub fn tell(what: &str) {
     tracing::info!("waiting for {what}");
 }
 
+/// Returns the file that `-o` names; `None` means stdout, which `-` names as well.
+pub fn file_of(output: Option<&Path>) -> Option<&Path> {
+    output.filter(|path| path.as_os_str() != "-")
+}
+
 /// Whether a file may be written there: nothing is written into a ring, and only a file is replaced.
 ///
 /// # Errors

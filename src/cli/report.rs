@@ -1,7 +1,7 @@
 //! `ringreel report`
 
 use super::RingArgs;
-use super::output::{json_line, may_write, plain_path, refused, replace};
+use super::output::{file_of, json_line, may_write, plain_path, refused, replace};
 use crate::inspect::picture::MOST_SAMPLES;
 use crate::report::{Facts, MOST_SWAPS, page};
 use crate::words::human_bytes;
@@ -36,28 +36,30 @@ pub struct Options {
 /// Writes the page.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let config = options.ring.config()?;
-    let to_stdout = options.out.as_os_str() == "-";
-    if to_stdout && options.ring.common.json {
+    let file = file_of(Some(&options.out));
+    if file.is_none() && options.ring.common.json {
         return Ok(refused("-o - and --json both write to stdout: give a file for the page"));
     }
-    if !to_stdout && let Err(error) = may_write(&options.out, &config.ring) {
+    if let Some(file) = file
+        && let Err(error) = may_write(file, &config.ring)
+    {
         return Ok(refused(&format!("{error:#}")));
     }
     let ring = options.ring.look()?;
     let facts = Facts::of(&ring, options.swaps as usize, options.samples.into(), config.stale_after)?;
     let html = page(&facts);
-    if to_stdout {
+    let Some(file) = file else {
         std::io::stdout().write_all(html.as_bytes())?;
         return Ok(0);
-    }
-    replace(&options.out, &html)?;
+    };
+    replace(file, &html)?;
     if options.ring.common.json {
         json_line(&json!({
-            "report": options.out.display().to_string(), "bytes": html.len(), "ring": facts.status.ring, "swaps": facts.swaps.len(),
+            "report": file.display().to_string(), "bytes": html.len(), "ring": facts.status.ring, "swaps": facts.swaps.len(),
             "pictures": facts.pictures.is_ok(), "damaged": facts.damaged, "notes": facts.notes,
         }))?;
     } else {
-        tracing::info!("{}: {}", plain_path(&options.out), human_bytes(html.len() as u64));
+        tracing::info!("{}: {}", plain_path(file), human_bytes(html.len() as u64));
     }
     Ok(0)
 }

@@ -188,7 +188,7 @@ impl<'a> Given<'a> {
             Some(n) if (min..=max).contains(&n) => Ok(Some(n)),
             _ => {
                 let range = if max == u64::MAX { format!("{min} or more") } else { format!("{min} to {max}") };
-                let wanted = "expected a number of bytes, with or without a unit, as in 10GB or 512MiB";
+                let wanted = BYTES_WANTED;
                 Err(self.bad(key, &format!("{wanted}, {range}, found {}", shown(value))))
             }
         }
@@ -372,6 +372,14 @@ const UNITS: [(&str, u64); 9] = [
     ("GiB", 1 << 30),
     ("TiB", 1 << 40),
 ];
+
+const BYTES_WANTED: &str = "expected a number of bytes, with or without a unit, as in 10GB or 512MiB";
+
+/// Parses the bytes that an option of the command gives, 1 or more.
+pub(crate) fn bytes_option(text: &str) -> std::result::Result<u64, String> {
+    let bytes = parse_bytes(text.trim()).filter(|bytes| *bytes > 0);
+    bytes.ok_or_else(|| format!("{BYTES_WANTED}, 1 or more"))
+}
 
 /// Parses `10GB`, `1.5 TiB` or `4096`; the case of the unit does not matter. Returns `None` for
 /// anything else, and for more than 2^64 - 1 bytes.
