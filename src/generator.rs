@@ -279,7 +279,10 @@ impl Core {
     }
 
     fn finish(&mut self, seal: bool, stop: &dyn Fn() -> bool) -> Result<Summary> {
-        let ended = self.end(seal, stop);
+        let ended = match self.ring.check_is_there() {
+            Ok(()) => self.end(seal, stop),
+            gone => gone,
+        };
         self.strike_off(usize::MAX);
         let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me)); // stays where something is in it
         match ended {

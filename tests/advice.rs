@@ -3,7 +3,7 @@
 
 mod cli_support;
 
-use cli_support::{Place, eventually, generate};
+use cli_support::{Place, eventually, generate, put};
 use std::fs;
 use std::path::Path;
 
@@ -30,6 +30,18 @@ fn report_writes_to_stdout_for_a_dash() {
     assert!(said.out.starts_with("<!DOCTYPE html>"), "{said:?}");
     assert!(!place.path().join("-").exists());
     assert_eq!(place.run(&["report", "demo.ring", "-o", "-", "--json"]).code, Some(2));
+}
+
+#[test]
+fn cat_and_metrics_write_to_stdout_for_a_dash() {
+    let place = ring();
+    let sample = ["cat", "demo.ring", "-n", "0", "--as", "json"];
+    for args in [&sample[..], &["metrics", "demo.ring", "--json"], &["metrics", "demo.ring"]] {
+        let said = place.run(&[args, &["-o", "-"]].concat()).ok();
+        assert!(!said.out.is_empty() && !place.path().join("-").exists(), "{said:?}");
+    }
+    let again = ["metrics", "demo.ring", "--every", "1", "-o", "-"];
+    assert_eq!(place.run(&again).code, Some(2), "text again and again needs a file");
 }
 
 /// The contact sheet shows the first 8 digits of an id.
@@ -92,6 +104,17 @@ fn all_commands_name_the_same_next_command_for_a_damage() {
             place.run(&["repair", "-c", "config.yaml", "--salvage", "saved"]).ok();
         }
     }
+}
+
+#[test]
+fn finish_reports_a_removed_ring() {
+    let place = ring();
+    let mut generator = ringreel::Generator::open(&place.config()).unwrap();
+    put(&mut generator, 10);
+    fs::rename(place.ring(), place.path().join("moved")).unwrap();
+    let error = generator.finish(false, &|| false).unwrap_err();
+    assert!(matches!(error, ringreel::Error::WrongRing { .. }), "{error}");
+    assert!(!place.ring().exists());
 }
 
 #[test]

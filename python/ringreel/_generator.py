@@ -67,7 +67,8 @@ class Generator:
 
     @property
     def summary(self) -> Summary:
-        """What was done until the last call returned."""
+        """Counts up to the end of the last call. What the generator's thread has done since then
+        (samples delivered, generations promoted) appears after the next call."""
         return Summary(**self._generator.summary())
 
     @property
@@ -140,7 +141,7 @@ class Generator:
 
     def finish(self, seal: bool = False) -> Summary:
         """Seals, commits, and leaves the ring. With `seal`, waits until everything written can be read, by promoting a
-        generation that is not full.
+        generation that is not full. Raises `WrongRingError` if the ring was removed meanwhile.
 
         Called again, it returns the same summary. After it, nothing can be written.
 

@@ -119,7 +119,8 @@ impl Generator {
     /// that is not full. What cannot be committed stays staged; the manager brings it in.
     ///
     /// # Errors
-    /// As [`Generator::write`]. The error is recorded as by [`Generator::failed`].
+    /// As [`Generator::write`]; [`Error::WrongRing`](crate::Error::WrongRing) if the ring was removed.
+    /// The error is recorded as by [`Generator::failed`].
     pub fn finish(self, seal: bool, stop: &dyn Fn() -> bool) -> Result<Summary> {
         let Generator { upkeep, core, .. } = self;
         drop(upkeep);
