@@ -228,6 +228,11 @@ impl Manager {
     /// # Errors
     /// What the filesystem or the index says.
     pub fn turn(&mut self) -> Result<Option<Swap>> {
+        // A removed ring comes before an error that is only a consequence of it.
+        self.turn_once().map_err(|error| self.ring.check_is_there().err().unwrap_or(error))
+    }
+
+    fn turn_once(&mut self) -> Result<Option<Swap>> {
         self.check_rights()?;
         if !self.hold_lease()? {
             self.listed = None; // what it is told of meanwhile is forgotten

@@ -78,3 +78,18 @@ fn log_lines_do_not_tear_the_progress_bar() {
         );
     }
 }
+
+#[test]
+fn manager_reports_a_removed_ring_once() {
+    const REMOVED: &str = "it was removed while this process worked in it";
+    let place = Place::new(YAML);
+    let mut manager = place.start(&["manager", "-c", "config.yaml"]);
+    manager.await_err("this manager holds the lease");
+    std::fs::rename(place.ring(), place.path().join("moved")).unwrap();
+    manager.await_err(REMOVED);
+    manager.terminate(); // it may have ended by itself
+    eventually("the manager ends", || !manager.is_running());
+    let said = manager.finish();
+    assert_eq!(said.err.matches(REMOVED).count(), 1, "{said:?}");
+    assert!(!place.ring().exists(), "the manager made a part of the ring again");
+}
