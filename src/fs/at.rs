@@ -123,6 +123,10 @@ impl<'p> At<'p> {
         Ok(names)
     }
 
+    pub fn refresh(&self) -> FsResult<()> {
+        self.on(OPEN_DIR, self.open_dir()).map(drop)
+    }
+
     pub fn make_dir(&self) -> FsResult<()> {
         let made = rustix::fs::mkdirat(self.dir(), self.name, DIRECTORY);
         match (self.modes, made) {

@@ -102,6 +102,10 @@ impl Fs for Fenced {
         self.at("list", dir)?.list()
     }
 
+    fn refresh(&self, dir: &Path) -> FsResult<()> {
+        self.at(OPEN_DIR, dir)?.refresh()
+    }
+
     fn make_dir(&self, path: &Path) -> FsResult<()> {
         self.at("make directory", path)?.make_dir()
     }

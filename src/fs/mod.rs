@@ -4,6 +4,7 @@
 //! are few on purpose: coordination is by the presence of names (create, link, mkdir and rename have one winner on
 //! every filesystem that was measured), never by locks or by contents that change.
 
+mod absence;
 mod at;
 mod fenced;
 pub mod map;
@@ -14,6 +15,7 @@ pub mod sigbus;
 pub mod watch;
 
 pub use crate::error::FsError;
+pub use absence::surely;
 pub use at::Modes;
 pub use fenced::Fenced;
 pub use posix::Posix;
@@ -126,6 +128,14 @@ pub fn within(fs: Arc<dyn Fs>, root: &Path, modes: Option<Modes>) -> Arc<dyn Fs>
     fs.fenced(root, modes).unwrap_or(fs)
 }
 
+fn presence(looked: FsResult<Identity>) -> FsResult<bool> {
+    match looked {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_gone() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// A filesystem.
 pub trait Fs: Send + Sync + fmt::Debug {
     /// Creates a file that does not exist. Of several who try, one wins; the others get [`FsError::is_taken`].
@@ -191,6 +201,15 @@ pub trait Fs: Send + Sync + fmt::Debug {
         Err(FsError::new("ask for the time of", path, source))
     }
 
+    /// Opens a directory for reading and closes it, so that this client forgets which of its names
+    /// were absent, if the server says that the directory changed: see [`surely`].
+    ///
+    /// # Errors
+    /// What the system says.
+    fn refresh(&self, dir: &Path) -> FsResult<()> {
+        self.list(dir).map(drop)
+    }
+
     /// Brings a directory's names to the disk.
     ///
     /// # Errors
@@ -215,12 +234,12 @@ pub trait Fs: Send + Sync + fmt::Debug {
         None
     }
 
-    /// A small file, whole: at most `limit` bytes.
+    /// A small file, whole: at most `limit` bytes. An absent file is looked for [`surely`].
     ///
     /// # Errors
     /// What the system says; a file that is larger.
     fn read(&self, path: &Path, limit: u64) -> FsResult<Vec<u8>> {
-        let file = self.open(path)?;
+        let file = surely(self, path, || self.open(path))?;
         let len = file.size()?;
         if len > limit {
             let why = std::io::Error::other(format!("it has {len} bytes, {limit} are allowed"));
@@ -242,16 +261,22 @@ pub trait Fs: Send + Sync + fmt::Debug {
         }
     }
 
-    /// Whether there is something at `path`.
+    /// Returns whether `path` exists. Before it answers no, it opens the parent directory and looks
+    /// again, as [`surely`] does.
     ///
     /// # Errors
-    /// What the system says, but for a name that is gone.
+    /// What the system says, except that the name is absent.
     fn exists(&self, path: &Path) -> FsResult<bool> {
-        match self.identity(path) {
-            Ok(_) => Ok(true),
-            Err(error) if error.is_gone() => Ok(false),
-            Err(error) => Err(error),
-        }
+        presence(surely(self, path, || self.identity(path)))
+    }
+
+    /// Returns whether one lookup finds `path`. True is certain; false may be out of date by a
+    /// minute. For polls in which a wrong false only delays what the caller does.
+    ///
+    /// # Errors
+    /// What the system says, except that the name is absent.
+    fn seen(&self, path: &Path) -> FsResult<bool> {
+        presence(self.identity(path))
     }
 
     /// Removes a file's name, which may be gone already.

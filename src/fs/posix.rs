@@ -50,6 +50,10 @@ impl Fs for Posix {
         At::plain(dir).list()
     }
 
+    fn refresh(&self, dir: &Path) -> FsResult<()> {
+        At::plain(dir).refresh()
+    }
+
     fn make_dir(&self, path: &Path) -> FsResult<()> {
         At::plain(path).make_dir()
     }

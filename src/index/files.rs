@@ -17,7 +17,7 @@ use super::block::{Block, Numbers};
 use super::{Index, Lease, NUMBERS_END, Report, SwapStatus};
 use crate::error::{Error, Result};
 use crate::fs::publish::{publish, write_new};
-use crate::fs::{Fs, FsError, FsResult};
+use crate::fs::{Fs, FsError, FsResult, surely};
 use crate::layout::parse_number;
 use crate::random::random_u32;
 use rustix::io::Errno;
@@ -94,7 +94,7 @@ impl FilesIndex {
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        match self.fs.list(dir) {
+        match surely(&*self.fs, dir, || self.fs.list(dir)) {
             Ok(names) => Ok(names),
             // A file in place of a directory has no names in it.
             Err(error) if error.is_gone() || error.source.kind() == ErrorKind::NotADirectory => Ok(Vec::new()),
@@ -136,7 +136,8 @@ impl FilesIndex {
     /// Claims the next block that nobody has, after the number `taken`. None: the generation is closed.
     fn claim_block(&self, generation: u64, taken: Option<u64>) -> Result<Option<Numbers>> {
         let dir = self.counter_dir(generation);
-        if self.fs.exists(&dir.join("closed"))? {
+        // A wrong no: a number of a generation that is over, whose link fails.
+        if self.fs.seen(&dir.join("closed"))? {
             return Ok(None);
         }
         let mut block = match taken {

@@ -3,7 +3,7 @@
 use super::samples::careful;
 use super::verify::{Finding, Kind, LISTED, NAMED};
 use crate::error::{Error, Result};
-use crate::fs::{Fs, MapMode};
+use crate::fs::{Fs, MapMode, surely};
 use crate::memory::{self, CHECKED};
 use crate::ring::manifest::{ANOTHER, SegmentEntry};
 use crate::segment::SampleId;
@@ -60,7 +60,7 @@ pub(super) fn task(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64
         let findings = vec![Finding::new(Kind::Damage, &task.path, message)];
         Some((Checked { findings, ..Checked::default() }, listed))
     };
-    let identity = match fs.identity(&task.path) {
+    let identity = match surely(&**fs, &task.path, || fs.identity(&task.path)) {
         Ok(identity) => identity,
         Err(error) if error.is_gone() && (task.listed.is_none() || !fs.exists(&task.within).unwrap_or(true)) => {
             return None;

@@ -2,7 +2,7 @@
 
 use super::Subject;
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, surely};
 use crate::layout::{GenerationDir, Layout, is_owner, sealed_id};
 use crate::ring::manifests::Manifests;
 use crate::segment::SampleId;
@@ -55,7 +55,8 @@ pub fn segments(fs: &Arc<dyn Fs>, layout: &Layout) -> Result<Vec<SegmentId>> {
 
 /// The names of the directories in staging.
 fn owners(fs: &Arc<dyn Fs>, layout: &Layout) -> Result<Vec<String>> {
-    match fs.list(&layout.staging()) {
+    let dir = layout.staging();
+    match surely(&**fs, &dir, || fs.list(&dir)) {
         Err(error) if error.is_gone() || error.source.kind() == io::ErrorKind::NotADirectory => Ok(Vec::new()),
         listed => Ok(listed?.into_iter().filter(|owner| is_owner(owner)).collect()),
     }

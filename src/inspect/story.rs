@@ -8,7 +8,7 @@ use super::glance::{Glance, glance};
 use super::samples::Samples;
 use super::{Subject, tree};
 use crate::error::{Error, FsError, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, surely};
 use crate::layout::{GenerationDir, Layout, segment_index};
 use crate::ring::birth::{self, Birth};
 use crate::ring::manifest::{Manifest, SegmentEntry};
@@ -315,6 +315,7 @@ fn listed(path: PathBuf, manifest: &Manifest) -> Generation {
 
 /// A generation that no manifest speaks of: by its files' footers, where those are not too many.
 fn unlisted(fs: &Arc<dyn Fs>, n: u64, path: PathBuf, state: State) -> Result<Generation> {
+    // A wrong no is an error here.
     let mut files = match fs.list(&path) {
         Err(error) if error.source.kind() == io::ErrorKind::NotADirectory => Vec::new(),
         listed => listed?,
@@ -489,7 +490,7 @@ fn is_denied(error: &FsError) -> bool {
 
 /// The names in a directory, which may be missing, none, or somebody else's.
 fn names(fs: &dyn Fs, dir: PathBuf) -> Result<Vec<String>> {
-    match fs.list(&dir) {
+    match surely(fs, &dir, || fs.list(&dir)) {
         Ok(names) => Ok(names),
         Err(error) if error.is_gone() || error.source.kind() == io::ErrorKind::NotADirectory => Ok(Vec::new()),
         Err(error) if is_denied(&error) => {

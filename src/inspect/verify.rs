@@ -6,7 +6,7 @@
 use super::Subject;
 use super::check::{self, Checked, Task};
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, surely};
 use crate::layout::{GenerationDir, Layout, is_owner, sealed_id, segment_index};
 use crate::ring::MANIFESTS_KEPT;
 use crate::ring::birth;
@@ -173,7 +173,7 @@ impl Look {
 
     /// The names in a directory. One that cannot be looked into is found, and no reason to look at nothing else.
     fn list(&mut self, dir: &Path, denied: Kind) -> Result<Vec<String>> {
-        match self.fs.list(dir) {
+        match surely(&*self.fs, dir, || self.fs.list(dir)) {
             Ok(mut names) => {
                 names.sort_unstable();
                 return Ok(names);
@@ -369,6 +369,7 @@ impl Look {
                 strays.push(name);
                 continue;
             }
+            // Just listed, so a wrong no cannot come from this client's memory.
             match self.fs.identity(&path) {
                 Ok(found) if !found.is_dir => {
                     self.tasks.push(Task { path, listed: None, within: dir.to_owned(), bytes: found.len });

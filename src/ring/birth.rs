@@ -5,9 +5,9 @@ use super::manifest::{Manifest, Summary};
 use super::manifests::Manifests;
 use crate::config::Config;
 use crate::error::{Error, FsError, REPAIR, Result};
-use crate::fs::Fs;
 use crate::fs::probe::SCRATCH;
 use crate::fs::publish::publish;
+use crate::fs::{Fs, surely};
 use crate::layout::{DIRECTORIES, Layout, parse_number};
 use crate::random::random_u32;
 use serde::{Deserialize, Serialize};
@@ -83,7 +83,8 @@ pub fn read(fs: &dyn Fs, layout: &Layout) -> Result<Option<Birth>> {
 /// which lost it; else there is none (yet).
 pub fn missing(fs: &dyn Fs, layout: &Layout) -> Error {
     let path = layout.root().to_owned();
-    let names = fs.list(&layout.manifests()).unwrap_or_default();
+    let dir = layout.manifests();
+    let names = surely(fs, &dir, || fs.list(&dir)).unwrap_or_default();
     // Manifest 0 alone may be seen before ring.json, while another process makes the ring.
     if names.iter().filter_map(|name| parse_number(name)).any(|n| n > 0) {
         let message = format!("its ring.json is missing: {REPAIR} makes it again");
@@ -254,6 +255,7 @@ pub fn is_of_a_birth(name: &str) -> bool {
 
 /// A directory that holds other things is not made a ring of.
 fn refuse_foreign(fs: &dyn Fs, layout: &Layout) -> Result<()> {
+    // A wrong no is an error here.
     let names = fs.list(layout.root()).map_err(|error| match error.source.kind() {
         ErrorKind::NotADirectory | ErrorKind::NotFound => no_directory(layout),
         _ => error.into(),

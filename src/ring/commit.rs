@@ -159,6 +159,7 @@ impl Commit {
 impl Ring {
     /// The number after the highest one in `write.<n>`; 0 where there is none from the index, or no such directory.
     pub(super) fn first_free_index(&self, n: u64) -> Result<u64> {
+        // After a wrong no the next link collides, and the number after it is tried.
         let names = match self.fs.list(&self.layout.write(n)) {
             Ok(names) => names,
             Err(error) if error.is_gone() => return Ok(0),
@@ -376,13 +377,15 @@ impl Ring {
         let recent = occupancy.looked.is_some_and(|looked| looked.elapsed() < self.poll * 2);
         let used_up = occupancy.room == 0 || samples == 1 && occupancy.spent >= occupancy.room;
         if occupancy.generation == n && used_up && recent && !thorough {
-            return Ok(!self.has_begun(n)?);
+            // A wrong no only waits for the manifest: a generator polls this.
+            return Ok(!self.fs.seen(&self.layout.read(n))? || !self.has_begun(n)?);
         }
         // Once for each: somebody may have made its directory again by an old view.
         if occupancy.generation < n && self.manifests.newest()? + 1 == n {
             self.has_begun(n)?;
         }
         let cap = self.birth.swap_cap;
+        // After a wrong no the link is tried, which asks the server.
         let names = match self.fs.list(&self.layout.write(n)) {
             Ok(names) => names.iter().filter(|name| name.ends_with(".rec")).count() as u64,
             Err(error) if error.is_gone() => return Ok(false), // the link will tell what is the matter

@@ -142,6 +142,7 @@ impl Ring {
                 Some(listed) => listed.contains(&**name) || read_tail(&*self.fs, &path).is_err(),
                 None => in_trash || read_tail(&*self.fs, &path).is_err(),
             };
+            // Just listed, so a wrong no cannot come from this client's memory.
             match self.fs.identity(&path) {
                 Ok(found) if counts && inodes.insert(found.inode) => bytes += found.len,
                 _ => {}

@@ -9,6 +9,7 @@ use super::manifest::{Manifest, SegmentEntry};
 use super::manifests::Lookup;
 use super::scan::Found;
 use crate::error::{Error, Result};
+use crate::fs::surely;
 use crate::layout::segment_index;
 use crate::segment::reader::read_tail;
 use ringreel_format::SegmentId;
@@ -58,7 +59,7 @@ impl Ring {
         judge: &dyn Fn(&SegmentEntry) -> Result<Verdict>,
     ) -> Result<Vec<(SegmentEntry, Verdict)>> {
         let mut found = Vec::new();
-        match self.fs.identity(dir) {
+        match surely(&*self.fs, dir, || self.fs.identity(dir)) {
             Ok(is) if is.is_dir => {}
             Ok(_) => return Ok(found), // a link, for one: not ours
             Err(error) if error.is_gone() && !error.is_stale() => return Ok(found),
@@ -117,7 +118,7 @@ impl Ring {
     /// The segments in a directory; none where there is none. What cannot be read just now is an error, not a damaged
     /// segment: what follows from this cannot be taken back.
     pub(super) fn segments_in(&self, dir: &Path) -> Result<Option<Found>> {
-        match self.fs.identity(dir) {
+        match surely(&*self.fs, dir, || self.fs.identity(dir)) {
             Ok(is) if is.is_dir => {}
             Ok(_) => return Ok(None), // a link, for one: not ours
             Err(error) if error.is_gone() && !error.is_stale() => return Ok(None),

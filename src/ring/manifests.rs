@@ -3,7 +3,7 @@
 use super::MANIFESTS_KEPT;
 use super::manifest::{CUT_OFF, MAX_BYTES, Manifest};
 use crate::error::{Error, FsError, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, surely};
 use crate::layout::{Layout, parse_number};
 use ringreel_format::SegmentId;
 use std::collections::BTreeMap;
@@ -123,7 +123,8 @@ impl Manifests {
             seen.listed_at = Some(Instant::now());
         }
         let mut newest = newest.ok_or_else(|| Error::NoRing { path: self.layout.root().to_owned() })?;
-        while self.fs.exists(&self.layout.manifest(newest + 1))? {
+        // A wrong no lasts until the next listing: every poll asks this.
+        while self.fs.seen(&self.layout.manifest(newest + 1))? {
             newest += 1;
         }
         Ok(newest)
@@ -170,7 +171,8 @@ impl Manifests {
 
     /// Somebody says that generation `n` is out. Believed when it is seen.
     pub fn hint(&self, n: u64) {
-        if self.fs.exists(&self.layout.manifest(n)).unwrap_or(false) {
+        // A wrong no: the next listing tells.
+        if self.fs.seen(&self.layout.manifest(n)).unwrap_or(false) {
             let mut seen = self.lock();
             seen.newest = seen.newest.max(Some(n));
             seen.listed_at = Some(Instant::now());
@@ -190,7 +192,8 @@ impl Manifests {
 
     /// As [`Manifests::numbers`]; a listing that fails by a stale handle is an error, and not one of no manifests.
     fn numbers_surely(&self) -> Result<Vec<u64>> {
-        match self.fs.list(&self.layout.manifests()) {
+        let dir = self.layout.manifests();
+        match surely(&*self.fs, &dir, || self.fs.list(&dir)) {
             Ok(names) => Ok(names.iter().filter_map(|name| parse_number(name)).collect()),
             Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error.into()),
@@ -228,7 +231,8 @@ impl Manifests {
         if let Some(found) = self.get(n)? {
             return Ok(Some(found));
         }
-        match self.fs.identity(&self.layout.manifest(n)) {
+        let path = self.layout.manifest(n);
+        match surely(&*self.fs, &path, || self.fs.identity(&path)) {
             Err(error) if matches!(error.source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 Ok(None)
             }

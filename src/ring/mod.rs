@@ -42,7 +42,7 @@ use crate::config::{Config, Durability, OnStale, Reuse};
 use crate::error::{Error, Result};
 use crate::fs::publish::DirSyncs;
 use crate::fs::watch::jittered;
-use crate::fs::{Fs, FsError, FsResult, Kind, within};
+use crate::fs::{Fs, FsError, FsResult, Kind, surely, within};
 use crate::index::{Absence, Claim, Index, Opening, Owner};
 use crate::layout::Layout;
 use crate::random::random_u32;
@@ -338,7 +338,7 @@ impl Ring {
 
     /// The names in a directory; none where there is none. (A stale handle does not say that there is none.)
     pub(super) fn list_or_none(&self, dir: &Path) -> Result<Vec<String>> {
-        match self.fs.list(dir) {
+        match surely(&*self.fs, dir, || self.fs.list(dir)) {
             Ok(mut names) => {
                 names.sort_unstable();
                 Ok(names)

@@ -69,7 +69,8 @@ impl Ring {
 
     fn promote_next(&self, when: When, told: Option<&[String]>) -> Result<Option<Promotion>> {
         let n = self.manifests.newest_at_once()? + 1;
-        let begun = self.fs.exists(&self.layout.read(n))?;
+        // A wrong no is found out below, before anything is done: a manager polls this.
+        let begun = self.fs.seen(&self.layout.read(n))?;
         if !begun {
             let fill = match told.map_or_else(|| self.fill_of(n), |names| self.fill_with(n, names)) {
                 Ok(fill) => fill,

@@ -56,13 +56,15 @@ impl Ring {
             staged => staged?,
         };
         let oldest_born = staged.values().map(|name| name.born).min().unwrap_or(u64::MAX);
+        // Once for all of the lookups below: a thousand of them answer no. A wrong no is out of the question then.
+        self.fs.refresh(self.layout.root())?;
         let (mut prunable, mut entries) = (Vec::new(), 0);
         for n in numbers.into_iter().filter(|n| *n >= first && n + MANIFESTS_KEPT < newest) {
             if prunable.len() == MOST_REMOVED || entries > MOST_ENTRIES {
                 break;
             }
-            // The manifest tells which files of an existing generation were delivered.
-            if self.fs.exists(&self.layout.read(n))? {
+            // The manifest tells which files of an existing generation were delivered. (No wrong no: see above.)
+            if self.fs.seen(&self.layout.read(n))? {
                 continue;
             }
             if n < oldest_born || self.nothing_is_staged(n, &staged, &mut entries)? {

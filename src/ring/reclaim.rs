@@ -119,6 +119,7 @@ impl Ring {
     }
 
     fn empty(&self, dir: &Path) -> Result<u64> {
+        // After a wrong no the directory stays until the next round.
         let names = match self.fs.list(dir) {
             Ok(names) => names,
             Err(error) if error.is_gone() => return Ok(0),

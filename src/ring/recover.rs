@@ -4,7 +4,7 @@ use super::Ring;
 use super::commit::{Commit, Staged, Step};
 use super::liveness::Watch;
 use crate::error::{Error, Result};
-use crate::fs::FsError;
+use crate::fs::{FsError, surely};
 use crate::index::as_hint;
 use crate::layout::{is_owner, sealed_id};
 use crate::segment::reader::read_tail;
@@ -94,7 +94,8 @@ impl Ring {
         present: &mut Option<Present>,
         done: &mut Recovered,
     ) -> Result<()> {
-        let names = match self.fs.list(&self.layout.staging_of(owner)) {
+        let dir = self.layout.staging_of(owner);
+        let names = match surely(&*self.fs, &dir, || self.fs.list(&dir)) {
             Ok(names) => names,
             Err(error) if error.is_gone() || error.source.kind() == ErrorKind::NotADirectory => Vec::new(),
             Err(error) => return Err(error.into()),

@@ -4,6 +4,7 @@
 use super::Ring;
 use super::manifest::SegmentEntry;
 use crate::error::{Error, Result};
+use crate::fs::surely;
 use crate::layout::{GenerationDir, is_owner, segment_index};
 use crate::segment::reader::{Tail, read_tail};
 use ringreel_format::{FormatError, SegmentId};
@@ -80,7 +81,7 @@ impl Ring {
     /// # Errors
     /// A directory that is gone, or what else the filesystem says.
     pub fn look_at(&self, n: u64, dir: &Path) -> Result<Found> {
-        let inode = self.fs.identity(dir)?.inode;
+        let inode = surely(&*self.fs, dir, || self.fs.identity(dir))?.inode;
         let names = self.fs.list(dir)?;
         let mut scan = self.scan(n);
         if (scan.generation, scan.inode) != (n, inode) {

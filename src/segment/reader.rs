@@ -7,7 +7,7 @@
 use super::kept::{Kept, Maps};
 use crate::error::{Error, FsError, Result};
 use crate::fs::sigbus::is_torn;
-use crate::fs::{FileReader, Fs, FsResult, MapMode};
+use crate::fs::{FileReader, Fs, FsResult, MapMode, surely};
 use crate::memory::{self, CHECKED, HANDED_OUT, Held};
 use bytes::Bytes;
 use ringreel_format::frame::{self, FrameHeader};
@@ -61,7 +61,7 @@ pub struct Tail {
 /// # Errors
 /// No segment; a damaged or unfinished one; what the filesystem says.
 pub fn read_tail(fs: &dyn Fs, path: &Path) -> Result<Tail> {
-    tail_of(&*fs.open(path)?, path, Access::Copy)
+    tail_of(&*surely(fs, path, || fs.open(path))?, path, Access::Copy)
 }
 
 fn tail_of(file: &dyn FileReader, path: &Path, access: Access) -> Result<Tail> {
@@ -250,7 +250,7 @@ fn check(
     part: u64,
     walk: impl FnOnce(StreamInput<RangeRead<'_, '_>>) -> ringreel_format::Result<Footer>,
 ) -> Result<Tail> {
-    let file = fs.open(path)?;
+    let file = surely(fs, path, || fs.open(path))?;
     let len = file.size()?;
     let _room = CHECKED.wait_for(record_room(len) + 2 * part); // as it is stored, and decoded
     let mut read_at = |buffer: &mut [u8], at| file.read_exact_at(buffer, at).map_err(|error| error.source);
@@ -287,7 +287,7 @@ impl SegmentReader {
     /// # Errors
     /// As [`read_tail`].
     pub fn open(fs: &dyn Fs, path: &Path, access: Access) -> Result<SegmentReader> {
-        let file = fs.open(path)?;
+        let file = surely(fs, path, || fs.open(path))?;
         let tail = tail_of(&*file, path, access)?;
         let kept = Some(Arc::default());
         Ok(SegmentReader { file, path: path.into(), tail, access, whole: OnceLock::new(), kept })

@@ -209,6 +209,9 @@ impl Fs for HookFs {
     fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
         self.through("list", dir, |dir| self.0.inner.list(dir))
     }
+    fn refresh(&self, dir: &Path) -> FsResult<()> {
+        self.through("refresh", dir, |dir| self.0.inner.refresh(dir))
+    }
     fn make_dir(&self, path: &Path) -> FsResult<()> {
         self.through("make_dir", path, |path| self.0.inner.make_dir(path))
     }
