@@ -409,12 +409,8 @@ impl Reader {
         let dir = self.ring.layout.read(generation);
         match &error {
             // A view of the directory may outlive it: what is older than what is kept counts as gone.
-            Error::Fs { source } if source.is_gone() => {
-                let old =
-                    generation + self.ring.keep < self.ring.manifests.newest_listed()? && !self.ring.is_kept(manifest);
-                if old || !self.ring.fs.exists(&dir)? {
-                    return Err(Error::Reclaimed { generation });
-                }
+            Error::Fs { source } if source.is_gone() && (self.is_old(manifest)? || !self.ring.fs.exists(&dir)?) => {
+                return Err(Error::Reclaimed { generation });
             }
             // A server that is away is no damage (an EIO is: of a disk), nor is a limit of this process, or a file that
             // this user may not read.
@@ -435,6 +431,16 @@ impl Reader {
         };
         self.ring.note_damaged(manifest, position, &message);
         Err(Error::Damaged { generation, position, sample, path, message })
+    }
+
+    /// Returns whether the generation may have been reclaimed: the newest manifest, by a listing of
+    /// `manifests/`, puts it out of KEEP.
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub(crate) fn is_old(&self, manifest: &Manifest) -> Result<bool> {
+        let newest = self.ring.manifests.newest_listed()?;
+        Ok(manifest.summary.generation.saturating_add(self.ring.keep) < newest && !self.ring.is_kept(manifest))
     }
 
     /// Refuses a sample of ours that somebody has touched meanwhile, and found a part of it gone.

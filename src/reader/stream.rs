@@ -25,8 +25,8 @@ use crate::ring::runs::{Epoch, RunLog, Turn};
 use giving::touch;
 pub use place::Position;
 use planning::Planned;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How to stream.
@@ -127,6 +127,8 @@ pub struct Stream {
     abandoned: Option<u64>,
     /// An epoch whose generation went while it was read: it was said.
     gone: Option<u64>,
+    /// A generation within KEEP whose directory cannot be seen, and since when.
+    unseen: Mutex<Option<(u64, Instant)>>,
     /// When it was looked last for an epoch to come, before this one is over.
     looked: Option<Instant>,
     /// How many epochs the others know that we have finished.
@@ -184,6 +186,7 @@ impl Stream {
             behind: first,
             abandoned: None,
             gone: None,
+            unseen: Mutex::default(),
             looked: None,
             arrived: None,
             told: None,

@@ -7,10 +7,11 @@ use crate::reader::order::Order;
 use crate::reader::plan::{Plan, Step};
 use crate::reader::resume::Place;
 use crate::reader::split::{Equal, Slot};
+use crate::ring::manifest::Manifest;
 use crate::ring::runs::Epoch;
 use crate::unix_ms;
 use crate::words::counted;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 /// Samples that are read ahead at most, however small they are.
@@ -197,6 +198,34 @@ impl Stream {
         )))
     }
 
+    /// Returns whether the directory of the generation of `manifest` is there. One within KEEP is not
+    /// gone before it was missing for a lease.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`], which passes, while a directory within KEEP cannot be seen. What the
+    /// filesystem says.
+    fn is_there(&self, manifest: &Manifest) -> Result<bool> {
+        let (ring, generation) = (self.reader.ring(), manifest.summary.generation);
+        let dir = ring.layout.read(generation);
+        let mut unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
+        if ring.fs.exists(&dir)? {
+            *unseen = None;
+            return Ok(true);
+        }
+        if self.reader.is_old(manifest)? {
+            *unseen = None;
+            return Ok(false);
+        }
+        let since = unseen.filter(|(n, _)| *n == generation).map_or_else(Instant::now, |(_, since)| since);
+        *unseen = Some((generation, since));
+        if since.elapsed() > ring.lease {
+            tracing::error!(generation, path = %dir.display(), "the directory of this generation is missing");
+            return Ok(false);
+        }
+        let message = format!("{} cannot be seen yet", dir.display());
+        Err(Error::Manifest { path: ring.layout.manifest(generation), message, passing: true })
+    }
+
     /// None where the generation is gone, and nobody counts on its steps.
     pub(super) fn plan_of(&self, number: u64, nth: u64, epoch: Epoch, place: Place) -> Result<Option<Plan>> {
         let ring = self.reader.ring();
@@ -207,7 +236,10 @@ impl Stream {
             let (path, message) = (ring.layout.manifest(generation), "it cannot be seen yet".to_owned());
             return Err(Error::Manifest { path, message, passing: true });
         }
-        let there = manifest.is_some() && ring.fs.exists(&ring.layout.read(generation))?;
+        let there = match &manifest {
+            Some(manifest) => self.is_there(manifest)?,
+            None => false,
+        };
         if !there && self.options.equal == Equal::No {
             tracing::warn!(generation, epoch = number, "the generation of this epoch is gone: it is left out");
             return Ok(None);
