@@ -420,3 +420,15 @@ fn a_damaged_manifest_of_an_older_generation_does_not_keep_anybody_from_the_newe
     generate(&place.config(), 24..32);
     assert_eq!(place.run(&["read", "--samples", "8", "--json"]).ok().values("generation"), ["4"; 8]);
 }
+
+/// `read --all` names a generation that KEEP covers and that is missing, and exits 1.
+#[test]
+fn read_all_fails_where_a_kept_generation_is_missing() {
+    let (place, ..) = ring_of_eight("KEEP: 5\n");
+    generate(&place.config(), 8..16);
+    assert_eq!(place.run(&["read", "--all", "--json"]).code, Some(0));
+    fs::remove_dir_all(place.ring().join("read.1")).unwrap();
+    let said = place.run(&["read", "--all"]);
+    assert!(said.code == Some(1) && said.out.contains("missing generations: [1]"), "{said:?}");
+    assert!(said.err.contains("read.1 is missing, although KEEP covers it"), "{said:?}");
+}

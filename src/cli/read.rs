@@ -75,9 +75,12 @@ struct Tally<'a> {
     bytes: u64,
     damaged: u64,
     gone: u64,
+    /// Generations within KEEP whose directories are missing.
+    missing: Vec<u64>,
 }
 
-/// Runs until what was asked for is read, or until a signal. 1 when a sample was damaged.
+/// Runs until what was asked for is read, or until a signal. Returns 1 if a sample was damaged or a
+/// generation within KEEP was missing.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let stop = Stop::on_signals()?; // first, so that an early SIGTERM also ends in an orderly exit
     let config = super::load(&options.common)?;
@@ -88,7 +91,8 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     if options.replay.as_deref() == Some("") {
         return list_runs(&config, options.common.json);
     }
-    let mut tally = Tally { options, bar: ProgressBar::hidden(), samples: 0, bytes: 0, damaged: 0, gone: 0 };
+    let mut tally =
+        Tally { options, bar: ProgressBar::hidden(), samples: 0, bytes: 0, damaged: 0, gone: 0, missing: Vec::new() };
     if options.all {
         let reader = Reader::open(&config)?;
         read_all(&reader, share, &stopped, &mut tally)?;
@@ -114,7 +118,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     }
     tally.bar.finish_and_clear();
     tally.tell(started.elapsed().as_secs_f64())?;
-    Ok(i32::from(tally.damaged > 0))
+    Ok(i32::from(tally.damaged > 0 || !tally.missing.is_empty()))
 }
 
 fn list_runs(config: &crate::Config, json: bool) -> anyhow::Result<i32> {
@@ -188,8 +192,14 @@ fn read_all(reader: &Reader, share: Share, stop: &dyn Fn() -> bool, tally: &mut 
             match reader.sample(&manifest, position) {
                 Ok(sample) => tally.sample(&sample)?,
                 Err(error @ Error::Damaged { .. }) => tally.damage(&error)?,
-                Err(Error::Reclaimed { generation }) => {
+                Err(Error::Reclaimed { generation }) if reader.is_old(&manifest)? => {
                     tracing::info!(generation, "it was reclaimed while it was read");
+                    break;
+                }
+                Err(Error::Reclaimed { generation }) => {
+                    let dir = reader.ring().layout.read(generation);
+                    tracing::error!("{} is missing, although KEEP covers it", dir.display());
+                    tally.missing.push(generation);
                     break;
                 }
                 Err(error) => return Err(error.into()),
@@ -276,6 +286,9 @@ impl Tally<'_> {
             format!("{samples} samples read ({size}) in {seconds:.1} s, {rate:.1} samples/s; {damaged} damaged");
         if self.gone > 0 {
             text += &format!(", {} gone with their generations", self.gone);
+        }
+        if !self.missing.is_empty() {
+            text += &format!("; missing generations: {:?}", self.missing);
         }
         if self.options.common.json {
             tracing::info!("{text}");

@@ -303,6 +303,7 @@ impl Samples {
             }
         }
         there.sort_unstable();
+        self.note_missing(layout, &manifests, newest, &there)?;
         for n in there.into_iter().rev() {
             match manifests.get(n) {
                 Ok(Some(manifest)) if manifest.summary.samples > 0 => return self.of_generation(layout, n),
@@ -313,6 +314,17 @@ impl Samples {
         }
         let root = layout.root().display();
         Err(Error::Sample(format!("{root} has no readable generation yet: its first one is not full")))
+    }
+
+    /// Notes if the newest generation has samples and no directory: no program removes that one.
+    fn note_missing(&mut self, layout: &Layout, manifests: &Manifests, newest: u64, there: &[u64]) -> Result<()> {
+        let has_samples = |n| Ok::<_, Error>(manifests.usable(n)?.is_some_and(|found| found.summary.samples > 0));
+        let dir = layout.read(newest);
+        let is_missing = !there.contains(&newest) && has_samples(newest)? && !self.fs.exists(&dir)?;
+        if is_missing && manifests.newest_listed()? == newest {
+            self.notes.push(format!("the newest generation, {newest}, is missing: {} is gone", dir.display()));
+        }
+        Ok(())
     }
 
     fn of_generation(&mut self, layout: &Layout, n: u64) -> Result<()> {
