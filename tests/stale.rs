@@ -4,11 +4,12 @@
 mod common;
 mod stale_support;
 
-use common::{config, never, write};
+use common::{another, assert_delivered_once, bring_in, config, listed, never, write, write_until};
 use ringreel::convert::export::{self, Format, Report};
 use ringreel::fs::Fs;
 use ringreel::inspect::Subject;
 use ringreel::layout::Layout;
+use ringreel::manager::Manager;
 use ringreel::reader::Reader;
 use ringreel::reader::stream::Item;
 use ringreel::ring::Ring;
@@ -17,7 +18,8 @@ use stale_support::StaleClient;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A hang, and nothing else, takes longer.
@@ -84,6 +86,68 @@ fn a_stream_that_looked_too_early_gets_the_fresh_generation() {
     }
     assert!(fs.lies() > 0, "the client never lied: the test tests nothing");
     assert_eq!(seen, fresh);
+}
+
+/// Reads `generations` epochs of a run, from a client of its own.
+fn read(config: &Config, run: &str, generations: u64, stop: &dyn Fn() -> bool) -> BTreeSet<SampleId> {
+    let fs = client(config.ring.parent().unwrap());
+    look_too_early(&fs, config);
+    let reader = Arc::new(Reader::open_on(fs, config).unwrap());
+    let run = Some(run.to_owned());
+    let options = StreamOptions { repeat: false, run, epochs: Some(generations), ..StreamOptions::default() };
+    let mut stream = Stream::new(reader, options).unwrap();
+    let mut seen = BTreeSet::new();
+    while let Some(item) = stream.next(stop, &mut |_| ()).unwrap() {
+        let Item::Sample(sample) = item else { panic!("{item:?}") };
+        seen.insert(sample.id);
+    }
+    seen
+}
+
+/// Each role is a client of its own. With REUSE min 1 a generation is not promoted before the one
+/// before it was read, so the reader has every sample unless it skips a generation.
+#[test]
+fn roles_with_stale_clients_deliver_and_read_everything() {
+    const GENERATIONS: u64 = 4;
+    let dir = common::scratch();
+    let config = config(dir.path(), 6, "KEEP: 1\nREUSE: { min: 1 }\nINDEX: files\n");
+    Ring::find_or_make(client(dir.path()), &config).unwrap();
+    let over = AtomicBool::new(false);
+    let started = Instant::now();
+    let hangs = || started.elapsed() > HANG;
+    let (over, hangs) = (&over, &hangs);
+    let stop = || over.load(Ordering::SeqCst) || hangs();
+    let stop = &stop;
+    let (ids, seen) = std::thread::scope(|scope| {
+        let manager = Manager::open_on(client(dir.path()), &config).unwrap();
+        let managing = scope.spawn(|| common::manage(manager, stop));
+        let reader = scope.spawn(|| read(&config, "r", GENERATIONS, &hangs));
+        let generate = |of: u64| {
+            let mut generator = Generator::open_on(client(dir.path()), &config).unwrap();
+            let mut ids = Vec::new();
+            for n in (of..).take_while(|_| !stop()) {
+                match write_until(&mut generator, n, &stop) {
+                    Ok(written) => ids.extend(written),
+                    Err(_) if stop() => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            ids
+        };
+        let generators = [0, 1 << 32].map(|of| scope.spawn(move || generate(of)));
+        let seen = reader.join().unwrap();
+        over.store(true, Ordering::SeqCst);
+        let ids: Vec<SampleId> = generators.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        managing.join().unwrap();
+        (ids, seen)
+    });
+    assert!(!hangs(), "a role waits for ever");
+    let all: BTreeSet<SampleId> =
+        listed(&config.ring).into_iter().filter(|(_, of)| of[0] <= GENERATIONS).map(|(id, _)| id).collect();
+    assert_eq!(seen, all, "the reader skipped some");
+    // What the generators left staged.
+    bring_in(&another(&common::config(dir.path(), 6, "KEEP: 1\nINDEX: files\n")));
+    assert_delivered_once(&config.ring, &ids, "all");
 }
 
 fn exported(fs: Arc<StaleClient>, dir: &Path, generation: Option<u64>) -> Report {
