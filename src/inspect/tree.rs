@@ -209,7 +209,7 @@ impl Tree<'_> {
 
     /// Names in a directory, which may be gone, or be none.
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        match surely(&*self.fs, dir, || self.fs.list(dir)) {
+        match surely(self.fs, dir, || self.fs.list(dir)) {
             Ok(names) => Ok(names),
             Err(error) if error.is_gone() || error.source.kind() == io::ErrorKind::NotADirectory => Ok(Vec::new()),
             Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => {
