@@ -53,8 +53,8 @@ fn a_slow_worker_follows_through_the_same_generations_and_none_is_reclaimed_befo
 }
 
 #[test]
-fn what_only_a_dead_worker_had_still_to_read_is_reclaimed_when_its_lease_has_run_out() {
-    let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nKEEP: 0\nLEASE_SECONDS: 3\n"));
+fn generation_pinned_by_a_dead_worker_goes_with_its_lease() {
+    let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nKEEP: 0\nLEASE_SECONDS: 3\nRUN_GRACE: 0\n"));
     let add = |n: u64| place.generation(n * SAMPLES..(n + 1) * SAMPLES);
     add(0);
     let mut living = of_run(&place, 0, 2, Equal::Drop);
