@@ -12,6 +12,7 @@ pub use place::{IndexPlace, MongoPlace, STATUS_COLLECTION};
 
 use crate::error::{Error, Result};
 use crate::fs::Modes;
+#[cfg(feature = "cli")]
 pub(crate) use given::bytes_option;
 use given::{FROM_UMASK, Given, is_plain_name, nearest, quoted};
 use serde_yaml::Value;
