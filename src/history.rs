@@ -178,7 +178,7 @@ impl History {
 mod tests {
     use super::*;
     use crate::fs::{Fs, Posix};
-    use crate::layout::{Layout, segment_name};
+    use crate::layout::Layout;
     use crate::ring::manifest::SegmentEntry;
     use ringreel_format::SegmentId;
     use std::sync::Arc;
@@ -212,8 +212,7 @@ mod tests {
             let entry = |(n, (owner, samples)): (usize, &(&str, u64))| SegmentEntry {
                 id: SegmentId((self.last.generation as u128 * 1000 + n as u128).to_be_bytes()),
                 index: n as u64,
-                file: segment_name(n as u64),
-                owner: (*owner).to_owned(),
+                owner: (*owner).into(),
                 born: 1,
                 samples: *samples,
                 bytes: 10 * samples,

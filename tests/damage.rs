@@ -7,7 +7,6 @@ mod cli_support;
 use cli_support::{DATA, LABEL, Place, checked, contents, eventually, generate, put};
 use ringreel::layout::Layout;
 use ringreel::reader::stream::Item;
-use ringreel::ring::manifest::Manifest;
 use ringreel::{Config, Error, Generator, Reader, Stream, StreamOptions};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, symlink};
@@ -91,7 +90,7 @@ fn ring_of_eight(more: &str) -> (Place, PathBuf, PathBuf) {
 fn file_of(config: &Config, position: u64) -> PathBuf {
     let reader = Reader::open(config).unwrap();
     let newest = reader.newest().unwrap();
-    let file = &newest.locate(position).unwrap().0.file;
+    let file = newest.locate(position).unwrap().0.file();
     reader.ring().layout.read(newest.summary.generation).join(file)
 }
 
@@ -114,7 +113,7 @@ fn read_every_position(reader: &Reader) -> Vec<u64> {
 fn is_damage(error: &Error, at: u64, reader: &Reader) {
     let Error::Damaged { position, path, message, .. } = error else { panic!("no damage: {error}") };
     let newest = reader.newest().unwrap();
-    let file = reader.ring().layout.read(newest.summary.generation).join(&newest.locate(at).unwrap().0.file);
+    let file = reader.ring().layout.read(newest.summary.generation).join(newest.locate(at).unwrap().0.file());
     assert_eq!((*position, path), (at, &file));
     assert!(!message.is_empty() && error.to_string().contains(&path.display().to_string()), "{error}");
 }
@@ -359,15 +358,19 @@ fn manifest_harms(ring: &Path) -> Vec<NamedHarm> {
             make(&path);
         })
     };
-    let mut elsewhere = Manifest::decode(&bytes).unwrap();
-    elsewhere.segments[0].file = "../read.2/000000.rec".to_owned();
+    let text = String::from_utf8(bytes.clone()).unwrap();
+    let lines = &text[..text.trim_end().rfind('\n').unwrap() + 1];
+    let elsewhere = lines.replace("\"000000.rec\"", "\"../read.2/000000.rec\"");
+    let crc32 = format!("{:08x}", crc32fast::hash(elsewhere.as_bytes()));
+    let end = text[lines.len()..].replace(&format!("{:08x}", crc32fast::hash(lines.as_bytes())), &crc32);
+    assert!(elsewhere.len() > lines.len() && end.contains(&crc32));
     vec![
         ("empty", write(Vec::new())),
         ("half", write(bytes[..bytes.len() / 2].to_vec())),
         ("without its end", write(bytes[..bytes.len() - 1].to_vec())),
         ("zeroed", write(vec![0; bytes.len()])),
         ("a flipped bit", write(flipped)),
-        ("a name that leads elsewhere", write(elsewhere.encode().unwrap())),
+        ("a name that leads elsewhere", write((elsewhere + &end).into_bytes())),
         ("that of another generation", write(fs::read(before).unwrap())),
         ("a directory", instead(|path| fs::create_dir(path).unwrap())),
         ("a FIFO", instead(|path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success()))),

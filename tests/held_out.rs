@@ -215,7 +215,7 @@ fn a_held_out_sample_that_cannot_be_read_is_damaged_and_not_gone() {
     let (_dir, config) = six_held_out(0..40);
     let reader = Reader::open(&config).unwrap();
     let (manifest, _) = reader.held_out().unwrap().remove(0);
-    fs::remove_file(config.ring.join("read.1").join(&manifest.segments[2].file)).unwrap();
+    fs::remove_file(config.ring.join("read.1").join(manifest.segments[2].file())).unwrap();
     let error = reader.sample(&manifest, 2).unwrap_err();
     assert!(matches!(error, Error::Damaged { generation: 1, position: 2, .. }), "{error}");
     assert_eq!(number(&reader.sample(&manifest, 3).unwrap()), 3);
@@ -228,7 +228,7 @@ fn held_out_samples_that_were_lost_for_ever_are_not_waited_for() {
     let (_dir, config) = six_held_out(0..12);
     let ring = Ring::find(Arc::new(Posix), &config).unwrap();
     // A segment that holds one of them is gone, and so is the manifest that listed it.
-    let segment = ring.manifests.get(1).unwrap().unwrap().segments[1].file.clone();
+    let segment = ring.manifests.get(1).unwrap().unwrap().segments[1].file();
     fs::remove_file(ring.layout.read(1).join(segment)).unwrap();
     fs::remove_file(ring.layout.manifest(1)).unwrap();
     drop(ring);

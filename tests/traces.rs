@@ -37,7 +37,7 @@ fn all_is_well(config: &Config, samples: &[SampleId], what: &str) {
     let newest = ring.manifests.newest().unwrap();
     for n in newest.saturating_sub(config.keep)..=newest {
         for entry in &ring.manifests.get(n).unwrap().unwrap().segments {
-            assert!(ring.layout.read(n).join(&entry.file).exists(), "{what}: {} of generation {n}", entry.file);
+            assert!(ring.layout.read(n).join(entry.file()).exists(), "{what}: {} of generation {n}", entry.file());
         }
     }
     bring_in(&ring);

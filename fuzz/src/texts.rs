@@ -47,7 +47,7 @@ pub fn manifest(data: &[u8]) {
             start += segment.samples;
             assert_eq!(read.locate(start - 1), Some((segment, segment.samples - 1)));
         }
-        assert!(!segment.file.contains('/') && !segment.owner.contains('/'), "{segment:?}");
+        assert!(!segment.file().contains('/') && !segment.owner.contains('/'), "{segment:?}");
     }
     assert_eq!(start, total);
 }

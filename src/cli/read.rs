@@ -261,7 +261,7 @@ impl Tally<'_> {
                 "generation": epoch.generation,
                 "position": position,
                 "sample_id": id,
-                "generator": listed.map(|(entry, _)| &entry.owner),
+                "generator": listed.map(|(entry, _)| &*entry.owner),
                 "gone": true,
                 "epoch": number,
                 "seed": epoch.seed,

@@ -96,6 +96,9 @@ pub trait FileWriter: Write + Send {
     fn close(self: Box<Self>) -> FsResult<()>;
 }
 
+/// Most bytes that [`Fs::read_blocks`] reads at once.
+const BLOCK: u64 = 256 << 10;
+
 /// A file that is being read.
 pub trait FileReader: Send + Sync {
     /// Bytes in it, in this client's view.
@@ -239,15 +242,32 @@ pub trait Fs: Send + Sync + fmt::Debug {
     /// # Errors
     /// What the system says; a file that is larger.
     fn read(&self, path: &Path, limit: u64) -> FsResult<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.read_blocks(path, limit, &mut |block| bytes.extend_from_slice(block))?;
+        Ok(bytes)
+    }
+
+    /// Reads the file as [`Fs::read`] does, and gives `take` a block at a time, so that nobody needs
+    /// memory for all of it.
+    ///
+    /// # Errors
+    /// As [`Fs::read`]; `take` may have been given some blocks.
+    fn read_blocks(&self, path: &Path, limit: u64, take: &mut dyn FnMut(&[u8])) -> FsResult<()> {
         let file = surely(self, path, || self.open(path))?;
         let len = file.size()?;
         if len > limit {
             let why = std::io::Error::other(format!("it has {len} bytes, {limit} are allowed"));
             return Err(FsError::new("read", path, why));
         }
-        let mut bytes = vec![0; len as usize];
-        file.read_exact_at(&mut bytes, 0)?;
-        Ok(bytes)
+        let mut block = vec![0; len.min(BLOCK) as usize];
+        let mut at = 0;
+        while at < len {
+            block.truncate((len - at).min(BLOCK) as usize);
+            file.read_exact_at(&mut block, at)?;
+            take(&block);
+            at += block.len() as u64;
+        }
+        Ok(())
     }
 
     /// Makes a directory, which may be there already.

@@ -2,7 +2,7 @@
 
 use super::at::OPEN_DIR;
 use super::{Fs, FsError, FsResult};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -39,13 +39,30 @@ fn not_again(dir: &Path) -> FsError {
     FsError::new("sync directory", dir, io::Error::other(why))
 }
 
+/// Writes a file's contents.
+pub type Write<'a> = &'a dyn Fn(&mut dyn io::Write) -> io::Result<()>;
+
+/// Bytes that are written at once, where the contents are written in small pieces.
+const BLOCK: usize = 64 << 10;
+
 /// Writes a new file, whole, under a name that nobody else looks at.
 ///
 /// # Errors
 /// What the filesystem says; the file is removed then.
 pub fn write_new(fs: &dyn Fs, path: &Path, bytes: &[u8], sync: bool) -> FsResult<()> {
+    write_new_by(fs, path, &|file| file.write_all(bytes), sync)
+}
+
+/// As [`write_new`], of contents that need not be in memory at once.
+///
+/// # Errors
+/// As [`write_new`].
+pub fn write_new_by(fs: &dyn Fs, path: &Path, write: Write<'_>, sync: bool) -> FsResult<()> {
     let mut file = fs.create_new(path)?;
-    let written = file.write_all(bytes).map_err(|source| FsError::new("write", path, source));
+    let mut buffered = io::BufWriter::with_capacity(BLOCK, &mut file);
+    let written = write(&mut buffered).and_then(|()| buffered.flush());
+    drop(buffered.into_parts()); // what a failed write left in it is not tried again
+    let written = written.map_err(|source| FsError::new("write", path, source));
     let written = written.and_then(|()| if sync { file.sync() } else { Ok(()) });
     let closed = file.close();
     let result = written.and(closed);
@@ -61,7 +78,15 @@ pub fn write_new(fs: &dyn Fs, path: &Path, bytes: &[u8], sync: bool) -> FsResult
 /// # Errors
 /// What the filesystem says, when it did not happen.
 pub fn publish(fs: &dyn Fs, temp: &Path, target: &Path, bytes: &[u8], sync: bool) -> FsResult<bool> {
-    write_new(fs, temp, bytes, sync)?;
+    publish_by(fs, temp, target, &|file| file.write_all(bytes), sync)
+}
+
+/// As [`publish`], of contents that need not be in memory at once.
+///
+/// # Errors
+/// As [`publish`].
+pub fn publish_by(fs: &dyn Fs, temp: &Path, target: &Path, write: Write<'_>, sync: bool) -> FsResult<bool> {
+    write_new_by(fs, temp, write, sync)?;
     let result = match fs.link(temp, target) {
         Ok(()) => Ok(true),
         // Either another one was first, or the reply to our own call was lost and it was sent again; and a call that

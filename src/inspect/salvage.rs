@@ -53,7 +53,7 @@ pub fn salvage(
             Err(error) => return Err(error),
         };
         let entries = manifest.segments.iter();
-        listed.extend(entries.map(|entry| (layout.read(n).join(&entry.file), entry.bytes, entry.samples)));
+        listed.extend(entries.map(|entry| (layout.read(n).join(entry.file()), entry.bytes, entry.samples)));
     }
     begin(listed.iter().fold(0, |sum, (_, bytes, _)| bytes.saturating_add(sum)));
     listed.sort();

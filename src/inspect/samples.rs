@@ -334,7 +334,7 @@ impl Samples {
             return self.unlisted(&layout.read(n));
         };
         let dir = layout.read(n);
-        let listed = manifest.segments.iter().map(|entry| (dir.join(&entry.file), Some(entry.clone()), entry.samples));
+        let listed = manifest.segments.iter().map(|entry| (dir.join(entry.file()), Some(entry.clone()), entry.samples));
         self.take(listed.collect());
         Ok(())
     }

@@ -290,7 +290,7 @@ fn one(
 fn listed(path: PathBuf, manifest: &Manifest) -> Generation {
     let summary = &manifest.summary;
     let each = manifest.segments.iter().map(|entry| Share {
-        owner: entry.owner.clone(),
+        owner: entry.owner.to_string(),
         samples: entry.samples,
         bytes: entry.bytes,
         segments: 1,
@@ -334,23 +334,13 @@ fn unlisted(fs: &Arc<dyn Fs>, n: u64, path: PathBuf, state: State) -> Result<Gen
                     continue;
                 }
             };
-            let info = &tail.footer.info;
-            found.push(SegmentEntry {
-                id: info.id,
-                index: segment_index(&file).unwrap_or(0),
-                file,
-                owner: info.owner().to_owned(),
-                born: info.born,
-                samples: tail.footer.count,
-                bytes: tail.len,
-                check: tail.footer.check,
-            });
+            found.push(SegmentEntry::of(&tail, segment_index(&file).unwrap_or(0)));
         }
     }
     let known = segments <= FOOTERS as u64;
     let sum = |of: fn(&SegmentEntry) -> u64| known.then(|| found.iter().map(of).fold(0, u64::saturating_add));
     let each = found.iter().map(|entry| Share {
-        owner: entry.owner.clone(),
+        owner: entry.owner.to_string(),
         samples: entry.samples,
         bytes: entry.bytes,
         segments: 1,

@@ -349,13 +349,13 @@ impl Look {
     fn promoted(&mut self, layout: &Layout, manifest: &Manifest) -> Result<()> {
         let dir = layout.read(manifest.summary.generation);
         self.report.generations += 1;
-        let names: HashSet<&str> = manifest.segments.iter().map(|entry| &*entry.file).collect();
+        let listed = manifest.indexes();
         for entry in &manifest.segments {
-            let (path, bytes) = (dir.join(&entry.file), entry.bytes);
+            let (path, bytes) = (dir.join(entry.file()), entry.bytes);
             self.tasks.push(Task { path, listed: Some(entry.clone()), within: dir.clone(), bytes });
         }
-        let more: Vec<String> =
-            self.list(&dir, Kind::Damage)?.into_iter().filter(|name| !names.contains(&**name)).collect();
+        let mut more = self.list(&dir, Kind::Damage)?;
+        more.retain(|name| segment_index(name).is_none_or(|index| !listed.contains(&index)));
         self.strays(&dir, &more, "the manifest does not list it: readers do not see it");
         Ok(())
     }

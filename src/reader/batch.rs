@@ -346,7 +346,7 @@ impl StackedPart {
 
     /// The error of a part of sample `id` that cannot be stacked upon that of sample `first`.
     fn unlike(&self, of: &Manifest, first: SampleId, part: &LentPart<'_>, id: SampleId, position: u64) -> Error {
-        let owner = |id: SampleId| of.locate_id(id.segment).map_or("an unknown generator", |entry| &entry.owner);
+        let owner = |id: SampleId| of.locate_id(id.segment).map_or("an unknown generator", |entry| &*entry.owner);
         let (name, shape) = (&self.name, self.shape.as_deref().unwrap_or_default());
         Error::Sample(format!(
             "part {name:?} cannot be stacked: it is {} of shape {shape:?} in sample {first} (written by {}), and {} of \
@@ -414,7 +414,7 @@ impl Reader {
             generation,
             position,
             sample: SampleId { segment: entry.id, ordinal }.to_string(),
-            path: self.ring.layout.read(generation).join(&entry.file),
+            path: self.ring.layout.read(generation).join(entry.file()),
             message: error.to_string(),
         }
     }

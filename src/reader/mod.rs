@@ -418,7 +418,7 @@ impl Reader {
             _ => {}
         }
         self.damaged.fetch_add(1, Ordering::Relaxed);
-        let (path, sample) = (dir.join(&entry.file), id.to_string());
+        let (path, sample) = (dir.join(entry.file()), id.to_string());
         let in_words = |error: Error| match error {
             Error::Fs { source } if source.is_gone() => "the file is missing".to_owned(),
             Error::Fs { source } => source.to_string(),
@@ -478,7 +478,7 @@ impl Reader {
         if let Some(open) = self.lock_open().iter().find(|open| open.reader.info().id == entry.id) {
             return Ok(open.clone());
         }
-        let path = self.ring.layout.read(generation).join(&entry.file);
+        let path = self.ring.layout.read(generation).join(entry.file());
         let reader = SegmentReader::open(&*self.ring.fs, &path, self.access)?;
         entry.check(&reader)?;
         // Of more segments than are held open, each is closed before its samples are read again.

@@ -6,7 +6,7 @@ use super::manifests::Manifests;
 use crate::config::Config;
 use crate::error::{Error, FsError, REPAIR, Result};
 use crate::fs::probe::SCRATCH;
-use crate::fs::publish::publish;
+use crate::fs::publish::{publish, publish_by};
 use crate::fs::{Fs, surely};
 use crate::layout::{DIRECTORIES, Layout, parse_number};
 use crate::random::random_u32;
@@ -284,9 +284,9 @@ fn first_generation(fs: &dyn Fs, layout: &Layout, birth: &Birth, owner: &str) ->
     fs.ensure_dir(&layout.write(1))?;
     fs.ensure_dir(&layout.staging_of(owner))?;
     let summary = Summary::empty(&birth.ring_id, owner);
-    let bytes = Manifest::new(summary, Vec::new()).encode().map_err(|error| Error::Sample(error.to_string()))?;
+    let manifest = Manifest::new(summary, Vec::new());
     let temp = layout.staging_of(owner).join(format!("manifest.0.{:08x}", random_u32()));
-    publish(fs, &temp, &layout.manifest(0), &bytes, true)?;
+    publish_by(fs, &temp, &layout.manifest(0), &|file| manifest.write_to(file), true)?;
     fs.sync_dir(&layout.manifests())?;
     Ok(())
 }

@@ -74,7 +74,7 @@ impl LookedUp {
         }
         let Some(manifest) = &self.manifest else { return false };
         let near = manifest.segments[self.next..].iter().take(Self::BETWEEN).position(|segment| segment.id == id);
-        let found = near.map(|n| self.next + n).or_else(|| manifest.by_id().get(&id).copied());
+        let found = near.map(|n| self.next + n).or_else(|| manifest.place_of(id));
         self.next = found.map_or(self.next, |n| n + 1);
         found.is_some()
     }

@@ -239,7 +239,7 @@ impl Ring {
     fn check_held_out(&self, manifest: &Manifest, position: u64) -> Result<Option<DamagedSample>> {
         let Some((entry, ordinal)) = manifest.locate(position) else { return Ok(None) };
         let generation = manifest.summary.generation;
-        let path = self.layout.read(generation).join(&entry.file);
+        let path = self.layout.read(generation).join(entry.file());
         let options = ReadOptions { verify: true, max_part: memory::bytes(), ..ReadOptions::default() };
         let read = SegmentReader::open(&*self.fs, &path, Access::Copy)
             .and_then(|segment| entry.check(&segment).and_then(|()| segment.sample(ordinal, options)));

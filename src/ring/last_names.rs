@@ -66,13 +66,13 @@ impl Ring {
             Err(error) => return Err(error.into()),
         }
         let names = self.list_or_none(dir)?;
-        let listed: HashSet<&str> = manifest.iter().flat_map(|m| &m.segments).map(|entry| &*entry.file).collect();
+        let listed = manifest.map(Manifest::indexes).unwrap_or_default();
         let mut elsewhere = None;
-        for name in names.iter().filter(|name| !listed.contains(&***name)) {
+        for name in &names {
             if found.len() >= limit {
                 break;
             }
-            let Some(index) = segment_index(name) else { continue };
+            let Some(index) = segment_index(name).filter(|index| !listed.contains(index)) else { continue };
             let entry = match read_tail(&*self.fs, &dir.join(name)).and_then(|tail| self.entry(&tail, index, name)) {
                 Ok(entry) => entry,
                 Err(Error::Format { .. }) => continue,

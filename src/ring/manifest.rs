@@ -3,14 +3,16 @@
 //! Text, for people and `grep`: a line of JSON about the generation, a line for each segment, and a last line with the
 //! number of lines and the CRC-32 of all before it. Published whole, by link; never changed.
 
+mod text;
+
 use crate::error::{Error, Result};
-use crate::layout::{is_owner, segment_index};
+use crate::layout::segment_name;
 use crate::segment::reader::SegmentReader;
 use ringreel_format::{Footer, FormatError, SegmentId};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
-use std::path::{Component, Path};
-use std::sync::OnceLock;
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
+pub(super) use text::{CUT_OFF, Decoder, Owners};
 
 /// Version of the manifest that is written and read.
 const VERSION: u32 = 1;
@@ -20,20 +22,16 @@ pub(super) const MAX_BYTES: u64 = 1 << 30;
 pub(super) const MAX_SEGMENTS: usize = (MAX_BYTES >> 9) as usize;
 /// Most samples in a generation: as many as SWAP_CAP may be.
 const MAX_SAMPLES: u64 = 1 << 40;
-pub(super) const CUT_OFF: &str = "it is cut off";
 
 /// One segment, as its generation's manifest lists it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentEntry {
     /// Its id.
-    #[serde(with = "id_text")]
     pub id: SegmentId,
     /// Its place in the generation.
     pub index: u64,
-    /// Its file, in the generation's directory.
-    pub file: String,
-    /// Who wrote it.
-    pub owner: String,
+    /// Who wrote it. Entries of one manifest share the text: a generation may have 100,000 of them.
+    pub owner: Arc<str>,
     /// The generation that was being written when it was begun.
     pub born: u64,
     /// Samples in it.
@@ -41,7 +39,6 @@ pub struct SegmentEntry {
     /// Bytes of the file.
     pub bytes: u64,
     /// Checksum of its footer, which stands for the whole file.
-    #[serde(with = "hex_u32")]
     pub check: u32,
 }
 
@@ -49,6 +46,11 @@ pub struct SegmentEntry {
 pub const ANOTHER: &str = "it is another segment than the manifest lists";
 
 impl SegmentEntry {
+    /// The name of its file, in the generation's directory.
+    pub fn file(&self) -> String {
+        segment_name(self.index)
+    }
+
     /// Whether it is the segment with this footer, in a file of so many bytes.
     pub fn describes(&self, footer: &Footer, bytes: u64) -> bool {
         (self.id, self.bytes, self.check, self.samples) == (footer.info.id, bytes, footer.check, footer.count)
@@ -144,13 +146,6 @@ impl Summary {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-struct End {
-    end: u64,
-    lines: usize,
-    crc32: String,
-}
-
 /// A generation's manifest.
 #[derive(Debug)]
 pub struct Manifest {
@@ -158,13 +153,15 @@ pub struct Manifest {
     pub summary: Summary,
     /// Its segments, in the order of positions.
     pub segments: Vec<SegmentEntry>,
-    by_id: OnceLock<HashMap<SegmentId, usize>>,
+    /// Places in `segments`, in the order of ids.
+    by_id: OnceLock<Vec<u32>>,
     starts: OnceLock<Vec<u64>>,
 }
 
 impl Manifest {
     /// A manifest of these.
-    pub fn new(summary: Summary, segments: Vec<SegmentEntry>) -> Manifest {
+    pub fn new(summary: Summary, mut segments: Vec<SegmentEntry>) -> Manifest {
+        segments.shrink_to_fit(); // it is kept for long
         Manifest { summary, segments, by_id: OnceLock::new(), starts: OnceLock::new() }
     }
 
@@ -175,9 +172,8 @@ impl Manifest {
 
     /// Bytes that it takes in memory, about, once a segment was looked up in it.
     pub(super) fn memory(&self) -> usize {
-        let text: usize = self.segments.iter().map(|entry| entry.file.len() + entry.owner.len()).sum();
-        let looked_up = size_of::<(SegmentId, usize)>() + size_of::<u64>();
-        self.segments.capacity() * (size_of::<SegmentEntry>() + looked_up) + text + size_of::<Manifest>()
+        let each = size_of::<SegmentEntry>() + size_of::<u32>() + size_of::<u64>();
+        self.segments.capacity() * each + size_of::<Manifest>()
     }
 
     /// Whether it lists the segment.
@@ -187,11 +183,27 @@ impl Manifest {
 
     /// The segment of this id.
     pub fn locate_id(&self, id: SegmentId) -> Option<&SegmentEntry> {
-        self.by_id().get(&id).map(|n| &self.segments[*n])
+        self.place_of(id).map(|n| &self.segments[n])
     }
 
-    pub(super) fn by_id(&self) -> &HashMap<SegmentId, usize> {
-        self.by_id.get_or_init(|| self.segments.iter().enumerate().map(|(n, s)| (s.id, n)).collect())
+    /// The place in `segments` of the segment of this id.
+    pub(super) fn place_of(&self, id: SegmentId) -> Option<usize> {
+        let by_id = self.by_id();
+        let found = by_id.binary_search_by_key(&id, |n| self.segments[*n as usize].id);
+        found.ok().map(|found| by_id[found] as usize)
+    }
+
+    /// The indexes of all its segments, which name their files.
+    pub fn indexes(&self) -> HashSet<u64> {
+        self.segments.iter().map(|entry| entry.index).collect()
+    }
+
+    pub(super) fn by_id(&self) -> &[u32] {
+        self.by_id.get_or_init(|| {
+            let mut by_id: Vec<u32> = (0..).take(self.segments.len()).collect();
+            by_id.sort_by_key(|n| self.segments[*n as usize].id);
+            by_id
+        })
     }
 
     /// The segment that holds the sample at `position` of the generation, and the sample's ordinal in it.
@@ -208,89 +220,6 @@ impl Manifest {
         let (segment, ordinal) = (&self.segments[n], position - starts[n]);
         (ordinal < segment.samples).then_some((segment, ordinal))
     }
-
-    /// The bytes of the file.
-    ///
-    /// # Errors
-    /// None in practice: everything in it is plain text and numbers.
-    pub fn encode(&self) -> serde_json::Result<Vec<u8>> {
-        let mut out = serde_json::to_vec(&self.summary)?;
-        out.push(b'\n');
-        for segment in &self.segments {
-            serde_json::to_writer(&mut out, segment)?;
-            out.push(b'\n');
-        }
-        let crc32 = format!("{:08x}", crc32fast::hash(&out));
-        serde_json::to_writer(&mut out, &End { end: self.summary.generation, lines: self.segments.len() + 1, crc32 })?;
-        out.push(b'\n');
-        Ok(out)
-    }
-
-    /// The manifest in `bytes`.
-    ///
-    /// # Errors
-    /// In words: truncated, damaged, another version, or names that lead out of the generation's directory.
-    pub fn decode(bytes: &[u8]) -> std::result::Result<Manifest, String> {
-        let body = bytes.strip_suffix(b"\n").ok_or(format!("{CUT_OFF}: no end of line"))?;
-        let cut = body.iter().rposition(|byte| *byte == b'\n').ok_or(format!("{CUT_OFF}: it has one line only"))? + 1;
-        let (lines, last) = body.split_at(cut);
-        let end: End = serde_json::from_slice(last).map_err(|_| format!("{CUT_OFF}: the last line is not an end"))?;
-        let crc32 = format!("{:08x}", crc32fast::hash(lines));
-        if end.crc32 != crc32 {
-            return Err(format!("it is damaged: CRC-32 is {crc32}, recorded {}", end.crc32));
-        }
-        let mut lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let first = lines.next().ok_or("it is empty")?;
-        let summary: Summary = serde_json::from_slice(first).map_err(|error| format!("its first line: {error}"))?;
-        if summary.manifest != VERSION {
-            return Err(format!("it has version {}, this program reads version {VERSION}", summary.manifest));
-        }
-        let segments = lines.map(serde_json::from_slice::<SegmentEntry>).collect::<serde_json::Result<Vec<_>>>();
-        let segments = segments.map_err(|error| format!("a line about a segment: {error}"))?;
-        let total = segments.iter().try_fold(0u64, |sum, s| sum.checked_add(s.samples));
-        if end.end != summary.generation || end.lines != segments.len() + 1 || total != Some(summary.samples) {
-            return Err("its lines contradict one another".to_owned());
-        }
-        if summary.samples > MAX_SAMPLES {
-            return Err(format!(
-                "it lists {} samples, and no generation holds more than {MAX_SAMPLES}",
-                summary.samples
-            ));
-        }
-        let plain = |s: &SegmentEntry| {
-            let mut parts = Path::new(&s.file).components();
-            matches!(parts.next(), Some(Component::Normal(_))) && parts.next().is_none()
-        };
-        match segments.iter().find(|s| !plain(s) || !is_owner(&s.owner) || segment_index(&s.file).is_none()) {
-            Some(stray) => Err(format!("it lists {:?} of {:?}, which is no name of ours", stray.file, stray.owner)),
-            None => Ok(Manifest::new(summary, segments)),
-        }
-    }
-}
-
-mod id_text {
-    use ringreel_format::SegmentId;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(id: &SegmentId, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(id)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SegmentId, D::Error> {
-        String::deserialize(from)?.parse().map_err(D::Error::custom)
-    }
-}
-
-mod hex_u32 {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(n: &u32, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(&format_args!("{n:08x}"))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
-        u32::from_str_radix(&String::deserialize(from)?, 16).map_err(D::Error::custom)
-    }
 }
 
 #[cfg(test)]
@@ -302,7 +231,6 @@ pub(super) mod tests {
         let entry = |n: u64| SegmentEntry {
             id: SegmentId((n as u128).to_be_bytes()),
             index: n * 3,
-            file: crate::layout::segment_name(n * 3),
             owner: "node-1-ab".into(),
             born: 4,
             samples: n % 3 + 1,
@@ -362,13 +290,43 @@ pub(super) mod tests {
         }
     }
 
+    /// The manifest, with another name of its only file and of that file's owner.
+    fn renamed(file: &str, owner: &str) -> Vec<u8> {
+        let text = String::from_utf8(example(1).encode().unwrap()).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        let lines = lines[..lines.len() - 1].join("\n") + "\n";
+        let lines = lines.replace("\"000000.rec\"", &format!("{file:?}"));
+        let lines = lines.replace("\"owner\":\"node-1-ab\"", &format!("\"owner\":{owner:?}"));
+        let crc32 = format!("{:08x}", crc32fast::hash(lines.as_bytes()));
+        let end = serde_json::to_string(&text::End { end: 5, lines: 2, crc32 }).unwrap();
+        format!("{lines}{end}\n").into_bytes()
+    }
+
     #[test]
-    fn names_that_lead_elsewhere_are_refused() {
-        for (file, owner) in [("../x.rec", "o"), ("/etc/passwd", "o"), ("a/000001.rec", "o"), ("000001.rec", "../o")] {
-            let mut manifest = example(1);
-            manifest.segments[0].file = file.into();
-            manifest.segments[0].owner = owner.into();
-            assert!(Manifest::decode(&manifest.encode().unwrap()).is_err(), "{file} {owner}");
+    fn manifest_with_names_other_than_ours_is_refused() {
+        let only = Manifest::decode(&renamed("000000.rec", "o")).unwrap().segments.remove(0);
+        assert_eq!((&*only.owner, only.file().as_str()), ("o", "000000.rec"));
+        let wrong = ["../x.rec", "/etc/passwd", "a/000000.rec", "0.rec", "000001.rec", "000000"];
+        let wrong = wrong.map(|file| (file, "o")).into_iter().chain([("000000.rec", "../o"), ("000000.rec", "")]);
+        for (file, owner) in wrong {
+            let refused = Manifest::decode(&renamed(file, owner)).unwrap_err();
+            assert!(refused.contains("no name of ours"), "{file} {owner}: {refused}");
         }
+    }
+
+    #[test]
+    fn entries_of_one_owner_share_its_name() {
+        let read = Manifest::decode(&example(100).encode().unwrap()).unwrap();
+        assert!(read.segments.iter().all(|entry| Arc::ptr_eq(&entry.owner, &read.segments[0].owner)));
+    }
+
+    #[test]
+    fn segments_are_found_by_id() {
+        let mut manifest = example(100);
+        manifest.segments.reverse();
+        for (n, entry) in manifest.segments.iter().enumerate() {
+            assert_eq!((manifest.place_of(entry.id), manifest.locate_id(entry.id)), (Some(n), Some(entry)));
+        }
+        assert!([100, u128::MAX].iter().all(|id| !manifest.lists(SegmentId(id.to_be_bytes()))));
     }
 }

@@ -1,7 +1,7 @@
 //! The manifests of a ring as one process sees them: which are out, and what they say, each read once.
 
 use super::MANIFESTS_KEPT;
-use super::manifest::{CUT_OFF, MAX_BYTES, Manifest};
+use super::manifest::{CUT_OFF, Decoder, MAX_BYTES, Manifest};
 use crate::error::{Error, FsError, Result};
 use crate::fs::{Fs, surely};
 use crate::layout::{Layout, parse_number};
@@ -209,16 +209,19 @@ impl Manifests {
             return Ok(Some(manifest.clone()));
         }
         let path = self.layout.manifest(n);
-        let read = || self.fs.read(&path, MAX_BYTES);
+        let read = || {
+            let mut decoder = Decoder::default();
+            self.fs.read_blocks(&path, MAX_BYTES, &mut |block| decoder.feed(block)).map(|()| decoder)
+        };
         // A stale handle does not mean that the name is gone: once more, from the name.
-        let bytes = match read().or_else(|error| if error.is_stale() { read() } else { Err(error) }) {
-            Ok(bytes) => bytes,
+        let decoder = match read().or_else(|error| if error.is_stale() { read() } else { Err(error) }) {
+            Ok(decoder) => decoder,
             Err(error) if error.is_gone() => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         // A manifest that is cut off may be seen too early: it was published whole.
         let bad = |message: String| Error::Manifest { passing: message.starts_with(CUT_OFF), message, path };
-        let manifest = Manifest::decode(&bytes).and_then(|manifest| manifest.of_generation(n)).map_err(bad)?;
+        let manifest = decoder.end().and_then(|manifest| manifest.of_generation(n)).map_err(bad)?;
         Ok(Some(self.keep(manifest)))
     }
 

@@ -8,7 +8,7 @@ use super::last_names::Verdict;
 use super::manifest::{MAX_SEGMENTS, Manifest, SegmentEntry};
 use super::scan::Found;
 use crate::error::{Error, Result};
-use crate::fs::publish::publish;
+use crate::fs::publish::publish_by;
 use crate::index::{SwapStatus, as_hint};
 use crate::random::random_u32;
 use std::path::Path;
@@ -144,13 +144,13 @@ impl Ring {
         let summary = before.summary.next(&self.me, &segments, swap_ms);
         let path = self.layout.manifest(n);
         let refused = |message: String| Error::Manifest { path: path.clone(), message, passing: false };
-        let bytes = Manifest::new(summary, segments).encode().map_err(|error| refused(error.to_string()))?;
-        let manifest = Manifest::decode(&bytes).map_err(refused)?; // what nobody could read is never published
+        let manifest = Manifest::new(summary, segments);
+        manifest.check().map_err(refused)?; // what nobody could read is never published
         self.settle_dir(&self.layout.read(n))?;
         self.settle_manifests(n - 1)?;
         let temp = self.layout.staging_of(&self.me).join(format!("manifest.{n}.{:08x}", random_u32()));
         self.fs.ensure_dir(&self.layout.staging_of(&self.me))?;
-        let ours = publish(&*self.fs, &temp, &self.layout.manifest(n), &bytes, self.syncs_files())?;
+        let ours = publish_by(&*self.fs, &temp, &path, &|file| manifest.write_to(file), self.syncs_files())?;
         self.settle_manifests(n)?;
         if ours {
             return Ok((self.manifests.keep(manifest), true)); // generators wait: it is not read once more
@@ -175,10 +175,10 @@ impl Ring {
             if !staged
                 && matches!(self.verdict(entry, self.manifests.newest()?)?, Verdict::Undelivered | Verdict::Unclear)
             {
-                tracing::error!(segment = %entry.id, "read.{n}/{} stays: it has no other name, see `ringreel repair`", entry.file);
+                tracing::error!(segment = %entry.id, "read.{n}/{} stays: it has no other name, see `ringreel repair`", entry.file());
                 continue;
             }
-            self.tidy(&self.layout.read(n).join(&entry.file))?;
+            self.tidy(&self.layout.read(n).join(entry.file()))?;
         }
         Ok(())
     }
@@ -194,7 +194,7 @@ fn unseen(path: &Path) -> Error {
 }
 
 fn lists_name(manifest: &Manifest, entry: &SegmentEntry) -> bool {
-    manifest.locate_id(entry.id).is_some_and(|listed| listed.file == entry.file)
+    manifest.locate_id(entry.id).is_some_and(|listed| listed.index == entry.index)
 }
 
 /// Chooses whole segments, in order: those that `cap` samples have room for, and at most `most`. Segments that are
@@ -229,8 +229,7 @@ mod tests {
         // The longest line: as many digits, and as long an owner's name, as there may be.
         let longest = SegmentEntry {
             index: u64::MAX,
-            file: crate::layout::segment_name(u64::MAX),
-            owner: "o".repeat(200),
+            owner: "o".repeat(200).into(),
             born: u64::MAX,
             samples: u64::MAX,
             bytes: u64::MAX,

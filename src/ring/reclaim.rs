@@ -108,7 +108,7 @@ impl Ring {
         let judge = |entry: &SegmentEntry| self.verdict(entry, newest);
         let found = self.last_names(path, manifest.as_deref(), 1, newest, &judge)?;
         Ok(found.first().map(|(entry, verdict)| {
-            let file = &entry.file;
+            let file = entry.file();
             match verdict {
                 Verdict::Unclear => {
                     format!("a manifest is lost, so whether {file} was delivered cannot be told: see `ringreel repair`")

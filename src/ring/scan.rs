@@ -2,7 +2,7 @@
 //! too early) is looked at again each time.
 
 use super::Ring;
-use super::manifest::SegmentEntry;
+use super::manifest::{Owners, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::fs::surely;
 use crate::layout::{GenerationDir, is_owner, segment_index};
@@ -17,7 +17,8 @@ pub struct Scan {
     generation: u64,
     /// Which directory that is: a rename keeps it, a directory that was made anew is another one.
     inode: (u64, u64),
-    by_name: HashMap<String, Arc<SegmentEntry>>,
+    by_index: HashMap<u64, Arc<SegmentEntry>>,
+    owners: Owners,
     unreadable: HashMap<String, u32>,
     /// Whether an earlier generation's manifest lists a segment; those do not change.
     listed_before: HashMap<SegmentId, bool>,
@@ -42,11 +43,26 @@ impl Scan {
         Scan {
             generation: 0,
             inode: (0, 0),
-            by_name: HashMap::new(),
+            by_index: HashMap::new(),
+            owners: Owners::default(),
             unreadable: HashMap::new(),
             listed_before: HashMap::new(),
             fill: None,
         }
+    }
+
+    /// Frees what is known of generation `n`.
+    fn forget(&mut self, n: u64) {
+        if self.generation == n {
+            *self = Scan::new();
+        }
+    }
+
+    fn keep(&mut self, index: u64, mut entry: SegmentEntry) -> Arc<SegmentEntry> {
+        entry.owner = self.owners.share(&entry.owner);
+        let entry = Arc::new(entry);
+        self.by_index.insert(index, Arc::clone(&entry));
+        entry
     }
 
     fn tell(&mut self, name: &str, error: &Error) {
@@ -59,14 +75,13 @@ impl Scan {
 }
 
 impl SegmentEntry {
-    /// The entry for a segment of these contents, under this name.
-    pub fn of(tail: &Tail, index: u64, file: &str) -> SegmentEntry {
+    /// The entry for a segment of these contents, with this place in its generation.
+    pub fn of(tail: &Tail, index: u64) -> SegmentEntry {
         let footer = &tail.footer;
         SegmentEntry {
             id: footer.info.id,
             index,
-            file: file.to_owned(),
-            owner: footer.info.owner().to_owned(),
+            owner: footer.info.owner().into(),
             born: footer.info.born,
             samples: footer.count,
             bytes: tail.len,
@@ -90,13 +105,13 @@ impl Ring {
         let mut found = Found::default();
         for name in names {
             let Some(index) = segment_index(&name) else { continue };
-            if let Some(entry) = scan.by_name.get(&name) {
+            if let Some(entry) = scan.by_index.get(&index) {
                 found.segments.push(entry.clone());
                 continue;
             }
             match self.read_entry(dir, index, &name) {
                 Ok(entry) => {
-                    scan.by_name.insert(name, entry.clone());
+                    let entry = scan.keep(index, entry);
                     found.segments.push(entry);
                 }
                 Err(Error::Fs { source }) if source.is_gone() => {}
@@ -112,14 +127,14 @@ impl Ring {
         Ok(found)
     }
 
-    fn read_entry(&self, dir: &Path, index: u64, name: &str) -> Result<Arc<SegmentEntry>> {
+    fn read_entry(&self, dir: &Path, index: u64, name: &str) -> Result<SegmentEntry> {
         let tail = read_tail(&*self.fs, &dir.join(name))?;
-        self.entry(&tail, index, name).map(Arc::new)
+        self.entry(&tail, index, name)
     }
 
     /// What would stand in the manifest; an error for what must not stand there.
     pub(super) fn entry(&self, tail: &Tail, index: u64, name: &str) -> Result<SegmentEntry> {
-        let entry = SegmentEntry::of(tail, index, name);
+        let entry = SegmentEntry::of(tail, index);
         let why = match entry.samples {
             _ if !is_owner(&entry.owner) => "its owner's name is none of ours",
             0 => "it holds no sample",
@@ -138,6 +153,9 @@ impl Ring {
         let mut counted = Vec::new();
         // What the generation before will list, where that waits for its manifest, is not known yet: it counts.
         let known = n.saturating_sub(1).min(self.manifests.newest()?);
+        if known + 1 == n {
+            self.scan(known).forget(known); // its manifest is out
+        }
         for entry in found {
             if !self.is_listed_before(n, known, entry)? && ids.insert(entry.id) {
                 counted.push(entry.clone());
@@ -210,7 +228,7 @@ impl Ring {
                 break; // somebody else looked at another generation
             }
             scan.fill = scan.fill.map(|fill| fill + if counts { entry.samples } else { 0 });
-            scan.by_name.insert(name.clone(), entry);
+            scan.keep(index, entry);
         }
         let counted = Some(self.scan(n)).filter(|scan| is_of(scan)).and_then(|scan| scan.fill);
         counted.map_or_else(|| self.fill_of(n), Ok)

@@ -16,7 +16,7 @@ use common::{another, linked};
 use ringreel::SampleId;
 use ringreel::config::Config;
 use ringreel::format::SegmentId;
-use ringreel::layout::{Layout, segment_name};
+use ringreel::layout::Layout;
 use ringreel::ring::Ring;
 use ringreel::ring::manifest::{Manifest, SegmentEntry, Summary};
 use ringreel::ring::promote::When;
@@ -26,7 +26,6 @@ fn entry(n: u64, samples: u64) -> SegmentEntry {
     SegmentEntry {
         id: SegmentId(u128::from(n).to_be_bytes()),
         index: n,
-        file: segment_name(n),
         owner: "node-1-ab".into(),
         born: 1,
         samples,

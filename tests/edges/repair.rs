@@ -77,7 +77,7 @@ fn what_a_lost_manifest_listed_and_is_gone_is_counted_as_lost() {
     let ids = generations(&config, 3);
     let ring = another(&config);
     let gone = ring.manifests.get(2).unwrap().unwrap().segments[1].clone();
-    fs::remove_file(ring.layout.read(2).join(&gone.file)).unwrap();
+    fs::remove_file(ring.layout.read(2).join(gone.file())).unwrap();
     fs::remove_file(ring.layout.manifest(2)).unwrap();
     let ring = another(&config);
     // Nothing of it is inferred: nobody has to be stopped.
@@ -215,7 +215,7 @@ fn a_link_that_came_late_of_what_the_newest_manifest_lists_is_no_last_name() {
     generations(&config, 2);
     let ring = another(&config);
     let listed = &ring.manifests.get(2).unwrap().unwrap().segments[0];
-    fs::hard_link(ring.layout.read(2).join(&listed.file), ring.layout.read(1).join(segment_name(50))).unwrap();
+    fs::hard_link(ring.layout.read(2).join(listed.file()), ring.layout.read(1).join(segment_name(50))).unwrap();
     let plan = ring.plan_repair(&living(&[])).unwrap();
     assert!(listed.born == 2 && plan.open().count() == 0, "{:?}", plan.mends);
 }
@@ -267,7 +267,7 @@ fn of_two_lost_manifests_in_a_row_one_lists_a_segment_that_lies_in_both_generati
     let ids = generations(&config, 4);
     let layout = another(&config).layout;
     let delivered = another(&config).manifests.get(2).unwrap().unwrap().segments[0].clone();
-    fs::hard_link(layout.read(2).join(&delivered.file), layout.read(3).join(segment_name(50))).unwrap();
+    fs::hard_link(layout.read(2).join(delivered.file()), layout.read(3).join(segment_name(50))).unwrap();
     [2, 3].iter().for_each(|n| fs::remove_file(layout.manifest(*n)).unwrap());
     let ring = another(&config);
     assert!([2, 3].iter().all(|n| mend_of(&ring, *n, &living(&["a"])).state != State::ToDo), "somebody lives");

@@ -230,7 +230,7 @@ fn what_was_looked_up_for_one_generation_is_not_believed_of_the_next() {
     // Another thread has gone on to the next one.
     assert!(looked(2).is_empty() && ring.countable(1, &first).unwrap().len() == 2);
     assert_eq!(promote_only(&another(&config)), 1);
-    fs::hard_link(ring.layout.read(1).join(&first[0].file), ring.layout.write(2).join(segment_name(50))).unwrap();
+    fs::hard_link(ring.layout.read(1).join(first[0].file()), ring.layout.write(2).join(segment_name(50))).unwrap();
     let late = looked(2);
     assert!(late.len() == 1 && ring.countable(2, &late).unwrap().is_empty(), "it is delivered already");
 }

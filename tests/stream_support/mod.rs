@@ -92,7 +92,7 @@ impl World {
         let reader = self.reader();
         let newest = reader.newest().unwrap();
         let data = data(number(&reader.sample(&newest, position).unwrap()));
-        let file = &newest.locate(position).unwrap().0.file;
+        let file = newest.locate(position).unwrap().0.file();
         let path = self.path().join(format!("read.{}", newest.summary.generation)).join(file);
         let mut bytes = std::fs::read(&path).unwrap();
         let at = bytes.windows(data.len()).position(|window| window == data).unwrap();

@@ -107,7 +107,7 @@ fn rescue(scene: &Scene, dir: &Path, afterwards: impl FnOnce(&mut HashSet<String
     let manifest = rescue.ring.manifests.get(newest).unwrap().unwrap();
     let read = rescue.ring.layout.read(newest);
     let damaged =
-        manifest.segments.iter().filter(|entry| check_whole(&Posix, &read.join(&entry.file)).is_err()).count();
+        manifest.segments.iter().filter(|entry| check_whole(&Posix, &read.join(entry.file())).is_err()).count();
     Outcome { lost, twice, damaged, recovery, ..Outcome::default() }
 }
 

@@ -91,7 +91,7 @@ pub fn generation(told: &Generation, seen: Option<&Glance>, odds: &[Odd]) -> Vec
     for entry in &told.first_segments {
         out.push(format!(
             "  {}  {}, {}, by {}, born in {}, id {}",
-            plain(&entry.file),
+            plain(&entry.file()),
             counted(entry.samples, "sample"),
             human_bytes(entry.bytes),
             plain(&entry.owner),

@@ -234,7 +234,7 @@ impl Ring {
                     Err(Error::Fs { .. } | Error::Format { .. }) => continue, // gone, or nobody can commit it
                     Err(error) => return Err(error),
                 };
-                let entry = SegmentEntry { owner: owner.clone(), ..SegmentEntry::of(&tail, 0, &name) };
+                let entry = SegmentEntry { owner: owner.as_str().into(), ..SegmentEntry::of(&tail, 0) };
                 if entry.id == id && entry.born <= n && !elsewhere.contains(&id) {
                     staged.push(entry);
                 }
@@ -254,8 +254,8 @@ impl Ring {
             self.quarantine_staged(&entry.owner, entry.id, why)?;
         }
         let refused = |message: String| Error::Manifest { path: path.clone(), message, passing: false };
+        manifest.check().map_err(&refused)?;
         let bytes = manifest.encode().map_err(|error| refused(error.to_string()))?;
-        Manifest::decode(&bytes).map_err(refused)?;
         self.fs.ensure_dir(&self.layout.staging())?;
         self.fs.ensure_dir(&self.layout.staging_of(&self.me))?;
         self.fs.ensure_dir(&self.layout.manifests())?;

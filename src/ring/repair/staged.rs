@@ -81,7 +81,7 @@ impl Ring {
                     Err(Error::Fs { source }) if source.is_gone() && !source.is_stale() => continue,
                     Err(error) => return Err(error),
                 };
-                let entry = SegmentEntry::of(&tail, 0, &name);
+                let entry = SegmentEntry::of(&tail, 0);
                 if linked.contains(&id) || matches!(self.verdict_with(&entry, plan)?, Verdict::Delivered) {
                     continue;
                 }

@@ -40,7 +40,7 @@ impl Ring {
             };
             let judge = |entry: &SegmentEntry| self.verdict_with(entry, plan);
             for (entry, verdict) in self.last_names(&dir, manifest.as_deref(), AT_ONCE, plan.newest, &judge)? {
-                let path = dir.join(&entry.file);
+                let path = dir.join(entry.file());
                 let samples = entry.samples;
                 let why = format!("{samples} samples that no manifest lists, and this is their last name");
                 let damage = match check_stored(&*self.fs, &path) {
