@@ -106,6 +106,8 @@ struct Core {
     ahead: Option<commits::Ahead>,
     /// So many of `commits`, from the first one on, have a place.
     placed: usize,
+    /// When the first segment without a place began to wait, in this call or an earlier one.
+    unplaced_since: Option<Instant>,
     /// When this generator last did a manager's work unasked.
     tended: Instant,
     /// Limits the log lines about progress.
@@ -150,6 +152,7 @@ impl Core {
             untold: Vec::new(),
             ahead: None,
             placed: 0,
+            unplaced_since: None,
             tended: Instant::now(),
             lines: Minutely::from_now(),
             presence,

@@ -443,6 +443,21 @@ fn unpublished_manifest_is_published_while_all_callers_are_busy() {
     all_is_well(&config, &ids, "a promoter that died");
 }
 
+/// The process that sealed the generation died after it had closed the counter.
+#[test]
+fn busy_callers_sample_gets_its_place_in_a_closed_generation() {
+    let dir = scratch();
+    let config = Config { lease: Duration::from_secs(4), ..config(dir.path(), 3, "") };
+    let ring = another(&config);
+    ring.index.close_generation(1).unwrap();
+    let mut generator = Generator::open(&config).unwrap();
+    let ids = write(&mut generator, 0).unwrap();
+    assert!(ring.fs.list(&ring.layout.write(1)).unwrap().is_empty(), "the counter gives no number");
+    eventually("its sample is linked", || ring.fs.list(&ring.layout.write(1)).unwrap().len() == 1);
+    drop(generator);
+    all_is_well(&config, &ids, "a promoter that died");
+}
+
 /// Waits for a fact. The limit only catches hangs.
 fn eventually(what: &str, is_so: impl Fn() -> bool) {
     let started = Instant::now();

@@ -167,7 +167,6 @@ impl Core {
     }
 
     fn link_all(&mut self, stop: &dyn Fn() -> bool, wait: bool) -> Result<()> {
-        let started = Instant::now();
         let mut n = self.placed;
         while n < self.commits.len() {
             self.placed = n; // thousands may be linked, and are not looked at for each sample
@@ -175,9 +174,13 @@ impl Core {
                 n += 1;
                 continue;
             }
-            let thorough = started.elapsed() > self.ring.poll * 2;
+            let waited = self.unplaced_since.get_or_insert_with(Instant::now).elapsed();
+            let thorough = waited > self.ring.poll * 2;
             match self.ring.commit_step(&mut self.commits[n], thorough) {
-                Ok(Step::Linked(_)) => n += 1,
+                Ok(Step::Linked(_)) => {
+                    n += 1;
+                    self.unplaced_since = None;
+                }
                 Ok(Step::Delivered(_)) => self.summary.delivered += self.commits.remove(n).staged.samples,
                 Ok(Step::Quarantined(why)) => {
                     let commit = self.commits.remove(n);
@@ -192,7 +195,7 @@ impl Core {
                         continue;
                     }
                     self.strike_off(FEW);
-                    if !self.tend_ring(started.elapsed())? {
+                    if !self.tend_ring(waited)? {
                         let what = format!("generation {generation} to be promoted");
                         if let Err(Error::Interrupted { .. }) = self.pause(&what, self.ring.poll, stop) {
                             return Ok(());
@@ -219,6 +222,7 @@ impl Core {
             }
         }
         self.placed = n;
+        self.unplaced_since = None;
         Ok(())
     }
 
