@@ -370,6 +370,29 @@ fn pruned_manifests_lose_and_double_nothing() {
     assert_eq!(fs::read_dir(promoter.layout.quarantine()).unwrap().count(), 0);
 }
 
+/// `ringreel repair` quarantines the segments of two owners. One sleeps until the manifests since are
+/// pruned; the other one looks while all of them exist.
+#[test]
+fn owner_learns_that_its_segment_was_quarantined() {
+    for newest in [3 * MANIFESTS_KEPT, 1] {
+        let dir = scratch();
+        // The lease is so long that no generator's thread runs before the manifests are pruned.
+        let lease = Duration::from_secs(if newest > 1 { 3600 } else { 1 });
+        let config = Config { lease, ..config(dir.path(), CAP, "KEEP: 0") };
+        let mut owner = Generator::open(&config).unwrap();
+        let id = write(&mut owner, 0).unwrap()[0].segment;
+        let ring = another(&config);
+        let (layout, me) = (&ring.layout, &owner.ring().me);
+        fs::rename(layout.sealed(me, id), layout.quarantine().join(format!("{me}.{id}.00000001.rec"))).unwrap();
+        fs::write(layout.quarantine().join(format!("{me}.{id}.00000001.why")), "a bit flipped\n").unwrap();
+        fs::remove_dir_all(layout.write(1)).unwrap();
+        fs::create_dir(layout.write(1)).unwrap();
+        skip_to(&ring, newest);
+        let summary = owner.finish(true, &never).unwrap();
+        assert_eq!((summary.delivered, summary.quarantined), (0, 1), "newest {newest}");
+    }
+}
+
 /// As [`pruned_manifests_lose_and_double_nothing`], for the staging name alone: it goes one pass before the manifest.
 #[test]
 fn staging_names_are_removed_before_their_manifest() {

@@ -300,7 +300,7 @@ impl Ring {
         if found == Lookup::Pruned {
             commit.pruned = true;
             if !self.is_staged_now(&commit.staged)? {
-                return Ok(Some(Step::Delivered(None)));
+                return self.unstaged(&commit.staged).map(Some);
             }
         }
         commit.checked = Some(newest.max(born.saturating_sub(1)));
@@ -338,14 +338,17 @@ impl Ring {
             let id = commit.staged.id;
             return match self.manifests.find(id, commit.unchecked_from(), newest)? {
                 Lookup::Listed(n) => Ok(Some(Step::Delivered(Some(n)))),
-                Lookup::Pruned => Ok(Some(Step::Delivered(None))),
+                Lookup::Pruned => self.unstaged(&commit.staged).map(Some),
                 // The listing that showed it staged was an old one.
-                Lookup::NotListed if commit.pruned => Ok(Some(Step::Delivered(None))),
+                Lookup::NotListed if commit.pruned => self.unstaged(&commit.staged).map(Some),
                 // Most likely somebody adopted it, and our view of the manifests is the older one.
                 Lookup::NotListed if commit.missing.get_or_insert_with(Instant::now).elapsed() <= self.lease => {
                     Ok(Some(Step::Wait(target)))
                 }
-                Lookup::NotListed => Err(Error::Lost { id: id.to_string(), path: staged.to_owned() }),
+                Lookup::NotListed => match self.quarantined_as(&commit.staged)? {
+                    Some(step) => Ok(Some(step)),
+                    None => Err(Error::Lost { id: id.to_string(), path: staged.to_owned() }),
+                },
             };
         }
         commit.missing = None;
@@ -412,6 +415,24 @@ impl Ring {
         (occupancy.generation, occupancy.room, occupancy.spent) = (n, room, 0);
         occupancy.looked = Some(Instant::now());
         Ok(room == 0)
+    }
+
+    /// What became of a segment that has no staging name and that a pruned manifest may have listed:
+    /// `ringreel repair` quarantined it, or that manifest delivered it.
+    fn unstaged(&self, staged: &Staged) -> Result<Step> {
+        Ok(self.quarantined_as(staged)?.unwrap_or(Step::Delivered(None)))
+    }
+
+    /// Returns [`Step::Quarantined`] with the noted reason if the segment lies in `quarantine/`.
+    fn quarantined_as(&self, staged: &Staged) -> Result<Option<Step>> {
+        let (dir, prefix) = (self.layout.quarantine(), format!("{}.{}.", staged.owner, staged.id));
+        let names = self.list_or_none(&dir)?;
+        let mut files = names.iter().filter_map(|name| name.strip_suffix(".rec"));
+        let Some(stem) = files.find(|stem| stem.starts_with(&prefix)) else { return Ok(None) };
+        let why = self.fs.read(&dir.join(format!("{stem}.why")), 1 << 16).unwrap_or_default();
+        let why = String::from_utf8_lossy(&why).trim().to_owned();
+        let unknown = || "another process quarantined it".to_owned();
+        Ok(Some(Step::Quarantined(if why.is_empty() { unknown() } else { why })))
     }
 
     /// Moves a staged segment to `quarantine/`, and notes why.
