@@ -373,6 +373,7 @@ KILLED = """
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
+
 def test_killed_run_resumes_exactly_after_promotions(config, script, tmp_path, caplog):
     """RUN_GRACE keeps the generation of a killed run long after its lease has run out."""
     keys = config(SWAP_CAP=8, KEEP=0, SEGMENT_SAMPLES=1, LEASE_SECONDS=0.2)
