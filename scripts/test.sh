@@ -118,7 +118,6 @@ fi
 scripts/mxnet.sh || skip "the comparison of ringreel.recordio with MXNet's: why, stands above"
 part "Python tests" .venv/bin/python -m pytest --quiet python/tests
 
-# Not before: with JAX in it, a process warns of every fork.
 if .venv/bin/pip install --quiet --disable-pip-version-check 'grain>=0.2.16,<0.3' 'jax>=0.4.30'; then
     part "Python tests with Grain and JAX" \
         .venv/bin/python -m pytest --quiet python/tests/test_grain.py python/tests/test_dlpack.py

@@ -15,8 +15,8 @@ use ringreel::ring::promote::When;
 use ringreel::ring::{MANIFESTS_KEPT, Ring};
 use ringreel::{Config, Generator, SampleId};
 use std::fs;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -397,7 +397,8 @@ fn owner_learns_that_its_segment_was_quarantined() {
 #[test]
 fn staging_names_are_removed_before_their_manifest() {
     let dir = scratch();
-    let config = config(dir.path(), 1, "KEEP: 0\nDURABILITY: node");
+    let lease = Duration::from_secs(1); // a name that cannot be removed is tried again after it
+    let config = Config { lease, ..config(dir.path(), 1, "KEEP: 0\nDURABILITY: node") };
     let (id, name) = linked(&config, 0);
     let (promoter, hooks) = hooked(&config);
     let refused = name.clone();
@@ -428,6 +429,34 @@ fn staging_names_are_removed_before_their_manifest() {
     let pruned = calls.iter().position(|call| call == "remove_file manifests/1").unwrap();
     let synced = calls[removed..pruned].iter().any(|call| *call == format!("sync_dir staging/{owner}"));
     assert!(synced, "a power cut must not bring the staging name back");
+}
+
+#[test]
+fn stuck_staging_name_keeps_its_manifest_alone() {
+    const EBUSY: i32 = 16;
+    for errno in [EACCES, EBUSY] {
+        let dir = scratch();
+        let config = Config { lease: Duration::from_secs(3600), ..config(dir.path(), 1, "KEEP: 0") };
+        let (_, name) = linked(&config, 0);
+        let (promoter, hooks) = hooked(&config);
+        let tries = Arc::new(AtomicUsize::new(0));
+        let refuse = |errno| {
+            let (refused, tries) = (name.clone(), tries.clone());
+            move |_: usize, op: &str, path: &Path| {
+                let is_stuck = op == "remove_file" && path == refused;
+                tries.fetch_add(usize::from(is_stuck), Ordering::SeqCst);
+                if is_stuck { Action::Refuse(errno) } else { Action::Pass }
+            }
+        };
+        hooks.hook(refuse(EACCES));
+        promoter.promote(When::Full).unwrap().unwrap();
+        hooks.hook(refuse(errno));
+        tries.store(0, Ordering::SeqCst);
+        skip_to(&promoter, 2 * MANIFESTS_KEPT + 64);
+        assert!(name.exists() && promoter.layout.manifest(1).exists(), "errno {errno}");
+        assert!(!promoter.layout.manifest(2).exists(), "errno {errno}: the others are pruned");
+        assert_eq!(tries.load(Ordering::SeqCst), 1, "errno {errno}: tries in a lease");
+    }
 }
 
 /// The manager reclaimed nothing, and died; the caller makes its next sample for an hour.

@@ -309,7 +309,7 @@ def read_slowly(rank, ring, directory):
 
 def test_a_rank_that_is_stopped_for_longer_than_its_lease_has_the_same_steps(ranks, config, tmp_path):
     """Its generation is not kept for it; it goes on with newer samples, in step."""
-    ring = ringreel.Ring(config(SWAP_CAP=6, LEASE_SECONDS=0.3, KEEP=0))
+    ring = ringreel.Ring(config(SWAP_CAP=6, LEASE_SECONDS=0.3, RUN_GRACE=0, KEEP=0))
     add(ring, numbered(6))
     pid = ranks.pid(1)
     for rank in range(2):

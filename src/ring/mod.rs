@@ -118,6 +118,8 @@ pub struct Ring {
     settled: AtomicU64,
     /// The newest generation when this process last reclaimed what was older than is kept.
     reclaimed: AtomicU64,
+    /// Old manifests that list a segment whose staging name could not be removed, and when that was tried last.
+    unprunable: Mutex<HashMap<u64, Instant>>,
     /// Whether it was logged that the index hands out what is taken.
     told_of_repeats: AtomicBool,
     /// Whether it was logged that a directory cannot be reclaimed.
@@ -227,6 +229,7 @@ impl Ring {
             max_bytes: config.max_bytes,
             settled: AtomicU64::new(0),
             reclaimed: AtomicU64::new(0),
+            unprunable: Mutex::default(),
             told_of_repeats: AtomicBool::new(false),
             told_of_last_names: AtomicBool::new(false),
             told_of_owners: Mutex::default(),

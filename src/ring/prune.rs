@@ -5,6 +5,7 @@
 //! first, and the manifest in a later pass. So the owner, however long it was suspended, and an adopter can
 //! always tell whether a segment was delivered: by a manifest that exists, or by the staging name that is missing.
 
+use super::recover::is_left_for_later;
 use super::{MANIFESTS_KEPT, Ring};
 use crate::error::{Error, Result};
 use crate::layout::{is_owner, sealed_id};
@@ -12,6 +13,8 @@ use crate::segment::reader::read_tail;
 use ringreel_format::SegmentId;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::PoisonError;
+use std::time::Instant;
 
 /// A pass runs when the newest generation is a multiple of this.
 const PASS_EVERY: u64 = 8;
@@ -30,6 +33,17 @@ struct StagedName {
     born: u64,
 }
 
+/// Staging names of the segments that a manifest lists.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// No segment has one, and none is linked into the generation that fills.
+    Absent,
+    /// There were some, which are removed now: a later pass looks again.
+    Removed,
+    /// At least one cannot be removed, or the manifest cannot be read.
+    Stuck,
+}
+
 impl Ring {
     /// Removes old manifests once there are twice as many as are kept. Those of held-out samples, and those whose
     /// generation still exists, stay.
@@ -44,6 +58,9 @@ impl Ring {
         if (numbers.len() as u64) < 2 * MANIFESTS_KEPT {
             return Ok(());
         }
+        // Manifests whose staging names could not be removed rest for a lease, so that the others get their turn.
+        let mut stuck = self.unprunable.lock().unwrap_or_else(PoisonError::into_inner);
+        numbers.retain(|n| stuck.get(n).is_none_or(|tried| tried.elapsed() > self.lease));
         numbers.sort_unstable();
         let first = self.reclaimable_from()?;
         let owners: Vec<String> =
@@ -67,8 +84,18 @@ impl Ring {
             if self.fs.seen(&self.layout.read(n))? {
                 continue;
             }
-            if n < oldest_born || self.nothing_is_staged(n, &staged, &mut entries)? {
+            if n < oldest_born {
                 prunable.push(n);
+                continue;
+            }
+            let names = self.look_for_staged(n, &staged, &mut entries)?;
+            stuck.remove(&n);
+            match names {
+                Names::Absent => prunable.push(n),
+                Names::Removed => {}
+                Names::Stuck => {
+                    stuck.insert(n, Instant::now());
+                }
             }
         }
         if prunable.is_empty() {
@@ -78,22 +105,32 @@ impl Ring {
         prunable.iter().try_for_each(|n| Ok(self.fs.forget_file(&self.layout.manifest(*n))?))
     }
 
-    /// Whether no segment that manifest `n` lists is staged or linked into the generation that fills, whose promoter
-    /// has to see that it is listed. Removes the staging names of those that are, and adds the entries that it read to `entries`.
-    fn nothing_is_staged(&self, n: u64, staged: &HashMap<SegmentId, StagedName>, entries: &mut usize) -> Result<bool> {
+    /// Looks for segments that manifest `n` lists and that are staged, or linked into the generation
+    /// that fills: its promoter has to see that they are listed. Removes their staging names, and adds
+    /// the number of entries in the manifest to `entries`.
+    fn look_for_staged(&self, n: u64, staged: &HashMap<SegmentId, StagedName>, entries: &mut usize) -> Result<Names> {
         let manifest = match self.manifests.get(n) {
             Ok(Some(manifest)) => manifest,
-            Ok(None) | Err(Error::Manifest { .. }) => return Ok(false), // what it lists is not known
+            Ok(None) | Err(Error::Manifest { .. }) => return Ok(Names::Stuck), // what it lists is not known
             Err(error) => return Err(error),
         };
         *entries += manifest.segments.len();
-        let mut nothing = true;
+        let mut names = Names::Absent;
         for name in manifest.segments.iter().filter_map(|entry| staged.get(&entry.id)) {
-            nothing = false;
-            self.settle_manifests(n)?;
-            name.path.iter().try_for_each(|path| self.tidy(path))?;
+            if names == Names::Absent {
+                self.settle_manifests(n)?;
+                names = Names::Removed;
+            }
+            match name.path.as_deref().map_or(Ok(()), |path| self.fs.forget_file(path)) {
+                Ok(()) => {}
+                Err(error) if error.is_denied() || is_left_for_later(&error) => {
+                    tracing::debug!(%error, "manifest {n} is kept until this staging name can be removed");
+                    names = Names::Stuck;
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
-        Ok(nothing)
+        Ok(names)
     }
 
     /// All sealed segments in the staging directories of `owners`, and all that are linked into the generation that fills.
