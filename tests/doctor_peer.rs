@@ -178,6 +178,21 @@ fn a_side_that_is_interrupted_anywhere_tells_the_other_by_going() {
 }
 
 #[test]
+fn side_that_ends_before_the_verdict_is_named() {
+    for call in ["write", "rename"] {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let said = std::thread::scope(|scope| {
+            let other = scope.spawn(|| side(dir.path(), Lie::PairEnds(call), times(), &never()));
+            [side(dir.path(), Lie::PairEnds(call), times(), &never()), other.join().unwrap()]
+        });
+        for (_, looked) in said {
+            let why = looked.unwrap_err().0;
+            assert!(why.contains("ended early"), "{call}: {why}");
+        }
+    }
+}
+
+#[test]
 fn a_side_that_is_killed_is_missed_and_the_other_cleans_up() {
     let dir = tempfile::tempdir().unwrap();
     let peer = format!("--peer={}", dir.path().display());

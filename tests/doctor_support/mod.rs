@@ -46,6 +46,8 @@ pub enum Lie {
     Quota,
     TwoDevices,
     HangsAt(&'static str),
+    /// The other side ends, and removes the pair's directory, just before the verdict is written, or just after.
+    PairEnds(&'static str),
     /// Names made by a path that was renamed land in the directory of its new name.
     LateNamesLand,
     /// And nowhere at all.
@@ -192,6 +194,9 @@ impl Fs for Liar {
             }
             _ => {}
         }
+        if self.0 == Lie::PairEnds("write") && name(path) == "verdict.new" {
+            std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        }
         let made = Posix.create_new(path);
         if self.two_win(path) && made.as_ref().is_err_and(FsError::is_taken) {
             let thread = format!("{:?}", std::thread::current().id()).replace(['(', ')'], "-");
@@ -272,6 +277,7 @@ impl Fs for Liar {
         match self.0 {
             Lie::RenameFails(code) if name(to).starts_with("read.") => return errno("rename", to, code),
             Lie::VerdictIsReadLate if name(to).starts_with("read.") => return errno("rename", to, 116),
+            Lie::PairEnds("rename") if name(to) == "verdict" => std::fs::remove_dir_all(to.parent().unwrap()).unwrap(),
             Lie::RenameReplaces if to.is_dir() => std::fs::remove_dir_all(to).unwrap(),
             _ => {}
         }

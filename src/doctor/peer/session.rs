@@ -47,6 +47,14 @@ impl From<FsError> for Trouble {
 /// Short for what a step returns.
 pub type Attempt<T> = Result<T, Trouble>;
 
+/// Nobody but the other side, which cleans up when it ends, removes the pair's directory and what was just written there.
+fn unless_ended(done: FsResult<()>) -> Attempt<()> {
+    match done {
+        Err(error) if error.is_gone() => Err(Trouble::Ended),
+        done => Ok(done?),
+    }
+}
+
 /// Kinds of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -107,10 +115,7 @@ impl Session {
         let name =
             format!("{}.{}.{}.{}", Session::side(self.is_a), self.sent, kind.name(), text.get(..end).unwrap_or(""));
         self.sent += 1;
-        match self.subject.fs.create_new(&self.dir.join(name)).and_then(|file| file.close()) {
-            Err(error) if error.is_gone() => Err(Trouble::Ended),
-            other => Ok(other?),
-        }
+        unless_ended(self.subject.fs.create_new(&self.dir.join(name)).and_then(|file| file.close()))
     }
 
     /// Says a word.
@@ -214,8 +219,8 @@ impl Session {
     pub(super) fn publish_verdict(&mut self, checks: &[Check]) -> Attempt<()> {
         let bytes = serde_json::to_vec(checks).map_err(|error| Trouble::Nonsense(error.to_string()))?;
         let temp = self.dir.join("verdict.new");
-        self.write(&temp, &bytes)?;
-        self.subject.fs.rename(&temp, &self.dir.join("verdict"))?;
+        unless_ended(self.write(&temp, &bytes))?;
+        unless_ended(self.subject.fs.rename(&temp, &self.dir.join("verdict")))?;
         self.send(Answer::Verdict, "")?;
         loop {
             match self.hear() {
