@@ -361,6 +361,14 @@ def scale(parts):
     )
 
 
+def large(figures):
+    rows = []
+    for one in figures:
+        seconds = "" if one["seconds"] is None else f"{one['seconds']:.2f}"
+        rows.append([one["ring"], one["role"], size(one["peak_bytes"]), seconds])
+    return table(["ring", "process", "peak memory", "seconds"], rows)
+
+
 def main():
     parts, page = json.loads(pathlib.Path(sys.argv[1]).read_text()), pathlib.Path(sys.argv[2])
     text = page.read_text()

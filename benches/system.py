@@ -16,11 +16,13 @@ figures.
 | stall | how long a call of a generator takes in which a swap falls, by SWAP_CAP |
 | first | from opening to the first of 1,000,000 samples |
 | many | 200 generators at a time |
+| large | memory and time of roles and commands on generations of many segments and on many manifests |
 
 DIR should be in memory (default: /dev/shm), or what is measured is a disk.
 """
 
 import argparse
+import functools
 import json
 import os
 import pathlib
@@ -36,6 +38,7 @@ import time
 
 import system_calls
 import system_index
+import system_large
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SIZES = {"64": 64**3, "256": 256**3}
@@ -397,6 +400,13 @@ def many(programs, options):
     return results
 
 
+def large(programs, options):
+    """Rings of unusual size: generations of many segments, and many manifests."""
+    make = functools.partial(Scene, programs, options.dir)
+    segments, manifests = (1_000, 3_000) if options.small else (100_000, 1_000_000)
+    return system_large.segments(make, segments) + system_large.manifests(make, manifests)
+
+
 PARTS = {
     "flow": flow,
     "latency": latency,
@@ -406,6 +416,7 @@ PARTS = {
     "stall": stall,
     "first": first,
     "many": many,
+    "large": large,
 }
 
 

@@ -1,0 +1,80 @@
+"""Rings of unusual size: the peak memory and the time of each role (a part of benches/system.py)."""
+
+import binascii
+import json
+import os
+import pathlib
+import subprocess
+import time
+
+
+def peak_of(pid):
+    """The most memory that a running process has had, in bytes."""
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(text.split("VmHWM:")[1].split()[0]) * 1024
+
+
+def measure(scene, role, *arguments):
+    """Runs the command to its end: its time, and the most memory that it has had."""
+    begun = time.monotonic()
+    child = subprocess.Popen(
+        [scene.ringreel, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    said = child.stdout.read()
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0, f"{role}: {said[-2000:]}"
+    return {"role": role, "peak_bytes": used.ru_maxrss * 1024, "seconds": time.monotonic() - begun}
+
+
+def offline(scene):
+    """The commands that people give: first `status`, cold, as in a new process."""
+    config = ["-c", scene.config]
+    return [
+        measure(scene, "status", "status", *config),
+        measure(scene, "read --all", "read", *config, "--all"),
+        measure(scene, "inspect", "inspect", scene.ring),
+        measure(scene, "verify", "verify", scene.ring),
+        measure(scene, "gc", "gc", *config),
+        measure(scene, "repair", "repair", scene.ring),
+        measure(scene, "report", "report", scene.ring, "-o", scene.home / "report.html"),
+    ]
+
+
+def wait_for(scene, generation):
+    """Waits until this generation has a manifest, which no process may end before."""
+    while not (scene.ring / "manifests" / str(generation)).exists():
+        assert all(child.poll() is None for child in scene.children), "a role ended"
+        time.sleep(0.1)
+
+
+def segments(make, count):
+    """Two generations of `count` one-sample segments, and a third one: the roles, then the commands."""
+    with make(SWAP_CAP=count, SEGMENT_SAMPLES=1, KEEP=1, SAMPLE=["data"]) as scene:
+        config = ["-c", scene.config]
+        manager = scene.manager()
+        generator = scene.start([scene.ringreel, "generate", *config, "--shape", "1"])
+        wait_for(scene, 1)
+        reader = scene.start([scene.ringreel, "read", *config, "--generations", "1000000"])
+        wait_for(scene, 3)
+        live = {"manager": manager, "generator": generator, "reader": reader}
+        figures = [{"role": role, "peak_bytes": peak_of(child.pid), "seconds": None} for role, child in live.items()]
+        for child in live.values():
+            child.terminate()
+            child.communicate()
+        return [{"ring": f"{count:,} segments a generation", **one} for one in figures + offline(scene)]
+
+
+def manifests(make, count):
+    """A ring in which `count` manifests were never pruned."""
+    with make(SWAP_CAP=2, KEEP=2, SAMPLE=["data"]) as scene:
+        config = ["-c", scene.config]
+        measure(scene, "generate", "generate", *config, "--shape", "1", "--samples", 4, "--seal")
+        lines = (scene.ring / "manifests" / "2").read_text().splitlines()
+        for n in range(3, count + 1):
+            summary = {**json.loads(lines[0]), "generation": n, "total_samples": 2 * n}
+            text = json.dumps({**summary, "samples": 0, "bytes": 0, "total_samples": 4}) + "\n"
+            end = {"end": n, "lines": 1, "crc32": f"{binascii.crc32(text.encode()):08x}"}
+            (scene.ring / "manifests" / str(n)).write_text(text + json.dumps(end) + "\n")
+        measure(scene, "repair --apply", "repair", scene.ring, "--apply")  # tells the index of them
+        return [{"ring": f"{count:,} manifests", **one} for one in offline(scene)]
