@@ -93,7 +93,8 @@ TRAIN = f"""
 def keys(tmp_path_factory):
     path = str(tmp_path_factory.mktemp("leaks") / "ring")
     keys = {"RING": path, "SAMPLE": ["data", "label"], "SWAP_CAP": 16, "KEEP": 8}
-    return {**keys, "LEASE_SECONDS": 1, "POLL_SECONDS": 0.02}
+    # Without a grace, what a killed run had still to read is kept no longer than its lease.
+    return {**keys, "LEASE_SECONDS": 1, "POLL_SECONDS": 0.02, "RUN_GRACE": 0}
 
 
 @pytest.fixture(scope="module")
