@@ -1,6 +1,7 @@
 """Rings of unusual size: the peak memory and the time of each role (a part of benches/system.py)."""
 
 import binascii
+import itertools
 import json
 import os
 import pathlib
@@ -77,4 +78,22 @@ def manifests(make, count):
             end = {"end": n, "lines": 1, "crc32": f"{binascii.crc32(text.encode()):08x}"}
             (scene.ring / "manifests" / str(n)).write_text(text + json.dumps(end) + "\n")
         measure(scene, "repair --apply", "repair", scene.ring, "--apply")  # tells the index of them
-        return [{"ring": f"{count:,} manifests", **one} for one in offline(scene)]
+        figures = [*offline(scene), longest_pause(scene, count, 400)]
+        return [{"ring": f"{count:,} manifests", **one} for one in figures]
+
+
+def longest_pause(scene, newest, swaps):
+    """The longest time between two swaps, while old manifests are removed."""
+    manager = scene.manager()
+    generator = scene.start([scene.ringreel, "generate", "-c", scene.config, "--shape", "1"])
+    wait_for(scene, newest + swaps)
+    peak = peak_of(manager.pid)
+    for child in (generator, manager):
+        child.terminate()
+        child.communicate()
+    times = []
+    for n in range(newest + 1, newest + swaps + 1):
+        with open(scene.ring / "manifests" / str(n)) as manifest:
+            times.append(json.loads(manifest.readline())["unix_ms"])
+    longest = max(after - before for before, after in itertools.pairwise(times))
+    return {"role": f"longest time between two of {swaps} swaps", "peak_bytes": peak, "seconds": longest / 1e3}
