@@ -424,6 +424,19 @@ fn a_damaged_manifest_of_an_older_generation_does_not_keep_anybody_from_the_newe
     assert_eq!(place.run(&["read", "--samples", "8", "--json"]).ok().values("generation"), ["4"; 8]);
 }
 
+/// `read` without `--all` goes on with the next generation, and exits 1 in the end.
+#[test]
+fn read_names_a_kept_generation_that_is_missing() {
+    let (place, ..) = ring_of_eight("KEEP: 5\n");
+    fs::remove_dir_all(place.ring().join("read.1")).unwrap();
+    let mut reader = place.start(&["read", "--generations", "1"]);
+    reader.await_err("read.1 is missing, although KEEP covers it");
+    generate(&place.config(), 8..16);
+    let said = reader.finish();
+    assert!(said.code == Some(1) && said.out.contains("8 samples read"), "{said:?}");
+    assert!(said.out.contains("missing generations: [1]"), "{said:?}");
+}
+
 /// `read --all` names a generation that KEEP covers and that is missing, and exits 1.
 #[test]
 fn read_all_fails_where_a_kept_generation_is_missing() {

@@ -6,7 +6,7 @@ mod common;
 use common::{Action, EIO, HookFs, a_manager_seems_to_live, config, manage, never, scratch, write, write_until};
 use ringreel::config::Reuse;
 use ringreel::format::{DType, Meta};
-use ringreel::manager::Manager;
+use ringreel::manager::{Manager, ROLE};
 use ringreel::reader::stream::{Stream, StreamOptions};
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
@@ -167,9 +167,15 @@ fn generators_that_wait_for_a_reader_leave_its_work_to_a_manager_that_lives() {
     let mut config = config(dir.path(), 2, "");
     (config.reuse, config.lease) = (Reuse { min: 1, max: 0 }, Duration::from_secs(2));
     let (manager, stop) = (Manager::open(&config).unwrap(), AtomicBool::new(false));
+    let (ring, started) = (manager.ring().clone(), Instant::now());
     let fs = HookFs::default();
     std::thread::scope(|scope| {
         scope.spawn(|| manage(manager, || stop.load(Ordering::SeqCst)));
+        // A generator that finds no manager works in its place until it looks for one again.
+        while ring.index.lease(ROLE).unwrap().is_none() {
+            assert!(started.elapsed() < Duration::from_secs(60), "the manager never takes its lease");
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let mut generator = Generator::open_on(Arc::new(fs.clone()), &config).unwrap();
         (0..5).for_each(|n| drop(write(&mut generator, n).unwrap())); // one generation to be read, a full one, and one more
         let (lists, started) = (count(&fs, "list", "trash"), Instant::now());

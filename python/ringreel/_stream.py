@@ -75,6 +75,15 @@ class Stream(Iterator[Sample]):
         return len(self._damaged)
 
     @property
+    def missing(self) -> list[int]:
+        """Generations whose directories were missing when they were to be read, although KEEP covers them.
+
+        Somebody removed them. Their epochs were left out, or read from the newest generation where
+        all workers are to have the same number of steps; an error is logged for each.
+        """
+        return [] if self._stream is None else self._stream.missing
+
+    @property
     def epochs(self) -> int:
         """Epochs that were finished."""
         return 0 if self._stream is None else self._stream.epochs

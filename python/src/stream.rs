@@ -150,6 +150,12 @@ impl Stream {
         Ok(self.position()?.map_or(0, |position| position.epochs()))
     }
 
+    /// Generations that KEEP covers and whose directories were missing.
+    #[getter]
+    fn missing(&self) -> PyResult<Vec<u64>> {
+        Ok(self.position()?.map_or_else(Vec::new, |position| position.missing()))
+    }
+
     /// The name of its run; None until the ring is open.
     #[getter]
     fn run(&self) -> PyResult<Option<String>> {

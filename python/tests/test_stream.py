@@ -5,10 +5,12 @@ import json
 import logging
 import os
 import re
+import shutil
 import signal
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -662,3 +664,14 @@ def test_reuse_allows_no_more_to_a_stream_that_goes_on_from_a_state(filled):
     assert numbers([next(second)]) == [2]
     with pytest.raises(ringreel.RingTimeoutError, match="generation 1 was read 2 times, and REUSE max is 2"):
         next(second)
+
+
+def test_stream_names_a_kept_generation_that_is_missing(filled, caplog):
+    ring = filled(numbered(4), KEEP=5)
+    shutil.rmtree(os.path.join(ring.path, "read.1"))
+    with ThreadPoolExecutor() as beside, ring.stream(equal=None) as stream:
+        first = beside.submit(next, stream)
+        until(lambda: "read.1 is missing, although KEEP covers it" in caplog.text)
+        add(ring, numbered(4, start=10))
+        assert numbers([first.result(60)]) == [10]
+        assert stream.missing == [1]

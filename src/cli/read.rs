@@ -96,12 +96,15 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     if options.all {
         let reader = Reader::open(&config)?;
         read_all(&reader, share, &stopped, &mut tally)?;
+        tally.missing = reader.missing();
     } else if let Some(run) = &options.replay {
-        replay(&Reader::open(&config)?, run, share, &stopped, &mut tally)?;
+        let reader = Reader::open(&config)?;
+        replay(&reader, run, share, &stopped, &mut tally)?;
+        tally.missing = reader.missing();
     } else {
         let reader = match Reader::wait_for(&config, timeout, &stopped, &mut tell) {
             Err(Error::Interrupted { .. }) => return Ok(0),
-            other => other?,
+            other => Arc::new(other?),
         };
         let stream = StreamOptions {
             share,
@@ -114,7 +117,8 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
             run: options.run.clone(),
             ..StreamOptions::default()
         };
-        read_stream(Stream::new(Arc::new(reader), stream)?, &stopped, &mut tally)?;
+        read_stream(Stream::new(reader.clone(), stream)?, &stopped, &mut tally)?;
+        tally.missing = reader.missing();
     }
     tally.bar.finish_and_clear();
     tally.tell(started.elapsed().as_secs_f64())?;
@@ -192,14 +196,8 @@ fn read_all(reader: &Reader, share: Share, stop: &dyn Fn() -> bool, tally: &mut 
             match reader.sample(&manifest, position) {
                 Ok(sample) => tally.sample(&sample)?,
                 Err(error @ Error::Damaged { .. }) => tally.damage(&error)?,
-                Err(Error::Reclaimed { generation }) if reader.is_old(&manifest)? => {
-                    tracing::info!(generation, "it was reclaimed while it was read");
-                    break;
-                }
                 Err(Error::Reclaimed { generation }) => {
-                    let dir = reader.ring().layout.read(generation);
-                    tracing::error!("{} is missing, although KEEP covers it", dir.display());
-                    tally.missing.push(generation);
+                    tracing::info!(generation, "it was reclaimed while it was read, or is missing");
                     break;
                 }
                 Err(error) => return Err(error.into()),

@@ -27,6 +27,7 @@ mod compared;
 pub mod fill;
 pub mod generators;
 pub mod input_split;
+mod missing;
 pub mod order;
 pub(crate) mod plan;
 pub mod prefetch;
@@ -50,7 +51,7 @@ use bytes::Bytes;
 use compared::{Compared, Ordinals};
 use generators::Generators;
 use ringreel_format::{Meta, Part, ReadOptions, Sample, SegmentInfo, Value};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -145,6 +146,8 @@ pub struct Reader {
     oldest: AtomicU64,
     compared: Compared,
     damaged: AtomicU64,
+    /// Generations within KEEP whose directories were missing.
+    missing: Mutex<BTreeSet<u64>>,
 }
 
 /// A segment that is held open.
@@ -184,6 +187,7 @@ impl Reader {
             oldest: AtomicU64::new(0),
             compared: Compared::default(),
             damaged: AtomicU64::new(0),
+            missing: Mutex::default(),
         })
     }
 
@@ -408,8 +412,7 @@ impl Reader {
         };
         let dir = self.ring.layout.read(generation);
         match &error {
-            // A view of the directory may outlive it: what is older than what is kept counts as gone.
-            Error::Fs { source } if source.is_gone() && (self.is_old(manifest)? || !self.ring.fs.exists(&dir)?) => {
+            Error::Fs { source } if source.is_gone() && self.is_gone(manifest)? => {
                 return Err(Error::Reclaimed { generation });
             }
             // A server that is away is no damage (an EIO is: of a disk), nor is a limit of this process, or a file that
@@ -431,16 +434,6 @@ impl Reader {
         };
         self.ring.note_damaged(manifest, position, &message);
         Err(Error::Damaged { generation, position, sample, path, message })
-    }
-
-    /// Returns whether the generation may have been reclaimed: the newest manifest, by a listing of
-    /// `manifests/`, puts it out of KEEP.
-    ///
-    /// # Errors
-    /// What the filesystem says.
-    pub(crate) fn is_old(&self, manifest: &Manifest) -> Result<bool> {
-        let newest = self.ring.manifests.newest_listed()?;
-        Ok(manifest.summary.generation.saturating_add(self.ring.keep) < newest && !self.ring.is_kept(manifest))
     }
 
     /// Refuses a sample of ours that somebody has touched meanwhile, and found a part of it gone.

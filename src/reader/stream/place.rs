@@ -37,6 +37,13 @@ impl Position {
         self.run.name()
     }
 
+    /// As [`Reader::missing`] is now.
+    ///
+    /// [`Reader::missing`]: crate::Reader::missing
+    pub fn missing(&self) -> Vec<u64> {
+        self.reader.missing()
+    }
+
     /// As [`Stream::state`] was.
     pub fn state(&self) -> State {
         self.saved.store(true, Ordering::Relaxed);

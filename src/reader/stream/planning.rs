@@ -219,7 +219,7 @@ impl Stream {
         let since = unseen.filter(|(n, _)| *n == generation).map_or_else(Instant::now, |(_, since)| since);
         *unseen = Some((generation, since));
         if since.elapsed() > ring.lease {
-            tracing::error!(generation, path = %dir.display(), "the directory of this generation is missing");
+            self.reader.note_missing(generation);
             return Ok(false);
         }
         let message = format!("{} cannot be seen yet", dir.display());
