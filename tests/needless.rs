@@ -12,9 +12,10 @@ use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
 use ringreel::ring::promote::When;
 use ringreel::{Config, Error, Generator, NamedPart, Reader};
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Counts calls of this name whose path has this in it, from now on.
@@ -259,4 +260,38 @@ fn a_reader_that_waits_for_the_first_generation_is_woken_by_it() {
         (0..3).for_each(|n| drop(write(&mut generator, n).unwrap()));
         waits.join().unwrap().unwrap();
     });
+}
+
+/// A reader that waits for a generation looks for its manifest. All else that it asks for is rare.
+#[test]
+fn reader_that_waits_asks_for_one_name_per_poll() {
+    let dir = scratch();
+    let mut config = config(dir.path(), 10, "");
+    config.poll = Some(Duration::from_millis(20));
+    let mut generator = Generator::open(&config).unwrap();
+    (0..15).for_each(|n| drop(write(&mut generator, n).unwrap())); // a generation, and a half
+    let fs = HookFs::default();
+    let reader = Arc::new(Reader::open_on(Arc::new(fs.clone()), &config).unwrap());
+    let options = StreamOptions { repeat: false, ..StreamOptions::default() };
+    let mut stream = Stream::new(reader, options).unwrap();
+    (0..10).for_each(|_| drop(stream.next(&never, &mut |_| ()).unwrap()));
+    let calls: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
+    let counted = calls.clone();
+    fs.hook(move |_, op, path| {
+        let name = format!("{op} {}", path.strip_prefix("/").unwrap().display());
+        *counted.lock().unwrap().entry(name).or_default() += 1;
+        Action::Pass
+    });
+    let polls = || {
+        let calls = calls.lock().unwrap();
+        calls.iter().filter(|(name, _)| name.ends_with("manifests/2")).map(|(_, n)| n).sum::<u32>()
+    };
+    let started = Instant::now();
+    let stopped = stream.next(&|| polls() >= 200, &mut |_| ());
+    assert!(matches!(stopped, Err(Error::Interrupted { .. })), "{stopped:?}");
+    let (polls, seconds) = (polls(), started.elapsed().as_secs() as u32);
+    let calls = calls.lock().unwrap();
+    // A description of about 25 calls, which is made again every 5 s, and a listing every 2 s.
+    let most = polls + 40 + 4 * seconds;
+    assert!(calls.values().sum::<u32>() < most, "{polls} polls in {seconds} s: {calls:#?}");
 }

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 
 /// Of a generation with so many files, nobody opens all of them only to say how full it is: many readers may wait for it.
 const MANY_FILES: usize = 64;
-/// And how many there are is counted again after this time.
-const COUNT_AGAIN: Duration = Duration::from_secs(5);
+/// A description of what is waited for is used for this long: to make it takes several requests to a
+/// server, and it is seldom told.
+const DESCRIBE_AGAIN: Duration = Duration::from_secs(5);
 
 /// What is done next.
 pub enum Choice {
@@ -36,19 +37,19 @@ pub struct Policy {
     warned: Option<u64>,
     /// Since when the next generation is seen to be full.
     full_since: Option<Instant>,
-    /// When many files were counted in which generation, and how many.
-    counted: Option<(Instant, u64, usize)>,
+    /// How full the next generation was and who filled it, and when that was described.
+    described: Option<(Instant, String)>,
 }
 
 impl Policy {
     /// `repeat`: whether a generation may be read again at all.
     pub fn new(generators: Arc<Generators>, repeat: bool) -> Policy {
-        Policy { generators, repeat, good: true, warned: None, full_since: None, counted: None }
+        Policy { generators, repeat, good: true, warned: None, full_since: None, described: None }
     }
 
     /// An epoch begins.
     pub fn begin(&mut self) {
-        (self.good, self.full_since) = (false, None);
+        (self.good, self.full_since, self.described) = (false, None, None);
     }
 
     /// A sample of it was read.
@@ -130,6 +131,7 @@ impl Policy {
             OnStale::Wait => self.wait_for_fresh(reader, &format!(" ({why})")),
             OnStale::Stop => {
                 self.generators.ask_anew(); // the last word is no old one
+                self.described = None;
                 Err(Error::Stale { message: format!("{why}; {}", self.state_of(reader)) })
             }
         }
@@ -139,27 +141,25 @@ impl Policy {
         Ok(Choice::Wait(format!("fresh samples{why}: {}", self.state_of(reader))))
     }
 
-    /// How full the generation is that fills, and who fills it.
+    /// Returns how full the generation is that fills, and who fills it, as it was [`DESCRIBE_AGAIN`]
+    /// ago at most.
     fn state_of(&mut self, reader: &Reader) -> String {
+        let known = self.described.take().filter(|(at, _)| at.elapsed() < DESCRIBE_AGAIN);
+        let (at, text) = known.unwrap_or_else(|| (Instant::now(), self.describe(reader)));
+        self.described = Some((at, text.clone()));
+        text
+    }
+
+    fn describe(&self, reader: &Reader) -> String {
         let ring = reader.ring();
         let next = ring.manifests.newest().map_or(0, |newest| newest + 1);
-        let (files, cap) = (self.files_in(next, ring), ring.birth.swap_cap);
+        let files = ring.fs.list(&ring.layout.write(next)).map_or(0, |names| names.len());
+        let cap = ring.birth.swap_cap;
         let fill = match files {
             MANY_FILES.. => format!("{files} files, {cap} samples when it is full"),
             _ => format!("{} of {cap} samples", ring.fill_of(next).unwrap_or(0)),
         };
         format!("generation {next} holds {fill}, {}", self.generators.describe(&*ring.index))
-    }
-
-    fn files_in(&mut self, generation: u64, ring: &Ring) -> usize {
-        match self.counted {
-            Some((at, of, files)) if of == generation && at.elapsed() < COUNT_AGAIN => files,
-            _ => {
-                let files = ring.fs.list(&ring.layout.write(generation)).map_or(0, |names| names.len());
-                self.counted = (files >= MANY_FILES).then(|| (Instant::now(), generation, files));
-                files
-            }
-        }
     }
 }
 
