@@ -190,15 +190,7 @@ impl Manager {
                     return Err(error);
                 }
             }
-            let filling = self.ring.manifests.newest().map_or(0, |newest| newest + 1);
-            let write = self.ring.layout.write(filling);
-            let of = self.ring.fs.identity(&write).ok().map(|found| (filling, found.inode));
-            if watching.as_ref().is_none_or(|it: &Watch| Some(it.of) != of) {
-                watching = of.and_then(|of| self.watch(&write, of, &bell));
-                if watching.is_some() {
-                    bell.notify_one(); // of what came before the watcher, nobody else tells
-                }
-            }
+            watching = self.watch_filling(watching, &bell);
             // Where a full generation waits for readers, and these note in files how far they are.
             reading = self.ring.held().and_then(|_| reading.take().or_else(|| self.watch_notes(&bell)));
             let told = self.ring.kind.local && watching.is_some() && !failed;
@@ -393,6 +385,26 @@ impl Manager {
             let made = made.and_then(|()| write_new(&*self.ring.fs, &self.reserve, &vec![0; RESERVE], false));
             made.unwrap_or_else(|error| tracing::debug!(%error, "no reserve can be held"));
         }
+    }
+
+    /// Returns the watch over the generation that fills: `watching`, or a new one if another directory
+    /// fills now. On a network it is only asked whether the generation is another one, which costs no
+    /// request: nothing depends on the watch there.
+    fn watch_filling(&self, watching: Option<Watch>, bell: &Arc<tokio::sync::Notify>) -> Option<Watch> {
+        let (ring, local) = (&self.ring, self.ring.kind.local);
+        let newest = if local { ring.manifests.newest() } else { ring.manifests.newest_known() };
+        let filling = newest.map_or(0, |newest| newest + 1);
+        if !local && watching.as_ref().is_some_and(|it| it.of.0 == filling) {
+            return watching;
+        }
+        let write = ring.layout.write(filling);
+        let of = ring.fs.identity(&write).ok().map(|found| (filling, found.inode));
+        if watching.as_ref().is_some_and(|it| Some(it.of) == of) {
+            return watching;
+        }
+        let watch = of.and_then(|of| self.watch(&write, of, bell))?;
+        bell.notify_one(); // of what came before the watcher, nobody else tells
+        Some(watch)
     }
 
     fn watch(&self, path: &Path, of: (u64, (u64, u64)), bell: &Arc<tokio::sync::Notify>) -> Option<Watch> {

@@ -13,7 +13,7 @@ use ringreel::ring::liveness::Watch;
 use ringreel::ring::promote::When;
 use ringreel::{Config, Error, Generator, NamedPart, Reader};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -275,23 +275,57 @@ fn reader_that_waits_asks_for_one_name_per_poll() {
     let options = StreamOptions { repeat: false, ..StreamOptions::default() };
     let mut stream = Stream::new(reader, options).unwrap();
     (0..10).for_each(|_| drop(stream.next(&never, &mut |_| ()).unwrap()));
-    let calls: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
-    let counted = calls.clone();
-    fs.hook(move |_, op, path| {
-        let name = format!("{op} {}", path.strip_prefix("/").unwrap().display());
-        *counted.lock().unwrap().entry(name).or_default() += 1;
-        Action::Pass
-    });
-    let polls = || {
-        let calls = calls.lock().unwrap();
-        calls.iter().filter(|(name, _)| name.ends_with("manifests/2")).map(|(_, n)| n).sum::<u32>()
-    };
+    let calls = Calls::of(&fs);
     let started = Instant::now();
-    let stopped = stream.next(&|| polls() >= 200, &mut |_| ());
+    let stopped = stream.next(&|| calls.of_name("identity", "manifests/2") >= 200, &mut |_| ());
     assert!(matches!(stopped, Err(Error::Interrupted { .. })), "{stopped:?}");
-    let (polls, seconds) = (polls(), started.elapsed().as_secs() as u32);
-    let calls = calls.lock().unwrap();
+    let (polls, seconds) = (calls.of_name("identity", "manifests/2"), started.elapsed().as_secs() as u32);
     // A description of about 25 calls, which is made again every 5 s, and a listing every 2 s.
     let most = polls + 40 + 4 * seconds;
-    assert!(calls.values().sum::<u32>() < most, "{polls} polls in {seconds} s: {calls:#?}");
+    assert!(calls.all() < most, "{polls} polls in {seconds} s: {calls:#?}");
+}
+
+/// A manager on a network filesystem, where nobody tells it of new names: it looks for the next
+/// manifest and the next generation, and at the one that fills (two calls).
+#[test]
+fn manager_with_nothing_to_do_makes_four_calls_per_poll() {
+    let dir = scratch();
+    let mut config = config(dir.path(), 10, "");
+    config.poll = Some(Duration::from_millis(20));
+    let mut generator = Generator::open(&config).unwrap();
+    (0..15).for_each(|n| drop(write(&mut generator, n).unwrap())); // a generation, and a half
+    drop(generator);
+    let fs = HookFs::on_a_network();
+    let manager = Manager::open_on(Arc::new(fs.clone()), &config).unwrap();
+    let calls = Calls::of(&fs);
+    let started = Instant::now();
+    manage(manager, || calls.of_name("list", "write.2") >= 100);
+    let (polls, seconds) = (calls.of_name("list", "write.2"), started.elapsed().as_secs() as u32);
+    assert!(calls.all() < 4 * polls + 80 + 4 * seconds, "{polls} polls in {seconds} s: {calls:#?}");
+}
+
+/// Calls by name and path, from now on.
+#[derive(Debug)]
+struct Calls(Arc<Mutex<BTreeMap<(String, PathBuf), u32>>>);
+
+impl Calls {
+    fn of(fs: &HookFs) -> Calls {
+        let calls = Calls(Arc::default());
+        let counted = calls.0.clone();
+        fs.hook(move |_, op, path| {
+            *counted.lock().unwrap().entry((op.to_owned(), path.to_owned())).or_default() += 1;
+            Action::Pass
+        });
+        calls
+    }
+
+    fn all(&self) -> u32 {
+        self.0.lock().unwrap().values().sum()
+    }
+
+    /// Calls of this kind of a path that ends so.
+    fn of_name(&self, op: &str, end: &str) -> u32 {
+        let calls = self.0.lock().unwrap();
+        calls.iter().filter(|((called, path), _)| called == op && path.ends_with(end)).map(|(_, n)| n).sum()
+    }
 }

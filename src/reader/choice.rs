@@ -3,6 +3,7 @@
 
 use super::Reader;
 use super::generators::Generators;
+use super::waiting::Described;
 use crate::config::{OnStale, Reuse};
 use crate::error::{Error, Result};
 use crate::ring::Ring;
@@ -15,9 +16,6 @@ use std::time::{Duration, Instant};
 
 /// Of a generation with so many files, nobody opens all of them only to say how full it is: many readers may wait for it.
 const MANY_FILES: usize = 64;
-/// A description of what is waited for is used for this long: to make it takes several requests to a
-/// server, and it is seldom told.
-const DESCRIBE_AGAIN: Duration = Duration::from_secs(5);
 
 /// What is done next.
 pub enum Choice {
@@ -37,19 +35,19 @@ pub struct Policy {
     warned: Option<u64>,
     /// Since when the next generation is seen to be full.
     full_since: Option<Instant>,
-    /// How full the next generation was and who filled it, and when that was described.
-    described: Option<(Instant, String)>,
+    /// How full the next generation was, and who filled it.
+    described: Described,
 }
 
 impl Policy {
     /// `repeat`: whether a generation may be read again at all.
     pub fn new(generators: Arc<Generators>, repeat: bool) -> Policy {
-        Policy { generators, repeat, good: true, warned: None, full_since: None, described: None }
+        Policy { generators, repeat, good: true, warned: None, full_since: None, described: Described::default() }
     }
 
     /// An epoch begins.
     pub fn begin(&mut self) {
-        (self.good, self.full_since, self.described) = (false, None, None);
+        (self.good, self.full_since, self.described) = (false, None, Described::default());
     }
 
     /// A sample of it was read.
@@ -131,7 +129,7 @@ impl Policy {
             OnStale::Wait => self.wait_for_fresh(reader, &format!(" ({why})")),
             OnStale::Stop => {
                 self.generators.ask_anew(); // the last word is no old one
-                self.described = None;
+                self.described = Described::default();
                 Err(Error::Stale { message: format!("{why}; {}", self.state_of(reader)) })
             }
         }
@@ -141,12 +139,11 @@ impl Policy {
         Ok(Choice::Wait(format!("fresh samples{why}: {}", self.state_of(reader))))
     }
 
-    /// Returns how full the generation is that fills, and who fills it, as it was [`DESCRIBE_AGAIN`]
-    /// ago at most.
+    /// How full the generation is that fills, and who fills it.
     fn state_of(&mut self, reader: &Reader) -> String {
-        let known = self.described.take().filter(|(at, _)| at.elapsed() < DESCRIBE_AGAIN);
-        let (at, text) = known.unwrap_or_else(|| (Instant::now(), self.describe(reader)));
-        self.described = Some((at, text.clone()));
+        let mut described = std::mem::take(&mut self.described);
+        let text = described.text(|| self.describe(reader));
+        self.described = described;
         text
     }
 

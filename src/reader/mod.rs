@@ -56,7 +56,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use waiting::Waiting;
+use waiting::{Described, Waiting};
 
 /// Segments that are held open.
 pub(crate) const OPEN_SEGMENTS: usize = 128;
@@ -216,6 +216,7 @@ impl Reader {
         let reader = Reader::wait_for_ring(config, &mut wait, stop, tell)?;
         let mut wait = wait.watch(&reader.ring.layout.manifests());
         let generators = Generators::new(reader.ring.lease);
+        let mut described = Described::default();
         loop {
             match reader.newest_filled() {
                 Ok(Some(_)) => return Ok(reader),
@@ -225,15 +226,20 @@ impl Reader {
                     continue;
                 }
             }
-            let (fill, cap) = (reader.fill_of_next(), reader.ring.birth.swap_cap);
-            let first = match reader.ring.birth.validation {
-                0 => "the first generation".to_owned(),
-                n => format!("the first generation with samples beyond the {n} that are held out"),
-            };
-            let place = reader.ring.layout.root().display();
-            let makers = generators.describe(&*reader.ring.index);
-            wait.more(&format!("{first} of {place}: {fill} of {cap} samples are there, {makers}"), stop, tell)?;
+            wait.more(&described.text(|| reader.describe_first(&generators)), stop, tell)?;
         }
+    }
+
+    /// What a reader of a ring without a sample for training waits for.
+    fn describe_first(&self, generators: &Generators) -> String {
+        let (fill, cap) = (self.fill_of_next(), self.ring.birth.swap_cap);
+        let first = match self.ring.birth.validation {
+            0 => "the first generation".to_owned(),
+            n => format!("the first generation with samples beyond the {n} that are held out"),
+        };
+        let place = self.ring.layout.root().display();
+        let makers = generators.describe(&*self.ring.index);
+        format!("{first} of {place}: {fill} of {cap} samples are there, {makers}")
     }
 
     /// Waits for a ring and for all of the samples that it holds out: the reader, and what [`Reader::held_out`] says.

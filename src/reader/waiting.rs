@@ -18,6 +18,22 @@ pub(crate) struct Waiting {
     watched: Option<PathBuf>,
 }
 
+/// What is waited for, in words that take requests to a server to find. They are seldom told, so they
+/// are found again only every [`DESCRIBE_AGAIN`].
+#[derive(Default)]
+pub(super) struct Described(Option<(Instant, String)>);
+
+const DESCRIBE_AGAIN: Duration = Duration::from_secs(5);
+
+impl Described {
+    pub(super) fn text(&mut self, describe: impl FnOnce() -> String) -> String {
+        let known = self.0.take().filter(|(at, _)| at.elapsed() < DESCRIBE_AGAIN);
+        let (at, text) = known.unwrap_or_else(|| (Instant::now(), describe()));
+        self.0 = Some((at, text.clone()));
+        text
+    }
+}
+
 /// Time between two messages of one wait.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 

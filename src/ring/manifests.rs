@@ -115,6 +115,16 @@ impl Manifests {
         Ok(newest)
     }
 
+    /// Returns the newest generation that this process has seen. Asks the filesystem only if it has
+    /// seen none.
+    ///
+    /// # Errors
+    /// As [`Manifests::newest`].
+    pub fn newest_known(&self) -> Result<u64> {
+        let known = self.lock().newest;
+        known.map_or_else(|| self.newest(), Ok)
+    }
+
     fn look(&self, seen: &mut Seen) -> Result<u64> {
         let stale = seen.listed_at.is_none_or(|at| at.elapsed() > RELIST);
         let mut newest = seen.newest;

@@ -53,6 +53,8 @@ pub struct HookFs(Arc<Shared>);
 
 struct Shared {
     inner: Box<dyn Fs>,
+    /// Whether it says that other machines share it.
+    shared: bool,
     calls: AtomicUsize,
     hook: RwLock<Option<Box<Hook>>>,
 }
@@ -73,7 +75,17 @@ impl std::fmt::Debug for HookFs {
 impl HookFs {
     /// On another one.
     pub fn on(inner: impl Fs + 'static) -> HookFs {
-        HookFs(Arc::new(Shared { inner: Box::new(inner), calls: AtomicUsize::new(0), hook: RwLock::default() }))
+        HookFs::new(inner, false)
+    }
+
+    /// On the real one, as if other machines shared it.
+    pub fn on_a_network() -> HookFs {
+        HookFs::new(Posix, true)
+    }
+
+    fn new(inner: impl Fs + 'static, shared: bool) -> HookFs {
+        let (calls, hook) = (AtomicUsize::new(0), RwLock::default());
+        HookFs(Arc::new(Shared { inner: Box::new(inner), shared, calls, hook }))
     }
 
     /// From now on, calls are numbered from 0, and `hook` decides about them.
@@ -240,7 +252,8 @@ impl Fs for HookFs {
         self.through("space", path, |path| self.0.inner.space(path))
     }
     fn kind(&self, path: &Path) -> FsResult<Kind> {
-        self.through("kind", path, |path| self.0.inner.kind(path))
+        let kind = self.through("kind", path, |path| self.0.inner.kind(path))?;
+        Ok(if self.0.shared { Kind { name: "nfs", local: false } } else { kind })
     }
 }
 
