@@ -84,7 +84,7 @@ def manifests(make, count):
 
 def longest_pause(scene, newest, swaps):
     """The longest time between two swaps, while old manifests are removed."""
-    manager = scene.manager()
+    manager = scene.start([scene.ringreel, "manager", "-c", scene.config])
     generator = scene.start([scene.ringreel, "generate", "-c", scene.config, "--shape", "1"])
     wait_for(scene, newest + swaps)
     peak = peak_of(manager.pid)
