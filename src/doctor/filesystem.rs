@@ -1,6 +1,7 @@
 //! What names and contents do in the place of the ring, judged by what the ring relies upon (`docs/design.md`).
 
 use super::config::{Known, against_lease};
+use super::mount;
 use super::{ANOTHER, CannotLook, Doctor, NO_LINKS, Outcome, Verdict};
 use crate::config::{Config, Durability, ReadMode};
 use crate::fs::FsResult;
@@ -19,6 +20,7 @@ const RACERS: usize = 4;
 /// For so long a name is looked for, and inotify waited for.
 const LOOK_FOR: Duration = Duration::from_secs(2);
 const TELLS_WITHIN: Duration = Duration::from_secs(1);
+const MOUNTS: &str = "/proc/self/mountinfo";
 /// Names of a ring are not longer.
 const NAME_NEEDED: usize = 200;
 /// A sync that takes so long is felt.
@@ -34,9 +36,25 @@ pub(super) fn examine(
     let sort = if known.kind.local { "used by this machine alone" } else { "shared by machines, or not known" };
     let kind = Outcome::ok(format!("{} ({sort}), at {}", known.kind.name, known.place.display()));
     doctor.say(GROUP, "kind", "it decides whether files are mapped or read, and how often to look", kind);
-    Ok(promises(doctor, scratch)? && races(doctor, scratch)? && lesser(doctor, known, scratch)? && {
-        contents(doctor, config, known, scratch)? && times(doctor, config, scratch)?
-    })
+    Ok(mounted(doctor, &known.place)?
+        && promises(doctor, scratch)?
+        && races(doctor, scratch)?
+        && lesser(doctor, known, scratch)?
+        && { contents(doctor, config, known, scratch)? && times(doctor, config, scratch)? })
+}
+
+/// How it is mounted.
+fn mounted(doctor: &mut Doctor<'_>, place: &Path) -> Result<bool, CannotLook> {
+    let place = place.to_owned();
+    let look = move || {
+        let found = std::fs::canonicalize(place).and_then(|place| Ok((std::fs::read(MOUNTS)?, place)));
+        match found.map(|(mounts, place)| mount::find(&mounts, &place)) {
+            Ok(Some(mount)) => mount.judge(),
+            Ok(None) => Outcome::ok(format!("{MOUNTS} does not name it")),
+            Err(error) => Outcome::ok(format!("not known ({error})")),
+        }
+    };
+    doctor.check(GROUP, "mount", "its options decide what other nodes see, and when", look)
 }
 
 /// A measurement on the filesystem, in `dir`.

@@ -10,6 +10,7 @@
 //! | [`config`] | the configuration, and the ring that it names |
 //! | [`filesystem`], [`space`] | what names and contents do there (measured by [`crate::fs::probe`]); room and permissions |
 //! | [`index`] | the index in files, or in a MongoDB |
+//! | `mount` | how the filesystem is mounted |
 //! | [`machine`] | limits, memory, clock of this machine |
 //! | [`peer`] | what two nodes see of each other |
 
@@ -17,6 +18,7 @@ pub mod config;
 pub mod filesystem;
 pub mod index;
 pub mod machine;
+mod mount;
 pub mod peer;
 pub mod space;
 

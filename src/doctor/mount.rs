@@ -1,0 +1,177 @@
+//! How the filesystem of the ring is mounted: options that decide what other nodes see, and when.
+//!
+//! Sources: proc_pid_mountinfo(5), nfs(5), and the measurements in `docs/filesystems.md`.
+
+use super::Outcome;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// Seconds for which an NFS client remembers a directory at most, unless `acdirmax` says otherwise.
+const ACDIRMAX: &str = "60";
+/// Longest list of options that is shown.
+const OPTIONS_SHOWN: usize = 200;
+
+/// A line of `/proc/self/mountinfo`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Mount {
+    point: PathBuf,
+    kind: String,
+    source: String,
+    /// Those of the mount, then those of the filesystem.
+    options: Vec<String>,
+}
+
+/// Returns the mount that the absolute path `place` is on, or `None` if `mountinfo` has none.
+pub(super) fn find(mountinfo: &[u8], place: &Path) -> Option<Mount> {
+    let mounts = mountinfo.split(|byte| *byte == b'\n').filter_map(parse);
+    // Of two on the same point, the later one covers the other.
+    mounts.filter(|mount| place.starts_with(&mount.point)).max_by_key(|mount| mount.point.components().count())
+}
+
+fn parse(line: &[u8]) -> Option<Mount> {
+    let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    // After six fields, any number of optional ones, which a hyphen ends.
+    let end = fields.iter().skip(6).position(|field| *field == b"-")? + 6;
+    let text = |field: &[u8]| OsString::from_vec(unescaped(field)).to_string_lossy().into_owned();
+    let options = |field: &[u8]| text(field).split(',').map(str::to_owned).collect::<Vec<_>>();
+    Some(Mount {
+        point: PathBuf::from(OsString::from_vec(unescaped(fields.get(4)?))),
+        kind: text(fields.get(end + 1)?),
+        source: text(fields.get(end + 2)?),
+        options: [options(fields.get(5)?), options(fields.get(end + 3)?)].concat(),
+    })
+}
+
+/// Space, tab, newline and backslash are written as a backslash and three octal digits.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(field.len()), field);
+    while let Some((first, after)) = rest.split_first() {
+        let code = after.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = after.get(3..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    bytes
+}
+
+impl Mount {
+    fn has(&self, option: &str) -> bool {
+        self.options.iter().any(|given| given == option)
+    }
+
+    fn value(&self, key: &str) -> Option<&str> {
+        self.options.iter().find_map(|option| option.strip_prefix(key)?.strip_prefix('='))
+    }
+
+    /// Judges what the options mean for a ring.
+    pub(super) fn judge(&self) -> Outcome {
+        let shown: String = self.options.join(",").chars().take(OPTIONS_SHOWN).collect();
+        let mount = format!("{} of {} at {}: {shown}", self.kind, self.source, self.point.display());
+        match self.kind.as_str() {
+            "nfs" | "nfs4" => self.judge_nfs(&mount),
+            "overlay" => Outcome::warning(
+                format!("{mount}: a container's own layers, which no other container or node sees"),
+                "mount a directory of a shared filesystem into the container, and choose it for RING",
+            ),
+            "tmpfs" | "ramfs" => Outcome::ok(format!("{mount}: this node's memory, which no other node sees")),
+            _ => Outcome::ok(mount),
+        }
+    }
+
+    fn judge_nfs(&self, mount: &str) -> Outcome {
+        if self.has("nocto") {
+            return Outcome::warning(
+                format!("{mount}: with nocto, an open does not ask the server whether a directory changed"),
+                "mount without nocto: new generations are seen up to a minute late",
+            );
+        }
+        if self.has("soft") || self.has("softerr") {
+            return Outcome::warning(
+                format!("{mount}: with soft, calls fail while the server is away"),
+                "mount with hard, so that roles wait for a server that starts again",
+            );
+        }
+        if self.has("noac") || self.value("lookupcache") == Some("none") {
+            return Outcome::warning(
+                format!("{mount}: every look at a name asks the server"),
+                "mount without noac and lookupcache=none: a ring needs neither, and is faster without",
+            );
+        }
+        if matches!(self.value("lookupcache"), Some("pos" | "positive")) {
+            return Outcome::ok(mount);
+        }
+        let seconds = self.value("acdirmax").unwrap_or(ACDIRMAX);
+        Outcome::ok(format!(
+            "{mount}: a name that was looked for stays invisible for up to {seconds} s; ringreel opens the directory and \
+             looks again (for other programs: mount with lookupcache=positive)"
+        ))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    const LINES: &str = "\
+22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,errors=remount-ro
+25 22 0:21 / /dev/shm rw,nosuid,nodev shared:3 - tmpfs tmpfs rw,size=1g
+61 22 0:52 / /scratch rw,relatime shared:30 - nfs4 server:/export rw,vers=4.2,hard,proto=tcp,local_lock=none
+62 61 0:53 / /scratch/my\\040runs rw,relatime - nfs server:/b rw,vers=3,soft,acdirmax=30
+63 22 0:54 / /over rw - nfs4 server:/c rw,vers=4.1,hard,nocto
+64 22 0:55 / /over rw master:7 propagate_from:2 - fuse.glusterfs server:/gv0 rw,user_id=0
+65 22 0:56 / /container rw - overlay overlay rw,lowerdir=/a
+66 22 0:57 / /quick rw - nfs4 server:/d rw,hard,lookupcache=pos
+67 22 0:58 / /slow rw - nfs4 server:/e rw,hard,noac
+";
+
+    fn of(place: &str) -> Mount {
+        find(LINES.as_bytes(), Path::new(place)).unwrap()
+    }
+
+    #[test]
+    fn deepest_and_latest_mount_is_found() {
+        let found = |place: &str| (of(place).source, of(place).kind);
+        assert_eq!(found("/home/me"), ("/dev/vda".to_owned(), "ext4".to_owned()));
+        assert_eq!(found("/scratch/ring").0, "server:/export");
+        assert_eq!(found("/scratch2").0, "/dev/vda");
+        assert_eq!(found("/scratch/my runs/ring").0, "server:/b");
+        assert_eq!(found("/over/ring").1, "fuse.glusterfs");
+    }
+
+    #[test]
+    fn options_are_judged_by_what_a_ring_needs() {
+        let judged = |place: &str| of(place).judge();
+        for (place, words) in [("/scratch/my runs", "soft"), ("/container", "no other container"), ("/slow", "asks")] {
+            let outcome = judged(place);
+            assert!(outcome.verdict == Verdict::Warning && outcome.measured.contains(words), "{outcome:?}");
+            assert!(!outcome.advice.is_empty());
+        }
+        for (place, words) in [("/", "ext4 of /dev/vda at /"), ("/scratch", "up to 60 s"), ("/dev/shm/r", "memory")] {
+            let outcome = judged(place);
+            assert!(outcome.verdict == Verdict::Ok && outcome.measured.contains(words), "{outcome:?}");
+        }
+        assert!(!judged("/quick").measured.contains("invisible"));
+        let nocto = find(LINES.lines().nth(4).unwrap().as_bytes(), Path::new("/over")).unwrap().judge();
+        assert!(nocto.verdict == Verdict::Warning && nocto.measured.contains("nocto"), "{nocto:?}");
+    }
+
+    #[test]
+    fn lines_that_are_cut_off_are_left_out() {
+        for end in 0..LINES.len() {
+            find(&LINES.as_bytes()[..end], Path::new("/over/x"));
+        }
+        for odd in ["", " - - - -", "1 2 3 4 \\9 6 -", "1 2 3 4 \\04 6 - a b c", "\u{fffd} \\ \\\\"] {
+            assert_eq!(find(odd.as_bytes(), Path::new("/x")), None, "{odd}");
+        }
+    }
+}
