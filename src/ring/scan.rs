@@ -151,9 +151,10 @@ impl Ring {
     pub fn countable(&self, n: u64, found: &[Arc<SegmentEntry>]) -> Result<Vec<Arc<SegmentEntry>>> {
         let mut ids: HashSet<SegmentId> = HashSet::new();
         let mut counted = Vec::new();
-        // What the generation before lists counts until its manifest is known here. Who promotes has just
-        // looked for the newest manifest.
-        let known = n.saturating_sub(1).min(self.manifests.newest_known()?);
+        // What the generation before will list, where that waits for its manifest, is not known yet: it counts.
+        let before = n.saturating_sub(1);
+        let known =
+            if self.manifests.newest_known()? >= before { before } else { self.manifests.newest()?.min(before) };
         if known + 1 == n {
             self.scan(known).forget(known); // its manifest is out
         }
