@@ -142,14 +142,14 @@ impl Policy {
     /// How full the generation is that fills, and who fills it.
     fn state_of(&mut self, reader: &Reader) -> String {
         let mut described = std::mem::take(&mut self.described);
-        let text = described.text(|| self.describe(reader));
+        let text = described.text(reader.ring().poll, || self.describe(reader));
         self.described = described;
         text
     }
 
     fn describe(&self, reader: &Reader) -> String {
         let ring = reader.ring();
-        let next = ring.manifests.newest().map_or(0, |newest| newest + 1);
+        let next = ring.manifests.newest_known().map_or(0, |newest| newest + 1);
         let files = ring.fs.list(&ring.layout.write(next)).map_or(0, |names| names.len());
         let cap = ring.birth.swap_cap;
         let fill = match files {

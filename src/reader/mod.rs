@@ -226,7 +226,7 @@ impl Reader {
                     continue;
                 }
             }
-            wait.more(&described.text(|| reader.describe_first(&generators)), stop, tell)?;
+            wait.more(&described.text(reader.ring.poll, || reader.describe_first(&generators)), stop, tell)?;
         }
     }
 

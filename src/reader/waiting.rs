@@ -19,15 +19,15 @@ pub(crate) struct Waiting {
 }
 
 /// What is waited for, in words that take requests to a server to find. They are seldom told, so they
-/// are found again only every [`DESCRIBE_AGAIN`].
+/// are found again only once in [`DESCRIBE_EVERY`] polls.
 #[derive(Default)]
 pub(super) struct Described(Option<(Instant, String)>);
 
-const DESCRIBE_AGAIN: Duration = Duration::from_secs(5);
+const DESCRIBE_EVERY: u32 = 5;
 
 impl Described {
-    pub(super) fn text(&mut self, describe: impl FnOnce() -> String) -> String {
-        let known = self.0.take().filter(|(at, _)| at.elapsed() < DESCRIBE_AGAIN);
+    pub(super) fn text(&mut self, poll: Duration, describe: impl FnOnce() -> String) -> String {
+        let known = self.0.take().filter(|(at, _)| at.elapsed() < poll * DESCRIBE_EVERY);
         let (at, text) = known.unwrap_or_else(|| (Instant::now(), describe()));
         self.0 = Some((at, text.clone()));
         text
