@@ -262,14 +262,19 @@ fn a_reader_that_waits_for_the_first_generation_is_woken_by_it() {
     });
 }
 
+/// A ring with one generation and half of the next one, and the generator that made them.
+fn one_and_a_half_generations(dir: &Path, poll: Duration) -> (Config, Generator) {
+    let config = Config { poll: Some(poll), ..config(dir, 10, "") };
+    let mut generator = Generator::open(&config).unwrap();
+    (0..15).for_each(|n| drop(write(&mut generator, n).unwrap()));
+    (config, generator)
+}
+
 /// A reader that waits for a generation looks for its manifest. It asks for all else less often.
 #[test]
 fn reader_that_waits_makes_two_calls_per_poll_at_most() {
     let dir = scratch();
-    let mut config = config(dir.path(), 10, "");
-    config.poll = Some(Duration::from_millis(10));
-    let mut generator = Generator::open(&config).unwrap();
-    (0..15).for_each(|n| drop(write(&mut generator, n).unwrap())); // a generation, and a half
+    let (config, _generator) = one_and_a_half_generations(dir.path(), Duration::from_millis(10));
     let fs = HookFs::default();
     let reader = Arc::new(Reader::open_on(Arc::new(fs.clone()), &config).unwrap());
     let options = StreamOptions { repeat: false, ..StreamOptions::default() };
@@ -285,16 +290,12 @@ fn reader_that_waits_makes_two_calls_per_poll_at_most() {
     assert!(calls.all() < most, "{polls} polls in {seconds} s: {calls:#?}");
 }
 
-/// A manager on a network filesystem, where nobody tells it of new names: it looks for the next
-/// manifest and the next generation, and at the one that fills (two calls).
+/// A manager on a network filesystem, which announces no new names. In each poll it looks for the next
+/// manifest and the next generation, and makes two calls about the generation that fills.
 #[test]
 fn manager_with_nothing_to_do_makes_four_calls_per_poll() {
     let dir = scratch();
-    let mut config = config(dir.path(), 10, "");
-    config.poll = Some(Duration::from_millis(20));
-    let mut generator = Generator::open(&config).unwrap();
-    (0..15).for_each(|n| drop(write(&mut generator, n).unwrap())); // a generation, and a half
-    drop(generator);
+    let (config, _) = one_and_a_half_generations(dir.path(), Duration::from_millis(20));
     let fs = HookFs::on_a_network();
     let manager = Manager::open_on(Arc::new(fs.clone()), &config).unwrap();
     let calls = Calls::of(&fs);

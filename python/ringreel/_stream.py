@@ -78,8 +78,8 @@ class Stream(Iterator[Sample]):
     def missing(self) -> list[int]:
         """Generations whose directories were missing when they were to be read, although KEEP covers them.
 
-        Somebody removed them. Their epochs were left out, or read from the newest generation where
-        all workers are to have the same number of steps; an error is logged for each.
+        No role of the ring removes them so early. The stream leaves their epochs out. If all workers are to
+        have the same number of steps, it reads them from the newest generation. It logs an error for each.
         """
         return [] if self._stream is None else self._stream.missing
 

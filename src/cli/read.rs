@@ -93,14 +93,14 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     }
     let mut tally =
         Tally { options, bar: ProgressBar::hidden(), samples: 0, bytes: 0, damaged: 0, gone: 0, missing: Vec::new() };
-    if options.all {
-        let reader = Reader::open(&config)?;
+    let reader = if options.all {
+        let reader = Arc::new(Reader::open(&config)?);
         read_all(&reader, share, &stopped, &mut tally)?;
-        tally.missing = reader.missing();
+        reader
     } else if let Some(run) = &options.replay {
-        let reader = Reader::open(&config)?;
+        let reader = Arc::new(Reader::open(&config)?);
         replay(&reader, run, share, &stopped, &mut tally)?;
-        tally.missing = reader.missing();
+        reader
     } else {
         let reader = match Reader::wait_for(&config, timeout, &stopped, &mut tell) {
             Err(Error::Interrupted { .. }) => return Ok(0),
@@ -118,8 +118,9 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
             ..StreamOptions::default()
         };
         read_stream(Stream::new(reader.clone(), stream)?, &stopped, &mut tally)?;
-        tally.missing = reader.missing();
-    }
+        reader
+    };
+    tally.missing = reader.missing();
     tally.bar.finish_and_clear();
     tally.tell(started.elapsed().as_secs_f64())?;
     Ok(i32::from(tally.damaged > 0 || !tally.missing.is_empty()))

@@ -141,23 +141,21 @@ impl Policy {
 
     /// How full the generation is that fills, and who fills it.
     fn state_of(&mut self, reader: &Reader) -> String {
-        let mut described = std::mem::take(&mut self.described);
-        let text = described.text(reader.ring().poll, || self.describe(reader));
-        self.described = described;
-        text
+        let generators = &self.generators;
+        self.described.text(reader.ring().poll, || describe(generators, reader))
     }
+}
 
-    fn describe(&self, reader: &Reader) -> String {
-        let ring = reader.ring();
-        let next = ring.manifests.newest_known().map_or(0, |newest| newest + 1);
-        let files = ring.fs.list(&ring.layout.write(next)).map_or(0, |names| names.len());
-        let cap = ring.birth.swap_cap;
-        let fill = match files {
-            MANY_FILES.. => format!("{files} files, {cap} samples when it is full"),
-            _ => format!("{} of {cap} samples", ring.fill_of(next).unwrap_or(0)),
-        };
-        format!("generation {next} holds {fill}, {}", self.generators.describe(&*ring.index))
-    }
+fn describe(generators: &Generators, reader: &Reader) -> String {
+    let ring = reader.ring();
+    let next = ring.manifests.newest_known().map_or(0, |newest| newest + 1);
+    let files = ring.fs.list(&ring.layout.write(next)).map_or(0, |names| names.len());
+    let cap = ring.birth.swap_cap;
+    let fill = match files {
+        MANY_FILES.. => format!("{files} files, {cap} samples when it is full"),
+        _ => format!("{} of {cap} samples", ring.fill_of(next).unwrap_or(0)),
+    };
+    format!("generation {next} holds {fill}, {}", generators.describe(&*ring.index))
 }
 
 /// What an epoch of the run was read from. It is known to this process.

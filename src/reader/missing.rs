@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 
 impl Reader {
     /// Returns the generations, oldest first, that KEEP covers and whose directories were missing
-    /// when they were read: somebody removed them.
+    /// when they were read.
     pub fn missing(&self) -> Vec<u64> {
         self.missing.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
