@@ -4,15 +4,8 @@ import binascii
 import itertools
 import json
 import os
-import pathlib
 import subprocess
 import time
-
-
-def peak_of(pid):
-    """The most memory that a running process has had, in bytes."""
-    text = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return int(text.split("VmHWM:")[1].split()[0]) * 1024
 
 
 def measure(scene, role, *arguments):
@@ -59,10 +52,8 @@ def segments(make, count):
         reader = scene.start([scene.ringreel, "read", *config, "--generations", "1000000"])
         wait_for(scene, 3)
         live = {"manager": manager, "generator": generator, "reader": reader}
-        figures = [{"role": role, "peak_bytes": peak_of(child.pid), "seconds": None} for role, child in live.items()]
-        for child in live.values():
-            child.terminate()
-            child.communicate()
+        peaks = {role: scene.end(child)["peak_bytes"] for role, child in live.items()}
+        figures = [{"role": role, "peak_bytes": peak, "seconds": None} for role, peak in peaks.items()]
         return [{"ring": f"{count:,} segments a generation", **one} for one in figures + offline(scene)]
 
 
@@ -87,10 +78,8 @@ def longest_pause(scene, newest, swaps):
     manager = scene.start([scene.ringreel, "manager", "-c", scene.config])
     generator = scene.start([scene.ringreel, "generate", "-c", scene.config, "--shape", "1"])
     wait_for(scene, newest + swaps)
-    peak = peak_of(manager.pid)
-    for child in (generator, manager):
-        child.terminate()
-        child.communicate()
+    scene.end(generator)
+    peak = scene.end(manager)["peak_bytes"]
     times = []
     for n in range(newest + 1, newest + swaps + 1):
         with open(scene.ring / "manifests" / str(n)) as manifest:
