@@ -11,7 +11,7 @@
 //! run.<run>/turn.<workers>.<rank>.<i>        the loader of a rank begins for the i-th time: its token
 //! run.<run>/in.<workers>.<worker>.<i>        worker so-and-so, of so many, takes part in that
 //! run.<run>/pass.<workers>.<i>               with which epoch all of them go on then
-//! logs/<unix ms>.<run>                       it takes part no more: the log is kept for a while
+//! logs/<unix ms>.<run>                       all epochs of a run that is over, in one note (`runs/finished.rs`)
 //! passes/<generation>.<n>                    runs without notes have read it n times; the highest n counts
 //! ```
 //!
@@ -19,6 +19,7 @@
 //!
 //! From it follows which generations are still needed (pins), and how often a generation was read (passes).
 
+mod finished;
 mod grace;
 mod progress;
 
@@ -177,11 +178,15 @@ impl RunLog {
         Ok(epoch)
     }
 
-    /// Says what epoch `k` is to be, and returns what it is: what whoever was first said.
+    /// Proposes `epoch` as epoch `k`. Returns what epoch `k` is: the first proposal of any worker.
     ///
     /// # Errors
     /// When the index cannot be reached or written to.
     pub fn decide(&self, k: u64, epoch: &Epoch) -> Result<Epoch> {
+        // The run may have been over, and its log put away.
+        if let Some(decided) = self.recall()?.remove(&k) {
+            return Ok(decided);
+        }
         let text = serde_json::to_string(epoch).map_err(|error| Error::Index(error.to_string()))?;
         let stands = self.agree(&self.epochs_folder(), &k.to_string(), &text, read_epoch)?;
         self.remember(k, &stands);
@@ -341,21 +346,24 @@ impl RunLog {
         let next = match first {
             Some(first) => first,
             None => {
+                // A run that was over has finished all epochs of its log.
+                let over = self.recall()?.last_key_value().map_or(0, |(last, _)| last + 1);
                 // An epoch that the log does not list cannot be finished, whatever a note says.
                 let last = self.listed()?.last().map_or(0, |last| last + 1);
-                self.undecided(finished.min(last))?
+                self.undecided(finished.min(last).max(over))?
             }
         };
         self.agree(&folder, &format!("pass.{workers}.{pass}"), &next.to_string(), |stands| stands.parse().ok())
     }
 
-    /// Whether a worker has finished an epoch of it before.
+    /// Returns whether the worker has finished an epoch of the run before. Of a run that was over, all have.
     ///
     /// # Errors
     /// When the index cannot be reached.
     pub fn was_read_by(&self, worker: u64) -> Result<bool> {
         let names = self.index.note_names(&self.folder())?;
-        Ok(names.iter().filter_map(|name| arrival(name)).any(|(of, (k, _))| of == worker && k > 0))
+        let is_noted = names.iter().filter_map(|name| arrival(name)).any(|(of, (k, _))| of == worker && k > 0);
+        Ok(is_noted || !self.recall()?.is_empty())
     }
 
     /// The first epoch from `k` on that nobody has come to.
@@ -383,12 +391,14 @@ impl RunLog {
         Ok(numbers)
     }
 
-    /// All its epochs that are written down, in order: the read log. From then on those are known, too, that are not.
+    /// Returns all recorded epochs in order: the read log. From then on the epochs between them are
+    /// known, too.
     ///
     /// # Errors
     /// When the index cannot be reached.
     pub fn epochs(&self) -> Result<Vec<(u64, Epoch)>> {
-        let numbers = self.listed()?;
+        let mut numbers: BTreeSet<u64> = self.recall()?.into_keys().collect();
+        numbers.extend(self.listed()?);
         let mut epochs = Vec::with_capacity(numbers.len());
         for k in numbers {
             if let Some(epoch) = self.epoch(k)? {

@@ -236,13 +236,18 @@ impl Ring {
         counted.map_or_else(|| self.fill_of(n), Ok)
     }
 
-    /// Bytes and files that the ring takes: what the manifests of the generations that are there list, and what the
-    /// generation that fills holds. (What is staged and linked is one file.)
+    /// Returns the bytes and the number of files of the ring's segments: of the generations that are there, as their
+    /// manifests list them, and of the filling generation. (A segment that is staged and linked is one file.)
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// Filesystem errors.
     pub fn usage(&self) -> Result<(u64, u64)> {
         let newest = self.manifests.newest()?;
+        self.usage_with(newest, &self.look_at_filling(newest)?)
+    }
+
+    /// As [`Ring::usage`], for a caller that has looked at the generations after `newest`.
+    pub(crate) fn usage_with(&self, newest: u64, filling: &[Found]) -> Result<(u64, u64)> {
         let oldest = newest.saturating_sub(self.keep);
         let mut there: BTreeSet<u64> = self.kept_for_ever()?.iter().map(|kept| kept.generation).collect();
         there.extend(oldest..=newest);
@@ -259,7 +264,7 @@ impl Ring {
                 files += manifest.segments.len() as u64;
             }
         }
-        for found in self.look_at_filling(newest)? {
+        for found in filling {
             bytes = found.segments.iter().map(|entry| entry.bytes).fold(bytes, u64::saturating_add);
             files += (found.segments.len() + found.damaged.len()) as u64;
         }
@@ -270,7 +275,7 @@ impl Ring {
     ///
     /// # Errors
     /// What the filesystem says.
-    pub(super) fn look_at_filling(&self, newest: u64) -> Result<Vec<Found>> {
+    pub(crate) fn look_at_filling(&self, newest: u64) -> Result<Vec<Found>> {
         let next = newest + 1;
         let look = |n, dir: &Path| match self.look_at(n, dir) {
             Err(Error::Fs { source }) if source.is_gone() => Ok(None),

@@ -1,7 +1,7 @@
 //! How far the runs of a ring are: how often a generation was read, which ones are still needed, which runs are over.
 
 use super::grace::{Death, Obituary};
-use super::{Epoch, LEFT, LOGS, PASSES, RUNS, RunLog, WORKERS, add_passes, arrival, count, counted_passes};
+use super::{Epoch, LEFT, PASSES, RUNS, RunLog, add_passes, arrival, count, counted_passes};
 use crate::error::{Error, Result};
 use crate::index::as_hint;
 use crate::random::random_u32;
@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 
 /// At most so many generations are kept for readers that are behind; beyond, the oldest is given up.
 pub const MAX_PINNED: usize = 16;
-/// Logs of runs that are over and are kept.
-const LOGS_KEPT: usize = 100;
 /// Passes are counted over this many generations before the newest.
 const COUNTED: u64 = 64;
 /// Longest time for which a promotion puts runs away that are over.
@@ -42,6 +40,8 @@ impl Pins {
 /// Where the workers of a run are.
 pub(super) struct Progress {
     pub(super) log: Arc<RunLog>,
+    /// The names of its workers' notes.
+    pub(super) notes: Vec<String>,
     /// For each worker that was ever seen: finished epochs, and as which member it said so.
     pub(super) workers: HashMap<u64, Vec<(u64, String)>>,
     /// Members of it that were found dead.
@@ -158,13 +158,14 @@ impl Ring {
         for name in names {
             let Ok(log) = self.run(&name) else { continue };
             let (mut workers, mut deaths) = (HashMap::<u64, Vec<_>>::new(), Vec::new());
-            for note in self.index.note_names(&log.folder())? {
-                if let Some((worker, said)) = arrival(&note) {
+            let notes = self.index.note_names(&log.folder())?;
+            for note in &notes {
+                if let Some((worker, said)) = arrival(note) {
                     workers.entry(worker).or_default().push(said);
                 }
-                deaths.extend(Death::parse(&note));
+                deaths.extend(Death::parse(note));
             }
-            found.push(Progress { log, workers, deaths });
+            found.push(Progress { log, notes, workers, deaths });
         }
         if !found.is_empty() {
             self.watch().look(&*self.index)?;
@@ -239,7 +240,7 @@ impl Ring {
         Ok(reads)
     }
 
-    fn reads_of(&self, run: &Progress, newest: u64) -> Result<BTreeMap<u64, u64>> {
+    pub(super) fn reads_of(&self, run: &Progress, newest: u64) -> Result<BTreeMap<u64, u64>> {
         let (mut reads, last) = (BTreeMap::new(), run.last()?);
         for k in run.log.listed()?.into_iter().rev() {
             let Some(epoch) = run.log.epoch(k)? else { continue };
@@ -369,17 +370,17 @@ impl Ring {
         active.rotate_left(first); // each has its turn
         for name in active.iter().take_while(|_| Instant::now() < until) {
             for run in self.progress_of(vec![name.clone()])? {
-                self.retire(&run, newest)?;
+                self.retire(&run, newest, until)?;
             }
         }
         let old = |name: &&String| count(name).is_none_or(|(generation, _)| generation + COUNTED < newest);
         for name in self.index.note_names(PASSES)?.iter().filter(old).take_while(|_| Instant::now() < until) {
             self.index.drop_note(PASSES, name)?;
         }
-        self.drop_old_logs(until)
+        self.drop_old_logs()
     }
 
-    fn retire(&self, run: &Progress, newest: u64) -> Result<()> {
+    fn retire(&self, run: &Progress, newest: u64, until: Instant) -> Result<()> {
         if !run.is_over(self) || run.has_grace(self) {
             return Ok(());
         }
@@ -390,17 +391,10 @@ impl Ring {
         if last.saturating_add(self.keep) >= newest {
             return Ok(());
         }
-        let name = run.log.name();
-        if run.log.is_own() {
-            return self.remove_own(run, newest);
+        match run.log.is_own() {
+            true => self.remove_own(run, newest),
+            false => self.finish_run(run, newest, until),
         }
-        self.index.note(LOGS, &format!("{}.{name}", crate::unix_ms()), "")?;
-        self.index.drop_note(RUNS, name)?;
-        for (generation, passes) in self.reads_of(run, newest)? {
-            add_passes(&*self.index, generation, passes)?;
-        }
-        self.forget_run(name);
-        Ok(())
     }
 
     /// Removes the notes of an unnamed stream that is over, and counts its passes. A stream that
@@ -415,31 +409,5 @@ impl Ring {
         self.forget_run(name);
         // Last, so that an observer never counts these passes twice.
         passes.into_iter().try_for_each(|(generation, passes)| add_passes(&*self.index, generation, passes))
-    }
-
-    fn drop_old_logs(&self, until: Instant) -> Result<()> {
-        let mut logs: Vec<(u64, String)> = Vec::new();
-        for name in self.index.note_names(LOGS)? {
-            if let Some((ms, run)) = name.split_once('.') {
-                logs.push((ms.parse().unwrap_or(0), run.to_owned()));
-            }
-        }
-        logs.sort_unstable();
-        let active: BTreeSet<String> = self.index.note_names(RUNS)?.into_iter().collect();
-        let mut kept: BTreeSet<&String> = active.iter().collect();
-        let (old, new) = logs.split_at(logs.len().saturating_sub(LOGS_KEPT));
-        kept.extend(new.iter().map(|(_, run)| run));
-        for (ms, run) in old {
-            for folder in [format!("{WORKERS}{run}"), format!("epochs.{run}")].iter().filter(|_| !kept.contains(run)) {
-                for note in self.index.note_names(folder)? {
-                    if Instant::now() > until {
-                        return Ok(()); // its name in the list stays, so that it goes on from here
-                    }
-                    self.index.drop_note(folder, &note)?;
-                }
-            }
-            self.index.drop_note(LOGS, &format!("{ms}.{run}"))?;
-        }
-        Ok(())
     }
 }

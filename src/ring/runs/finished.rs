@@ -1,0 +1,110 @@
+//! Logs of finished runs: one note in `logs/` holds all epochs of a run.
+//!
+//! An active run has a note for each epoch and for each place of a worker. When the run is over, a
+//! manager writes its epochs into one note, `logs/<unix ms>.<run>`, and removes the others. A run that
+//! comes back, from a saved state for example, reads that note before it decides an epoch, so an epoch
+//! never changes its generation. A process that dies in between leaves both kinds of notes; the next
+//! one goes on.
+
+use super::progress::Progress;
+use super::{EPOCHS_KEPT, Epoch, LOGS, RUNS, RunLog, add_passes};
+use crate::error::{Error, Result};
+use crate::ring::Ring;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+/// Logs of finished runs that are kept.
+const LOGS_KEPT: usize = 100;
+
+/// Parses `<unix ms>.<run>`.
+fn log_name(note: &str) -> Option<(u64, &str)> {
+    let (ms, run) = note.split_once('.')?;
+    Some((ms.parse().ok()?, run))
+}
+
+impl RunLog {
+    /// Returns the names of the notes in `logs/` that are of this run.
+    fn finished_logs(&self) -> Result<Vec<String>> {
+        let mut names = self.index.note_names(LOGS)?;
+        names.retain(|note| log_name(note).is_some_and(|(_, run)| run == self.name));
+        Ok(names)
+    }
+
+    /// Reads the epochs that the log of the finished run holds, and remembers them. A run that was
+    /// never over has none. An unnamed run keeps no such log.
+    ///
+    /// # Errors
+    /// When the index cannot be reached.
+    pub(super) fn recall(&self) -> Result<BTreeMap<u64, Epoch>> {
+        let mut epochs = BTreeMap::new();
+        if self.is_own() {
+            return Ok(epochs);
+        }
+        for name in self.finished_logs()? {
+            let text = self.index.read_note(LOGS, &name)?.unwrap_or_default();
+            let listed: Vec<(u64, Epoch)> = serde_json::from_str(&text).unwrap_or_default();
+            epochs.extend(listed.into_iter().take(EPOCHS_KEPT as usize));
+        }
+        epochs.iter().for_each(|(k, epoch)| self.remember(*k, epoch));
+        Ok(epochs)
+    }
+
+    /// Writes all epochs into one note of `logs/`, unless the notes there hold them already. Returns
+    /// the numbers of the epochs that have a note of their own.
+    fn write_finished(&self) -> Result<Vec<u64>> {
+        let (known, listed) = (self.recall()?, self.listed()?);
+        if !known.is_empty() && listed.iter().all(|k| known.contains_key(k)) {
+            return Ok(listed);
+        }
+        let mut epochs = self.epochs()?;
+        epochs.drain(..epochs.len().saturating_sub(EPOCHS_KEPT as usize));
+        let text = serde_json::to_string(&epochs).map_err(|error| Error::Index(error.to_string()))?;
+        let old = self.finished_logs()?;
+        self.index.note(LOGS, &format!("{}.{}", crate::unix_ms(), self.name), &text)?;
+        old.iter().try_for_each(|note| self.index.drop_note(LOGS, note))?;
+        Ok(listed)
+    }
+}
+
+impl Ring {
+    /// Puts a named run away that is over: one note keeps its epochs. Stops when it is `until`; the
+    /// next call goes on.
+    pub(super) fn finish_run(&self, run: &Progress, newest: u64, until: Instant) -> Result<()> {
+        let log = &run.log;
+        let passes = self.reads_of(run, newest)?;
+        let epochs = log.write_finished()?.into_iter().map(|k| (log.epochs_folder(), k.to_string()));
+        // Notes that a worker has made since `run` was read stay.
+        let places = run.notes.iter().map(|note| (log.folder(), note.clone()));
+        for (folder, note) in epochs.chain(places) {
+            if Instant::now() > until {
+                return Ok(());
+            }
+            self.index.drop_note(&folder, &note)?;
+        }
+        self.index.drop_note(RUNS, log.name())?;
+        if !self.index.note_names(&log.folder())?.is_empty() {
+            self.index.note(RUNS, log.name(), "")?; // a worker came meanwhile
+        }
+        for (generation, passes) in passes {
+            add_passes(&*self.index, generation, passes)?;
+        }
+        self.forget_run(log.name());
+        Ok(())
+    }
+
+    /// Removes the oldest logs of finished runs. Those of runs that came back stay.
+    pub(super) fn drop_old_logs(&self) -> Result<()> {
+        let notes = self.index.note_names(LOGS)?;
+        let mut logs: Vec<(u64, &str)> = notes.iter().filter_map(|note| log_name(note)).collect();
+        logs.sort_unstable();
+        logs.truncate(logs.len().saturating_sub(LOGS_KEPT));
+        let active: BTreeSet<String> = match logs.is_empty() {
+            true => BTreeSet::new(),
+            false => self.index.note_names(RUNS)?.into_iter().collect(),
+        };
+        for (ms, run) in logs.into_iter().filter(|(_, run)| !active.contains(*run)) {
+            self.index.drop_note(LOGS, &format!("{ms}.{run}"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! A run that is over is one note in `index/notes/logs`, whatever fails while it is put away. A run that comes back
+//! goes on from that note.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod common;
+#[path = "stream_support/mod.rs"]
+mod support;
+
+use common::{Action, EIO, HookFs};
+use ringreel::Ring;
+use ringreel::ring::runs::{Epoch, Turn};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use support::{World, decide, eventually};
+
+/// A ring at generation 8. A reclaim puts away what is over in every eighth generation.
+fn place() -> World {
+    let place = World::new("SWAP_CAP: 2\nKEEP: 0\nLEASE_SECONDS: 5\n");
+    (0..8).for_each(|n| place.generation(n * 2..n * 2 + 2));
+    place
+}
+
+/// Run `r` has read generations 1 to 3, which are gone, and its worker left.
+fn read_and_leave(ring: &Ring) {
+    decide(ring, "r", &[1, 2, 3], 1);
+    let log = ring.run("r").unwrap();
+    log.arrive(0, 3, "somebody", 1).unwrap();
+    log.leave(0, 3, 1).unwrap();
+}
+
+fn generations(ring: &Ring) -> Vec<(u64, u64)> {
+    let epochs = ring.run("r").unwrap().epochs().unwrap();
+    epochs.iter().map(|(k, epoch)| (*k, epoch.generation)).collect()
+}
+
+/// How many notes there are of active runs, and how many logs of finished ones.
+fn notes(ring: &Ring) -> (usize, usize) {
+    let count = |folder: &str| ring.index.note_names(folder).unwrap().len();
+    (count("epochs.r") + count("run.r") + count("runs"), count("logs"))
+}
+
+fn is_note(path: &Path) -> bool {
+    path.components().any(|name| name.as_os_str() == "notes")
+}
+
+#[test]
+fn finished_run_is_one_note() {
+    let place = place();
+    let ring = place.ring();
+    read_and_leave(&ring);
+    assert_eq!(notes(&ring), (5, 0), "three epochs, a place, a name");
+    ring.reclaim().unwrap();
+    assert_eq!(notes(&ring), (0, 1));
+    for folder in ["epochs.r", "run.r"] {
+        assert!(!place.path().join("index/notes").join(folder).exists(), "{folder}");
+    }
+    let seen = place.ring();
+    assert_eq!(generations(&seen), [(0, 1), (1, 2), (2, 3)]);
+    assert_eq!(seen.run_names().unwrap(), ["r"]);
+    assert_eq!(seen.reads().unwrap().get(&2), Some(&1), "its passes are counted");
+}
+
+/// Each call to the index fails once, before or after it happened. The next reclaim goes on.
+#[test]
+fn run_keeps_its_log_whatever_fails_while_it_is_put_away() {
+    for lost in [false, true] {
+        for at in 0.. {
+            let place = place();
+            read_and_leave(&place.ring());
+            let (fs, calls) = (HookFs::default(), Arc::new(AtomicUsize::new(0)));
+            let ring = place.with_fs(fs.clone());
+            let counted = calls.clone();
+            fs.hook(move |_, op, path| {
+                let fails = is_note(path) && op != "size" && counted.fetch_add(1, Ordering::SeqCst) == at;
+                match (fails, lost) {
+                    (false, _) => Action::Pass,
+                    (true, false) => Action::Refuse(EIO),
+                    (true, true) => Action::LoseReply(EIO),
+                }
+            });
+            let reached = ring.reclaim().is_err() || calls.load(Ordering::SeqCst) > at;
+            assert_eq!(generations(&place.ring()), [(0, 1), (1, 2), (2, 3)], "call {at}, lost {lost}");
+            fs.hook(|_, _, _| Action::Pass);
+            let next = place.ring();
+            eventually("the run is put away", || {
+                next.reclaim().unwrap();
+                notes(&next).0 == 0
+            });
+            assert_eq!(notes(&next).1, 1, "call {at}, lost {lost}");
+            assert_eq!(generations(&next), [(0, 1), (1, 2), (2, 3)], "call {at}, lost {lost}");
+            if !reached {
+                assert!(at > 10, "only {at} calls");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn run_that_comes_back_changes_no_epoch() {
+    let place = place();
+    // This process knows the run from before it is put away, as one that was taken for dead does.
+    let before = place.ring();
+    let known = before.run("r").unwrap();
+    assert_eq!(known.epoch(1).unwrap(), None);
+    read_and_leave(&place.ring());
+    place.ring().reclaim().unwrap();
+    let late = Epoch { generation: 8, samples: 2, workers: 1, shuffle: false, seed: 0, repeats: 0, unix_ms: 0 };
+    for log in [&known, &place.ring().run("r").unwrap()] {
+        assert_eq!(log.decide(1, &late).unwrap().generation, 2);
+    }
+    assert!(place.ring().run("r").unwrap().was_read_by(0).unwrap());
+    // All workers go on behind the epochs of the log.
+    let turn = Turn { rank: 0, token: "again".into() };
+    assert_eq!(place.ring().run("r").unwrap().join_pass(0, 1, &turn, 7, None).unwrap(), 3);
+    // A second end of the run keeps the epochs of both times.
+    let (ring, old) = (place.ring(), Epoch { generation: 4, ..late });
+    let log = ring.run("r").unwrap();
+    assert_eq!(log.decide(3, &old).unwrap().generation, 4);
+    log.arrive(0, 4, "somebody", 2).unwrap();
+    log.leave(0, 4, 2).unwrap();
+    ring.reclaim().unwrap();
+    assert_eq!(notes(&place.ring()), (0, 1));
+    assert_eq!(generations(&place.ring()), [(0, 1), (1, 2), (2, 3), (3, 4)]);
+}
