@@ -8,9 +8,11 @@ use crate::index::{Report, as_hint};
 use crate::layout::{GenerationDir, sealed_id};
 use crate::manager::ROLE;
 use crate::ring::Ring;
-use crate::ring::manifest::Manifest;
+use crate::ring::manifest::{Manifest, SegmentEntry};
+use crate::ring::scan::Found;
 use crate::segment::reader::read_tail;
 use crate::unix_ms;
+use ringreel_format::SegmentId;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -184,11 +186,12 @@ pub fn status(ring: &Ring) -> Result<Status> {
     let totals = |manifest: Arc<Manifest>| (manifest.summary.total_samples, manifest.summary.total_bytes);
     // On the newest one everything depends: where that is damaged, nothing can be said.
     let (delivered, bytes_delivered) = ring.manifests.get(newest)?.map_or((0, 0), totals);
-    let waiting = waiting(ring, newest)?;
+    let filling = ring.look_at_filling(newest)?;
+    let waiting = waiting(ring, newest, &filling)?;
     let mut recent = History::of_last(RECENT);
     recent.update(ring)?;
     let space = ring.fs.space(ring.layout.root()).ok();
-    let (bytes, files) = ring.usage()?;
+    let (bytes, files) = ring.usage_with(newest, &filling)?;
     let index_away = ring.index.ping().err().map(|error| match error {
         Error::IndexAway { message, .. } | Error::IndexRefused { message, .. } => message,
         other => other.to_string(),
@@ -266,21 +269,30 @@ fn reuse(ring: &Ring, newest: u64, reads: &BTreeMap<u64, u64>) -> Result<Vec<Reu
     Ok(bars.into_iter().map(|(passes, generations)| ReuseStatus { passes, generations }).collect())
 }
 
-/// Samples that are sealed in staging and that no manifest lists.
-fn waiting(ring: &Ring, newest: u64) -> Result<u64> {
-    let mut samples = 0;
+/// Returns the number of samples that are sealed in staging and that no manifest lists. Opens no
+/// segment that is linked into the filling generation: its samples are in `filling` already.
+fn waiting(ring: &Ring, newest: u64, filling: &[Found]) -> Result<u64> {
+    let linked = filling.iter().flat_map(|found| &found.segments);
+    let linked: HashMap<SegmentId, &SegmentEntry> = linked.map(|entry| (entry.id, &**entry)).collect();
+    let mut samples: u64 = 0;
     let mut seen = HashSet::new();
     for owner in ring.fs.list(&ring.layout.staging())? {
         let dir = ring.layout.staging_of(&owner);
         for name in ring.fs.list(&dir).unwrap_or_default() {
             let Some(id) = sealed_id(&name) else { continue };
-            let Ok(tail) = read_tail(&*ring.fs, &dir.join(&name)) else { continue };
-            let listed = match ring.manifests.find(id, tail.footer.info.born, newest) {
+            let (born, count) = match linked.get(&id) {
+                Some(entry) => (entry.born, entry.samples),
+                None => match read_tail(&*ring.fs, &dir.join(&name)) {
+                    Ok(tail) => (tail.footer.info.born, tail.footer.count),
+                    Err(_) => continue,
+                },
+            };
+            let listed = match ring.manifests.find(id, born, newest) {
                 Err(Error::Manifest { .. }) => false, // whether it lists this one, cannot be told
                 other => other?.generation().is_some(),
             };
             if !listed && seen.insert(id) {
-                samples = tail.footer.count.saturating_add(samples);
+                samples = samples.saturating_add(count);
             }
         }
     }

@@ -305,6 +305,18 @@ fn manager_with_nothing_to_do_makes_four_calls_per_poll() {
     assert!(calls.all() < 4 * polls + 80 + 4 * seconds, "{polls} polls in {seconds} s: {calls:#?}");
 }
 
+#[test]
+fn status_opens_each_waiting_segment_once() {
+    let dir = scratch();
+    let (config, _) = one_and_a_half_generations(dir.path(), Duration::from_millis(20));
+    let fs = HookFs::default();
+    let ring = Ring::find(Arc::new(fs.clone()), &config).unwrap();
+    let opened = count(&fs, "open", ".rec");
+    let seen = ringreel::status::status(&ring).unwrap();
+    assert!(seen.samples_waiting > 0 && seen.samples_waiting == seen.writing.samples, "{seen:?}");
+    assert_eq!(u64::from(opened.load(Ordering::SeqCst)), seen.samples_waiting);
+}
+
 /// Calls by name and path, from now on.
 #[derive(Debug)]
 struct Calls(Arc<Mutex<BTreeMap<(String, PathBuf), u32>>>);
