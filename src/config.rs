@@ -130,8 +130,12 @@ pub struct Config {
     pub sample: Option<Vec<String>>,
     /// KEEP: generations kept besides the newest one.
     pub keep: u64,
-    /// SEGMENT_SAMPLES: samples in one file.
-    pub segment_samples: u64,
+    /// SEGMENT_SAMPLES: samples in one file; `None` for `auto`, by pace and size.
+    pub segment_samples: Option<u64>,
+    /// SEGMENT_BYTES: with `auto`, a file of this size is complete.
+    pub segment_bytes: u64,
+    /// SEGMENT_SECONDS: with `auto`, a written sample waits at most this long for others.
+    pub segment_time: Duration,
     /// COMPRESS, by part.
     pub compress: BTreeMap<String, Compress>,
     /// COMPRESS, of all other parts.
@@ -180,7 +184,7 @@ pub struct Config {
 }
 
 /// Keys, in the order in which they are shown, with their defaults.
-const KEYS: [(&str, &str); 33] = [
+const KEYS: [(&str, &str); 35] = [
     ("DBNAME", ""),
     ("RING", "<DBNAME>.ring beside the config file"),
     ("SWAP_CAP", ""),
@@ -188,6 +192,8 @@ const KEYS: [(&str, &str); 33] = [
     ("INDEX", "files"),
     ("KEEP", "1"),
     ("SEGMENT_SAMPLES", "1"),
+    ("SEGMENT_BYTES", "33554432"),
+    ("SEGMENT_SECONDS", "0.5"),
     ("COMPRESS", "none"),
     ("CHECK_FINITE", "off"),
     ("VERIFY", "first"),
@@ -301,7 +307,9 @@ impl Config {
             swap_cap: given.whole("SWAP_CAP", 1, 1 << 40)?,
             sample,
             keep: given.whole("KEEP", 0, MAX_KEEP)?.unwrap_or(1),
-            segment_samples: given.whole("SEGMENT_SAMPLES", 1, 1 << 24)?.unwrap_or(1),
+            segment_samples: given.segment_samples()?,
+            segment_bytes: given.bytes("SEGMENT_BYTES", 1, 1 << 40)?.unwrap_or(32 << 20),
+            segment_time: given.seconds("SEGMENT_SECONDS")?.unwrap_or(Duration::from_millis(500)),
             compress,
             compress_all,
             check_finite: given.choice(

@@ -7,6 +7,7 @@ mod batch;
 mod commits;
 mod compress;
 mod finite;
+mod grouping;
 mod handle;
 mod schema;
 mod waiting;
@@ -27,6 +28,7 @@ use crate::segment::staging::{StagingOptions, StagingWriter};
 use crate::unix_ms;
 use compress::Auto;
 use finite::Finite;
+use grouping::Grouping;
 use ringreel_format::{
     DType, Meta, PartRef, SampleRef, Schema, SegmentId, SegmentInfo, SegmentWriter, Value, WriteOptions,
 };
@@ -83,7 +85,7 @@ struct Core {
     options: StagingOptions,
     auto: Auto,
     finite: Finite,
-    segment_samples: u64,
+    grouping: Grouping,
     strict_schema: bool,
     budget: (Option<u64>, Option<u64>),
     /// What may be written before the ring and the disk are looked at again.
@@ -136,7 +138,7 @@ impl Core {
         Core {
             manager: None,
             next_look: Instant::now(),
-            segment_samples: config.segment_samples.min(ring.birth.swap_cap),
+            grouping: Grouping::new(config, ring.birth.swap_cap, unix_ms()),
             strict_schema: config.strict_schema,
             budget: (config.max_bytes, config.max_files),
             leave: Leave::default(),
@@ -196,7 +198,7 @@ impl Core {
         if !self.may_go_on(bytes, sample.unix_ms) {
             self.commit_earlier(stop)?;
             // One that could not get its name, or not be closed, takes no more samples.
-            if self.writing.as_ref().is_some_and(|it| it.is_closed() || it.samples() >= self.segment_samples) {
+            if self.writing.as_ref().is_some_and(|it| it.is_closed() || self.grouping.is_complete()) {
                 let ids = self.seal(stop)?;
                 self.tell(ids);
             }
@@ -214,7 +216,7 @@ impl Core {
                     continue;
                 }
             }
-            if self.writing.as_ref().is_none_or(|writing| writing.samples() < self.segment_samples) {
+            if self.writing.is_none() || !self.grouping.is_complete() {
                 return Ok(());
             }
             match self.seal(stop) {
@@ -242,6 +244,13 @@ impl Core {
         Ok(std::mem::take(&mut self.untold))
     }
 
+    /// Seals the segment that is being written. Returns the ids that no call has returned.
+    fn seal_now(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
+        let ids = self.seal(stop)?;
+        self.tell(ids);
+        Ok(std::mem::take(&mut self.untold))
+    }
+
     fn seal(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
         let Some(writing) = self.writing.as_mut().filter(|writing| writing.samples() > 0) else {
             return Ok(Vec::new());
@@ -258,6 +267,7 @@ impl Core {
                     let lost = writing.samples();
                     self.number -= lost;
                     let gone = self.writing.take();
+                    self.grouping.reset();
                     while let Some(Err(left)) = gone.as_ref().map(StagingWriter::discard) {
                         self.bear(left, "removing a segment that could not be finished", stop)?;
                     }
@@ -268,6 +278,7 @@ impl Core {
             }
         };
         self.writing = None;
+        self.grouping.reset();
         let (id, born) = info;
         let staged = Staged { owner: self.ring.me.clone(), id, born, samples: sealed.samples, bytes: sealed.len };
         self.commits.push(if is_new { Commit::sealed_after(staged, self.settled) } else { Commit::new(staged) });
@@ -373,10 +384,14 @@ impl Core {
                 self.number -= lost;
                 tracing::error!(%error, samples = lost, "a segment was thrown away; its samples do not count as finished");
                 let _ = self.writing.take().map(|writing| writing.discard()); // litter at worst: it has no name yet
+                self.grouping.reset();
             }
             return Err(error);
         }
         self.number += 1;
+        let (samples, bytes) = (writing.samples(), writing.bytes());
+        let share = if self.grouping.is_auto() { self.ring.share_of_room() } else { u64::MAX };
+        self.grouping.appended(samples, bytes, share, sample.unix_ms);
         Ok(())
     }
 
@@ -390,6 +405,9 @@ impl Core {
         provenance.set("pid", Value::Int(i128::from(std::process::id())));
         let id = SegmentId(random_bytes());
         let born = self.ring.manifests.newest()? + 1;
+        if self.number == 0 && self.grouping.is_auto() {
+            self.ring.expect_mixed_segments()?;
+        }
         if self.number == 0 {
             schema::compare(&self.ring, &schema, born - 1, self.strict_schema)?;
         }

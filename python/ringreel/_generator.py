@@ -97,8 +97,9 @@ class Generator:
 
         Returns
         -------
-        list of str: ids of the samples that are finished now. With SEGMENT_SAMPLES 1 this one; else none, until a
-        file is full.
+        list of str: ids of the samples that were finished since the call before. With SEGMENT_SAMPLES 1 this one;
+        else none until a file is complete, and then all of its samples. With ``SEGMENT_SAMPLES: auto`` a thread
+        completes a file when its first sample is SEGMENT_SECONDS old; the next call returns the ids.
 
         Raises
         ------

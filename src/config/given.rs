@@ -107,6 +107,10 @@ impl<'a> Given<'a> {
         for key in SECRET.iter().filter(|key| files && given(key)) {
             notes.push(format!("{key} is not used: INDEX is files"));
         }
+        let is_auto = self.values.get("SEGMENT_SAMPLES").is_some_and(Value::is_string);
+        for key in ["SEGMENT_BYTES", "SEGMENT_SECONDS"].iter().filter(|key| !is_auto && given(key)) {
+            notes.push(format!("{key} is not used: SEGMENT_SAMPLES is not auto"));
+        }
         if given("MONGOURI") && given("PORT") {
             notes.push("PORT is not used: MONGOURI names the port".to_owned());
         }
@@ -204,6 +208,19 @@ impl<'a> Given<'a> {
 
     pub(super) fn seconds(&self, key: &str) -> Result<Option<Duration>> {
         self.up_to_seconds(key, DAY)
+    }
+
+    /// `None` for `auto`.
+    pub(super) fn segment_samples(&self) -> Result<Option<u64>> {
+        const KEY: &str = "SEGMENT_SAMPLES";
+        match self.values.get(KEY) {
+            None => Ok(Some(1)),
+            Some(Value::String(text)) if text == "auto" => Ok(None),
+            Some(value @ Value::String(_)) => {
+                Err(self.bad(KEY, &format!("expected a whole number or auto, found {}", shown(value))))
+            }
+            Some(_) => self.whole(KEY, 1, 1 << 24),
+        }
     }
 
     pub(super) fn stale_after(&self) -> Result<Duration> {

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::ring::commit::{Commit, LookedUp, Step};
 use crate::ring::manifests::Lookup;
 use crate::ring::promote::When;
+use crate::unix_ms;
 use std::time::{Duration, Instant};
 
 /// So many names at most are removed in a call that puts one sample in. (Each takes a tenth of a millisecond, and more on a
@@ -73,6 +74,25 @@ impl Core {
             self.promote_if_filled()
         };
         tended.unwrap_or_else(|error| self.problem(error.to_string()));
+    }
+
+    /// Seals the segment that is being written if its first sample has waited for SEGMENT_SECONDS, and
+    /// commits it. The next call returns the ids, and reports a permanent error.
+    pub(super) fn seal_if_old(&mut self) {
+        if !self.grouping.is_old(unix_ms()) {
+            return;
+        }
+        match self.seal(&|| true) {
+            Ok(ids) => {
+                self.tell(ids);
+                let done = self.commit_all(&|| true, false).and_then(|()| self.promote_if_filled());
+                self.deferred = self.deferred.take().or(done.err());
+            }
+            // The next round or the next call tries again.
+            Err(Error::Interrupted { .. }) => {}
+            Err(error) if error.is_retryable() => self.problem(error.to_string()),
+            Err(error) => self.deferred = self.deferred.take().or(Some(error)),
+        }
     }
 
     /// Whether a finished segment has no place in a generation yet.

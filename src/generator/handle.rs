@@ -19,6 +19,8 @@ use std::time::Duration;
 const ROUNDS_PER_LEASE: u32 = 4;
 /// The same while a finished segment waits for its place.
 const BUSY_ROUNDS_PER_LEASE: u32 = 16;
+/// Looks of the thread within SEGMENT_SECONDS, at whether a segment is to be sealed.
+const ROUNDS_PER_GROUP: u32 = 4;
 /// Longest time between two rounds while a finished segment waits for its place.
 const LONGEST_BUSY_PAUSE: Duration = Duration::from_secs(2);
 
@@ -50,7 +52,7 @@ impl Generator {
     /// Takes part in a ring that is open already.
     pub fn on_ring(ring: Arc<Ring>, config: &Config) -> Generator {
         let core = Arc::new(Mutex::new(Core::on_ring(ring.clone(), config)));
-        Generator { upkeep: Upkeep::start(core.clone(), &ring), core, ring }
+        Generator { upkeep: Upkeep::start(core.clone(), &ring, config), core, ring }
     }
 
     /// The ring.
@@ -63,9 +65,10 @@ impl Generator {
         lock(&self.core).summary()
     }
 
-    /// Writes one sample. Returns the ids of the samples that are finished now: with SEGMENT_SAMPLES 1 this one, else
-    /// those of its segment once that is full. Finished samples are safe; if the ring is full, the *next* call blocks
-    /// until they have a place. Blocks while the disk is full. Stops blocking when `stop` returns true.
+    /// Writes one sample. Returns the ids of the samples that were finished since the call before: with SEGMENT_SAMPLES
+    /// 1 this one, else those of each segment that was sealed. With `SEGMENT_SAMPLES: auto`, a thread seals a segment
+    /// whose first sample has waited for SEGMENT_SECONDS; the next call of any kind returns its ids. Finished samples
+    /// are safe; if the ring is full, the *next* call blocks until they have a place. Blocks while the disk is full. Stops blocking when `stop` returns true.
     ///
     /// # Errors
     /// A sample that does not fit SAMPLE; [`Error::Interrupted`](crate::Error::Interrupted) if `stop` ended the call
@@ -112,7 +115,7 @@ impl Generator {
     /// # Errors
     /// As [`Generator::write`].
     pub fn seal(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
-        lock(&self.core).seal(stop)
+        lock(&self.core).seal_now(stop)
     }
 
     /// Seals, commits, and leaves the ring. With `seal`, blocks until everything is visible, promoting a generation
@@ -145,9 +148,13 @@ struct Upkeep {
 }
 
 impl Upkeep {
-    fn start(core: Arc<Mutex<Core>>, ring: &Ring) -> Upkeep {
+    fn start(core: Arc<Mutex<Core>>, ring: &Ring, config: &Config) -> Upkeep {
         let idle = ring.lease / ROUNDS_PER_LEASE;
         let busy = (ring.lease / BUSY_ROUNDS_PER_LEASE).min(LONGEST_BUSY_PAUSE).max(ring.poll);
+        let tick = match config.segment_samples {
+            Some(_) => busy,
+            None => busy.min(config.segment_time / ROUNDS_PER_GROUP),
+        };
         let stopped = Arc::new((Mutex::new(false), Condvar::new()));
         let until = stopped.clone();
         let run = move || {
@@ -155,8 +162,8 @@ impl Upkeep {
             let mut is_stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
             let mut waited = Duration::ZERO;
             while !*is_stopped {
-                is_stopped = wake.wait_timeout(is_stopped, busy).unwrap_or_else(PoisonError::into_inner).0;
-                waited += busy;
+                is_stopped = wake.wait_timeout(is_stopped, tick).unwrap_or_else(PoisonError::into_inner).0;
+                waited += tick;
                 if *is_stopped {
                     break;
                 }
@@ -167,9 +174,12 @@ impl Upkeep {
                     Err(TryLockError::Poisoned(core)) => Some(core.into_inner()),
                     Err(TryLockError::WouldBlock) => None,
                 };
-                if let Some(mut core) = core.filter(|core| waited >= idle || core.has_unplaced()) {
-                    core.keep_up();
-                    waited = Duration::ZERO;
+                if let Some(mut core) = core {
+                    core.seal_if_old();
+                    if waited >= idle || waited >= busy && core.has_unplaced() {
+                        core.keep_up();
+                        waited = Duration::ZERO;
+                    }
                 }
                 is_stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
             }

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::manager::ROLE;
 use crate::ring::liveness::LOOKS_PER_LEASE;
 use crate::ring::promote::When;
+use crate::segment::staging::StagingWriter;
 use std::time::{Duration, Instant};
 
 /// Room that must be left on the disk besides what is to be written: names and manifests need some.
@@ -31,8 +32,8 @@ impl Core {
     /// Whether `bytes` more may be written, now (milliseconds since 1970), without a look: the segment is open, everything
     /// before it has a place, and the last look was not long ago.
     pub(super) fn may_go_on(&mut self, bytes: u64, now: u64) -> bool {
-        let may_grow = 1..self.segment_samples;
-        let is_open = self.writing.as_ref().is_some_and(|it| may_grow.contains(&it.samples()) && !it.is_closed());
+        let grows = |it: &StagingWriter| it.samples() > 0 && !it.is_closed() && !self.grouping.is_complete();
+        let is_open = self.writing.as_ref().is_some_and(grows);
         let is_fresh = u128::from(self.leave.since.abs_diff(now)) < self.ring.poll.as_millis();
         if !is_open || !is_fresh || self.has_unplaced() {
             return false;

@@ -109,6 +109,8 @@ pub(super) struct Occupancy {
     sharers: u64,
     /// When they were counted.
     counted: Option<Instant>,
+    /// Segments differ in size, so names alone do not tell how many samples there are.
+    mixed: bool,
 }
 
 /// Where a segment stands, as the manifests say.
@@ -368,6 +370,25 @@ impl Ring {
         occupancy.generation > newest && occupancy.spent >= occupancy.room
     }
 
+    /// Prepares for segments of different sizes, and looks how much room the filling generation has.
+    ///
+    /// # Errors
+    /// Filesystem errors.
+    pub(crate) fn expect_mixed_segments(&self) -> Result<()> {
+        self.occupancy().mixed = true;
+        let filling = self.filling(self.manifests.newest()?);
+        self.is_full(filling, 2, true).map(drop)
+    }
+
+    /// Returns this process's share of the room that the filling generation had at the last look, in
+    /// samples, at least 1. All members may fill it as fast as this process does.
+    pub(crate) fn share_of_room(&self) -> u64 {
+        let occupancy = self.occupancy();
+        // The generation is full: the next segment goes into an empty one.
+        let room = occupancy.room.checked_sub(occupancy.spent).filter(|room| *room > 0);
+        (room.unwrap_or(self.birth.swap_cap) / occupancy.sharers.max(1)).max(1)
+    }
+
     /// Whether generation `n` has no room. By its names where that is enough, by its footers where it is not.
     fn is_full(&self, n: u64, samples: u64, thorough: bool) -> Result<bool> {
         let mut occupancy = self.occupancy();
@@ -395,9 +416,13 @@ impl Ring {
             Err(error) => return Err(error.into()),
         };
         let mut room = cap.saturating_sub(names.saturating_mul(samples.max(1)));
+        if occupancy.mixed && occupancy.generation == n {
+            // A generation only fills. Others' segments may hold more than their names tell.
+            room = room.min(occupancy.room.saturating_sub(occupancy.spent));
+        }
         // Segments of one sample: as many names, as many samples (but for doubles, which a thorough look finds). Of
         // more: names × our own size may be too much, since others' segments may be smaller.
-        if room == 0 && (thorough || samples > 1) {
+        if room == 0 && (thorough || samples > 1) || occupancy.mixed && samples > 1 {
             room = match self.fill_of(n) {
                 Ok(fill) => cap.saturating_sub(fill),
                 Err(Error::Fs { source }) if source.is_gone() => return Ok(false),

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const GENERATORS: [(&str, &[&str]); 5] = [
     ("SEGMENT_SAMPLES: 1", &["--rate", "25"]),
     ("SEGMENT_SAMPLES: 2\nCOMPRESS: 1", &["--rate", "40"]),
-    ("SEGMENT_SAMPLES: 5\nCHUNKSIZE: 2", &["--rate", "40"]),
+    ("SEGMENT_SAMPLES: auto\nCHUNKSIZE: 2", &["--rate", "80"]),
     ("SEGMENT_SAMPLES: 3\nDURABILITY: node", &["--rate", "30", "--samples", "50", "--seal"]),
     ("SEGMENT_SAMPLES: 4\nCOMPRESS: {label: 3}", &["--rate", "60", "--samples", "17", "--seal"]),
 ];

@@ -111,7 +111,7 @@ fn work_for_a_manager(dir: &Path) -> HashSet<String> {
         ids.extend(write(&mut dying, n).unwrap());
         fell_silent(&ring, dying);
     }
-    let begun = Config { segment_samples: 9, ..config.clone() };
+    let begun = Config { segment_samples: Some(9), ..config.clone() };
     let mut begun = Generator::open(&begun).unwrap();
     assert!(write(&mut begun, 0).unwrap().is_empty());
     fell_silent(&ring, begun);

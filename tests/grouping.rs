@@ -1,0 +1,144 @@
+//! Group commit (`SEGMENT_SAMPLES: auto`): fast generators share files, slow ones do not, and a generation ends at SWAP_CAP.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use common::{assert_delivered_once, config, never, scratch, write};
+use ringreel::ring::manifest::Manifest;
+use ringreel::segment::SampleId;
+use ringreel::status::status;
+use ringreel::{Config, Generator, Ring};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Only catches hangs.
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn eventually(what: &str, mut is: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < LIMIT, "{what}: never");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn manifests(config: &Config) -> Vec<Arc<Manifest>> {
+    let ring = Ring::find(Arc::new(ringreel::fs::Posix), config).unwrap();
+    let newest = ring.manifests.newest().unwrap();
+    (1..=newest).map(|n| ring.manifests.get(n).unwrap().unwrap()).collect()
+}
+
+/// Samples of each generation, and its files.
+fn sizes(config: &Config) -> Vec<(u64, usize)> {
+    manifests(config).iter().map(|manifest| (manifest.summary.samples, manifest.segments.len())).collect()
+}
+
+/// Writes `count` samples as fast as it can. Returns the ids of those that are finished.
+fn write_many(generator: &mut Generator, count: u64) -> Vec<SampleId> {
+    (0..count).flat_map(|n| write(generator, n).unwrap()).collect()
+}
+
+/// `seconds` is far more than the test takes, so no segment is sealed for its age.
+fn auto(dir: &std::path::Path, cap: u64, seconds: &str) -> Config {
+    config(dir, cap, &format!("SEGMENT_SAMPLES: auto\nSEGMENT_SECONDS: {seconds}\nKEEP: 1000\n"))
+}
+
+#[test]
+fn fast_generator_fills_whole_generations_with_few_files() {
+    let dir = scratch();
+    let config = auto(dir.path(), 400, "3600");
+    let mut generator = Generator::open(&config).unwrap();
+    let mut ids = write_many(&mut generator, 1200);
+    ids.extend(generator.seal(&never).unwrap());
+    assert_eq!(ids.len(), 1200, "each id is returned");
+    let summary = generator.finish(true, &never).unwrap();
+    assert_eq!((summary.finished, summary.delivered), (1200, 1200));
+    let sizes = sizes(&config);
+    assert!(sizes.iter().all(|(samples, files)| *samples == 400 && *files <= 40), "{sizes:?}");
+    assert_eq!(sizes.len(), 3);
+    assert_delivered_once(&config.ring, &ids, "in groups");
+}
+
+#[test]
+fn generators_of_different_pace_fill_generations_together() {
+    let dir = scratch();
+    let config = auto(dir.path(), 64, "0.05");
+    let fixed = common::config(dir.path(), 64, "KEEP: 1000\n");
+    let ids: Vec<SampleId> = std::thread::scope(|scope| {
+        let run = |config: Config, count: u64, pause: u64| {
+            move || {
+                let mut generator = Generator::open(&config).unwrap();
+                let mut ids = Vec::new();
+                for n in 0..count {
+                    ids.extend(write(&mut generator, n).unwrap());
+                    std::thread::sleep(Duration::from_millis(pause));
+                }
+                ids.extend(generator.seal(&never).unwrap());
+                generator.finish(false, &never).unwrap();
+                ids
+            }
+        };
+        let runs = [(&config, 600, 0), (&config, 150, 3), (&config, 20, 60), (&fixed, 100, 2)];
+        let threads = runs.map(|(config, count, pause)| scope.spawn(run(config.clone(), count, pause)));
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(ids.len(), 870);
+    let rest = Generator::open(&fixed).unwrap();
+    common::bring_in(rest.ring());
+    rest.finish(true, &never).unwrap();
+    assert_delivered_once(&config.ring, &ids, "at different paces");
+    // A segment that does not fit is left to the next generation. It has an eighth of SWAP_CAP at most.
+    let mut sizes = sizes(&config);
+    sizes.pop();
+    assert!(sizes.iter().all(|(samples, _)| (57..=64).contains(samples)), "{sizes:?}");
+}
+
+#[test]
+fn samples_of_a_stalled_generator_become_readable() {
+    let dir = scratch();
+    let config = auto(dir.path(), 40, "0.3");
+    let mut generator = Generator::open(&config).unwrap();
+    // As many as one segment takes at most: it is complete, or its age completes it.
+    let mut ids = write_many(&mut generator, 3);
+    let ring = generator.ring().clone();
+    eventually("three samples are finished", || status(&ring).unwrap().samples_waiting == 3);
+    eventually("they have their place", || status(&ring).unwrap().writing.samples == 3);
+    assert_eq!(generator.summary().finished, 3);
+    ids.extend(write(&mut generator, 3).unwrap());
+    assert!(ids.len() >= 3, "the next call returns what the thread finished: {ids:?}");
+    ids.extend(generator.seal(&never).unwrap());
+    assert_eq!(ids.len(), 4);
+    generator.finish(true, &never).unwrap();
+    assert_delivered_once(&config.ring, &ids, "stalled");
+}
+
+#[test]
+fn slow_generator_seals_each_sample_at_once() {
+    let dir = scratch();
+    let config = auto(dir.path(), 80, "0.001");
+    let mut generator = Generator::open(&config).unwrap();
+    for n in 0..20 {
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(write(&mut generator, n).unwrap().len(), 1, "sample {n}");
+    }
+}
+
+/// A generator that joins late makes no segment that is larger than the room that is left.
+#[test]
+fn generator_that_joins_a_nearly_full_generation_fits_in() {
+    let dir = scratch();
+    let config = auto(dir.path(), 100, "3600");
+    let mut first = Generator::open(&common::config(dir.path(), 100, "KEEP: 1000\n")).unwrap();
+    (0..97).for_each(|n| drop(write(&mut first, n).unwrap()));
+    let mut late = Generator::open(&config).unwrap();
+    let ids = write_many(&mut late, 3);
+    assert_eq!(ids.len(), 3, "each is sealed by itself");
+    late.finish(false, &never).unwrap();
+    eventually("the generation is readable", || {
+        first.flush(&never).unwrap();
+        let ring = common::another(&config);
+        ring.promote(ringreel::ring::promote::When::Full).unwrap();
+        ring.manifests.newest().unwrap() == 1
+    });
+    assert_eq!(sizes(&config)[0].0, 100);
+}
