@@ -62,8 +62,10 @@ fn fast_generator_fills_whole_generations_with_few_files() {
 #[test]
 fn generators_of_different_pace_fill_generations_together() {
     let dir = scratch();
-    let config = auto(dir.path(), 64, "0.05");
-    let fixed = common::config(dir.path(), 64, "KEEP: 1000\n");
+    // A segment that is too large for the rest of a generation waits two polls for others to fill it.
+    let poll = Some(Duration::from_millis(100));
+    let config = Config { poll, ..auto(dir.path(), 64, "0.05") };
+    let fixed = Config { poll, ..common::config(dir.path(), 64, "KEEP: 1000\n") };
     let ids: Vec<SampleId> = std::thread::scope(|scope| {
         let run = |config: Config, count: u64, pause: u64| {
             move || {

@@ -392,14 +392,18 @@ impl Ring {
     /// Whether generation `n` has no room. By its names where that is enough, by its footers where it is not.
     fn is_full(&self, n: u64, samples: u64, thorough: bool) -> Result<bool> {
         let mut occupancy = self.occupancy();
-        let fresh = occupancy.generation == n && occupancy.room > 0;
+        // A segment of several that does not fit waits for a while: smaller ones of others may fill the generation exactly.
+        let left = occupancy.room.saturating_sub(occupancy.spent);
+        let is_too_large = |mixed: bool, left: u64| mixed && !thorough && samples > left;
+        let too_large = is_too_large(occupancy.mixed, left);
+        let fresh = occupancy.generation == n && occupancy.room > 0 && !too_large;
         if fresh && !thorough && occupancy.spent * 8 * occupancy.sharers < occupancy.room {
             return Ok(false);
         }
         // What has no room gets none until it is promoted: thousands of names are not listed again and again meanwhile, but
         // now and then, since it may have been an old view.
         let recent = occupancy.looked.is_some_and(|looked| looked.elapsed() < self.poll * 2);
-        let used_up = occupancy.room == 0 || samples == 1 && occupancy.spent >= occupancy.room;
+        let used_up = occupancy.room == 0 || samples == 1 && left == 0 || too_large;
         if occupancy.generation == n && used_up && recent && !thorough {
             // A wrong no only waits for the manifest: a generator polls this.
             return Ok(!self.fs.seen(&self.layout.read(n))? || !self.has_begun(n)?);
@@ -418,7 +422,7 @@ impl Ring {
         let mut room = cap.saturating_sub(names.saturating_mul(samples.max(1)));
         if occupancy.mixed && occupancy.generation == n {
             // A generation only fills. Others' segments may hold more than their names tell.
-            room = room.min(occupancy.room.saturating_sub(occupancy.spent));
+            room = room.min(left);
         }
         // Segments of one sample: as many names, as many samples (but for doubles, which a thorough look finds). Of
         // more: names × our own size may be too much, since others' segments may be smaller.
@@ -439,7 +443,7 @@ impl Ring {
         }
         (occupancy.generation, occupancy.room, occupancy.spent) = (n, room, 0);
         occupancy.looked = Some(Instant::now());
-        Ok(room == 0)
+        Ok(room == 0 || is_too_large(occupancy.mixed, room))
     }
 
     /// What became of a segment that has no staging name and that a pruned manifest may have listed:
