@@ -404,8 +404,10 @@ fn a_write_that_finds_the_disk_full_is_done_again_when_there_is_room() {
 
 #[test]
 fn a_budget_is_used_and_not_passed_and_the_generator_says_that_it_waits_for_it() {
-    for (budget, most) in [("MAX_BYTES: 60000", 13), ("MAX_FILES: 9", 9)] {
-        let place = Place::new(&format!("SWAP_CAP: 100\nSAMPLE: [data]\n{budget}\n"));
+    for (budget, segments, most) in
+        [("MAX_BYTES: 60000", "1", 13), ("MAX_FILES: 9", "1", 9), ("MAX_BYTES: 60000", "auto", 13)]
+    {
+        let place = Place::new(&format!("SWAP_CAP: 100\nSAMPLE: [data]\nSEGMENT_SAMPLES: {segments}\n{budget}\n"));
         let mut generator = place.start(&["generate", "--shape", "4300"]);
         generator.await_err(&format!("room under {}", budget.split(':').next().unwrap()));
         generator.terminate();

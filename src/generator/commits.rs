@@ -76,6 +76,21 @@ impl Core {
         tended.unwrap_or_else(|error| self.problem(error.to_string()));
     }
 
+    /// Whether samples wait in an open segment whose size was left to the generator.
+    pub(super) fn holds_group(&self) -> bool {
+        self.grouping.is_auto() && self.writing.as_ref().is_some_and(|writing| writing.samples() > 0)
+    }
+
+    /// Seals the open segment before a wait of any length: no sample waits unfinished, and what the wait is for may need
+    /// these samples.
+    pub(super) fn seal_group(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+        if self.holds_group() {
+            let ids = self.seal(stop)?;
+            self.tell(ids);
+        }
+        Ok(())
+    }
+
     /// Seals the segment that is being written if its first sample has waited for SEGMENT_SECONDS, and
     /// commits it. The next call returns the ids, and reports a permanent error.
     pub(super) fn seal_if_old(&mut self) {
@@ -210,6 +225,7 @@ impl Core {
                     if !wait || stop() {
                         return Ok(());
                     }
+                    self.seal_group(stop)?;
                     // From the rename on, the next generation fills.
                     if self.pacer.also_watch(self.ring.layout.root()) {
                         continue;

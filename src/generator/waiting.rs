@@ -48,6 +48,10 @@ impl Core {
         loop {
             match self.lacks_room(bytes) {
                 Ok(None) => return Ok(()),
+                Ok(Some(_)) if self.holds_group() => {
+                    self.seal_group(stop)?;
+                    self.commit_all(&|| true, false)?;
+                }
                 Ok(Some(lack)) => {
                     self.problem(format!("waiting for {lack}"));
                     self.strike_off(usize::MAX); // they may be the last names of what was reclaimed
@@ -76,6 +80,7 @@ impl Core {
         let (max_bytes, max_files) = self.budget;
         if max_bytes.is_some() || max_files.is_some() {
             let (used, files) = self.ring.usage()?;
+            let used = used + self.writing.as_ref().map_or(0, StagingWriter::bytes);
             if max_bytes.is_some_and(|max| used + bytes > max) {
                 return Ok(Some(format!("room under MAX_BYTES: {used} bytes are used, {bytes} more are needed")));
             }

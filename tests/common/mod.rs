@@ -261,7 +261,9 @@ impl Fs for HookFs {
 pub fn config(dir: &Path, cap: u64, more: &str) -> Config {
     let yaml = format!("DBNAME: t\nSWAP_CAP: {cap}\nSAMPLE: [data]\nPOLL_SECONDS: 0.001\nLEASE_SECONDS: 60\n{more}");
     let yaml = format!("{yaml}\n{}", index::lines(dir));
-    Config::parse(&yaml, "test", dir, true).unwrap()
+    // A test that says nothing of segments follows each sample by itself.
+    let segments = if more.contains("SEGMENT_SAMPLES") { "" } else { "SEGMENT_SAMPLES: 1\n" };
+    Config::parse(&format!("{segments}{yaml}"), "test", dir, true).unwrap()
 }
 
 pub fn never() -> bool {
