@@ -37,8 +37,10 @@ impl World {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let lease = if yaml.contains("LEASE_SECONDS") { "" } else { "LEASE_SECONDS: 30\n" };
         let index = index::lines(dir.path());
-        let yaml = format!("DBNAME: demo\nSAMPLE: [data]\nPOLL_SECONDS: 0.002\n{lease}{yaml}\n{index}");
-        World { dir, yaml }
+        // A test that says nothing of segments follows each sample by itself.
+        let segments = if yaml.contains("SEGMENT_SAMPLES") { "" } else { "SEGMENT_SAMPLES: 1\n" };
+        let keys = format!("DBNAME: demo\nSAMPLE: [data]\nPOLL_SECONDS: 0.002\n{segments}{lease}");
+        World { dir, yaml: format!("{keys}{yaml}\n{index}") }
     }
 
     pub fn config(&self) -> Config {
