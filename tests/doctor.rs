@@ -10,7 +10,7 @@ use doctor_support::{Liar, Lie, examined, examined_with, leftovers, wrong};
 use ringreel::config::Config;
 use ringreel::doctor::config::Size;
 use ringreel::doctor::space::{Rights, budget, judge, room};
-use ringreel::doctor::{CannotLook, Doctor, Verdict, examine};
+use ringreel::doctor::{CannotLook, Check, Doctor, Verdict, examine};
 use ringreel::fs::Space;
 use ringreel::fs::probe::Facts;
 use std::fs;
@@ -255,6 +255,17 @@ fn each_lie_of_a_filesystem_is_named_and_nothing_else() {
         }
     };
     std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(work))));
+}
+
+#[test]
+fn ring_mode_with_setgid_is_tried_and_looked_at() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let of = |lie: Lie, mode: &str| doctor_support::examined_as(dir.path(), lie, &format!("RING_MODE: \"{mode}\""));
+    let checked = |checks: &[Check]| checks.iter().any(|check| check.check == "RING_MODE");
+    let (kept, dropped) = (of(Lie::None, "2770"), of(Lie::SetgidIsDropped, "2770"));
+    assert!(checked(&kept), "{kept:#?}");
+    assert_eq!((wrong(&kept), wrong(&dropped)), (vec![], vec![("RING_MODE".to_owned(), Verdict::Warning)]));
+    assert!(!checked(&of(Lie::SetgidIsDropped, "0770")));
 }
 
 #[test]

@@ -102,6 +102,39 @@ fn another_user_of_the_group_reads_and_writes_and_manages_a_ring_made_under_umas
 }
 
 #[test]
+fn lost_setgid_bit_is_one_warning_and_named_by_doctor() {
+    if !rustix::process::geteuid().is_root() {
+        return loudly("SKIPPED: a directory of a group that its user is not in: this user is not root");
+    }
+    let place = Place::verbatim("DBNAME: demo\nINDEX: files\nSWAP_CAP: 2\nSAMPLE: [data]\nRING_MODE: \"2770\"\n");
+    chown(place.path(), None, Some(4711)).unwrap();
+    fs::set_permissions(place.path(), Permissions::from_mode(0o2777)).unwrap();
+    let test = "a lost setgid bit";
+    let doctor = |words: &str| {
+        let said = as_nobody(test, &place, &["doctor", "--json"])?;
+        let line = said.json().into_iter().find(|line| line["check"] == "RING_MODE").unwrap();
+        let of = |key: &str| line[key].as_str().unwrap().to_owned();
+        assert_eq!(of("verdict"), "warning", "{said:?}");
+        assert!(of("measured").contains(words) && of("advice").contains("chgrp"), "{said:?}");
+        Some(())
+    };
+    // Before there is a ring, and of the ring that was made.
+    if doctor("of group 4711 loses the setgid bit").is_none() {
+        return;
+    }
+    let generate = ["generate", "--samples", "2", "--shape", "1000", "--seal"];
+    let said = as_nobody(test, &place, &generate).unwrap();
+    assert_eq!((said.code, said.err.matches("setgid bit").count()), (Some(0), 1), "{said:?}");
+    for words in ["demo.ring did not keep the setgid bit", "group 4711", "chgrp"] {
+        assert!(said.err.contains(words), "{words}: {said:?}");
+    }
+    doctor("the ring's directory, of group 4711, has lost the setgid bit (mode 770)");
+    // Root loses nothing.
+    let said = place.run(&generate).ok();
+    assert!(!said.err.contains("setgid"), "{said:?}");
+}
+
+#[test]
 fn without_ring_mode_the_umask_077_keeps_others_out() {
     let Some(place) = shared("") else { return };
     let Some(said) = as_nobody("umask 077", &place, &["read", "--all", "--json"]) else { return };

@@ -6,7 +6,7 @@ use super::{ANOTHER, CannotLook, Doctor, Outcome, Subject};
 use crate::config::Config;
 use crate::fs::probe::Facts;
 use crate::fs::probe::contents::throughput;
-use crate::fs::{FsResult, Space};
+use crate::fs::{FsResult, Modes, SETGID_CURE, Space};
 use crate::layout::{DIRECTORIES, GenerationDir, Layout};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -53,7 +53,42 @@ pub(super) fn examine(
     let hardlinks = std::fs::read_to_string("/proc/sys/fs/protected_hardlinks").unwrap_or_default();
     let protected = hardlinks.trim() != "0";
     doctor.check(GROUP, "permissions", why, move || permissions(&subject, &known, &dir, protected))?;
+    if let Some(modes) = config.modes.filter(|modes| modes.has_setgid()) {
+        let (subject, dir) = (doctor.subject.clone(), scratch.join("setgid"));
+        let ring = has_ring.then(|| config.ring.clone());
+        let why = "by the setgid bit, what each user makes in the ring belongs to the ring's group";
+        doctor.check(GROUP, "RING_MODE", why, move || {
+            setgid(&subject, ring.as_deref(), &dir, modes).unwrap_or_else(|error| Outcome::refused(&error, ANOTHER))
+        })?;
+    }
     Ok(())
+}
+
+/// Looks at the ring's own directory, and at one that is made as a ring makes it: chmod(2) may drop the setgid bit
+/// without an error.
+fn setgid(subject: &Subject, ring: Option<&Path>, dir: &Path, modes: Modes) -> FsResult<Outcome> {
+    if let Some(ring) = ring {
+        let Facts { mode, gid, .. } = subject.extra.facts(ring)?;
+        if mode & SETGID == 0 {
+            let what = format!("the ring's directory, of group {gid}, has lost the setgid bit (mode {mode:o})");
+            let path = ring.display();
+            let advice = format!(
+                "have its owner run `chgrp -R GROUP {path}` and `find {path} -type d -exec chmod g+s {{}} +`; for a new \
+                 ring, {SETGID_CURE}"
+            );
+            return Ok(Outcome::warning(what, advice));
+        }
+    }
+    subject.extra.make_dir_with(dir, modes)?;
+    let Facts { mode, gid, .. } = subject.extra.facts(dir)?;
+    if mode & SETGID != 0 {
+        return Ok(Outcome::ok(format!("a directory of group {gid} keeps the setgid bit")));
+    }
+    let what = format!(
+        "a directory of group {gid} loses the setgid bit without an error (mode {mode:o}): you are not in that group, or \
+         the filesystem drops the bit"
+    );
+    Ok(Outcome::warning(what, SETGID_CURE))
 }
 
 /// What KEEP + `more` generations need besides what the ring has: bytes, inodes.

@@ -10,11 +10,18 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What files and directories are made with where nothing else is said; the umask takes away from it.
 const FILE: Mode = Mode::from_raw_mode(0o666);
 const DIRECTORY: Mode = Mode::from_raw_mode(0o777);
+
+/// The bit by which names in a directory belong to the directory's group.
+const SETGID: u32 = 0o2000;
+/// What to do where a directory cannot keep it.
+pub(crate) const SETGID_CURE: &str = "add this user to that group, or give the directory above the ring a group that all \
+     its users are in (`chgrp GROUP DIR; chmod g+s DIR`), or set a default ACL there (`setfacl -d -m g:GROUP:rwx DIR`)";
 
 /// What failed before a directory could be synced.
 pub(super) const OPEN_DIR: &str = "open directory";
@@ -34,6 +41,11 @@ impl Modes {
         Mode::from_raw_mode(self.0 & 0o666)
     }
 
+    /// Returns whether directories get the setgid bit.
+    pub fn has_setgid(self) -> bool {
+        self.0 & SETGID != 0
+    }
+
     fn of_directories(self) -> Mode {
         Mode::from_raw_mode(self.0 & 0o2777 | (self.0 & 0o444) >> 2)
     }
@@ -47,7 +59,7 @@ pub(super) struct At<'p> {
     name: &'p Path,
     /// For messages.
     path: &'p Path,
-    modes: Option<Modes>,
+    modes: Option<(Modes, &'p Once)>,
 }
 
 impl<'p> At<'p> {
@@ -61,9 +73,9 @@ impl<'p> At<'p> {
         At { dir: Some(dir), name, path, modes: None }
     }
 
-    /// What is made here gets these.
-    pub fn with_modes(self, modes: Option<Modes>) -> At<'p> {
-        At { modes, ..self }
+    /// Gives what is made here these modes. `warned` is done once the setgid bit was found missing.
+    pub fn with_modes(self, modes: Option<Modes>, warned: &'p Once) -> At<'p> {
+        At { modes: modes.map(|modes| (modes, warned)), ..self }
     }
 
     fn dir(&self) -> BorrowedFd<'_> {
@@ -87,7 +99,7 @@ impl<'p> At<'p> {
     pub fn create_new(&self) -> FsResult<Box<dyn FileWriter>> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let file = self.on("create", self.open_with(flags, FILE))?;
-        if let Some(modes) = self.modes {
+        if let Some((modes, _)) = self.modes {
             let set = rustix::fs::fchmod(&file, modes.of_files());
             self.on("set the mode of", set).inspect_err(|_| drop(self.remove_file()))?;
         }
@@ -130,13 +142,13 @@ impl<'p> At<'p> {
     pub fn make_dir(&self) -> FsResult<()> {
         let made = rustix::fs::mkdirat(self.dir(), self.name, DIRECTORY);
         match (self.modes, made) {
-            (Some(modes), Ok(())) => {
-                self.on("set the mode of", self.set_mode(modes)).inspect_err(|_| drop(self.remove_dir()))
+            (Some((modes, warned)), Ok(())) => {
+                self.on("set the mode of", self.set_mode(modes, warned)).inspect_err(|_| drop(self.remove_dir()))
             }
             // Ours may lack its mode: whoever made it died, or was told of it twice. One below the ring, that is: the
             // ring's own directory may have been made by a person.
-            (Some(modes), Err(Errno::EXIST)) if self.dir.is_some() => {
-                let _ = self.set_mode(modes);
+            (Some((modes, warned)), Err(Errno::EXIST)) if self.dir.is_some() => {
+                let _ = self.set_mode(modes, warned);
                 self.on("make directory", made)
             }
             _ => self.on("make directory", made),
@@ -144,14 +156,29 @@ impl<'p> At<'p> {
     }
 
     /// Gives a directory of ours its mode, by the open directory: nobody puts a link in its place meanwhile. What it
-    /// inherited of the group stays.
-    fn set_mode(&self, modes: Modes) -> Result<(), Errno> {
-        const INHERITED: u32 = 0o2000;
+    /// inherited of the group stays. chmod(2) drops the setgid bit without an error where this user
+    /// is not in the directory's group; that is a warning, the first time.
+    fn set_mode(&self, modes: Modes, warned: &Once) -> Result<(), Errno> {
         let dir = self.open_with(OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
         let stat = rustix::fs::fstat(&dir)?;
-        let wanted = modes.of_directories() | Mode::from_raw_mode(stat.st_mode & INHERITED);
+        let wanted = modes.of_directories() | Mode::from_raw_mode(stat.st_mode & SETGID);
         let is_ours = stat.st_uid == rustix::process::geteuid().as_raw();
-        if is_ours && stat.st_mode & 0o2777 != wanted.as_raw_mode() { rustix::fs::fchmod(&dir, wanted) } else { Ok(()) }
+        if !is_ours || stat.st_mode & 0o2777 == wanted.as_raw_mode() {
+            return Ok(());
+        }
+        rustix::fs::fchmod(&dir, wanted)?;
+        let dropped = || wanted.as_raw_mode() & SETGID & !rustix::fs::fstat(&dir).map_or(SETGID, |stat| stat.st_mode);
+        if dropped() != 0 {
+            warned.call_once(|| {
+                let (path, group) = (self.path.display(), stat.st_gid);
+                tracing::warn!(
+                    "{path} did not keep the setgid bit: this user is not in its group {group}, or the filesystem drops the \
+                     bit. What is made in it belongs to its maker's own group, not to {group}. \
+                     What to do: {SETGID_CURE}"
+                );
+            });
+        }
+        Ok(())
     }
 
     pub fn link(&self, to: &At<'_>) -> FsResult<()> {

@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Once;
 use std::time::SystemTime;
 
 /// See the module. Paths that are not below the ring's directory are as [`Posix`] has them.
@@ -22,12 +23,14 @@ use std::time::SystemTime;
 pub struct Fenced {
     root: PathBuf,
     modes: Option<Modes>,
+    /// Done once a directory that was made did not keep the setgid bit.
+    warned: Once,
 }
 
 impl Fenced {
     /// The filesystem for the ring in `root`. What is made there gets these modes; none: what the umask leaves.
     pub fn new(root: &Path, modes: Option<Modes>) -> Fenced {
-        Fenced { root: root.to_owned(), modes }
+        Fenced { root: root.to_owned(), modes, warned: Once::new() }
     }
 
     /// Opens a file for reading, as [`Fs::open`] does, for whoever needs the file itself.
@@ -38,16 +41,16 @@ impl Fenced {
         self.at("open", path)?.open_file()
     }
 
-    fn at<'p>(&self, op: &'static str, path: &'p Path) -> FsResult<At<'p>> {
+    fn at<'p>(&'p self, op: &'static str, path: &'p Path) -> FsResult<At<'p>> {
         let (Ok(below), Some(name)) = (path.strip_prefix(&self.root), path.file_name()) else {
             return Ok(At::plain(path));
         };
         let Some(parent) = below.parent() else {
-            return Ok(At::plain(path).with_modes(self.modes)); // the ring's own directory
+            return Ok(At::plain(path).with_modes(self.modes, &self.warned)); // the ring's own directory
         };
         let opened = open_dir(CWD, &self.root).and_then(|root| descend(root, parent));
         let dir = opened.map_err(|errno| FsError::new(op, path, explained(errno)))?;
-        Ok(At::within(dir, Path::new(name), path).with_modes(self.modes))
+        Ok(At::within(dir, Path::new(name), path).with_modes(self.modes, &self.warned))
     }
 }
 

@@ -17,6 +17,7 @@ pub mod watch;
 pub use crate::error::FsError;
 pub use absence::surely;
 pub use at::Modes;
+pub(crate) use at::SETGID_CURE;
 pub use fenced::Fenced;
 pub use posix::Posix;
 

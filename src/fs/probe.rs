@@ -7,8 +7,9 @@ pub mod contents;
 pub mod delays;
 pub mod names;
 
+use super::at::At;
 use super::watch::watcher;
-use super::{Fs, FsError, FsResult};
+use super::{Fs, FsError, FsResult, Modes};
 use crate::random::random_u32;
 use std::any::Any;
 use std::fmt;
@@ -16,7 +17,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Scratch directories begin with it. No name of a ring does.
@@ -51,6 +52,12 @@ pub trait Extra: Send + Sync + fmt::Debug {
 
     /// Whether this user may make names in the directory `path`, as far as the system tells without trying.
     fn may_write(&self, path: &Path) -> bool;
+
+    /// Makes a directory with these modes, as a ring with RING_MODE does.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn make_dir_with(&self, path: &Path, modes: Modes) -> FsResult<()>;
 
     /// Adds 1 to the decimal number in the file at `path`, under flock.
     ///
@@ -88,6 +95,12 @@ impl Extra for System {
     fn may_write(&self, path: &Path) -> bool {
         use rustix::fs::Access;
         rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+    }
+
+    fn make_dir_with(&self, path: &Path, modes: Modes) -> FsResult<()> {
+        let quiet = Once::new(); // a lost setgid bit is for the caller to find
+        quiet.call_once(|| ());
+        At::plain(path).with_modes(Some(modes), &quiet).make_dir()
     }
 
     fn add_under_lock(&self, path: &Path) -> FsResult<()> {
@@ -211,10 +224,10 @@ fn remove_below(fs: &dyn Fs, dir: &Path, depth: usize, each: &dyn Fn()) -> FsRes
     for name in names {
         each();
         let path = dir.join(name);
-        let _ = match fs.identity(&path) {
-            Ok(found) if found.is_dir && depth > 0 => remove_below(fs, &path, depth - 1, each),
-            _ => fs.forget_file(&path),
-        };
+        // Most names are files: each is removed by one call, without a look before.
+        if fs.forget_file(&path).is_err() && depth > 0 && fs.identity(&path).is_ok_and(|found| found.is_dir) {
+            let _ = remove_below(fs, &path, depth - 1, each);
+        }
     }
     match fs.remove_dir(dir) {
         Err(error) if error.is_gone() => Ok(()),

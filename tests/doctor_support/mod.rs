@@ -5,10 +5,11 @@ use bytes::Bytes;
 use ringreel::config::Config;
 use ringreel::doctor::{Check, Doctor, Verdict, examine};
 use ringreel::fs::probe::{Extra, Facts, Subject, System};
-use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, MapMode, Posix, Space};
+use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, MapMode, Modes, Posix, Space};
 use std::any::Any;
 use std::io::{self, Write};
 use std::ops::Range;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +53,15 @@ pub enum Lie {
     LateNamesLand,
     /// And nowhere at all.
     LateNamesVanish,
+    /// They land as long as the client has no reason to ask the server about the path again: no
+    /// directory above the renamed one has changed since.
+    LateNamesLandUntilRefreshed,
+    /// A name that was absent stays so to a plain lookup, until its directory is opened.
+    AbsenceIsRemembered,
+    /// Each name takes so long to create.
+    Slow(Duration),
+    /// A directory loses its setgid bit when its mode is set.
+    SetgidIsDropped,
     /// What was read once is read again, whatever is there now.
     ReadsStale,
     /// A rename fails, and the other side is slow to read what came of it.
@@ -180,6 +190,7 @@ const HANG: Duration = Duration::from_secs(20);
 impl Fs for Liar {
     fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
         match self.0 {
+            Lie::Slow(time) => std::thread::sleep(time),
             Lie::LongestName(most) if name(path).len() > most => return errno("create", path, 36),
             Lie::NobodyWins(dir) if is_in(path, dir) && name(path) == "name-0" => return errno("create", path, 17),
             Lie::HangsAt(dir) if is_in(path, dir) => std::thread::sleep(HANG),
@@ -187,6 +198,16 @@ impl Fs for Liar {
                 let parent = path.parent().unwrap();
                 let promoted = name(parent).replace("write", "read");
                 return Posix.create_new(&parent.with_file_name(promoted).join(name(path)));
+            }
+            Lie::LateNamesLandUntilRefreshed if name(path).starts_with("late") => {
+                let old = path.parent().unwrap();
+                let changed = |dir: &Path| std::fs::metadata(dir).unwrap().modified().unwrap();
+                let above: Vec<&Path> = old.ancestors().skip(1).take(3).collect();
+                let renamed = changed(above[0]);
+                if above.iter().any(|dir| changed(dir) > renamed) {
+                    return errno("create", path, 2);
+                }
+                return Posix.create_new(&old.with_file_name("read").join(name(path)));
             }
             Lie::LateNamesVanish if name(path).starts_with("late") => {
                 let elsewhere = path.ancestors().nth(3).unwrap().join(format!("gone-{}", rand(path)));
@@ -208,6 +229,9 @@ impl Fs for Liar {
     fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
         let late = is_in(path, "seen") || is_in(path, "missing");
         if self.0 == Lie::OpensLate && late && name(path).ends_with(".rec") {
+            return errno("open", path, 2);
+        }
+        if self.0 == Lie::AbsenceIsRemembered && is_in(path, "missing") && !listed(path.parent().unwrap()).exists() {
             return errno("open", path, 2);
         }
         let inner = Posix.open(path)?;
@@ -232,6 +256,9 @@ impl Fs for Liar {
     fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
         if matches!(self.0, Lie::HangsAt(at) if name(dir) == at) {
             std::thread::sleep(HANG);
+        }
+        if self.0 == Lie::AbsenceIsRemembered && is_in(dir, "missing") {
+            std::fs::write(listed(dir), "").unwrap();
         }
         let mut names = Posix.list(dir)?;
         if self.0 == Lie::ListsLate && (name(dir) == "seen" || name(dir) == "listed") {
@@ -333,6 +360,11 @@ impl Fs for Liar {
     }
 }
 
+/// Stands for what a client knows once it has opened `dir`.
+fn listed(dir: &Path) -> PathBuf {
+    dir.with_file_name(format!("{}.listed", name(dir)))
+}
+
 fn rand(path: &Path) -> String {
     path.display().to_string().replace('/', "-")
 }
@@ -344,6 +376,15 @@ fn read_all(path: &Path, limit: u64) -> FsResult<Vec<u8>> {
 impl Extra for Liar {
     fn facts(&self, path: &Path) -> FsResult<Facts> {
         System.facts(path)
+    }
+
+    fn make_dir_with(&self, path: &Path, modes: Modes) -> FsResult<()> {
+        System.make_dir_with(path, modes)?;
+        if self.0 == Lie::SetgidIsDropped {
+            let mode = System.facts(path)?.mode & 0o777;
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        Ok(())
     }
 
     fn may_write(&self, path: &Path) -> bool {
