@@ -67,9 +67,12 @@ fn what_one_node_does_not_see_of_the_other_is_named() {
         (Lie::VerdictIsReadLate, "rename is seen", Failure, "os error 116"),
         (Lie::ListsLate, "new name is listed", Warning, "not within"),
         (Lie::OpensLate, "missing name appears", Warning, "not within"),
+        (Lie::None, "missing name appears", Ok, "once its directory is opened"),
+        (Lie::AbsenceIsRemembered, "missing name appears", Ok, "by the name alone: more than 500.0 ms"),
         (Lie::InotifySilent, "inotify", Ok, "silent on B"),
         (Lie::InotifyNotToBeHad, "inotify", Ok, "too many open files"),
         (Lie::LateNamesLand, "late names", Ok, "20 of 20 names by the old path landed"),
+        (Lie::LateNamesLandUntilRefreshed, "late names", Ok, "20 of 20 names by the old path landed"),
         (Lie::LateNamesVanish, "late names", Failure, "nowhere"),
         (Lie::ReadsStale, "replaced files", Ok, "replaced by rename: stale 10; rewritten: stale 10"),
         (Lie::ReadsOther, "sealed files", Failure, "other bytes are read"),
@@ -95,6 +98,32 @@ fn what_one_node_does_not_see_of_the_other_is_named() {
         }
     };
     std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(work))));
+}
+
+#[test]
+fn remembered_absence_has_a_cure_for_other_programs() {
+    let checks = pair(&Lie::AbsenceIsRemembered);
+    let found = of(&checks, "missing name appears");
+    for words in ["nothing for a ring", "lookupcache=positive"] {
+        assert!(found.advice.contains(words), "{found:#?}");
+    }
+    assert_eq!(of(&pair(&Lie::None), "missing name appears").advice, "");
+}
+
+#[test]
+fn slow_filesystem_gets_fewer_rounds() {
+    // Each message creates a name, which takes at least 0.12 s; a round has two messages or more.
+    let checks = pair(&Lie::Slow(Duration::from_millis(120)));
+    let rounds = |check: &str, after: &str, before: &str| {
+        let (_, measured) = of(&checks, check).measured.split_once(after).unwrap();
+        measured.split_once(before).unwrap().0.parse::<usize>().unwrap()
+    };
+    for check in ["round trip", "rename is seen", "new name is listed", "missing name appears"] {
+        assert!((1..10).contains(&rounds(check, "median of ", ")")), "{check}: {checks:#?}");
+    }
+    assert!((5..20).contains(&rounds("late names", "", " renames")), "{checks:#?}");
+    assert!(!of(&checks, "replaced files").measured.contains("10"), "{checks:#?}");
+    assert!(!of(&checks, "one winner").measured.contains("120"), "{checks:#?}");
 }
 
 fn start(place: &Path, more: &[&str]) -> cli_support::Running {

@@ -105,6 +105,12 @@ impl Mount {
                 "mount without noac and lookupcache=none: a ring needs neither, and is faster without",
             );
         }
+        if self.value("acdirmax") == Some("0") {
+            return Outcome::warning(
+                format!("{mount}: directories are remembered for 0 s, so every look at a name asks the server"),
+                "mount without actimeo=0 and acdirmax=0: a ring does not need them, and is faster without",
+            );
+        }
         if matches!(self.value("lookupcache"), Some("pos" | "positive")) {
             return Outcome::ok(mount);
         }
@@ -132,6 +138,8 @@ mod tests {
 65 22 0:56 / /container rw - overlay overlay rw,lowerdir=/a
 66 22 0:57 / /quick rw - nfs4 server:/d rw,hard,lookupcache=pos
 67 22 0:58 / /slow rw - nfs4 server:/e rw,hard,noac
+68 22 0:59 / /brief rw - nfs4 server:/f rw,acregmin=3,acregmax=3,acdirmin=3,acdirmax=3,hard
+69 22 0:60 / /never rw - nfs4 server:/g rw,acregmin=0,acregmax=0,acdirmin=0,acdirmax=0,hard
 ";
 
     fn of(place: &str) -> Mount {
@@ -151,12 +159,24 @@ mod tests {
     #[test]
     fn options_are_judged_by_what_a_ring_needs() {
         let judged = |place: &str| of(place).judge();
-        for (place, words) in [("/scratch/my runs", "soft"), ("/container", "no other container"), ("/slow", "asks")] {
+        let warned = [
+            ("/scratch/my runs", "soft"),
+            ("/container", "no other container"),
+            ("/slow", "asks"),
+            ("/never", "for 0 s"),
+        ];
+        for (place, words) in warned {
             let outcome = judged(place);
             assert!(outcome.verdict == Verdict::Warning && outcome.measured.contains(words), "{outcome:?}");
             assert!(!outcome.advice.is_empty());
         }
-        for (place, words) in [("/", "ext4 of /dev/vda at /"), ("/scratch", "up to 60 s"), ("/dev/shm/r", "memory")] {
+        let fine = [
+            ("/", "ext4 of /dev/vda at /"),
+            ("/scratch", "up to 60 s"),
+            ("/brief", "up to 3 s"),
+            ("/dev/shm/r", "memory"),
+        ];
+        for (place, words) in fine {
             let outcome = judged(place);
             assert!(outcome.verdict == Verdict::Ok && outcome.measured.contains(words), "{outcome:?}");
         }

@@ -5,84 +5,119 @@ use super::super::{ANOTHER, Outcome, Verdict};
 use super::session::{Attempt, Session, Trouble};
 use crate::fs::MapMode;
 use crate::fs::probe::contents::{Mapped, mapped, pattern};
-use crate::fs::probe::delays::until;
 use crate::fs::probe::names::{Race, Way};
 use crate::fs::watch::jittered;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Renames after which B makes a name by the old path.
+/// Renames after which B makes a name by the old path, and how many A does at a time.
 const LATE_ROUNDS: usize = 20;
+const LATE_BATCH: usize = 5;
+const OLD: &str = "write";
+const NEW: &str = "read";
+const LATE: &str = "late";
 /// For so long B goes on making them.
-const LATE_FOR: Duration = Duration::from_secs(3);
+const LATE_FOR: Duration = Duration::from_secs(2);
+/// Time between two tries.
+const LATE_PAUSE: Duration = Duration::from_millis(20);
 /// Files that are replaced, and rewritten.
-const REPLACED: u64 = 10;
+const REPLACED: usize = 10;
 /// Files that are sealed, and their bytes.
-const SEALED: u64 = 3;
+const SEALED: usize = 3;
 const SEALED_LEN: usize = 1 << 20;
 /// Names that both want, of each kind: so many at a time, so often.
 const BURST: usize = 4;
 const BURSTS: usize = 30;
 const NAMES: usize = BURST * BURSTS;
 
+/// A renames directories in which B has created a name; B creates another one by the old path.
+///
+/// B must not look at the directory above in between, neither by listing it nor by a lookup of a new
+/// name in it: its client would then ask the server, and learn of the rename. So each directory has
+/// one above it to itself, and all of them are made before the first one is renamed.
 pub fn late_a(session: &mut Session) -> Attempt<Outcome> {
     let dir = session.make_dir("late")?;
-    let (mut landed, mut lost, mut longest) = (0, 0, None);
-    for round in 0..LATE_ROUNDS {
-        let (old, new) = (dir.join(format!("write.{round}")), dir.join(format!("read.{round}")));
-        session.subject.fs.make_dir(&old)?;
-        session.say("made")?;
-        session.expect("ready")?;
-        session.subject.fs.rename(&old, &new)?;
-        session.say("renamed")?;
-        let said = session.hear()?;
-        if let Some(for_ms) = said.strip_prefix("made-") {
-            landed += 1;
-            longest = longest.max(for_ms.parse::<u64>().ok());
-            let found = || session.subject.fs.list(&new).is_ok_and(|names| names.iter().any(|name| name == "late"));
-            lost += usize::from(until(session.times.look, found).is_none());
-        }
+    let fs = session.subject.fs.clone();
+    let name = |n: usize, kind: &str| dir.join(n.to_string()).join(kind);
+    for n in 0..LATE_ROUNDS {
+        fs.make_dir(&dir.join(n.to_string()))?;
+        fs.make_dir(&name(n, OLD))?;
     }
+    session.say("made")?;
+    session.expect("ready")?;
+    let (mut tried, mut landed, mut lost, begun) = (0, 0, 0, Instant::now());
+    while session.goes_on(begun, tried, LATE_ROUNDS)? {
+        let batch = tried..tried + LATE_BATCH;
+        for n in batch.clone() {
+            fs.rename(&name(n, OLD), &name(n, NEW))?;
+        }
+        session.say("renamed")?;
+        let made = session.hear()?;
+        if made.len() != LATE_BATCH {
+            return Err(Trouble::Nonsense(made));
+        }
+        for (n, _) in batch.zip(made.bytes()).filter(|(_, made)| *made == b'1') {
+            landed += 1;
+            let found = || fs.list(&name(n, NEW)).is_ok_and(|names| names.iter().any(|name| name == LATE));
+            lost += usize::from(!session.until(session.times.look, found)?);
+        }
+        tried += LATE_BATCH;
+    }
+    let last = session.hear()?;
+    let longest = last.parse().map(Duration::from_millis).map_err(|_| Trouble::Nonsense(last))?;
     if lost > 0 {
-        let what = format!("{lost} of {LATE_ROUNDS} names that B made by the old path are nowhere");
+        let what = format!("{lost} of {tried} names that B made by the old path are nowhere");
         return Ok(Outcome::failure(what, ANOTHER));
     }
-    let most = longest.map_or(String::new(), |ms| format!(", for {} at least", millis(Duration::from_millis(ms))));
     Ok(Outcome::ok(match landed {
-        0 => format!("{LATE_ROUNDS} renames: no name by the old path afterwards"),
+        0 => format!("{tried} renames: no name by the old path afterwards"),
         n => format!(
-            "{n} of {LATE_ROUNDS} names by the old path landed in the promoted directory{most}: harmless, such a segment is linked once more"
+            "{n} of {tried} names by the old path landed in the promoted directory, for {} at least: harmless, such a \
+             segment is linked once more",
+            millis(longest)
         ),
     }))
 }
 
 pub fn late_b(session: &mut Session) -> Attempt<()> {
-    for round in 0..LATE_ROUNDS {
-        let dir = session.dir.join("late").join(format!("write.{round}"));
-        let fs = session.subject.fs.clone();
-        let make = |name: &str| fs.create_new(&dir.join(name)).and_then(|file| file.close());
-        session.expect("made")?;
-        make("early")?;
-        session.say("ready")?;
+    session.expect("made")?;
+    let (dir, fs) = (session.dir.join("late"), session.subject.fs.clone());
+    let make = |n: usize, name: &str| {
+        let path = dir.join(n.to_string()).join(OLD).join(name);
+        fs.create_new(&path).and_then(|file| file.close())
+    };
+    (0..LATE_ROUNDS).try_for_each(|n| make(n, "early"))?;
+    session.say("ready")?;
+    let (mut tried, mut last) = (0, None);
+    while session.goes_on_there()? {
         session.expect("renamed")?;
         let begun = Instant::now();
-        if make("late").is_err() {
-            session.say("refused")?;
-            continue;
-        }
-        // How long it goes on is looked at once.
-        let mut n = 0;
-        let refused = round == 0 && {
-            let again = || {
-                n += 1;
-                make(&format!("late-{n}")).is_err()
-            };
-            until(LATE_FOR, again).is_some()
-        };
-        let for_ms = if refused || round == 0 { begun.elapsed().as_millis() } else { 0 };
-        session.say(&format!("made-{for_ms}"))?;
+        let batch = tried..tried + LATE_BATCH;
+        let made: String = batch
+            .map(|n| match make(n, LATE) {
+                Ok(()) => {
+                    last = Some((n, begun));
+                    '1'
+                }
+                Err(_) => '0',
+            })
+            .collect();
+        session.say(&made)?;
+        tried += LATE_BATCH;
     }
-    Ok(())
+    // How long it goes on is looked at once.
+    let mut longest = Duration::ZERO;
+    if let Some((n, begun)) = last {
+        let mut more = 0;
+        session.until(LATE_FOR, || {
+            more += 1;
+            std::thread::sleep(LATE_PAUSE);
+            let made = make(n, &format!("{LATE}-{more}"));
+            longest = if made.is_ok() { begun.elapsed() } else { longest };
+            made.is_err()
+        })?;
+    }
+    session.say(&longest.as_millis().to_string())
 }
 
 /// What B saw, and how often.
@@ -94,7 +129,8 @@ fn tally(seen: &BTreeMap<String, usize>) -> String {
 pub fn replaced_a(session: &mut Session) -> Attempt<Outcome> {
     let dir = session.make_dir("replaced")?;
     let (mut replaced, mut rewritten) = (BTreeMap::new(), BTreeMap::new());
-    for n in 0..REPLACED {
+    let (mut n, begun) = (0u64, Instant::now());
+    while session.goes_on(begun, n as usize, REPLACED)? {
         let (path, temp) = (dir.join(n.to_string()), dir.join(format!("{n}.new")));
         session.write(&path, &pattern(n, 4096))?;
         session.say("made")?;
@@ -106,6 +142,7 @@ pub fn replaced_a(session: &mut Session) -> Attempt<Outcome> {
         session.subject.extra.overwrite(&path, &pattern(n + 200, 4096))?;
         session.say("changed")?;
         *rewritten.entry(session.hear()?).or_default() += 1;
+        n += 1;
     }
     Ok(Outcome::ok(format!(
         "B opens one at once: replaced by rename: {}; rewritten: {}",
@@ -115,7 +152,8 @@ pub fn replaced_a(session: &mut Session) -> Attempt<Outcome> {
 }
 
 pub fn replaced_b(session: &mut Session) -> Attempt<()> {
-    for n in 0..REPLACED {
+    let mut n = 0;
+    while session.goes_on_there()? {
         let path = session.dir.join("replaced").join(n.to_string());
         let fs = session.subject.fs.clone();
         session.expect("made")?;
@@ -131,19 +169,21 @@ pub fn replaced_b(session: &mut Session) -> Attempt<()> {
             };
             session.say(&saw)?;
         }
+        n += 1;
     }
     Ok(())
 }
 
 pub fn sealed_a(session: &mut Session) -> Attempt<Outcome> {
     let dir = session.make_dir("sealed")?;
-    let mut seen = BTreeMap::new();
-    for n in 0..SEALED {
+    let (mut seen, mut n, begun) = (BTreeMap::new(), 0, Instant::now());
+    while session.goes_on(begun, n, SEALED)? {
         let staged = dir.join(format!("{n}.part"));
-        session.write(&staged, &pattern(n, SEALED_LEN))?;
+        session.write(&staged, &pattern(n as u64, SEALED_LEN))?;
         session.subject.fs.link(&staged, &dir.join(format!("{n}.rec")))?;
         session.say("sealed")?;
         *seen.entry(session.hear()?).or_default() += 1;
+        n += 1;
     }
     let measured = tally(&seen);
     Ok(match seen.keys().map(String::as_str).max_by_key(|what| severity(what)) {
@@ -151,7 +191,7 @@ pub fn sealed_a(session: &mut Session) -> Attempt<Outcome> {
         Some(worst) if severity(worst) == 1 => {
             Outcome::warning(measured, "set READ: pread (auto does so here, unless the filesystem is local)")
         }
-        _ => Outcome::ok(format!("{SEALED} files of 1 MiB: {measured}")),
+        _ => Outcome::ok(format!("{n} files of 1 MiB: {measured}")),
     })
 }
 
@@ -164,9 +204,11 @@ fn severity(seen: &str) -> u8 {
 }
 
 pub fn sealed_b(session: &mut Session) -> Attempt<()> {
-    for n in 0..SEALED {
+    let mut n = 0;
+    while session.goes_on_there()? {
         session.expect("sealed")?;
         let (path, bytes) = (session.dir.join("sealed").join(format!("{n}.rec")), pattern(n, SEALED_LEN));
+        n += 1;
         let fs = session.subject.fs.clone();
         let read = fs.open(&path).and_then(|file| {
             let mut buffer = vec![0; SEALED_LEN];
@@ -207,13 +249,19 @@ pub fn race_a(session: &mut Session) -> Attempt<Outcome> {
         let dir = session.make_dir(way.name())?;
         way.prepare(&*session.subject.fs, &dir, "a", NAMES)?;
         session.say("made")?;
-        let mut ours = String::new();
-        for n in 0..BURSTS {
+        let (mut ours, mut n, mut begun) = (String::new(), 0, Instant::now());
+        loop {
             session.expect("ready")?;
-            session.say("start")?;
+            if n == 0 {
+                begun = Instant::now(); // B has its files now
+            }
+            if !session.goes_on(begun, n, BURSTS)? {
+                break;
+            }
             // Until about then B hears of it: at times a little sooner, at times later.
             std::thread::sleep(jittered(session.trip / 2));
             ours += &burst(session, way, "a", n)?;
+            n += 1;
         }
         let theirs = session.hear()?;
         if theirs.len() != ours.len() {
@@ -221,7 +269,7 @@ pub fn race_a(session: &mut Session) -> Attempt<Outcome> {
         }
         let both = || ours.bytes().zip(theirs.bytes());
         let race = Race {
-            rounds: NAMES,
+            rounds: ours.len(),
             several: both().filter(|pair| *pair == (b'1', b'1')).count(),
             nobody: both().filter(|(a, b)| *a != b'1' && *b != b'1').count(),
         };
@@ -250,9 +298,11 @@ pub fn race_b(session: &mut Session) -> Attempt<()> {
         let dir = session.dir.join(way.name());
         way.prepare(&*session.subject.fs, &dir, "b", NAMES)?;
         let mut ours = String::new();
-        for n in 0..BURSTS {
+        for n in 0.. {
             session.say("ready")?;
-            session.expect("start")?;
+            if !session.goes_on_there()? {
+                break;
+            }
             ours += &burst(session, way, "b", n)?;
         }
         session.say(&ours)?;

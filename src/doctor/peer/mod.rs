@@ -34,7 +34,7 @@ pub struct Times {
 impl Times {
     /// With so much time for the other one to come.
     pub fn new(meeting: Duration, lease: Duration) -> Times {
-        Times { meeting, answer: Duration::from_secs(20), look: Duration::from_secs(5), lease }
+        Times { meeting, answer: Duration::from_secs(20), look: Duration::from_secs(10), lease }
     }
 }
 
@@ -69,7 +69,7 @@ const STEPS: [Step; 12] = [
     },
     Step {
         name: "missing name appears",
-        why: "a node may remember that a name was not there",
+        why: "a node remembers for a while that a name which it looked for was absent",
         a: sights::missing_a,
         b: sights::missing_b,
     },
@@ -147,10 +147,15 @@ fn pair(subject: &Subject, place: &Path, times: Times, stop: &Stop) -> Result<Ve
     let partner = introduce(&mut session, &met.me);
     let known = partner.as_ref().ok().cloned();
     let done = partner.and_then(|_| if met.is_a { lead(&mut session) } else { follow(&mut session) });
-    // Name by name, and asked in between: a slow filesystem is not taken for one that hangs.
-    let left = remove_tree_while(&*subject.fs, &met.dir, &|| {
-        stop();
-    });
+    // Where both came to the end, A alone removes it. Name by name, and asked in between: a slow
+    // filesystem is not taken for one that hangs.
+    let left = if met.is_a || done.is_err() {
+        remove_tree_while(&*subject.fs, &met.dir, &|| {
+            stop();
+        })
+    } else {
+        Ok(())
+    };
     met.clean(&*subject.fs, known.as_deref());
     let mut checks = done.map_err(|trouble| CannotLook(session.in_words(trouble)))?;
     if let Err(error) = left {
@@ -163,6 +168,7 @@ fn pair(subject: &Subject, place: &Path, times: Times, stop: &Stop) -> Result<Ve
 /// Both say who they are, so that each can clean up after both.
 fn introduce(session: &mut Session, me: &str) -> Attempt<String> {
     session.step = "meeting";
+    session.begin()?;
     session.say(me)?;
     session.hear()
 }
@@ -178,11 +184,13 @@ fn lead(session: &mut Session) -> Attempt<Vec<Check>> {
     let mut checks = Vec::with_capacity(STEPS.len());
     for step in &STEPS {
         session.step = step.name;
+        let begun = Instant::now();
         let outcome = match (step.a)(session) {
             Ok(outcome) => outcome,
             Err(Trouble::Refused(what)) => Outcome::failure(what, super::ANOTHER),
             Err(trouble) => return Err(trouble),
         };
+        tracing::debug!(step = step.name, took = ?begun.elapsed(), "measured");
         let ends = outcome.verdict == Verdict::Failure;
         checks.push(line(step.name, step.why, outcome));
         if ends {

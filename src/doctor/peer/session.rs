@@ -1,4 +1,9 @@
 //! Two who met talk by names in a directory: `<side>.<number>.<kind>.<text>`, each read once and removed.
+//!
+//! These names have a directory to themselves, `words`. A client that sees a directory change asks
+//! the server anew about the names in it. Names that come and go beside a measured directory would
+//! make both clients forget what they remember of it, and the doctor would see fewer stale answers
+//! than a ring does.
 
 use super::super::{Check, Stop};
 use super::Times;
@@ -16,10 +21,17 @@ const TEXT: usize = 180;
 /// Looks without a name of our own, and time between looks with one.
 const PLAIN_LOOKS: u32 = 20;
 const POKE: Duration = Duration::from_millis(100);
+/// Longest time between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
 /// For so long the directory of a pair may seem to be gone.
 const GONE: Duration = Duration::from_secs(1);
 /// Largest verdict.
 const MAX_VERDICT: u64 = 1 << 20;
+/// Longest time that a step spends on repeating what it measures, after the first time.
+const REPEAT_FOR: Duration = Duration::from_secs(2);
+/// A says these before each repetition, and when there are enough.
+const MORE: &str = "more";
+const ENOUGH: &str = "enough";
 
 /// Why it did not go on.
 #[derive(Debug)]
@@ -82,6 +94,8 @@ pub struct Session {
     pub subject: Subject,
     /// The pair's own directory.
     pub dir: PathBuf,
+    /// Where the two talk, below it.
+    words: PathBuf,
     /// See there.
     pub times: Times,
     /// What is being done.
@@ -98,7 +112,16 @@ impl Session {
     /// This side of those who met.
     pub fn new(subject: Subject, met: &Met, times: Times, stop: Stop) -> Session {
         let (dir, is_a, trip) = (met.dir.clone(), met.is_a, Duration::ZERO);
-        Session { subject, dir, times, step: "", trip, stop, is_a, sent: 0, received: 0 }
+        let words = dir.join("words");
+        Session { subject, dir, words, times, step: "", trip, stop, is_a, sent: 0, received: 0 }
+    }
+
+    /// Makes the directory in which the two talk. The other side may have made it.
+    ///
+    /// # Errors
+    /// What the filesystem says; the other side is gone.
+    pub(super) fn begin(&self) -> Attempt<()> {
+        unless_ended(self.subject.fs.ensure_dir(&self.words))
     }
 
     fn side(is_a: bool) -> char {
@@ -115,7 +138,7 @@ impl Session {
         let name =
             format!("{}.{}.{}.{}", Session::side(self.is_a), self.sent, kind.name(), text.get(..end).unwrap_or(""));
         self.sent += 1;
-        unless_ended(self.subject.fs.create_new(&self.dir.join(name)).and_then(|file| file.close()))
+        unless_ended(self.subject.fs.create_new(&self.words.join(name)).and_then(|file| file.close()))
     }
 
     /// Says a word.
@@ -140,12 +163,13 @@ impl Session {
                 self.poke();
                 poked = Instant::now();
             }
-            match self.subject.fs.list(&self.dir) {
+            let looked = Instant::now();
+            match self.subject.fs.list(&self.words) {
                 Ok(names) => {
                     gone = None;
                     if let Some(name) = names.iter().find(|name| name.starts_with(&start)) {
                         self.received += 1;
-                        let _ = self.subject.fs.forget_file(&self.dir.join(name));
+                        let _ = self.subject.fs.forget_file(&self.words.join(name));
                         return Session::understood(name.get(start.len()..).unwrap_or_default());
                     }
                 }
@@ -159,7 +183,8 @@ impl Session {
             if begun.elapsed() > self.times.answer {
                 return Err(Trouble::Silent(self.times.answer));
             }
-            std::thread::sleep(delays::LOOK);
+            // A slow server is not asked all the time.
+            std::thread::sleep(looked.elapsed().clamp(delays::LOOK, PAUSE));
         }
     }
 
@@ -181,9 +206,32 @@ impl Session {
         if heard == word { Ok(()) } else { Err(Trouble::Nonsense(heard)) }
     }
 
+    /// Returns whether A measures a `round` more, of `most` at most, and tells B. A slow filesystem
+    /// gets fewer rounds: after the first one, none begins later than [`REPEAT_FOR`] after `begun`.
+    ///
+    /// # Errors
+    /// As [`Session::send`].
+    pub fn goes_on(&mut self, begun: Instant, round: usize, most: usize) -> Attempt<bool> {
+        let more = round == 0 || (round < most && begun.elapsed() < REPEAT_FOR);
+        self.say(if more { MORE } else { ENOUGH })?;
+        Ok(more)
+    }
+
+    /// Returns whether A measures a round more.
+    ///
+    /// # Errors
+    /// As [`Session::hear`].
+    pub fn goes_on_there(&mut self) -> Attempt<bool> {
+        match self.hear()?.as_str() {
+            MORE => Ok(true),
+            ENOUGH => Ok(false),
+            other => Err(Trouble::Nonsense(other.to_owned())),
+        }
+    }
+
     /// A name comes and goes: clients that remember listings look again.
     fn poke(&self) {
-        let path = self.dir.join(format!("look.{}", Session::side(self.is_a)));
+        let path = self.words.join(format!("look.{}", Session::side(self.is_a)));
         if let Ok(file) = self.subject.fs.create_new(&path) {
             let _ = file.close();
         }
@@ -196,6 +244,19 @@ impl Session {
     /// That.
     pub fn go_on(&self) -> Attempt<()> {
         if (self.stop)() { Err(Trouble::Stopped) } else { Ok(()) }
+    }
+
+    /// Looks until `seen`, or until `limit` is over. Returns whether it was seen.
+    ///
+    /// # Errors
+    /// Somebody asked to stop.
+    pub fn until(&self, limit: Duration, mut seen: impl FnMut() -> bool) -> Attempt<bool> {
+        let mut stopped = false;
+        let at = delays::until(limit, || {
+            stopped = self.go_on().is_err();
+            stopped || seen()
+        });
+        if stopped { Err(Trouble::Stopped) } else { Ok(at.is_some()) }
     }
 
     /// Makes a directory of the pair's.

@@ -3,13 +3,21 @@
 use super::super::filesystem::{late, millis, spread};
 use super::super::{Outcome, Verdict};
 use super::session::{Attempt, Session, Trouble};
-use crate::fs::probe::delays::{Delays, until};
+use crate::fs::probe::delays::Delays;
+use crate::fs::surely;
 use crate::unix_ms;
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 10;
+/// What B says of what A did.
+const SEEN: &str = "seen";
+const NEVER: &str = "never";
+/// For so long B looks for a name before A creates it.
+const LOOK_BEFORE: Duration = Duration::from_millis(100);
+/// A name that a lookup finds so late was remembered to be absent.
+const HIDDEN: Duration = Duration::from_secs(1);
 /// For so long B waits for inotify.
 const TELLS_WITHIN: Duration = Duration::from_millis(1500);
 /// Clocks that differ so much make times misleading.
@@ -40,20 +48,21 @@ pub fn nodes_b(session: &mut Session) -> Attempt<()> {
 }
 
 pub fn echo_a(session: &mut Session) -> Attempt<Outcome> {
-    let mut trips = Delays::default();
-    for _ in 0..ROUNDS {
-        let begun = Instant::now();
-        session.say("ping")?;
+    let (mut trips, begun) = (Delays::default(), Instant::now());
+    loop {
+        let asked = Instant::now();
+        if !session.goes_on(begun, trips.seen.len(), ROUNDS)? {
+            break;
+        }
         session.expect("pong")?;
-        trips.add(Some(begun.elapsed()));
+        trips.add(Some(asked.elapsed()));
     }
     session.trip = trips.median();
     Ok(Outcome::ok(format!("a name and its answer: {}", spread(&trips))))
 }
 
 pub fn echo_b(session: &mut Session) -> Attempt<()> {
-    for _ in 0..ROUNDS {
-        session.expect("ping")?;
+    while session.goes_on_there()? {
         session.say("pong")?;
     }
     Ok(())
@@ -79,37 +88,39 @@ pub fn clocks_b(session: &mut Session) -> Attempt<()> {
     session.say(&unix_ms().to_string())
 }
 
-/// A does `act` each round once B looked; the time until B says that it saw that.
+/// A does `act` each round once B looked; the time until B says that it saw that. Ends where B does not see it.
 fn rounds(session: &mut Session, mut act: impl FnMut(&Session, usize) -> Attempt<()>) -> Attempt<Delays> {
-    let mut delays = Delays::default();
-    for round in 0..ROUNDS {
+    let (mut delays, begun) = (Delays::default(), Instant::now());
+    loop {
+        let round = if delays.never > 0 { ROUNDS } else { delays.seen.len() };
+        if !session.goes_on(begun, round, ROUNDS)? {
+            return Ok(delays);
+        }
         session.expect("ready")?;
         act(session, round)?;
         let done = Instant::now();
-        match session.hear()?.as_str() {
-            "seen" => delays.add(Some(done.elapsed())),
-            "never" => delays.add(None),
-            other => return Err(Trouble::Nonsense(other.to_owned())),
-        }
-        let more = delays.never == 0 && round + 1 < ROUNDS;
-        session.say(if more { "more" } else { "enough" })?;
-        if !more {
-            break;
-        }
+        delays.add(hear_of(session, done)?);
     }
-    Ok(delays)
+}
+
+/// The time from `done` until B says that it saw that; `None` if it did not.
+fn hear_of(session: &mut Session, done: Instant) -> Attempt<Option<Duration>> {
+    match session.hear()?.as_str() {
+        SEEN => Ok(Some(done.elapsed())),
+        NEVER => Ok(None),
+        other => Err(Trouble::Nonsense(other.to_owned())),
+    }
 }
 
 /// B looks each round, and then until it sees.
 fn look(session: &mut Session, mut sees: impl FnMut(&Session, usize) -> bool) -> Attempt<()> {
-    for round in 0.. {
+    let mut round = 0;
+    while session.goes_on_there()? {
         sees(session, round);
         session.say("ready")?;
-        let seen = until(session.times.look, || sees(session, round)).is_some();
-        session.say(if seen { "seen" } else { "never" })?;
-        if session.hear()? == "enough" {
-            break;
-        }
+        let seen = session.until(session.times.look, || sees(session, round))?;
+        session.say(if seen { SEEN } else { NEVER })?;
+        round += 1;
     }
     Ok(())
 }
@@ -145,44 +156,99 @@ pub fn rename_b(session: &mut Session) -> Attempt<()> {
         let (fs, dir) = (&session.subject.fs, session.dir.join("renames"));
         let opens = |kind: &str| fs.open(&dir.join(format!("{kind}.{round}")).join("file")).is_ok();
         opens("write"); // so that it is remembered
-        opens("read")
+        let path = dir.join(format!("read.{round}")).join("file");
+        surely(&**fs, &path, || fs.open(&path)).is_ok()
     })
 }
 
-fn link(session: &Session, dir: &Path, round: usize) -> Attempt<()> {
-    Ok(session.subject.fs.link(&dir.join("staged"), &dir.join(format!("{round:06}.rec")))?)
+fn link(session: &Session, dir: &Path, name: &Path) -> Attempt<()> {
+    Ok(session.subject.fs.link(&dir.join("staged"), &dir.join(name))?)
 }
 
-fn names_a(session: &mut Session, name: &str) -> Attempt<Outcome> {
-    let dir = session.make_dir(name)?;
-    session.write(&dir.join("staged"), b"x")?;
-    session.say("made")?;
-    let delays = rounds(session, |session, round| link(session, &dir, round))?;
-    Ok(at_most(session, &delays))
+fn name(round: usize) -> String {
+    format!("{round:06}.rec")
 }
 
 pub fn listing_a(session: &mut Session) -> Attempt<Outcome> {
-    names_a(session, "listed")
+    let dir = session.make_dir("listed")?;
+    session.write(&dir.join("staged"), b"x")?;
+    session.say("made")?;
+    let delays = rounds(session, |session, round| link(session, &dir, name(round).as_ref()))?;
+    Ok(at_most(session, &delays))
 }
 
 pub fn listing_b(session: &mut Session) -> Attempt<()> {
     session.expect("made")?;
     look(session, |session, round| {
         let names = session.subject.fs.list(&session.dir.join("listed"));
-        names.is_ok_and(|names| names.contains(&format!("{round:06}.rec")))
+        names.is_ok_and(|names| names.contains(&name(round)))
     })
 }
 
+/// Where B looks by the name alone, and where it opens the directory before it looks again: what
+/// the second way makes a client ask must not help the first.
+const PLAINLY: &str = "plainly";
+const SURELY: &str = "surely";
+
+/// B looks for a name, A creates it, B measures when it finds it in either way.
 pub fn missing_a(session: &mut Session) -> Attempt<Outcome> {
-    names_a(session, "missing")
+    let dir = session.make_dir("missing")?;
+    session.write(&dir.join("staged"), b"x")?;
+    for way in [PLAINLY, SURELY] {
+        session.subject.fs.make_dir(&dir.join(way))?;
+    }
+    session.say("made")?;
+    let (mut plainly, mut surely, begun) = (Delays::default(), Delays::default(), Instant::now());
+    loop {
+        let round = if plainly.never + surely.never > 0 { ROUNDS } else { plainly.seen.len() };
+        if !session.goes_on(begun, round, ROUNDS)? {
+            return Ok(judge_missing(session, &plainly, &surely));
+        }
+        session.expect("ready")?;
+        for way in [PLAINLY, SURELY] {
+            link(session, &dir, &Path::new(way).join(name(round)))?;
+        }
+        let done = Instant::now();
+        surely.add(hear_of(session, done)?);
+        plainly.add(hear_of(session, done)?);
+    }
 }
 
 pub fn missing_b(session: &mut Session) -> Attempt<()> {
     session.expect("made")?;
-    look(session, |session, round| {
-        let path = session.dir.join("missing").join(format!("{round:06}.rec"));
-        session.subject.fs.open(&path).is_ok()
-    })
+    let (mut round, fs, dir) = (0, session.subject.fs.clone(), session.dir.join("missing"));
+    while session.goes_on_there()? {
+        let (plain, sure) = (dir.join(PLAINLY).join(name(round)), dir.join(SURELY).join(name(round)));
+        let sees_plainly = || fs.open(&plain).is_ok();
+        let sees_surely = || surely(&*fs, &sure, || fs.open(&sure)).is_ok();
+        session.until(LOOK_BEFORE, || sees_plainly() && sees_surely())?;
+        session.say("ready")?;
+        for sees in [&sees_surely as &dyn Fn() -> bool, &sees_plainly] {
+            let seen = session.until(session.times.look, sees)?;
+            session.say(if seen { SEEN } else { NEVER })?;
+        }
+        round += 1;
+    }
+    Ok(())
+}
+
+/// A ring looks in the second way, so only that delay is compared with the lease.
+fn judge_missing(session: &Session, plainly: &Delays, surely: &Delays) -> Outcome {
+    let look = millis(session.times.look);
+    let Outcome { verdict, measured, advice } = at_most(session, surely);
+    let hidden = plainly.never > 0 || plainly.max() > HIDDEN;
+    let plain = match plainly.never {
+        0 => spread(plainly),
+        _ => format!("more than {look}"),
+    };
+    let measured = format!("once its directory is opened: {measured}; by the name alone: {plain}");
+    if verdict != Verdict::Ok || !hidden {
+        return Outcome { verdict, measured, advice };
+    }
+    let measured = format!("{measured}: B's client remembers that the name was absent");
+    let advice = "nothing for a ring, which opens the directory and looks again; for other programs, mount with \
+                  lookupcache=positive, or list the directory before you conclude that a name is absent";
+    Outcome { verdict, measured, advice: advice.to_owned() }
 }
 
 pub fn inotify_a(session: &mut Session) -> Attempt<Outcome> {
