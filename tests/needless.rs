@@ -317,6 +317,23 @@ fn status_opens_each_waiting_segment_once() {
     assert_eq!(u64::from(opened.load(Ordering::SeqCst)), seen.samples_waiting);
 }
 
+/// On NFS, the length of a file that was read from costs a request.
+#[test]
+fn first_sample_of_a_segment_asks_no_second_time_for_its_length() {
+    let dir = scratch();
+    let config = config(dir.path(), 10, "READ: pread\n");
+    let mut generator = Generator::open(&config).unwrap();
+    (0..10).for_each(|n| drop(write(&mut generator, n).unwrap()));
+    let fs = HookFs::default();
+    let reader = Reader::open_on(Arc::new(fs.clone()), &config).unwrap();
+    let newest = reader.newest().unwrap();
+    let lengths = count(&fs, "size", "read.1/");
+    for (pass, expected) in [(1, 10), (2, 20), (3, 30)] {
+        (0..10).for_each(|n| drop(reader.sample(&newest, n).unwrap()));
+        assert_eq!(lengths.load(Ordering::SeqCst), expected, "in pass {pass}: one for each sample");
+    }
+}
+
 /// Calls by name and path, from now on.
 #[derive(Debug)]
 struct Calls(Arc<Mutex<BTreeMap<(String, PathBuf), u32>>>);

@@ -97,8 +97,15 @@ impl<'p> At<'p> {
     }
 
     pub fn create_new(&self) -> FsResult<Box<dyn FileWriter>> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let file = self.on("create", self.open_with(flags, FILE))?;
+        self.create_with(OFlags::EXCL)
+    }
+
+    pub fn create_unique(&self) -> FsResult<Box<dyn FileWriter>> {
+        self.create_with(OFlags::NOFOLLOW | OFlags::NONBLOCK)
+    }
+
+    fn create_with(&self, how: OFlags) -> FsResult<Box<dyn FileWriter>> {
+        let file = self.on("create", self.open_with(OFlags::WRONLY | OFlags::CREATE | how, FILE))?;
         if let Some((modes, _)) = self.modes {
             let set = rustix::fs::fchmod(&file, modes.of_files());
             self.on("set the mode of", set).inspect_err(|_| drop(self.remove_file()))?;

@@ -97,6 +97,10 @@ impl Fs for Fenced {
         self.at("create", path)?.create_new()
     }
 
+    fn create_unique(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
+        self.at("create", path)?.create_unique()
+    }
+
     fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
         self.at("open", path)?.open()
     }
@@ -171,5 +175,18 @@ mod tests {
                 assert!(way(root(), Path::new(link)).is_err(), "{link}");
             }
         }
+    }
+
+    #[test]
+    fn unique_names_are_created_with_their_modes_and_follow_no_link() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let fenced = Fenced::new(dir.path(), Some(Modes::new(0o660)));
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        fenced.create_unique(&file).unwrap().close().unwrap();
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o660);
+        symlink("elsewhere", &link).unwrap();
+        assert!(fenced.create_unique(&link).is_err());
+        assert!(!dir.path().join("elsewhere").exists());
     }
 }

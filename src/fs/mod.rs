@@ -148,6 +148,16 @@ pub trait Fs: Send + Sync + fmt::Debug {
     /// What the system says.
     fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>>;
 
+    /// Creates a file whose name holds at least 128 random bits, drawn by the caller for this call: no file
+    /// has it, and nobody else can name it. That it is new is not asked for, which saves a request on
+    /// NFS (an exclusive create is followed by one that sets the file's times).
+    ///
+    /// # Errors
+    /// What the system says.
+    fn create_unique(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
+        self.create_new(path)
+    }
+
     /// Opens a file. A link in place of a file is refused.
     ///
     /// # Errors

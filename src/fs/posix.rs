@@ -42,6 +42,10 @@ impl Fs for Posix {
         At::plain(path).create_new()
     }
 
+    fn create_unique(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
+        At::plain(path).create_unique()
+    }
+
     fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
         At::plain(path).open()
     }

@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
 /// What is read first: the trailer, and in a segment of few samples the footer with it.
@@ -277,6 +277,8 @@ pub struct SegmentReader {
     tail: Tail,
     access: Access,
     whole: OnceLock<Bytes>,
+    /// Nothing was read since the file was opened and asked for its length.
+    fresh: AtomicBool,
     /// Private maps for whoever reads a sample again; none where nobody will.
     kept: Option<Arc<Kept>>,
 }
@@ -290,7 +292,8 @@ impl SegmentReader {
         let file = surely(fs, path, || fs.open(path))?;
         let tail = tail_of(&*file, path, access)?;
         let kept = Some(Arc::default());
-        Ok(SegmentReader { file, path: path.into(), tail, access, whole: OnceLock::new(), kept })
+        let fresh = AtomicBool::new(true);
+        Ok(SegmentReader { file, path: path.into(), tail, access, whole: OnceLock::new(), fresh, kept })
     }
 
     /// Whether private maps are kept for whoever reads a sample again.
@@ -337,7 +340,11 @@ impl SegmentReader {
         let bad = |source| Error::Format { path: self.path.to_path_buf(), source };
         let beyond = || Error::Sample(format!("{}: there is no sample {ordinal}", self.path.display()));
         let extent = self.tail.footer.extent(ordinal).map_err(bad)?.ok_or_else(beyond)?;
-        self.check_len()?;
+        // An NFS client that has read from a file asks the server for its length. It was asked for
+        // when the file was opened, and a read notices a file that has become shorter since.
+        if !self.fresh.swap(false, Ordering::Relaxed) || self.access != Access::Copy {
+            self.check_len()?;
+        }
         let from_end = options.verify && extent.end - extent.start > LARGE && self.is_in_memory(&extent);
         let (base, options) = (extent.start, ReadOptions { from_end, ..options });
         let sample = if extent.end - base > CHUNK {

@@ -63,12 +63,12 @@ impl StagingWriter {
         options: &StagingOptions,
     ) -> Result<StagingWriter> {
         let (part, rec) = (layout.part(owner, info.id), layout.sealed(owner, info.id));
-        let file = match fs.create_new(&part) {
+        let file = match fs.create_unique(&part) {
             Err(error) if error.is_gone() => {
                 fs.ensure_dir(&layout.staging())?;
                 fs.ensure_dir(&layout.staging_of(owner))?;
                 options.settled.store(false, Ordering::Relaxed);
-                fs.create_new(&part)?
+                fs.create_unique(&part)?
             }
             other => other?,
         };
