@@ -64,8 +64,8 @@ pub(super) fn examine(
     Ok(())
 }
 
-/// Looks at the ring's own directory, and at one that is made as a ring makes it: chmod(2) may drop the setgid bit
-/// without an error.
+/// Looks at the ring's own directory, and at one that is made as a ring makes it: chmod(2) may drop
+/// the setgid bit without an error.
 fn setgid(subject: &Subject, ring: Option<&Path>, dir: &Path, modes: Modes) -> FsResult<Outcome> {
     if let Some(ring) = ring {
         let Facts { mode, gid, .. } = subject.extra.facts(ring)?;

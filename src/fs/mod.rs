@@ -148,9 +148,9 @@ pub trait Fs: Send + Sync + fmt::Debug {
     /// What the system says.
     fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>>;
 
-    /// Creates a file whose name holds at least 128 random bits, drawn by the caller for this call: no file
-    /// has it, and nobody else can name it. That it is new is not asked for, which saves a request on
-    /// NFS (an exclusive create is followed by one that sets the file's times).
+    /// Creates a file whose name holds at least 128 random bits that the caller drew for this call.
+    /// No other file has that name, so the create need not be exclusive. On NFS, an exclusive one
+    /// costs a request more, by which the client sets the file's times.
     ///
     /// # Errors
     /// What the system says.

@@ -147,8 +147,8 @@ fn pair(subject: &Subject, place: &Path, times: Times, stop: &Stop) -> Result<Ve
     let partner = introduce(&mut session, &met.me);
     let known = partner.as_ref().ok().cloned();
     let done = partner.and_then(|_| if met.is_a { lead(&mut session) } else { follow(&mut session) });
-    // Where both came to the end, A alone removes it. Name by name, and asked in between: a slow
-    // filesystem is not taken for one that hangs.
+    // Where both came to the end, A alone removes the directory. It asks `stop` before each name, so
+    // a slow filesystem is not mistaken for one that hangs.
     let left = if met.is_a || done.is_err() {
         remove_tree_while(&*subject.fs, &met.dir, &|| {
             stop();

@@ -88,7 +88,8 @@ pub fn clocks_b(session: &mut Session) -> Attempt<()> {
     session.say(&unix_ms().to_string())
 }
 
-/// A does `act` each round once B looked; the time until B says that it saw that. Ends where B does not see it.
+/// A does `act` each round once B looked. Returns the times until B says that it saw that. The first
+/// round in which B does not see it is the last one.
 fn rounds(session: &mut Session, mut act: impl FnMut(&Session, usize) -> Attempt<()>) -> Attempt<Delays> {
     let (mut delays, begun) = (Delays::default(), Instant::now());
     loop {
