@@ -4,17 +4,20 @@
 mod common;
 mod stale_support;
 
-use common::{another, assert_delivered_once, bring_in, config, listed, never, write, write_until};
+use common::{Action, HookFs, another, assert_delivered_once, bring_in, config, listed, never, write, write_until};
 use ringreel::convert::export::{self, Format, Report};
 use ringreel::fs::Fs;
+use ringreel::fs::publish::publish;
 use ringreel::inspect::Subject;
 use ringreel::layout::Layout;
 use ringreel::manager::Manager;
 use ringreel::reader::Reader;
 use ringreel::reader::stream::Item;
 use ringreel::ring::Ring;
+use ringreel::ring::liveness::Watch;
+use ringreel::ring::promote::When;
 use ringreel::{Config, Generator, SampleId, Stream, StreamOptions};
-use stale_support::StaleClient;
+use stale_support::{Chances, StaleClient};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -147,6 +150,59 @@ fn roles_with_stale_clients_deliver_and_read_everything() {
     assert_eq!(seen, all, "the reader skipped some");
     // What the generators left staged.
     bring_in(&another(&common::config(dir.path(), 6, "KEEP: 1\nINDEX: files\n")));
+    assert_delivered_once(&config.ring, &ids, "all");
+}
+
+/// The reply to the rename that seals a segment is lost, the server answers the second request with ENOENT, and the
+/// client still remembers that the new name was absent.
+#[test]
+fn a_seal_whose_reply_is_lost_is_recognized() {
+    let dir = common::scratch();
+    let config = config(dir.path(), 10, "INDEX: files\n");
+    let fs = client(dir.path());
+    let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
+    stale_support::begin(0, Chances { lost_reply: 1000, ..Chances::ABSENT });
+    let ids = write(&mut generator, 0).unwrap();
+    stale_support::begin(0, Chances::ABSENT);
+    assert!(fs.lies() > 0, "the client never lied: the test tests nothing");
+    assert_eq!(ids.len(), 1);
+    drop(generator);
+    bring_in(&another(&config));
+    assert_eq!(listed(&config.ring).keys().collect::<Vec<_>>(), ids.iter().collect::<Vec<_>>());
+}
+
+/// The publisher was stopped for so long that its temporary file was swept away.
+#[test]
+fn a_publisher_without_its_temporary_file_knows_that_it_was_second() {
+    let dir = common::scratch();
+    let (temp, target) = (dir.path().join("temp"), dir.path().join("target"));
+    std::fs::write(&target, "first").unwrap();
+    let (fs, swept) = (HookFs::default(), temp.clone());
+    fs.hook(move |_, op, path| {
+        if op == "identity" && path != swept {
+            std::fs::remove_file(&swept).unwrap();
+        }
+        Action::Pass
+    });
+    assert!(!publish(&fs, &temp, &target, b"second", false).unwrap());
+    assert!(!temp.exists() && std::fs::read(&target).unwrap() == b"first");
+}
+
+/// A client that looked before the ring was made remembers its directories as absent.
+#[test]
+fn recovery_on_a_client_that_looked_too_early_finds_what_is_staged() {
+    let dir = common::scratch();
+    let config = config(dir.path(), 10, "INDEX: files\n");
+    let mut generator = Generator::open_on(client(dir.path()), &config).unwrap();
+    let ids = write(&mut generator, 0).unwrap();
+    drop(generator);
+    let ring = Ring::find(client(dir.path()), &config).unwrap();
+    let mut watch = Watch::new(Duration::ZERO);
+    for _ in 0..3 {
+        ring.recover(&mut watch).unwrap();
+        std::thread::sleep(Duration::from_millis(1)); // silent for longer than its lease, which is none
+    }
+    assert!(ring.promote(When::NotEmpty).unwrap().is_some());
     assert_delivered_once(&config.ring, &ids, "all");
 }
 

@@ -93,8 +93,8 @@ pub fn publish_by(fs: &dyn Fs, temp: &Path, target: &Path, write: Write<'_>, syn
         // failed may have happened all the same.
         Err(error) => match same_file(fs, temp, target) {
             Ok(Some(ours)) => Ok(ours),
-            // It is taken, says one call, and not there, says the next: another one's, that we cannot see yet.
-            Ok(None) if error.is_taken() => Ok(false),
+            // It is taken, says one call, and another one cannot tell by whom: not seen yet, or our temp is gone.
+            _ if error.is_taken() => Ok(false),
             _ => Err(error),
         },
     };

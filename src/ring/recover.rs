@@ -72,7 +72,8 @@ impl Ring {
             return Ok(done); // who is silent, and who is not heard, cannot be told apart now
         }
         let (mut present, mut failed) = (None, None);
-        for owner in self.fs.list(&self.layout.staging())? {
+        let staging = self.layout.staging();
+        for owner in surely(&*self.fs, &staging, || self.fs.list(&staging))? {
             if owner == self.me || !is_owner(&owner) || !watch.is_dead(&owner) {
                 continue;
             }
