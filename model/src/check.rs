@@ -3,6 +3,7 @@
 use crate::birth::Birth;
 use crate::model::{Model, Move};
 use crate::rules::{Promise, Rule};
+use crate::runs::Runs;
 use crate::state::{FULL, NAMES, OUT, Staged, State, THERE};
 use stateright::{Checker, HasDiscoveries, Property};
 use std::time::{Duration, Instant};
@@ -100,6 +101,13 @@ pub fn search(model: Model, threads: usize, limit: Option<Duration>) -> Outcome 
 pub fn search_births(birth: Birth) -> Outcome {
     let explain = |path: Vec<(_, Option<_>)>| path.into_iter().filter_map(|(_, step)| step).collect();
     run(birth, 1, None, explain)
+}
+
+/// Searches the readers of a run.
+pub fn search_runs(runs: Runs) -> Outcome {
+    let explain =
+        |path: Vec<(_, Option<(String, _)>)>| path.into_iter().filter_map(|(_, step)| Some(step?.0)).collect();
+    run(runs, 1, None, explain)
 }
 
 fn run<M>(model: M, threads: usize, limit: Option<Duration>, explain: impl Fn(Path<M>) -> Vec<String>) -> Outcome

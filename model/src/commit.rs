@@ -98,7 +98,7 @@ impl Model {
             // While a generation waits for its manifest, the one after it is filled. (Not where that one was promoted
             // before a power cut took the manifest back.)
             let begun = state.read[t] & THERE != 0;
-            let waits = begun && self.is_promoted(state, t + 1);
+            let waits = begun && self.is_promoted(state, t + 1) && !self.lacks(Rule::PromotedAskedAgain);
             let filling = t + usize::from(begun);
             if self.calm && me.adopts && (t..=filling).any(|t| (state.write[t] | state.read[t]) & NAMES != 0) {
                 continue; // it is linked already
@@ -106,11 +106,21 @@ impl Model {
             let linked = (me.linked > 0).then_some(u64::from(me.linked));
             // Whoever asks before it links guards the promoter's rule, and the other way round: both are left out.
             let asks = !(self.lacks(Rule::EarlierManifests) && me.adopts);
-            let listed = state.seen_listed(view).filter(|_| asks);
+            let mut listed = state.seen_listed(view).filter(|_| asks);
+            // A manifest that is not the newest, and is remembered as absent, seems to be pruned.
+            let forgets = self.lacks(Rule::ManifestAskedAgain) && listed.is_some_and(|n| n < u64::from(view));
+            if forgets && state.staged == Staged::Sealed {
+                listed = None;
+            }
             if listed.is_none() && state.has_pruned(view) && !self.lacks(Rule::StagingAsked) {
                 if state.staged == Staged::Gone {
                     let mut to = *state;
                     push("misses a manifest, and its staging name: delivered", view, self.after(me, &mut to), &to);
+                }
+                if state.staged == Staged::Sealed && self.lacks(Rule::StagedAskedAgain) && !me.adopts {
+                    let mut to = *state;
+                    let says = "misses a manifest, and a lookup misses its staging name: delivered";
+                    push(says, view, self.after(me, &mut to), &to);
                 }
                 // An owner that read a manifest before it was pruned does not ask. Then that one does not list it.
                 if state.listed(view).is_some() && state.staged == Staged::Gone {
@@ -190,6 +200,10 @@ impl Model {
             }
             push("looks afresh: waits", t, again, state);
             return;
+        }
+        if self.lacks(Rule::StagedAskedAgain) && !me.adopts {
+            let mut to = *state;
+            push("a lookup misses its staging name: lost", t, self.after(me, &mut to), &to);
         }
         let begun = state.read[usize::from(t)] & THERE != 0;
         if state.newest() >= t || begun {

@@ -12,6 +12,7 @@
 //! | `commit`, `manage` | the steps of committers and managers |
 //! | `power` | what reaches the disk, and power cuts |
 //! | [`birth`] | two who make one ring |
+//! | [`runs`] | readers of a run, and what is kept for them |
 //! | [`check`] | the search |
 
 pub mod birth;
@@ -21,4 +22,5 @@ mod manage;
 pub mod model;
 mod power;
 pub mod rules;
+pub mod runs;
 pub mod state;

@@ -4,9 +4,10 @@
 #![allow(clippy::print_stdout)]
 
 use ringreel_model::birth::Birth;
-use ringreel_model::check::{Outcome, counter_example, search, search_births};
+use ringreel_model::check::{Outcome, counter_example, search, search_births, search_runs};
 use ringreel_model::model::Model;
 use ringreel_model::rules::Rule;
+use ringreel_model::runs::{self, Runs};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -45,8 +46,14 @@ fn the_rules_hold(limit: Duration) -> bool {
     }
     let birth = search_births(Birth { linked: true });
     print("birth of a ring, 2 makers, to the end", &birth);
+    let mut read = true;
+    for keep in 0..2 {
+        let outcome = search_runs(Runs { keep, without: None });
+        print(&format!("2 workers of a run, KEEP {keep}, to the end"), &outcome);
+        read &= outcome.broken.is_empty();
+    }
     println!("{:<58} {:>10} {:>6} {:>7.1} {:>7.1}", "together", all.0, "", all.1, all.2);
-    all.3 && birth.broken.is_empty()
+    all.3 && birth.broken.is_empty() && read
 }
 
 fn print(name: &str, outcome: &Outcome) {
@@ -64,8 +71,10 @@ fn each_rule_is_needed(traces: bool) -> bool {
     println!("{:<80} {:<22} {:>5} {:>9}", "rule that is left out", "broken", "steps", "states");
     let planted = Rule::ALL.iter().map(|rule| (rule.to_string(), counter_example(*rule)));
     let births = [("ring.json is linked once".to_owned(), search_births(Birth { linked: false }))];
+    let readers =
+        runs::Rule::ALL.iter().map(|rule| (rule.to_string(), search_runs(Runs { keep: 0, without: Some(*rule) })));
     let (mut found, mut all) = (0, 0);
-    for (rule, outcome) in planted.chain(births) {
+    for (rule, outcome) in planted.chain(births).chain(readers) {
         all += 1;
         let Some((promise, trace)) = outcome.broken.first() else {
             println!("{rule:<80} {:<22} {:>5} {:>9}", "NOT FOUND", "", outcome.states);

@@ -36,6 +36,10 @@ impl Model {
                 if to.write[n] & THERE != 0 && to.read[n] & (NAMES | FULL) == 0 {
                     (to.read[n], to.write[n]) = (to.write[n], 0);
                     push("renames write.{n} to read.{n}", me.n, then(next), &to);
+                    if self.remembers() {
+                        let says = "renames write.{n} to read.{n}; the reply is lost, and read.{n} seems absent";
+                        push(says, me.n, Manager::default(), &to);
+                    }
                 } else if to.read[n] & THERE != 0 {
                     push("cannot rename write.{n}; read.{n} is there", me.n, then(next), &to);
                 } else {
@@ -183,6 +187,11 @@ impl Model {
                 let (begun, there) = (state.read[at] & THERE != 0, state.write[at] & THERE != 0);
                 let next = Manager { at: Manage::MakeNext, n, ..Manager::default() };
                 let mut to = *state;
+                // A client that remembers read.<n> as absent looks at write.<n> first. (Where that is absent, too, it asks
+                // for read.<n> again.)
+                if begun && there && self.remembers() {
+                    push("misses read.{n} by a lookup, and finds write.{n} full", n, next, state);
+                }
                 if begun {
                     push("goes on with read.{n}", n, next, state);
                     let fills = state.write[at + 1] & (THERE | FULL) == THERE && !self.is_promoted(state, at + 1);
@@ -211,7 +220,8 @@ impl Model {
     /// Whether an older generation still takes the room that generation `n` needs.
     fn owes_room(&self, state: &State, n: u8) -> bool {
         let old = |g: usize| is_old(GenerationDir::Read(g as u64), u64::from(n) - 1, u64::from(self.keep));
-        state.trash > 0 || (0..ROOM).any(|g| state.read[g] & THERE != 0 && old(g))
+        let stays = |g: usize| self.lacks(Rule::LastNameAskedAgain) && seems_last(state, g);
+        state.trash > 0 || (0..ROOM).any(|g| state.read[g] & THERE != 0 && old(g) && !stays(g))
     }
 
     /// Whether generation `n` is not to be filled although the one before it has no manifest.
@@ -231,7 +241,8 @@ impl Model {
             return push("finds no read.{n}", me.n, Manager::default(), state);
         }
         let there = state.read[n] & NAMES;
-        let listed_before = state.seen_listed(me.n - 1).is_some() && !self.lacks(Rule::EarlierManifests);
+        let forgets = self.lacks(Rule::EarlierManifests) || self.lacks(Rule::ManifestAskedAgain);
+        let listed_before = state.seen_listed(me.n - 1).is_some() && !forgets;
         // An old view shows fewer names, or files that do not pass their check yet.
         let fresh = self.calm || self.power;
         for seen in (0..=NAMES).rev().filter(|seen| seen & !there == 0 && (!fresh || *seen == there)) {
@@ -297,4 +308,11 @@ impl Model {
         let last = state.staged != Staged::Sealed && !is_listed;
         if last { 0 } else { me.seen & !listed & NAMES }
     }
+}
+
+/// Whether a name in `read.<g>` looks like the last one of the segment to a client that remembers the staging name as
+/// absent.
+fn seems_last(state: &State, g: usize) -> bool {
+    let unlisted = state.read[g] & NAMES & !state.manifest[g] != 0;
+    unlisted && state.staged == Staged::Sealed && state.listed(state.newest()).is_none()
 }

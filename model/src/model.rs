@@ -126,6 +126,11 @@ impl Model {
         if self.calm { ROOM as u8 - 2 } else { self.generations }
     }
 
+    /// Whether a client may remember that a name is absent, and answer a plain lookup from that.
+    pub(crate) fn remembers(&self) -> bool {
+        !self.calm && !self.power
+    }
+
     pub(crate) fn may_choose(&self) -> bool {
         self.choices.0
     }

@@ -25,6 +25,10 @@ pub enum Promise {
     Delivered,
     /// All who work in a ring agree on what it is.
     OneRing,
+    /// A reader leaves out no generation that is there, and none that KEEP keeps.
+    NotLeftOut,
+    /// A generation that a run pinned before a manager looked for pins is not reclaimed by that manager.
+    PinnedStays,
 }
 
 impl Promise {
@@ -41,6 +45,8 @@ impl Promise {
             Promise::DiskBound => "disk bound",
             Promise::Delivered => "delivered in the end",
             Promise::OneRing => "one ring",
+            Promise::NotLeftOut => "not left out",
+            Promise::PinnedStays => "pinned stays",
         }
     }
 }
@@ -59,7 +65,14 @@ macro_rules! rules {
 
             /// Whether it is about manifests that are pruned.
             pub const fn is_of_pruning(self) -> bool {
-                matches!(self, Rule::StruckFirst | Rule::StagingAsked | Rule::StruckSynced)
+                matches!(
+                    self,
+                    Rule::StruckFirst
+                        | Rule::StagingAsked
+                        | Rule::StruckSynced
+                        | Rule::StagedAskedAgain
+                        | Rule::ManifestAskedAgain
+                )
             }
 
             /// The promise that is broken without it, and how many committers and managers that takes, and whether a
@@ -115,4 +128,8 @@ rules! {
     StruckFirst: "a manifest is pruned when nothing that it lists is staged", Once, (1, 1, false);
     StagingAsked: "if a manifest is pruned, the staging name tells", Delivered, (1, 1, false);
     StruckSynced: "staging directories are synced before a manifest is pruned", Once, (1, 1, true);
+    PromotedAskedAgain: "read.<n+2> is absent only after the ring's directory was opened", DiskBound, (1, 1, true);
+    StagedAskedAgain: "a staging name is gone only after its directory was opened", Delivered, (1, 1, false);
+    ManifestAskedAgain: "a manifest is absent only after manifests/ was opened", Once, (1, 1, false);
+    LastNameAskedAgain: "reclaim opens a staging directory before it takes a name there for absent", DiskBound, (1, 1, false);
 }

@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use ringreel_model::birth::Birth;
-use ringreel_model::check::{Outcome, counter_example, search, search_births};
+use ringreel_model::check::{Outcome, counter_example, search, search_births, search_runs};
 use ringreel_model::model::Model;
 use ringreel_model::rules::Rule;
+use ringreel_model::runs::{self, Runs};
 use std::time::Duration;
 
 fn holds(outcome: &Outcome, at_least: usize) {
@@ -41,6 +42,17 @@ fn the_rules_hold_when_the_power_fails() {
 fn all_who_make_a_ring_agree_on_what_it_is() {
     holds(&search_births(Birth { linked: true }), 10);
     assert!(!search_births(Birth { linked: false }).broken.is_empty());
+}
+
+#[test]
+fn readers_leave_nothing_out_and_what_they_pin_stays() {
+    for keep in 0..2 {
+        holds(&search_runs(Runs { keep, without: None }), 10_000);
+    }
+    for rule in runs::Rule::ALL {
+        let outcome = search_runs(Runs { keep: 0, without: Some(rule) });
+        assert!(!outcome.broken.is_empty(), "nothing breaks without: {rule}");
+    }
 }
 
 #[test]
