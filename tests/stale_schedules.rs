@@ -44,6 +44,7 @@ const DEPTH: usize = 3;
 const RUNS: [&str; 2] = ["one", "two"];
 
 /// A process.
+#[allow(clippy::large_enum_variant)]
 enum Process {
     Generator(Option<Generator>),
     Manager(Manager),
@@ -211,7 +212,7 @@ impl World {
     }
 
     fn generate(&self, at_work: &mut Option<Generator>) {
-        if random() % 16 == 0 {
+        if random().is_multiple_of(16) {
             *at_work = None; // it dies; what it sealed stays
         }
         let generator = at_work.get_or_insert_with(|| self.generator());
@@ -264,7 +265,7 @@ impl World {
 
     /// As `read --all`: each sample of each generation that is kept, as this process sees it.
     fn read_all(&self, reader: &Reader) {
-        if random() % 2 == 0 {
+        if random().is_multiple_of(2) {
             self.bear(reader.ring().manifests.newest_listed());
         }
         let Some(kept) = self.bear(reader.kept()) else { return };
@@ -465,7 +466,7 @@ impl World {
 fn run(seed: u64) -> u64 {
     let world = World::new(seed);
     for _ in 0..STEPS {
-        if random() % 4 == 0 {
+        if random().is_multiple_of(4) {
             advance(world.dir.path(), random() % 20);
         }
         world.step_of(random() as usize % world.processes.len());

@@ -98,7 +98,7 @@ impl Model {
             // While a generation waits for its manifest, the one after it is filled. (Not where that one was promoted
             // before a power cut took the manifest back.)
             let begun = state.read[t] & THERE != 0;
-            let waits = begun && self.is_promoted(state, t + 1) && !self.lacks(Rule::PromotedAskedAgain);
+            let waits = begun && self.is_promoted(state, t + 1);
             let filling = t + usize::from(begun);
             if self.calm && me.adopts && (t..=filling).any(|t| (state.write[t] | state.read[t]) & NAMES != 0) {
                 continue; // it is linked already
@@ -117,7 +117,7 @@ impl Model {
                     let mut to = *state;
                     push("misses a manifest, and its staging name: delivered", view, self.after(me, &mut to), &to);
                 }
-                if state.staged == Staged::Sealed && self.lacks(Rule::StagedAskedAgain) && !me.adopts {
+                if state.staged == Staged::Sealed && self.lacks(Rule::StagedAskedAgain) && !self.calm && !me.adopts {
                     let mut to = *state;
                     let says = "misses a manifest, and a lookup misses its staging name: delivered";
                     push(says, view, self.after(me, &mut to), &to);
@@ -201,7 +201,7 @@ impl Model {
             push("looks afresh: waits", t, again, state);
             return;
         }
-        if self.lacks(Rule::StagedAskedAgain) && !me.adopts {
+        if self.lacks(Rule::StagedAskedAgain) && !self.calm && !me.adopts {
             let mut to = *state;
             push("a lookup misses its staging name: lost", t, self.after(me, &mut to), &to);
         }

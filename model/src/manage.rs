@@ -226,7 +226,8 @@ impl Model {
 
     /// Whether generation `n` is not to be filled although the one before it has no manifest.
     pub(crate) fn is_promoted(&self, state: &State, n: usize) -> bool {
-        state.read[n] & THERE != 0 && !self.lacks(Rule::PromotedIsFull)
+        let seems_absent = self.lacks(Rule::PromotedIsFull) || self.lacks(Rule::PromotedAskedAgain);
+        state.read[n] & THERE != 0 && !seems_absent
     }
 
     fn waits_for_all(&self, state: &State, n: usize) -> bool {
