@@ -10,6 +10,7 @@ use crate::manager::ROLE;
 use crate::ring::Ring;
 use crate::ring::manifest::{Manifest, SegmentEntry};
 use crate::ring::scan::Found;
+use crate::ring::missing::missing;
 use crate::segment::reader::read_tail;
 use crate::unix_ms;
 use ringreel_format::SegmentId;
@@ -128,6 +129,9 @@ pub struct Status {
     pub max_bytes: Option<u64>,
     /// Generations that can be read, oldest first.
     pub generations: Vec<GenerationStatus>,
+    /// Generations, oldest first, that must be there, by KEEP or because they hold samples that are held out, and
+    /// whose directories or manifests are missing.
+    pub missing: Vec<u64>,
     /// How often the last generations (64 at most; the newest, which is still read, is not among them) were read by
     /// streams; empty while the index is away.
     pub reuse: Vec<ReuseStatus>,
@@ -199,6 +203,7 @@ pub fn status(ring: &Ring) -> Result<Status> {
     let Members { managers, generators, readers, silent } = members(ring, now)?;
     let lease = as_hint(ring.index.lease(ROLE))?.flatten().filter(|lease| !lease.released);
     let held_out = ring.held_out_state()?;
+    let missing = missing(&*ring.fs, &ring.layout, &ring.manifests, ring.keep, ring.birth.validation)?;
     // A holder that is dead holds it until another manager comes.
     let lives = |name: &str| ring.watch().is_listed(name) && silent.iter().all(|member| member.name != name);
     let lease = lease.filter(|lease| lives(&lease.holder));
@@ -225,6 +230,7 @@ pub fn status(ring: &Ring) -> Result<Status> {
         free_files: space.and_then(|space| space.inodes),
         max_bytes: ring.max_bytes,
         generations,
+        missing: missing.iter().map(|missing| missing.generation).collect(),
         reuse: reads.map_or(Ok(Vec::new()), |reads| reuse(ring, newest, &reads))?,
         writing: writing(ring, newest + 1)?,
         manager: lease.map(|lease| lease.holder),

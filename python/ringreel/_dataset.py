@@ -93,6 +93,15 @@ class Dataset:
         chosen = indices if isinstance(indices, (slice, range)) else list(indices)
         return self._follow(lambda reader, generation: Batch(*reader.batch(generation, _chosen(chosen, generation))))
 
+    @property
+    def missing(self) -> list[int]:
+        """Generations that KEEP covers and that were missing when this process was to read them: the directory or
+        the manifest is gone, which no role of the ring removes so early.
+
+        The dataset goes on with the newest generation. It logs an error for each that is missing.
+        """
+        return [] if self._reader is None or self._pid != os.getpid() else self._reader.missing
+
     def refresh(self) -> bool:
         """Goes on with the newest generation. Whether that is another one."""
         reader, before = self._open()
@@ -131,7 +140,8 @@ class Dataset:
         self.refresh()
         _, newest = self._open()
         if newest.number != gone.number:
-            logger.info("generation %d was reclaimed: going on with generation %d", gone.number, newest.number)
+            why = "is missing" if gone.number in self.missing else "was reclaimed"
+            logger.info("generation %d %s: going on with generation %d", gone.number, why, newest.number)
         return newest.number != gone.number
 
     def _open(self) -> tuple[Reader, Generation]:

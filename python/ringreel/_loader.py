@@ -105,6 +105,11 @@ class StreamLoader(Iterable[Any]):
         """The number of the epoch that is read, or will be read next, from 0."""
         return self._place.epoch
 
+    @property
+    def missing(self) -> list[int]:
+        """Of a ring, the generations that KEEP covers and that were missing. See `ringreel.Dataset.missing`."""
+        return sorted(self._source.missing())
+
     def __len__(self) -> int:
         """How many batches a whole iteration gives, all its epochs together.
 

@@ -64,6 +64,10 @@ class Source:
         """What `parse` is given."""
         return item
 
+    def missing(self) -> set[int]:
+        """Of a ring, generations that KEEP covers and that were missing."""
+        return set()
+
     def length(self) -> int:
         raise TypeError(f"the length of {self.name} is not known before it is read")
 
@@ -143,12 +147,21 @@ class _Generation(Source):
 
     unit = "sample"
 
+    def __init__(self, given: Any) -> None:
+        super().__init__(given)
+        self._read: Dataset | None = None
+        self._missed: set[int] = set()
+
     @property
     def name(self) -> str:
         return str(self.given.path)
 
+    def missing(self) -> set[int]:
+        return self._missed.union([] if self._read is None else self._read.missing)
+
     def open(self, place: Place) -> Iterator[Any]:
-        dataset = self.given.dataset(generation=place.generation)
+        self._missed = self.missing()
+        dataset = self._read = self.given.dataset(generation=place.generation)
         if place.generation is not None:
             if not _is_there(dataset, place.generation):
                 dataset.refresh()
@@ -171,6 +184,9 @@ class _Dataset(_Generation):
     @property
     def name(self) -> str:
         return str(self.given._config.ring)
+
+    def missing(self) -> set[int]:
+        return set(self.given.missing)
 
     def open(self, place: Place) -> Iterator[Any]:
         if place.generation is not None and not _is_there(self.given, place.generation):

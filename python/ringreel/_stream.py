@@ -1,5 +1,6 @@
 """Samples one after the other, for one worker of many."""
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +39,7 @@ class Stream(Iterator[Sample]):
         self._stream: _ringreel.Stream | None = None
         self._closed = False
         self._damaged: set[str | None] = set()
+        self._missed: list[int] = []
 
     def __iter__(self) -> Self:
         return self
@@ -81,7 +83,7 @@ class Stream(Iterator[Sample]):
         No role of the ring removes them so early. The stream leaves their epochs out. If all workers are to
         have the same number of steps, it reads them from the newest generation. It logs an error for each.
         """
-        return [] if self._stream is None else self._stream.missing
+        return self._missed if self._stream is None else self._stream.missing
 
     @property
     def epochs(self) -> int:
@@ -138,6 +140,8 @@ class Stream(Iterator[Sample]):
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
+            with contextlib.suppress(RingreelError):  # in a forked child it is the parent's
+                self._missed = stream.missing
 
     def __enter__(self) -> Self:
         return self

@@ -164,6 +164,11 @@ class RingIterator(Iterator[Any]):
     def __next__(self) -> Any:
         return self._given(next(self._stream))
 
+    @property
+    def missing(self) -> list[int]:
+        """See `ringreel.Stream.missing`."""
+        return self._stream.missing
+
     def state_dict(self) -> dict[str, Any]:
         """Where this worker is; before its first sample, where it is going to begin (for which it opens the ring).
         While `__next__` waits, it opens nothing and answers at once.

@@ -142,6 +142,11 @@ class RingSource:
         self._pid = os.getpid()
 
     def _reclaimed(self, generation: int) -> ReclaimedError:
+        if generation in self._dataset.missing:
+            return ReclaimedError(
+                f"generation {generation} of {self._path} is missing, although KEEP covers it, and this source gives no "
+                "other samples: `ringreel verify` tells what is lost; make a new source for the newest generation"
+            )
         return ReclaimedError(
             f"generation {generation} of {self._path} was reclaimed, and this source gives no other samples: make a "
             "new one for the newest generation (for each epoch, say), or raise KEEP, so that generations stay longer"

@@ -95,6 +95,7 @@ class RingDataset(_MapStyle):
         self._timeout = timeout
         self._number = self._dataset.generation
         self._length = len(self._dataset)
+        self._missed: set[int] = set()
         #: The generation that workers are to read. They see what is written here after they were started.
         self._shared = torch.tensor([self._number]).share_memory_()
         _made.add(self)
@@ -115,6 +116,14 @@ class RingDataset(_MapStyle):
         """The number of the generation that was chosen when this was made or refreshed."""
         self._current()
         return self._number
+
+    @property
+    def missing(self) -> list[int]:
+        """Generations that KEEP covers and that were missing when this process was to read them.
+
+        See `ringreel.Dataset.missing`. Each worker of a `DataLoader` counts, and logs, its own.
+        """
+        return sorted(self._missed.union(self._dataset.missing))
 
     def __len__(self) -> int:
         """How many samples that generation holds. It changes with `refresh` only."""
@@ -180,6 +189,7 @@ class RingDataset(_MapStyle):
             self._shared = torch.tensor([self._number]).share_memory_()
 
     def _adopt(self, dataset: Dataset, number: int) -> None:
+        self._missed.update(self._dataset.missing)
         self._dataset, self._number, self._length = dataset, number, len(dataset)
 
 

@@ -166,6 +166,11 @@ class MongoheadDataset:
     def __len__(self) -> int:
         return self._length
 
+    @property
+    def missing(self) -> list[int]:
+        """Generations that KEEP covers and that were missing. See `ringreel.Dataset.missing`."""
+        return self._dataset.missing
+
     def __getitem__(self, batch: Any) -> Any:
         """For an index: a dict of "input" and "label". For indices (a list, a tuple, a range, an array, a slice): a
         dict of such dicts, by index as given.

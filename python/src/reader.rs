@@ -146,9 +146,15 @@ impl Reader {
     /// Generation `number`; None when its manifest is not there, or lists no sample for training.
     fn generation(&self, py: Python<'_>, number: u64) -> PyResult<Option<Generation>> {
         let reader = self.reader.get("dataset")?;
-        let found = detached(py, &Listeners::default(), |_, _| reader.ring().manifests.get(number))?;
+        let found = detached(py, &Listeners::default(), |_, _| reader.manifest(number))?;
         let found = found.map(|manifest| Generation::for_training(reader, manifest));
         Ok(found.filter(|generation| !generation.positions.is_empty()))
+    }
+
+    /// Generations that KEEP covers and whose directories or manifests were missing.
+    #[getter]
+    fn missing(&self) -> PyResult<Vec<u64>> {
+        Ok(self.reader.get("dataset")?.missing())
     }
 
     /// The sample at `index` of those that are served of `generation`.

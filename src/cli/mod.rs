@@ -31,6 +31,7 @@ mod verify;
 use crate::config::Config;
 use crate::fs::Posix;
 use crate::ring::Ring;
+use crate::status::Status;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -90,6 +91,14 @@ impl RingArgs {
         match &self.ring {
             Some(ring) => Ok(Config::of_ring(ring)?),
             None => load(&self.common),
+        }
+    }
+
+    /// Removes from `status` what follows from KEEP, which is not known of a ring given by its
+    /// directory: by default, one generation before the newest is kept.
+    fn forget_guesses(&self, status: &mut Status) {
+        if self.ring.is_some() {
+            status.missing.retain(|n| n.saturating_add(1) != status.newest);
         }
     }
 

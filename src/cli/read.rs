@@ -26,7 +26,10 @@ Examples:
   ringreel read -c config.yaml --all --json               what is there, a line per sample
   ringreel read -c config.yaml --rank 0 --world 4 --generations 2
   ringreel read -c config.yaml --replay                   the runs whose logs are kept
-  ringreel read -c config.yaml --replay RUN --json        what a training has read, in its order")]
+  ringreel read -c config.yaml --replay RUN --json        what a training has read, in its order
+
+Exit status: 0 well, 1 a sample is damaged, a generation that KEEP covers is missing, nothing came in time, or a signal
+ended --all or --replay.")]
 pub struct Options {
     #[command(flatten)]
     pub common: Common,
@@ -75,12 +78,14 @@ struct Tally<'a> {
     bytes: u64,
     damaged: u64,
     gone: u64,
-    /// Generations within KEEP whose directories are missing.
+    /// Generations within KEEP whose directories or manifests are missing.
     missing: Vec<u64>,
+    /// Whether a signal ended `--all` or `--replay` before all was read.
+    interrupted: bool,
 }
 
-/// Runs until what was asked for is read, or until a signal. Returns 1 if a sample was damaged or a
-/// generation within KEEP was missing.
+/// Runs until what was asked for is read, or until a signal. Returns 1 if a sample was damaged, a
+/// generation within KEEP was missing, or a signal ended `--all` or `--replay`.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let stop = Stop::on_signals()?; // first, so that an early SIGTERM also ends in an orderly exit
     let config = super::load(&options.common)?;
@@ -91,8 +96,16 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     if options.replay.as_deref() == Some("") {
         return list_runs(&config, options.common.json);
     }
-    let mut tally =
-        Tally { options, bar: ProgressBar::hidden(), samples: 0, bytes: 0, damaged: 0, gone: 0, missing: Vec::new() };
+    let mut tally = Tally {
+        options,
+        bar: ProgressBar::hidden(),
+        samples: 0,
+        bytes: 0,
+        damaged: 0,
+        gone: 0,
+        missing: Vec::new(),
+        interrupted: false,
+    };
     let reader = if options.all {
         let reader = Arc::new(Reader::open(&config)?);
         read_all(&reader, share, &stopped, &mut tally)?;
@@ -123,7 +136,10 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     tally.missing = reader.missing();
     tally.bar.finish_and_clear();
     tally.tell(started.elapsed().as_secs_f64())?;
-    Ok(i32::from(tally.damaged > 0 || !tally.missing.is_empty()))
+    if tally.interrupted {
+        tracing::error!("interrupted before all samples were read");
+    }
+    Ok(i32::from(tally.damaged > 0 || !tally.missing.is_empty() || tally.interrupted))
 }
 
 fn list_runs(config: &crate::Config, json: bool) -> anyhow::Result<i32> {
@@ -161,12 +177,13 @@ fn replay(
         ring.layout.root().display()
     );
     for (last, epoch) in &epochs {
-        let manifest = ring.manifests.get(epoch.generation)?;
+        let manifest = reader.manifest(epoch.generation)?;
         let first = manifest.as_ref().map_or(0, |manifest| ring.training(manifest).start);
         for number in last.saturating_sub(epoch.repeats)..=*last {
             let order = Order::of(epoch, number);
             for step in 0..share.steps(epoch.samples) {
                 if stop() {
+                    tally.interrupted = true;
                     return Ok(());
                 }
                 let Some(n) = share.position(step, epoch.samples) else { break };
@@ -191,6 +208,7 @@ fn read_all(reader: &Reader, share: Share, stop: &dyn Fn() -> bool, tally: &mut 
     for manifest in kept {
         for step in 0..share.steps(manifest.summary.samples) {
             if stop() {
+                tally.interrupted = true;
                 return Ok(());
             }
             let Some(position) = share.position(step, manifest.summary.samples) else { break };
@@ -198,7 +216,9 @@ fn read_all(reader: &Reader, share: Share, stop: &dyn Fn() -> bool, tally: &mut 
                 Ok(sample) => tally.sample(&sample)?,
                 Err(error @ Error::Damaged { .. }) => tally.damage(&error)?,
                 Err(Error::Reclaimed { generation }) => {
-                    tracing::info!(generation, "it was reclaimed while it was read, or is missing");
+                    if !reader.missing().contains(&generation) {
+                        tracing::info!(generation, "it was reclaimed while it was read");
+                    }
                     break;
                 }
                 Err(error) => return Err(error.into()),

@@ -46,7 +46,8 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
         return Ok(refused(&format!("{error:#}")));
     }
     let ring = options.ring.look()?;
-    let facts = Facts::of(&ring, options.swaps as usize, options.samples.into(), config.stale_after)?;
+    let mut facts = Facts::of(&ring, options.swaps as usize, options.samples.into(), config.stale_after)?;
+    options.ring.forget_guesses(&mut facts.status);
     let html = page(&facts);
     let Some(file) = file else {
         std::io::stdout().write_all(html.as_bytes())?;

@@ -36,7 +36,8 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
         return watch(options, interval);
     }
     let ring = options.ring.look()?;
-    let status = status(&ring)?;
+    let mut status = status(&ring)?;
+    options.ring.forget_guesses(&mut status);
     if options.ring.common.json {
         json_line(&serde_json::to_value(&status)?)?;
     } else {
@@ -53,7 +54,11 @@ fn watch(options: &Options, interval: Duration) -> anyhow::Result<i32> {
     let stop = Stop::on_signals()?;
     let json = options.ring.common.json;
     loop {
-        let seen = watcher.look().map(|look| look.status);
+        let seen = watcher.look().map(|look| {
+            let mut status = look.status;
+            options.ring.forget_guesses(&mut status);
+            status
+        });
         match seen {
             Ok(status) if json => json_line(&serde_json::to_value(&status)?)?,
             Err(error) if json => json_line(&json_of_failure(&watcher.place(), unix_ms(), &error.to_string()))?,
@@ -111,6 +116,9 @@ fn lines(status: &Status) -> Vec<String> {
             "  read.{:<6} {samples} samples, {size} in {segments} files, {age} old{held_out}{passes}",
             generation.generation
         ));
+    }
+    if !status.missing.is_empty() {
+        out.push(format!("MISSING    generations {:?}, which KEEP covers", status.missing));
     }
     if !status.reuse.is_empty() {
         let bar = |bar: &ReuseStatus| format!("{} x {}", bar.generations, bar.passes);

@@ -1,8 +1,8 @@
 //! `ringreel verify`
 
 use super::output::{failed, json_line, line, plain, plain_path, progress_bytes};
-use crate::config::Config;
-use crate::error::REPAIR;
+use crate::config::{Config, MAX_KEEP};
+use crate::error::{Error, REPAIR};
 use crate::fs::{Fs, Posix};
 use crate::index::Claim;
 use crate::inspect::Subject;
@@ -21,6 +21,7 @@ use std::time::Instant;
 #[command(after_help = "\
 Examples:
   ringreel verify demo.ring                    a whole ring, which may be in use
+  ringreel verify demo.ring --keep 2           and two generations before the newest one must be there
   ringreel verify demo.ring/read.7 --json      one generation, a line per finding
   ringreel verify train.rec                    a segment, or anybody's RecordIO file
 
@@ -28,6 +29,10 @@ Nothing is written, and no index is asked. Exit status: 0 nothing is damaged, 1 
 pub struct Options {
     /// A ring, a generation in it, or a file
     path: PathBuf,
+    /// Generations of a ring that must be there besides the newest, as KEEP says; without it, those that are gone are
+    /// taken for reclaimed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_KEEP))]
+    keep: Option<u64>,
     /// One JSON object a line on stdout
     #[arg(long)]
     pub json: bool,
@@ -47,11 +52,14 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
 fn look(options: &Options) -> anyhow::Result<Report> {
     let fs: Arc<dyn Fs> = Arc::new(Posix);
     let subject = Subject::at(&*fs, &options.path)?;
+    if options.keep.is_some() && !matches!(subject, Subject::Ring(_)) {
+        return Err(Error::Sample("--keep is for a ring: this path is none".to_owned()).into());
+    }
     let fs = subject.fenced(&fs);
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
     let started = Instant::now();
     let bar = progress_bytes("checking");
-    let report = verify(&fs, &subject, threads, &|bytes| bar.set_length(bytes), &|more| bar.inc(more))?;
+    let report = verify(&fs, &subject, options.keep, threads, &|bytes| bar.set_length(bytes), &|more| bar.inc(more))?;
     bar.finish_and_clear();
     let seconds = started.elapsed().as_secs_f64();
     if options.json {

@@ -71,7 +71,8 @@ impl Glance {
     }
 }
 
-/// Looks at `most` samples, spread evenly; at fewer where they are large. Those that went away meanwhile do not count.
+/// Looks at `most` samples, spread evenly; at fewer where they are large. Those whose directory went away meanwhile do not
+/// count.
 ///
 /// # Errors
 /// What the filesystem says, but for what is gone.
@@ -87,8 +88,8 @@ pub fn glance(samples: &Samples, most: u64) -> Result<Glance> {
         let found = samples.get(position).and_then(|item| Ok((item, samples.head(position)?)));
         let (item, head) = match found {
             Ok(found) => found,
-            Err(Error::Fs { source }) if source.is_gone() => continue,
-            Err(error @ Error::Fs { .. }) => return Err(error),
+            Err(Error::Fs { source }) if source.is_gone() && !samples.is_lost(&source) => continue,
+            Err(Error::Fs { source }) if !source.is_gone() => return Err(source.into()),
             Err(error) => {
                 glance.looked_at += 1;
                 glance.unreadable += 1;

@@ -6,7 +6,7 @@
 
 use super::verify::LISTED;
 use super::{Subject, check};
-use crate::error::{Error, Result};
+use crate::error::{Error, FsError, Result};
 use crate::fs::{FileReader, Fs};
 use crate::layout::{GenerationDir, Layout, segment_index};
 use crate::memory;
@@ -276,6 +276,11 @@ impl Samples {
             }
             Source::Records { path, .. } => Some((path.to_path_buf(), position)),
         }
+    }
+
+    /// Returns whether a file is gone from a directory that is still there, so that it was not reclaimed.
+    pub fn is_lost(&self, gone: &FsError) -> bool {
+        gone.path.parent().is_some_and(|dir| self.fs.exists(dir).unwrap_or(false))
     }
 
     /// Notes something; what is too much is counted.

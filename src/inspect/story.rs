@@ -13,6 +13,7 @@ use crate::layout::{GenerationDir, Layout, segment_index};
 use crate::ring::birth::{self, Birth};
 use crate::ring::manifest::{Manifest, SegmentEntry};
 use crate::ring::manifests::Manifests;
+use crate::ring::missing::gaps;
 use crate::segment::reader::read_tail;
 use crate::unix_ms;
 use crate::words::counted;
@@ -204,6 +205,14 @@ pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
     let next = "use a ringreel of that version: what this one tells need not be true".to_owned();
     odd.extend(other_version.map(|what| Odd { damage: false, what, next }));
     odd.extend(oddities(layout, newest, summary.as_ref().map(|summary| summary.samples), &generations));
+    if newest.is_some() {
+        let validation = birth.as_ref().map_or(0, |birth| birth.validation);
+        let what =
+            |n| format!("generation {n} is not there, although an older one is: reclaimed, or lost if KEEP covers it");
+        let next = format!("{verify} --keep N, with N as in KEEP");
+        let gaps = gaps(&**fs, layout, &manifests, validation)?;
+        odd.extend(gaps.into_iter().map(|n| Odd { damage: false, what: what(n), next: next.clone() }));
+    }
     let any = newest.is_some_and(|newest| newest > 0);
     let glance = any.then(|| glance_of(fs, &Subject::Ring(layout.clone()), most, &mut odd)).flatten();
     let readable = generations.iter().filter(|told| told.state == State::Readable);

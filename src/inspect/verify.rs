@@ -12,6 +12,7 @@ use crate::ring::MANIFESTS_KEPT;
 use crate::ring::birth;
 use crate::ring::manifest::Manifest;
 use crate::ring::manifests::Manifests;
+use crate::ring::missing::{Missing, gaps, missing};
 use crate::words::counted;
 use ringreel_format::SegmentId;
 use serde::{Serialize, Serializer};
@@ -98,13 +99,15 @@ impl Report {
     }
 }
 
-/// Looks at `subject`, with so many threads. `begin` hears how many bytes there are, `progress` how many more were read.
+/// Looks at `subject`, with so many threads. Of a ring, `keep` generations before the newest one must be there (KEEP; none:
+/// it is not known). `begin` hears how many bytes there are, `progress` how many more were read.
 ///
 /// # Errors
 /// What the filesystem says, where nothing can be looked at.
 pub fn verify(
     fs: &Arc<dyn Fs>,
     subject: &Subject,
+    keep: Option<u64>,
     threads: usize,
     begin: &dyn Fn(u64),
     progress: &(dyn Fn(u64) + Sync),
@@ -114,7 +117,7 @@ pub fn verify(
     match subject {
         Subject::Ring(layout) => {
             look.report.subject = "ring";
-            look.ring(layout)?;
+            look.ring(layout, keep)?;
         }
         Subject::Generation(layout, dir) => {
             look.report.subject = "generation";
@@ -190,9 +193,13 @@ impl Look {
         Ok(Vec::new())
     }
 
-    fn ring(&mut self, layout: &Layout) -> Result<()> {
+    fn ring(&mut self, layout: &Layout, keep: Option<u64>) -> Result<()> {
+        let mut validation = 0;
         let ring_id = match birth::read(&*self.fs, layout) {
-            Ok(Some(birth)) => Some(birth.ring_id),
+            Ok(Some(birth)) => {
+                validation = birth.validation;
+                Some(birth.ring_id)
+            }
             Ok(None) => {
                 self.find(Kind::Damage, &layout.ring_json(), "it is missing: nobody can open the ring");
                 None
@@ -219,6 +226,9 @@ impl Look {
             }
         }
         self.directories(layout, &listed, newest)?;
+        if newest.is_some() {
+            self.missing(layout, keep, validation)?;
+        }
         self.staging(layout, &ids)?;
         for name in self.list(&layout.quarantine(), Kind::Note)? {
             let path = layout.quarantine().join(&name);
@@ -305,26 +315,22 @@ impl Look {
         newest: Option<u64>,
     ) -> Result<()> {
         let next = newest.map_or(0, |newest| newest + 1);
-        let mut there = HashSet::new();
         for name in self.list(layout.root(), Kind::Damage)? {
             match GenerationDir::parse(&name) {
-                Some(GenerationDir::Read(n)) => {
-                    there.insert(n);
-                    match listed.get(&n) {
-                        Some(Some(manifest)) => self.promoted(layout, manifest)?,
-                        Some(None) => self.unlisted(&layout.read(n))?, // its manifest was found wrong
-                        None if self.fs.exists(&layout.manifest(n))? => {} // promoted meanwhile
-                        None if n == next => {
-                            let message = format!(
-                                "the promotion of generation {n} was begun and not finished: it has no manifest, so \
-                                 readers do not see it; a manager, or a generator, finishes it"
-                            );
-                            self.find(Kind::Unfinished, &layout.read(n), message);
-                            self.unlisted(&layout.read(n))?;
-                        }
-                        None => self.find(Kind::Note, &layout.read(n), "litter: no manifest belongs to it"),
+                Some(GenerationDir::Read(n)) => match listed.get(&n) {
+                    Some(Some(manifest)) => self.promoted(layout, manifest)?,
+                    Some(None) => self.unlisted(&layout.read(n))?, // its manifest was found wrong
+                    None if self.fs.exists(&layout.manifest(n))? => {} // promoted meanwhile
+                    None if n == next => {
+                        let message = format!(
+                            "the promotion of generation {n} was begun and not finished: it has no manifest, so \
+                             readers do not see it; a manager, or a generator, finishes it"
+                        );
+                        self.find(Kind::Unfinished, &layout.read(n), message);
+                        self.unlisted(&layout.read(n))?;
                     }
-                }
+                    None => self.find(Kind::Note, &layout.read(n), "litter: no manifest belongs to it"),
+                },
                 Some(GenerationDir::Write(n)) if n == next || n == next + 1 => self.unlisted(&layout.write(n))?,
                 Some(GenerationDir::Write(n)) => {
                     self.find(Kind::Note, &layout.write(n), "litter: this generation was promoted already");
@@ -332,15 +338,26 @@ impl Look {
                 None => {}
             }
         }
-        if let Some((n, Some(manifest))) = listed.last_key_value()
-            && manifest.summary.samples > 0
-            && !there.contains(n)
-            && !self.fs.exists(&layout.manifest(n + 1))?
-        {
-            let lost = counted(manifest.summary.samples, "sample");
-            let message = format!("the directory of the newest generation is missing: {lost} lost");
-            self.find(Kind::Damage, &layout.read(*n), message);
-            self.report.unreadable = self.report.unreadable.saturating_add(manifest.summary.samples);
+        Ok(())
+    }
+
+    /// Generations whose directories are missing. (Missing manifests were found before.)
+    fn missing(&mut self, layout: &Layout, keep: Option<u64>, validation: u64) -> Result<()> {
+        let manifests = Manifests::new(self.fs.clone(), layout.clone());
+        let missing = missing(&*self.fs, layout, &manifests, keep.unwrap_or(0), validation)?;
+        for Missing { generation, path, samples } in &missing {
+            let Some(samples) = *samples else { continue };
+            let message =
+                format!("the directory of generation {generation} is missing: {} lost", counted(samples, "sample"));
+            self.find(Kind::Damage, path, message);
+            self.report.unreadable = self.report.unreadable.saturating_add(samples);
+        }
+        if keep.is_none() {
+            for n in gaps(&*self.fs, layout, &manifests, validation)? {
+                let message = "it is not there, although an older generation is: if KEEP covers it, its samples are lost \
+                               (--keep N, with N as in KEEP, tells)";
+                self.find(Kind::Note, &layout.read(n), message);
+            }
         }
         Ok(())
     }

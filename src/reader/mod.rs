@@ -146,7 +146,7 @@ pub struct Reader {
     oldest: AtomicU64,
     compared: Compared,
     damaged: AtomicU64,
-    /// Generations within KEEP whose directories were missing.
+    /// Generations within KEEP whose directories or manifests were missing.
     missing: Mutex<BTreeSet<u64>>,
 }
 
@@ -373,17 +373,20 @@ impl Reader {
     }
 
     /// The generations whose samples are still there, oldest first: those within KEEP, and those that hold samples that
-    /// are held out.
+    /// are held out. One within KEEP without a manifest counts as missing ([`Reader::missing`]).
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// What the filesystem says; manifests of held-out samples that are missing.
     pub fn kept(&self) -> Result<Vec<Arc<Manifest>>> {
         let newest = self.ring.manifests.newest()?;
         let oldest = newest.saturating_sub(self.ring.keep);
+        if self.ring.birth.validation > 0 {
+            self.ring.held_out_samples()?;
+        }
         let for_ever = self.ring.kept_for_ever()?.into_iter().map(|kept| kept.generation);
         let mut kept = Vec::new();
         for n in for_ever.filter(|n| *n < oldest).chain(oldest..=newest) {
-            if let Some(manifest) = self.ring.manifests.get(n)?.filter(|manifest| manifest.summary.samples > 0) {
+            if let Some(manifest) = self.manifest(n)?.filter(|manifest| manifest.summary.samples > 0) {
                 kept.push(manifest);
             }
         }

@@ -124,6 +124,10 @@ fn health(out: &mut String, facts: &Facts) {
         0 => say("good", "Every manifest of these swaps can be read.".to_owned()),
         n => say("bad", format!("Manifests of these swaps that are missing or damaged: {}.", count(n))),
     }
+    match &status.missing[..] {
+        [] => say("good", "Every generation that must be there is there.".to_owned()),
+        missing => say("bad", format!("Generations that KEEP covers and that are missing: {missing:?}.")),
+    }
     match status.quarantined {
         0 => say("good", "Nothing is in quarantine.".to_owned()),
         n => say("bad", format!("{} segments are in quarantine: look into quarantine/.", count(n))),

@@ -15,6 +15,7 @@
 //! | [`liveness`] | who is alive |
 //! | [`runs`] | which generation each epoch of a run is read from; which ones are still needed |
 //! | [`repair`] | a damaged ring is mended, its index included |
+//! | [`mod@missing`] | generations that must be there and are not |
 //! | [`gc`] | what a manager would reclaim is named, and reclaimed |
 //! | [`seal`] | a generation that is not full becomes readable |
 //!
@@ -29,6 +30,7 @@ mod last_names;
 pub mod liveness;
 pub mod manifest;
 pub mod manifests;
+pub mod missing;
 pub mod promote;
 mod prune;
 pub mod reclaim;

@@ -224,6 +224,7 @@ mod tests {
             free_files: None,
             max_bytes: None,
             generations: Vec::new(),
+            missing: Vec::new(),
             reuse: Vec::new(),
             writing,
             manager: None,

@@ -219,7 +219,7 @@ impl Stream {
         let since = unseen.filter(|(n, _)| *n == generation).map_or_else(Instant::now, |(_, since)| since);
         *unseen = Some((generation, since));
         if since.elapsed() > ring.lease {
-            self.reader.note_missing(generation);
+            self.reader.note_missing(generation, &dir);
             return Ok(false);
         }
         let message = format!("{} cannot be seen yet", dir.display());
@@ -230,7 +230,7 @@ impl Stream {
     pub(super) fn plan_of(&self, number: u64, nth: u64, epoch: Epoch, place: Place) -> Result<Option<Plan>> {
         let ring = self.reader.ring();
         let generation = epoch.generation;
-        let manifest = ring.manifests.get(generation)?;
+        let manifest = self.reader.manifest(generation)?;
         if manifest.is_none() && generation > ring.manifests.newest_listed()? {
             // Another worker has seen it; our view of the directory is older.
             let (path, message) = (ring.layout.manifest(generation), "it cannot be seen yet".to_owned());
