@@ -284,6 +284,7 @@ fn waiting(ring: &Ring, newest: u64, filling: &[Found]) -> Result<u64> {
     let mut seen = HashSet::new();
     for owner in ring.fs.list(&ring.layout.staging())? {
         let dir = ring.layout.staging_of(&owner);
+        // Just listed, so a wrong no is none of this client's memory.
         for name in ring.fs.list(&dir).unwrap_or_default() {
             let Some(id) = sealed_id(&name) else { continue };
             let (born, count) = match linked.get(&id) {

@@ -46,7 +46,7 @@ pub fn segments(fs: &Arc<dyn Fs>, layout: &Layout) -> Result<Vec<SegmentId>> {
         }
     }
     for owner in owners(fs, layout)? {
-        // What is in a directory of another user, or in none, is not known.
+        // What is in a directory of another user, or in none, is not known. (Just listed, so no wrong no.)
         let names = fs.list(&layout.staging_of(&owner)).unwrap_or_default();
         found.extend(names.iter().filter_map(|name| sealed_id(name)));
     }

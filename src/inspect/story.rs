@@ -471,6 +471,7 @@ fn quarantine(fs: &dyn Fs, layout: &Layout, odd: &mut Vec<Odd>) -> Result<u64> {
 fn staging(fs: &dyn Fs, layout: &Layout) -> Result<Staging> {
     let mut staging = Staging::default();
     for owner in names(fs, layout.staging())? {
+        // Just listed, so a wrong no is none of this client's memory.
         let Ok(names) = fs.list(&layout.staging_of(&owner)) else { continue };
         staging.owners += 1;
         for name in names {

@@ -422,6 +422,7 @@ impl Look {
                     Some(_) => {
                         let path = dir.join(&name);
                         waiting += 1;
+                        // For the progress bar alone, and just listed: no wrong no.
                         let bytes = self.fs.identity(&path).map_or(0, |found| found.len);
                         self.tasks.push(Task { path, listed: None, within: dir.clone(), bytes });
                     }

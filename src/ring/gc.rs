@@ -76,6 +76,7 @@ impl Ring {
             let names = self.list_or_none(&dir)?;
             for name in names.iter().filter(|name| sealed_id(name).is_none()) {
                 let path = dir.join(name);
+                // Just listed: a wrong no is out of the question.
                 let bytes = self.fs.identity(&path).map_or(0, |found| found.len);
                 let why = "its owner began it, and is dead".to_owned();
                 found.push(Garbage { path, why, files: 1, bytes, stays: None });

@@ -104,9 +104,10 @@ impl Ring {
         let staged = self.layout.sealed(owner, *id);
         self.fs.ensure_dir(&self.layout.staging())?;
         self.fs.ensure_dir(&self.layout.staging_of(owner))?;
+        // A wrong no: the next look finds the stray again.
         match self.fs.link(&stray.path, &staged) {
             Ok(()) => Ok(()),
-            Err(error) if error.is_gone() => Ok(()), // somebody moved it: the next look will tell
+            Err(error) if error.is_gone() => Ok(()), // somebody moved it
             Err(error) => match same_file(&*self.fs, &stray.path, &staged) {
                 Ok(Some(true)) => Ok(()),
                 _ => Err(error.into()),
