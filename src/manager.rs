@@ -28,6 +28,12 @@ use std::time::{Duration, Instant};
 pub const ROLE: &str = "manager";
 /// Where the system tells of each new name, a generation is looked at without a word after this time only.
 const QUIET_LOOK: Duration = Duration::from_secs(5);
+/// Where the system does not tell of names, a manager waits for an eighth of the time since it last saw something new, so
+/// that it notices what is new late by an eighth of that time at most.
+const PATIENCE: u32 = 8;
+const MILLISECOND: Duration = Duration::from_millis(1);
+/// Looks at the lease in the time of one lease by the manager that holds it. (Two that work at once harm nothing.)
+const LOOKS_OF_HOLDER: u32 = 2;
 /// Bytes held in reserve, so that a full disk does not keep the manager from publishing and reclaiming.
 const RESERVE: usize = 1 << 20;
 
@@ -106,6 +112,8 @@ pub struct Manager {
     /// When the generation that fills was looked at last, and when it was listed; none: somebody else had the lease meanwhile.
     looked: Instant,
     listed: Option<Instant>,
+    /// When there was something new at a look.
+    moved: Instant,
     /// What came into it since.
     news: News,
     /// Samples in it at that look, and how fast they came since the one before.
@@ -149,6 +157,7 @@ impl Manager {
             next_look: now,
             looked: now,
             listed: None,
+            moved: now,
             news: News::Unclear,
             fill: 0,
             seconds_per_sample: f64::INFINITY,
@@ -180,6 +189,9 @@ impl Manager {
             let began = Instant::now();
             let turned = self.turn();
             let (swapped, failed) = (matches!(turned, Ok(Some(_))), turned.is_err());
+            if swapped || failed {
+                self.moved = Instant::now();
+            }
             match turned {
                 Ok(Some(swap)) => on_swap(&swap),
                 Ok(None) => {}
@@ -198,7 +210,7 @@ impl Manager {
             tokio::select! {
                 () = &mut stop => break,
                 () = async { nap(rest).await; bell.notified().await } => {}
-                () = tokio::time::sleep(rest.max(jittered(self.ring.poll))) => {}
+                () = tokio::time::sleep(rest.max(self.pause(told))) => {}
             }
             let news = watching.as_ref().filter(|_| told).map(Watch::take);
             self.news = news.unwrap_or(News::Unclear);
@@ -213,6 +225,19 @@ impl Manager {
         let missing = self.ring.birth.swap_cap.saturating_sub(self.fill);
         let until_full = if missing > 0 { self.seconds_per_sample * missing as f64 } else { f64::INFINITY };
         rest(took, until_full).min(self.ring.lease / 4)
+    }
+
+    /// Returns the time until the next look. A manager that holds the lease and is not told of new names waits longer the
+    /// longer nothing is new, but half a lease at most, and not beyond the time when a member counts as dead.
+    fn pause(&self, told: bool) -> Duration {
+        let poll = jittered(self.ring.poll);
+        if told || self.token.is_none() || self.ring.held().is_some() {
+            return poll;
+        }
+        // With the jitter, half a lease: of the time between two looks at the members no more counts.
+        let longest = jittered((self.moved.elapsed() / PATIENCE).min(self.ring.lease * 2 / 5));
+        let until_death = self.ring.watch().until_death().map_or(longest, |until| until + MILLISECOND);
+        longest.min(until_death).max(poll)
     }
 
     /// One round: takes or keeps the lease, promotes what is full, now and then brings in what the dead left.
@@ -267,6 +292,9 @@ impl Manager {
                 }
             };
             (self.looked, self.fill) = (Instant::now(), self.ring.filled());
+            if self.fill != before.1 {
+                self.moved = self.looked;
+            }
             self.seconds_per_sample = pace(self.looked - before.0, self.fill.saturating_sub(before.1));
         }
         if promotion.is_some() || Instant::now() >= self.next_recovery || self.somebody_died()? {
@@ -279,7 +307,7 @@ impl Manager {
             if let Err(error) = self.ring.check_is_there() {
                 self.problem(&error);
             }
-            self.next_recovery = Instant::now() + self.ring.lease / 2;
+            self.next_recovery = Instant::now() + self.ring.lease;
             self.keep_reserve();
             return Ok(promotion.map(|promotion| self.tell(&promotion, reclaimed.samples)));
         }
@@ -338,6 +366,7 @@ impl Manager {
             Some(lease) if !lease.released && self.is_ours(&lease) => {
                 self.token = Some(lease.token);
                 self.standing_by = false;
+                self.next_look = Instant::now() + self.ring.lease / LOOKS_OF_HOLDER;
                 return Ok(true);
             }
             Some(lease) => {
@@ -398,6 +427,7 @@ impl Manager {
             return watching;
         }
         let write = ring.layout.write(filling);
+        // A wrong no: no watch until the next look.
         let of = ring.fs.identity(&write).ok().map(|found| (filling, found.inode));
         if watching.as_ref().is_some_and(|it| Some(it.of) == of) {
             return watching;
@@ -423,12 +453,13 @@ impl Manager {
         if !self.ring.kind.local {
             return None;
         }
-        let names = self.ring.fs.list(&notes).ok()?; // a watcher costs a thread: none in vain
+        // A watcher costs a thread: none in vain. (A local filesystem gives no wrong no.)
+        let names = self.ring.fs.list(&notes).ok()?;
         let tell = bell.clone();
         let mut watcher = watcher(&notes, move |_| tell.notify_one()).ok()?;
         for run in names.iter().filter(|name| name.starts_with(WORKERS) || *name == PASSES).map(|name| notes.join(name))
         {
-            // Each is listed first: a link is none of ours.
+            // Each is listed first: a link is none of ours. (A wrong no: it is not watched.)
             if self.ring.fs.list(&run).is_ok() {
                 watcher.watch(&run, RecursiveMode::NonRecursive).ok()?;
             }

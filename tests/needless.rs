@@ -4,8 +4,9 @@
 mod common;
 
 use common::{Action, EIO, HookFs, a_manager_seems_to_live, config, manage, never, scratch, write, write_until};
-use ringreel::config::Reuse;
+use ringreel::config::{IndexPlace, Reuse};
 use ringreel::format::{DType, Meta};
+use ringreel::index::Report;
 use ringreel::manager::{Manager, ROLE};
 use ringreel::reader::stream::{Stream, StreamOptions};
 use ringreel::ring::Ring;
@@ -272,7 +273,7 @@ fn one_and_a_half_generations(dir: &Path, poll: Duration) -> (Config, Generator)
 
 /// A reader that waits for a generation looks for its manifest. It asks for all else less often.
 #[test]
-fn reader_that_waits_makes_two_calls_per_poll_at_most() {
+fn reader_that_waits_makes_fewer_than_two_calls_per_poll() {
     let dir = scratch();
     let (config, _generator) = one_and_a_half_generations(dir.path(), Duration::from_millis(10));
     let fs = HookFs::default();
@@ -285,24 +286,86 @@ fn reader_that_waits_makes_two_calls_per_poll_at_most() {
     let stopped = stream.next(&|| calls.of_name("identity", "manifests/2") >= 400, &mut |_| ());
     assert!(matches!(stopped, Err(Error::Interrupted { .. })), "{stopped:?}");
     let (polls, seconds) = (calls.of_name("identity", "manifests/2"), started.elapsed().as_secs() as u32);
-    // Three calls more in every fifth poll, to say what it waits for, and a listing every 2 s.
-    let most = polls + polls * 4 / 5 + 40 + 4 * seconds;
+    // Some calls more in every twentieth poll, to say what it waits for, and a listing every 2 s.
+    let most = polls + polls * 4 / 20 + 40 + 4 * seconds;
     assert!(calls.all() < most, "{polls} polls in {seconds} s: {calls:#?}");
 }
 
-/// A manager on a network filesystem, which announces no new names. In each poll it looks for the next
-/// manifest and the next generation, and makes two calls about the generation that fills.
+/// A manager on a network filesystem, which announces no new names, looks less and less often while
+/// nothing comes: in the end twice a lease. What fills the generation is promoted all the same.
 #[test]
-fn manager_with_nothing_to_do_makes_four_calls_per_poll() {
+fn manager_with_nothing_to_do_looks_less_often() {
     let dir = scratch();
-    let (config, _) = one_and_a_half_generations(dir.path(), Duration::from_millis(20));
+    let (config, mut generator) = one_and_a_half_generations(dir.path(), Duration::from_millis(10));
+    let config = Config { lease: Duration::from_millis(800), ..config };
     let fs = HookFs::on_a_network();
     let manager = Manager::open_on(Arc::new(fs.clone()), &config).unwrap();
+    let ring = manager.ring().clone();
     let calls = Calls::of(&fs);
     let started = Instant::now();
-    manage(manager, || calls.of_name("list", "write.2") >= 100);
-    let (polls, seconds) = (calls.of_name("list", "write.2"), started.elapsed().as_secs() as u32);
-    assert!(calls.all() < 4 * polls + 80 + 4 * seconds, "{polls} polls in {seconds} s: {calls:#?}");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| manage(manager, || stop.load(Ordering::SeqCst)));
+        while started.elapsed() < Duration::from_secs(5) {
+            std::thread::sleep(Duration::from_millis(10)); // 500 polls
+        }
+        let (looks, all) = (calls.of_name("list", "write.2"), calls.all());
+        // About 40 until it looks every 320 ms, and 8 more.
+        assert!((3..80).contains(&looks), "{looks} looks: {calls:#?}");
+        // A lookup and two calls about the generation; the rest is for each lease.
+        let leases = (started.elapsed().as_secs_f64() / config.lease.as_secs_f64()) as u32 + 1;
+        assert!(all < 4 * looks + 60 * leases, "{all} calls in {looks} looks and {leases} leases: {calls:#?}");
+        (15..20).for_each(|n| drop(write(&mut generator, n).unwrap()));
+        while ring.manifests.newest().unwrap() < 2 {
+            assert!(started.elapsed() < Duration::from_secs(60), "it never promotes");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
+}
+
+/// A beat whose report says nothing new is one rename. Every third one writes a report.
+#[test]
+fn heartbeat_without_news_is_one_rename() {
+    let dir = scratch();
+    let fs = HookFs::default();
+    let config = Config { index: IndexPlace::Files, ..config(dir.path(), 8, "") };
+    let ring = Ring::find_or_make(Arc::new(fs.clone()), &config).unwrap();
+    let index = ring.index.clone();
+    let report =
+        |unix_ms, samples, doing: &str| Report { unix_ms, samples, doing: doing.to_owned(), ..Report::default() };
+    let beat = |beat, report: &Report| {
+        let calls = Calls::of(&fs);
+        index.beat("me", beat, report).unwrap();
+        assert_eq!(index.members().unwrap(), [("me".to_owned(), beat)]);
+        let renames = calls.of_name("rename", &format!("members/me.{beat}"));
+        (renames, calls.all() - 1) // the listing
+    };
+    let (one_rename, a_report) = ((1, 1), (1, 5)); // a file is created, written and closed, renamed; one is removed
+    assert_eq!(beat(1, &report(1, 0, "")).0, 1);
+    assert_eq!(beat(2, &report(2, 0, "")), one_rename);
+    assert_eq!(beat(3, &report(3, 0, "")), one_rename);
+    assert_eq!(index.report("me", 3).unwrap(), Some(report(1, 0, "")));
+    assert_eq!(beat(4, &report(4, 0, "")), a_report);
+    assert_eq!(index.report("me", 4).unwrap(), Some(report(4, 0, "")));
+    // What is new is said at once, but for what a member waits for in detail.
+    assert_eq!(beat(5, &report(5, 1, "")), a_report);
+    assert_eq!(beat(6, &report(6, 1, "waiting for room")), a_report);
+    assert_eq!(beat(7, &report(7, 1, "waiting for more room")), one_rename);
+    assert_eq!(index.report("me", 7).unwrap(), Some(report(6, 1, "waiting for room")));
+    // Somebody removes all of it: a beat puts it there again.
+    std::fs::remove_dir_all(ring.layout.root().join("index")).unwrap();
+    beat(8, &report(8, 1, "waiting for more room"));
+    assert_eq!(index.report("me", 8).unwrap(), Some(report(8, 1, "waiting for more room")));
+    // A rename whose reply is lost counts. One that fails is an error, and the next beat follows.
+    fs.hook(|_, op, _| if op == "rename" { Action::LoseReply(2) } else { Action::Pass });
+    index.beat("me", 9, &report(9, 1, "waiting for more room")).unwrap();
+    fs.hook(|_, op, _| if op == "rename" { Action::Refuse(EIO) } else { Action::Pass });
+    index.beat("me", 10, &report(10, 1, "waiting for more room")).unwrap_err();
+    fs.hook(|_, _, _| Action::Pass);
+    assert_eq!(index.members().unwrap(), [("me".to_owned(), 9)]);
+    index.beat("me", 11, &report(11, 1, "waiting for more room")).unwrap();
+    assert_eq!(index.members().unwrap(), [("me".to_owned(), 11)]);
 }
 
 #[test]

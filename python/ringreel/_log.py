@@ -21,7 +21,7 @@ class _UtcFormatter(logging.Formatter):
 
 
 class Waiting:
-    """Tells what is waited for: at once as information, and from then on, about every 10 s, as a warning.
+    """Tells what is waited for: at once as information, and from then on, about every 20 s, as a warning.
 
     So a script without any logging set up still says why it seems to hang. In a process of `multiprocessing`'s it
     raises RuntimeError when the parent is gone: a worker does not wait for a trainer that was killed.

@@ -149,6 +149,7 @@ impl Policy {
 fn describe(generators: &Generators, reader: &Reader) -> String {
     let ring = reader.ring();
     let next = ring.manifests.newest_known().map_or(0, |newest| newest + 1);
+    // A wrong no: words that are old.
     let files = ring.fs.list(&ring.layout.write(next)).map_or(0, |names| names.len());
     let cap = ring.birth.swap_cap;
     let fill = match files {

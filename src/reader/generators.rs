@@ -89,17 +89,17 @@ impl Generators {
 
     /// Looks at who lives. Where the index is away, those that lived still do.
     pub fn look(&self, index: &dyn Index) {
-        let members = match index.members() {
-            Ok(members) => members,
-            Err(error) => {
+        let members = {
+            let mut state = self.lock();
+            if let Err(error) = state.watch.look_at_once(index) {
                 tracing::debug!(%error, "generators cannot be seen");
-                let mut state = self.lock();
                 if !state.living.is_empty() {
                     state.last = Instant::now();
                 }
                 state.away = Some(error.to_string());
                 return;
             }
+            state.watch.listed()
         };
         let mut reports = HashMap::new();
         for (name, beat) in members {
@@ -110,9 +110,6 @@ impl Generators {
             }
         }
         let mut state = self.lock();
-        if let Err(error) = state.watch.look(index) {
-            tracing::debug!(%error, "generators cannot be seen");
-        }
         let mut living: Vec<String> = Vec::new();
         for (name, (_, report)) in &reports {
             if report.role == GENERATOR && !state.watch.is_dead(name) {
@@ -127,6 +124,18 @@ impl Generators {
         state.away = None;
     }
 
+    /// Looks at who lives, if that was not done in the last two quarters of a lease. (A look costs a file server more
+    /// than a beat.)
+    pub fn keep_up(&self, index: &dyn Index) {
+        let (looked, pause) = {
+            let state = self.lock();
+            (state.looked, state.pause)
+        };
+        if looked.is_none_or(|looked| looked.elapsed() > pause * 5 / 2) {
+            self.look(index);
+        }
+    }
+
     /// Asks the generators that live what they do, and how the last one failed: not more often than they say.
     fn ask(&self, index: &dyn Index) {
         let (stale, pause) = {
@@ -137,7 +146,7 @@ impl Generators {
             return;
         }
         self.look(index);
-        let beats: HashMap<String, u64> = index.members().unwrap_or_default().into_iter().collect();
+        let beats: HashMap<String, u64> = self.lock().watch.listed().into_iter().collect();
         let mut living = self.lock().living.clone();
         // Those whose word is the oldest: they have beaten most often since.
         let unheard = |name: &String| {

@@ -201,7 +201,7 @@ impl Reader {
     }
 
     /// Waits for a ring and its first sample (that is not held out). `tell` is called once with what is waited for, and
-    /// then about every 10 s.
+    /// then about every 20 s.
     ///
     /// # Errors
     /// [`Error::Timeout`], [`Error::Interrupted`], or what is wrong with the ring.

@@ -290,7 +290,7 @@ impl Stream {
         }
         let ring = self.reader.ring();
         let generators = self.generators.clone();
-        let look = move |index: &dyn crate::index::Index| generators.look(index);
+        let look = move |index: &dyn crate::index::Index| generators.keep_up(index);
         self.presence = Some(Presence::begin_with(ring.index.clone(), &ring.me, "reader", ring.lease, look));
         // Who goes on in the midst of an epoch needs its generation from now on.
         self.say_arrived().unwrap_or_else(|error| tracing::debug!(%error, "that we are here cannot be told"));

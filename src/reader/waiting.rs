@@ -23,7 +23,7 @@ pub(crate) struct Waiting {
 #[derive(Default)]
 pub(super) struct Described(Option<(Instant, String)>);
 
-const DESCRIBE_EVERY: u32 = 5;
+const DESCRIBE_EVERY: u32 = 20;
 
 impl Described {
     pub(super) fn text(&mut self, poll: Duration, describe: impl FnOnce() -> String) -> String {
@@ -35,7 +35,7 @@ impl Described {
 }
 
 /// Time between two messages of one wait.
-const TELL_EVERY: Duration = Duration::from_secs(10);
+const TELL_EVERY: Duration = Duration::from_secs(20);
 
 impl Waiting {
     pub(crate) fn new(timeout: Option<Duration>, poll: Duration, lease: Duration) -> Waiting {

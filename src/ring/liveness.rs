@@ -161,6 +161,15 @@ impl Watch {
         self.seen.values().map(|seen| seen.heard + seen.ttl(self.ttl)).any(|end| looked <= end && end < now)
     }
 
+    /// Returns the time until the first member counts as dead that did not at the last look, if it
+    /// stays silent; none if there is no such member.
+    pub fn until_death(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let ends = self.seen.values().map(|seen| seen.heard + seen.ttl(self.ttl));
+        let ends = ends.filter(|end| self.looked.is_none_or(|looked| *end >= looked));
+        ends.map(|end| end.saturating_duration_since(now)).min()
+    }
+
     /// How many count as dead.
     pub fn dead(&self) -> usize {
         let looked = self.looked.unwrap_or_else(Instant::now);
