@@ -227,8 +227,8 @@ impl Manager {
         rest(took, until_full).min(self.ring.lease / 4)
     }
 
-    /// Returns the time until the next look. A manager that holds the lease and is not told of new names waits longer the
-    /// longer nothing is new, but half a lease at most, and not beyond the time when a member counts as dead.
+    /// Returns the time until the next look. Without events for new files (`told`), the manager that holds the lease waits
+    /// longer the longer no file arrives: at most half a lease, and no later than a silent member counts as dead.
     fn pause(&self, told: bool) -> Duration {
         let poll = jittered(self.ring.poll);
         if told || self.token.is_none() || self.ring.held().is_some() {
@@ -459,7 +459,7 @@ impl Manager {
         let mut watcher = watcher(&notes, move |_| tell.notify_one()).ok()?;
         for run in names.iter().filter(|name| name.starts_with(WORKERS) || *name == PASSES).map(|name| notes.join(name))
         {
-            // Each is listed first: a link is none of ours. (A wrong no: it is not watched.)
+            // Each is listed first: a link is none of ours. (After a wrong no, the folder is not watched.)
             if self.ring.fs.list(&run).is_ok() {
                 watcher.watch(&run, RecursiveMode::NonRecursive).ok()?;
             }

@@ -292,7 +292,7 @@ fn reader_that_waits_makes_fewer_than_two_calls_per_poll() {
 }
 
 /// A manager on a network filesystem, which announces no new names, looks less and less often while
-/// nothing comes: in the end twice a lease. What fills the generation is promoted all the same.
+/// no file arrives: in the end twice a lease. It still promotes a generation that fills.
 #[test]
 fn manager_with_nothing_to_do_looks_less_often() {
     let dir = scratch();
@@ -348,12 +348,12 @@ fn heartbeat_without_news_is_one_rename() {
     assert_eq!(index.report("me", 3).unwrap(), Some(report(1, 0, "")));
     assert_eq!(beat(4, &report(4, 0, "")), a_report);
     assert_eq!(index.report("me", 4).unwrap(), Some(report(4, 0, "")));
-    // What is new is said at once, but for what a member waits for in detail.
+    // A report with news is published at once, except for details of a wait.
     assert_eq!(beat(5, &report(5, 1, "")), a_report);
     assert_eq!(beat(6, &report(6, 1, "waiting for room")), a_report);
     assert_eq!(beat(7, &report(7, 1, "waiting for more room")), one_rename);
     assert_eq!(index.report("me", 7).unwrap(), Some(report(6, 1, "waiting for room")));
-    // Somebody removes all of it: a beat puts it there again.
+    // After the index was removed, a beat publishes the report again.
     std::fs::remove_dir_all(ring.layout.root().join("index")).unwrap();
     beat(8, &report(8, 1, "waiting for more room"));
     assert_eq!(index.report("me", 8).unwrap(), Some(report(8, 1, "waiting for more room")));

@@ -144,8 +144,8 @@ class RingSource:
     def _reclaimed(self, generation: int) -> ReclaimedError:
         if generation in self._dataset.missing:
             return ReclaimedError(
-                f"generation {generation} of {self._path} is missing, although KEEP covers it, and this source gives no "
-                "other samples: `ringreel verify` tells what is lost; make a new source for the newest generation"
+                f"generation {generation} of {self._path} is missing, although KEEP covers it, and this source gives "
+                "no other samples: `ringreel verify` tells what is lost; make a new source for the newest generation"
             )
         return ReclaimedError(
             f"generation {generation} of {self._path} was reclaimed, and this source gives no other samples: make a "

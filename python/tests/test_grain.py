@@ -153,7 +153,7 @@ def test_a_generation_without_a_manifest_is_never_taken_for_the_newest(filled):
     for _ in range(2):
         with pytest.raises(ringreel.ReclaimedError, match="generation 1 of .* is missing, although KEEP covers it"):
             again[0]
-    with pytest.raises(ringreel.ReclaimedError, match="generation 1 of .* was reclaimed"):
+    with pytest.raises(ringreel.ReclaimedError, match="generation 1 of .* is missing, although KEEP covers it"):
         RingSource(ring, generation=1)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 import ringreel
 from ringreel.grain import RingSource
 from ringreel.wirehead import MongoheadDataset
@@ -74,9 +75,7 @@ def test_stream_names_the_missing_generation_after_its_end(
     assert_named(caplog, 3)
 
 
-def test_stream_loader_names_the_missing_generation(
-    config: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_stream_loader_names_the_missing_generation(config: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     loader = ringreel.StreamLoader(ringreel.Ring(config), batch_size=1, epochs=2)
     batches = iter(loader)
     next(batches)
@@ -104,9 +103,7 @@ def test_wirehead_dataset_names_the_missing_generation(
     assert dataset.missing == [3]
 
 
-def test_torch_dataset_names_the_missing_generation(
-    config: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_torch_dataset_names_the_missing_generation(config: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("torch")
     from ringreel.torch import RingDataset
 

@@ -29,8 +29,7 @@ Nothing is written, and no index is asked. Exit status: 0 nothing is damaged, 1 
 pub struct Options {
     /// A ring, a generation in it, or a file
     path: PathBuf,
-    /// Generations of a ring that must be there besides the newest, as KEEP says; without it, those that are gone are
-    /// taken for reclaimed
+    /// Number of generations that must exist besides the newest (KEEP); without it, absent ones count as reclaimed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_KEEP))]
     keep: Option<u64>,
     /// One JSON object a line on stdout

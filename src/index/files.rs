@@ -339,7 +339,7 @@ impl Index for FilesIndex {
         // One request to a file server. A new report takes six.
         if let (Some(said), Some(last)) = (beats.get_mut(member).filter(|said| said.stands_for(beat, report)), &last) {
             match self.fs.rename(last, &target) {
-                // Not there: somebody removed it, or it happened and the reply was lost.
+                // The name is absent: another process removed it, or the rename succeeded and its reply was lost.
                 Err(error) if error.is_gone() && !self.fs.exists(&target)? => {}
                 Err(error) if !error.is_gone() => return Err(error.into()),
                 _ => {

@@ -99,8 +99,8 @@ impl Report {
     }
 }
 
-/// Looks at `subject`, with so many threads. Of a ring, `keep` generations before the newest one must be there (KEEP; none:
-/// it is not known). `begin` hears how many bytes there are, `progress` how many more were read.
+/// Checks `subject` with `threads` threads. In a ring, `keep` generations before the newest must exist (the value of KEEP;
+/// none if it is unknown). `begin` gets the number of bytes to read, `progress` the number of bytes read since its last call.
 ///
 /// # Errors
 /// What the filesystem says, where nothing can be looked at.

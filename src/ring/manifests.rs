@@ -154,7 +154,7 @@ impl Manifests {
             return newest; // nobody fell so far behind: the number was planted, and keeps nobody busy
         }
         let mut unread = (known + 1..=newest).filter(|n| !seen.cache.contains_key(n));
-        // A wrong no: it is read when it is asked for.
+        // After a wrong no, the manifest is read on demand.
         let is_large = |n: &u64| self.fs.identity(&self.layout.manifest(*n)).is_ok_and(|found| found.len >= LARGE);
         if !unread.any(|n| is_large(&n)) {
             return newest;
