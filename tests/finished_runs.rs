@@ -1,6 +1,6 @@
 //! A run that is over is one note in `index/notes/logs`, whatever fails while it is put away. A run that comes back
 //! goes on from that note.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod common;
 #[path = "stream_support/mod.rs"]
