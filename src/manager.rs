@@ -459,7 +459,7 @@ impl Manager {
         let mut watcher = watcher(&notes, move |_| tell.notify_one()).ok()?;
         for run in names.iter().filter(|name| name.starts_with(WORKERS) || *name == PASSES).map(|name| notes.join(name))
         {
-            // Each is listed first: a link is none of ours. (After a wrong no, the folder is not watched.)
+            // Each is listed first, because a ring has no links. (After a wrong no, the folder is not watched.)
             if self.ring.fs.list(&run).is_ok() {
                 watcher.watch(&run, RecursiveMode::NonRecursive).ok()?;
             }

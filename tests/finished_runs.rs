@@ -34,7 +34,7 @@ fn generations(ring: &Ring) -> Vec<(u64, u64)> {
     epochs.iter().map(|(k, epoch)| (*k, epoch.generation)).collect()
 }
 
-/// How many notes there are of active runs, and how many logs of finished ones.
+/// Returns the numbers of active runs' notes and of finished runs' logs.
 fn notes(ring: &Ring) -> (usize, usize) {
     let count = |folder: &str| ring.index.note_names(folder).unwrap().len();
     (count("epochs.r") + count("run.r") + count("runs"), count("logs"))
@@ -100,7 +100,7 @@ fn run_keeps_its_log_whatever_fails_while_it_is_put_away() {
 #[test]
 fn run_that_comes_back_changes_no_epoch() {
     let place = place();
-    // This process knows the run from before it is put away, as one that was taken for dead does.
+    // This process has opened the run before a manager puts it away, like a worker that was suspended.
     let before = place.ring();
     let known = before.run("r").unwrap();
     assert_eq!(known.epoch(1).unwrap(), None);

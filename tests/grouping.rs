@@ -100,7 +100,7 @@ fn samples_of_a_stalled_generator_become_readable() {
     let dir = scratch();
     let config = auto(dir.path(), 40, "0.3");
     let mut generator = Generator::open(&config).unwrap();
-    // As many as one segment takes at most: it is complete, or its age completes it.
+    // One segment holds up to five: its age completes it.
     let mut ids = write_many(&mut generator, 3);
     let ring = generator.ring().clone();
     eventually("three samples are finished", || status(&ring).unwrap().samples_waiting == 3);

@@ -90,7 +90,7 @@ pub struct Place {
     newest: u8,
     there: u8,
     pruned: u8,
-    /// The generation of each epoch; 0: nobody has decided.
+    /// The generation of each epoch; 0 before it is decided.
     epochs: [u8; EPOCHS],
     workers: [(Worker, u8); 2],
     /// Epochs that each worker has finished, as its note says; none: it has not come yet.
@@ -177,7 +177,7 @@ impl Runs {
                 push("manager looks for notes".to_owned(), to);
                 if self.lacks(Rule::NotesAskedAgain) {
                     to.pins = 0;
-                    push("manager is told that there are no notes".to_owned(), to);
+                    push("manager does not see the notes".to_owned(), to);
                 }
             }
             Manager::Pinned => {
@@ -186,7 +186,7 @@ impl Runs {
                 push("manager looks which pinned generations are there".to_owned(), to);
                 if self.lacks(Rule::PinnedAskedAgain) {
                     to.pins = 0;
-                    push("manager is told that no pinned generation is there".to_owned(), to);
+                    push("manager sees none of the pinned generations".to_owned(), to);
                 }
             }
             Manager::Retire => {

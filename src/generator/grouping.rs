@@ -4,8 +4,8 @@
 //! a segment is sealed when the first of these holds.
 //!
 //! - It has `SEGMENT_BYTES`.
-//! - Its first sample is `SEGMENT_SECONDS` old. The generator's thread sees to that while the caller is
-//!   busy.
+//! - Its first sample is `SEGMENT_SECONDS` old. While the caller is busy, the generator's thread checks
+//!   that.
 //! - The sample came more than `SEGMENT_SECONDS` after the one before it. A generator this slow seals
 //!   each sample at once.
 //! - It has an eighth of `SWAP_CAP`, or this generator's share of the room that is left in the

@@ -23,7 +23,7 @@ fn log_name(note: &str) -> Option<(u64, &str)> {
 }
 
 impl RunLog {
-    /// Returns the names of the notes in `logs/` that are of this run.
+    /// Returns the names of this run's notes in `logs/`.
     fn finished_logs(&self) -> Result<Vec<String>> {
         let mut names = self.index.note_names(LOGS)?;
         names.retain(|note| log_name(note).is_some_and(|(_, run)| run == self.name));
