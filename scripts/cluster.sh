@@ -1,41 +1,124 @@
 #!/usr/bin/env bash
-# A ring on a real cluster, on this machine: GlusterFS and SLURM on two nodes that are namespaces. See docs/cluster.md.
-#   scripts/cluster.sh                       everything, with a storm of two minutes
-#   scripts/cluster.sh --seconds 600 storm   one part: storm, late, doctor, slurm
-# Needs root and Debian's packages, which it installs. The exit status is 77 where it cannot run, and 1 when a promise was
-# broken. RINGREEL names the command to test; without it, it is built.
+# Runs rings on a real cluster, made on this machine and taken down again. See docs/cluster.md.
+#   scripts/cluster.sh                              GlusterFS and SLURM; a storm of two minutes
+#   scripts/cluster.sh --fs nfs --seconds 600 storm one part, on NFS 4.2
+#   scripts/cluster.sh --fs all                     GlusterFS, NFS 4.2 (nfs) and NFS 3 (nfs3)
+#   scripts/cluster.sh --help                       parts and options
+# Needs root and Debian's packages, which it installs. The exit status is 77 where it cannot run, and 1
+# when a promise was broken. RINGREEL names the command to test; without it, it is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-packages=(glusterfs-server glusterfs-client slurmctld slurmd slurm-client munge iproute2)
-commands=(glusterd glusterfs gluster slurmctld slurmd sbatch munged ip nsenter unshare setpriv mkfs.ext4)
+PATH=$PATH:/usr/sbin:/sbin
+target=${CARGO_TARGET_DIR:-target}
+
+gluster_packages=(glusterfs-server glusterfs-client slurmctld slurmd slurm-client munge iproute2)
+gluster_commands=(glusterd glusterfs gluster slurmctld slurmd sbatch munged ip nsenter unshare setpriv mkfs.ext4)
+nfs_packages=(qemu-system-x86 qemu-utils mmdebstrap busybox-static kmod cpio e2fsprogs iproute2)
+nfs_commands=(qemu-system-x86_64 mmdebstrap busybox depmod cpio mke2fs mkfs.ext4 ip unshare setpriv dpkg apt-get)
 
 skip() {
-    echo "SKIPPED: no cluster here: $1" >&2
-    exit 77
+    echo "SKIPPED: no cluster with $fs here: $1" >&2
+    return 77
 }
 
+# Prints those of the commands that are not installed.
 missing() {
     local command
-    for command in "${commands[@]}"; do
+    for command in "$@"; do
         command -v "$command" >/dev/null || echo "$command"
     done
 }
 
-[ "$(id -u)" = 0 ] || skip "it needs root"
-PATH=$PATH:/usr/sbin:/sbin
-if [ -n "$(missing)" ]; then
-    command -v apt-get >/dev/null || skip "there is no $(missing | head -n 1), and no apt-get"
-    {
-        apt-get update
-        DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "${packages[@]}"
-    } >/dev/null 2>&1 || true
-    [ -z "$(missing)" ] || skip "there is no $(missing | head -n 1): install ${packages[*]}"
-fi
-[ -c /dev/fuse ] || skip "there is no /dev/fuse"
-unshare --net --mount --uts --pid --fork --mount-proc true 2>/dev/null || skip "namespaces cannot be made"
+# Installs what is missing of KIND's commands. `status` is 77 where that fails.
+install() {
+    local -n commands=$1_commands packages=$1_packages
+    [ "$(id -u)" = 0 ] || { skip "it needs root"; return; }
+    [ -n "$(missing "${commands[@]}")" ] || return 0
+    if command -v apt-get >/dev/null; then
+        {
+            apt-get update
+            DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "${packages[@]}"
+        } >/dev/null 2>&1 || true
+    fi
+    local first
+    first=$(missing "${commands[@]}" | head -n 1)
+    [ -z "$first" ] || { skip "there is no $first: install ${packages[*]}"; return; }
+}
 
-if [ -z "${RINGREEL:-}" ]; then
-    cargo build --quiet --release --bin ringreel
-    RINGREEL=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/ringreel
-fi
-exec "${PYTHON:-python3}" tests/cluster/run.py --ringreel "$(realpath "$RINGREEL")" "$@"
+prepare_gluster() {
+    install gluster || return
+    [ -c /dev/fuse ] || { skip "there is no /dev/fuse"; return; }
+    unshare --net --mount --uts --pid --fork --mount-proc true 2>/dev/null || skip "namespaces cannot be made"
+}
+
+prepare_nfs() {
+    install nfs || return
+    unshare --net true 2>/dev/null || { skip "namespaces cannot be made"; return; }
+    local place
+    for place in "$target" "${TMPDIR:-/tmp}"; do
+        mkdir -p "$place"
+        [ "$(df --output=avail -BM "$place" | tail -n 1 | tr -dc 0-9)" -ge 2048 ] ||
+            { skip "$place has less than 2 GB of free disk space"; return; }
+    done
+    local log=$target/nfs-images.log
+    tests/cluster/guest/image.sh "$target/nfs-images" >"$log" 2>&1 ||
+        skip "the machines' images could not be made, see $log: $(tail -n 1 "$log")"
+}
+
+# Runs the parts on one filesystem, in a network without any other device. The machines end with the
+# program, and the program with this script.
+run() {
+    local status=0
+    setpriv --pdeathsig TERM unshare --net sh -c 'ip link set lo up && exec "$@"' run \
+        "${PYTHON:-python3}" tests/cluster/run.py --fs "$fs" --ringreel "$(realpath "$RINGREEL")" \
+        --images "$(realpath -m "$target/nfs-images")" "$@" &
+    trap "kill -TERM $! 2>/dev/null" INT TERM
+    wait $! || status=$?
+    # A signal ends the first wait; the second one is for what the program does at its end.
+    wait $! 2>/dev/null || true
+    trap - INT TERM
+    return $status
+}
+
+filesystems=(gluster)
+arguments=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --fs=*) filesystems=("${1#--fs=}") ;;
+        --fs)
+            filesystems=("${2:?--fs needs a filesystem}")
+            shift
+            ;;
+        *) arguments+=("$1") ;;
+    esac
+    shift
+done
+[ "${filesystems[0]}" != all ] || filesystems=(gluster nfs nfs3)
+
+worst=77
+for fs in "${filesystems[@]}"; do
+    status=0
+    case $fs in
+        gluster) prepare_gluster || status=$? ;;
+        nfs | nfs3) prepare_nfs || status=$? ;;
+        *)
+            echo "--fs $fs: expected nfs, nfs3, gluster or all" >&2
+            exit 2
+            ;;
+    esac
+    if [ $status = 0 ]; then
+        if [ -z "${RINGREEL:-}" ]; then
+            cargo build --quiet --release --bin ringreel
+            RINGREEL=$target/release/ringreel
+        fi
+        run "${arguments[@]}" || status=$?
+    fi
+    # A broken promise on one filesystem is the result; a filesystem that could not run is not.
+    case $status in
+        0) [ $worst != 77 ] || worst=0 ;;
+        77) ;;
+        *) worst=1 ;;
+    esac
+    [ $status -lt 128 ] || exit $status
+done
+exit $worst

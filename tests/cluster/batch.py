@@ -18,14 +18,14 @@ EXAMPLES = Path("examples/slurm")
 class Batch:
     """One run."""
 
-    def __init__(self, lab, ringreel):
+    def __init__(self, lab):
         self.lab, self.slurm = lab, Slurm(lab)
         self.job = lab.shared / "job"
         self.ledgers = lab.dir / "ledgers"
         self.ledgers.mkdir()
         self.begun = time.monotonic()
         (lab.dir / "bin").mkdir()
-        (lab.dir / "bin" / "ringreel").symlink_to(ringreel)
+        (lab.dir / "bin" / "ringreel").symlink_to(lab.ringreel)
 
     def tell(self, text):
         """A line for whoever looks on."""
@@ -144,7 +144,7 @@ class Batch:
         """End the generators as a user does, and wait until the manager has brought in what all of them finished."""
         self.slurm.ask("scancel", job)
         until("the generators' end", lambda: not self.slurm.states(job), 60)
-        ids, manifests = ledger_ids(self.ledgers.iterdir()), Manifests(self.lab.brick / "job" / "ring")
+        ids, manifests = ledger_ids(self.ledgers.iterdir()), Manifests(self.lab, "job/ring")
         config, end = self.job / "config.yaml", time.monotonic() + 120
         node, ringreel = self.lab.nodes[0], self.lab.dir / "bin" / "ringreel"
         while ids - manifests.look().keys() and time.monotonic() < end:
@@ -156,6 +156,6 @@ class Batch:
         return judge(self.ledgers.iterdir(), manifests, seen.glob(f"seen-train-{trainer}-*.json"))
 
 
-def run(lab, ringreel):
+def run(lab):
     """One run; the verdict."""
-    return Batch(lab, ringreel).run()
+    return Batch(lab).run()

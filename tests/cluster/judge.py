@@ -1,7 +1,8 @@
-"""Judges a run: what generators called finished, against what manifests list, against what readers saw.
+"""Judges a run: what generators called finished, what manifests list, what readers saw.
 
-A ledger is the file of `ringreel generate --ledger`: a line for each finished sample, with its id. Manifests are read
-here by themselves, from the server's disk, so that no stale view of a client and no code of the product is trusted.
+A ledger is the file of `ringreel generate --ledger`: a line for each finished sample, with its id.
+Manifests are read from the server's disk by code of the judge's own, so it trusts no client's view
+and no code under test.
 """
 
 import collections
@@ -18,15 +19,15 @@ def ledger_ids(ledgers):
 
 
 class Manifests:
-    """The manifests of a ring, each read once: they never change."""
+    """The manifests of a ring, each read once, because they never change."""
 
-    def __init__(self, ring):
-        self.dir = ring / "manifests"
+    def __init__(self, lab, ring):
+        self.lab, self.ring = lab, ring
         self.read = {}
 
     def look(self):
         """{sample id: [generations that list it]}."""
-        for path in self.dir.iterdir():
+        for path in self.lab.manifests(self.ring).iterdir():
             if path.name.isdigit() and int(path.name) not in self.read:
                 lines = [json.loads(line) for line in path.read_text().splitlines()]
                 self.read[int(path.name)] = lines[1:-1]
@@ -50,20 +51,25 @@ class Verdict:
     seen: int = 0
     distinct: int = 0
     torn: list = field(default_factory=list)
+    left_out: list = field(default_factory=list)
 
     def good(self):
-        """Whether every promise was kept."""
-        return not (self.lost or self.twice or self.torn) and self.finished > 0
+        """Returns whether every promise was kept."""
+        broken = self.lost or self.twice or self.torn or self.left_out
+        return not broken and self.finished > 0
 
 
-def judge(ledgers, manifests, seen):
-    """The verdict. `seen`: files of `ringreel read --json`."""
+def judge(ledgers, manifests, seen, drained=True):
+    """Returns the verdict. `seen` are files of `ringreel read --json`.
+
+    Where the ring was not drained, what is not listed yet is not lost.
+    """
     wanted, listed = ledger_ids(ledgers), manifests.look()
     verdict = Verdict(
         finished=len(wanted),
         listed=len(listed),
         generations=max(manifests.read),
-        lost=sorted(wanted - listed.keys()),
+        lost=sorted(wanted - listed.keys()) if drained else [],
         twice=sorted(sample for sample, generations in listed.items() if len(generations) > 1),
     )
     distinct = set()

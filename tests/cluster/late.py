@@ -1,112 +1,79 @@
 """Late links: a generator on one node links into a directory that another node has renamed already.
 
-GlusterFS lets a client use a directory's old path for about a second. A generator that found room, and whose link
-comes after the rename, then links into the *promoted* directory: beside what its manifest lists, or is about to. By
-that nothing may be lost, and nothing delivered twice. How many there were is seen on the server's disk, by inotify: a
-name that comes into being in a directory after that was renamed to read.<n>.
+A client of a network filesystem may use a directory's old path for a while: for about a second on
+GlusterFS, for 20 s and more on NFS. A generator that found room, and whose link comes after the
+rename, then links into the *promoted* directory. By that nothing may be lost, and nothing delivered
+twice. The links are counted on the server's own disk (guest/watch.py).
 
-To have many of them, generations are sealed before they are full (`ringreel seal`, again and again, on one node) while
+To have many of them, `ringreel seal` on one node promotes generations before they are full, while
 generators on the other one link small samples as fast as they can.
 """
 
-import ctypes
-import itertools
-import os
 import signal
-import struct
 import time
+from pathlib import Path
 
 from judge import Manifests, judge, ledger_ids
+from lab import until
 
 CONFIG = """\
 RING: {ring}
 SWAP_CAP: 5000
 SAMPLE: [data]
 KEEP: 3
-LEASE_SECONDS: 4
+LEASE_SECONDS: {lease}
 INDEX: files
 """
-IN_CREATE, IN_MOVED_TO, IN_ISDIR = 0x100, 0x80, 0x40000000
-EVENT = struct.Struct("iIII")
+WATCH = Path(__file__).parent / "guest" / "watch.py"
 
 
-class Watcher:
-    """Sees, on the server's disk, what comes into being in generations, and when they are renamed."""
+def run(lab, wanted=100, seconds=120):
+    """Runs until so many late links were seen.
 
-    def __init__(self, ring):
-        self.ring, self.libc = ring, ctypes.CDLL(None, use_errno=True)
-        self.fd = self.libc.inotify_init1(os.O_NONBLOCK)
-        self.root = self.add(ring)
-        self.filling, self.promoted, self.late = {}, {}, []
-
-    def add(self, path):
-        """Watch a directory; the number of its watch, which stays with it when it is renamed."""
-        return self.libc.inotify_add_watch(self.fd, str(path).encode(), IN_CREATE | IN_MOVED_TO)
-
-    def look(self):
-        """Take in what happened since the last look."""
-        while True:
-            try:
-                events = os.read(self.fd, 1 << 16)
-            except BlockingIOError:
-                return
-            at = 0
-            while at < len(events):
-                watch, mask, _, length = EVENT.unpack_from(events, at)
-                name = events[at + EVENT.size : at + EVENT.size + length].rstrip(b"\0").decode()
-                at += EVENT.size + length
-                self.take(watch, mask, name)
-
-    def take(self, watch, mask, name):
-        """One event."""
-        if watch == self.root and mask & IN_ISDIR:
-            kind, _, number = name.partition(".")
-            if mask & IN_CREATE and kind == "write":
-                self.filling[int(number)] = self.add(self.ring / name)
-            elif mask & IN_MOVED_TO and kind == "read":
-                self.promoted[self.filling.pop(int(number), None)] = int(number)
-        elif mask & IN_CREATE and watch in self.promoted:
-            self.late.append((self.promoted[watch], name))
-
-    def close(self):
-        """No more."""
-        os.close(self.fd)
-
-
-def run(lab, ringreel, wanted=100, seconds=120, generators=6):
-    """Until so many late links were seen. Returns (verdict, late links, those that the manifest lists, promotions)."""
-    directory = lab.dir / "late"
-    directory.mkdir()
+    Returns (verdict, late links, those of them that their manifest lists, promotions).
+    """
+    directory, ring = lab.part("late"), lab.shared / "late.ring"
     config = directory / "config.yaml"
-    config.write_text(CONFIG.format(ring=lab.shared / "late.ring"))
+    lab.put(config, CONFIG.format(ring=ring, lease=max(4, lab.pace.lease)))
     one, other = lab.nodes
-    one.run(ringreel, "generate", "-c", config, "--samples", 1, "--shape", 8, "--seal")  # makes the ring
-    watcher = Watcher(lab.brick / "late.ring")
+    # Makes the ring.
+    first = [lab.ringreel, "generate", "-c", config, "--samples", 1, "--shape", 8, "--seal"]
+    one.run(*first, timeout=120)
+    events = directory / "events"
+    script = "import sys; exec(sys.argv.pop(1))"
+    command = ["python3", "-c", script, WATCH.read_text(), lab.on_server(ring)]
+    watch = lab.server.spawn("watch", *command, stdout=events, stderr=directory / "watch.log")
+
+    def told(word):
+        lab.sync()
+        text = events.read_text() if events.exists() else ""
+        return [line.split() for line in text.splitlines(True) if line[-1] == "\n" and line.startswith(word)]
+
+    until("the watch on the server", lambda: told("watching"), 60)
     roles = []
-    for n in range(generators):
-        command = [ringreel, "generate", "-c", config, "--shape", 8, "--seed", n]
-        with open(directory / f"generator.{n}.log", "wb") as log:
-            ledger = directory / f"{n}.ledger"
-            roles.append(other.spawn(f"generator.{n}", *command, "--ledger", ledger, stderr=log))
-    begun, promotions = time.monotonic(), itertools.count()
-    while len(watcher.late) < wanted and time.monotonic() - begun < seconds:
-        one.run(ringreel, "seal", "-c", config, check=False)
-        next(promotions)
-        watcher.look()
+    for n in range(lab.pace.late_generators):
+        command = [lab.ringreel, "generate", "-c", config, "--shape", 8, "--seed", n]
+        command += ["--ledger", directory / f"{n}.ledger"]
+        roles.append(other.spawn(f"generator.{n}", *command, stderr=directory / f"generator.{n}.log"))
+    begun = time.monotonic()
+    while len(told("late")) < wanted and time.monotonic() - begun < seconds:
+        one.do(lab.ringreel, "seal", "-c", config, timeout=120)
     for role in roles:
         role.end(signal.SIGKILL)
-    manager = one.spawn("manager", ringreel, "manager", "-c", config)
-    manifests = Manifests(lab.brick / "late.ring")
-    ids, end = ledger_ids(directory.glob("*.ledger")), time.monotonic() + 120
+    log = directory / "manager.log"
+    manager = one.spawn("manager", lab.ringreel, "manager", "-c", config, stderr=log)
+    lab.sync()
+    manifests = Manifests(lab, "late.ring")
+    ids, end = ledger_ids(directory.glob("*.ledger")), time.monotonic() + 180
     while ids - manifests.look().keys() and time.monotonic() < end:
         time.sleep(0.5)
-        one.run(ringreel, "seal", "-c", config, check=False)
+        one.do(lab.ringreel, "seal", "-c", config, timeout=120)
     manager.end(signal.SIGTERM)
-    watcher.look()
-    watcher.close()
+    late, promotions = told("late"), told("promoted")
+    watch.end()
     verdict = judge(directory.glob("*.ledger"), manifests, [])
     listed = sum(
-        any(segment["file"] == name for segment in manifests.read.get(generation, ()))
-        for generation, name in watcher.late
+        any(segment["file"] == name for segment in manifests.read.get(int(generation), ()))
+        for _, generation, name in late
     )
-    return verdict, len(watcher.late), listed, next(promotions)
+    return verdict, len(late), listed, len(promotions)

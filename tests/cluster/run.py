@@ -1,19 +1,24 @@
-"""Runs a ring on the lab's cluster: `scripts/cluster.sh` calls it when everything it needs is there."""
+"""Runs rings on a cluster of this machine. `scripts/cluster.sh` calls it when everything it needs is there."""
 
 import argparse
 import contextlib
+import re
 import shutil
 import signal
 import sys
 import time
 from pathlib import Path
 
-import batch
 import late
-from lab import Lab, LabError
+import lost
+import skip
+import squash
+from gluster import GlusterLab
+from lab import LabError
+from nfs import NfsLab
 from storm import Storm
+from throughput import Throughput
 
-PARTS = ("storm", "late", "doctor", "slurm")
 FAILED = Path("target/cluster")
 
 
@@ -25,17 +30,16 @@ def told(verdict):
 
 
 def complain(verdict):
-    """Examples of what must not be."""
-    for word, what in (("lost", verdict.lost), ("twice", verdict.twice), ("torn", verdict.torn)):
-        for one in what[:5]:
-            print(f"    {word}: {one}")
+    """Prints examples of what must not be."""
+    for word in ("lost", "twice", "torn", "left_out"):
+        for one in getattr(verdict, word)[:5]:
+            print(f"    {word.replace('_', ' ')}: {one}")
 
 
-def storm(lab, options):
-    """See storm.py."""
-    run = Storm(lab, options.ringreel, options.seconds, seed=options.seed)
+def whether(run, options):
+    """Runs a storm, prints what came of it, and returns whether every promise was kept."""
     verdict = run.run()
-    print(told(verdict))
+    print(f"{told(verdict)}; {len(verdict.left_out)} generations left out; {len(run.stuck)} stuck")
     print("    kills: " + ", ".join(f"{number} {role}s" for role, number in sorted(run.kills.items())))
     print(f"    starts refused while the server was away: {run.refused}")
     for name, longest in run.stalls.longest.items():
@@ -44,66 +48,192 @@ def storm(lab, options):
         print(f"    {number:4} times: {text}")
     for failure in run.failures[: options.told]:
         print(f"    ended by itself: {failure}")
+    for name in run.stuck:
+        print(f"    stuck: {name}")
     complain(verdict)
-    return verdict.good() and verdict.seen > 0 and not run.failures
+    return verdict.good() and verdict.seen > 0 and not run.failures and not run.stuck
+
+
+def storm(lab, options):
+    """All faults of the lab; see storm.py."""
+    return whether(Storm(lab, options.seconds, seed=options.seed), options)
+
+
+def full(lab, options):
+    """The server's disk is full for a third of the time."""
+    seconds = max(30.0, min(options.seconds, 120.0))
+    faults = [lab.fault("disk full", seconds / 3)]
+    return whether(Storm(lab, seconds, "full", faults, seed=options.seed), options)
+
+
+def power(lab, options):
+    """The server loses its power, with DURABILITY: node."""
+    seconds = max(40.0, min(options.seconds, 120.0))
+    faults = [lab.fault("server without power", 2)] * (1 if seconds < 60 else 3)
+    run = Storm(lab, seconds, "power", faults, "DURABILITY: node\n", seed=options.seed)
+    return whether(run, options)
+
+
+def soft(lab, options):
+    """A soft mount: calls fail while the server is away for longer than 15 s."""
+    seconds = max(60.0, min(options.seconds, 120.0))
+    faults = [lab.fault("nfsd stopped", seconds / 3)]
+    lab.remount("soft,timeo=50,retrans=2")
+    # A role that starts meanwhile is refused.
+    refusals = ("os error 5)", "os error 110)")
+    return whether(Storm(lab, seconds, "soft", faults, seed=options.seed, refusals=refusals), options)
+
+
+def noac(lab, options):
+    """Mounted with noac: nothing is answered from the client's memory."""
+    seconds = max(20.0, min(options.seconds, 60.0))
+    lab.remount("noac")
+    return whether(Storm(lab, seconds, "noac", [lab.fault("cable", 3)], seed=options.seed), options)
 
 
 def late_links(lab, options):
     """See late.py."""
-    seconds = max(20.0, min(options.seconds, 120.0))
-    verdict, links, listed, promotions = late.run(lab, options.ringreel, seconds=seconds)
+    verdict, links, listed, promotions = late.run(lab, seconds=max(20.0, min(options.seconds, 120.0)))
     print(told(verdict))
-    print(f"    {links} late links in {promotions} promotions; of those, {listed} came in time for their manifest")
+    print(f"    {links} late links in {promotions} promotions; {listed} of them are in their manifest")
     complain(verdict)
     return verdict.good() and links > 0
 
 
+def skipped(lab, options):
+    """See skip.py."""
+    tries = skip.TRIES if options.seconds >= 60 else 3
+    right, wrong, longest = skip.by_hand(lab, tries)
+    print(f"    by hand: {right} of {tries} tries gave every sample; longest read of the newest {longest:.1f} s")
+    for text in wrong:
+        print(f"    wrong: {text}")
+    good = right == tries
+    for in_turn in (False, True):
+        verdict, readers = skip.Beside(lab, in_turn).run(max(20.0, options.seconds / 2))
+        print(f"    {'in turn' if in_turn else 'beside'}: {told(verdict)}")
+        for name, got, due, left_out, there in readers:
+            text = f"got {got} of {there} generations, of {due} due ones left out {len(left_out)} {left_out or ''}"
+            print(f"        reader on {name}: {text}")
+            good &= got > 0 and not left_out
+        complain(verdict)
+        good &= verdict.good()
+    return good
+
+
 def doctor(lab, options):
-    """What two nodes see of each other."""
-    command = [options.ringreel, "doctor", f"--peer={lab.shared}"]
-    with open(lab.logs / "doctor-peer", "w") as other:
-        partner = lab.nodes[1].spawn("doctor", *command, stdout=other, stderr=other)
-        print(lab.nodes[0].run(*command, timeout=120), end="")
-        return partner.end(0, seconds=60) == 0
+    """What a node says of the filesystem, and what two nodes see of each other."""
+    directory, good = lab.part("doctor"), True
+    config = directory / "config.yaml"
+    lab.put(config, f"RING: {lab.shared / 'doctor.ring'}\nSWAP_CAP: 20\nSAMPLE: [data]\nINDEX: files\n")
+    command = [lab.ringreel, "doctor", "-c", config]
+    for node in lab.nodes:
+        begun = time.monotonic()
+        done = node.do(*command, timeout=400)
+        print(f"    on {node.name}: status {done.status}, {time.monotonic() - begun:.0f} s")
+        print(findings(done.out + done.err))
+        good &= done.status == 0
+    command = [lab.ringreel, "doctor", f"--peer={lab.shared}"]
+    begun = time.monotonic()
+    partner = lab.nodes[1].spawn("doctor", *command, stdout=directory / "peer", stderr=directory / "peer")
+    done = lab.nodes[0].do(*command, timeout=400)
+    print(f"    --peer: status {done.status}, {time.monotonic() - begun:.0f} s")
+    print((done.out + done.err).rstrip())
+    return good and done.status == 0 and partner.end(0, seconds=60) == 0
+
+
+def findings(text):
+    """What of a doctor's output is no plain `ok`."""
+    return "\n".join(line for line in text.splitlines() if not re.match(r"  ok |\w+$", line))
+
+
+def root_squash(lab, options):
+    """See squash.py."""
+    good = True
+    for what, right, text in squash.run(lab):
+        print(f"    {'ok   ' if right else 'WRONG'} {what}{'' if right else ': ' + text}")
+        good &= right
+    return good
+
+
+def lost_replies(lab, options):
+    """See lost.py. A report."""
+    for line in lost.run(lab):
+        print(f"    {line}")
+    return True
+
+
+def throughput(lab, options):
+    """See throughput.py. A report."""
+    Throughput(lab).run()
+    return True
 
 
 def slurm(lab, options):
     """See batch.py."""
-    verdict = batch.run(lab, options.ringreel)
+    import batch
+
+    verdict = batch.run(lab)
     print(told(verdict))
     complain(verdict)
     return verdict.good() and verdict.seen > 0
 
 
+NFS_PARTS = {
+    "skip": skipped,
+    "storm": storm,
+    "late": late_links,
+    "doctor": doctor,
+    "full": full,
+    "power": power,
+    "squash": root_squash,
+    "soft": soft,
+    "noac": noac,
+    "lost": lost_replies,
+    "throughput": throughput,
+}
+PARTS = {
+    "gluster": {"storm": storm, "late": late_links, "doctor": doctor, "slurm": slurm, "skip": skipped, "throughput": throughput},
+    "nfs": NFS_PARTS,
+    "nfs3": NFS_PARTS,
+}
+
+
 def main():
     parser = argparse.ArgumentParser(prog="scripts/cluster.sh", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all by default")
-    parser.add_argument("--seconds", type=float, default=120.0, help="how long the storm lasts (default: 120)")
-    parser.add_argument("--seed", type=int, help="of the storm's random kills")
-    parser.add_argument("--told", type=int, default=12, help="how many different complaints are shown")
+    names = "; ".join(f"{fs}: {', '.join(parts)}" for fs, parts in PARTS.items())
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"parts to run; all by default ({names})")
+    parser.add_argument("--fs", choices=PARTS, default="gluster", help="the filesystem (default: gluster)")
+    parser.add_argument("--seconds", type=float, default=120.0, help="length of the storm (default: 120)")
+    parser.add_argument("--seed", type=int, help="seed of the storm's random kills")
+    parser.add_argument("--grace", type=int, help="seconds of a restarted NFS server's grace period")
+    parser.add_argument("--told", type=int, default=12, help="number of different complaints to show")
     parser.add_argument("--keep", action="store_true", help=f"keep the logs in {FAILED}, as after a failure")
     parser.add_argument("--ringreel", required=True, type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--images", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if unknown := set(options.parts) - set(PARTS):
-        parser.error(f"unknown: {', '.join(unknown)}")
+    does = PARTS[options.fs]
+    if unknown := set(options.parts) - set(does):
+        parser.error(f"unknown on {options.fs}: {', '.join(unknown)}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    does = {"storm": storm, "late": late_links, "doctor": doctor, "slurm": slurm}
+    sys.stdout.reconfigure(line_buffering=True)
     bad = []
     with contextlib.ExitStack() as stack:
+        lab = make(options)
         try:
-            lab = stack.enter_context(Lab())
+            stack.enter_context(lab)
         except LabError as error:
             print(f"SKIPPED: no cluster here: {error}", file=sys.stderr)
             return 77
-        for part in options.parts or PARTS:
+        for part in options.parts or does:
             begun = time.monotonic()
-            print(f"{part}:", flush=True)
+            print(f"{part} on {options.fs}:")
             try:
                 good = does[part](lab, options)
+                lab.restore()
             except BaseException:
                 keep(lab)
                 raise
-            print(f"    {'in order' if good else 'NOT IN ORDER'}, {time.monotonic() - begun:.0f} s", flush=True)
+            print(f"    {'in order' if good else 'NOT IN ORDER'}, {time.monotonic() - begun:.0f} s")
             if not good:
                 bad.append(part)
         if bad or options.keep:
@@ -111,12 +241,23 @@ def main():
     return 1 if bad else 0
 
 
+def make(options):
+    """The lab of a filesystem, without power yet."""
+    if options.fs == "gluster":
+        return GlusterLab(options.ringreel)
+    # Linux's own default is 90 s, which is most of a short storm.
+    grace = options.grace or (90 if options.seconds >= 300 else 20)
+    return NfsLab(options.ringreel, options.images, options.fs, grace)
+
+
 def keep(lab):
-    """Keep the logs, where somebody will look for them."""
-    shutil.rmtree(FAILED, ignore_errors=True)
-    skip = shutil.ignore_patterns("brick", "shared", "disk.img", "run", "bin", "munge*", "spool*", "state")
-    shutil.copytree(lab.dir, FAILED, ignore=skip)
-    print(f"    the logs are in {FAILED}")
+    """Keeps the logs where a user will look for them."""
+    failed = FAILED / lab.name
+    shutil.rmtree(failed, ignore_errors=True)
+    large = ("brick", "shared", "disk.img", "program.tar", "vl.*", "*.monitor")
+    own = ("run", "bin", "munge*", "spool*", "state", "manifests")
+    shutil.copytree(lab.dir, failed, ignore=shutil.ignore_patterns(*large, *own))
+    print(f"    the logs are in {failed}")
 
 
 if __name__ == "__main__":

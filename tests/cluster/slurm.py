@@ -6,7 +6,8 @@ There are two partitions on the same nodes: jobs in `urgent` preempt those in `s
 import os
 import time
 
-from lab import ADDRESS, SERVER, until
+from gluster import ADDRESS, SERVER
+from lab import until
 
 CPUS = 10  # of a node, as SLURM is told
 CONF = """\

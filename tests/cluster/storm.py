@@ -1,9 +1,10 @@
 """A ring on two nodes while everything happens to it that happens to clusters.
 
-Managers, generators and readers on both nodes are killed at random and start again. Meanwhile a node's cable is pulled,
-for a short and for a long time, the server's process is killed, its disk is full, a node loses its power. In the end
-everything that a generator called finished must be listed by exactly one manifest, and readers must have seen nothing
-torn.
+Managers, generators and readers on both nodes are killed at random and start again. Meanwhile the
+lab's faults happen one after another: a cable is pulled, the server goes away, its disk is full, a
+machine loses its power. In the end every finished sample must be listed by exactly one manifest,
+readers must have seen nothing torn and left out no generation that KEEP covers, and everybody must
+have gone on after the last fault.
 """
 
 import collections
@@ -12,36 +13,39 @@ import random
 import re
 import signal
 import time
-from pathlib import Path
 
 from judge import Manifests, judge, ledger_ids
 
 CONFIG = """\
 RING: {ring}
-SWAP_CAP: 30
+SWAP_CAP: {cap}
 SAMPLE: [data, label]
 KEEP: 2
-LEASE_SECONDS: 2
+LEASE_SECONDS: {lease}
 INDEX: files
 REUSE: {{min: 0, max: 2}}
 """
-DRAIN_SECONDS = 180
+DRAIN_SECONDS = 240
 READERS = 2
+LEFT_OUT = "is missing, although KEEP covers it"
 
 
 class Storm:
-    """One run."""
+    """One run. `refusals` are words of an error with which a role may end by itself."""
 
-    def __init__(self, lab, ringreel, seconds, generators=3, kill_every=1.5, seed=None):
-        self.lab, self.ringreel, self.seconds, self.kill_every = lab, ringreel, seconds, kill_every
-        self.generators, self.random = generators, random.Random(seed)
-        self.dir = lab.dir / "storm"
-        self.dir.mkdir()
+    def __init__(self, lab, seconds, name="storm", faults=None, more="", seed=None, refusals=()):
+        self.lab, self.seconds, self.refusals = lab, seconds, refusals
+        self.faults = lab.faults(seconds) if faults is None else faults
+        self.random = random.Random(seed)
+        self.ring = f"{name}.ring"
+        self.dir = lab.part(name)
         self.config = self.dir / "config.yaml"
-        self.config.write_text(CONFIG.format(ring=lab.shared / "storm.ring"))
+        pace = lab.pace
+        text = CONFIG.format(ring=lab.shared / self.ring, cap=pace.cap, lease=pace.lease)
+        lab.put(self.config, text + more)
         self.numbers, self.roles, self.rest = itertools.count(1), {}, {}
         self.kills, self.failures, self.refused = collections.Counter(), [], 0
-        self.stalls = Stalls()
+        self.stalls, self.stuck = Stalls(), []
 
     # Roles: (kind, node, number) -> process
 
@@ -50,27 +54,28 @@ class Storm:
         for number, node in enumerate(self.lab.nodes):
             yield "manager", node, 0
             yield "reader", node, number
-            yield from (("generator", node, n) for n in range(self.generators))
+            yield from (("generator", node, n) for n in range(self.lab.pace.generators))
 
     def start(self, role):
-        """Start a role; its log, ledger and output lie on the node's own disk."""
+        """Starts a role. Its log, ledger and output lie on the node's own disk."""
         kind, node, number = role
         born = next(self.numbers)
         name = f"{born:04}.{kind}.{node.name}"
-        command, out = [self.ringreel, "-v"], Path("/dev/null")
+        command, out = [self.lab.ringreel, "-v"], "/dev/null"
         if kind == "manager":
             command += ["manager"]
         elif kind == "reader":
             command += ["read", "--json", "--rank", number, "--world", READERS]
             out = self.dir / f"{name}.seen"
         else:
-            command += ["generate", "--shape", "20,20,20", "--rate", 15, "--seed", born]
-            command += ["--ledger", self.dir / f"{name}.ledger"]
-        with open(self.dir / f"{name}.log", "wb") as log, open(out, "wb") as stdout:
-            self.roles[role] = node.spawn(name, *command, "-c", self.config, stdout=stdout, stderr=log)
+            command += ["generate", "--shape", "20,20,20", "--rate", self.lab.pace.rate]
+            command += ["--seed", born, "--ledger", self.dir / f"{name}.ledger"]
+        command += ["-c", self.config]
+        log = self.dir / f"{name}.log"
+        self.roles[role] = node.spawn(name, *command, stdout=out, stderr=log)
 
     def tend(self):
-        """Start what is missing. Who ended although nobody killed it is noted."""
+        """Starts what is missing. A role that ended although nobody killed it is noted."""
         for role in self.wanted():
             process = self.roles.get(role)
             if not role[1].alive():
@@ -86,41 +91,45 @@ class Storm:
 
     def failed(self, process, status):
         """A role ended by itself. At its start it may, where no server answers for a lease."""
-        lines = (self.dir / f"{process.name}.log").read_text(errors="replace").splitlines()
-        if 1 <= len(lines) <= 2 and "ring.json" in lines[-1] and "which does not answer" in lines[-1]:
+        self.lab.sync()
+        path = self.dir / f"{process.name}.log"
+        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+        last = lines[-1] if lines else "(no word)"
+        unanswered = len(lines) <= 2 and "ring.json" in last and "which does not answer" in last
+        if unanswered or any(word in last for word in self.refusals):
             self.refused += 1
         else:
-            self.failures.append(f"{process.name}: status {status}: {lines[-1] if lines else '(no word)'}")
+            self.failures.append(f"{process.name}: status {status}: {last}")
 
     def kill_one(self):
-        """Kill a role at random."""
+        """Kills a role at random."""
         living = [role for role in self.roles if role[1].alive()]
-        role = self.random.choice(living)
-        self.roles[role].send(signal.SIGKILL)
-        self.kills[role[0]] += 1
+        if living:
+            role = self.random.choice(living)
+            self.roles[role].send(signal.SIGKILL)
+            self.kills[role[0]] += 1
 
     # The run
 
     def plan(self):
         """What happens when: (second, name, action), in order."""
-        lab, other = self.lab, self.lab.nodes[1]
-        # The long cut is longer than the 42 s after which a client of GlusterFS calls the server dead.
-        short, long = max(2, self.seconds / 60), max(4, self.seconds / 9)
-        acts = [
-            (0.10, short, "short cut", lambda: lab.cut(other), lambda: lab.heal(other)),
-            (0.25, long, "long cut", lambda: lab.cut(other), lambda: lab.heal(other)),
-            (0.55, short, "server killed", lab.kill_brick, lab.start_brick),
-            (0.70, short, "disk full", lab.fill_disk, lab.free_disk),
-            (0.85, short, "node without power", other.stop, lambda: lab.start_node(other)),
-        ]
-        plan = []
-        for begin, length, name, act, undo in acts:
-            plan += [(begin * self.seconds, name, act), (begin * self.seconds + length, f"end of {name}", undo)]
+        plan, share = [], self.seconds / (len(self.faults) + 0.5)
+        for n, fault in enumerate(self.faults):
+            begin = (n + 0.5) * share
+            plan += [(begin, fault.name, fault.act)]
+            plan += [(begin + fault.seconds, f"end of {fault.name}", fault.undo)]
         return plan
 
+    def step(self):
+        """Starts what is missing, looks for new samples, and rests a moment."""
+        self.tend()
+        self.lab.sync()
+        self.stalls.look(self.dir)
+        time.sleep(0.1)
+
     def run(self):
-        """Everything; the verdict."""
-        plan, begun, next_kill = self.plan(), time.monotonic(), self.kill_every
+        """Runs everything; the verdict."""
+        plan, begun, next_kill = self.plan(), time.monotonic(), self.lab.pace.kill_every
         # What was begun late is undone all the same.
         while (now := time.monotonic() - begun) < self.seconds or plan:
             if plan and now >= plan[0][0]:
@@ -128,29 +137,64 @@ class Storm:
                 print(f"{now:6.1f} s  {name}", flush=True)
                 act()
                 self.stalls.phase(name if not name.startswith("end") else None)
-            self.tend()
             if now >= next_kill:
-                next_kill = now + self.kill_every * self.random.uniform(0.5, 1.5)
+                next_kill = now + self.lab.pace.kill_every * self.random.uniform(0.5, 1.5)
                 self.kill_one()
-            self.stalls.look(self.dir)
-            time.sleep(0.1)
+            self.step()
         return self.end()
 
+    def sizes(self):
+        """Bytes in the ledgers and in the readers' output of each node."""
+        told = collections.Counter()
+        for kind in ("ledger", "seen"):
+            for node in self.lab.nodes:
+                files = self.dir.glob(f"*.{node.name}.{kind}")
+                told[f"{'generators' if kind == 'ledger' else 'reader'} on {node.name}"] = sum(
+                    path.stat().st_size for path in files
+                )
+        return told
+
+    def settle(self):
+        """Waits until generators and readers on both nodes have gone on; who has not is stuck."""
+        before, end = self.sizes(), time.monotonic() + 120 + 2 * self.lab.grace
+        while time.monotonic() < end:
+            self.step()
+            now = self.sizes()
+            if all(now[name] > size for name, size in before.items()):
+                return
+        self.stuck = [name for name, size in self.sizes().items() if size == before[name]]
+
     def end(self):
-        """Kill all but a manager, wait until everything finished is listed, and judge."""
+        """Ends all but a manager, waits until everything finished is listed, and judges."""
+        self.settle()
         for role, process in list(self.roles.items()):
-            if role[0] != "manager":
-                process.end()
-        node, manifests = self.lab.nodes[0], Manifests(self.lab.brick / "storm.ring")
+            if role[0] != "manager" and process.end() is None:
+                self.stuck.append(f"{process.name}, which SIGKILL does not end")
+        self.lab.sync()
+        node, manifests = self.lab.nodes[0], Manifests(self.lab, self.ring)
         ids, end = ledger_ids(self.dir.glob("*.ledger")), time.monotonic() + DRAIN_SECONDS
         while ids - manifests.look().keys() and time.monotonic() < end:
-            node.run(self.ringreel, "seal", "-c", self.config, check=False, timeout=DRAIN_SECONDS)
+            node.do(self.lab.ringreel, "seal", "-c", self.config, timeout=DRAIN_SECONDS)
             time.sleep(0.5)
         for process in self.roles.values():
             process.end(signal.SIGTERM)
+        self.lab.sync()
         for node in self.lab.nodes:
-            node.run(self.ringreel, "verify", self.lab.shared / "storm.ring", timeout=DRAIN_SECONDS)
-        return judge(self.dir.glob("*.ledger"), manifests, self.dir.glob("*.seen"))
+            verify = [self.lab.ringreel, "verify", self.lab.shared / self.ring]
+            done = node.do(*verify, timeout=DRAIN_SECONDS)
+            if done.status != 0:
+                told = (done.out + done.err).strip()[-300:]
+                self.failures.append(f"verify on {node.name}: status {done.status}: {told}")
+        verdict = judge(self.dir.glob("*.ledger"), manifests, self.dir.glob("*.seen"))
+        verdict.left_out = self.left_out()
+        return verdict
+
+    def left_out(self):
+        """What readers logged as missing although it was to be kept."""
+        lines = []
+        for log in self.dir.glob("*.reader.*.log"):
+            lines += [line for line in log.read_text(errors="replace").splitlines() if LEFT_OUT in line]
+        return lines
 
     def said(self):
         """What the roles complained of: {message without its numbers: how often}."""
@@ -172,13 +216,13 @@ class Stalls:
         self.lines, self.moved, self.over = 0, None, True
 
     def phase(self, name):
-        """A fault begins, or (none) ends. What it caused still counts as its own until samples flow again."""
+        """A fault begins or (None) ends. It is blamed until samples flow again."""
         if name:
             self.name = name
         self.over = name is None
 
     def look(self, directory):
-        """Have the ledgers grown?"""
+        """Looks whether the ledgers have grown."""
         now, size = time.monotonic(), sum(path.stat().st_size for path in directory.glob("*.ledger"))
         if size > self.lines:
             if self.moved is not None:

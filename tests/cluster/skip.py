@@ -1,0 +1,142 @@
+"""Whether readers get every generation, where a node's client remembers that a name was absent.
+
+A client of NFS that looked for a name and found none answers from that memory for up to a minute. A
+generator or a manager on the reader's own node looks for `read.<n>` before generation n is promoted.
+
+- by hand: node1 looks for `read.<n>`; node0 seals generation n; `ringreel read` on node1 must give
+  generation n, and with --all every sample;
+- beside: a generator and a reader on both nodes, each reader for itself;
+- in turn: the same, and both readers are a run whose `REUSE: {min: 1}` holds back the next generation
+  until all of them have read the last one.
+
+The judge says for each reader which generations it should have got. In turn that is every one. A reader
+for itself takes the newest one each time, so a generation is due if no other one came within
+`DUE_SECONDS` after it: more than the longest pause between two looks, and the time to read it.
+"""
+
+import collections
+import itertools
+import json
+import signal
+import time
+
+from judge import Manifests, judge
+from lab import LabError
+
+CONFIG = """\
+RING: {ring}
+SWAP_CAP: {cap}
+SAMPLE: [data]
+KEEP: 20
+INDEX: files
+"""
+IN_TURN = "REUSE: {min: 1, max: 1}\n"
+DUE_SECONDS = 6
+TRIES = 10
+
+
+def by_hand(lab, tries=TRIES):
+    """Returns in how many of the tries all samples came, and what was wrong with the others."""
+    directory, ring = lab.part("skip-by-hand"), lab.shared / "hand.ring"
+    config = directory / "config.yaml"
+    lab.put(config, CONFIG.format(ring=ring, cap=10))
+    one, other = lab.nodes
+    generate = [lab.ringreel, "generate", "-c", config, "--samples", 3, "--shape", 8, "--seal"]
+    read = [lab.ringreel, "read", "-c", config, "--json"]
+    one.run(*generate, timeout=120)
+    wrong, longest = [], 0.0
+    for n in range(2, 2 + tries):
+        # As a generator that polls for the next generation does.
+        other.do("stat", ring / f"read.{n}")
+        one.run(*generate, "--seed", n, timeout=120)
+        every = other.do(*read, "--all", timeout=120)
+        begun = time.monotonic()
+        newest = other.do(*read, "--generations", 1, "--timeout", 40, timeout=120)
+        longest = max(longest, time.monotonic() - begun)
+        got = collections.Counter(json.loads(line)["generation"] for line in newest.out.splitlines())
+        samples = len(every.out.splitlines())
+        if (every.status, samples, newest.status, got) != (0, 3 * n, 0, {n: 3}):
+            told = f"{samples} of {3 * n} samples, status {every.status}"
+            wrong.append(f"generation {n}: --all gave {told}; --generations 1 gave {dict(got)}, status {newest.status}")
+    return tries - len(wrong), wrong, longest
+
+
+class Beside:
+    """A generator and a reader on both nodes."""
+
+    def __init__(self, lab, in_turn):
+        self.lab, self.in_turn = lab, in_turn
+        name = "in-turn" if in_turn else "beside"
+        self.dir = lab.part(f"skip-{name}")
+        self.ring = f"{name}.ring"
+        self.config = self.dir / "config.yaml"
+        cap = int(8 * lab.pace.rate)  # two generators of `rate` fill a generation in 4 s
+        text = CONFIG.format(ring=lab.shared / self.ring, cap=cap)
+        lab.put(self.config, text + (IN_TURN if in_turn else ""))
+
+    def server_time(self):
+        """The server's clock, which also stamps the manifests."""
+        return float(self.lab.server.run("date", "+%s.%N"))
+
+    def promoted(self):
+        """{generation: when its manifest came}."""
+        where = self.lab.on_server(self.lab.shared / self.ring) / "manifests"
+        lines = self.lab.server.run("find", where, "-name", "[0-9]*", "-printf", "%f %T@\n").split("\n")
+        return {int(line.split()[0]): float(line.split()[1]) for line in lines if line}
+
+    def run(self, seconds):
+        """Returns (verdict, [(reader, generations got, those it should have got, left out)])."""
+        lab, readers, others = self.lab, {}, []
+        first = [lab.ringreel, "generate", "-c", self.config, "--samples", 4, "--shape", 8, "--seal"]
+        lab.nodes[0].run(*first, timeout=120)
+        for n, node in enumerate(lab.nodes):
+            command = [lab.ringreel, "-v", "read", "-c", self.config, "--json", "--generations", 100000]
+            if self.in_turn:
+                command += ["--run", "skip", "--rank", n, "--world", len(lab.nodes)]
+            seen, log = self.dir / f"{node.name}.seen", self.dir / f"{node.name}.reader.log"
+            readers[node.name] = node.spawn("reader", *command, stdout=seen, stderr=log)
+        # The readers count from the generation that each of them takes first.
+        time.sleep(5)
+        for node in lab.nodes:
+            log = self.dir / f"{node.name}.generator.log"
+            command = [lab.ringreel, "-v", "generate", "-c", self.config, "--shape", 8]
+            command += ["--rate", lab.pace.rate, "--seed", node.number]
+            command += ["--ledger", self.dir / f"{node.name}.ledger"]
+            others.append(node.spawn("generator", *command, stderr=log))
+        log = self.dir / "manager.log"
+        others.append(lab.nodes[0].spawn("manager", lab.ringreel, "manager", "-c", self.config, stderr=log))
+        time.sleep(seconds)
+        for role in others:
+            role.end(signal.SIGTERM)
+        stopped = self.server_time()
+        # What came last has its time too.
+        time.sleep(DUE_SECONDS + 2)
+        for name, reader in readers.items():
+            if (status := reader.end(signal.SIGTERM)) != 0:
+                print(f"    the reader on {name} ended with status {status}")
+        self.sync()
+        return self.judge(stopped)
+
+    def sync(self):
+        """Brings the readers' words here."""
+        self.lab.sync()
+
+    def judge(self, stopped):
+        """Compares what readers saw with what they should have seen."""
+        promoted = {g: when for g, when in self.promoted().items() if g > 0 and when <= stopped}
+        seals = sorted(promoted)
+        if not seals:
+            raise LabError("nothing was promoted")
+        due = {g for g, after in itertools.pairwise(seals) if promoted[after] - promoted[g] >= DUE_SECONDS}
+        due = set(seals) if self.in_turn else due | {seals[-1]}
+        told = []
+        for node in self.lab.nodes:
+            path = self.dir / f"{node.name}.seen"
+            lines = path.read_text().splitlines(True) if path.exists() else []
+            got = {json.loads(line).get("generation") for line in lines if line.endswith("\n")}
+            begin = min(filter(None, got), default=0)
+            should = {g for g in due if g >= begin}
+            told.append((node.name, len(got), len(should), sorted(should - got), seals[-1] + 1 - begin))
+        seen = self.dir.glob("*.seen")
+        verdict = judge(self.dir.glob("*.ledger"), Manifests(self.lab, self.ring), seen, drained=False)
+        return verdict, told

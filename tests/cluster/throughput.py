@@ -1,0 +1,124 @@
+"""How fast samples go to the server and come back, and how many requests that takes: a report."""
+
+import signal
+import time
+
+CONFIG = """\
+RING: {ring}
+SWAP_CAP: {cap}
+SAMPLE: [data]
+KEEP: 2
+INDEX: files
+"""
+SAMPLES, SHAPE, MIB = 24, "128,128,128", 48
+SMALL = 200
+IDLE_SECONDS = 30
+ROUNDS = 3
+
+
+class Throughput:
+    """One run."""
+
+    def __init__(self, lab):
+        self.lab, self.dir = lab, lab.part("throughput")
+        self.one, self.other = lab.nodes
+
+    def config(self, name, cap, ring=None):
+        """A ring's configuration, on each node."""
+        path = self.dir / f"{name}.yaml"
+        self.lab.put(path, CONFIG.format(ring=ring or self.lab.shared / f"{name}.ring", cap=cap))
+        return path
+
+    def timed(self, node, *command):
+        """Seconds that a command takes on a node, measured there."""
+        script = 'begun=$(date +%s%N); "$@" >/dev/null 2>/dev/null || exit 1; echo $(($(date +%s%N) - begun))'
+        return int(node.run("bash", "-c", script, "timed", *command, timeout=600)) / 1e9
+
+    def counted(self, what, do, per, unit):
+        """Requests of both nodes while something is done."""
+        before = self.lab.requests()
+        do()
+        for node, old, new in zip(self.lab.nodes, before, self.lab.requests()):
+            used = new - old
+            if used:
+                total = sum(used.values())
+                operations = ", ".join(f"{name} {n / per:.2f}" for name, n in used.most_common())
+                print(f"    {what}, {node.name}: {total / per:.1f} requests {unit}: {operations}", flush=True)
+
+    def large(self, number):
+        """Write 24 samples of 2 MiB, read them on the other node; dd and cat do the same."""
+        source, files = "/dev/shm/source", self.lab.shared / f"dd.{number}"
+        config = self.config(f"large{number}", SAMPLES)
+        memory = self.config(f"memory{number}", SAMPLES, f"/dev/shm/memory{number}.ring")
+        self.one.run("dd", "if=/dev/urandom", f"of={source}", "bs=1M", f"count={MIB}")
+        self.one.run("mkdir", files)
+        each = f"dd if={source} of={files}/$i bs=2M count=1 skip=$((i - 1)) conv=fsync || exit 1"
+        dd = self.timed(self.one, "bash", "-c", f"for i in $(seq {SAMPLES}); do {each}; done")
+        self.one.run("rm", source)
+        # What it costs to make the samples, and nothing else: the same in memory.
+        generate = [self.lab.ringreel, "generate", "--samples", SAMPLES, "--shape", SHAPE, "--seal", "-c"]
+        made = self.timed(self.one, *generate, memory)
+        self.one.run("rm", "-r", f"/dev/shm/memory{number}.ring")
+        wrote = self.timed(self.one, *generate, config)
+        read = [self.lab.ringreel, "read", "--all", "-c", config]
+        self.lab.drop_caches(self.other)
+        cat = self.timed(self.other, "bash", "-c", f"cat {files}/* | cat > /dev/null")
+        # The program itself and its libraries are read again too, from the node's own disk.
+        cold = self.timed(self.other, *read)
+        warm = self.timed(self.other, *read)
+        print(
+            f"    {SAMPLES} x 2 MiB: dd {dd:.1f} s, ringreel {wrote:.1f} s (to memory {made:.1f} s): "
+            f"{dd / wrote:.2f} x dd, {dd / max(wrote - made, 0.01):.2f} x without making the samples; "
+            f"cat {cat:.1f} s, ringreel {cold:.1f} s (from the page cache {warm:.1f} s): {cat / cold:.2f} x cat",
+            flush=True,
+        )
+        return dd / wrote, cat / cold
+
+    def small(self):
+        """Requests per sample, of one that writes and one that reads."""
+        config = self.config("small", SMALL)
+        generate = [self.lab.ringreel, "generate", "--shape", "16", "--seal", "-c", config, "--samples"]
+        # The first one makes the ring.
+        self.one.run(*generate, 10, timeout=300)
+        one, other, n = self.one, self.other, SMALL
+        self.counted(f"{n} samples of 64 B written", lambda: one.run(*generate, n, timeout=600), n, "a sample")
+        read = [self.lab.ringreel, "read", "--all", "-c", config]
+        self.counted(f"{n + 10} of them read", lambda: other.run(*read, timeout=600), n + 10, "a sample")
+        config = self.config("files", 48)
+        single = ["--shape", "128,128,16", "--seal", "-c", config]
+        one.run(self.lab.ringreel, "generate", "--samples", 2, *single, timeout=300)
+        many = [self.lab.ringreel, "generate", "--samples", 48, *single]
+        self.counted("48 samples of 1 MiB written", lambda: one.run(*many, timeout=600), 48, "a sample")
+        read[-1] = config
+        self.counted("50 of them read", lambda: other.run(*read, timeout=600), 50, "a sample")
+
+    def waiting(self):
+        """Requests of a reader that waits, of a manager and a generator with nothing to do."""
+        config = self.config("idle", 1000)
+        command = [self.lab.ringreel, "generate", "--samples", 3, "--shape", "8", "--seal", "-c", config]
+        self.one.run(*command, timeout=120)
+        roles = {
+            "a waiting reader": ["read", "--json", "--generations", 100],
+            "an idle manager": ["manager"],
+        }
+        for name, words in roles.items():
+            out, err = self.dir / f"{words[0]}.out", self.dir / f"{words[0]}.err"
+            command = [self.lab.ringreel, *words, "-c", config]
+            role = self.other.spawn(name, *command, stdout=out, stderr=err)
+            time.sleep(8)
+            self.counted(name, lambda: time.sleep(IDLE_SECONDS), IDLE_SECONDS, "a second")
+            role.end(signal.SIGTERM)
+        command = [self.lab.ringreel, "generate", "--shape", "8", "--rate", "0.05", "-c", config]
+        role = self.other.spawn("generator", *command, stderr=self.dir / "generate.err")
+        time.sleep(8)
+        name = "a generator of a sample in 20 s"
+        self.counted(name, lambda: time.sleep(2 * IDLE_SECONDS), 2 * IDLE_SECONDS, "a second")
+        role.end(signal.SIGTERM)
+
+    def run(self):
+        """All of it."""
+        self.waiting()
+        self.small()
+        ratios = [self.large(number) for number in range(ROUNDS)]
+        for name, values in zip(("written, against dd", "read, against cat"), zip(*ratios)):
+            print(f"    {name}: median {sorted(values)[len(values) // 2]:.2f} x of {ROUNDS}")
