@@ -266,10 +266,10 @@ class GlusterLab(Lab):
         until("the brick", starts, pause=1.0)
 
     def fill_disk(self):
-        """Somebody else fills the server's disk."""
+        """Fills the server's disk but for 64 KiB."""
         room = os.statvfs(self.brick)
         sh("fallocate", "--length", room.f_bavail * room.f_frsize - (1 << 16), self.brick.parent / "filler")
 
     def free_disk(self):
-        """And removes it again."""
+        """Removes what filled it."""
         (self.brick.parent / "filler").unlink(missing_ok=True)

@@ -14,7 +14,9 @@ def ledger_ids(ledgers):
     """The ids in these files. The last line of a killed process may be unfinished."""
     ids = set()
     for path in ledgers:
-        ids.update(line[:-1] for line in path.read_text().splitlines(keepends=True) if line.endswith("\n"))
+        ids.update(
+            line[:-1] for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")
+        )
     return ids
 
 

@@ -144,7 +144,7 @@ class Lab:
         raise NotImplementedError
 
     def faults(self, seconds):
-        """What happens in a storm of so many seconds, in order."""
+        """The faults of a storm of `seconds`, in order."""
         raise NotImplementedError
 
     def restore(self):

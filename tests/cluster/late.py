@@ -28,7 +28,7 @@ WATCH = Path(__file__).parent / "guest" / "watch.py"
 
 
 def run(lab, wanted=100, seconds=120):
-    """Runs until so many late links were seen.
+    """Runs until `wanted` late links were seen, or for `seconds`.
 
     Returns (verdict, late links, those of them that their manifest lists, promotions).
     """
@@ -47,14 +47,20 @@ def run(lab, wanted=100, seconds=120):
     def told(word):
         lab.sync()
         text = events.read_text() if events.exists() else ""
-        return [line.split() for line in text.splitlines(True) if line[-1] == "\n" and line.startswith(word)]
+        return [
+            line.split()
+            for line in text.splitlines(True)
+            if line[-1] == "\n" and line.startswith(word)
+        ]
 
     until("the watch on the server", lambda: told("watching"), 60)
     roles = []
     for n in range(lab.pace.late_generators):
         command = [lab.ringreel, "generate", "-c", config, "--shape", 8, "--seed", n]
         command += ["--ledger", directory / f"{n}.ledger"]
-        roles.append(other.spawn(f"generator.{n}", *command, stderr=directory / f"generator.{n}.log"))
+        roles.append(
+            other.spawn(f"generator.{n}", *command, stderr=directory / f"generator.{n}.log")
+        )
     begun = time.monotonic()
     while len(told("late")) < wanted and time.monotonic() - begun < seconds:
         one.do(lab.ringreel, "seal", "-c", config, timeout=120)

@@ -1,4 +1,4 @@
-"""What a client is told of a call whose reply was lost, when the server restarts or loses its power: a report."""
+"""Counts wrong answers to calls whose reply was lost while the server restarted: a report."""
 
 import time
 from pathlib import Path
@@ -24,6 +24,13 @@ def run(lab):
         time.sleep(fault.seconds)
         fault.undo()
     seconds = SECONDS + 4 * lab.grace + 120
-    until("the end on both nodes", lambda: all(role.ended() is not None for role in roles), seconds, 1.0)
+    until(
+        "the end on both nodes",
+        lambda: all(role.ended() is not None for role in roles),
+        seconds,
+        1.0,
+    )
     lab.sync()
-    return [f"{node.name}: {(directory / f'{node.name}.out').read_text().strip()}" for node in lab.nodes]
+    return [
+        f"{node.name}: {(directory / f'{node.name}.out').read_text().strip()}" for node in lab.nodes
+    ]

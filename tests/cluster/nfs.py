@@ -1,4 +1,4 @@
-"""NFS: a server with the kernel's nfsd on ext4 and two nodes with the kernel's client, as virtual machines."""
+"""NFS: a server with nfsd on ext4 and two nodes with the kernel's client, as virtual machines."""
 
 import collections
 import random
@@ -27,7 +27,9 @@ class NfsLab(Lab):
         words = f"lab.grace={grace}"
         self.disk = self.dir / "disk.img"
         self.server = Vm("server", 1, "server", images, self.dir, group, words, self.disk)
-        self.nodes = [Vm(f"node{n}", 11 + n, "node", images, self.dir, group, words) for n in range(2)]
+        self.nodes = [
+            Vm(f"node{n}", 11 + n, "node", images, self.dir, group, words) for n in range(2)
+        ]
 
     def start(self):
         """Turns on all machines at once, and mounts."""
@@ -48,11 +50,15 @@ class NfsLab(Lab):
         said = self.nodes[0].do(self.ringreel, "--version")
         if said.status != 0:
             raise LabError(f"{self.program} does not run on the machines: {said.err.strip()}")
-        print(f"{self.name}: three machines up in {time.monotonic() - begun:.0f} s; {self.mounted()}")
+        print(
+            f"{self.name}: three machines up in {time.monotonic() - begun:.0f} s; {self.mounted()}"
+        )
 
     def mounted(self):
         """The mount's options, as the kernel has them."""
-        return re.search(rf" {self.shared} nfs4? (\S+)", self.nodes[0].run("cat", "/proc/mounts"))[1]
+        return re.search(rf" {self.shared} nfs4? (\S+)", self.nodes[0].run("cat", "/proc/mounts"))[
+            1
+        ]
 
     def mount(self, node, options=None, where=None, what="/ring"):
         """Mounts an export. NFS 3 names it by the server's own path, 4 from the root of its exports."""
@@ -142,7 +148,9 @@ class NfsLab(Lab):
     def fill_disk(self):
         """Fills the server's disk but for 64 KiB."""
         self.server.run(
-            "sh", "-c", "fallocate -l $(($(df -B1 --output=avail /export | tail -1) - 65536)) /export/filler"
+            "sh",
+            "-c",
+            "fallocate -l $(($(df -B1 --output=avail /export | tail -1) - 65536)) /export/filler",
         )
 
     def free_disk(self):

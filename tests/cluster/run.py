@@ -40,7 +40,9 @@ def whether(run, options):
     """Runs a storm, prints what came of it, and returns whether every promise was kept."""
     verdict = run.run()
     print(f"{told(verdict)}; {len(verdict.left_out)} generations left out; {len(run.stuck)} stuck")
-    print("    kills: " + ", ".join(f"{number} {role}s" for role, number in sorted(run.kills.items())))
+    print(
+        "    kills: " + ", ".join(f"{number} {role}s" for role, number in sorted(run.kills.items()))
+    )
     print(f"    starts refused while the server was away: {run.refused}")
     for name, longest in run.stalls.longest.items():
         print(f"    longest time without a finished sample, {name}: {longest:.1f} s")
@@ -81,7 +83,9 @@ def soft(lab, options):
     lab.remount("soft,timeo=50,retrans=2")
     # A role that starts meanwhile is refused.
     refusals = ("os error 5)", "os error 110)")
-    return whether(Storm(lab, seconds, "soft", faults, seed=options.seed, refusals=refusals), options)
+    return whether(
+        Storm(lab, seconds, "soft", faults, seed=options.seed, refusals=refusals), options
+    )
 
 
 def noac(lab, options):
@@ -93,9 +97,13 @@ def noac(lab, options):
 
 def late_links(lab, options):
     """See late.py."""
-    verdict, links, listed, promotions = late.run(lab, seconds=max(20.0, min(options.seconds, 120.0)))
+    verdict, links, listed, promotions = late.run(
+        lab, seconds=max(20.0, min(options.seconds, 120.0))
+    )
     print(told(verdict))
-    print(f"    {links} late links in {promotions} promotions; {listed} of them are in their manifest")
+    print(
+        f"    {links} late links in {promotions} promotions; {listed} of them are in their manifest"
+    )
     complain(verdict)
     return verdict.good() and links > 0
 
@@ -104,7 +112,9 @@ def skipped(lab, options):
     """See skip.py."""
     tries = skip.TRIES if options.seconds >= 60 else 3
     right, wrong, longest = skip.by_hand(lab, tries)
-    print(f"    by hand: {right} of {tries} tries gave every sample; longest read of the newest {longest:.1f} s")
+    print(
+        f"    by hand: {right} of {tries} tries gave every sample; longest read of the newest {longest:.1f} s"
+    )
     for text in wrong:
         print(f"    wrong: {text}")
     good = right == tries
@@ -124,7 +134,9 @@ def doctor(lab, options):
     """What a node says of the filesystem, and what two nodes see of each other."""
     directory, good = lab.part("doctor"), True
     config = directory / "config.yaml"
-    lab.put(config, f"RING: {lab.shared / 'doctor.ring'}\nSWAP_CAP: 20\nSAMPLE: [data]\nINDEX: files\n")
+    lab.put(
+        config, f"RING: {lab.shared / 'doctor.ring'}\nSWAP_CAP: 20\nSAMPLE: [data]\nINDEX: files\n"
+    )
     command = [lab.ringreel, "doctor", "-c", config]
     for node in lab.nodes:
         begun = time.monotonic()
@@ -134,7 +146,9 @@ def doctor(lab, options):
         good &= done.status == 0
     command = [lab.ringreel, "doctor", f"--peer={lab.shared}"]
     begun = time.monotonic()
-    partner = lab.nodes[1].spawn("doctor", *command, stdout=directory / "peer", stderr=directory / "peer")
+    partner = lab.nodes[1].spawn(
+        "doctor", *command, stdout=directory / "peer", stderr=directory / "peer"
+    )
     done = lab.nodes[0].do(*command, timeout=400)
     print(f"    --peer: status {done.status}, {time.monotonic() - begun:.0f} s")
     print((done.out + done.err).rstrip())
@@ -192,7 +206,14 @@ NFS_PARTS = {
     "throughput": throughput,
 }
 PARTS = {
-    "gluster": {"storm": storm, "late": late_links, "doctor": doctor, "slurm": slurm, "skip": skipped, "throughput": throughput},
+    "gluster": {
+        "storm": storm,
+        "late": late_links,
+        "doctor": doctor,
+        "slurm": slurm,
+        "skip": skipped,
+        "throughput": throughput,
+    },
     "nfs": NFS_PARTS,
     "nfs3": NFS_PARTS,
 }
@@ -201,13 +222,25 @@ PARTS = {
 def main():
     parser = argparse.ArgumentParser(prog="scripts/cluster.sh", description=__doc__)
     names = "; ".join(f"{fs}: {', '.join(parts)}" for fs, parts in PARTS.items())
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"parts to run; all by default ({names})")
-    parser.add_argument("--fs", choices=PARTS, default="gluster", help="the filesystem (default: gluster)")
-    parser.add_argument("--seconds", type=float, default=120.0, help="length of the storm (default: 120)")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"parts to run; all by default ({names})"
+    )
+    parser.add_argument(
+        "--fs", choices=PARTS, default="gluster", help="the filesystem (default: gluster)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=120.0, help="length of the storm (default: 120)"
+    )
     parser.add_argument("--seed", type=int, help="seed of the storm's random kills")
-    parser.add_argument("--grace", type=int, help="seconds of a restarted NFS server's grace period")
-    parser.add_argument("--told", type=int, default=12, help="number of different complaints to show")
-    parser.add_argument("--keep", action="store_true", help=f"keep the logs in {FAILED}, as after a failure")
+    parser.add_argument(
+        "--grace", type=int, help="seconds of a restarted NFS server's grace period"
+    )
+    parser.add_argument(
+        "--told", type=int, default=12, help="number of different complaints to show"
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help=f"keep the logs in {FAILED}, as after a failure"
+    )
     parser.add_argument("--ringreel", required=True, type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--images", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()

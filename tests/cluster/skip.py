@@ -53,11 +53,15 @@ def by_hand(lab, tries=TRIES):
         begun = time.monotonic()
         newest = other.do(*read, "--generations", 1, "--timeout", 40, timeout=120)
         longest = max(longest, time.monotonic() - begun)
-        got = collections.Counter(json.loads(line)["generation"] for line in newest.out.splitlines())
+        got = collections.Counter(
+            json.loads(line)["generation"] for line in newest.out.splitlines()
+        )
         samples = len(every.out.splitlines())
         if (every.status, samples, newest.status, got) != (0, 3 * n, 0, {n: 3}):
             told = f"{samples} of {3 * n} samples, status {every.status}"
-            wrong.append(f"generation {n}: --all gave {told}; --generations 1 gave {dict(got)}, status {newest.status}")
+            wrong.append(
+                f"generation {n}: --all gave {told}; --generations 1 gave {dict(got)}, status {newest.status}"
+            )
     return tries - len(wrong), wrong, longest
 
 
@@ -81,16 +85,37 @@ class Beside:
     def promoted(self):
         """{generation: when its manifest came}."""
         where = self.lab.on_server(self.lab.shared / self.ring) / "manifests"
-        lines = self.lab.server.run("find", where, "-name", "[0-9]*", "-printf", "%f %T@\n").split("\n")
+        lines = self.lab.server.run("find", where, "-name", "[0-9]*", "-printf", "%f %T@\n").split(
+            "\n"
+        )
         return {int(line.split()[0]): float(line.split()[1]) for line in lines if line}
 
     def run(self, seconds):
         """Returns (verdict, [(reader, generations got, those it should have got, left out)])."""
         lab, readers, others = self.lab, {}, []
-        first = [lab.ringreel, "generate", "-c", self.config, "--samples", 4, "--shape", 8, "--seal"]
+        first = [
+            lab.ringreel,
+            "generate",
+            "-c",
+            self.config,
+            "--samples",
+            4,
+            "--shape",
+            8,
+            "--seal",
+        ]
         lab.nodes[0].run(*first, timeout=120)
         for n, node in enumerate(lab.nodes):
-            command = [lab.ringreel, "-v", "read", "-c", self.config, "--json", "--generations", 100000]
+            command = [
+                lab.ringreel,
+                "-v",
+                "read",
+                "-c",
+                self.config,
+                "--json",
+                "--generations",
+                100000,
+            ]
             if self.in_turn:
                 command += ["--run", "skip", "--rank", n, "--world", len(lab.nodes)]
             seen, log = self.dir / f"{node.name}.seen", self.dir / f"{node.name}.reader.log"
@@ -104,7 +129,9 @@ class Beside:
             command += ["--ledger", self.dir / f"{node.name}.ledger"]
             others.append(node.spawn("generator", *command, stderr=log))
         log = self.dir / "manager.log"
-        others.append(lab.nodes[0].spawn("manager", lab.ringreel, "manager", "-c", self.config, stderr=log))
+        others.append(
+            lab.nodes[0].spawn("manager", lab.ringreel, "manager", "-c", self.config, stderr=log)
+        )
         time.sleep(seconds)
         for role in others:
             role.end(signal.SIGTERM)
@@ -127,7 +154,11 @@ class Beside:
         seals = sorted(promoted)
         if not seals:
             raise LabError("nothing was promoted")
-        due = {g for g, after in itertools.pairwise(seals) if promoted[after] - promoted[g] >= DUE_SECONDS}
+        due = {
+            g
+            for g, after in itertools.pairwise(seals)
+            if promoted[after] - promoted[g] >= DUE_SECONDS
+        }
         due = set(seals) if self.in_turn else due | {seals[-1]}
         told = []
         for node in self.lab.nodes:
@@ -136,7 +167,11 @@ class Beside:
             got = {json.loads(line).get("generation") for line in lines if line.endswith("\n")}
             begin = min(filter(None, got), default=0)
             should = {g for g in due if g >= begin}
-            told.append((node.name, len(got), len(should), sorted(should - got), seals[-1] + 1 - begin))
+            told.append(
+                (node.name, len(got), len(should), sorted(should - got), seals[-1] + 1 - begin)
+            )
         seen = self.dir.glob("*.seen")
-        verdict = judge(self.dir.glob("*.ledger"), Manifests(self.lab, self.ring), seen, drained=False)
+        verdict = judge(
+            self.dir.glob("*.ledger"), Manifests(self.lab, self.ring), seen, drained=False
+        )
         return verdict, told

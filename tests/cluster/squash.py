@@ -1,7 +1,7 @@
-"""A ring of two users on an export that takes root for nobody (root_squash).
+"""A ring of two users on an export with root_squash.
 
-Two users of a group share a ring in a directory of that group (RING_MODE 2770). Root, who is nobody
-on the server, is refused with a reason; root's own ring, which belongs to nobody, works for root.
+Two users of a group share a ring in a directory of that group (RING_MODE 2770). The server takes root
+for the user nobody, so root is refused with a reason; root's own ring belongs to nobody and works.
 """
 
 CONFIG = """\
@@ -15,7 +15,16 @@ LEASE_SECONDS: 3
 
 def user(number, *command):
     """A command as a user of the group."""
-    return ["setpriv", "--reuid", 1000 + number, "--regid", 1000 + number, "--groups", 2000, *command]
+    return [
+        "setpriv",
+        "--reuid",
+        1000 + number,
+        "--regid",
+        1000 + number,
+        "--groups",
+        2000,
+        *command,
+    ]
 
 
 def run(lab):
@@ -25,7 +34,11 @@ def run(lab):
     lab.put(shared, CONFIG.format(ring=where / "group/of.ring") + 'RING_MODE: "2770"\n')
     lab.put(own, CONFIG.format(ring=where / "nobody.ring"))
     group = "/export/squash/group"
-    lab.server.run("sh", "-c", f"chmod 1777 /export/squash; mkdir -p {group}; chown 1001:2000 {group}; chmod 2770 {group}")
+    lab.server.run(
+        "sh",
+        "-c",
+        f"chmod 1777 /export/squash; mkdir -p {group}; chown 1001:2000 {group}; chmod 2770 {group}",
+    )
     one, other = lab.nodes
     for node in lab.nodes:
         node.run("chmod", "-R", "a+rX", lab.dir / "squash")
@@ -34,7 +47,9 @@ def run(lab):
 
     def look(what, node, command, good):
         done = node.do(*command, timeout=150)
-        told.append((what, good(done), f"status {done.status}: {(done.err or done.out).strip()[-200:]}"))
+        told.append(
+            (what, good(done), f"status {done.status}: {(done.err or done.out).strip()[-200:]}")
+        )
 
     def fine(done):
         return done.status == 0

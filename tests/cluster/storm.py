@@ -75,7 +75,7 @@ class Storm:
         self.roles[role] = node.spawn(name, *command, stdout=out, stderr=log)
 
     def tend(self):
-        """Starts what is missing. A role that ended although nobody killed it is noted."""
+        """Starts what is missing. Notes each role that ended without being killed."""
         for role in self.wanted():
             process = self.roles.get(role)
             if not role[1].alive():
@@ -112,7 +112,7 @@ class Storm:
     # The run
 
     def plan(self):
-        """What happens when: (second, name, action), in order."""
+        """The faults in order: (second, name, action)."""
         plan, share = [], self.seconds / (len(self.faults) + 0.5)
         for n, fault in enumerate(self.faults):
             begin = (n + 0.5) * share
@@ -155,7 +155,7 @@ class Storm:
         return told
 
     def settle(self):
-        """Waits until generators and readers on both nodes have gone on; who has not is stuck."""
+        """Waits until generators and readers on both nodes go on; the others are stuck."""
         before, end = self.sizes(), time.monotonic() + 120 + 2 * self.lab.grace
         while time.monotonic() < end:
             self.step()
@@ -193,11 +193,13 @@ class Storm:
         """What readers logged as missing although it was to be kept."""
         lines = []
         for log in self.dir.glob("*.reader.*.log"):
-            lines += [line for line in log.read_text(errors="replace").splitlines() if LEFT_OUT in line]
+            lines += [
+                line for line in log.read_text(errors="replace").splitlines() if LEFT_OUT in line
+            ]
         return lines
 
     def said(self):
-        """What the roles complained of: {message without its numbers: how often}."""
+        """Warnings and errors of all roles: {message without its numbers: count}."""
         told = collections.Counter()
         for log in self.dir.glob("*.log"):
             for line in log.read_text(errors="replace").splitlines():
@@ -223,7 +225,10 @@ class Stalls:
 
     def look(self, directory):
         """Looks whether the ledgers have grown."""
-        now, size = time.monotonic(), sum(path.stat().st_size for path in directory.glob("*.ledger"))
+        now, size = (
+            time.monotonic(),
+            sum(path.stat().st_size for path in directory.glob("*.ledger")),
+        )
         if size > self.lines:
             if self.moved is not None:
                 key = self.name or "no fault"

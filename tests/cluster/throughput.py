@@ -43,7 +43,10 @@ class Throughput:
             if used:
                 total = sum(used.values())
                 operations = ", ".join(f"{name} {n / per:.2f}" for name, n in used.most_common())
-                print(f"    {what}, {node.name}: {total / per:.1f} requests {unit}: {operations}", flush=True)
+                print(
+                    f"    {what}, {node.name}: {total / per:.1f} requests {unit}: {operations}",
+                    flush=True,
+                )
 
     def large(self, number):
         """Write 24 samples of 2 MiB, read them on the other node; dd and cat do the same."""
@@ -56,7 +59,16 @@ class Throughput:
         dd = self.timed(self.one, "bash", "-c", f"for i in $(seq {SAMPLES}); do {each}; done")
         self.one.run("rm", source)
         # What it costs to make the samples, and nothing else: the same in memory.
-        generate = [self.lab.ringreel, "generate", "--samples", SAMPLES, "--shape", SHAPE, "--seal", "-c"]
+        generate = [
+            self.lab.ringreel,
+            "generate",
+            "--samples",
+            SAMPLES,
+            "--shape",
+            SHAPE,
+            "--seal",
+            "-c",
+        ]
         made = self.timed(self.one, *generate, memory)
         self.one.run("rm", "-r", f"/dev/shm/memory{number}.ring")
         wrote = self.timed(self.one, *generate, config)
@@ -67,9 +79,10 @@ class Throughput:
         cold = self.timed(self.other, *read)
         warm = self.timed(self.other, *read)
         print(
-            f"    {SAMPLES} x 2 MiB: dd {dd:.1f} s, ringreel {wrote:.1f} s (to memory {made:.1f} s): "
-            f"{dd / wrote:.2f} x dd, {dd / max(wrote - made, 0.01):.2f} x without making the samples; "
-            f"cat {cat:.1f} s, ringreel {cold:.1f} s (from the page cache {warm:.1f} s): {cat / cold:.2f} x cat",
+            f"    {SAMPLES} x 2 MiB written: dd {dd:.1f} s, ringreel {wrote:.1f} s (to memory "
+            f"{made:.1f} s): {dd / wrote:.2f} x dd, {dd / max(wrote - made, 0.01):.2f} x without "
+            f"making the samples; read: cat {cat:.1f} s, ringreel {cold:.1f} s (from the page "
+            f"cache {warm:.1f} s): {cat / cold:.2f} x cat",
             flush=True,
         )
         return dd / wrote, cat / cold
@@ -77,25 +90,53 @@ class Throughput:
     def small(self):
         """Requests per sample, of one that writes and one that reads."""
         config = self.config("small", SMALL)
-        generate = [self.lab.ringreel, "generate", "--shape", "16", "--seal", "-c", config, "--samples"]
+        generate = [
+            self.lab.ringreel,
+            "generate",
+            "--shape",
+            "16",
+            "--seal",
+            "-c",
+            config,
+            "--samples",
+        ]
         # The first one makes the ring.
         self.one.run(*generate, 10, timeout=300)
         one, other, n = self.one, self.other, SMALL
-        self.counted(f"{n} samples of 64 B written", lambda: one.run(*generate, n, timeout=600), n, "a sample")
+        self.counted(
+            f"{n} samples of 64 B written",
+            lambda: one.run(*generate, n, timeout=600),
+            n,
+            "a sample",
+        )
         read = [self.lab.ringreel, "read", "--all", "-c", config]
-        self.counted(f"{n + 10} of them read", lambda: other.run(*read, timeout=600), n + 10, "a sample")
+        self.counted(
+            f"{n + 10} of them read", lambda: other.run(*read, timeout=600), n + 10, "a sample"
+        )
         config = self.config("files", 48)
         single = ["--shape", "128,128,16", "--seal", "-c", config]
         one.run(self.lab.ringreel, "generate", "--samples", 2, *single, timeout=300)
         many = [self.lab.ringreel, "generate", "--samples", 48, *single]
-        self.counted("48 samples of 1 MiB written", lambda: one.run(*many, timeout=600), 48, "a sample")
+        self.counted(
+            "48 samples of 1 MiB written", lambda: one.run(*many, timeout=600), 48, "a sample"
+        )
         read[-1] = config
         self.counted("50 of them read", lambda: other.run(*read, timeout=600), 50, "a sample")
 
     def waiting(self):
         """Requests of a reader that waits, of a manager and a generator with nothing to do."""
         config = self.config("idle", 1000)
-        command = [self.lab.ringreel, "generate", "--samples", 3, "--shape", "8", "--seal", "-c", config]
+        command = [
+            self.lab.ringreel,
+            "generate",
+            "--samples",
+            3,
+            "--shape",
+            "8",
+            "--seal",
+            "-c",
+            config,
+        ]
         self.one.run(*command, timeout=120)
         roles = {
             "a waiting reader": ["read", "--json", "--generations", 100],

@@ -18,13 +18,13 @@ from pathlib import Path
 from lab import Done, LabError, until
 
 ADDRESS = "10.78.0.%d"
-# A kernel that starts while the host is busy may miss timer ticks, and would take its timer for broken.
+# A kernel that boots on a busy host may miss timer ticks and would take its timer for broken.
 FLAGS = "mitigations=off no_timer_check"
 BOOT_SECONDS = 150
 
 
 def free_port():
-    """A port of the loopback device that nobody listens on."""
+    """A free port of the loopback device."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -67,7 +67,13 @@ class Vm:
 
     def __init__(self, name, number, role, images, directory, group, words, disk=None):
         self.name, self.number, self.role = name, number, role
-        self.images, self.dir, self.group, self.disk, self.words = images, directory, group, disk, words
+        self.images, self.dir, self.group, self.disk, self.words = (
+            images,
+            directory,
+            group,
+            disk,
+            words,
+        )
         self.popen, self.life, self.port = None, 0, None
         self.monitor = directory / f"{name}.monitor"
         self.lock, self.known, self.asked = threading.Lock(), {}, 0.0
@@ -77,11 +83,23 @@ class Vm:
         self.port, self.life, self.known = free_port(), self.life + 1, {}
         words = f"lab.name={self.name} lab.number={self.number} lab.role={self.role} {self.words}"
         command = ["setpriv", "--pdeathsig", "KILL", "nice", "-n", "5", "qemu-system-x86_64"]
-        command += ["-accel", os.environ.get("LAB_ACCEL", "tcg"), "-cpu", "max", "-smp", "1", "-m", "768"]
+        command += [
+            "-accel",
+            os.environ.get("LAB_ACCEL", "tcg"),
+            "-cpu",
+            "max",
+            "-smp",
+            "1",
+            "-m",
+            "768",
+        ]
         command += ["-nodefaults", "-display", "none", "-no-reboot", "-rtc", "base=utc"]
         command += ["-kernel", self.images / "vmlinuz", "-initrd", self.images / "initrd.gz"]
         command += ["-append", f"console=ttyS0 quiet {FLAGS} {words}"]
-        disks = [(self.images / "root.img", "snapshot=on"), (self.dir / "program.tar", "readonly=on")]
+        disks = [
+            (self.images / "root.img", "snapshot=on"),
+            (self.dir / "program.tar", "readonly=on"),
+        ]
         if self.disk:
             disks.append((self.disk, "cache=writeback"))
         for path, option in disks:
@@ -95,7 +113,9 @@ class Vm:
         command += ["-monitor", f"unix:{self.monitor},server=on,wait=off"]
         command += ["-serial", f"file:{self.console()}"]
         environment = {**os.environ, "TMPDIR": str(self.dir)}  # for the changes to root.img
-        self.popen = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, env=environment)
+        self.popen = subprocess.Popen(
+            list(map(str, command)), stdin=subprocess.DEVNULL, env=environment
+        )
 
     def console(self):
         """The console's output since the last time the power was turned on."""
@@ -188,7 +208,12 @@ class Vm:
 
     def spawn(self, name, *command, stdout="/dev/null", stderr="/dev/null"):
         """Starts a command; its output is appended to files of the machine."""
-        request = {"do": "spawn", "argv": list(map(str, command)), "out": str(stdout), "err": str(stderr)}
+        request = {
+            "do": "spawn",
+            "argv": list(map(str, command)),
+            "out": str(stdout),
+            "err": str(stderr),
+        }
         return VmProcess(self, name, self.ask(request)["pid"])
 
     def put(self, path, data):
@@ -223,5 +248,7 @@ def program_tar(ringreel, directory):
     shutil.copy(ringreel, copy)
     if shutil.which("strip"):
         subprocess.run(["strip", copy], check=False)
-    subprocess.run(["tar", "-C", directory, "-cf", directory / "program.tar", "ringreel"], check=True)
+    subprocess.run(
+        ["tar", "-C", directory, "-cf", directory / "program.tar", "ringreel"], check=True
+    )
     copy.unlink()

@@ -1,4 +1,4 @@
-"""Makes names that nobody else makes, by link, O_EXCL, mkdir and rename, and counts wrong answers.
+"""Makes unique names by link, O_EXCL, mkdir and rename, and counts wrong answers.
 
 `lost.py DIRECTORY SECONDS` prints a line of JSON. Any answer but success is a reply that was lost,
 and given wrongly when the client asked again.
@@ -29,7 +29,12 @@ def rename(path):
     os.rename(path + ".from", path)
 
 
-calls = {"link": lambda path: os.link(source, path), "O_EXCL": create, "mkdir": os.mkdir, "rename": rename}
+calls = {
+    "link": lambda path: os.link(source, path),
+    "O_EXCL": create,
+    "mkdir": os.mkdir,
+    "rename": rename,
+}
 number, wrong, longest = 0, collections.Counter(), 0.0
 while time.monotonic() < end:
     for kind, call in calls.items():

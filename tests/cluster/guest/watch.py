@@ -1,7 +1,7 @@
 """Names that come into being in a generation after it was promoted, on the server's own disk.
 
-`watch.py RING` prints "watching", then "promoted N" and "late N NAME" for ever. A watch by inotify
-stays with a directory that is renamed.
+`watch.py RING` prints "watching", then a line "promoted N" or "late N NAME" per event, until it is
+killed. An inotify watch stays with a directory that is renamed.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ class Watcher:
         return self.libc.inotify_add_watch(self.fd, path.encode(), IN_CREATE | IN_MOVED_TO)
 
     def run(self):
-        """Reads events for ever."""
+        """Reads events until it is killed."""
         print("watching", flush=True)
         while True:
             events, at = os.read(self.fd, 1 << 16), 0
