@@ -31,7 +31,9 @@ KEEP: 20
 INDEX: files
 """
 IN_TURN = "REUSE: {min: 1, max: 1}\n"
-DUE_SECONDS = 6
+DUE_SECONDS = 5
+# Two generators of one sample a second fill a generation in seven seconds.
+CAP, RATE = 14, 1
 TRIES = 10
 
 
@@ -74,8 +76,7 @@ class Beside:
         self.dir = lab.part(f"skip-{name}")
         self.ring = f"{name}.ring"
         self.config = self.dir / "config.yaml"
-        cap = int(8 * lab.pace.rate)  # two generators of `rate` fill a generation in 4 s
-        text = CONFIG.format(ring=lab.shared / self.ring, cap=cap)
+        text = CONFIG.format(ring=lab.shared / self.ring, cap=CAP)
         lab.put(self.config, text + (IN_TURN if in_turn else ""))
 
     def server_time(self):
@@ -125,7 +126,7 @@ class Beside:
         for node in lab.nodes:
             log = self.dir / f"{node.name}.generator.log"
             command = [lab.ringreel, "-v", "generate", "-c", self.config, "--shape", 8]
-            command += ["--rate", lab.pace.rate, "--seed", node.number]
+            command += ["--rate", RATE, "--seed", node.number]
             command += ["--ledger", self.dir / f"{node.name}.ledger"]
             others.append(node.spawn("generator", *command, stderr=log))
         log = self.dir / "manager.log"
