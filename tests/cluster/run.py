@@ -70,8 +70,8 @@ def full(lab, options):
 
 def power(lab, options):
     """The server loses its power, with DURABILITY: node."""
-    seconds = max(40.0, min(options.seconds, 120.0))
-    faults = [lab.fault("server without power", 2)] * (1 if seconds < 60 else 3)
+    seconds = max(60.0, min(options.seconds, 180.0))
+    faults = [lab.fault("server without power", 2)] * int(seconds // 60)
     run = Storm(lab, seconds, "power", faults, "DURABILITY: node\n", seed=options.seed)
     return whether(run, options)
 

@@ -135,7 +135,10 @@ class Storm:
             if plan and now >= plan[0][0]:
                 _, name, act = plan.pop(0)
                 print(f"{now:6.1f} s  {name}", flush=True)
+                acted = time.monotonic()
                 act()
+                # The clock stands still while a machine boots, so faults do not crowd.
+                begun += time.monotonic() - acted
                 self.stalls.phase(name if not name.startswith("end") else None)
             if now >= next_kill:
                 next_kill = now + self.lab.pace.kill_every * self.random.uniform(0.5, 1.5)
@@ -156,6 +159,7 @@ class Storm:
 
     def settle(self):
         """Waits until generators and readers on both nodes go on; the others are stuck."""
+        self.step()  # what was written before comes here
         before, end = self.sizes(), time.monotonic() + 120 + 2 * self.lab.grace
         while time.monotonic() < end:
             self.step()
