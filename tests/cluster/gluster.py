@@ -165,10 +165,10 @@ class GlusterLab(Lab):
 
     def requests(self):
         """The brick counts the calls of both nodes together."""
-        self.gluster("volume", "profile", VOLUME, "start", check=False)
+        self.gluster("volume", "profile", VOLUME, "start", check=False)  # may have been started
         text = self.gluster("volume", "profile", VOLUME, "info", "cumulative")
-        lines = re.finditer(r"^.*\bus +(\d+) +([A-Z]{4,})$", text, re.M)
-        return [collections.Counter({line[2]: int(line[1]) for line in lines})]
+        lines = re.finditer(r"^.*[0-9] [nu]s +(\d+) +([A-Z]{4,})$", text, re.M)
+        return {"both nodes": collections.Counter({line[2]: int(line[1]) for line in lines})}
 
     def start_node(self, node):
         """Power on, and mount the shared filesystem."""

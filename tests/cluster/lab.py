@@ -151,7 +151,7 @@ class Lab:
         """Undoes what a part did to the mounts."""
 
     def requests(self):
-        """Requests to the server so far: one {operation: number} for each node."""
+        """Requests to the server so far: {whose: Counter of operations}."""
         raise NotImplementedError
 
     def drop_caches(self, node):

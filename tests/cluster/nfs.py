@@ -130,13 +130,13 @@ class NfsLab(Lab):
 
     def requests(self):
         """The client's kernel counts them."""
-        told = []
+        told = {}
         for node in self.nodes:
             text = node.run("cat", "/proc/self/mountstats")
             part = text[text.index(f"mounted on {self.shared} with") :]
             part = part[: part.find("\ndevice ")] if "\ndevice " in part else part
             lines = re.finditer(r"^\s+([A-Z_]+): (\d+) \d+ \d+", part, re.M)
-            told.append(collections.Counter({line[1]: int(line[2]) for line in lines}))
+            told[node.name] = collections.Counter({line[1]: int(line[2]) for line in lines})
         return told
 
     # Faults

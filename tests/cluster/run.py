@@ -119,14 +119,17 @@ def skipped(lab, options):
         print(f"    wrong: {text}")
     good = right == tries
     for in_turn in (False, True):
-        verdict, readers = skip.Beside(lab, in_turn).run(max(20.0, options.seconds / 2))
+        run = skip.Beside(lab, in_turn)
+        verdict, readers = run.run(max(20.0, options.seconds / 2))
         print(f"    {'in turn' if in_turn else 'beside'}: {told(verdict)}")
         for name, got, due, left_out, there in readers:
             text = f"got {got} of {there} generations, of {due} due ones left out {len(left_out)} {left_out or ''}"
             print(f"        reader on {name}: {text}")
             good &= got > 0 and not left_out
+        for text in run.failed:
+            print(f"        {text}")
         complain(verdict)
-        good &= verdict.good()
+        good &= verdict.good() and not run.failed
     return good
 
 

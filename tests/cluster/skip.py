@@ -71,7 +71,7 @@ class Beside:
     """A generator and a reader on both nodes."""
 
     def __init__(self, lab, in_turn):
-        self.lab, self.in_turn = lab, in_turn
+        self.lab, self.in_turn, self.failed = lab, in_turn, []
         name = "in-turn" if in_turn else "beside"
         self.dir = lab.part(f"skip-{name}")
         self.ring = f"{name}.ring"
@@ -141,7 +141,7 @@ class Beside:
         time.sleep(DUE_SECONDS + 2)
         for name, reader in readers.items():
             if (status := reader.end(signal.SIGTERM)) != 0:
-                print(f"    the reader on {name} ended with status {status}")
+                self.failed.append(f"the reader on {name} ended with status {status}")
         self.sync()
         return self.judge(stopped)
 

@@ -224,7 +224,7 @@ class Stalls:
     def phase(self, name):
         """A fault begins or (None) ends. It is blamed until samples flow again."""
         if name:
-            self.name = name
+            self.name = f"{self.name}, then {name}" if self.name else name
         self.over = name is None
 
     def look(self, directory):

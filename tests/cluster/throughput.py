@@ -38,13 +38,13 @@ class Throughput:
         """Requests of both nodes while something is done."""
         before = self.lab.requests()
         do()
-        for node, old, new in zip(self.lab.nodes, before, self.lab.requests()):
-            used = new - old
+        for whose, new in self.lab.requests().items():
+            used = new - before[whose]
             if used:
                 total = sum(used.values())
                 operations = ", ".join(f"{name} {n / per:.2f}" for name, n in used.most_common())
                 print(
-                    f"    {what}, {node.name}: {total / per:.1f} requests {unit}: {operations}",
+                    f"    {what}, {whose}: {total / per:.1f} requests {unit}: {operations}",
                     flush=True,
                 )
 
