@@ -117,6 +117,7 @@ for fs in "${filesystems[@]}"; do
     case $status in
         0) [ $worst != 77 ] || worst=0 ;;
         77) ;;
+        2) exit 2 ;;
         *) worst=1 ;;
     esac
     [ $status -lt 128 ] || exit $status

@@ -229,7 +229,11 @@ def main():
         "parts", nargs="*", metavar="PART", help=f"parts to run; all by default ({names})"
     )
     parser.add_argument(
-        "--fs", choices=PARTS, default="gluster", help="the filesystem (default: gluster)"
+        "--fs",
+        choices=PARTS,
+        metavar="FS",
+        default="gluster",
+        help="nfs (4.2), nfs3, gluster, or all (default: gluster)",
     )
     parser.add_argument(
         "--seconds", type=float, default=120.0, help="length of the storm (default: 120)"
@@ -248,8 +252,13 @@ def main():
     parser.add_argument("--images", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     does = PARTS[options.fs]
-    if unknown := set(options.parts) - set(does):
-        parser.error(f"unknown on {options.fs}: {', '.join(unknown)}")
+    if unknown := set(options.parts) - set().union(*PARTS.values()):
+        parser.error(f"unknown: {', '.join(unknown)}")
+    # With --fs all, a part runs on the filesystems that have it.
+    parts = [part for part in options.parts or does if part in does]
+    if not parts:
+        print(f"SKIPPED: {options.fs} has no {', '.join(options.parts)}", file=sys.stderr)
+        return 77
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.stdout.reconfigure(line_buffering=True)
     bad = []
@@ -260,7 +269,7 @@ def main():
         except LabError as error:
             print(f"SKIPPED: no cluster here: {error}", file=sys.stderr)
             return 77
-        for part in options.parts or does:
+        for part in parts:
             begun = time.monotonic()
             print(f"{part} on {options.fs}:")
             try:
