@@ -30,7 +30,7 @@ reliability:
 	RINGREEL_HOSTILE=1000 cargo test --release --test hostile -- --nocapture
 
 # Clusters on this machine (root), ten minutes of storm each: GlusterFS and SLURM on nodes that are namespaces, then NFS 4.2
-# and NFS 3 on virtual machines. An hour and a half.
+# and NFS 3 on virtual machines. About two hours.
 cluster:
 	scripts/cluster.sh --fs all --seconds 600
 

@@ -38,7 +38,9 @@ class Process:
 
     def __init__(self, machine, name, command, stdout, stderr):
         self.machine, self.name = machine, name
-        self.popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+        self.popen = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
+        )
 
     def send(self, number):
         """Signal the process itself, not the one that leads into the machine."""
@@ -72,9 +74,28 @@ class Machine:
 
     def start(self):
         """Power on."""
-        namespaces = ["--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        command = ["setpriv", "--pdeathsig", "KILL", "unshare", *namespaces, "bash", "-c", INIT % self.name]
-        self.holder = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        namespaces = [
+            "--net",
+            "--mount",
+            "--uts",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+        ]
+        command = [
+            "setpriv",
+            "--pdeathsig",
+            "KILL",
+            "unshare",
+            *namespaces,
+            "bash",
+            "-c",
+            INIT % self.name,
+        ]
+        self.holder = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        )
         if self.holder.stdout.readline().strip() != "ready":
             raise LabError(f"no namespaces can be made for {self.name}")
         self.pid = child_of(self.holder.pid)
@@ -97,7 +118,16 @@ class Machine:
 
     def enter(self, *command):
         """The command line that runs a command in this machine."""
-        return ["nsenter", f"--target={self.pid}", "--net", "--mount", "--uts", "--pid", "--", *map(str, command)]
+        return [
+            "nsenter",
+            f"--target={self.pid}",
+            "--net",
+            "--mount",
+            "--uts",
+            "--pid",
+            "--",
+            *map(str, command),
+        ]
 
     def run(self, *command, check=True, timeout=60):
         """Runs a command in this machine; its output."""
@@ -173,8 +203,12 @@ class GlusterLab(Lab):
     def start_node(self, node):
         """Power on, and mount the shared filesystem."""
         node.start()
-        subprocess.run(self.network("link", "del", node.link), capture_output=True)  # of an earlier life
-        self.server.ip("link", "add", node.link, "type", "veth", "peer", "name", "eth0", "netns", node.pid)
+        subprocess.run(
+            self.network("link", "del", node.link), capture_output=True
+        )  # of an earlier life
+        self.server.ip(
+            "link", "add", node.link, "type", "veth", "peer", "name", "eth0", "netns", node.pid
+        )
         self.server.ip("link", "set", node.link, "master", "br0", "up")
         node.ip("addr", "add", f"{ADDRESS % node.number}/24", "dev", "eth0")
         node.ip("link", "set", "eth0", "up")
@@ -182,7 +216,10 @@ class GlusterLab(Lab):
         where = [f"--volfile-server={SERVER}", f"--volfile-id=/{VOLUME}", f"--log-file={log}"]
         node.run("glusterfs", "--process-name", "fuse", *where, self.shared)
         mounted = f" {self.shared} fuse.glusterfs "
-        until(f"the mount on {node.name}", lambda: mounted in Path(f"/proc/{node.pid}/mounts").read_text())
+        until(
+            f"the mount on {node.name}",
+            lambda: mounted in Path(f"/proc/{node.pid}/mounts").read_text(),
+        )
         until(f"an answer on {node.name}", lambda: os.access(node.path(self.shared), os.W_OK))
 
     def network(self, *command):
@@ -212,9 +249,13 @@ class GlusterLab(Lab):
         }
         (run / "run").mkdir()
         lines = "".join(f"    option {key} {value}\n" for key, value in options.items())
-        (run / "glusterd.vol").write_text(f"volume management\n    type mgmt/glusterd\n{lines}end-volume\n")
+        (run / "glusterd.vol").write_text(
+            f"volume management\n    type mgmt/glusterd\n{lines}end-volume\n"
+        )
         log = self.logs / "glusterd.log"
-        self.server.run("glusterd", "-f", run / "glusterd.vol", "-p", run / "glusterd.pid", "-l", log)
+        self.server.run(
+            "glusterd", "-f", run / "glusterd.vol", "-p", run / "glusterd.pid", "-l", log
+        )
         until("glusterd", lambda: "UUID" in self.gluster("system::", "uuid", "get", check=False))
         self.gluster("volume", "create", VOLUME, f"{SERVER}:{brick}/data", "force")
         self.gluster("volume", "start", VOLUME)
@@ -266,9 +307,14 @@ class GlusterLab(Lab):
         until("the brick", starts, pause=1.0)
 
     def fill_disk(self):
-        """Fills the server's disk but for 64 KiB."""
+        """Fills the server's disk except for 64 KiB."""
         room = os.statvfs(self.brick)
-        sh("fallocate", "--length", room.f_bavail * room.f_frsize - (1 << 16), self.brick.parent / "filler")
+        sh(
+            "fallocate",
+            "--length",
+            room.f_bavail * room.f_frsize - (1 << 16),
+            self.brick.parent / "filler",
+        )
 
     def free_disk(self):
         """Removes what filled it."""

@@ -89,7 +89,7 @@ def judge(ledgers, manifests, seen, drained=True):
 
 
 def is_whole(read, listed):
-    """Whether a sample that a reader saw is listed where it says, and holds what its generator put in."""
+    """Whether a sample is listed where its reader says, and has its generator's contents."""
     if "error" in read or listed.get(read["sample_id"]) != [read["generation"]]:
         return False
     given = read["meta"]["crc32"]

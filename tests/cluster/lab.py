@@ -2,8 +2,8 @@
 
 The parts (storm.py, skip.py, late.py, ...) use only what is here, so they run on each filesystem.
 
-- `lab.dir` is a directory of the host. A node sees a directory of its own at the same path, and what
-  its processes write there comes to the host by `lab.sync()`.
+- `lab.dir` is a directory of the host. A node sees a directory of its own at the same path, and
+  what its processes write there comes to the host by `lab.sync()`.
 - `lab.shared` is the shared filesystem, at the same path on each node. `lab.on_server(path)` is the
   same file as the server names it on its own disk.
 - A machine has `name`, `number`, `alive()`, `stop()` (cuts its power), `run()`, `do()`, `spawn()`.
@@ -136,7 +136,7 @@ class Lab:
         raise NotImplementedError
 
     def manifests(self, ring):
-        """A directory of the host with the manifests of a ring, as they are on the server's disk."""
+        """A directory of the host with a ring's manifests, as they are on the server's disk."""
         raise NotImplementedError
 
     def start_node(self, node):

@@ -61,7 +61,7 @@ class NfsLab(Lab):
         ]
 
     def mount(self, node, options=None, where=None, what="/ring"):
-        """Mounts an export. NFS 3 names it by the server's own path, 4 from the root of its exports."""
+        """Mounts an export. NFS 3 names it by the server's path, 4 from the root of its exports."""
         options, where = options or self.options, where or self.shared
         path = f"/export{what}" if "vers=3" in options else what
         node.run("mkdir", "-p", where)
@@ -146,7 +146,7 @@ class NfsLab(Lab):
         self.server.run("rpc.nfsd", threads)
 
     def fill_disk(self):
-        """Fills the server's disk but for 64 KiB."""
+        """Fills the server's disk except for 64 KiB."""
         self.server.run(
             "sh",
             "-c",

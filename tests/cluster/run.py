@@ -1,4 +1,4 @@
-"""Runs rings on a cluster of this machine. `scripts/cluster.sh` calls it when everything it needs is there."""
+"""Runs rings on a cluster of this machine, for scripts/cluster.sh, which installs what it needs."""
 
 import argparse
 import contextlib
@@ -24,7 +24,8 @@ FAILED = Path("target/cluster")
 
 def told(verdict):
     """A verdict in words."""
-    text = f"{verdict.finished} samples finished, {verdict.listed} listed in {verdict.generations} generations"
+    text = f"{verdict.finished} samples finished, {verdict.listed} listed"
+    text += f" in {verdict.generations} generations"
     text += f", {len(verdict.lost)} lost, {len(verdict.twice)} twice"
     return text + f"; {verdict.seen} reads of {verdict.distinct} samples, {len(verdict.torn)} torn"
 
@@ -113,7 +114,8 @@ def skipped(lab, options):
     tries = skip.TRIES if options.seconds >= 60 else 3
     right, wrong, longest = skip.by_hand(lab, tries)
     print(
-        f"    by hand: {right} of {tries} tries gave every sample; longest read of the newest {longest:.1f} s"
+        f"    by hand: {right} of {tries} tries gave every sample; "
+        f"longest read of the newest {longest:.1f} s"
     )
     for text in wrong:
         print(f"    wrong: {text}")
@@ -123,7 +125,9 @@ def skipped(lab, options):
         verdict, readers = run.run(max(20.0, options.seconds / 2))
         print(f"    {'in turn' if in_turn else 'beside'}: {told(verdict)}")
         for name, got, due, left_out, there in readers:
-            text = f"got {got} of {there} generations, of {due} due ones left out {len(left_out)} {left_out or ''}"
+            text = (
+                f"got {got} of {there} generations; {due} were due, left out {left_out or 'none'}"
+            )
             print(f"        reader on {name}: {text}")
             good &= got > 0 and not left_out
         for text in run.failed:

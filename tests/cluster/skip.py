@@ -1,16 +1,16 @@
 """Whether readers get every generation, where a node's client remembers that a name was absent.
 
 A client of NFS that looked for a name and found none answers from that memory for up to a minute. A
-generator or a manager on the reader's own node looks for `read.<n>` before generation n is promoted.
+generator or a manager on the reader's own node looks for `read.<n>` before generation n is there.
 
 - by hand: node1 looks for `read.<n>`; node0 seals generation n; `ringreel read` on node1 must give
   generation n, and with --all every sample;
 - beside: a generator and a reader on both nodes, each reader for itself;
-- in turn: the same, and both readers are a run whose `REUSE: {min: 1}` holds back the next generation
-  until all of them have read the last one.
+- in turn: the same, and both readers are a run whose `REUSE: {min: 1}` holds back the next
+  generation until all of them have read the last one.
 
-The judge says for each reader which generations it should have got. In turn that is every one. A reader
-for itself takes the newest one each time, so a generation is due if no other one came within
+The judge says for each reader which generations it should have got. In turn that is every one. A
+reader for itself takes the newest one each time, so a generation is due if no other one came within
 `DUE_SECONDS` after it: more than the longest pause between two looks, and the time to read it.
 """
 
@@ -62,7 +62,8 @@ def by_hand(lab, tries=TRIES):
         if (every.status, samples, newest.status, got) != (0, 3 * n, 0, {n: 3}):
             told = f"{samples} of {3 * n} samples, status {every.status}"
             wrong.append(
-                f"generation {n}: --all gave {told}; --generations 1 gave {dict(got)}, status {newest.status}"
+                f"generation {n}: --all gave {told}; --generations 1 gave {dict(got)}, "
+                f"status {newest.status}"
             )
     return tries - len(wrong), wrong, longest
 

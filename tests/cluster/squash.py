@@ -1,7 +1,8 @@
 """A ring of two users on an export with root_squash.
 
-Two users of a group share a ring in a directory of that group (RING_MODE 2770). The server takes root
-for the user nobody, so root is refused with a reason; root's own ring belongs to nobody and works.
+Two users of a group share a ring in a directory of that group (RING_MODE 2770). The server takes
+root for the user nobody, so root is refused with a reason; root's own ring belongs to nobody and
+works.
 """
 
 CONFIG = """\

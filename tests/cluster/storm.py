@@ -215,7 +215,7 @@ class Storm:
 
 
 class Stalls:
-    """The longest times without a finished sample anywhere, within each fault and outside of them."""
+    """The longest times without a finished sample anywhere, in each fault and outside of them."""
 
     def __init__(self):
         self.longest, self.name = collections.Counter(), None

@@ -31,7 +31,9 @@ class Throughput:
 
     def timed(self, node, *command):
         """Seconds that a command takes on a node, measured there."""
-        script = 'begun=$(date +%s%N); "$@" >/dev/null 2>/dev/null || exit 1; echo $(($(date +%s%N) - begun))'
+        script = (
+            'begun=$(date +%s%N); "$@" >/dev/null 2>&1 || exit 1; echo $(($(date +%s%N) - begun))'
+        )
         return int(node.run("bash", "-c", script, "timed", *command, timeout=600)) / 1e9
 
     def counted(self, what, do, per, unit):

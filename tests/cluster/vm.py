@@ -52,8 +52,8 @@ class VmProcess:
 
     def end(self, number=signal.SIGKILL, seconds=60):
         """Signals it, then waits; its exit status, or None where even SIGKILL does not end it."""
-        for number in (number, signal.SIGKILL):
-            self.send(number)
+        for one in (number, signal.SIGKILL):
+            self.send(one)
             end = time.monotonic() + seconds
             while time.monotonic() < end:
                 if self.ended() is not None:
