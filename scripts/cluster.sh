@@ -80,46 +80,49 @@ run() {
     return $status
 }
 
-filesystems=(gluster)
-arguments=()
-while [ $# -gt 0 ]; do
-    case $1 in
-        --fs=*) filesystems=("${1#--fs=}") ;;
-        --fs)
-            filesystems=("${2:?--fs needs a filesystem}")
-            shift
-            ;;
-        *) arguments+=("$1") ;;
-    esac
-    shift
-done
-[ "${filesystems[0]}" != all ] || filesystems=(gluster nfs nfs3)
+# bash has read all of this file before anything runs.
+main() {
+    local filesystems=(gluster) arguments=() worst=77 status
+    while [ $# -gt 0 ]; do
+        case $1 in
+            --fs=*) filesystems=("${1#--fs=}") ;;
+            --fs)
+                filesystems=("${2:?--fs needs a filesystem}")
+                shift
+                ;;
+            *) arguments+=("$1") ;;
+        esac
+        shift
+    done
+    [ "${filesystems[0]}" != all ] || filesystems=(gluster nfs nfs3)
 
-worst=77
-for fs in "${filesystems[@]}"; do
-    status=0
-    case $fs in
-        gluster) prepare_gluster || status=$? ;;
-        nfs | nfs3) prepare_nfs || status=$? ;;
-        *)
-            echo "--fs $fs: expected nfs, nfs3, gluster or all" >&2
-            exit 2
-            ;;
-    esac
-    if [ $status = 0 ]; then
-        if [ -z "${RINGREEL:-}" ]; then
-            cargo build --quiet --release --bin ringreel
-            RINGREEL=$target/release/ringreel
+    for fs in "${filesystems[@]}"; do
+        status=0
+        case $fs in
+            gluster) prepare_gluster || status=$? ;;
+            nfs | nfs3) prepare_nfs || status=$? ;;
+            *)
+                echo "--fs $fs: expected nfs, nfs3, gluster or all" >&2
+                exit 2
+                ;;
+        esac
+        if [ $status = 0 ]; then
+            if [ -z "${RINGREEL:-}" ]; then
+                cargo build --quiet --release --bin ringreel
+                RINGREEL=$target/release/ringreel
+            fi
+            run "${arguments[@]}" || status=$?
         fi
-        run "${arguments[@]}" || status=$?
-    fi
-    # A broken promise on one filesystem is the result; a filesystem that could not run is not.
-    case $status in
-        0) [ $worst != 77 ] || worst=0 ;;
-        77) ;;
-        2) exit 2 ;;
-        *) worst=1 ;;
-    esac
-    [ $status -lt 128 ] || exit $status
-done
-exit $worst
+        # A broken promise on one filesystem is the result; a filesystem that could not run is not.
+        case $status in
+            0) [ $worst != 77 ] || worst=0 ;;
+            77) ;;
+            2) exit 2 ;;
+            *) worst=1 ;;
+        esac
+        [ $status -lt 128 ] || exit $status
+    done
+    exit $worst
+}
+
+main "$@"
