@@ -138,7 +138,7 @@ impl Core {
         Core {
             manager: None,
             next_look: Instant::now(),
-            grouping: Grouping::new(config, ring.birth.swap_cap, unix_ms()),
+            grouping: Grouping::new(config, ring.birth.swap_cap),
             strict_schema: config.strict_schema,
             budget: (config.max_bytes, config.max_files),
             leave: Leave::default(),

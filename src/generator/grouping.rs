@@ -6,8 +6,8 @@
 //! - It has `SEGMENT_BYTES`.
 //! - Its first sample is `SEGMENT_SECONDS` old. While the caller is busy, the generator's thread checks
 //!   that.
-//! - The sample came more than `SEGMENT_SECONDS` after the one before it. A generator this slow seals
-//!   each sample at once.
+//! - The sample came `SEGMENT_SECONDS` or more after the one before it, or is the generator's first. So
+//!   the first sample can be read at once, and a slow generator seals each sample at once.
 //! - It has an eighth of `SWAP_CAP`, or this generator's share of the room that is left in the
 //!   generation that fills. So the last segments of a generation are small, and it ends at `SWAP_CAP`.
 //!
@@ -27,7 +27,7 @@ pub(super) struct Grouping {
     most: u64,
     bytes: u64,
     millis: u64,
-    /// When the sample before the last one was written, or the generator started.
+    /// When the last sample was written; 0 before the first one.
     last_ms: u64,
     /// When the first sample of the segment was written, if one is being written.
     first_ms: Option<u64>,
@@ -35,14 +35,14 @@ pub(super) struct Grouping {
 }
 
 impl Grouping {
-    pub fn new(config: &Config, swap_cap: u64, now_ms: u64) -> Grouping {
+    pub fn new(config: &Config, swap_cap: u64) -> Grouping {
         let most = config.segment_samples.map_or(swap_cap / PART_OF_GENERATION, |n| n.min(swap_cap)).max(1);
         Grouping {
             fixed: config.segment_samples,
             most,
             bytes: config.segment_bytes,
             millis: config.segment_time.as_millis().try_into().unwrap_or(u64::MAX),
-            last_ms: now_ms,
+            last_ms: 0,
             first_ms: None,
             is_complete: false,
         }
@@ -91,15 +91,17 @@ mod tests {
 
     fn grouping(keys: &str, swap_cap: u64) -> Grouping {
         let text = format!("RING: r\nINDEX: files\n{keys}");
-        Grouping::new(&Config::parse(&text, "test", Path::new("."), false).unwrap(), swap_cap, 0)
+        Grouping::new(&Config::parse(&text, "test", Path::new("."), false).unwrap(), swap_cap)
     }
+
+    const START: u64 = 1_000_000_000;
 
     /// Returns the sizes of the segments that `samples` of `bytes` each, `millis` apart, are put into.
     fn sizes(grouping: &mut Grouping, samples: u64, bytes: u64, millis: u64, share: u64) -> Vec<u64> {
         let (mut found, mut open) = (Vec::new(), 0);
         for n in 0..samples {
             open += 1;
-            grouping.appended(open, open * bytes, share, n * millis);
+            grouping.appended(open, open * bytes, share, START + n * millis);
             if grouping.is_complete() {
                 found.push(open);
                 (open, _) = (0, grouping.reset());
@@ -111,16 +113,15 @@ mod tests {
     #[test]
     fn segment_is_sealed_at_the_first_limit_that_it_meets() {
         let auto = "SEGMENT_SAMPLES: auto";
-        assert_eq!(sizes(&mut grouping(auto, 800), 250, 1, 0, u64::MAX), [100, 100], "an eighth of SWAP_CAP");
-        assert_eq!(sizes(&mut grouping(auto, 800), 9, 16 << 20, 0, u64::MAX), [2, 2, 2, 2], "SEGMENT_BYTES");
-        assert_eq!(sizes(&mut grouping(auto, 800), 12, 1, 100, u64::MAX), [6, 6], "SEGMENT_SECONDS");
-        assert_eq!(sizes(&mut grouping(auto, 800), 7, 1, 0, 3), [3, 3], "the share of the room");
-        // The first one is fast after the start.
-        assert_eq!(sizes(&mut grouping(auto, 800), 4, 1, 500, u64::MAX), [2, 1, 1], "a slow generator");
+        assert_eq!(sizes(&mut grouping(auto, 800), 250, 1, 0, u64::MAX), [1, 100, 100], "an eighth of SWAP_CAP");
+        assert_eq!(sizes(&mut grouping(auto, 800), 9, 16 << 20, 0, u64::MAX), [1, 2, 2, 2, 2], "SEGMENT_BYTES");
+        assert_eq!(sizes(&mut grouping(auto, 800), 13, 1, 100, u64::MAX), [1, 6, 6], "SEGMENT_SECONDS");
+        assert_eq!(sizes(&mut grouping(auto, 800), 7, 1, 0, 3), [1, 3, 3], "the share of the room");
+        assert_eq!(sizes(&mut grouping(auto, 800), 3, 1, 500, u64::MAX), [1, 1, 1], "a slow generator");
         assert_eq!(sizes(&mut grouping(auto, 7), 3, 1, 0, u64::MAX), [1, 1, 1], "a small SWAP_CAP");
         let keys = "SEGMENT_SAMPLES: auto\nSEGMENT_BYTES: 3KB\nSEGMENT_SECONDS: 0.01";
-        assert_eq!(sizes(&mut grouping(keys, 800), 4, 1500, 0, u64::MAX), [2, 2]);
-        assert_eq!(sizes(&mut grouping(keys, 800), 4, 1, 5, u64::MAX), [3]);
+        assert_eq!(sizes(&mut grouping(keys, 800), 5, 1500, 0, u64::MAX), [1, 2, 2]);
+        assert_eq!(sizes(&mut grouping(keys, 800), 5, 1, 5, u64::MAX), [1, 3]);
     }
 
     #[test]
@@ -137,10 +138,13 @@ mod tests {
     #[test]
     fn unsealed_sample_is_old_after_segment_seconds() {
         let mut auto = grouping("SEGMENT_SAMPLES: auto", 800);
-        assert!(!auto.is_old(10_000), "there is none");
-        auto.appended(1, 1, 100, 100);
-        assert!(!auto.is_complete() && !auto.is_old(599) && auto.is_old(600));
+        assert!(!auto.is_old(START), "there is none");
+        auto.appended(1, 1, 100, START);
+        assert!(auto.is_complete(), "the first sample of a generator");
         auto.reset();
-        assert!(!auto.is_old(10_000));
+        auto.appended(1, 1, 100, START + 100);
+        assert!(!auto.is_complete() && !auto.is_old(START + 599) && auto.is_old(START + 600));
+        auto.reset();
+        assert!(!auto.is_old(START + 10_000));
     }
 }
