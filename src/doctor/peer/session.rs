@@ -42,7 +42,7 @@ pub enum Trouble {
     Silent(Duration),
     /// The other side took everything away.
     Ended,
-    /// Somebody asked to stop.
+    /// The caller asked to stop.
     Stopped,
     /// The other side said something that makes no sense here.
     Nonsense(String),
@@ -249,7 +249,7 @@ impl Session {
     /// Looks until `seen`, or until `limit` is over. Returns whether it was seen.
     ///
     /// # Errors
-    /// Somebody asked to stop.
+    /// The caller asked to stop.
     pub fn until(&self, limit: Duration, mut seen: impl FnMut() -> bool) -> Attempt<bool> {
         let mut stopped = false;
         let at = delays::until(limit, || {
