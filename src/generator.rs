@@ -102,6 +102,8 @@ struct Core {
     last_problem: Option<String>,
     /// An error that came after samples were finished: their ids were returned first.
     deferred: Option<Error>,
+    /// Why unfinished samples were thrown away in this call, before the caller's own sample was written.
+    discarded: Option<Error>,
     /// Ids of finished samples that no call has returned, since it ended with an error.
     untold: Vec<SampleId>,
     /// The last one that was seen to wait for its manifest.
@@ -151,6 +153,7 @@ impl Core {
             lost: 0,
             last_problem: None,
             deferred: None,
+            discarded: None,
             untold: Vec::new(),
             ahead: None,
             placed: 0,
@@ -212,6 +215,9 @@ impl Core {
                 Ok(()) => {}
                 Err(error) if !alone && self.number < before => return Err(error),
                 Err(error) => {
+                    if error.is_retryable() {
+                        self.place_finished(stop)?;
+                    }
                     self.bear(error, "writing a sample", stop)?;
                     continue;
                 }
@@ -268,10 +274,10 @@ impl Core {
                     self.number -= lost;
                     let gone = self.writing.take();
                     self.grouping.reset();
+                    tracing::error!(%error, samples = lost, "a segment could not be finished; its samples do not count as finished");
                     while let Some(Err(left)) = gone.as_ref().map(StagingWriter::discard) {
                         self.bear(left, "removing a segment that could not be finished", stop)?;
                     }
-                    tracing::error!(%error, samples = lost, "a segment could not be finished; its samples do not count as finished");
                     return Err(error);
                 }
                 Err(error) => self.bear(error, "sealing a segment", stop)?,

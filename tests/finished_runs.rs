@@ -124,3 +124,40 @@ fn run_that_comes_back_changes_no_epoch() {
     assert_eq!(notes(&place.ring()), (0, 1));
     assert_eq!(generations(&place.ring()), [(0, 1), (1, 2), (2, 3), (3, 4)]);
 }
+
+/// Two processes put the run away at once: the slower one has listed the notes before the other one drops them.
+#[test]
+fn log_is_whole_after_two_processes_wrote_it() {
+    let place = place();
+    read_and_leave(&place.ring());
+    let fs = HookFs::default();
+    let slow = place.with_fs(fs.clone());
+    let (config, calls) = (place.config(), AtomicUsize::new(0));
+    fs.hook(move |_, op, path| {
+        if op == "open" && path.to_string_lossy().contains("epochs.r/") && calls.fetch_add(1, Ordering::SeqCst) == 1 {
+            Ring::find(Arc::new(ringreel::fs::Posix), &config).unwrap().reclaim().unwrap();
+        }
+        Action::Pass
+    });
+    slow.reclaim().unwrap();
+    fs.hook(|_, _, _| Action::Pass);
+    let ring = place.ring();
+    eventually("the run is put away", || {
+        ring.reclaim().unwrap();
+        notes(&ring).0 == 0
+    });
+    assert_eq!(generations(&place.ring()), [(0, 1), (1, 2), (2, 3)]);
+    assert_eq!(place.ring().reads().unwrap().get(&2), Some(&1), "each pass is counted once");
+}
+
+#[test]
+fn planted_log_cannot_claim_an_epoch_that_no_run_reaches() {
+    let place = place();
+    let ring = place.ring();
+    let epoch = Epoch { generation: 1, samples: 2, workers: 1, shuffle: false, seed: 0, repeats: u64::MAX, unix_ms: 0 };
+    let text = serde_json::to_string(&[(u64::MAX, &epoch), (7, &epoch)]).unwrap();
+    ring.index.note("logs", "1.r", &text).unwrap();
+    assert_eq!(generations(&ring), [(7, 1)]);
+    let turn = Turn { rank: 0, token: "t".into() };
+    assert_eq!(ring.run("r").unwrap().join_pass(0, 1, &turn, 7, None).unwrap(), 8);
+}

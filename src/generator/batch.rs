@@ -53,7 +53,10 @@ impl Core {
                     }
                 }
             }
+            self.discarded = None;
             self.put(&SampleRef { parts: &one, meta: &meta, unix_ms: now }, false, stop)?;
+            // Samples of this batch may be among them.
+            self.discarded.take().map_or(Ok(()), Err)?;
             // What came after samples were finished ends the batch; where it was the last one, it waits for the next call.
             if n + 1 < count {
                 self.deferred.take().map_or(Ok(()), Err)?;

@@ -83,31 +83,49 @@ impl Core {
 
     /// Seals the open segment before a wait of any length: no sample waits unfinished, and what the wait is for may need
     /// these samples.
-    pub(super) fn seal_group(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
-        if self.holds_group() {
-            let ids = self.seal(stop)?;
-            self.tell(ids);
+    fn seal_group(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+        if !self.holds_group() {
+            return Ok(());
+        }
+        match self.seal(stop) {
+            Ok(ids) => self.tell(ids),
+            // The segment was thrown away, and its samples were never finished. The caller's sample is not among them.
+            Err(error) if self.writing.is_none() && error.is_retryable() => self.discarded = Some(error),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Seals the open segment and links what is finished, as far as that takes no waiting: the generation may lack
+    /// just these samples, and whatever this generator waits for may follow from its promotion.
+    pub(super) fn place_finished(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+        self.seal_group(stop)?;
+        if self.has_unplaced() {
+            self.settle_at_once().unwrap_or_else(|error| self.problem(error.to_string()));
+            self.commit_all(&|| true, false)?;
         }
         Ok(())
     }
 
     /// Seals the segment that is being written if its first sample has waited for SEGMENT_SECONDS, and
-    /// commits it. The next call returns the ids, and reports a permanent error.
-    pub(super) fn seal_if_old(&mut self) {
+    /// commits it. The next call returns the ids, and reports a permanent error. Returns whether it is to be tried again
+    /// later.
+    pub(super) fn seal_if_old(&mut self) -> bool {
         if !self.grouping.is_old(unix_ms()) {
-            return;
+            return false;
         }
         match self.seal(&|| true) {
             Ok(ids) => {
                 self.tell(ids);
                 let done = self.commit_all(&|| true, false).and_then(|()| self.promote_if_filled());
                 self.deferred = self.deferred.take().or(done.err());
+                return false;
             }
-            // The next round or the next call tries again.
             Err(Error::Interrupted { .. }) => {}
             Err(error) if error.is_retryable() => self.problem(error.to_string()),
             Err(error) => self.deferred = self.deferred.take().or(Some(error)),
         }
+        true
     }
 
     /// Whether a finished segment has no place in a generation yet.

@@ -21,6 +21,8 @@ const ROUNDS_PER_LEASE: u32 = 4;
 const BUSY_ROUNDS_PER_LEASE: u32 = 16;
 /// Looks of the thread within SEGMENT_SECONDS, at whether a segment is to be sealed.
 const ROUNDS_PER_GROUP: u32 = 4;
+/// Shortest time between two of these looks.
+const SHORTEST_TICK: Duration = Duration::from_millis(10);
 /// Longest time between two rounds while a finished segment waits for its place.
 const LONGEST_BUSY_PAUSE: Duration = Duration::from_secs(2);
 
@@ -153,17 +155,18 @@ impl Upkeep {
         let busy = (ring.lease / BUSY_ROUNDS_PER_LEASE).min(LONGEST_BUSY_PAUSE).max(ring.poll);
         let tick = match config.segment_samples {
             Some(_) => busy,
-            None => busy.min(config.segment_time / ROUNDS_PER_GROUP),
+            None => busy.min(config.segment_time / ROUNDS_PER_GROUP).max(SHORTEST_TICK),
         };
         let stopped = Arc::new((Mutex::new(false), Condvar::new()));
         let until = stopped.clone();
         let run = move || {
             let (stopped, wake) = &*until;
             let mut is_stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut waited = Duration::ZERO;
+            let (mut waited, mut until_retry) = (Duration::ZERO, Duration::ZERO);
             while !*is_stopped {
                 is_stopped = wake.wait_timeout(is_stopped, tick).unwrap_or_else(PoisonError::into_inner).0;
                 waited += tick;
+                until_retry = until_retry.saturating_sub(tick);
                 if *is_stopped {
                     break;
                 }
@@ -175,7 +178,9 @@ impl Upkeep {
                     Err(TryLockError::WouldBlock) => None,
                 };
                 if let Some(mut core) = core {
-                    core.seal_if_old();
+                    if until_retry.is_zero() && core.seal_if_old() {
+                        until_retry = busy;
+                    }
                     if waited >= idle || waited >= busy && core.has_unplaced() {
                         core.keep_up();
                         waited = Duration::ZERO;

@@ -48,13 +48,10 @@ impl Core {
         loop {
             match self.lacks_room(bytes) {
                 Ok(None) => return Ok(()),
-                Ok(Some(_)) if self.holds_group() => {
-                    self.seal_group(stop)?;
-                    self.commit_all(&|| true, false)?;
-                }
                 Ok(Some(lack)) => {
                     self.problem(format!("waiting for {lack}"));
                     self.strike_off(usize::MAX); // they may be the last names of what was reclaimed
+                    self.place_finished(stop)?;
                     if !self.tend_ring(Duration::MAX)? {
                         self.pause(&lack, self.ring.poll, stop)?;
                     }

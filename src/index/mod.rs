@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// Numbers for names that a counter hands out are below; the random ones, which are taken where it hands out
 /// none, are not.
-const NUMBERS_END: u64 = 1 << 40;
+pub(crate) const NUMBERS_END: u64 = 1 << 40;
 
 /// What the newest promotion left: only says sooner what the manifests say for certain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -402,9 +402,15 @@ impl RunLog {
         let mut epochs = Vec::with_capacity(numbers.len());
         for k in numbers {
             if let Some(epoch) = self.epoch(k)? {
-                (k.saturating_sub(epoch.repeats.min(EPOCHS_KEPT))..k).for_each(|repeat| self.remember(repeat, &epoch));
                 epochs.push((k, epoch));
             }
+        }
+        // Of the epochs that are not recorded, the last ones: a note may claim any number of them.
+        let mut left = EPOCHS_KEPT;
+        for (k, epoch) in epochs.iter().rev() {
+            let repeats = epoch.repeats.min(left).min(*k);
+            (k - repeats..*k).for_each(|repeat| self.remember(repeat, epoch));
+            left -= repeats;
         }
         Ok(epochs)
     }

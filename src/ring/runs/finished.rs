@@ -9,12 +9,15 @@
 use super::progress::Progress;
 use super::{EPOCHS_KEPT, Epoch, LOGS, RUNS, RunLog, add_passes};
 use crate::error::{Error, Result};
+use crate::index::NUMBERS_END;
 use crate::ring::Ring;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 /// Logs of finished runs that are kept.
 const LOGS_KEPT: usize = 100;
+/// Notes that a call drops at least, however long it took to look at the run.
+const FEWEST_DROPPED: usize = 16;
 
 /// Parses `<unix ms>.<run>`.
 fn log_name(note: &str) -> Option<(u64, &str)> {
@@ -43,7 +46,8 @@ impl RunLog {
         for name in self.finished_logs()? {
             let text = self.index.read_note(LOGS, &name)?.unwrap_or_default();
             let listed: Vec<(u64, Epoch)> = serde_json::from_str(&text).unwrap_or_default();
-            epochs.extend(listed.into_iter().take(EPOCHS_KEPT as usize));
+            let listed = listed.into_iter().filter(|(k, _)| *k < NUMBERS_END);
+            epochs.extend(listed.take(EPOCHS_KEPT as usize));
         }
         epochs.iter().for_each(|(k, epoch)| self.remember(*k, epoch));
         Ok(epochs)
@@ -56,12 +60,14 @@ impl RunLog {
         if !known.is_empty() && listed.iter().all(|k| known.contains_key(k)) {
             return Ok(listed);
         }
+        // Before the epochs are read: another process that puts the run away may write a log and drop notes meanwhile.
+        let old = self.finished_logs()?;
         let mut epochs = self.epochs()?;
         epochs.drain(..epochs.len().saturating_sub(EPOCHS_KEPT as usize));
         let text = serde_json::to_string(&epochs).map_err(|error| Error::Index(error.to_string()))?;
-        let old = self.finished_logs()?;
-        self.index.note(LOGS, &format!("{}.{}", crate::unix_ms(), self.name), &text)?;
-        old.iter().try_for_each(|note| self.index.drop_note(LOGS, note))?;
+        let name = format!("{}.{}", crate::unix_ms(), self.name);
+        self.index.note(LOGS, &name, &text)?;
+        old.iter().filter(|note| **note != name).try_for_each(|note| self.index.drop_note(LOGS, note))?;
         Ok(listed)
     }
 }
@@ -71,24 +77,35 @@ impl Ring {
     /// next call goes on.
     pub(super) fn finish_run(&self, run: &Progress, newest: u64, until: Instant) -> Result<()> {
         let log = &run.log;
-        let passes = self.reads_of(run, newest)?;
+        let before = self.reads_of(run, newest)?;
         let epochs = log.write_finished()?.into_iter().map(|k| (log.epochs_folder(), k.to_string()));
         // Notes that a worker has made since `run` was read stay.
         let places = run.notes.iter().map(|note| (log.folder(), note.clone()));
-        for (folder, note) in epochs.chain(places) {
-            if Instant::now() > until {
-                return Ok(());
+        let mut left = epochs.chain(places).enumerate();
+        let is_done = loop {
+            match left.next() {
+                None => break true,
+                Some((n, _)) if n >= FEWEST_DROPPED && Instant::now() > until => break false,
+                Some((_, (folder, note))) => self.index.drop_note(&folder, &note)?,
             }
-            self.index.drop_note(&folder, &note)?;
+        };
+        let mut after = BTreeMap::new();
+        if is_done {
+            self.index.drop_note(RUNS, log.name())?;
+            if !self.index.note_names(&log.folder())?.is_empty() {
+                self.index.note(RUNS, log.name(), "")?; // a worker came meanwhile
+            }
+        } else {
+            after = self.reads_of(run, newest)?;
         }
-        self.index.drop_note(RUNS, log.name())?;
-        if !self.index.note_names(&log.folder())?.is_empty() {
-            self.index.note(RUNS, log.name(), "")?; // a worker came meanwhile
+        // The passes of the epochs whose notes are gone, and of no others.
+        for (generation, passes) in before {
+            let still = after.get(&generation).copied().unwrap_or(0);
+            add_passes(&*self.index, generation, passes.saturating_sub(still))?;
         }
-        for (generation, passes) in passes {
-            add_passes(&*self.index, generation, passes)?;
+        if is_done {
+            self.forget_run(log.name());
         }
-        self.forget_run(log.name());
         Ok(())
     }
 
