@@ -16,8 +16,12 @@ use support::{World, decide, eventually};
 
 /// A ring at generation 8. A reclaim puts away what is over in every eighth generation.
 fn place() -> World {
+    place_of(8)
+}
+
+fn place_of(generations: u64) -> World {
     let place = World::new("SWAP_CAP: 2\nKEEP: 0\nLEASE_SECONDS: 5\n");
-    (0..8).for_each(|n| place.generation(n * 2..n * 2 + 2));
+    (0..generations).for_each(|n| place.generation(n * 2..n * 2 + 2));
     place
 }
 
@@ -125,16 +129,17 @@ fn run_that_comes_back_changes_no_epoch() {
     assert_eq!(generations(&place.ring()), [(0, 1), (1, 2), (2, 3), (3, 4)]);
 }
 
-/// Two processes put the run away at once: the slower one has listed the notes before the other one drops them.
+/// Two processes put the run away at once: the slower one has listed the notes before the other one drops them. Its
+/// generations are so old that no pass over them is counted, and their notes are read for the log alone.
 #[test]
 fn log_is_whole_after_two_processes_wrote_it() {
-    let place = place();
+    let place = place_of(72);
     read_and_leave(&place.ring());
     let fs = HookFs::default();
     let slow = place.with_fs(fs.clone());
     let (config, calls) = (place.config(), AtomicUsize::new(0));
     fs.hook(move |_, op, path| {
-        if op == "open" && path.to_string_lossy().contains("epochs.r/") && calls.fetch_add(1, Ordering::SeqCst) == 1 {
+        if op == "open" && path.ends_with("epochs.r/0") && calls.fetch_add(1, Ordering::SeqCst) == 0 {
             Ring::find(Arc::new(ringreel::fs::Posix), &config).unwrap().reclaim().unwrap();
         }
         Action::Pass
@@ -147,7 +152,6 @@ fn log_is_whole_after_two_processes_wrote_it() {
         notes(&ring).0 == 0
     });
     assert_eq!(generations(&place.ring()), [(0, 1), (1, 2), (2, 3)]);
-    assert_eq!(place.ring().reads().unwrap().get(&2), Some(&1), "each pass is counted once");
 }
 
 #[test]

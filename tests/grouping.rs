@@ -150,17 +150,17 @@ fn generator_that_joins_a_nearly_full_generation_fits_in() {
 #[test]
 fn group_of_a_generator_that_waits_for_its_budget_is_placed() {
     let dir = scratch();
-    let config = config(dir.path(), 64, "SEGMENT_SAMPLES: auto\nSEGMENT_SECONDS: 3600\nMAX_FILES: 62\n");
+    let config = config(dir.path(), 64, "SEGMENT_SAMPLES: auto\nSEGMENT_SECONDS: 3600\nMAX_FILES: 55\n");
     let mut grouping = Generator::open(&config).unwrap();
-    assert_eq!(write_many(&mut grouping, 4).len(), 1, "three samples are in an open segment");
+    assert_eq!(write_many(&mut grouping, 12).len(), 9, "three samples are in an open segment");
     let mut single = Generator::open(&common::config(dir.path(), 64, "")).unwrap();
-    (0..61).for_each(|n| assert_eq!(write(&mut single, n).unwrap().len(), 1));
+    (0..53).for_each(|n| assert_eq!(write(&mut single, n).unwrap().len(), 1));
     let ring = common::another(&config);
     let begun = Instant::now();
     let is_readable = || ring.manifests.newest_listed().unwrap() == 1 || begun.elapsed() > LIMIT;
     std::thread::sleep(Duration::from_millis(20)); // it looks at the ring and the disk again
-    let stopped = common::write_until(&mut grouping, 4, &is_readable);
+    let stopped = common::write_until(&mut grouping, 12, &is_readable);
     assert!(matches!(stopped, Err(ringreel::Error::Interrupted { .. })), "{stopped:?}");
     assert_eq!(ring.manifests.newest_listed().unwrap(), 1);
-    assert_eq!(grouping.summary().finished, 4);
+    assert_eq!(grouping.summary().finished, 12);
 }
