@@ -39,12 +39,13 @@ impl RunLog {
     /// # Errors
     /// When the index cannot be reached.
     pub(super) fn recall(&self) -> Result<BTreeMap<u64, Epoch>> {
+        if self.is_own() { Ok(BTreeMap::new()) } else { self.read_logs(&self.finished_logs()?) }
+    }
+
+    fn read_logs(&self, names: &[String]) -> Result<BTreeMap<u64, Epoch>> {
         let mut epochs = BTreeMap::new();
-        if self.is_own() {
-            return Ok(epochs);
-        }
-        for name in self.finished_logs()? {
-            let text = self.index.read_note(LOGS, &name)?.unwrap_or_default();
+        for name in names {
+            let text = self.index.read_note(LOGS, name)?.unwrap_or_default();
             let listed: Vec<(u64, Epoch)> = serde_json::from_str(&text).unwrap_or_default();
             let listed = listed.into_iter().filter(|(k, _)| *k < NUMBERS_END);
             epochs.extend(listed.take(EPOCHS_KEPT as usize));
@@ -56,13 +57,18 @@ impl RunLog {
     /// Writes all epochs into one note of `logs/`, unless the notes there hold them already. Returns
     /// the numbers of the epochs that have a note of their own.
     fn write_finished(&self) -> Result<Vec<u64>> {
-        let (known, listed) = (self.recall()?, self.listed()?);
-        if !known.is_empty() && listed.iter().all(|k| known.contains_key(k)) {
+        // First, because another process that puts the run away may write a log and drop notes meanwhile.
+        let old = self.finished_logs()?;
+        let (mut epochs, listed) = (self.read_logs(&old)?, self.listed()?);
+        if !epochs.is_empty() && listed.iter().all(|k| epochs.contains_key(k)) {
             return Ok(listed);
         }
-        // Before the epochs are read: another process that puts the run away may write a log and drop notes meanwhile.
-        let old = self.finished_logs()?;
-        let mut epochs = self.epochs()?;
+        for k in &listed {
+            if let Some(epoch) = self.epoch(*k)? {
+                epochs.insert(*k, epoch);
+            }
+        }
+        let mut epochs: Vec<(u64, Epoch)> = epochs.into_iter().collect();
         epochs.drain(..epochs.len().saturating_sub(EPOCHS_KEPT as usize));
         let text = serde_json::to_string(&epochs).map_err(|error| Error::Index(error.to_string()))?;
         let name = format!("{}.{}", crate::unix_ms(), self.name);
