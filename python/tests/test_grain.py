@@ -351,7 +351,8 @@ def test_a_generation_that_is_reclaimed_under_grain_stops_it(grain, filled, work
         numbers(loader(grain, source, workers))
 
 
-def test_a_damaged_sample_stops_grain_and_is_named(grain, ring):
+def test_a_damaged_sample_stops_grain_and_is_named(grain, filled):
+    ring = filled(numbered(COUNT), SEGMENT_SAMPLES=1)
     path = segment_files(ring)[5]
     os.remove(path)
     with pytest.raises(ringreel.DamagedSampleError) as caught:
