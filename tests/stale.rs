@@ -174,7 +174,7 @@ fn a_seal_whose_reply_is_lost_is_recognized() {
 
 /// The publisher was stopped for so long that its temporary file was swept away.
 #[test]
-fn a_publisher_without_its_temporary_file_knows_that_it_was_second() {
+fn publisher_without_its_temporary_file_learns_it_was_second() {
     let dir = common::scratch();
     let (temp, target) = (dir.path().join("temp"), dir.path().join("target"));
     std::fs::write(&target, "first").unwrap();
@@ -191,7 +191,7 @@ fn a_publisher_without_its_temporary_file_knows_that_it_was_second() {
 
 /// A client that looked while the ring was made may remember some of its directories as absent.
 #[test]
-fn recovery_on_a_client_that_looked_too_early_finds_what_is_staged() {
+fn recovery_after_an_early_look_finds_what_is_staged() {
     for seed in 0..50 {
         let dir = common::scratch();
         let config = config(dir.path(), 10, "INDEX: files\n");
