@@ -21,8 +21,8 @@ const PART_OF_GENERATION: u64 = 8;
 /// Decides when a segment is complete. Times are in milliseconds since 1970, by this machine's clock.
 #[derive(Debug)]
 pub(super) struct Grouping {
-    /// SEGMENT_SAMPLES; `None` for `auto`.
-    fixed: Option<u64>,
+    /// Whether SEGMENT_SAMPLES is `auto`: the size follows from the pace.
+    is_auto: bool,
     /// Most samples of a segment.
     most: u64,
     bytes: u64,
@@ -38,7 +38,7 @@ impl Grouping {
     pub fn new(config: &Config, swap_cap: u64) -> Grouping {
         let most = config.segment_samples.map_or(swap_cap / PART_OF_GENERATION, |n| n.min(swap_cap)).max(1);
         Grouping {
-            fixed: config.segment_samples,
+            is_auto: config.segment_samples.is_none(),
             most,
             bytes: config.segment_bytes,
             millis: config.segment_time.as_millis().try_into().unwrap_or(u64::MAX),
@@ -50,7 +50,7 @@ impl Grouping {
 
     /// Whether the size follows from the pace (`auto`).
     pub fn is_auto(&self) -> bool {
-        self.fixed.is_none()
+        self.is_auto
     }
 
     /// Notes that a sample was appended at `now_ms`: the segment now has `samples` and `bytes`. `share`
@@ -59,7 +59,7 @@ impl Grouping {
         let first_ms = *self.first_ms.get_or_insert(now_ms);
         let since_last = now_ms.abs_diff(std::mem::replace(&mut self.last_ms, now_ms));
         let is_full = samples >= self.most;
-        let is_due = self.is_auto()
+        let is_due = self.is_auto
             && (samples >= share
                 || bytes >= self.bytes
                 || since_last >= self.millis
@@ -74,7 +74,7 @@ impl Grouping {
 
     /// Whether the first sample has waited for `SEGMENT_SECONDS`.
     pub fn is_old(&self, now_ms: u64) -> bool {
-        self.is_auto() && self.first_ms.is_some_and(|first| now_ms.abs_diff(first) >= self.millis)
+        self.is_auto && self.first_ms.is_some_and(|first| now_ms.abs_diff(first) >= self.millis)
     }
 
     /// Notes that the segment was sealed or thrown away.

@@ -70,7 +70,8 @@ impl Generator {
     /// Writes one sample. Returns the ids of the samples that were finished since the call before: with SEGMENT_SAMPLES
     /// 1 this one, else those of each segment that was sealed. With `SEGMENT_SAMPLES: auto`, a thread seals a segment
     /// whose first sample has waited for SEGMENT_SECONDS; the next call of any kind returns its ids. Finished samples
-    /// are safe; if the ring is full, the *next* call blocks until they have a place. Blocks while the disk is full. Stops blocking when `stop` returns true.
+    /// are safe; if the ring is full, the *next* call blocks until they have a place. Blocks while the disk is full.
+    /// Stops blocking when `stop` returns true.
     ///
     /// # Errors
     /// A sample that does not fit SAMPLE; [`Error::Interrupted`](crate::Error::Interrupted) if `stop` ended the call
