@@ -78,7 +78,10 @@ class Script:
 
     @property
     def said(self):
-        return self.log.read_text()
+        """What it has printed: whole lines while it runs, because `print` writes a line in pieces."""
+        ended = self.child.poll() is not None
+        text = self.log.read_text()
+        return text if ended else text[: text.rfind("\n") + 1]
 
     def wait_for(self, text, seconds=60):
         """Waits until it has said `text`."""
