@@ -412,7 +412,7 @@ impl Core {
         let id = SegmentId(random_bytes());
         let born = self.ring.manifests.newest()? + 1;
         if self.number == 0 && self.grouping.is_auto() {
-            self.ring.expect_mixed_segments()?;
+            self.ring.begin_to_cut()?;
         }
         if self.number == 0 {
             schema::compare(&self.ring, &schema, born - 1, self.strict_schema)?;

@@ -1,6 +1,7 @@
 //! Where everything in a ring lies, and how names are told apart.
 
 use ringreel_format::SegmentId;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The paths of one ring.
@@ -43,16 +44,38 @@ pub fn parse_number(text: &str) -> Option<u64> {
     (number < NUMBERS_END && number.to_string() == text).then_some(number)
 }
 
-/// The name of the segment at `index` in its generation.
-pub fn segment_name(index: u64) -> String {
-    format!("{index:06}.rec")
+/// The name of a segment in its generation: `000017.rec` with one sample, `000017.12.rec` with 12. The
+/// number of samples is there so that a listing shows how full a generation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentName {
+    /// Its number in its generation.
+    pub index: u64,
+    /// How many samples it holds.
+    pub samples: u64,
 }
 
-/// The index in a segment's name.
-pub fn segment_index(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(".rec")?;
-    let index = digits.parse().ok()?;
-    (segment_name(index) == name).then_some(index)
+impl SegmentName {
+    /// Returns what a segment's name says; `None` for other names.
+    pub fn parse(name: &str) -> Option<SegmentName> {
+        let stem = name.strip_suffix(".rec")?;
+        let (index, samples) = stem.split_once('.').unwrap_or((stem, "1"));
+        let parsed = SegmentName { index: index.parse().ok()?, samples: samples.parse().ok()? };
+        (parsed.to_string() == name).then_some(parsed)
+    }
+}
+
+impl fmt::Display for SegmentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.samples {
+            1 => write!(f, "{:06}.rec", self.index),
+            samples => write!(f, "{:06}.{samples}.rec", self.index),
+        }
+    }
+}
+
+/// Returns the name of a segment of `samples` samples at `index` in its generation.
+pub fn segment_name(index: u64, samples: u64) -> String {
+    SegmentName { index, samples }.to_string()
 }
 
 /// The id in the staging name of a finished segment.
@@ -149,10 +172,14 @@ mod tests {
             assert_eq!(GenerationDir::parse(name), None, "{name}");
         }
         assert_eq!(GenerationDir::parse("read.18446744073709551615"), None);
-        assert_eq!(segment_index("000017.rec"), Some(17));
-        assert_eq!(segment_index("1234567.rec"), Some(1_234_567));
-        for name in ["17.rec", "000017.rec2", "0000017.rec", "x.rec", "+00017.rec"] {
-            assert_eq!(segment_index(name), None, "{name}");
+        for (name, index, samples) in
+            [("000017.rec", 17, 1), ("1234567.rec", 1_234_567, 1), ("000017.12.rec", 17, 12), ("000017.0.rec", 17, 0)]
+        {
+            assert_eq!(SegmentName::parse(name), Some(SegmentName { index, samples }), "{name}");
+        }
+        let wrong = ["17.rec", "000017.rec2", "0000017.rec", "x.rec", "+00017.rec", "000017.1.rec", "000017.012.rec"];
+        for name in wrong.into_iter().chain(["000017..rec", "000017.1.2.rec", ".12.rec", "000017.-2.rec"]) {
+            assert_eq!(SegmentName::parse(name), None, "{name}");
         }
         assert!(is_owner("node-1.lab_4711-9f") && !is_owner("..") && !is_owner("a/b") && !is_owner(""));
     }

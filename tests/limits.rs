@@ -203,7 +203,7 @@ fn promotion_leaves_out_no_segment_for_lack_of_files() {
     // Another process began, and died.
     std::fs::create_dir(ring.layout.write(2)).unwrap();
     std::fs::rename(ring.layout.write(1), ring.layout.read(1)).unwrap();
-    let victim = ring.layout.read(1).join(ringreel::layout::segment_name(2));
+    let victim = ring.layout.read(1).join(ringreel::layout::segment_name(2, 1));
     fs.hook(move |_, op, path| if op == "open" && path == victim { Action::Refuse(EMFILE) } else { Action::Pass });
     let error = ring.promote(When::Full).map(drop).unwrap_err();
     assert!(error.is_retryable() && error.to_string().contains("ulimit -n"), "{error}");

@@ -455,11 +455,11 @@ fn a_segment_that_was_linked_again_is_listed_once() {
     ring.promote(When::NotEmpty).unwrap().unwrap();
     finished.extend(write(&mut generator, 1).unwrap());
     // Into generation 2: what generation 1 lists, once more; and what is there already, twice more.
-    let listed_before = ring.layout.read(1).join(segment_name(0));
+    let listed_before = ring.layout.read(1).join(segment_name(0, 1));
     let there = ring.layout.write(2).join(ring.fs.list(&ring.layout.write(2)).unwrap().remove(0));
-    std::fs::hard_link(listed_before, ring.layout.write(2).join(segment_name(97))).unwrap();
-    std::fs::hard_link(&there, ring.layout.write(2).join(segment_name(98))).unwrap();
-    std::fs::hard_link(&there, ring.layout.write(2).join(segment_name(99))).unwrap();
+    std::fs::hard_link(listed_before, ring.layout.write(2).join(segment_name(97, 1))).unwrap();
+    std::fs::hard_link(&there, ring.layout.write(2).join(segment_name(98, 1))).unwrap();
+    std::fs::hard_link(&there, ring.layout.write(2).join(segment_name(99, 1))).unwrap();
     assert_eq!(ring.fill_of(2).unwrap(), 1, "only what would be listed counts as fill");
     ring.promote(When::NotEmpty).unwrap().unwrap();
     assert_delivered_once(&config.ring, &finished, "links made again");
@@ -494,7 +494,7 @@ fn litter_of_late_calls_is_removed_and_nothing_else() {
     let future = ring.layout.read(newest + 5);
     for litter in [ring.layout.write(1), ring.layout.write(newest), ring.layout.read(0), future.clone()] {
         std::fs::create_dir(&litter).unwrap();
-        std::fs::write(litter.join(segment_name(3)), "late").unwrap();
+        std::fs::write(litter.join(segment_name(3, 1)), "late").unwrap();
     }
     std::fs::create_dir(dir.path().join("t.ring/mine")).unwrap();
     ring.reclaim().unwrap();

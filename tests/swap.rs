@@ -68,7 +68,7 @@ fn go_on_while_one_waits(size: u64) {
     assert!(listed(&config.ring).is_empty());
     // Both take room.
     let (bytes, found) = another(&config).usage().unwrap();
-    let len = fs::metadata(config.ring.join("read.1/000000.rec")).unwrap().len();
+    let len = fs::metadata(config.ring.join("read.1").join(segment_name(0, size))).unwrap().len();
     let few = found * len - len..found * len + len;
     assert!(found == 2 * files as u64 && few.contains(&bytes), "{found} files, {bytes} bytes, {len} each");
     // But not the one after that, so the disk's bound holds: the call after the one that finds no room waits.
@@ -150,7 +150,7 @@ fn names_that_are_told_of_count_once_and_only_what_would_be_listed() {
     a_manager_seems_to_live(&config);
     let ring = another(&config);
     let promoted = |names: &[u64]| {
-        let names: Vec<_> = names.iter().map(|n| segment_name(*n)).collect();
+        let names: Vec<_> = names.iter().map(|n| segment_name(*n, 1)).collect();
         ring.promote_told(&names).unwrap().map(|promotion| promotion.manifest.summary.samples)
     };
     let mut generator = Generator::open(&config).unwrap();
@@ -161,20 +161,20 @@ fn names_that_are_told_of_count_once_and_only_what_would_be_listed() {
     assert_eq!(promoted(&[]), None, "it looks at all of it at first");
     finished.extend(write_all(&mut generator, 1, 3));
     let write = config.ring.join("write.1");
-    fs::hard_link(write.join(segment_name(1)), write.join(segment_name(9))).unwrap();
-    fs::write(write.join(segment_name(10)), "no segment").unwrap();
+    fs::hard_link(write.join(segment_name(1, 1)), write.join(segment_name(9, 1))).unwrap();
+    fs::write(write.join(segment_name(10, 1)), "no segment").unwrap();
     // One that it knows, two new ones, one of them under a second name, one that is none, one that is not there; twice.
     for _ in 0..2 {
         assert_eq!(promoted(&[0, 1, 2, 9, 10, 11]), None);
     }
-    (9..11).for_each(|n| fs::remove_file(write.join(segment_name(n))).unwrap()); // else its owner would find no room
+    (9..11).for_each(|n| fs::remove_file(write.join(segment_name(n, 1))).unwrap()); // else its owner would find no room
     finished.extend(write_all(&mut generator, 3, 4));
     assert_eq!(promoted(&[]), None, "nobody told of the fourth one");
     assert_eq!(promoted(&[3]), Some(CAP));
     // What the generation before lists does not count in the next one; and a directory that it never saw is listed.
     finished.extend(write_all(&mut generator, 4, 7));
     assert_eq!(promoted(&[]), None);
-    fs::hard_link(config.ring.join("read.1").join(segment_name(0)), config.ring.join("write.2/000009.rec")).unwrap();
+    fs::hard_link(config.ring.join("read.1").join(segment_name(0, 1)), config.ring.join("write.2/000009.rec")).unwrap();
     assert_eq!(promoted(&[9]), None);
     fs::remove_file(config.ring.join("write.2/000009.rec")).unwrap();
     finished.extend(write_all(&mut generator, 7, 8));

@@ -57,7 +57,7 @@ fn who_publishes_second_uses_the_manifest_of_the_first() {
     hooks.hook(move |_, op, path| {
         // A link comes late, so that the two make different lists; and the other one is faster.
         if op == "link" && path.ends_with("manifests/1") {
-            fs::hard_link(&late.1, other.layout.read(1).join(segment_name(0))).unwrap();
+            fs::hard_link(&late.1, other.layout.read(1).join(segment_name(0, 1))).unwrap();
             assert!(other.promote(When::Full).unwrap().unwrap().ours);
             *seen.lock().unwrap() = fs::read(other.layout.manifest(1)).unwrap();
         }
@@ -82,7 +82,7 @@ fn who_dies_before_its_manifest_is_out_has_removed_no_staging_name() {
     });
     dying.promote(When::Full).unwrap_err();
     // The next one makes another list, which leaves out one that the dead one had chosen.
-    fs::hard_link(&late.1, dying.layout.read(1).join(segment_name(0))).unwrap();
+    fs::hard_link(&late.1, dying.layout.read(1).join(segment_name(0, 1))).unwrap();
     samples.push(late);
     another(&config).promote(When::Full).unwrap().unwrap();
     assert!(!listed(&config.ring).contains_key(&samples[3].0));
@@ -108,9 +108,9 @@ fn a_rename_that_comes_generations_late_delivers_nothing_again() {
             // An old view made write.1 again, and linked there what is delivered and what is not.
             fs::create_dir(other.layout.write(1)).unwrap();
             let delivered = fs::read_dir(other.layout.read(3)).unwrap().next().unwrap().unwrap().path();
-            fs::hard_link(delivered, other.layout.write(1).join(segment_name(0))).unwrap();
+            fs::hard_link(delivered, other.layout.write(1).join(segment_name(0, 1))).unwrap();
             let waiting = &found.lock().unwrap().last().unwrap().1.clone();
-            fs::hard_link(waiting, other.layout.write(1).join(segment_name(1))).unwrap();
+            fs::hard_link(waiting, other.layout.write(1).join(segment_name(1, 1))).unwrap();
         }
         Action::Pass
     });
@@ -130,12 +130,12 @@ fn what_seems_damaged_to_an_old_view_is_left_alone_and_listed_later() {
     fs::write(&early, "not all of it").unwrap();
     let (ring, hooks) = hooked(&config);
     hooks.hook(move |_, op, path| {
-        let stale = op == "open" && path.ends_with(segment_name(11));
+        let stale = op == "open" && path.ends_with(segment_name(11, 1));
         if stale { Action::Elsewhere(early.clone()) } else { Action::Pass }
     });
     let promotion = ring.promote(When::NotEmpty).unwrap().unwrap();
     assert_eq!((promotion.damaged, promotion.manifest.segments.len()), (1, 3));
-    assert!(samples[1].1.exists() && ring.layout.read(1).join(segment_name(11)).exists());
+    assert!(samples[1].1.exists() && ring.layout.read(1).join(segment_name(11, 1)).exists());
     all_is_well(&config, &ids(&samples), "seen too early");
 }
 

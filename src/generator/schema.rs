@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::layout::segment_name;
+use crate::layout::SegmentName;
 use crate::ring::Ring;
 use crate::segment::reader::{Tail, read_tail};
 use ringreel_format::{DType, PartSchema, Schema, Value};
@@ -50,11 +50,8 @@ fn differ(here: &PartSchema, there: &PartSchema) -> bool {
 /// Reads the footer of the segment with the lowest number in a generation's directory. Returns none
 /// where no segment is readable, since the comparison only serves a warning.
 fn first_segment(fs: &dyn Fs, dir: &Path) -> Option<Tail> {
-    if let Ok(tail) = read_tail(fs, &dir.join(segment_name(0))) {
-        return Some(tail);
-    }
     // A wrong no: no warning.
     let names = fs.list(dir).ok()?;
-    let lowest = names.iter().filter(|name| name.ends_with(".rec")).min_by_key(|name| (name.len(), name.as_str()))?;
-    read_tail(fs, &dir.join(lowest)).ok()
+    let lowest = names.iter().filter_map(|name| SegmentName::parse(name)).min()?;
+    read_tail(fs, &dir.join(lowest.to_string())).ok()
 }

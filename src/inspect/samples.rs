@@ -8,7 +8,7 @@ use super::verify::LISTED;
 use super::{Subject, check};
 use crate::error::{Error, FsError, Result};
 use crate::fs::{FileReader, Fs};
-use crate::layout::{GenerationDir, Layout, segment_index};
+use crate::layout::{GenerationDir, Layout, SegmentName};
 use crate::memory;
 use crate::reader::{ReadPart, named};
 use crate::ring::manifest::SegmentEntry;
@@ -347,8 +347,8 @@ impl Samples {
     /// The segments in a directory without a manifest, by their numbers.
     fn unlisted(&mut self, dir: &Path) -> Result<()> {
         let mut names: Vec<String> = self.fs.list(dir)?;
-        names.retain(|name| segment_index(name).is_some());
-        names.sort_unstable_by_key(|name| segment_index(name));
+        names.retain(|name| SegmentName::parse(name).is_some());
+        names.sort_unstable_by_key(|name| SegmentName::parse(name));
         let mut listed = Vec::new();
         for name in names {
             let path = dir.join(&name);

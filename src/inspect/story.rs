@@ -9,7 +9,7 @@ use super::samples::Samples;
 use super::{Subject, tree};
 use crate::error::{Error, FsError, Result};
 use crate::fs::{Fs, surely};
-use crate::layout::{GenerationDir, Layout, segment_index};
+use crate::layout::{GenerationDir, Layout, SegmentName};
 use crate::ring::birth::{self, Birth};
 use crate::ring::manifest::{Manifest, SegmentEntry};
 use crate::ring::manifests::Manifests;
@@ -329,8 +329,8 @@ fn unlisted(fs: &Arc<dyn Fs>, n: u64, path: PathBuf, state: State) -> Result<Gen
         Err(error) if error.source.kind() == io::ErrorKind::NotADirectory => Vec::new(),
         listed => listed?,
     };
-    files.retain(|name| segment_index(name).is_some());
-    files.sort_unstable_by_key(|name| segment_index(name));
+    files.retain(|name| SegmentName::parse(name).is_some());
+    files.sort_unstable_by_key(|name| SegmentName::parse(name));
     let segments = files.len() as u64;
     let (mut found, mut without_footer) = (Vec::new(), None::<(u64, String)>);
     if files.len() <= FOOTERS {
@@ -343,7 +343,7 @@ fn unlisted(fs: &Arc<dyn Fs>, n: u64, path: PathBuf, state: State) -> Result<Gen
                     continue;
                 }
             };
-            found.push(SegmentEntry::of(&tail, segment_index(&file).unwrap_or(0)));
+            found.push(SegmentEntry::of(&tail, SegmentName::parse(&file).map_or(0, |name| name.index)));
         }
     }
     let known = segments <= FOOTERS as u64;

@@ -3,7 +3,7 @@
 use super::story::State;
 use crate::error::Result;
 use crate::fs::{Fs, surely};
-use crate::layout::{GenerationDir, Layout, is_owner, parse_number, segment_index};
+use crate::layout::{GenerationDir, Layout, SegmentName, is_owner, parse_number};
 use crate::ring::manifests::Manifests;
 use ringreel_format::SegmentId;
 use serde::Serialize;
@@ -171,7 +171,7 @@ impl Tree<'_> {
                 _ => "",
             }),
             "trash" | "index" => self.files(1, path, &|_| ""),
-            _ if is_generation => self.files(1, path, &|name| match segment_index(name) {
+            _ if is_generation => self.files(1, path, &|name| match SegmentName::parse(name) {
                 Some(_) => "a segment",
                 None => "no name of a segment's: readers do not see it",
             }),
@@ -225,5 +225,5 @@ impl Tree<'_> {
 
 /// Numbers by their value, before other names.
 fn order(name: &str) -> (u64, &str) {
-    (parse_number(name).or_else(|| segment_index(name)).unwrap_or(u64::MAX), name)
+    (parse_number(name).or_else(|| SegmentName::parse(name).map(|name| name.index)).unwrap_or(u64::MAX), name)
 }

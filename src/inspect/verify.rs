@@ -7,7 +7,7 @@ use super::Subject;
 use super::check::{self, Checked, Task};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, surely};
-use crate::layout::{GenerationDir, Layout, is_owner, sealed_id, segment_index};
+use crate::layout::{GenerationDir, Layout, SegmentName, is_owner, sealed_id};
 use crate::ring::MANIFESTS_KEPT;
 use crate::ring::birth;
 use crate::ring::manifest::Manifest;
@@ -366,13 +366,13 @@ impl Look {
     fn promoted(&mut self, layout: &Layout, manifest: &Manifest) -> Result<()> {
         let dir = layout.read(manifest.summary.generation);
         self.report.generations += 1;
-        let listed = manifest.indexes();
+        let listed = manifest.names();
         for entry in &manifest.segments {
             let (path, bytes) = (dir.join(entry.file()), entry.bytes);
             self.tasks.push(Task { path, listed: Some(entry.clone()), within: dir.clone(), bytes });
         }
         let mut more = self.list(&dir, Kind::Damage)?;
-        more.retain(|name| segment_index(name).is_none_or(|index| !listed.contains(&index)));
+        more.retain(|name| SegmentName::parse(name).is_none_or(|name| !listed.contains(&name)));
         self.strays(&dir, &more, "the manifest does not list it: readers do not see it");
         Ok(())
     }
@@ -382,7 +382,7 @@ impl Look {
         let mut strays = Vec::new();
         for name in self.list(dir, Kind::Damage)? {
             let path = dir.join(&name);
-            if segment_index(&name).is_none() {
+            if SegmentName::parse(&name).is_none() {
                 strays.push(name);
                 continue;
             }

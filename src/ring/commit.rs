@@ -9,7 +9,7 @@ use super::manifests::{Lookup, Manifests};
 use crate::error::{Error, FsError, Result};
 use crate::fs::publish::same_file;
 use crate::index::as_hint;
-use crate::layout::{sealed_id, segment_index, segment_name};
+use crate::layout::{SegmentName, sealed_id, segment_name};
 use crate::random::random_u32;
 use crate::segment::reader::check_stored;
 use ringreel_format::SegmentId;
@@ -109,8 +109,8 @@ pub(super) struct Occupancy {
     sharers: u64,
     /// When they were counted.
     counted: Option<Instant>,
-    /// Segments differ in size, so names alone do not tell how many samples there are.
-    mixed: bool,
+    /// This process cuts its segments to the room that is left.
+    cuts: bool,
 }
 
 /// Where a segment stands, as the manifests say.
@@ -167,7 +167,8 @@ impl Ring {
             Err(error) if error.is_gone() => return Ok(0),
             Err(error) => return Err(error.into()),
         };
-        let taken = names.iter().filter_map(|name| segment_index(name)).filter(|index| *index < STRAY_INDEX);
+        let taken = names.iter().filter_map(|name| SegmentName::parse(name)).map(|name| name.index);
+        let taken = taken.filter(|index| *index < STRAY_INDEX);
         Ok(taken.max().map_or(0, |highest| highest + 1))
     }
 
@@ -199,7 +200,7 @@ impl Ring {
                 Some(None) if !thorough => return Ok(Step::Wait(target)),
                 _ => STRAY_INDEX + u64::from(random_u32()),
             };
-            let name = self.layout.write(target).join(segment_name(index));
+            let name = self.layout.write(target).join(segment_name(index, commit.staged.samples));
             let Err(error) = self.fs.link(&staged, &name) else {
                 return Ok(self.linked(commit, target));
             };
@@ -370,14 +371,14 @@ impl Ring {
         occupancy.generation > newest && occupancy.spent >= occupancy.room
     }
 
-    /// Prepares for segments of different sizes, and looks how much room the filling generation has.
+    /// Looks how much room the filling generation has, for a generator that cuts its segments to it.
     ///
     /// # Errors
     /// Filesystem errors.
-    pub(crate) fn expect_mixed_segments(&self) -> Result<()> {
-        self.occupancy().mixed = true;
+    pub(crate) fn begin_to_cut(&self) -> Result<()> {
+        self.occupancy().cuts = true;
         let filling = self.filling(self.manifests.newest()?);
-        self.is_full(filling, 2, true).map(drop)
+        self.is_full(filling, 1, false).map(drop)
     }
 
     /// Returns this process's share of the room that the filling generation had at the last look, in
@@ -389,24 +390,26 @@ impl Ring {
         (room.unwrap_or(self.birth.swap_cap) / occupancy.sharers.max(1)).max(1)
     }
 
-    /// Whether generation `n` has no room. By its names where that is enough, by its footers where it is not.
+    /// Returns whether generation `n` has no room for a segment of `samples` samples, by the names in it,
+    /// which say how many samples there are. `thorough`: where they say that it is full, reads the
+    /// footers too, because some segments may be damaged or there twice.
     fn is_full(&self, n: u64, samples: u64, thorough: bool) -> Result<bool> {
         let mut occupancy = self.occupancy();
-        // A segment of several that does not fit waits for a while: smaller ones of others may fill the generation exactly.
+        // A segment that was cut to the room waits for a while where it does not fit: smaller ones of
+        // others may fill the generation exactly.
+        let needed = if occupancy.cuts && !thorough { samples } else { 1 };
         let left = occupancy.room.saturating_sub(occupancy.spent);
-        let is_too_large = |mixed: bool, left: u64| mixed && !thorough && samples > left;
-        let too_large = is_too_large(occupancy.mixed, left);
-        let fresh = occupancy.generation == n && occupancy.room > 0 && !too_large;
-        if fresh && !thorough && occupancy.spent * 8 * occupancy.sharers < occupancy.room {
-            return Ok(false);
-        }
-        // What has no room gets none until it is promoted: thousands of names are not listed again and again meanwhile, but
-        // now and then, since it may have been an old view.
-        let recent = occupancy.looked.is_some_and(|looked| looked.elapsed() < self.poll * 2);
-        let used_up = occupancy.room == 0 || samples == 1 && left == 0 || too_large;
-        if occupancy.generation == n && used_up && recent && !thorough {
-            // A wrong no only waits for the manifest: a generator polls this.
-            return Ok(!self.fs.seen(&self.layout.read(n))? || !self.has_begun(n)?);
+        if occupancy.generation == n && !thorough {
+            if needed <= left && occupancy.spent * 8 * occupancy.sharers < occupancy.room {
+                return Ok(false);
+            }
+            // What has no room gets none until it is promoted: it is listed again only now and then,
+            // because the last listing may have been an old view.
+            let recent = occupancy.looked.is_some_and(|looked| looked.elapsed() < self.poll * 2);
+            if needed > left && recent {
+                // A wrong no only waits for the manifest: a generator polls this.
+                return Ok(!self.fs.seen(&self.layout.read(n))? || !self.has_begun(n)?);
+            }
         }
         // Once for each: somebody may have made its directory again by an old view.
         if occupancy.generation < n && self.manifests.newest()? + 1 == n {
@@ -415,18 +418,13 @@ impl Ring {
         let cap = self.birth.swap_cap;
         // After a wrong no the link is tried, which asks the server.
         let names = match self.fs.list(&self.layout.write(n)) {
-            Ok(names) => names.iter().filter(|name| name.ends_with(".rec")).count() as u64,
+            Ok(names) => names,
             Err(error) if error.is_gone() => return Ok(false), // the link will tell what is the matter
             Err(error) => return Err(error.into()),
         };
-        let mut room = cap.saturating_sub(names.saturating_mul(samples.max(1)));
-        if occupancy.mixed && occupancy.generation == n {
-            // A generation only fills. Others' segments may hold more than their names tell.
-            room = room.min(left);
-        }
-        // Segments of one sample: as many names, as many samples (but for doubles, which a thorough look finds). Of
-        // more: names × our own size may be too much, since others' segments may be smaller.
-        if room == 0 && (thorough || samples > 1) || occupancy.mixed && samples > 1 {
+        let samples_of = |name: &String| SegmentName::parse(name).map_or(0, |name| name.samples);
+        let mut room = cap.saturating_sub(names.iter().map(samples_of).fold(0, u64::saturating_add));
+        if thorough && room == 0 {
             room = match self.fill_of(n) {
                 Ok(fill) => cap.saturating_sub(fill),
                 Err(Error::Fs { source }) if source.is_gone() => return Ok(false),
@@ -443,7 +441,7 @@ impl Ring {
         }
         (occupancy.generation, occupancy.room, occupancy.spent) = (n, room, 0);
         occupancy.looked = Some(Instant::now());
-        Ok(room == 0 || is_too_large(occupancy.mixed, room))
+        Ok(room < needed)
     }
 
     /// What became of a segment that has no staging name and that a pruned manifest may have listed:

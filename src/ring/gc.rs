@@ -5,7 +5,7 @@ use super::Ring;
 use super::recover::{GRACE, is_left_for_later};
 use crate::error::{Error, Result};
 use crate::index::as_hint;
-use crate::layout::{GenerationDir, is_owner, sealed_id, segment_index};
+use crate::layout::{GenerationDir, SegmentName, is_owner, sealed_id};
 use crate::ring::manifest::Manifest;
 use crate::segment::reader::read_tail;
 use std::collections::HashSet;
@@ -133,8 +133,10 @@ impl Ring {
     /// elsewhere: only a name of it goes.
     fn weigh(&self, dir: &Path, manifest: Option<&Manifest>) -> Result<(u64, u64)> {
         let names = self.list_or_none(dir)?;
-        let listed = manifest.map(Manifest::indexes);
-        let is_listed = |name: &str, listed: &HashSet<u64>| segment_index(name).is_some_and(|n| listed.contains(&n));
+        let listed = manifest.map(Manifest::names);
+        let is_listed = |name: &str, listed: &HashSet<SegmentName>| {
+            SegmentName::parse(name).is_some_and(|name| listed.contains(&name))
+        };
         let in_trash = dir.parent() == Some(&*self.layout.trash());
         let (mut bytes, mut inodes) = (0, HashSet::new());
         for name in &names {

@@ -10,7 +10,7 @@ use super::manifests::Lookup;
 use super::scan::Found;
 use crate::error::{Error, Result};
 use crate::fs::surely;
-use crate::layout::segment_index;
+use crate::layout::SegmentName;
 use crate::segment::reader::read_tail;
 use ringreel_format::SegmentId;
 use std::collections::HashSet;
@@ -66,14 +66,14 @@ impl Ring {
             Err(error) => return Err(error.into()),
         }
         let names = self.list_or_none(dir)?;
-        let listed = manifest.map(Manifest::indexes).unwrap_or_default();
+        let listed = manifest.map(Manifest::names).unwrap_or_default();
         let mut elsewhere = None;
         for name in &names {
             if found.len() >= limit {
                 break;
             }
-            let Some(index) = segment_index(name).filter(|index| !listed.contains(index)) else { continue };
-            let entry = match read_tail(&*self.fs, &dir.join(name)).and_then(|tail| self.entry(&tail, index, name)) {
+            let Some(parsed) = SegmentName::parse(name).filter(|parsed| !listed.contains(parsed)) else { continue };
+            let entry = match read_tail(&*self.fs, &dir.join(name)).and_then(|tail| self.entry(&tail, parsed, name)) {
                 Ok(entry) => entry,
                 Err(Error::Format { .. }) => continue,
                 Err(Error::Fs { source }) if !source.is_retryable() => continue,
@@ -126,8 +126,8 @@ impl Ring {
         }
         let mut found = Found::default();
         for name in self.list_or_none(dir)? {
-            let Some(index) = segment_index(&name) else { continue };
-            match read_tail(&*self.fs, &dir.join(&name)).and_then(|tail| self.entry(&tail, index, &name)) {
+            let Some(parsed) = SegmentName::parse(&name) else { continue };
+            match read_tail(&*self.fs, &dir.join(&name)).and_then(|tail| self.entry(&tail, parsed, &name)) {
                 Ok(entry) => found.segments.push(Arc::new(entry)),
                 Err(Error::Fs { source }) if source.is_retryable() || source.is_denied() => return Err(source.into()),
                 Err(Error::Fs { source }) if source.is_gone() => {}

@@ -6,7 +6,7 @@
 mod text;
 
 use crate::error::{Error, Result};
-use crate::layout::segment_name;
+use crate::layout::SegmentName;
 use crate::segment::reader::SegmentReader;
 use ringreel_format::{Footer, FormatError, SegmentId};
 use serde::{Deserialize, Serialize};
@@ -46,9 +46,14 @@ pub struct SegmentEntry {
 pub const ANOTHER: &str = "it is another segment than the manifest lists";
 
 impl SegmentEntry {
+    /// What its file's name in the generation's directory says.
+    pub fn name(&self) -> SegmentName {
+        SegmentName { index: self.index, samples: self.samples }
+    }
+
     /// The name of its file, in the generation's directory.
     pub fn file(&self) -> String {
-        segment_name(self.index)
+        self.name().to_string()
     }
 
     /// Whether it is the segment with this footer, in a file of so many bytes.
@@ -193,9 +198,9 @@ impl Manifest {
         found.ok().map(|found| by_id[found] as usize)
     }
 
-    /// The indexes of all its segments, which name their files.
-    pub fn indexes(&self) -> HashSet<u64> {
-        self.segments.iter().map(|entry| entry.index).collect()
+    /// The names of all its segments' files.
+    pub fn names(&self) -> HashSet<SegmentName> {
+        self.segments.iter().map(SegmentEntry::name).collect()
     }
 
     pub(super) fn by_id(&self) -> &[u32] {

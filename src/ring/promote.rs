@@ -194,7 +194,7 @@ fn unseen(path: &Path) -> Error {
 }
 
 fn lists_name(manifest: &Manifest, entry: &SegmentEntry) -> bool {
-    manifest.locate_id(entry.id).is_some_and(|listed| listed.index == entry.index)
+    manifest.locate_id(entry.id).is_some_and(|listed| listed.name() == entry.name())
 }
 
 /// Chooses whole segments, in order: those that `cap` samples have room for, and at most `most`. Segments that are

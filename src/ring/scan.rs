@@ -5,7 +5,7 @@ use super::Ring;
 use super::manifest::{Owners, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::fs::surely;
-use crate::layout::{GenerationDir, is_owner, segment_index};
+use crate::layout::{GenerationDir, SegmentName, is_owner};
 use crate::segment::reader::{Tail, read_tail};
 use ringreel_format::{FormatError, SegmentId};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -17,7 +17,7 @@ pub struct Scan {
     generation: u64,
     /// Which directory that is: a rename keeps it, a directory that was made anew is another one.
     inode: (u64, u64),
-    by_index: HashMap<u64, Arc<SegmentEntry>>,
+    by_name: HashMap<SegmentName, Arc<SegmentEntry>>,
     owners: Owners,
     unreadable: HashMap<String, u32>,
     /// Whether an earlier generation's manifest lists a segment; those do not change.
@@ -43,7 +43,7 @@ impl Scan {
         Scan {
             generation: 0,
             inode: (0, 0),
-            by_index: HashMap::new(),
+            by_name: HashMap::new(),
             owners: Owners::default(),
             unreadable: HashMap::new(),
             listed_before: HashMap::new(),
@@ -58,10 +58,10 @@ impl Scan {
         }
     }
 
-    fn keep(&mut self, index: u64, mut entry: SegmentEntry) -> Arc<SegmentEntry> {
+    fn keep(&mut self, mut entry: SegmentEntry) -> Arc<SegmentEntry> {
         entry.owner = self.owners.share(&entry.owner);
         let entry = Arc::new(entry);
-        self.by_index.insert(index, Arc::clone(&entry));
+        self.by_name.insert(entry.name(), Arc::clone(&entry));
         entry
     }
 
@@ -104,14 +104,14 @@ impl Ring {
         }
         let mut found = Found::default();
         for name in names {
-            let Some(index) = segment_index(&name) else { continue };
-            if let Some(entry) = scan.by_index.get(&index) {
+            let Some(parsed) = SegmentName::parse(&name) else { continue };
+            if let Some(entry) = scan.by_name.get(&parsed) {
                 found.segments.push(entry.clone());
                 continue;
             }
-            match self.read_entry(dir, index, &name) {
+            match self.read_entry(dir, parsed, &name) {
                 Ok(entry) => {
-                    let entry = scan.keep(index, entry);
+                    let entry = scan.keep(entry);
                     found.segments.push(entry);
                 }
                 Err(Error::Fs { source }) if source.is_gone() => {}
@@ -127,18 +127,19 @@ impl Ring {
         Ok(found)
     }
 
-    fn read_entry(&self, dir: &Path, index: u64, name: &str) -> Result<SegmentEntry> {
+    fn read_entry(&self, dir: &Path, parsed: SegmentName, name: &str) -> Result<SegmentEntry> {
         let tail = read_tail(&*self.fs, &dir.join(name))?;
-        self.entry(&tail, index, name)
+        self.entry(&tail, parsed, name)
     }
 
     /// What would stand in the manifest; an error for what must not stand there.
-    pub(super) fn entry(&self, tail: &Tail, index: u64, name: &str) -> Result<SegmentEntry> {
-        let entry = SegmentEntry::of(tail, index);
+    pub(super) fn entry(&self, tail: &Tail, parsed: SegmentName, name: &str) -> Result<SegmentEntry> {
+        let entry = SegmentEntry::of(tail, parsed.index);
         let why = match entry.samples {
             _ if !is_owner(&entry.owner) => "its owner's name is none of ours",
             0 => "it holds no sample",
             n if n > self.birth.swap_cap => "it holds more samples than a generation",
+            n if n != parsed.samples => "its name says another number of samples",
             _ => return Ok(entry),
         };
         Err(Error::Format { path: name.into(), source: FormatError::NotASegment { why } })
@@ -217,8 +218,8 @@ impl Ring {
             return self.fill_of(n);
         }
         for name in names {
-            let Some(index) = segment_index(name) else { continue };
-            let entry = match self.read_entry(&dir, index, name) {
+            let Some(parsed) = SegmentName::parse(name) else { continue };
+            let entry = match self.read_entry(&dir, parsed, name) {
                 Ok(entry) => entry,
                 Err(Error::Fs { source }) if source.is_gone() => continue,
                 Err(_) => return self.fill_of(n),
@@ -230,7 +231,7 @@ impl Ring {
                 break; // somebody else looked at another generation
             }
             scan.fill = scan.fill.map(|fill| fill + if counts { entry.samples } else { 0 });
-            scan.keep(index, entry);
+            scan.keep(entry);
         }
         let counted = Some(self.scan(n)).filter(|scan| is_of(scan)).and_then(|scan| scan.fill);
         counted.map_or_else(|| self.fill_of(n), Ok)

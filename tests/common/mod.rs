@@ -351,7 +351,7 @@ pub fn linked(config: &Config, index: u64) -> (SampleId, PathBuf) {
     let (id, file) = staged(config, index);
     let ring = another(config);
     let filling = ring.layout.write(ring.manifests.newest().unwrap() + 1);
-    std::fs::hard_link(&file, filling.join(segment_name(index))).unwrap();
+    std::fs::hard_link(&file, filling.join(segment_name(index, 1))).unwrap();
     (id, file)
 }
 

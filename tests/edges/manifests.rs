@@ -96,7 +96,7 @@ fn a_manifest_that_contradicts_itself_is_refused_whatever_its_checksum_says() {
         sealed(body, 3, 3),
         sealed(body, 2, 4),
         sealed(body, 2, 2),
-        sealed(&body.replace("\"samples\":4", "\"samples\":5"), 2, 3),
+        sealed(&body.replace("\"samples\":4", "\"samples\":5").replace(".4.rec", ".5.rec"), 2, 3),
     ] {
         assert!(refused(&contradiction).contains("contradict"), "{contradiction}");
     }
@@ -104,7 +104,9 @@ fn a_manifest_that_contradicts_itself_is_refused_whatever_its_checksum_says() {
     assert!(refused(&text.replace("\"samples\":4", "\"samples\":5")).contains("damaged"));
     assert!(refused(text.trim_end()).contains("cut off") && refused("").contains("cut off"));
     assert!(refused(&sealed(&body.replace("node-1-ab", ".."), 2, 3)).contains("no name of ours"));
-    assert!(refused(&sealed(&body.replace("000001.rec", "1.rec"), 2, 3)).contains("no name of ours"));
+    for file in ["2.4.rec", "000002.rec", "000002.3.rec"] {
+        assert!(refused(&sealed(&body.replace("000002.4.rec", file), 2, 3)).contains("no name of ours"), "{file}");
+    }
 }
 
 /// These, as a process sees them.

@@ -111,7 +111,7 @@ fn a_last_name_is_brought_in_although_a_manifest_that_is_to_be_made_again_may_ha
     let (id, file) = staged(&config, 7);
     let ids = generations(&config, 3);
     let ring = another(&config);
-    fs::rename(&file, ring.layout.read(1).join(segment_name(50))).unwrap();
+    fs::rename(&file, ring.layout.read(1).join(segment_name(50, 1))).unwrap();
     fs::write(ring.layout.manifest(2), "damaged\n").unwrap();
     let plan = ring.plan_repair(&living(&[])).unwrap();
     let states: Vec<_> = plan.open().map(|mend| (mend.what, &mend.state)).collect();

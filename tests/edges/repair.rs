@@ -51,7 +51,7 @@ fn a_lost_manifest_is_made_again_as_it_was_beside_the_living() {
     // It came too late for generation 2, and its owner will link it once more.
     let (late, file) = staged(&config, 99);
     let ring = another(&config);
-    fs::hard_link(&file, ring.layout.read(2).join(segment_name(50))).unwrap();
+    fs::hard_link(&file, ring.layout.read(2).join(segment_name(50, 1))).unwrap();
     fs::remove_file(ring.layout.manifest(2)).unwrap();
     let ring = another(&config);
     let life = living(&["somebody-1-a"]);
@@ -195,7 +195,7 @@ fn a_last_name_is_found_in_any_generation_but_in_those_that_fill() {
         let ring = another(&config);
         let place = place(&ring);
         fs::create_dir_all(&place).unwrap();
-        fs::rename(&file, place.join(segment_name(0).replace('0', "1"))).unwrap();
+        fs::rename(&file, place.join(segment_name(0, 1).replace('0', "1"))).unwrap();
         let plan = ring.plan_repair(&living(&[])).unwrap();
         let strays: Vec<_> = plan.open().filter(|mend| mend.what == "segment").map(|mend| &mend.state).collect();
         assert_eq!(strays, if found { vec![&State::ToDo] } else { vec![] }, "{}", place.display());
@@ -215,7 +215,7 @@ fn a_link_that_came_late_of_what_the_newest_manifest_lists_is_no_last_name() {
     generations(&config, 2);
     let ring = another(&config);
     let listed = &ring.manifests.get(2).unwrap().unwrap().segments[0];
-    fs::hard_link(ring.layout.read(2).join(listed.file()), ring.layout.read(1).join(segment_name(50))).unwrap();
+    fs::hard_link(ring.layout.read(2).join(listed.file()), ring.layout.read(1).join(segment_name(50, 1))).unwrap();
     let plan = ring.plan_repair(&living(&[])).unwrap();
     assert!(listed.born == 2 && plan.open().count() == 0, "{:?}", plan.mends);
 }
@@ -245,13 +245,13 @@ fn what_cannot_be_read_just_now_is_not_taken_for_damaged() {
     let config = config(dir.path(), 2, "KEEP: 9");
     generations(&config, 3);
     let layout = another(&config).layout;
-    fs::write(layout.read(2).join(segment_name(40)), "damaged").unwrap();
+    fs::write(layout.read(2).join(segment_name(40, 1)), "damaged").unwrap();
     fs::remove_file(layout.manifest(2)).unwrap();
     // What the system will not say now, it may say later.
     for (errno, damaged) in [(0, Some(true)), (ESTALE, None), (EIO, None), (EACCES, None)] {
         let (ring, hooks) = hooked(&config);
         hooks.hook(move |_, op, path| {
-            let hit = op == "open" && path.ends_with(segment_name(40)) && errno != 0;
+            let hit = op == "open" && path.ends_with(segment_name(40, 1)) && errno != 0;
             if hit { Action::Refuse(errno) } else { Action::Pass }
         });
         let plan = ring.plan_repair(&living(&[])).ok();
@@ -267,7 +267,7 @@ fn of_two_lost_manifests_in_a_row_one_lists_a_segment_that_lies_in_both_generati
     let ids = generations(&config, 4);
     let layout = another(&config).layout;
     let delivered = another(&config).manifests.get(2).unwrap().unwrap().segments[0].clone();
-    fs::hard_link(layout.read(2).join(delivered.file()), layout.read(3).join(segment_name(50))).unwrap();
+    fs::hard_link(layout.read(2).join(delivered.file()), layout.read(3).join(segment_name(50, 1))).unwrap();
     [2, 3].iter().for_each(|n| fs::remove_file(layout.manifest(*n)).unwrap());
     let ring = another(&config);
     assert!([2, 3].iter().all(|n| mend_of(&ring, *n, &living(&["a"])).state != State::ToDo), "somebody lives");
@@ -290,7 +290,7 @@ fn a_last_name_that_cannot_be_staged_again_is_an_error_unless_it_is_gone_or_was_
             generations(&config, 2);
             let (_, file) = staged(&config, 7);
             let (ring, hooks) = hooked(&config);
-            fs::rename(&file, ring.layout.read(1).join(segment_name(50))).unwrap();
+            fs::rename(&file, ring.layout.read(1).join(segment_name(50, 1))).unwrap();
             let life = living(&[]);
             let plan = ring.plan_repair(&life).unwrap();
             hooks.hook(move |_, op, path| if op == "link" && path == file { action(errno) } else { Action::Pass });
@@ -378,7 +378,7 @@ fn what_a_generation_that_is_gone_may_have_listed_goes_to_quarantine_wherever_it
         (
             "and linked since",
             |ring, file| {
-                fs::hard_link(file, ring.layout.write(5).join(segment_name(7))).unwrap();
+                fs::hard_link(file, ring.layout.write(5).join(segment_name(7, 1))).unwrap();
                 file.to_owned()
             },
             false,

@@ -35,7 +35,7 @@ fn a_commit_takes_the_next_free_number_and_waits_when_the_generation_is_full() {
     assert_eq!(ring.commit_step(&mut commits[0], true).unwrap(), Step::Linked(1));
     assert_eq!(commits[0].linked(), Some(1));
     let names = ring.fs.list(&ring.layout.write(1)).unwrap();
-    assert!(names.len() == 7 && names.contains(&segment_name(21)), "{names:?}");
+    assert!(names.len() == 7 && names.contains(&segment_name(21, 1)), "{names:?}");
     assert_eq!(ring.index.handed_out(1).unwrap(), 22);
     assert_eq!(ring.commit_step(&mut commits[0], true).unwrap(), Step::Linked(1), "and is not linked twice");
     assert!(!ring.seems_full(0));
@@ -65,11 +65,27 @@ fn that_a_generation_is_full_is_looked_at_again_after_a_while() {
     for (ring, commit) in &mut commits {
         assert_eq!(ring.commit_step(commit, false).unwrap(), Step::Wait(1));
     }
-    fs::remove_file(rings[0].layout.write(1).join(segment_name(0))).unwrap();
+    fs::remove_file(rings[0].layout.write(1).join(segment_name(0, 1))).unwrap();
     sleep(Duration::from_millis(30));
     let [(patient, for_hours), (soon, for_moments)] = &mut commits;
     assert_eq!(patient.commit_step(for_hours, false).unwrap(), Step::Wait(1), "not at each step");
     assert_eq!(soon.commit_step(for_moments, false).unwrap(), Step::Linked(1));
+}
+
+/// Estimating the fill by the number of files would link both single samples.
+#[test]
+fn names_say_how_full_a_generation_of_unequal_segments_is() {
+    let dir = scratch();
+    let single = config(dir.path(), 8, "");
+    common::a_manager_seems_to_live(&single);
+    let mut generator = Generator::open(&config(dir.path(), 8, "SEGMENT_SAMPLES: 7")).unwrap();
+    (0..7).for_each(|n| drop(write(&mut generator, n).unwrap()));
+    let ring = another(&single);
+    assert_eq!(ring.fs.list(&ring.layout.write(1)).unwrap(), [segment_name(0, 7)]);
+    let ways = [7, 8].map(|n| staged(&single, n));
+    let mut commits = ways.each_ref().map(|(id, file)| on_its_way(&ring, *id, file));
+    assert_eq!(ring.commit_step(&mut commits[0], false).unwrap(), Step::Linked(1));
+    assert_eq!(ring.commit_step(&mut commits[1], false).unwrap(), Step::Wait(1));
 }
 
 #[test]
@@ -154,10 +170,10 @@ fn a_promotion_says_what_it_left_out() {
     let staged = [0, 1, 2].map(|n| staged(&config, n));
     let ring = another(&config);
     for (index, (_, file)) in staged.iter().enumerate() {
-        fs::hard_link(file, ring.layout.write(1).join(segment_name(index as u64))).unwrap();
+        fs::hard_link(file, ring.layout.write(1).join(segment_name(index as u64, 1))).unwrap();
     }
     let ids = staged.map(|(id, _)| id);
-    fs::write(ring.layout.write(1).join(segment_name(9)), "damaged").unwrap();
+    fs::write(ring.layout.write(1).join(segment_name(9, 1)), "damaged").unwrap();
     let promotion = ring.promote(When::Full).unwrap().unwrap();
     assert_eq!((promotion.left_out, promotion.damaged, promotion.ours), (2, 1, true));
     let (told, swap_ms) = (promotion.manifest.summary.swap_ms, promotion.swap_ms);
@@ -166,7 +182,7 @@ fn a_promotion_says_what_it_left_out() {
     // The link of what came too late is removed, and what is damaged stays: it may only be seen too early.
     let mut names = ring.fs.list(&ring.layout.read(1)).unwrap();
     names.sort();
-    assert_eq!(names, [0, 1, 9].map(segment_name));
+    assert_eq!(names, [0, 1, 9].map(|n| segment_name(n, 1)));
     assert!(ring.promote(When::NotEmpty).unwrap().is_none());
     bring_in(&ring);
     assert_delivered_once(&config.ring, &ids, "one came too late");
@@ -193,7 +209,7 @@ fn a_segment_counts_once_under_two_names_and_not_with_more_samples_than_a_genera
     let (_, file) = linked(&config, 0);
     let ring = another(&config);
     let filling = ring.layout.write(1);
-    fs::hard_link(&file, filling.join(segment_name(1))).unwrap();
+    fs::hard_link(&file, filling.join(segment_name(1, 1))).unwrap();
     let bytes = fs::metadata(&file).unwrap().len();
     assert_eq!((ring.fill_of(1).unwrap(), ring.fill_in(1, &filling).unwrap()), (1, (1, bytes)));
     assert_eq!(ring.look_at(1, &filling).unwrap().segments.len(), 2);
@@ -202,17 +218,18 @@ fn a_segment_counts_once_under_two_names_and_not_with_more_samples_than_a_genera
     fs::create_dir(&filling).unwrap();
     assert_eq!(ring.fill_of(1).unwrap(), 0);
 
-    // Three samples in a segment are as many as a generation may have; four are too many.
+    // Three samples in a segment are as many as a generation may have; four are too many. A name tells
+    // their number, or the segment does not count.
     let elsewhere = scratch();
     let large = common::config(elsewhere.path(), 100, "SEGMENT_SAMPLES: 4");
-    for (samples, counts) in [(3, 1), (4, 0)] {
+    for (samples, named, counts) in [(3, 3, 1), (4, 4, 0), (3, 1, 0)] {
         let mut generator = Generator::open(&large).unwrap();
         let mut ids: Vec<SampleId> = (0..samples).flat_map(|n| write(&mut generator, n).unwrap()).collect();
         ids.extend(generator.seal(&common::never).unwrap());
         let staged = generator.ring().layout.sealed(&generator.ring().me, ids[0].segment);
-        fs::hard_link(staged, filling.join(segment_name(10))).unwrap();
+        fs::hard_link(staged, filling.join(segment_name(10, named))).unwrap();
         let found = ring.look_at(1, &filling).unwrap();
-        assert_eq!((found.segments.len(), found.damaged.len()), (counts, 1 - counts), "{samples}");
+        assert_eq!((found.segments.len(), found.damaged.len()), (counts, 1 - counts), "{samples} {named}");
         fs::remove_dir_all(&filling).unwrap();
         fs::create_dir(&filling).unwrap();
     }
@@ -230,7 +247,7 @@ fn what_was_looked_up_for_one_generation_is_not_believed_of_the_next() {
     // Another thread has gone on to the next one.
     assert!(looked(2).is_empty() && ring.countable(1, &first).unwrap().len() == 2);
     assert_eq!(promote_only(&another(&config)), 1);
-    fs::hard_link(ring.layout.read(1).join(first[0].file()), ring.layout.write(2).join(segment_name(50))).unwrap();
+    fs::hard_link(ring.layout.read(1).join(first[0].file()), ring.layout.write(2).join(segment_name(50, 1))).unwrap();
     let late = looked(2);
     assert!(late.len() == 1 && ring.countable(2, &late).unwrap().is_empty(), "it is delivered already");
 }
@@ -290,14 +307,14 @@ fn how_full_a_generation_is_its_footers_tell_where_its_names_do_not() {
     let ring = another(&config);
     let ways = [0, 1, 2].map(|n| staged(&config, n));
     for (index, (_, file)) in ways.iter().take(2).enumerate() {
-        fs::hard_link(file, ring.layout.write(1).join(segment_name(10 + index as u64))).unwrap();
+        fs::hard_link(file, ring.layout.write(1).join(segment_name(10 + index as u64, 1))).unwrap();
     }
     // Two names, of which each might be of two samples.
     let mut commit = on_its_way(&ring, ways[2].0, &ways[2].1);
     commit.staged.samples = 2;
     assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Linked(1));
     // Four names, of which two are of one segment.
-    fs::hard_link(&ways[0].1, ring.layout.write(1).join(segment_name(20))).unwrap();
+    fs::hard_link(&ways[0].1, ring.layout.write(1).join(segment_name(20, 1))).unwrap();
     let (id, file) = staged(&config, 30);
     let ring = another(&config);
     let mut commit = on_its_way(&ring, id, &file);

@@ -53,7 +53,7 @@ fn told(words: &str, call: impl FnOnce()) -> usize {
 fn a_segment_that_cannot_be_read_is_told_of_once_and_not_at_first_sight() {
     let dir = scratch();
     let ring = another(&config(dir.path(), 8, ""));
-    fs::write(ring.layout.write(1).join(segment_name(3)), "damaged").unwrap();
+    fs::write(ring.layout.write(1).join(segment_name(3, 1)), "damaged").unwrap();
     let looks = |many| {
         told("a segment cannot be read", || {
             (0..many).for_each(|_| assert_eq!(ring.look_at(1, &ring.layout.write(1)).unwrap().damaged.len(), 1));

@@ -96,7 +96,7 @@ fn a_generation_that_cannot_be_looked_at_just_now_is_not_reclaimed() {
             let (ring, hooks) = hooked(&config);
             let ring = keeping(ring, 1);
             // Its last name, had somebody removed the other one.
-            let last = ring.layout.read(1).join(segment_name(50));
+            let last = ring.layout.read(1).join(segment_name(50, 1));
             fs::rename(staged(&config, 7).1, &last).unwrap();
             let of = if op == "open" { last.clone() } else { ring.layout.read(1) };
             hooks.hook(
@@ -250,9 +250,9 @@ fn the_ring_takes_what_its_manifests_list_and_what_the_filling_generation_holds(
     let all = bytes(1) + bytes(2) + bytes(3);
     assert_eq!(ring.usage().unwrap(), (all, 6));
     linked(&config, 7);
-    fs::write(ring.layout.write(4).join(segment_name(8)), "damaged").unwrap();
+    fs::write(ring.layout.write(4).join(segment_name(8, 1)), "damaged").unwrap();
     fs::create_dir(ring.layout.read(77)).unwrap(); // a stranger's
-    let filling = len(ring.layout.write(4).join(segment_name(7)));
+    let filling = len(ring.layout.write(4).join(segment_name(7, 1)));
     assert_eq!(ring.usage().unwrap(), (all + filling, 8));
     fs::remove_dir_all(ring.layout.write(4)).unwrap();
     assert_eq!(ring.usage().unwrap(), (all, 6));
@@ -364,10 +364,10 @@ fn a_promotion_that_was_left_half_done_and_the_samples_behind_it_are_sealed_toge
         sealed.promotions.iter().map(|promotion| promotion.manifest.summary.generation).collect::<Vec<_>>()
     };
     assert_eq!(sealed(), [0; 0]);
-    fs::hard_link(&ways[0].1, ring.layout.write(1).join(segment_name(0))).unwrap();
+    fs::hard_link(&ways[0].1, ring.layout.write(1).join(segment_name(0, 1))).unwrap();
     fs::rename(ring.layout.write(1), ring.layout.read(1)).unwrap();
     fs::create_dir(ring.layout.write(2)).unwrap();
-    fs::hard_link(&ways[1].1, ring.layout.write(2).join(segment_name(0))).unwrap();
+    fs::hard_link(&ways[1].1, ring.layout.write(2).join(segment_name(0, 1))).unwrap();
     assert_eq!(sealed(), [1, 2]);
     assert_eq!(sealed(), [0; 0]);
     assert_delivered_once(&config.ring, &ways.map(|(id, _)| id), "sealed");

@@ -2,7 +2,7 @@
 //! and their entries half of that.
 
 use super::{MAX_SAMPLES, Manifest, SegmentEntry, Summary, VERSION};
-use crate::layout::{is_owner, segment_index};
+use crate::layout::{SegmentName, is_owner};
 use ringreel_format::SegmentId;
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
@@ -34,7 +34,7 @@ impl Line<'_> {
     /// The entry, with its owner's name from `owners`.
     fn entry(self, owners: &mut Owners) -> Result<SegmentEntry, String> {
         let Line { id, index, file, owner, born, samples, bytes, check } = self;
-        if segment_index(&file) != Some(index) || !is_owner(&owner) {
+        if SegmentName::parse(&file) != Some(SegmentName { index, samples }) || !is_owner(&owner) {
             return Err(format!("it lists {file:?} of {owner:?}, which is no name of ours"));
         }
         Ok(SegmentEntry { id, index, owner: owners.share(&owner), born, samples, bytes, check })
