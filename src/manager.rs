@@ -18,15 +18,16 @@ use crate::ring::liveness::LOOKS_PER_LEASE;
 use crate::ring::promote::{Promotion, When};
 use crate::ring::runs::{PASSES, WORKERS};
 use crate::words::counted;
-use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The role's name in the index.
 pub const ROLE: &str = "manager";
-/// Where the system tells of each new name, a generation is looked at without a word after this time only.
+/// Where the system reports changes, a generation without any is listed again after this time.
 const QUIET_LOOK: Duration = Duration::from_secs(5);
 /// Where the system does not tell of names, a manager waits for an eighth of the time since it last saw something new, so
 /// that it notices what is new late by an eighth of that time at most.
@@ -56,46 +57,18 @@ pub struct Swap {
     pub swap_ms: f64,
 }
 
-/// What came into a generation's directory.
-#[derive(Debug)]
-enum News {
-    /// These names: each one is told of.
-    Names(Vec<String>),
-    /// Nobody knows: it has to be listed.
-    Unclear,
-}
-
-impl News {
-    const NONE: News = News::Names(Vec::new());
-
-    fn is_none(&self) -> bool {
-        matches!(self, News::Names(names) if names.is_empty())
-    }
-
-    /// Adds what the system told.
-    fn hear(&mut self, event: Option<Event>) {
-        match (self, event) {
-            (News::Names(names), Some(event)) if event.kind.is_create() => {
-                let told = event.paths.iter().filter_map(|path| path.file_name()?.to_str());
-                names.extend(told.map(str::to_owned));
-            }
-            (news, _) => *news = News::Unclear,
-        }
-    }
-}
-
-/// Tells of what comes into a directory, as long as it is kept.
+/// Notices changes of the filling generation's directory, as long as it is kept.
 struct Watch {
     /// The generation, and the directory's inode: somebody may remove it and make it again.
     of: (u64, (u64, u64)),
-    news: Arc<Mutex<News>>,
+    changed: Arc<AtomicBool>,
     _watcher: RecommendedWatcher,
 }
 
 impl Watch {
-    /// What came since this was asked last.
-    fn take(&self) -> News {
-        std::mem::replace(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner), News::NONE)
+    /// Returns whether a name came or went since the last call.
+    fn take(&self) -> bool {
+        self.changed.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -109,13 +82,12 @@ pub struct Manager {
     last_swap: Instant,
     next_recovery: Instant,
     next_look: Instant,
-    /// When the generation that fills was looked at last, and when it was listed; none: somebody else had the lease meanwhile.
-    looked: Instant,
-    listed: Option<Instant>,
+    /// When the filling generation was listed last; `None` if another manager held the lease meanwhile.
+    looked: Option<Instant>,
     /// When there was something new at a look.
     moved: Instant,
-    /// What came into it since.
-    news: News,
+    /// Whether the filling generation may have changed since.
+    changed: bool,
     /// Samples in it at that look, and how fast they came since the one before.
     fill: u64,
     seconds_per_sample: f64,
@@ -155,10 +127,9 @@ impl Manager {
             last_swap: now,
             next_recovery: now,
             next_look: now,
-            looked: now,
-            listed: None,
+            looked: None,
             moved: now,
-            news: News::Unclear,
+            changed: true,
             fill: 0,
             seconds_per_sample: f64::INFINITY,
             reserve: ring.layout.staging_of(&ring.me).join("reserve"),
@@ -212,8 +183,7 @@ impl Manager {
                 () = async { nap(rest).await; bell.notified().await } => {}
                 () = tokio::time::sleep(rest.max(self.pause(told))) => {}
             }
-            let news = watching.as_ref().filter(|_| told).map(Watch::take);
-            self.news = news.unwrap_or(News::Unclear);
+            self.changed = watching.as_ref().filter(|_| told).is_none_or(Watch::take);
         }
         self.leave();
         tracing::info!("the manager has left after {}; generators go on without it", counted(self.swaps, "swap"));
@@ -252,7 +222,7 @@ impl Manager {
     fn turn_once(&mut self) -> Result<Option<Swap>> {
         self.check_rights()?;
         if !self.hold_lease()? {
-            self.listed = None; // what it is told of meanwhile is forgotten
+            self.looked = None; // changes are missed meanwhile
             return Ok(None);
         }
         let done = self.work();
@@ -279,23 +249,18 @@ impl Manager {
 
     fn work(&mut self) -> Result<Option<Swap>> {
         let mut promotion = None;
-        let news = std::mem::replace(&mut self.news, News::Unclear); // until somebody tells
-        let overdue = self.listed.is_none_or(|at| at.elapsed() > QUIET_LOOK);
+        let changed = std::mem::replace(&mut self.changed, true); // until a watch says that nothing did
+        let overdue = self.looked.is_none_or(|at| at.elapsed() > QUIET_LOOK);
         // A generation that waits for its readers changes without a new name in it.
-        if overdue || !news.is_none() || self.ring.held().is_some() {
-            let before = (self.looked, self.fill);
-            promotion = match news {
-                News::Names(names) if !overdue => self.ring.promote_told(&names)?,
-                _ => {
-                    self.listed = Some(Instant::now());
-                    self.ring.promote(When::Full)?
-                }
-            };
-            (self.looked, self.fill) = (Instant::now(), self.ring.filled());
-            if self.fill != before.1 {
-                self.moved = self.looked;
+        if overdue || changed || self.ring.held().is_some() {
+            promotion = self.ring.promote(When::Full)?;
+            let (now, fill) = (Instant::now(), self.ring.filled());
+            let (before, had) = (self.looked.replace(now), std::mem::replace(&mut self.fill, fill));
+            if fill != had {
+                self.moved = now;
             }
-            self.seconds_per_sample = pace(self.looked - before.0, self.fill.saturating_sub(before.1));
+            self.seconds_per_sample =
+                before.map_or(f64::INFINITY, |before| pace(now - before, fill.saturating_sub(had)));
         }
         if promotion.is_some() || Instant::now() >= self.next_recovery || self.somebody_died()? {
             let reclaimed = self.ring.reclaim()?;
@@ -438,13 +403,13 @@ impl Manager {
     }
 
     fn watch(&self, path: &Path, of: (u64, (u64, u64)), bell: &Arc<tokio::sync::Notify>) -> Option<Watch> {
-        let news = Arc::new(Mutex::new(News::Unclear));
-        let (heard, bell) = (news.clone(), bell.clone());
-        let watcher = watcher(path, move |event| {
-            heard.lock().unwrap_or_else(PoisonError::into_inner).hear(event);
+        let changed = Arc::new(AtomicBool::new(true));
+        let (noticed, bell) = (changed.clone(), bell.clone());
+        let watcher = watcher(path, move |_| {
+            noticed.store(true, Ordering::Relaxed);
             bell.notify_one();
         });
-        Some(Watch { of, news, _watcher: watcher.ok()? })
+        Some(Watch { of, changed, _watcher: watcher.ok()? })
     }
 
     /// The folders of the runs that there are now; listed by the ring's own means, which follow no link out of it.
@@ -552,21 +517,5 @@ mod tests {
         }
         // Where many are missing, nobody hurries.
         assert_eq!(rest(took, pace(took * 5, 0) * 100.0), took * 4);
-    }
-
-    #[test]
-    fn a_name_that_came_is_told_of_and_whatever_else_happened_makes_it_unclear() {
-        use notify::event::{CreateKind, EventKind, RemoveKind};
-        let event = |kind| Some(Event::new(kind).add_path("write.1/000007.rec".into()));
-        let mut news = News::NONE;
-        news.hear(event(EventKind::Create(CreateKind::File)));
-        assert!(matches!(&news, News::Names(names) if names == &["000007.rec"]), "{news:?}");
-        for other in [event(EventKind::Remove(RemoveKind::File)), None] {
-            let mut news = News::NONE;
-            news.hear(other);
-            assert!(matches!(news, News::Unclear) && !news.is_none());
-            news.hear(event(EventKind::Create(CreateKind::File)));
-            assert!(matches!(news, News::Unclear), "until it is listed");
-        }
     }
 }

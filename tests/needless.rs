@@ -66,32 +66,6 @@ fn a_manager_lists_no_generation_again_and_again_into_which_nothing_comes() {
 }
 
 #[test]
-fn a_manager_does_not_list_a_generation_for_each_name_of_which_the_system_tells() {
-    let dir = scratch();
-    let config = config(dir.path(), 200, "");
-    let fs = HookFs::default();
-    let manager = Manager::open_on(Arc::new(fs.clone()), &config).unwrap();
-    let (ring, stop) = (manager.ring().clone(), AtomicBool::new(false));
-    let (lists, started) = (count(&fs, "list", "write.1"), Instant::now());
-    std::thread::scope(|scope| {
-        scope.spawn(|| manage(manager, || stop.load(Ordering::SeqCst)));
-        let mut generator = Generator::open(&config).unwrap();
-        for n in 0..200 {
-            write(&mut generator, n).unwrap();
-            std::thread::sleep(Duration::from_millis(2)); // so that it looks before the next one comes
-        }
-        while ring.manifests.newest().unwrap() == 0 {
-            assert!(started.elapsed() < Duration::from_secs(60), "it never promotes");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        stop.store(true, Ordering::SeqCst);
-    });
-    assert_eq!(common::listed(&config.ring).len(), 200);
-    let (lists, seconds) = (lists.load(Ordering::SeqCst), started.elapsed().as_secs());
-    assert!((1..10 + seconds as u32).contains(&lists), "{lists} times in {seconds} s");
-}
-
-#[test]
 fn a_generator_that_filled_a_generation_and_waits_for_its_promotion_does_not_list_it() {
     let dir = scratch();
     let mut config = config(dir.path(), 4, "");

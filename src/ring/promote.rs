@@ -48,31 +48,19 @@ impl Ring {
     /// # Errors
     /// What the filesystem says; the promotion can then be tried again by anybody.
     pub fn promote(&self, when: When) -> Result<Option<Promotion>> {
-        self.promote_by(when, None)
-    }
-
-    /// The same for who looked at all of the generation before, and was told of each name in it since: of these.
-    ///
-    /// # Errors
-    /// As [`Ring::promote`].
-    pub fn promote_told(&self, names: &[String]) -> Result<Option<Promotion>> {
-        self.promote_by(When::Full, Some(names))
-    }
-
-    fn promote_by(&self, when: When, told: Option<&[String]>) -> Result<Option<Promotion>> {
-        match self.promote_next(when, told) {
+        match self.promote_next(when) {
             // Somebody else promoted it meanwhile, or more than one: the next look will tell.
             Err(Error::Fs { source }) if source.is_gone() => Ok(None),
             other => other,
         }
     }
 
-    fn promote_next(&self, when: When, told: Option<&[String]>) -> Result<Option<Promotion>> {
+    fn promote_next(&self, when: When) -> Result<Option<Promotion>> {
         let n = self.manifests.newest_at_once()? + 1;
         // A wrong no is found out below, before anything is done: a manager polls this.
         let begun = self.fs.seen(&self.layout.read(n))?;
         if !begun {
-            let fill = match told.map_or_else(|| self.fill_of(n), |names| self.fill_with(n, names)) {
+            let fill = match self.fill_of(n) {
                 Ok(fill) => fill,
                 Err(Error::Fs { source }) if source.is_gone() => {
                     if self.fs.exists(&self.layout.read(n))? {

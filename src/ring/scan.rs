@@ -22,8 +22,6 @@ pub struct Scan {
     unreadable: HashMap<String, u32>,
     /// Whether an earlier generation's manifest lists a segment; those do not change.
     listed_before: HashMap<SegmentId, bool>,
-    /// Samples that count, when all of it was looked at, and of what was told of since; none: nobody counted them.
-    fill: Option<u64>,
 }
 
 /// A segment that could not be read so often is no longer just seen too early: somebody is told.
@@ -47,7 +45,6 @@ impl Scan {
             owners: Owners::default(),
             unreadable: HashMap::new(),
             listed_before: HashMap::new(),
-            fill: None,
         }
     }
 
@@ -195,46 +192,7 @@ impl Ring {
     pub fn fill_in(&self, n: u64, dir: &Path) -> Result<(u64, u64)> {
         let found = self.look_at(n, dir)?;
         let entries = self.countable(n, &found.segments)?;
-        let sums =
-            entries.iter().fold((0, 0), |(samples, bytes), entry| (samples + entry.samples, bytes + entry.bytes));
-        let mut scan = self.scan(n);
-        if scan.generation == n {
-            scan.fill = Some(sums.0);
-        }
-        Ok(sums)
-    }
-
-    /// As [`Ring::fill_of`] of the generation after the newest one, for who looked at all of it before and was told of each
-    /// name since: only these are looked at. (To list thousands of names takes milliseconds, and nobody can link anything
-    /// into the directory meanwhile.)
-    ///
-    /// # Errors
-    /// As [`Ring::fill_of`].
-    pub(super) fn fill_with(&self, n: u64, names: &[String]) -> Result<u64> {
-        let dir = self.layout.write(n);
-        let inode = self.fs.identity(&dir)?.inode;
-        let is_of = |scan: &Scan| (scan.generation, scan.inode) == (n, inode) && scan.fill.is_some();
-        if !is_of(&self.scan(n)) {
-            return self.fill_of(n);
-        }
-        for name in names {
-            let Some(parsed) = SegmentName::parse(name) else { continue };
-            let entry = match self.read_entry(&dir, parsed, name) {
-                Ok(entry) => entry,
-                Err(Error::Fs { source }) if source.is_gone() => continue,
-                Err(_) => return self.fill_of(n),
-            };
-            let is_new = !self.scan(n).listed_before.contains_key(&entry.id);
-            let counts = is_new && !self.is_listed_before(n, n - 1, &entry)?;
-            let mut scan = self.scan(n);
-            if !is_of(&scan) {
-                break; // somebody else looked at another generation
-            }
-            scan.fill = scan.fill.map(|fill| fill + if counts { entry.samples } else { 0 });
-            scan.keep(entry);
-        }
-        let counted = Some(self.scan(n)).filter(|scan| is_of(scan)).and_then(|scan| scan.fill);
-        counted.map_or_else(|| self.fill_of(n), Ok)
+        Ok(entries.iter().fold((0, 0), |(samples, bytes), entry| (samples + entry.samples, bytes + entry.bytes)))
     }
 
     /// Returns the bytes and the number of files of the ring's segments: of the generations that are there, as their
