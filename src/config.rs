@@ -191,7 +191,7 @@ const KEYS: [(&str, &str); 35] = [
     ("SAMPLE", ""),
     ("INDEX", "files"),
     ("KEEP", "1"),
-    ("SEGMENT_SAMPLES", "1"),
+    ("SEGMENT_SAMPLES", "auto"),
     ("SEGMENT_BYTES", "33554432"),
     ("SEGMENT_SECONDS", "0.5"),
     ("COMPRESS", "none"),

@@ -107,7 +107,7 @@ impl<'a> Given<'a> {
         for key in SECRET.iter().filter(|key| files && given(key)) {
             notes.push(format!("{key} is not used: INDEX is files"));
         }
-        let is_auto = self.values.get("SEGMENT_SAMPLES").is_some_and(Value::is_string);
+        let is_auto = self.values.get("SEGMENT_SAMPLES").is_none_or(Value::is_string);
         for key in ["SEGMENT_BYTES", "SEGMENT_SECONDS"].iter().filter(|key| !is_auto && given(key)) {
             notes.push(format!("{key} is not used: SEGMENT_SAMPLES is not auto"));
         }
@@ -214,7 +214,7 @@ impl<'a> Given<'a> {
     pub(super) fn segment_samples(&self) -> Result<Option<u64>> {
         const KEY: &str = "SEGMENT_SAMPLES";
         match self.values.get(KEY) {
-            None => Ok(Some(1)),
+            None => Ok(None),
             Some(Value::String(text)) if text == "auto" => Ok(None),
             Some(value @ Value::String(_)) => {
                 Err(self.bad(KEY, &format!("expected a whole number or auto, found {}", shown(value))))

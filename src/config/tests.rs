@@ -306,7 +306,7 @@ fn modes_are_octal_digits_by_which_the_owner_may_read_and_write() {
 #[test]
 fn segment_samples_is_a_number_or_auto() {
     let samples = |text: &str| parse(&format!("DBNAME: x\nSEGMENT_SAMPLES: {text}")).map(|it| it.segment_samples);
-    assert_eq!(parse("DBNAME: x").unwrap().segment_samples, Some(1));
+    assert_eq!(parse("DBNAME: x").unwrap().segment_samples, None);
     assert_eq!((samples("7").unwrap(), samples("auto").unwrap()), (Some(7), None));
     for (text, found) in
         [("0", "1 to 16777216, found 0"), ("\"7\"", "or auto, found \"7\""), ("Auto", "found \"Auto\"")]
@@ -315,6 +315,6 @@ fn segment_samples_is_a_number_or_auto() {
         assert!(error.contains("config.yaml:2: SEGMENT_SAMPLES") && error.contains(found), "{error}");
     }
     let notes = |text: &str| parse(&format!("DBNAME: x\n{text}SEGMENT_BYTES: 1MB\nSEGMENT_SECONDS: 2")).unwrap().notes;
-    assert!(notes("SEGMENT_SAMPLES: auto\n").is_empty());
-    assert_eq!(notes("")[1], "SEGMENT_SECONDS is not used: SEGMENT_SAMPLES is not auto");
+    assert!(notes("SEGMENT_SAMPLES: auto\n").is_empty() && notes("").is_empty());
+    assert_eq!(notes("SEGMENT_SAMPLES: 3\n")[1], "SEGMENT_SECONDS is not used: SEGMENT_SAMPLES is not auto");
 }
