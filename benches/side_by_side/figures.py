@@ -4,6 +4,8 @@ import statistics
 from collections import defaultdict
 from typing import Any
 
+from samples import WORKLOADS
+
 # What is told of each peer: title, and the name of the rates.
 METRICS = {
     "write": "write",
@@ -14,7 +16,7 @@ METRICS = {
     "sequential cold": "in order, from the disk",
     "random cold": "any order, from the disk",
 }
-# The baselines, by language and by whether samples are large.
+# The baselines, by language and by whether samples are volumes.
 PLAIN = {
     ("Python", True): "plain file",
     ("Python", False): "plain file, blocks of 1 MiB",
@@ -52,7 +54,7 @@ class Figures:
 
     def baseline(self, cell: Cell, language: str, metric: str) -> list[float]:
         """write(2); a map that each pass makes anew, for first passes from the page cache; a map that is kept, for others."""
-        plain = PLAIN[language, cell[0] == "large"]
+        plain = PLAIN[language, WORKLOADS[cell[0]].is_volume]
         return self.rates(cell, plain, "new" if metric in ("sequential", "random") else "kept", metric)
 
     def metrics(self, cell: Cell) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from samples import Samples, Workload
+from samples import ALL, Samples, Workload
 
 
 @dataclasses.dataclass
@@ -29,7 +29,7 @@ class Peer:
     language: str = "Python"
     #: The interpreter: a virtual environment in the repository.
     venv: str = ".venv-bench"
-    workloads: tuple[str, ...] = ("large", "page", "tiny")
+    workloads: tuple[str, ...] = ALL
     #: Where its files may lie.
     places: tuple[str, ...] = ("tmpfs", "disk")
     #: Packages whose versions are told.

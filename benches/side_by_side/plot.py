@@ -45,7 +45,7 @@ def panel(figures: Figures, cell: Cell, top: int) -> tuple[str, int]:
     unit = "million records/s" if tiny else "GB/s"
     kind = figures.found["settings"]["filesystems"][cell[2]]
     # Peers that take many samples at a call are hundreds of times as fast as those that take one.
-    scale = linear if cell[0] == "large" else logarithmic
+    scale = linear if WORKLOADS[cell[0]].is_volume else logarithmic
     head = f"{WORKLOADS[cell[0]].title}, {kind}, {unit}" + (", logarithmic" if scale is logarithmic else "")
     drawn = [f'<text class="title" x="8" y="{top + 16}">{escape(head)}</text>']
     for n, (metric, text) in enumerate(PHASES.items()):

@@ -53,6 +53,8 @@ impl Samples {
     fn of(request: &Request) -> Samples {
         let (parts, shape): (&[&str], &[u64]) = match &*request.workload {
             "large" => (&["data", "label"], &[256, 256, 256]),
+            "medium" => (&["data", "label"], &[128, 128, 128]),
+            "small" => (&["data", "label"], &[64, 64, 64]),
             "page" => (&["data"], &[4096]),
             _ => (&["data"], &[100]),
         };
@@ -186,14 +188,9 @@ impl Opened for Ring {
 }
 
 fn config(request: &Request) -> Config {
-    let (parts, segment) = match &*request.workload {
-        "large" => ("data, label", 1),
-        "page" => ("data", 4096),
-        _ => ("data", 65536),
-    };
+    let parts = Samples::of(request).parts.join(", ");
     let verify = if request.variant == "unchecked" { "VERIFY: never\n" } else { "" };
-    let yaml =
-        format!("RING: ring\nSWAP_CAP: {}\nSAMPLE: [{parts}]\nSEGMENT_SAMPLES: {segment}\n{verify}", request.count);
+    let yaml = format!("RING: ring\nSWAP_CAP: {}\nSAMPLE: [{parts}]\n{verify}", request.count);
     Config::parse(&yaml, "bench", &request.directory, true).unwrap()
 }
 

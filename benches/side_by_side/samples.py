@@ -1,4 +1,4 @@
-"""What is written and read: samples of three sizes, cut from a pool of bytes; and the consumer, which looks at every
+"""What is written and read: samples of five sizes, cut from a pool of bytes; and the consumer, which looks at every
 byte.
 
 No sample is like another: each lap through the pool begins 64 bytes further on. Runs in the interpreter of every peer,
@@ -42,15 +42,25 @@ class Workload:
     def sample_bytes(self) -> int:
         return self.part_bytes * len(self.parts)
 
+    @functools.cached_property
+    def is_volume(self) -> bool:
+        """Whether a sample is an image with its labels, in two parts."""
+        return len(self.parts) > 1
+
     def count(self, run_bytes: int, api: str, share: float) -> int:
         """So many samples: a part of the run's bytes, and two at least."""
         return max(2, int(run_bytes * self.share[api] * share) // self.sample_bytes)
 
 
+#: The workloads whose samples are volumes, and all of them, by name.
+VOLUMES = ("large", "medium", "small")
+ALL = (*VOLUMES, "page", "tiny")
 WORKLOADS = {
     work.name: work
     for work in (
         Workload("large", "2 x 256³ uint8", ("data", "label"), (256, 256, 256), {"one": 1.0}, ("random", "brain")),
+        Workload("medium", "2 x 128³ uint8", ("data", "label"), (128, 128, 128), {"one": 1.0}, ("random",)),
+        Workload("small", "2 x 64³ uint8", ("data", "label"), (64, 64, 64), {"one": 1.0}, ("random",)),
         Workload("page", "4 KiB", ("data",), (4096,), {"one": 1 / 32, "many": 1 / 2}, ("random",)),
         Workload("tiny", "100 B", ("data",), (100,), {"one": 1 / 200, "many": 1 / 8}, ("random",)),
     )
@@ -94,7 +104,7 @@ class Samples:
 
     def parts(self) -> Iterator[np.ndarray]:
         """Each part of each sample by itself: for formats whose record is a part."""
-        if self.workload.name == "large":
+        if self.workload.is_volume:
             return (part for sample in self for part in sample)
         return self.records()
 

@@ -70,6 +70,17 @@ def verdicts(figures: Figures) -> Iterator[Verdict]:
                 yield compared("large", f"{said}, first pass, against {other}", ours, "checked", read, other, goal)
             text = f"{said}, later, against mxnet RecordIO"
             yield compared("large", text, ours, "checked", f"{read} later", "mxnet RecordIO", 5)
+        for work, size in (("medium", "2 x 128³"), ("small", "2 x 64³")):
+            yield compared(work, f"{size}, {name}: write, against write(2)", ours, "", "write", "plain", 0.8)
+            yield compared(work, f"{size}, {name}: write, against mxnet RecordIO", ours, "", "write", "mxnet RecordIO", 1)
+            for read in READS:
+                said = f"{size}, {name}: {read}, first pass, against"
+                yield compared(work, f"{said} a map made for the pass", ours, "checked", read, "plain", 0.6, "tmpfs")
+                yield compared(work, f"{said} a map made for the pass", ours, "checked", read, "plain", 0.5, "disk")
+                yield compared(work, f"{said} mxnet RecordIO", ours, "checked", read, "mxnet RecordIO", 1.2)
+                said, later = f"{size}, {name}: {read}, later, against", f"{read} later"
+                yield compared(work, f"{said} a kept map", ours, "checked", later, "plain", 0.8)
+                yield compared(work, f"{said} mxnet RecordIO", ours, "checked", later, "mxnet RecordIO", 2)
         for metric in ("write", *READS):
             said = f"4 KiB, {name}: {metric}, against Arrow IPC"
             yield compared("page", said, ours, "checked", metric, "Arrow IPC", 1)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 from peer import Peer, Reader, Reading
+from samples import ALL, VOLUMES
 
 READ = 1024
 
@@ -16,7 +17,7 @@ class ArrayRecord(Peer):
 
     def __init__(self, name: str, api: str, workloads: tuple[str, ...]) -> None:
         self.name, self.api, self.workloads = name, api, workloads
-        self.share = {"large": 0.25, "page": 0.5, "tiny": 0.5 if api == "one" else 0.25}
+        self.share = {**dict.fromkeys(VOLUMES, 0.25), "page": 0.5, "tiny": 0.5 if api == "one" else 0.25}
         # Many records in a chunk: for those who read them in order.
         self.options = "group_size:1,uncompressed" if api == "one" else "group_size:256,uncompressed"
 
@@ -37,7 +38,7 @@ class Records(Reader):
         # No threads that read ahead: they are for disks that are slow to answer.
         options = "readahead_buffer_size:0,max_parallelism:0"
         self.reader = ArrayRecordReader(str(what.directory / "samples.array_record"), options)
-        self.parts, self.api, self.large = len(what.workload.parts), api, what.workload.name == "large"
+        self.parts, self.api, self.large = len(what.workload.parts), api, what.workload.is_volume
 
     def sequential(self) -> Iterator[bytes]:
         records = self.reader.num_records()
@@ -59,6 +60,6 @@ class Records(Reader):
 
 
 PEERS = [
-    ArrayRecord("ArrayRecord", "one", ("large", "page", "tiny")),
+    ArrayRecord("ArrayRecord", "one", ALL),
     ArrayRecord("ArrayRecord, read in ranges", "many", ("page", "tiny")),
 ]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from peer import Peer, Reader, Reading
+from samples import ALL
 
 # Bytes of a record batch of small samples.
 BATCH = 4 << 20
@@ -25,7 +26,7 @@ class Arrow(Peer):
     def write(self, writer, samples) -> None:
         size = samples.workload.part_bytes
         names = list(samples.workload.parts)
-        if samples.workload.name == "large":
+        if samples.workload.is_volume:
             for sample in samples:
                 columns = [column(part, 1, size) for part in sample]
                 writer.write_batch(pa.record_batch(columns, names=names))
@@ -61,7 +62,7 @@ class ArrowFile(Reader):
     def sequential(self) -> Iterator[Any]:
         for n in range(self.file.num_record_batches):
             batch = self.file.get_batch(n)
-            if self.work.name == "large" or self.api == "many":
+            if self.work.is_volume or self.api == "many":
                 for part in batch.columns:
                     yield part.buffers()[1]
             else:
@@ -69,7 +70,7 @@ class ArrowFile(Reader):
                     yield value.as_buffer()
 
     def shuffled(self, order: np.ndarray) -> Iterator[Any]:
-        if self.work.name == "large":
+        if self.work.is_volume:
             for n in order.tolist():
                 for part in self.file.get_batch(n).columns:
                     yield part.buffers()[1]
@@ -87,6 +88,6 @@ class ArrowFile(Reader):
 
 
 PEERS = [
-    Arrow("Arrow IPC", "one", ("large", "page", "tiny")),
+    Arrow("Arrow IPC", "one", ALL),
     Arrow("Arrow IPC, record batches", "many", ("page", "tiny")),
 ]

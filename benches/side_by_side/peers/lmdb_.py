@@ -6,6 +6,7 @@ from typing import Any
 import lmdb
 import numpy as np
 from peer import Peer, Reader, Reading
+from samples import ALL
 
 # Puts of one transaction.
 PUTS = 4096
@@ -29,7 +30,7 @@ class Lmdb(Peer):
         )
 
     def write(self, environment, samples) -> None:
-        if samples.workload.name == "large":
+        if samples.workload.is_volume:
             number = 0
             for sample in samples:
                 with environment.begin(write=True) as transaction:
@@ -81,6 +82,6 @@ class Database(Reader):
 
 
 PEERS = [
-    Lmdb("LMDB", "one", ("large", "page", "tiny")),
+    Lmdb("LMDB", "one", ALL),
     Lmdb("LMDB, putmulti and getmulti", "many", ("page", "tiny")),
 ]

@@ -11,6 +11,7 @@ from unittest import mock
 
 import numpy as np
 from peer import Peer, Reader, Reading
+from samples import VOLUMES
 
 for module in ("multimodal", "text", "vision"):
     sys.modules[f"streaming.{module}"] = mock.MagicMock()
@@ -24,14 +25,14 @@ class Mds(Peer):
     name = "MosaicML MDS"
     venv = ".venv-bench-torch"
     packages = ("mosaicml-streaming",)
-    share = {"large": 0.25, "page": 0.5, "tiny": 0.3}
+    share = {**dict.fromkeys(VOLUMES, 0.25), "page": 0.5, "tiny": 0.3}
 
     def create(self, directory, samples):
         columns = dict.fromkeys(samples.workload.parts, "bytes")
         return MDSWriter(out=str(directory / "shards"), columns=columns, size_limit=1 << 26)
 
     def write(self, writer, samples) -> None:
-        if samples.workload.name == "large":
+        if samples.workload.is_volume:
             for sample in samples:
                 parts = zip(samples.workload.parts, sample, strict=True)
                 writer.write({name: part.tobytes() for name, part in parts})

@@ -7,12 +7,13 @@ import mxnet
 import numpy as np
 from mxnet import recordio
 from peer import Peer, Reader, Reading
+from samples import VOLUMES
 
 
 class MxnetRecordIO(Peer):
     name = "mxnet RecordIO"
     venv = ".venv-mxnet"
-    share = {"large": 0.5}
+    share = dict.fromkeys(VOLUMES, 0.5)
 
     def versions(self):
         return {"mxnet": mxnet.__version__}

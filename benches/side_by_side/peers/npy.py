@@ -1,10 +1,11 @@
-"""NumPy's files: one for each part of a large sample; one array of all small samples, whose number is known before."""
+"""NumPy's files: one for each part of a volume; one array of all small samples, whose number is known before."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from peer import Peer, Reader, Reading
+from samples import ALL
 
 
 class Npy(Peer):
@@ -14,7 +15,7 @@ class Npy(Peer):
         self.name, self.api, self.workloads = name, api, workloads
 
     def write(self, directory, samples) -> None:
-        if samples.workload.name == "large":
+        if samples.workload.is_volume:
             for n, sample in enumerate(samples):
                 for name, part in zip(samples.workload.parts, sample, strict=True):
                     np.save(directory / f"{n}.{name}.npy", part)
@@ -31,7 +32,7 @@ class Npy(Peer):
                 array[n] = record
 
     def open(self, what: Reading, **options: Any) -> Reader:
-        return Files(what) if what.workload.name == "large" else Array(what, self.api)
+        return Files(what) if what.workload.is_volume else Array(what, self.api)
 
 
 class Files(Reader):
@@ -69,6 +70,6 @@ class Array(Reader):
 
 
 PEERS = [
-    Npy(".npy, mapped", "one", ("large", "page", "tiny")),
+    Npy(".npy, mapped", "one", ALL),
     Npy(".npy, mapped, slices", "many", ("page", "tiny")),
 ]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from peer import Peer, Reader, Reading
+from samples import ALL
 
 BLOCK = 1 << 20
 
@@ -19,7 +20,7 @@ class Plain(Peer):
         self.name, self.api, self.workloads = name, api, workloads
 
     def write(self, directory, samples) -> None:
-        if samples.workload.name == "large":
+        if samples.workload.is_volume:
             with open(directory / "bytes", "wb", buffering=0) as file:
                 for sample in samples:
                     for part in sample:
@@ -75,6 +76,6 @@ class Mapped(Reader):
 
 
 PEERS = [
-    Plain("plain file", "one", ("large", "page", "tiny")),
+    Plain("plain file", "one", ALL),
     Plain("plain file, blocks of 1 MiB", "many", ("page", "tiny")),
 ]

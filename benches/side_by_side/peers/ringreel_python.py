@@ -1,7 +1,5 @@
-"""ringreel from Python, with its defaults: checksums are compared, `DURABILITY: process`, no compression.
-
-Large samples have a file each, as by default. Small ones share files, as the README advises.
-"""
+"""ringreel from Python, with its defaults: checksums are compared, `DURABILITY: process`, no compression, and as many
+samples in a file as the generator's pace asks for."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,14 +7,13 @@ from typing import Any
 import numpy as np
 import ringreel
 from peer import Peer, Reader, Reading
+from samples import ALL
 
 # Bytes of a batch of small samples.
 BATCH = 4 << 20
-SEGMENT_SAMPLES = {"large": 1, "page": 4096, "tiny": 65536}
 
 
 def config(directory, workload, count: int, **keys: Any) -> dict[str, Any]:
-    keys = {"SEGMENT_SAMPLES": SEGMENT_SAMPLES[workload.name], **keys}
     return {"RING": str(directory / "ring"), "SWAP_CAP": count, "SAMPLE": list(workload.parts), **keys}
 
 
@@ -32,7 +29,7 @@ class RingreelPython(Peer):
         return ringreel.Ring(config(directory, samples.workload, len(samples))).generator()
 
     def write(self, generator, samples) -> None:
-        if samples.workload.name == "large":
+        if samples.workload.is_volume:
             for sample in samples:
                 generator.write(sample)
         elif self.api == "many":
@@ -88,6 +85,6 @@ class Batches(Samples):
 
 
 PEERS = [
-    RingreelPython("ringreel, Python", "one", ("large", "page", "tiny")),
+    RingreelPython("ringreel, Python", "one", ALL),
     RingreelPython("ringreel, Python, batches", "many", ("page", "tiny")),
 ]

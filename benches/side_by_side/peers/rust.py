@@ -6,6 +6,7 @@ import subprocess
 from typing import Any
 
 from peer import Peer
+from samples import ALL
 
 
 class Rust(Peer):
@@ -31,7 +32,6 @@ class Rust(Peer):
         return json.loads(done.stdout)
 
 
-ALL = ("large", "page", "tiny")
 PEERS = [
     Rust("plain file, Rust", "plain", ALL, ("kept", "new")),
     Rust("bare loop with CRC-32, Rust", "bare", ("page", "tiny")),

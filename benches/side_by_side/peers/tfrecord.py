@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 from peer import Peer, Reader, Reading
+from samples import ALL, VOLUMES
 
 BATCH = 1024
 
@@ -15,7 +16,7 @@ class TfRecord(Peer):
 
     def __init__(self, name: str, api: str, workloads: tuple[str, ...]) -> None:
         self.name, self.api, self.workloads = name, api, workloads
-        self.share = {"large": 0.25, "page": 0.2, "tiny": 0.1} if api == "one" else {"page": 0.5, "tiny": 0.1}
+        self.share = {**dict.fromkeys(VOLUMES, 0.25), "page": 0.2, "tiny": 0.1} if api == "one" else {"page": 0.5, "tiny": 0.1}
 
     def create(self, directory, samples):
         return tf.io.TFRecordWriter(str(directory / "samples.tfrecord"))
@@ -44,6 +45,6 @@ class Records(Reader):
 
 
 PEERS = [
-    TfRecord("TFRecord", "one", ("large", "page", "tiny")),
+    TfRecord("TFRecord", "one", ALL),
     TfRecord("TFRecord, batches", "many", ("page", "tiny")),
 ]

@@ -5,19 +5,20 @@ from typing import Any
 
 import webdataset
 from peer import Peer, Reader, Reading
+from samples import VOLUMES
 
 
 class WebDataset(Peer):
     name = "webdataset"
     packages = ("webdataset",)
     random = False
-    share = {"large": 0.25, "page": 0.2, "tiny": 0.05}
+    share = {**dict.fromkeys(VOLUMES, 0.25), "page": 0.2, "tiny": 0.05}
 
     def create(self, directory, samples):
         return webdataset.TarWriter(str(directory / "samples.tar"), encoder=False)
 
     def write(self, writer, samples) -> None:
-        if samples.workload.name == "large":
+        if samples.workload.is_volume:
             for n, sample in enumerate(samples):
                 parts = zip(samples.workload.parts, sample, strict=True)
                 writer.write({"__key__": f"{n:09}", **{name: part.tobytes() for name, part in parts}})

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pymongo
 from peer import Peer, Reader, Reading
+from samples import VOLUMES
 
 JAR = Path(__file__).parents[3] / "target/servers/mongo-java-server.jar"
 
@@ -23,7 +24,7 @@ class Wirehead(Peer):
     venv = ".venv-bench-torch"
     packages = ("wirehead", "pymongo")
     places = ("tmpfs",)
-    share = {"large": 0.1, "page": 0.05, "tiny": 0.01}
+    share = {**dict.fromkeys(VOLUMES, 0.1), "page": 0.05, "tiny": 0.01}
     server: Any = None
 
     def lacking(self) -> str | None:
