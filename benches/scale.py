@@ -156,6 +156,21 @@ def calls(figures):
     )
 
 
+def groups(figures):
+    kinds = ["walk", *LOOKS[:4], *CHANGES, *LOOKS[4:]]
+    rows = [
+        [
+            one["segment_samples"],
+            short(one["samples_per_second"]),
+            *(short(one["each_sample"].get(kind, 0)) for kind in kinds),
+            short(one["all"]),
+            short(one["without_walks"]),
+        ]
+        for one in figures
+    ]
+    return table(["SEGMENT_SAMPLES", "samples/s", *kinds, "all", "all but walks"], rows)
+
+
 def index(figures):
     one = figures[0]
 

@@ -11,6 +11,7 @@ figures.
 | flow | samples and bytes a second, generated and consumed; memory; CPU |
 | latency | from a sample's end to its being read |
 | calls | operations on the filesystem, by kind: each sample, each generation |
+| groups | the same of four generators at a pace, with a file for each sample and with the default |
 | index | commands to a MongoDB: each sample, each generation, each second |
 | idle | CPU and system calls while nothing happens |
 | stall | how long a call of a generator takes in which a swap falls, by SWAP_CAP |
@@ -411,6 +412,7 @@ PARTS = {
     "flow": flow,
     "latency": latency,
     "calls": system_calls.measure,
+    "groups": system_calls.groups,
     "index": system_index.measure,
     "idle": idle,
     "stall": stall,

@@ -112,6 +112,13 @@ def rates(pid, seconds, log):
     }
 
 
+def end_traced(tracer):
+    """Ends a program that runs under strace, which passes no signal on."""
+    child = subprocess.run(["pgrep", "-P", str(tracer.pid)], capture_output=True, text=True).stdout.split()
+    subprocess.run(["kill", "-TERM", *child], check=True)
+    tracer.wait()
+
+
 def run(programs, options, cap, segment, generations, is_read):
     """Operations of each role in so many generations. Who reads is waited for: then it misses none; who only generates
     waits for nobody."""
@@ -130,10 +137,7 @@ def run(programs, options, cap, segment, generations, is_read):
         told(scene.generate(samples, 100, before=under_strace(log("generator"))))
         for reader in reading:
             told(reader)
-        # strace passes no signal on: its child is asked to end.
-        child = subprocess.run(["pgrep", "-P", str(manager.pid)], capture_output=True, text=True).stdout.split()
-        subprocess.run(["kill", "-TERM", *child], check=True)
-        manager.wait()
+        end_traced(manager)
         times = published(log("manager"))
         begin, end = times[first], times[first + generations]
         return {
@@ -158,6 +162,43 @@ def measure(programs, options):
                     "segment_samples": segment,
                     "each_sample": {k: round(n, 3) for k, n in each_sample.items() if abs(n) >= 0.005},
                     "each_generation": {k: round(n, 2) for k, n in each_generation.items() if abs(n) >= 0.05},
+                }
+            )
+            print(results[-1], flush=True)
+    return results
+
+
+def groups(programs, options):
+    """Operations of four generators that make 125 samples of 512 KiB a second each, and of their manager, for each
+    sample: with a file for each sample, and with the default."""
+    from system import Scene, told
+
+    results = []
+    generators, rate = 4, 125
+    samples = 250 if options.small else 2500
+    for segment in (1, "auto"):
+        with Scene(programs, options.dir, SWAP_CAP=1000, SEGMENT_SAMPLES=segment, SAMPLE=["x"]) as scene:
+            manager = scene.manager(under_strace(scene.home / "manager.log"))
+            started = time.monotonic()
+            making = [
+                scene.generate(samples, 1 << 19, rate, under_strace(scene.home / f"generator.{n}.log"), f"made.{n}")
+                for n in range(generators)
+            ]
+            for generator in making:
+                told(generator)
+            seconds = time.monotonic() - started
+            end_traced(manager)
+            counts = collections.Counter()
+            for log in scene.home.glob("*.log"):
+                counts += count(log, ".ring")
+            each = {kind: counts[kind] / samples / generators for kind in KINDS}
+            results.append(
+                {
+                    "segment_samples": segment,
+                    "samples_per_second": round(samples * generators / seconds, 1),
+                    "each_sample": {kind: round(n, 3) for kind, n in each.items()},
+                    "all": round(sum(each.values()), 2),
+                    "without_walks": round(sum(n for kind, n in each.items() if kind != "walk"), 2),
                 }
             )
             print(results[-1], flush=True)

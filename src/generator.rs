@@ -72,6 +72,9 @@ pub struct Summary {
     pub swaps: u64,
     /// Of those finished, found damaged before any manifest listed them: they lie in quarantine.
     pub quarantined: u64,
+    /// Samples that were written and never finished, because the disk failed when their file was to be
+    /// completed.
+    pub discarded: u64,
 }
 
 /// What a generator knows and does, for one call at a time of its handle or its thread.
@@ -202,8 +205,7 @@ impl Core {
             self.commit_earlier(stop)?;
             // One that could not get its name, or not be closed, takes no more samples.
             if self.writing.as_ref().is_some_and(|it| it.is_closed() || self.grouping.is_complete()) {
-                let ids = self.seal(stop)?;
-                self.tell(ids);
+                self.seal_or_discard(stop)?;
             }
             self.await_room(bytes, stop)?;
             self.leave.since = sample.unix_ms;
@@ -272,6 +274,7 @@ impl Core {
                     // A failed fsync or close: what the file holds is unknown. Never trusted, never synced again.
                     let lost = writing.samples();
                     self.number -= lost;
+                    self.summary.discarded += lost;
                     let gone = self.writing.take();
                     self.grouping.reset();
                     tracing::error!(%error, samples = lost, "a segment could not be finished; its samples do not count as finished");
@@ -287,7 +290,8 @@ impl Core {
         self.grouping.reset();
         let (id, born) = info;
         let staged = Staged { owner: self.ring.me.clone(), id, born, samples: sealed.samples, bytes: sealed.len };
-        self.commits.push(if is_new { Commit::sealed_after(staged, self.settled) } else { Commit::new(staged) });
+        let commit = if is_new { Commit::sealed_after(staged, self.settled) } else { Commit::new(staged) };
+        self.commits.push(commit.cut(self.grouping.is_auto()));
         self.summary.finished += sealed.samples;
         self.summary.bytes += sealed.len;
         let (finished, bytes) = (self.summary.finished, self.summary.bytes);
@@ -388,6 +392,7 @@ impl Core {
             if writing.must_discard() {
                 let lost = writing.samples();
                 self.number -= lost;
+                self.summary.discarded += lost;
                 tracing::error!(%error, samples = lost, "a segment was thrown away; its samples do not count as finished");
                 let _ = self.writing.take().map(|writing| writing.discard()); // litter at worst: it has no name yet
                 self.grouping.reset();
@@ -412,7 +417,7 @@ impl Core {
         let id = SegmentId(random_bytes());
         let born = self.ring.manifests.newest()? + 1;
         if self.number == 0 && self.grouping.is_auto() {
-            self.ring.begin_to_cut()?;
+            self.ring.look_for_room()?;
         }
         if self.number == 0 {
             schema::compare(&self.ring, &schema, born - 1, self.strict_schema)?;
@@ -421,8 +426,27 @@ impl Core {
         StagingWriter::begin(self.ring.fs.clone(), &self.ring.layout, &self.ring.me, info, &self.options)
     }
 
+    /// Keeps an error for the next call; logs it where one is kept already.
+    fn defer(&mut self, error: Error) {
+        match self.deferred {
+            None => self.deferred = Some(error),
+            Some(_) => self.problem(error.to_string()),
+        }
+    }
+
     fn failed(&mut self, message: &str) {
         self.problem(message.to_owned());
         failures::remember(&*self.ring.index, &self.ring.me, ROLE, message);
+    }
+}
+
+/// A generator that its caller lets go without finishing it loses no sample.
+impl Drop for Core {
+    fn drop(&mut self) {
+        if self.grouping.is_auto()
+            && let Err(error) = self.seal(&|| true)
+        {
+            tracing::warn!(%error, "the last samples of a generator that was not finished are lost");
+        }
     }
 }

@@ -251,8 +251,8 @@ impl Manager {
         let mut promotion = None;
         let changed = std::mem::replace(&mut self.changed, true); // until a watch says that nothing did
         let overdue = self.looked.is_none_or(|at| at.elapsed() > QUIET_LOOK);
-        // A generation that waits for its readers changes without a new name in it.
-        if overdue || changed || self.ring.held().is_some() {
+        // A full generation that waits for its readers is promoted without a new name in it.
+        if overdue || changed || self.ring.is_released()? {
             promotion = self.ring.promote(When::Full)?;
             let (now, fill) = (Instant::now(), self.ring.filled());
             let (before, had) = (self.looked.replace(now), std::mem::replace(&mut self.fill, fill));

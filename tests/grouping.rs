@@ -3,12 +3,15 @@
 
 mod common;
 
-use common::{assert_delivered_once, config, never, scratch, write};
+use common::{Action, HookFs, assert_delivered_once, config, never, scratch, write};
+use ringreel::config::Durability;
+use ringreel::presence::Presence;
 use ringreel::ring::manifest::Manifest;
 use ringreel::segment::SampleId;
 use ringreel::status::status;
 use ringreel::{Config, Generator, Ring};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Only catches hangs.
@@ -163,4 +166,58 @@ fn group_of_a_generator_that_waits_for_its_budget_is_placed() {
     assert!(matches!(stopped, Err(ringreel::Error::Interrupted { .. })), "{stopped:?}");
     assert_eq!(ring.manifests.newest_listed().unwrap(), 1);
     assert_eq!(grouping.summary().finished, 12);
+}
+
+#[test]
+fn generator_that_is_dropped_finishes_its_open_segment() {
+    let dir = scratch();
+    let config = auto(dir.path(), 80, "3600");
+    let mut generator = Generator::open(&config).unwrap();
+    assert_eq!(write_many(&mut generator, 4).len(), 1, "three samples are in an open segment");
+    drop(generator);
+    let next = Generator::open(&config).unwrap();
+    common::bring_in(next.ring());
+    next.finish(true, &never).unwrap();
+    assert_eq!(common::listed(&config.ring).len(), 4);
+}
+
+/// A failed sync leaves a file whose contents are unknown.
+#[test]
+fn discarded_samples_are_counted_and_the_generator_goes_on() {
+    const ENOSPC: i32 = 28;
+    let dir = scratch();
+    let config = Config { durability: Durability::Node, ..auto(dir.path(), 80, "0.05") };
+    let fs = HookFs::default();
+    let mut generator = Generator::open_on(Arc::new(fs.clone()), &config).unwrap();
+    let mut ids = write_many(&mut generator, 1);
+    let failed = AtomicBool::new(false);
+    fs.hook(move |_, op, path| {
+        let hit = op == "sync" && path.to_string_lossy().contains(".part") && !failed.swap(true, Ordering::SeqCst);
+        if hit { Action::Refuse(ENOSPC) } else { Action::Pass }
+    });
+    ids.extend(write_many(&mut generator, 3));
+    eventually("the thread discards them", || generator.summary().discarded == 3);
+    assert_eq!((generator.written(), generator.summary().finished), (1, 1));
+    ids.extend(write_many(&mut generator, 2));
+    ids.extend(generator.flush(&never).unwrap());
+    assert_eq!(ids.len(), 3);
+    assert_eq!(generator.finish(true, &never).unwrap().delivered, 3);
+    assert_delivered_once(&config.ring, &ids, "beside discarded samples");
+}
+
+/// Readers are members of the ring and take no room in it.
+#[test]
+fn readers_do_not_make_segments_smaller() {
+    let dir = scratch();
+    let config = auto(dir.path(), 80, "3600");
+    let mut generator = Generator::open(&config).unwrap();
+    let index = generator.ring().index.clone();
+    let lease = Duration::from_secs(60);
+    let readers: Vec<_> =
+        (0..40).map(|n| Presence::begin(index.clone(), &format!("reader-{n}-1"), "reader", lease)).collect();
+    eventually("the readers are members", || index.members().unwrap().len() > readers.len());
+    write_many(&mut generator, 80);
+    generator.finish(true, &never).unwrap();
+    let sizes = sizes(&config);
+    assert!(sizes[0].0 == 80 && sizes[0].1 <= 20, "{sizes:?}");
 }

@@ -65,6 +65,38 @@ fn a_manager_lists_no_generation_again_and_again_into_which_nothing_comes() {
     });
 }
 
+/// A listing of 100,000 names takes long, and no name comes into a full generation.
+#[test]
+fn manager_that_waits_for_readers_does_not_list_the_full_generation() {
+    let dir = scratch();
+    let config = config(dir.path(), 10, "REUSE: {min: 1, max: 0}\n");
+    let fs = HookFs::default();
+    let manager = Manager::open_on(Arc::new(fs.clone()), &config).unwrap();
+    let (ring, stop) = (manager.ring().clone(), AtomicBool::new(false));
+    let looks = Arc::new(AtomicU32::new(0));
+    let lists = Arc::new(AtomicU32::new(0));
+    let counted = (looks.clone(), lists.clone());
+    fs.hook(move |_, op, path| {
+        let path = path.to_string_lossy();
+        counted.0.fetch_add(u32::from(op == "list" && path.contains("index/notes")), Ordering::SeqCst);
+        counted.1.fetch_add(u32::from(op == "list" && path.contains("write.2")), Ordering::SeqCst);
+        Action::Pass
+    });
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| manage(manager, || stop.load(Ordering::SeqCst)));
+        let mut generator = Generator::open(&config).unwrap();
+        (0..20).for_each(|n| drop(write(&mut generator, n).unwrap()));
+        while ring.held().is_none() || looks.load(Ordering::SeqCst) < 500 {
+            assert!(started.elapsed() < Duration::from_secs(120), "it does not look at the readers");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
+    let (lists, seconds) = (lists.load(Ordering::SeqCst), started.elapsed().as_secs());
+    assert!((1..40 + seconds as u32).contains(&lists), "{lists} times in {seconds} s");
+}
+
 #[test]
 fn a_generator_that_filled_a_generation_and_waits_for_its_promotion_does_not_list_it() {
     let dir = scratch();

@@ -25,6 +25,8 @@ class Summary:
     swaps : promotions done by this generator.
     quarantined : of the finished samples, those that were found damaged before a manifest listed
         them. They are in the ring's quarantine directory, and not delivered.
+    discarded : samples that were written and never finished, because the disk failed when their file
+        was to be completed. No id of them was returned.
     interrupted : whether a signal or `stop` ended it.
     """
 
@@ -35,6 +37,7 @@ class Summary:
     waited_seconds: float
     swaps: int
     quarantined: int = 0
+    discarded: int = 0
     interrupted: bool = False
 
 
@@ -99,7 +102,8 @@ class Generator:
         -------
         list of str: ids of the samples that were finished since the call before. With SEGMENT_SAMPLES 1 this one;
         else none until a file is complete, and then all of its samples. With ``SEGMENT_SAMPLES: auto`` a thread
-        completes a file when its first sample is SEGMENT_SECONDS old; the next call returns the ids.
+        completes a file when its first sample is SEGMENT_SECONDS old; the next call returns the ids. A file that
+        the disk fails to complete is logged and thrown away; `Summary.discarded` counts its samples.
 
         Raises
         ------
@@ -142,7 +146,8 @@ class Generator:
 
     def finish(self, seal: bool = False) -> Summary:
         """Seals, commits, and leaves the ring. With `seal`, waits until everything written can be read, by promoting a
-        generation that is not full. Raises `WrongRingError` if the ring was removed meanwhile.
+        generation that is not full. Raises `WrongRingError` if the ring was removed meanwhile. `flush`, called before,
+        returns the ids of the last samples.
 
         Called again, it returns the same summary. After it, nothing can be written.
 

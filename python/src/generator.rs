@@ -255,5 +255,6 @@ fn as_dict<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, PyDic
     dict.set_item("waited_seconds", summary.waited_seconds)?;
     dict.set_item("swaps", summary.swaps)?;
     dict.set_item("quarantined", summary.quarantined)?;
+    dict.set_item("discarded", summary.discarded)?;
     Ok(dict)
 }

@@ -126,11 +126,12 @@ fn fill(
 }
 
 fn tell(options: &Options, summary: &Summary, seconds: f64) -> anyhow::Result<()> {
-    let Summary { finished, delivered, waiting, bytes, waited_seconds, swaps, quarantined } = summary;
+    let Summary { finished, delivered, waiting, bytes, waited_seconds, swaps, quarantined, discarded } = summary;
     if options.common.json {
         return Ok(json_line(&json!({ "summary": {
             "finished": finished, "delivered": delivered, "waiting": waiting, "bytes": bytes,
-            "waited_seconds": waited_seconds, "swaps": swaps, "quarantined": quarantined, "seconds": seconds,
+            "waited_seconds": waited_seconds, "swaps": swaps, "quarantined": quarantined, "discarded": discarded,
+            "seconds": seconds,
         }}))?);
     }
     let rate = *finished as f64 / seconds.max(1e-9);

@@ -63,7 +63,7 @@ impl Core {
             return;
         }
         match self.move_on() {
-            Err(error) if !error.is_retryable() => self.deferred = self.deferred.take().or(Some(error)),
+            Err(error) if !error.is_retryable() => self.defer(error),
             Err(error) => self.problem(error.to_string()),
             Ok(()) => {}
         }
@@ -84,12 +84,14 @@ impl Core {
     /// Seals the open segment before a wait of any length: no sample waits unfinished, and what the wait is for may need
     /// these samples.
     fn seal_group(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
-        if !self.holds_group() {
-            return Ok(());
-        }
+        if self.holds_group() { self.seal_or_discard(stop) } else { Ok(()) }
+    }
+
+    /// Seals the open segment. One that cannot be completed is thrown away with its samples, which were never finished
+    /// and which the summary counts; the caller's own sample is not among them.
+    pub(super) fn seal_or_discard(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
         match self.seal(stop) {
             Ok(ids) => self.tell(ids),
-            // The segment was thrown away, and its samples were never finished. The caller's sample is not among them.
             Err(error) if self.writing.is_none() && error.is_retryable() => self.discarded = Some(error),
             Err(error) => return Err(error),
         }
@@ -117,13 +119,14 @@ impl Core {
         match self.seal(&|| true) {
             Ok(ids) => {
                 self.tell(ids);
-                let done = self.commit_all(&|| true, false).and_then(|()| self.promote_if_filled());
-                self.deferred = self.deferred.take().or(done.err());
+                if let Err(error) = self.commit_all(&|| true, false).and_then(|()| self.promote_if_filled()) {
+                    self.defer(error);
+                }
                 return false;
             }
             Err(Error::Interrupted { .. }) => {}
             Err(error) if error.is_retryable() => self.problem(error.to_string()),
-            Err(error) => self.deferred = self.deferred.take().or(Some(error)),
+            Err(error) => self.defer(error),
         }
         true
     }

@@ -69,7 +69,8 @@ impl Generator {
 
     /// Writes one sample. Returns the ids of the samples that were finished since the call before: with SEGMENT_SAMPLES
     /// 1 this one, else those of each segment that was sealed. With `SEGMENT_SAMPLES: auto`, a thread seals a segment
-    /// whose first sample has waited for SEGMENT_SECONDS; the next call of any kind returns its ids. Finished samples
+    /// whose first sample has waited for SEGMENT_SECONDS; the next call of any kind returns its ids. A segment that the
+    /// disk fails to complete is logged and thrown away, and [`Summary::discarded`] counts its samples. Finished samples
     /// are safe; if the ring is full, the *next* call blocks until they have a place. Blocks while the disk is full.
     /// Stops blocking when `stop` returns true.
     ///
@@ -121,8 +122,8 @@ impl Generator {
         lock(&self.core).seal_now(stop)
     }
 
-    /// Seals, commits, and leaves the ring. With `seal`, blocks until everything is visible, promoting a generation
-    /// that is not full. What cannot be committed stays staged; the manager brings it in.
+    /// Seals, commits, and leaves the ring. Call [`Generator::seal`] before for the ids of the last samples. With `seal`,
+    /// blocks until everything is visible, promoting a generation that is not full. What cannot be committed stays staged; the manager brings it in.
     ///
     /// # Errors
     /// As [`Generator::write`]; [`Error::WrongRing`](crate::Error::WrongRing) if the ring was removed.
@@ -190,7 +191,9 @@ impl Upkeep {
                 is_stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
             }
         };
-        let thread = std::thread::Builder::new().name("ringreel-commit".into()).spawn(run);
+        let thread = std::thread::Builder::new().name("ringreel-commit".into()).spawn(run).inspect_err(|error| {
+            tracing::warn!(%error, "a generator's thread could not be started: samples wait for its next call");
+        });
         Upkeep { stopped, thread: thread.ok() }
     }
 }

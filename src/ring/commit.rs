@@ -53,6 +53,9 @@ pub struct Commit {
     pruned: bool,
     /// Since when its staged file cannot be seen, although no manifest that we see lists it.
     missing: Option<Instant>,
+    /// Its owner cut it to the room that was left, so it waits for a while where it does not fit:
+    /// smaller segments of others may fill the generation exactly.
+    is_cut: bool,
 }
 
 /// The manifest that was looked into last, and how far: the segments of one owner stand in it one after the other, but for
@@ -105,12 +108,12 @@ pub(super) struct Occupancy {
     looked: Option<Instant>,
     /// Samples that this process committed since.
     spent: u64,
-    /// Members of the ring then: they may all commit as fast as we do.
+    /// Members of the ring that write, then: they may all commit as fast as we do.
     sharers: u64,
     /// When they were counted.
     counted: Option<Instant>,
-    /// This process cuts its segments to the room that is left.
-    cuts: bool,
+    /// Samples that the names in it claim and the footers do not have, at the last thorough look.
+    surplus: u64,
 }
 
 /// Where a segment stands, as the manifests say.
@@ -139,12 +142,17 @@ pub fn standing(listed: Option<u64>, linked: Option<u64>, newest: u64) -> Standi
 impl Commit {
     /// A segment of which nothing is known but what its footer says.
     pub fn new(staged: Staged) -> Commit {
-        Commit { staged, checked: None, linked: None, pruned: false, missing: None }
+        Commit { staged, checked: None, linked: None, pruned: false, missing: None, is_cut: false }
     }
 
     /// A segment that its owner sealed when `newest` was already published: no manifest up to that one can list it.
     pub fn sealed_after(staged: Staged, newest: u64) -> Commit {
         Commit { checked: (newest >= staged.born).then_some(newest), ..Commit::new(staged) }
+    }
+
+    /// The same segment, cut to the room that was left if `is_cut`.
+    pub(crate) fn cut(self, is_cut: bool) -> Commit {
+        Commit { is_cut, ..self }
     }
 
     /// The first generation whose manifest may list the segment, as far as this process knows.
@@ -185,7 +193,8 @@ impl Ring {
                 return Ok(step);
             }
             let target = self.filling(newest);
-            if self.is_full(target, commit.staged.samples, thorough)? {
+            let needed = if commit.is_cut && !thorough { commit.staged.samples } else { 1 };
+            if self.is_full(target, needed, thorough)? {
                 return Ok(Step::Wait(target));
             }
             if target != self.filling(newest) {
@@ -371,12 +380,11 @@ impl Ring {
         occupancy.generation > newest && occupancy.spent >= occupancy.room
     }
 
-    /// Looks how much room the filling generation has, for a generator that cuts its segments to it.
+    /// Looks how much room the filling generation has.
     ///
     /// # Errors
     /// Filesystem errors.
-    pub(crate) fn begin_to_cut(&self) -> Result<()> {
-        self.occupancy().cuts = true;
+    pub(crate) fn look_for_room(&self) -> Result<()> {
         let filling = self.filling(self.manifests.newest()?);
         self.is_full(filling, 1, false).map(drop)
     }
@@ -390,14 +398,11 @@ impl Ring {
         (room.unwrap_or(self.birth.swap_cap) / occupancy.sharers.max(1)).max(1)
     }
 
-    /// Returns whether generation `n` has no room for a segment of `samples` samples, by the names in it,
-    /// which say how many samples there are. `thorough`: where they say that it is full, reads the
-    /// footers too, because some segments may be damaged or there twice.
-    fn is_full(&self, n: u64, samples: u64, thorough: bool) -> Result<bool> {
+    /// Returns whether generation `n` has no room for `needed` samples, by the names in it, which say how
+    /// many samples there are. `thorough`: where they say that it is full, reads the footers too, because
+    /// some segments may be damaged or there twice.
+    fn is_full(&self, n: u64, needed: u64, thorough: bool) -> Result<bool> {
         let mut occupancy = self.occupancy();
-        // A segment that was cut to the room waits for a while where it does not fit: smaller ones of
-        // others may fill the generation exactly.
-        let needed = if occupancy.cuts && !thorough { samples } else { 1 };
         let left = occupancy.room.saturating_sub(occupancy.spent);
         if occupancy.generation == n && !thorough {
             if needed <= left && occupancy.spent * 8 * occupancy.sharers < occupancy.room {
@@ -422,19 +427,27 @@ impl Ring {
             Err(error) if error.is_gone() => return Ok(false), // the link will tell what is the matter
             Err(error) => return Err(error.into()),
         };
-        let samples_of = |name: &String| SegmentName::parse(name).map_or(0, |name| name.samples);
-        let mut room = cap.saturating_sub(names.iter().map(samples_of).fold(0, u64::saturating_add));
+        // A manifest lists no segment with more samples than a generation.
+        let samples = names.iter().filter_map(|name| SegmentName::parse(name)).map(|name| name.samples);
+        let named = samples.filter(|samples| *samples <= cap).fold(0, u64::saturating_add);
+        if occupancy.generation != n {
+            occupancy.surplus = 0;
+        }
+        let mut room = cap.saturating_sub(named.saturating_sub(occupancy.surplus));
         if thorough && room == 0 {
-            room = match self.fill_of(n) {
-                Ok(fill) => cap.saturating_sub(fill),
+            let fill = match self.fill_of(n) {
+                Ok(fill) => fill,
                 Err(Error::Fs { source }) if source.is_gone() => return Ok(false),
                 Err(error) => return Err(error),
             };
+            occupancy.surplus = named.saturating_sub(fill);
+            room = cap.saturating_sub(fill);
         }
         if occupancy.counted.is_none_or(|counted| counted.elapsed() > self.lease / 2) {
-            // Where the index is away, those who took part still do.
-            if let Ok(members) = self.index.members() {
-                occupancy.sharers = members.len() as u64;
+            // Readers are members, too, and have no staging directory; the dead may have one. Where the
+            // index or the directory is away, those who took part still do.
+            if let (Ok(members), Ok(owners)) = (self.index.members(), self.fs.list(&self.layout.staging())) {
+                occupancy.sharers = members.len().min(owners.len()) as u64;
                 occupancy.counted = Some(Instant::now());
             }
             occupancy.sharers = occupancy.sharers.max(1);

@@ -99,6 +99,22 @@ impl Ring {
         Ok(Some(Promotion { manifest, ours, swap_ms, readable_ms, left_out, damaged }))
     }
 
+    /// Returns whether the generation that the last look found full waited for readers then, and does not wait any more.
+    ///
+    /// # Errors
+    /// Filesystem errors.
+    pub(crate) fn is_released(&self) -> Result<bool> {
+        if self.held().is_none() {
+            return Ok(false);
+        }
+        let held = self.held_back()?;
+        let is_released = held.is_none();
+        if !is_released {
+            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
+        }
+        Ok(is_released)
+    }
+
     /// Whoever promoted the newest generation may have died before it reclaimed. Were the next one promoted all the same,
     /// one generation more than is promised would take room, and at the next death another one.
     fn make_room(&self, newest: u64) {

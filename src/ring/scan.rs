@@ -126,7 +126,12 @@ impl Ring {
 
     fn read_entry(&self, dir: &Path, parsed: SegmentName, name: &str) -> Result<SegmentEntry> {
         let tail = read_tail(&*self.fs, &dir.join(name))?;
-        self.entry(&tail, parsed, name)
+        let entry = self.entry(&tail, parsed, name)?;
+        if entry.samples == parsed.samples {
+            return Ok(entry);
+        }
+        let why = "its name says another number of samples";
+        Err(Error::Format { path: name.into(), source: FormatError::NotASegment { why } })
     }
 
     /// What would stand in the manifest; an error for what must not stand there.
@@ -136,7 +141,6 @@ impl Ring {
             _ if !is_owner(&entry.owner) => "its owner's name is none of ours",
             0 => "it holds no sample",
             n if n > self.birth.swap_cap => "it holds more samples than a generation",
-            n if n != parsed.samples => "its name says another number of samples",
             _ => return Ok(entry),
         };
         Err(Error::Format { path: name.into(), source: FormatError::NotASegment { why } })

@@ -88,6 +88,30 @@ fn names_say_how_full_a_generation_of_unequal_segments_is() {
     assert_eq!(ring.commit_step(&mut commits[1], false).unwrap(), Step::Wait(1));
 }
 
+/// Only a look at the footers tells, and it is remembered.
+#[test]
+fn names_that_claim_too_much_delay_a_commit_once() {
+    let dir = scratch();
+    let config = config(dir.path(), 8, "");
+    (0..3).for_each(|n| drop(linked(&config, n)));
+    let ring = another(&config);
+    let write = ring.layout.write(1);
+    fs::write(write.join(segment_name(100, 9)), "more samples than a generation").unwrap();
+    fs::write(write.join(segment_name(101, 5)), "damaged").unwrap();
+    let ways = [3, 4].map(|n| staged(&config, n));
+    let mut commits = ways.each_ref().map(|(id, file)| on_its_way(&ring, *id, file));
+    assert_eq!(ring.commit_step(&mut commits[0], false).unwrap(), Step::Wait(1));
+    assert_eq!(ring.commit_step(&mut commits[0], true).unwrap(), Step::Linked(1));
+    assert_eq!(ring.commit_step(&mut commits[1], false).unwrap(), Step::Linked(1));
+    fs::remove_file(write.join(segment_name(101, 5))).unwrap();
+    let (id, file) = staged(&config, 5);
+    assert_eq!(
+        ring.commit_step(&mut on_its_way(&ring, id, &file), false).unwrap(),
+        Step::Linked(1),
+        "9 samples do not count"
+    );
+}
+
 #[test]
 fn numbers_of_a_closed_generation_are_drawn_at_random_and_only_for_who_waits_long() {
     let dir = scratch();

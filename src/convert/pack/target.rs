@@ -207,6 +207,12 @@ impl IntoRing<'_> {
 
     /// So many samples more are finished.
     fn note(&mut self, finished: usize) -> Result<()> {
+        let discarded = self.generator.summary().discarded;
+        if discarded > 0 {
+            return Err(Error::Sample(format!(
+                "the disk failed, and {discarded} samples are not in the ring: run it again"
+            )));
+        }
         for name in self.waiting.drain(..finished.min(self.waiting.len())) {
             self.journal.as_mut().map_or(Ok(()), |journal| journal.add(&name))?;
         }
