@@ -14,7 +14,7 @@ const SPARE_BYTES: u64 = 256 << 10;
 const SPARE_INODES: u64 = 4;
 
 /// Between two looks at the ring and at the disk, a generator writes at most so much.
-const MOST: u64 = 1 << 20;
+const MOST: u64 = 16 << 20;
 /// And at most this part of the room that it found: so many others may do the same.
 const SHARERS: u64 = 1 << 10;
 
