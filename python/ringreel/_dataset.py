@@ -28,16 +28,20 @@ class Dataset:
     child; each process opens the ring for itself.
     """
 
-    def __init__(self, config: Config, timeout: float | None = None, generation: int | None = None) -> None:
+    def __init__(
+        self, config: Config, timeout: float | None = None, generation: int | None = None, own: bool = False
+    ) -> None:
         self._config = config
         self._timeout = timeout
         self._wanted = generation
+        self._own = own  # whether each sample gets memory of its own, to be written into
         self._pid = 0
         self._reader: Reader | None = None
         self._current: Generation | None = None
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self._config, self._timeout, self._current.number if self._current is not None else self._wanted
+        generation = self._current.number if self._current is not None else self._wanted
+        return self._config, self._timeout, generation, self._own
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         Dataset.__init__(self, *state)
@@ -148,7 +152,7 @@ class Dataset:
         """The reader and the generation of this process."""
         if self._pid != os.getpid() or self._reader is None or self._current is None:
             wanted = self._current.number if self._current is not None else self._wanted
-            reader = Reader.open(self._config, self._timeout, Waiting())
+            reader = Reader.open(self._config, self._timeout, Waiting(), self._own)
             current = reader.generation(wanted) if wanted is not None else None
             self._current = current if current is not None else reader.newest()
             self._reader = reader

@@ -144,8 +144,10 @@ class Ring:
             threads=threads,
         )
 
-    def _stream(self, worker: int, workers: int, *, goes_on: tuple[int, str] | None = None, **options: Any) -> Stream:
-        """The stream of one worker of all, whose run is named by the caller."""
+    def _stream(
+        self, worker: int, workers: int, *, goes_on: tuple[int, str] | None = None, own: bool = False, **options: Any
+    ) -> Stream:
+        """The stream of one worker of all, whose run is named by the caller. `own`: each sample gets memory of its own."""
         if not 0 <= worker < workers:
             raise ValueError(f"rank {worker} is not one of the {workers} ranks of the world, which count from 0")
         for name in ("epochs", "prefetch_bytes", "threads"):
@@ -158,7 +160,7 @@ class Ring:
         options["threads"] = _THREADS if options["threads"] is None else options["threads"]
         options["fill"] = real("fill", options["fill"])
         options["timeout"] = seconds("timeout", options["timeout"])
-        return Stream(self._config, worker, workers, goes_on=goes_on, **options)
+        return Stream(self._config, worker, workers, goes_on=goes_on, own=own, **options)
 
     def status(self) -> dict[str, Any]:
         """What the ring looks like now: generations, fill, rates, and who takes part. Changes nothing.

@@ -103,7 +103,9 @@ class Reader:
     """A ring that is open for reading."""
 
     @staticmethod
-    def open(config: Config, timeout: float | None = None, tell: Callable[[str], object] | None = None) -> Reader: ...
+    def open(
+        config: Config, timeout: float | None = None, tell: Callable[[str], object] | None = None, own: bool = False
+    ) -> Reader: ...
     @staticmethod
     def open_held_out(
         config: Config, timeout: float | None = None, tell: Callable[[str], object] | None = None
@@ -164,6 +166,7 @@ class Stream:
         threads: int,
         run: str | None,
         replay: str | None,
+        own: bool = False,
     ) -> Stream: ...
     def next(
         self, tell: Callable[[str], object] | None = None

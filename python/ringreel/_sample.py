@@ -20,12 +20,11 @@ _OLD_NUMPY = np.lib.NumpyVersion(np.__version__) < "2.1.0"
 class Sample(Mapping[str, Any]):
     """A mapping from the name of a part to its value: a NumPy array, or `bytes` for a part that was written as bytes.
 
-    Arrays are read-only, with the element type and the shape that were written. They lie in memory of this sample
-    alone (where the ring's filesystem allows it a private map of its file, so nothing is copied) and keep it alive. Who
-    writes into it all the same, through `torch.from_numpy` say, changes this sample's memory and nothing else: neither
-    the file, nor what anybody else reads, nor what is read the next time. Let a sample go before you read it again, and
-    its map is used again, which takes a fraction of the time (in a generation of at most 128 files: more are not
-    held open); one that was written into is not.
+    Arrays are read-only, with the element type and the shape that were written. Where the ring's filesystem allows it
+    they lie in a map of their file, for reading, so nothing is copied; they keep it alive, and the file's room on the
+    disk. A write there, through a pointer or the tensor of `torch.from_numpy` (which warns), ends the process by
+    SIGSEGV, as it does for any file that is mapped for reading. `torch` and `part` give memory that may be written
+    into; so does ``array.copy()``, which keeps no file.
 
     A bfloat16 part is an array of `ml_dtypes.bfloat16` where ml_dtypes is installed. Else it is a uint16 array of the
     bits, and `dtypes` says ``"bf16"``; `torch` gives torch.bfloat16 in both cases.
@@ -113,8 +112,8 @@ class Sample(Mapping[str, Any]):
     def torch(self, *names: str) -> dict[str, "torch.Tensor"]:
         """The parts as torch tensors on the CPU, by name; all of them, or those named. Parts of bytes stay `bytes`.
 
-        The tensors may be changed in place. They lie in this sample's memory, as its arrays do, and nobody else sees a
-        change: not the file, not other readers, not the next pass.
+        The tensors may be changed in place. A change is not seen by other readers, nor in the next pass. They are copies
+        where the arrays lie in a map. (`ringreel.torch` gives each sample a map of its own instead.)
 
         Raises ImportError without torch, KeyError for a name that is no part, and TypeError for an element type that
         torch does not have (name the parts you want, to leave that one out).

@@ -126,7 +126,7 @@ class RingStream(_Iterable):
                     _tell_alone(rank, world_size)
         turn = None if run is None else (rank, token)
         stream = self._ring._stream(
-            rank * workers + worker, world_size * workers, run=run, goes_on=turn, **self._options
+            rank * workers + worker, world_size * workers, run=run, goes_on=turn, own=True, **self._options
         )
         return RingIterator(stream, self._given)
 

@@ -31,6 +31,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex
 
 from ringreel import _dtypes
+from ringreel._dataset import Dataset
 from ringreel._errors import ReclaimedError, WrongRingError
 from ringreel._ring import Config, Ring
 from ringreel._sample import _array
@@ -76,7 +77,7 @@ class RingSource:
         ring = Ring._of(config)
         self._path = ring.path
         wanted = None if generation is None else max(operator.index(generation), 0)
-        self._dataset = ring.dataset(timeout, wanted)
+        self._dataset = Dataset(ring._config, timeout, wanted, own=True)
         self._generation = self._dataset.generation  # opens the ring, so that what follows is there
         if generation is not None and generation != self._generation:
             if 0 < generation < self._generation:

@@ -91,7 +91,7 @@ class RingDataset(_MapStyle):
         self._transform = transform
         self._config = ring._config
         self._pid = os.getpid()
-        self._dataset = Dataset(self._config, timeout)
+        self._dataset = Dataset(self._config, timeout, own=True)
         self._timeout = timeout
         self._number = self._dataset.generation
         self._length = len(self._dataset)
@@ -164,7 +164,7 @@ class RingDataset(_MapStyle):
             raise RuntimeError("refresh() was called in a worker: call it where the DataLoader is, between epochs")
         self._current()
         before = self._number
-        dataset = Dataset(self._config, self._timeout, generation)
+        dataset = Dataset(self._config, self._timeout, generation, own=True)
         number = dataset.generation
         if generation is not None and number != generation:
             raise ReclaimedError(f"there is no generation {generation} in {self._config.ring}; the newest is {number}")
@@ -177,7 +177,7 @@ class RingDataset(_MapStyle):
         self._settle()
         if torch.utils.data.get_worker_info() is not None and int(self._shared) != self._number:
             number = int(self._shared)
-            self._adopt(Dataset(self._config, self._timeout, number), number)
+            self._adopt(Dataset(self._config, self._timeout, number, own=True), number)
         return self._dataset
 
     def _settle(self) -> None:

@@ -2,13 +2,12 @@
 //!
 //! The only `unsafe` of this crate. What it rests on:
 //!
-//! - The memory behind a [`Part`] is writable memory that belongs to its sample (or batch) alone: a `Vec`, a private map of
-//!   no file, or a copy-on-write map of one. Readers are opened with private maps (`reader.rs`, `stream.rs`), so nobody
-//!   else ever sees a change, and no write faults, not even one through a pointer that was meant for reading. A map that
-//!   was given back is given to another sample only where nobody has written into it (`ringreel::segment::kept`).
+//! - The memory behind a [`Part`] is either a map of a sealed segment, for reading, which all samples of the segment share
+//!   (a write faults), or, where the part is its `own`, writable memory that belongs to its sample (or batch) alone: a
+//!   `Vec`, a private map of no file, or a copy-on-write map of one. Only the latter is ever lent for writing.
 //! - It stays where it is for as long as its `Part` lives, and Python holds the `Part` while it uses the memory.
-//! - Once a `Part` exists, no code of this project reads its memory through a Rust reference, but for making a copy
-//!   (`__reduce_ex__`) when it is asked to.
+//! - Once a `Part` exists, this project reads memory that may be written into through a Rust reference only to copy it
+//!   (`__reduce_ex__`), when it is asked to.
 #![allow(unsafe_code)]
 
 use bytes::Bytes;
@@ -36,6 +35,8 @@ pub struct Part {
     dtype: String,
     shape: Vec<u64>,
     data: Bytes,
+    /// Whether that is writable memory of this part alone.
+    own: bool,
     /// Where these bytes stand in a segment, as they are.
     place: Option<(Arc<Path>, u64)>,
     /// Why this version cannot read it, where it cannot.
@@ -43,25 +44,30 @@ pub struct Part {
 }
 
 impl Part {
-    /// A part over `data`, which is memory as the module demands it. Unaligned memory is copied. `place`: the file in
-    /// which these bytes stand, from which byte on.
-    pub fn over(dtype: String, shape: Vec<u64>, data: Bytes, place: Option<(Arc<Path>, u64)>) -> Part {
+    /// A part over `data`, which is memory as the module demands it. Unaligned memory is copied.
+    pub fn over(dtype: String, shape: Vec<u64>, data: Bytes, own: bool) -> Part {
         let aligned = data.is_empty() || (data.as_ptr() as usize).is_multiple_of(ALIGNMENT);
-        let data = if aligned { data } else { aligned_copy(&data) };
-        Part { dtype, shape, data, place, unreadable: None }
+        let (data, own) = if aligned { (data, own) } else { (aligned_copy(&data), true) };
+        Part { dtype, shape, data, own, place: None, unreadable: None }
+    }
+
+    /// The same, of which is known in which file its bytes stand, from which byte on.
+    pub fn with_place(self, place: Option<(Arc<Path>, u64)>) -> Part {
+        Part { place, ..self }
     }
 
     /// A part without data, which a later version wrote.
     pub fn unreadable(dtype: String, shape: Vec<u64>, why: String) -> Part {
-        Part { dtype, shape, data: Bytes::new(), place: None, unreadable: Some(why) }
+        Part { dtype, shape, data: Bytes::new(), own: true, place: None, unreadable: Some(why) }
     }
 }
 
 fn aligned_copy(data: &[u8]) -> Bytes {
-    let mut buffer = vec![0u8; data.len() + ALIGNMENT];
+    let mut buffer = Vec::<u8>::with_capacity(data.len() + ALIGNMENT);
     let start = buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-    buffer[start..start + data.len()].copy_from_slice(data);
-    Bytes::from(buffer).slice(start..start + data.len())
+    buffer.resize(start, 0);
+    buffer.extend_from_slice(data);
+    Bytes::from(buffer).slice(start..)
 }
 
 #[pymethods]
@@ -71,7 +77,7 @@ impl Part {
     #[pyo3(signature = (dtype, shape, data, unreadable = None))]
     fn new(dtype: String, shape: Vec<u64>, data: &Bound<'_, PyAny>, unreadable: Option<String>) -> PyResult<Part> {
         let input = Input::of(data)?;
-        Ok(Part { dtype, shape, data: aligned_copy(input.bytes()), place: None, unreadable })
+        Ok(Part { dtype, shape, data: aligned_copy(input.bytes()), own: true, place: None, unreadable })
     }
 
     /// A part of `length` bytes that stand in a sealed segment, from byte `offset` on: a private map of them.
@@ -87,7 +93,7 @@ impl Part {
         let file = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned().map(File::from)?;
         let name = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).unwrap_or_else(|_| "a segment".into());
         let end = offset.saturating_add(length);
-        Ok(Part::over(dtype, shape, map_sealed(&file, &name, offset..end, MapMode::Private)?, None))
+        Ok(Part::over(dtype, shape, map_sealed(&file, &name, offset..end, MapMode::Private)?, true))
     }
 
     /// The path of the segment in which these bytes stand as they are, and from which byte on; None where they do not.
@@ -127,9 +133,10 @@ impl Part {
         self.data.len()
     }
 
-    /// The same memory, for writing.
+    /// Its memory, for writing, where that is its own; else a copy.
     fn writable(slf: Bound<'_, Part>) -> WritablePart {
-        WritablePart { part: slf.unbind() }
+        let part = slf.get();
+        WritablePart { data: if part.own { part.data.clone() } else { aligned_copy(&part.data) } }
     }
 
     fn __reduce_ex__<'py>(
@@ -153,18 +160,17 @@ impl Part {
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 }
 
-/// The memory of a [`Part`], for writing: what torch is given, so that it need not copy.
+/// Memory that may be written into, of a [`Part`] or copied from it: what torch is given.
 #[pyclass(frozen, module = "ringreel._ringreel")]
 pub struct WritablePart {
-    part: Py<Part>,
+    data: Bytes,
 }
 
 #[pymethods]
 impl WritablePart {
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        // SAFETY: as above. That the memory may be written is promised by `Part` (see the module): it is the sample's
-        // own, and writable.
-        unsafe { fill(slf.as_any(), &slf.get().part.get().data, view, flags, Mode::Writable) }
+        // SAFETY: as above. That the memory may be written is seen to by `Part::writable` (see the module).
+        unsafe { fill(slf.as_any(), &slf.get().data, view, flags, Mode::Writable) }
     }
 
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
@@ -194,7 +200,7 @@ unsafe fn fill(
     let (start, len) = (data.as_ptr().cast_mut().cast(), data.len() as ffi::Py_ssize_t);
     // SAFETY: `view` is not null and the caller's to fill. CPython puts a new reference to `owner` into it, so `owner`,
     // and with it `data`, outlives the view; neither `Bytes` nor its memory ever moves. With `ReadOnly` CPython marks
-    // the view so and refuses PyBUF_WRITABLE; whoever writes all the same finds writable memory of this sample alone.
+    // the view so and refuses PyBUF_WRITABLE.
     let filled = unsafe { ffi::PyBuffer_FillInfo(view, owner.as_ptr(), start, len, mode as c_int, flags) };
     if filled == 0 { Ok(()) } else { Err(PyErr::fetch(owner.py())) }
 }

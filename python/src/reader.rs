@@ -19,18 +19,18 @@ use std::sync::Arc;
 /// A sample as the package builds its own from: parts by name, meta, id, generation, position.
 pub type Handed<'py> = (Bound<'py, PyDict>, Bound<'py, PyDict>, String, u64, u64);
 
-/// One sample for Python. Its parts lie in memory of their own (see `array.rs`): the reader has private maps.
+/// One sample for Python. `own`: whether its memory is its own (see `array.rs`).
 ///
 /// # Errors
 /// When memory runs out.
-pub fn hand_over(py: Python<'_>, sample: ReadSample) -> PyResult<Handed<'_>> {
+pub fn hand_over(py: Python<'_>, sample: ReadSample, own: bool) -> PyResult<Handed<'_>> {
     let parts = PyDict::new(py);
     for ReadPart { name, part } in sample.parts {
         let dtype = part.dtype.to_string();
         let handed = match part.data() {
             Ok(data) => {
                 let place = part.file_offset.map(|offset| (sample.file.clone(), offset));
-                Part::over(dtype, part.shape.clone(), data.clone(), place)
+                Part::over(dtype, part.shape.clone(), data.clone(), own).with_place(place)
             }
             Err(why) => Part::unreadable(dtype, part.shape.clone(), escape(&why.to_string()).into_owned()),
         };
@@ -38,23 +38,6 @@ pub fn hand_over(py: Python<'_>, sample: ReadSample) -> PyResult<Handed<'_>> {
     }
     let meta = meta::to_python(py, &sample.meta)?;
     Ok((parts, meta, sample.id.to_string(), sample.generation, sample.position))
-}
-
-/// Waits for a ring and its first sample that is not held out, for at most `timeout` seconds.
-///
-/// # Errors
-/// As [`ringreel::Reader::wait_for`].
-pub fn open_reader(
-    py: Python<'_>,
-    config: &Bound<'_, Config>,
-    timeout: Option<f64>,
-    tell: Option<Py<PyAny>>,
-) -> PyResult<ringreel::Reader> {
-    logging::forward();
-    let (config, timeout) = (&config.get().inner, time_limit(timeout)?);
-    let listeners = Listeners { stop: None, tell };
-    detached(py, &listeners, |stop, tell| ringreel::Reader::wait_for(config, timeout, stop, tell))
-        .map(ringreel::Reader::with_private_maps)
 }
 
 /// The samples of a generation that are served: those for training, or those that are held out.
@@ -93,16 +76,21 @@ pub struct Reader {
 #[pymethods]
 impl Reader {
     /// Waits for a ring and its first sample that is not held out, for at most `timeout` seconds. `tell` is called with
-    /// what it waits for.
+    /// what it waits for. `own`: whether each sample gets memory of its own, to be written into.
     #[staticmethod]
-    #[pyo3(signature = (config, timeout=None, tell=None))]
+    #[pyo3(signature = (config, timeout=None, tell=None, own=false))]
     fn open(
         py: Python<'_>,
         config: &Bound<'_, Config>,
         timeout: Option<f64>,
         tell: Option<Py<PyAny>>,
+        own: bool,
     ) -> PyResult<Reader> {
-        Ok(Reader { reader: OwnProcess::new(open_reader(py, config, timeout, tell)?) })
+        logging::forward();
+        let (config, timeout) = (&config.get().inner, time_limit(timeout)?);
+        let listeners = Listeners { stop: None, tell };
+        let reader = detached(py, &listeners, |stop, tell| ringreel::Reader::wait_for(config, timeout, stop, tell))?;
+        Ok(Reader { reader: OwnProcess::new(if own { reader.with_private_maps() } else { reader }) })
     }
 
     /// Waits for a ring and for all samples that it holds out, as `open` waits: the reader, and these samples, by
@@ -121,7 +109,7 @@ impl Reader {
         let (reader, held_out) =
             detached(py, &listeners, |stop, tell| ringreel::Reader::wait_for_held_out(config, timeout, stop, tell))?;
         let held_out = held_out.into_iter().map(|(manifest, positions)| Generation { manifest, positions });
-        Ok((Reader { reader: OwnProcess::new(reader.with_private_maps()) }, held_out.collect()))
+        Ok((Reader { reader: OwnProcess::new(reader) }, held_out.collect()))
     }
 
     /// The ring's id.
@@ -168,7 +156,7 @@ impl Reader {
             return Err(errors::raise(py, beyond));
         }
         let sample = detached(py, &Listeners::default(), |_, _| reader.sample(manifest, position))?;
-        hand_over(py, sample)
+        hand_over(py, sample, !reader.lends_maps())
     }
 
     /// Many samples at once, of those that are served of `generation`.
@@ -200,7 +188,7 @@ impl Reader {
                 None => vec![part.data.len() as u64],
             };
             let ends = part.ends.into_iter().map(|end| end as u64).collect();
-            (part.name, Part::over(part.dtype.to_string(), shape, lent(part.data), None), ends)
+            (part.name, Part::over(part.dtype.to_string(), shape, lent(part.data), true), ends)
         });
         Ok((batch.generation, SampleIds::new(batch.ids), parts.collect()))
     }

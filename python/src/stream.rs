@@ -23,6 +23,8 @@ const ADVICE: &str = "can call state_dict and close, and read epochs and run, bu
 struct Lazy {
     config: ringreel::Config,
     options: StreamOptions,
+    /// Whether each sample gets memory of its own, to be written into.
+    own: bool,
     stream: Option<ringreel::Stream>,
 }
 
@@ -33,7 +35,8 @@ impl Lazy {
             Some(stream) => stream,
             None => {
                 let reader = ringreel::Reader::wait_for(&self.config, self.options.timeout, stop, tell)?;
-                ringreel::Stream::new(Arc::new(reader.with_private_maps()), self.options.clone())?
+                let reader = if self.own { reader.with_private_maps() } else { reader };
+                ringreel::Stream::new(Arc::new(reader), self.options.clone())?
             }
         };
         Ok(self.stream.insert(stream))
@@ -80,7 +83,7 @@ impl Stream {
     /// A stream that opens nothing yet. `options` are those of `ringreel.Ring.stream`, by name.
     #[new]
     #[pyo3(signature = (config, *, worker, workers, shuffle, seed, equal, fill, epochs, goes_on, repeat, timeout,
-                        prefetch_bytes, threads, run, replay))]
+                        prefetch_bytes, threads, run, replay, own=false))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -99,6 +102,7 @@ impl Stream {
         threads: usize,
         run: Option<String>,
         replay: Option<String>,
+        own: bool,
     ) -> PyResult<Stream> {
         logging::forward();
         let config = config.get().inner.clone();
@@ -118,7 +122,7 @@ impl Stream {
             replay,
         };
         let position = |lazy: &Lazy| lazy.stream.as_ref().map(ringreel::Stream::position);
-        let stream = Exclusive::new("stream", ADVICE, Lazy { config, options, stream: None }, position);
+        let stream = Exclusive::new("stream", ADVICE, Lazy { config, options, own, stream: None }, position);
         Ok(Stream { stream: OwnProcess::new(stream), closed: AtomicBool::new(false) })
     }
 
@@ -126,16 +130,19 @@ impl Stream {
     /// the end, and once the stream is closed.
     #[pyo3(signature = (tell=None))]
     fn next<'py>(&self, py: Python<'py>, tell: Option<Py<PyAny>>) -> PyResult<Option<Given<'py>>> {
-        let item = self.with(py, tell, ringreel::Stream::next)?;
+        let next = self.with(py, tell, |stream, stop, tell| {
+            let own = !stream.reader().lends_maps();
+            Ok(stream.next(stop, tell)?.map(|item| (item, own)))
+        })?;
+        let Some((item, own)) = next else { return Ok(None) };
         let raised = |error| errors::raise(py, error).into_value(py).into_bound(py).into_any();
         let (sample, error) = match item {
-            None => return Ok(None),
-            Some(Item::Sample(sample)) => (Some(sample), None),
-            Some(Item::Damaged(error)) => (None, Some(error)),
-            Some(Item::Replaced(sample, error)) => (Some(sample), Some(error)),
+            Item::Sample(sample) => (Some(sample), None),
+            Item::Damaged(error) => (None, Some(error)),
+            Item::Replaced(sample, error) => (Some(sample), Some(error)),
         };
         let masked = sample.as_ref().is_some_and(|sample| sample.masked);
-        let sample = sample.map(|sample| hand_over(py, *sample)).transpose()?;
+        let sample = sample.map(|sample| hand_over(py, *sample, own)).transpose()?;
         Ok(Some((sample, masked, error.map(raised))))
     }
 

@@ -1,6 +1,5 @@
 """Rings and datasets in other processes: forked, spawned, pickled."""
 
-import ctypes
 import gc
 import multiprocessing
 import os
@@ -88,30 +87,6 @@ def test_what_a_parent_opened_is_refused_in_a_fork_and_left_alone(filled):
     assert numbers([next(stream)]) == [1]
     generator.write({"data": np.arange(3)})
     assert generator.finish().finished == 2
-
-
-def test_maps_of_large_samples_are_kept_clean_in_a_child_whenever_it_was_forked(filled):
-    """A thread of the parent looks at the maps that come back; a child has none of its own yet."""
-    large = [np.full(2 << 20, n, np.uint8) for n in range(4)]
-    ring = filled([{"data": array} for array in large], READ="mmap", SAMPLE=["data"])
-    dataset = ring.dataset()
-
-    def scribble_and_read(dataset):
-        for _ in range(5):
-            for n, expected in enumerate(large):
-                array = dataset[n]["data"]
-                assert np.array_equal(array, expected)
-                ctypes.memset(array.ctypes.data + n * 4096, 0xEE, 1)
-                del array
-        assert all(np.array_equal(dataset[n]["data"], expected) for n, expected in enumerate(large))
-
-    def child():
-        scribble_and_read(ring.dataset())
-        scribble_and_read(dataset)
-
-    for _ in range(20):
-        scribble_and_read(dataset)
-        assert in_fork(child) == 0
 
 
 def test_a_ring_and_a_dataset_can_be_pickled(filled, monkeypatch, tmp_path):

@@ -1,10 +1,11 @@
-"""A sample: a mapping of read-only arrays in memory of its own."""
+"""A sample: a mapping of read-only arrays."""
 
 import ctypes
 import gc
 import glob
 import os
 import pickle
+import signal
 import sys
 import types
 from collections.abc import Mapping
@@ -104,54 +105,50 @@ def test_arrays_outlive_their_sample(dataset):
     assert array.tobytes() == everything()["large"].tobytes() and again.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_the_memory_behind_every_array_is_writable_and_private(dataset):
-    sample = dataset[0]
-    for name in sample:
-        array = np.frombuffer(sample._parts[name], np.uint8) if name == "raw" else sample[name]
-        if array.size:
-            assert memory_of(array.ctypes.data) == "rw-p", name
-            assert memory_of(array.ctypes.data + array.nbytes - 1) == "rw-p", name
-
-
-def test_a_large_part_is_mapped_where_maps_are_asked_for(filled):
-    ring = filled([everything()], READ="mmap")
-    address = ring.dataset()[0]["large"].ctypes.data
-    del address
-    sample = ring.dataset()[0]
+def test_a_large_part_is_mapped_for_reading_where_maps_are_asked_for(filled):
+    ring = filled([everything()] * 2, READ="mmap", SEGMENT_SAMPLES=2)
+    dataset = ring.dataset()
+    first, second = dataset[0]["large"], dataset[1]["large"]
+    assert memory_of(first.ctypes.data) == memory_of(second.ctypes.data) == "r--s"
     with open("/proc/self/maps") as maps:
-        assert any(ring.path in line and "rw-p" in line for line in maps), "no private map of the file"
-    assert sample["large"].base is sample._parts["large"]
+        assert len([line for line in maps if ring.path in line]) == 1, "one map for the segment"
+    assert first.base is not None and dataset[0]["large"].ctypes.data == first.ctypes.data
 
 
-def test_a_write_into_an_array_crashes_nothing_and_nobody_sees_it(dataset):
-    sample, held = dataset[0], dataset[0]
-    for name in sample:
-        if name != "raw" and sample[name].size:
-            ctypes.memset(sample[name].ctypes.data, 0xEE, sample[name].nbytes)
-            assert sample[name].tobytes() == b"\xee" * sample[name].nbytes
-    for other in (held, dataset[0], dataset[1]):
-        for name, value in everything().items():
-            assert bytes(other._parts[name]) == (value if name == "raw" else value.tobytes()), name
+def test_a_write_into_an_array_ends_the_process_not_the_file(filled, script):
+    ring = filled([everything()], READ="mmap")
+    process = script(
+        """
+        import ctypes, resource, sys, ringreel
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        array = ringreel.Ring({"RING": sys.argv[1], "READ": "mmap"}).dataset()[0]["large"]
+        ctypes.memset(array.ctypes.data, 0xEE, 1)
+        """,
+        ring.path,
+    )
+    assert process.end() == -signal.SIGSEGV, process.said
+    assert ring.dataset()[0]["large"].tobytes() == everything()["large"].tobytes()
 
 
-def test_a_write_into_an_array_is_not_in_what_is_read_afterwards(dataset):
-    for _ in range(2):
-        sample = dataset[0]
-        for name in sample:
-            if name != "raw" and sample[name].size:
-                ctypes.memset(sample[name].ctypes.data, 0xEE, 1)
-        del sample
-        gc.collect()
-        for name, value in everything().items():
-            assert bytes(dataset[0]._parts[name]) == (value if name == "raw" else value.tobytes()), name
+def written(part):
+    """Memory that is lent for writing, in which every byte was written."""
+    memory = np.frombuffer(part.writable(), np.uint8)
+    if memory.size:
+        assert memory_of(memory.ctypes.data) == "rw-p"
+        memory[:] = 0xEE
+    return memory
 
 
-def test_a_sample_that_is_read_again_lies_where_it_lay(filled):
-    dataset = filled([everything()] * 2, READ="mmap").dataset()
-    first = [sample["large"].ctypes.data for sample in dataset]
-    assert [sample["large"].ctypes.data for sample in dataset] == first
-    held = dataset[0], dataset[0]
-    assert held[0]["large"].ctypes.data != held[1]["large"].ctypes.data
+def test_a_write_into_memory_lent_for_it_changes_no_other_sample(dataset):
+    for dataset in (dataset, ringreel._dataset.Dataset(dataset._config, own=True)):
+        for _ in range(2):
+            sample, held = dataset[0], dataset[0]
+            lent = [written(part) for part in sample._parts.values()]
+            for other in (held, dataset[0], dataset[1]):
+                for name, value in everything().items():
+                    assert bytes(other._parts[name]) == (value if name == "raw" else value.tobytes()), name
+            del sample
+            assert all((memory == 0xEE).all() for memory in lent)
 
 
 def test_a_sample_can_be_pickled(dataset):

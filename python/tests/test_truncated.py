@@ -11,7 +11,7 @@ import pytest
 
 import ringreel
 
-SIZE = 300_000  # large enough for a map of its own
+SIZE = 300_000
 
 
 def truncate(ring, but_bytes=8192):
@@ -54,7 +54,7 @@ PROGRAM = """
         faulthandler.enable()
     if what.startswith("foreign, faulthandler between"):
         faulthandler.enable()
-        held.append(dataset[0]["data"])
+        held.append(ring.dataset()[0]["data"])  # the next map
     if what.endswith("and off"):
         faulthandler.disable()
     for name in glob.glob(f"{path}/read.1/*.rec"):

@@ -298,7 +298,7 @@ fn is_ours(action: &sigaction) -> bool {
 }
 
 /// Puts our handler above whatever is there, unless it is there itself.
-pub(crate) fn ensure_handler() -> io::Result<()> {
+fn ensure_handler() -> io::Result<()> {
     let there = current()?;
     if is_ours(&there) {
         return Ok(());

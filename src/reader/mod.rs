@@ -191,13 +191,18 @@ impl Reader {
         })
     }
 
-    /// Where samples would be mapped, gives each a map of its own, copy on write: for callers whose users may write
-    /// into what they get.
+    /// Where samples would lie in a map of their segment, for reading, gives each a map of its own, copy on write: for
+    /// callers who write into what they get. To make such a map costs more than to read it.
     pub fn with_private_maps(mut self) -> Reader {
         if self.access == Access::Shared {
             self.access = Access::Private;
         }
         self
+    }
+
+    /// Whether samples lie in the map of their segment, for reading, which all of them share.
+    pub fn lends_maps(&self) -> bool {
+        self.access == Access::Shared
     }
 
     /// Waits for a ring and its first sample (that is not held out). `tell` is called once with what is waited for, and
@@ -483,11 +488,6 @@ impl Reader {
         let path = self.ring.layout.read(generation).join(entry.file());
         let reader = SegmentReader::open(&*self.ring.fs, &path, self.access)?;
         entry.check(&reader)?;
-        // Of more segments than are held open, each is closed before its samples are read again.
-        let most = self.most_open.load(Ordering::Relaxed);
-        let comes_again = |manifest: Arc<Manifest>| manifest.segments.len() <= most;
-        let reader =
-            reader.keeping_maps(self.ring.manifests.usable(generation).ok().flatten().is_some_and(comes_again));
         let compared = self.compared.of(entry.id, entry.samples);
         let segment = Arc::new(OpenSegment { generation, reader, compared });
         self.lock_open().push_back(segment.clone());
@@ -518,12 +518,8 @@ impl Reader {
         let is_old = |(n, open): &(usize, Arc<OpenSegment>)| *n < spare || open.generation < oldest;
         let (old, kept) = open.drain(..).enumerate().partition::<Vec<_>, _>(is_old);
         open.extend(kept.into_iter().map(|(_, segment)| segment));
-        // There is room for a number of maps: the newest generation is that which will be read again.
-        let newest = open.iter().map(|open| open.generation).max();
-        let before = open.iter().filter(|open| Some(open.generation) < newest);
-        let maps: Vec<_> = before.map(|open| open.reader.take_kept()).collect();
         drop(open);
-        drop((old, maps));
+        drop(old);
     }
 
     fn lock_open(&self) -> MutexGuard<'_, VecDeque<Arc<OpenSegment>>> {

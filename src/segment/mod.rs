@@ -1,8 +1,6 @@
 //! Segments as files: written in staging by one owner, read once they are sealed.
 
-mod kept;
 pub mod lend;
-mod looking;
 pub mod reader;
 pub mod staging;
 

@@ -4,7 +4,6 @@
 //! is compared before each sample, heads are always checked, large parts as VERIFY says. One that is truncated while it is
 //! mapped reads as zeros ([`crate::fs::sigbus`]): nothing that was found in such a map is given away.
 
-use super::kept::{Kept, Maps};
 use crate::error::{Error, FsError, Result};
 use crate::fs::sigbus::is_torn;
 use crate::fs::{FileReader, Fs, FsResult, MapMode, surely};
@@ -40,8 +39,8 @@ const ALIGNMENT: usize = 64;
 pub enum Access {
     /// One map of the whole file, kept: no copy.
     Shared,
-    /// A map of its own for each sample, copy on write: no copy, and whoever writes into it harms nobody. It is used again
-    /// when nobody has it any more and nobody wrote into it. Small samples are read.
+    /// A map of its own for each sample, copy on write: no copy, and whoever writes into it harms nobody. Small samples are
+    /// read.
     Private,
     /// Read into memory.
     Copy,
@@ -279,8 +278,6 @@ pub struct SegmentReader {
     whole: OnceLock<Bytes>,
     /// Nothing was read since the file was opened and asked for its length.
     fresh: AtomicBool,
-    /// Private maps for whoever reads a sample again; none where nobody will.
-    kept: Option<Arc<Kept>>,
 }
 
 impl SegmentReader {
@@ -291,14 +288,8 @@ impl SegmentReader {
     pub fn open(fs: &dyn Fs, path: &Path, access: Access) -> Result<SegmentReader> {
         let file = surely(fs, path, || fs.open(path))?;
         let tail = tail_of(&*file, path, access)?;
-        let kept = Some(Arc::default());
         let fresh = AtomicBool::new(true);
-        Ok(SegmentReader { file, path: path.into(), tail, access, whole: OnceLock::new(), fresh, kept })
-    }
-
-    /// Whether private maps are kept for whoever reads a sample again.
-    pub(crate) fn keeping_maps(self, keep: bool) -> SegmentReader {
-        SegmentReader { kept: self.kept.filter(|_| keep), ..self }
+        Ok(SegmentReader { file, path: path.into(), tail, access, whole: OnceLock::new(), fresh })
     }
 
     /// How its bytes are read.
@@ -309,11 +300,6 @@ impl SegmentReader {
     /// Bytes of its file.
     pub(super) fn read(&self, range: Range<u64>) -> FsResult<Bytes> {
         read_range(&*self.file, &self.path, range)
-    }
-
-    /// The maps that it keeps, which it keeps no longer.
-    pub(crate) fn take_kept(&self) -> Maps {
-        self.kept.as_ref().map(|kept| kept.take()).unwrap_or_default()
     }
 
     /// Its file.
@@ -481,11 +467,7 @@ impl SegmentReader {
     fn private_map(&self, extent: Range<u64>) -> FsResult<Bytes> {
         // The map begins at a page, so that alignment in memory is that in the file.
         let from = extent.start & !(SMALL - 1);
-        let make = |range| self.file.map(range, MapMode::Private)?.ok_or_else(|| self.cannot_map());
-        let map = match &self.kept {
-            Some(kept) => kept.map(from..extent.end, || make(from..extent.end))?,
-            None => make(from..extent.end)?,
-        };
+        let map = self.file.map(from..extent.end, MapMode::Private)?.ok_or_else(|| self.cannot_map())?;
         Ok(map.slice((extent.start - from) as usize..))
     }
 }
