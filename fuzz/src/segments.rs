@@ -24,7 +24,7 @@ use ringreel_format::{
 pub(crate) const EXTRA: usize = 4 << 20;
 
 /// Compressed parts may become this large.
-pub(crate) const OPTIONS: ReadOptions = ReadOptions { verify: true, from_end: false, max_part: 1 << 20 };
+pub(crate) const OPTIONS: ReadOptions = ReadOptions { verify: true, max_part: 1 << 20 };
 
 /// A sample, in a form that can be compared (a NaN in the meta is equal to itself).
 #[derive(Clone, Debug, PartialEq)]

@@ -3,9 +3,9 @@
 use super::{FileReader, FileWriter, FsError, FsResult, Identity, MapMode, map};
 use bytes::Bytes;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use rustix::io::Errno;
 use std::fs::File;
-use std::io::{self, IoSliceMut, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -285,11 +285,5 @@ impl FileReader for Reader {
 
     fn map(&self, range: Range<u64>, mode: MapMode) -> FsResult<Option<Bytes>> {
         on("map", &self.path, map::map_sealed(&self.file, &self.path, range, mode)).map(Some)
-    }
-
-    fn is_in_memory(&self, offset: u64) -> bool {
-        // preadv2(2), RWF_NOWAIT: EAGAIN for data that is not there, EOPNOTSUPP where the filesystem cannot tell.
-        let mut byte = [0];
-        preadv2(&self.file, &mut [IoSliceMut::new(&mut byte)], offset, ReadWriteFlags::NOWAIT) == Ok(1)
     }
 }

@@ -119,12 +119,6 @@ pub trait FileReader: Send + Sync {
     /// # Errors
     /// What the system says.
     fn map(&self, range: Range<u64>, mode: MapMode) -> FsResult<Option<Bytes>>;
-
-    /// Whether the byte at `offset` is in this machine's memory, so that nobody waits for it. False where the system does not
-    /// say.
-    fn is_in_memory(&self, _offset: u64) -> bool {
-        false
-    }
 }
 
 /// `fs` for the ring in `root`: see [`Fs::fenced`].

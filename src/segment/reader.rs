@@ -27,8 +27,6 @@ use std::sync::{Arc, Once, OnceLock};
 const TAIL: u64 = 4096;
 /// Smaller samples are read even where a private map is wished for: a map costs more than their copy.
 const SMALL: u64 = 64 << 10;
-/// Of larger samples it is asked whether they are in memory.
-const LARGE: u64 = 1 << 20;
 /// Said of a segment whose map shows zeros in place of what the file has lost.
 const TORN: &str = "the segment was truncated while it was read (or the disk cannot read it)";
 /// Where tensors begin in memory of our own, as in the file.
@@ -331,8 +329,7 @@ impl SegmentReader {
         if !self.fresh.swap(false, Ordering::Relaxed) || self.access != Access::Copy {
             self.check_len()?;
         }
-        let from_end = options.verify && extent.end - extent.start > LARGE && self.is_in_memory(&extent);
-        let (base, options) = (extent.start, ReadOptions { from_end, ..options });
+        let base = extent.start;
         let sample = if extent.end - base > CHUNK {
             self.gathered(extent, options)?
         } else {
@@ -344,13 +341,6 @@ impl SegmentReader {
             return Err(bad(FormatError::Malformed { at: base, what: "a sample has another ordinal" }));
         }
         Ok(sample)
-    }
-
-    /// Whether a sample may be looked at from its end to its beginning. Of one that has to be fetched, the kernel reads ahead
-    /// forwards.
-    fn is_in_memory(&self, extent: &Range<u64>) -> bool {
-        // What is read, and not mapped, is in memory of ours before anybody looks at it.
-        self.access == Access::Copy || [extent.start, extent.end - 1].iter().all(|at| self.file.is_in_memory(*at))
     }
 
     pub(super) fn check_len(&self) -> Result<()> {

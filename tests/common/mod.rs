@@ -203,10 +203,6 @@ impl FileReader for HookReader {
     fn map(&self, range: Range<u64>, mode: MapMode) -> FsResult<Option<Bytes>> {
         self.fs.through("map", &self.path, |_| self.inner.map(range, mode))
     }
-
-    fn is_in_memory(&self, offset: u64) -> bool {
-        self.inner.is_in_memory(offset)
-    }
 }
 
 impl Fs for HookFs {

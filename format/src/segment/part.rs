@@ -8,7 +8,6 @@ use crate::frame::{FrameHeader, HEADER_LEN, check_padding, framed_len, read_expe
 use crate::input::{RangeRead, ReadAt, StreamInput};
 use crate::recordio::RecordReader;
 use bytes::Bytes;
-use crc32fast::Hasher;
 use std::borrow::Cow;
 use std::io::Cursor;
 use std::ops::Range;
@@ -26,16 +25,13 @@ pub const PART: &str = "bytes of a part";
 pub struct ReadOptions {
     /// Whether the checksums of large parts are compared (heads always are).
     pub verify: bool,
-    /// Whether checksums are made from the end to the beginning. Of bytes in memory: whoever reads them next then begins with
-    /// what the processor's cache still holds. (A file that is not there yet is fetched faster from its beginning.)
-    pub from_end: bool,
     /// Most bytes that a compressed part may decode to.
     pub max_part: u64,
 }
 
 impl Default for ReadOptions {
     fn default() -> ReadOptions {
-        ReadOptions { verify: true, from_end: false, max_part: 1 << 40 }
+        ReadOptions { verify: true, max_part: 1 << 40 }
     }
 }
 
@@ -111,8 +107,7 @@ impl Part {
 pub fn decode_part(stored: Bytes, head: PartHead, name: &str, at: u64, options: ReadOptions) -> Result<Part> {
     let at = head.first_record().unwrap_or(at);
     if options.verify {
-        let checksum = if options.from_end { checksum_from_end } else { crc32fast::hash };
-        check_crc(&head, || checksum(&stored))?;
+        check_crc(&head, || crc32fast::hash(&stored))?;
     }
     let file_offset = match (&head.place, head.codec) {
         (PartPlace::Large { records, .. }, Codec::Plain) if records.count() == 1 && records.splits() == 0 => {
@@ -145,21 +140,6 @@ pub fn joined_room(head: &PartHead) -> u64 {
         PartPlace::Large { records, .. } if records.count() > 1 || records.splits() > 0 => head.stored_len,
         _ => 0,
     }
-}
-
-/// Bytes that are looked at in one go, from the first to the last.
-const BLOCK: usize = 1 << 20;
-
-/// CRC-32 of `data`, block by block from its end to its beginning.
-fn checksum_from_end(data: &[u8]) -> u32 {
-    let mut behind = Hasher::new();
-    for block in data.chunks(BLOCK).rev() {
-        let mut hasher = Hasher::new();
-        hasher.update(block);
-        hasher.combine(&behind);
-        behind = hasher;
-    }
-    behind.finalize()
 }
 
 /// Compares the checksum of a large part with that of the stored bytes found.
@@ -279,17 +259,4 @@ fn gather_frame(frames: &Range<u64>, piece: &mut [u8], read_at: &mut ReadAt<'_>)
 
 fn beyond(at: u64, frames: &Range<u64>) -> FormatError {
     FormatError::Truncated { at, what: "a part", need: frames.end - frames.start, have: 0 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_checksum_from_the_end_is_that_from_the_beginning() {
-        let data: Vec<u8> = (0..3 * BLOCK as u32 + 5).map(|n| (n ^ n >> 9) as u8).collect();
-        for len in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 3 * BLOCK - 1, data.len()] {
-            assert_eq!(checksum_from_end(&data[..len]), crc32fast::hash(&data[..len]), "{len}");
-        }
-    }
 }

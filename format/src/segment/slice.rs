@@ -6,7 +6,6 @@ use super::head::{Head, PartHead, PartPlace};
 use super::header::SegmentInfo;
 use super::part::{Part, ReadOptions, decode_part, stored_in};
 use super::pieces::Pieces;
-use crate::dtype::PartSchema;
 use crate::error::{FormatError, Result};
 use crate::frame::read_record;
 use crate::meta::Meta;
@@ -49,21 +48,12 @@ impl Sample {
         mut large: impl FnMut(&PartHead, &Pieces) -> Result<Bytes>,
     ) -> Result<Sample> {
         let mut parts = Vec::with_capacity(head.parts.len());
-        let mut each = head.parts.into_iter().zip(&info.schema.parts);
-        let take = |(part, named): (PartHead, &PartSchema)| -> Result<()> {
+        for (part, named) in head.parts.into_iter().zip(&info.schema.parts) {
             let stored = match &part.place {
                 PartPlace::Inline(range) => payload.slice(range.clone()),
                 PartPlace::Large { records, .. } => large(&part, records)?,
             };
             parts.push(decode_part(stored, part, &named.name, base, options)?);
-            Ok(())
-        };
-        if options.from_end {
-            // Who reads the sample begins with the first part.
-            each.rev().try_for_each(take)?;
-            parts.reverse();
-        } else {
-            each.try_for_each(take)?;
         }
         Ok(Sample { ordinal: head.ordinal, unix_ms: head.unix_ms, meta: head.meta, parts })
     }
