@@ -125,7 +125,6 @@ impl Core {
     fn on_ring(ring: Arc<Ring>, config: &Config) -> Core {
         let presence = Presence::begin(ring.index.clone(), &ring.me, ROLE, ring.lease);
         tracing::info!("generator {} of {} started", ring.me, ring.layout.root().display());
-        ring.manifests.read_in_background();
         let pacer = Pacer::new(ring.poll).watch(&ring.layout.manifests());
         let wanted = config.compression_of(&ring.birth.sample);
         let compress = wanted.iter().map(|wanted| wanted.level()).collect();

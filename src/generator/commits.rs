@@ -158,7 +158,7 @@ impl Core {
 
     /// Looks at what all manifests say, and waits until they are read.
     pub(super) fn settle_at_once(&mut self) -> Result<()> {
-        let newest = self.ring.manifests.newest_at_once()?;
+        let newest = self.ring.manifests.newest()?;
         self.settle(newest)
     }
 

@@ -9,17 +9,11 @@ use ringreel_format::SegmentId;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Bytes of manifests held in memory, about. The newest ones stay, and always this many:
 const CACHE_BYTES: usize = 16 << 20;
 const CACHED_AT_LEAST: usize = 2;
-/// No process falls this many generations behind: the number was planted.
-const FARTHEST: u64 = 64;
-/// From so many bytes on, whoever cannot wait for a manifest has it read in the background. A smaller one is read sooner than
-/// a thread is there for it.
-const LARGE: u64 = 64 << 10;
 
 /// The manifests of a ring as one process sees them: each is read once.
 #[derive(Clone)]
@@ -57,16 +51,6 @@ struct Seen {
     listed_at: Option<Instant>,
     cache: BTreeMap<u64, Arc<Manifest>>,
     cache_bytes: usize,
-    /// Whether a large manifest is seen when it was read, and not before.
-    in_background: bool,
-    reading: Option<Reading>,
-}
-
-/// A thread reads the manifests up to this one.
-struct Reading {
-    up_to: u64,
-    since: Instant,
-    thread: JoinHandle<()>,
 }
 
 /// A directory's listing may be older than a name that is asked for; so, now and then, the directory is listed as well.
@@ -78,39 +62,27 @@ impl Manifests {
         Manifests { fs, layout, seen: Arc::default() }
     }
 
-    /// From now on [`Manifests::newest`] does not show a large manifest before a thread of its own has read it: nobody
-    /// waits for that, and another process might have seen it as late.
-    pub fn read_in_background(&self) {
-        self.lock().in_background = true;
-    }
-
     fn lock(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest generation; after [`Manifests::read_in_background`], of those that were read or are small. Never goes back.
+    /// The newest generation. Never goes back.
     ///
     /// # Errors
     /// No manifest at all (no ring); what the filesystem says.
     pub fn newest(&self) -> Result<u64> {
         let mut seen = self.lock();
-        let newest = self.look(&mut seen)?;
-        let shown = match seen.newest {
-            Some(known) if seen.in_background => self.read_up_to(&mut seen, known, newest),
-            _ => newest,
-        };
-        seen.newest = Some(shown);
-        Ok(shown)
-    }
-
-    /// The same, large ones as well: for who waits for it, or decides by it what is to be promoted.
-    ///
-    /// # Errors
-    /// As [`Manifests::newest`].
-    pub fn newest_at_once(&self) -> Result<u64> {
-        let mut seen = self.lock();
-        seen.reading = None; // what it does not come to is read when it is asked for
-        let newest = self.look(&mut seen)?;
+        let stale = seen.listed_at.is_none_or(|at| at.elapsed() > RELIST);
+        let mut newest = seen.newest;
+        if stale || newest.is_none() {
+            newest = newest.max(self.numbers()?.into_iter().max());
+            seen.listed_at = Some(Instant::now());
+        }
+        let mut newest = newest.ok_or_else(|| Error::NoRing { path: self.layout.root().to_owned() })?;
+        // A wrong no lasts until the next listing: every poll asks this.
+        while self.fs.seen(&self.layout.manifest(newest + 1))? {
+            newest += 1;
+        }
         seen.newest = Some(newest);
         Ok(newest)
     }
@@ -125,59 +97,13 @@ impl Manifests {
         known.map_or_else(|| self.newest(), Ok)
     }
 
-    fn look(&self, seen: &mut Seen) -> Result<u64> {
-        let stale = seen.listed_at.is_none_or(|at| at.elapsed() > RELIST);
-        let mut newest = seen.newest;
-        if stale || newest.is_none() {
-            newest = newest.max(self.numbers()?.into_iter().max());
-            seen.listed_at = Some(Instant::now());
-        }
-        let mut newest = newest.ok_or_else(|| Error::NoRing { path: self.layout.root().to_owned() })?;
-        // A wrong no lasts until the next listing: every poll asks this.
-        while self.fs.seen(&self.layout.manifest(newest + 1))? {
-            newest += 1;
-        }
-        Ok(newest)
-    }
-
-    /// How far they may be shown, of those after `known` up to `newest`: as far as they were read, or are small. The others
-    /// are read from now on.
-    fn read_up_to(&self, seen: &mut Seen, known: u64, newest: u64) -> u64 {
-        if let Some(reading) = seen.reading.take() {
-            if !reading.thread.is_finished() && reading.since.elapsed() < RELIST {
-                seen.reading = Some(reading);
-                return known;
-            }
-            return reading.up_to.max(known); // also where it was not to be read: then whoever asks for it is told why
-        }
-        if newest - known > FARTHEST {
-            return newest; // nobody fell so far behind: the number was planted, and keeps nobody busy
-        }
-        let mut unread = (known + 1..=newest).filter(|n| !seen.cache.contains_key(n));
-        // After a wrong no, the manifest is read on demand.
-        let is_large = |n: &u64| self.fs.identity(&self.layout.manifest(*n)).is_ok_and(|found| found.len >= LARGE);
-        if !unread.any(|n| is_large(&n)) {
-            return newest;
-        }
-        let manifests = self.clone();
-        let read = move || {
-            for manifest in (known + 1..=newest).map_while(|n| manifests.get(n).ok().flatten()) {
-                manifest.by_id();
-            }
-        };
-        let thread = std::thread::Builder::new().name("ringreel-manifest".to_owned()).spawn(read);
-        let Ok(thread) = thread else { return newest };
-        seen.reading = Some(Reading { up_to: newest, since: Instant::now(), thread });
-        known
-    }
-
     /// The newest generation, by a look at the whole directory.
     ///
     /// # Errors
     /// As [`Manifests::newest`].
     pub fn newest_listed(&self) -> Result<u64> {
         self.lock().listed_at = None;
-        self.newest_at_once()
+        self.newest()
     }
 
     /// Somebody says that generation `n` is out. Believed when it is seen.
@@ -346,53 +272,5 @@ mod tests {
             manifests.keep(manifest);
         }
         assert_eq!(kept(&manifests).1, CACHED_AT_LEAST, "the newest one and the one before, however large");
-    }
-
-    #[test]
-    fn a_large_manifest_is_seen_when_it_was_read_by_who_cannot_wait_for_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let layout = Layout::new(dir.path());
-        std::fs::create_dir(layout.manifests()).unwrap();
-        let put = |n: u64, count: u64| {
-            let mut manifest = example(count);
-            manifest.summary.generation = n;
-            std::fs::write(layout.manifest(n), manifest.encode().unwrap()).unwrap();
-        };
-        put(0, 1);
-        let open = || Manifests::new(Arc::new(crate::fs::Posix), layout.clone());
-        let (patient, hurried) = (open(), open());
-        hurried.read_in_background();
-        assert_eq!((patient.newest().unwrap(), hurried.newest().unwrap()), (0, 0));
-        put(1, 1);
-        assert_eq!(hurried.newest().unwrap(), 1, "a small one is seen at once");
-        (2..4).for_each(|n| put(n, 1000));
-        assert!(std::fs::metadata(layout.manifest(2)).unwrap().len() >= LARGE);
-        assert_eq!((patient.newest().unwrap(), hurried.newest().unwrap()), (3, 1));
-        let until = |wanted: u64| {
-            let started = Instant::now();
-            while hurried.newest().unwrap() < wanted {
-                assert!(started.elapsed() < Duration::from_secs(30), "it never sees {wanted}");
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        };
-        until(3);
-        assert!((2..4).all(|n| hurried.lock().cache.contains_key(&n)), "and nothing is left to be read");
-        put(4, 1000);
-        assert_eq!(hurried.newest().unwrap(), 3);
-        assert_eq!(hurried.newest_at_once().unwrap(), 4);
-        // One that cannot be read is seen, too, and whoever asks for it is told.
-        std::fs::write(layout.manifest(5), vec![b'x'; LARGE as usize]).unwrap();
-        until(5);
-        assert!(hurried.get(5).is_err());
-        // What this process published itself is known.
-        put(6, 1000);
-        let mut ours = example(1000);
-        ours.summary.generation = 6;
-        hurried.keep(ours);
-        assert_eq!(hurried.newest().unwrap(), 6);
-        // A number that somebody planted far away keeps nobody busy.
-        put(1 << 60, 1000);
-        hurried.lock().listed_at = None;
-        assert_eq!(hurried.newest().unwrap(), 1 << 60);
     }
 }

@@ -56,7 +56,7 @@ impl Ring {
     }
 
     fn promote_next(&self, when: When) -> Result<Option<Promotion>> {
-        let n = self.manifests.newest_at_once()? + 1;
+        let n = self.manifests.newest()? + 1;
         // A wrong no is found out below, before anything is done: a manager polls this.
         let begun = self.fs.seen(&self.layout.read(n))?;
         if !begun {
