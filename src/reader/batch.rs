@@ -1,8 +1,6 @@
 //! Many samples at once: lent one after the other, or stacked. For samples so small that a [`ReadSample`] for each would
 //! cost more than its bytes.
 
-pub mod buffer;
-
 use super::{OpenSegment, ReadSample, Reader};
 use crate::config::Verify;
 use crate::error::{Error, FsError, Result};
@@ -10,7 +8,6 @@ use crate::ring::manifest::{Manifest, SegmentEntry};
 use crate::segment::SampleId;
 use crate::segment::lend::{LENT_AT_MOST, Lending};
 use crate::segment::reader::is_of_torn_map;
-use buffer::Buffer;
 use ringreel_format::segment::view::SampleView;
 use ringreel_format::{DType, SegmentInfo};
 use std::borrow::Cow;
@@ -297,7 +294,7 @@ impl<'m, V: FnMut(&Lent<'_>) -> Result<()>> Visiting<'_, 'm, V> {
 }
 
 /// Gives an empty buffer with room for so many bytes.
-pub type Memory<'a> = &'a mut dyn FnMut(usize) -> Buffer;
+pub type Memory<'a> = &'a mut dyn FnMut(usize) -> Vec<u8>;
 
 /// One part of all samples of a batch, one after the other.
 #[derive(Clone, Debug, PartialEq)]
@@ -309,7 +306,7 @@ pub struct StackedPart {
     /// Lengths of the axes of one sample's; none where it is bytes of several lengths.
     pub shape: Option<Vec<u64>>,
     /// The elements: little endian, row-major.
-    pub data: Buffer,
+    pub data: Vec<u8>,
     /// Where each sample's bytes end in `data`; empty where all have the same length.
     pub ends: Vec<usize>,
 }
@@ -429,7 +426,7 @@ impl Reader {
         manifest: &Manifest,
         positions: impl IntoIterator<Item = u64, IntoIter: Clone>,
     ) -> Result<Batch> {
-        self.batch_in(manifest, positions, &mut Buffer::with_room)
+        self.batch_in(manifest, positions, &mut Vec::with_capacity)
     }
 
     /// The same, in memory that `memory` gives for each part: new memory costs more than the copy into it, so whoever reads
