@@ -33,8 +33,8 @@ const QUIET_LOOK: Duration = Duration::from_secs(5);
 /// that it notices what is new late by an eighth of that time at most.
 const PATIENCE: u32 = 8;
 const MILLISECOND: Duration = Duration::from_millis(1);
-/// Looks at the lease in the time of one lease by the manager that holds it. (Two that work at once harm nothing.)
-const LOOKS_OF_HOLDER: u32 = 2;
+/// Leases between two rounds of reclaiming when the last one left nothing to do.
+const LEASES_BETWEEN_RECLAIMS: u32 = 6;
 /// Bytes held in reserve, so that a full disk does not keep the manager from publishing and reclaiming.
 const RESERVE: usize = 1 << 20;
 
@@ -81,6 +81,7 @@ pub struct Manager {
     dead: usize,
     last_swap: Instant,
     next_recovery: Instant,
+    next_reclaim: Instant,
     next_look: Instant,
     /// When the filling generation was listed last; `None` if another manager held the lease meanwhile.
     looked: Option<Instant>,
@@ -126,6 +127,7 @@ impl Manager {
             dead: 0,
             last_swap: now,
             next_recovery: now,
+            next_reclaim: now,
             next_look: now,
             looked: None,
             moved: now,
@@ -229,6 +231,7 @@ impl Manager {
         match done {
             Err(Error::Fs { ref source }) if source.is_full() => {
                 self.ring.fs.forget_file(&self.reserve)?;
+                self.next_reclaim = Instant::now();
                 self.ring.reclaim()?;
                 self.work()
             }
@@ -262,8 +265,9 @@ impl Manager {
             self.seconds_per_sample =
                 before.map_or(f64::INFINITY, |before| pace(now - before, fill.saturating_sub(had)));
         }
-        if promotion.is_some() || Instant::now() >= self.next_recovery || self.somebody_died()? {
-            let reclaimed = self.ring.reclaim()?;
+        let at_once = promotion.is_some() || self.somebody_died()?;
+        if at_once || Instant::now() >= self.next_recovery {
+            let deleted = if at_once || Instant::now() >= self.next_reclaim { self.reclaim()? } else { 0 };
             let recovered = self.ring.recover(&mut self.ring.watch())?;
             self.dead = self.ring.watch().dead();
             if let Some(words) = recovered.words() {
@@ -273,10 +277,18 @@ impl Manager {
                 self.problem(&error);
             }
             self.next_recovery = Instant::now() + self.ring.lease;
-            self.keep_reserve();
-            return Ok(promotion.map(|promotion| self.tell(&promotion, reclaimed.samples)));
+            return Ok(promotion.map(|promotion| self.tell(&promotion, deleted)));
         }
         Ok(None)
+    }
+
+    /// Reclaims, and holds the reserve. Returns the number of samples that were deleted.
+    fn reclaim(&mut self) -> Result<u64> {
+        let reclaimed = self.ring.reclaim()?;
+        let leases = if reclaimed.more { 1 } else { LEASES_BETWEEN_RECLAIMS };
+        self.next_reclaim = Instant::now() + self.ring.lease * leases;
+        self.keep_reserve();
+        Ok(reclaimed.samples)
     }
 
     /// Whether there are more dead than after the last recovery: then what they left is not to wait for the next one.
@@ -331,7 +343,8 @@ impl Manager {
             Some(lease) if !lease.released && self.is_ours(&lease) => {
                 self.token = Some(lease.token);
                 self.standing_by = false;
-                self.next_look = Instant::now() + self.ring.lease / LOOKS_OF_HOLDER;
+                // Once in a lease. (Two that work at once harm nothing.)
+                self.next_look = Instant::now() + self.ring.lease;
                 return Ok(true);
             }
             Some(lease) => {
@@ -372,9 +385,11 @@ impl Manager {
     }
 
     fn keep_reserve(&self) {
-        let there = self.ring.fs.exists(&self.reserve).unwrap_or(true);
+        if self.ring.fs.exists(&self.reserve).unwrap_or(true) {
+            return;
+        }
         let room = self.ring.fs.space(self.ring.layout.root()).map_or(0, |space| space.bytes);
-        if !there && room > 16 * RESERVE as u64 {
+        if room > 16 * RESERVE as u64 {
             let made = self.ring.fs.ensure_dir(&self.ring.layout.staging_of(&self.ring.me));
             let made = made.and_then(|()| write_new(&*self.ring.fs, &self.reserve, &vec![0; RESERVE], false));
             made.unwrap_or_else(|error| tracing::debug!(%error, "no reserve can be held"));

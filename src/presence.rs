@@ -1,13 +1,11 @@
 //! A role's sign of life: a thread that publishes a growing beat, with a report, for as long as the role lives.
 
-use crate::index::{Index, Report};
+use crate::index::{BEATS_PER_LEASE, Index, Report};
 use crate::unix_ms;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Beats in the time of one lease.
-const BEATS_PER_LEASE: u32 = 4;
 /// Tries in the time of one lease, when the index takes none.
 const TRIES_PER_LEASE: u32 = 16;
 
@@ -80,10 +78,7 @@ impl Presence {
 fn beat(index: &dyn Index, member: &str, number: u64, shared: &Shared) -> bool {
     let report = {
         let mut report = shared.report.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = unix_ms();
-        let elapsed = now.saturating_sub(report.started_unix_ms) as f64 / 1e3;
-        report.unix_ms = now;
-        report.per_second = if elapsed > 0.0 { report.samples as f64 / elapsed } else { 0.0 };
+        report.set_time(unix_ms());
         report.clone()
     };
     let taken = index.beat(member, number, &report);

@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::{Action, EIO, HookFs, a_manager_seems_to_live, config, manage, never, scratch, write, write_until};
+use common::{
+    Action, EIO, HookFs, a_manager_seems_to_live, another, config, manage, never, scratch, write, write_until,
+};
 use ringreel::config::{IndexPlace, Reuse};
 use ringreel::format::{DType, Meta};
 use ringreel::index::Report;
@@ -310,10 +312,10 @@ fn manager_with_nothing_to_do_looks_less_often() {
     let calls = Calls::of(&fs);
     let started = Instant::now();
     let stop = AtomicBool::new(false);
-    let (looks, all, seconds, promoted) = std::thread::scope(|scope| {
+    let (looks, reclaims, all, seconds, promoted) = std::thread::scope(|scope| {
         scope.spawn(|| manage(manager, || stop.load(Ordering::SeqCst)));
         std::thread::sleep(Duration::from_secs(5)); // 500 polls
-        let (looks, all) = (calls.of_name("list", "write.2"), calls.all());
+        let (looks, reclaims, all) = (calls.of_name("list", "write.2"), calls.of_name("list", "trash"), calls.all());
         let seconds = started.elapsed().as_secs_f64();
         (15..20).for_each(|n| drop(write(&mut generator, n).unwrap()));
         let promoted = || ring.manifests.newest().unwrap() == 2;
@@ -321,17 +323,20 @@ fn manager_with_nothing_to_do_looks_less_often() {
             std::thread::sleep(Duration::from_millis(5));
         }
         stop.store(true, Ordering::SeqCst);
-        (looks, all, seconds, promoted())
+        (looks, reclaims, all, seconds, promoted())
     });
     // About 40 until it looks every 320 ms, and 8 more.
     assert!((3..80).contains(&looks), "{looks} looks in {seconds} s");
     // A lookup and two calls about the generation; the rest is for each lease.
     let leases = (seconds / config.lease.as_secs_f64()) as u32 + 1;
-    assert!(all < 4 * looks + 60 * leases, "{all} calls in {looks} looks and {leases} leases");
+    assert!(all < 4 * looks + 40 * leases, "{all} calls in {looks} looks and {leases} leases");
+    // One that finds nothing stands for six leases.
+    assert!((1..=1 + leases / 6).contains(&reclaims), "{reclaims} reclaims in {leases} leases");
     assert!(promoted, "it never promotes");
 }
 
-/// A beat whose report says nothing new is one rename. Every third one writes a report.
+/// A beat whose report says nothing new is one rename, however many came before. Readers of its file
+/// compute the time and the rate of the report from the number of beats.
 #[test]
 fn heartbeat_without_news_is_one_rename() {
     let dir = scratch();
@@ -339,8 +344,12 @@ fn heartbeat_without_news_is_one_rename() {
     let config = Config { index: IndexPlace::Files, ..config(dir.path(), 8, "") };
     let ring = Ring::find_or_make(Arc::new(fs.clone()), &config).unwrap();
     let index = ring.index.clone();
-    let report =
-        |unix_ms, samples, doing: &str| Report { unix_ms, samples, doing: doing.to_owned(), ..Report::default() };
+    // With a lease of 8 s, beats are 2 s apart.
+    let report = |n: u64, samples: u64, doing: &str| {
+        let (lease_seconds, doing, unix_ms) = (8.0, doing.to_owned(), n * 2000);
+        let per_second = samples as f64 / (n * 2) as f64;
+        Report { unix_ms, lease_seconds, samples, per_second, doing, ..Report::default() }
+    };
     let beat = |beat, report: &Report| {
         let calls = Calls::of(&fs);
         index.beat("me", beat, report).unwrap();
@@ -350,29 +359,35 @@ fn heartbeat_without_news_is_one_rename() {
     };
     let (one_rename, a_report) = ((1, 1), (1, 5)); // a file is created, written and closed, renamed; one is removed
     assert_eq!(beat(1, &report(1, 0, "")).0, 1);
-    assert_eq!(beat(2, &report(2, 0, "")), one_rename);
-    assert_eq!(beat(3, &report(3, 0, "")), one_rename);
-    assert_eq!(index.report("me", 3).unwrap(), Some(report(1, 0, "")));
-    assert_eq!(beat(4, &report(4, 0, "")), a_report);
-    assert_eq!(index.report("me", 4).unwrap(), Some(report(4, 0, "")));
-    // A report with news is published at once, except for details of a wait.
-    assert_eq!(beat(5, &report(5, 1, "")), a_report);
-    assert_eq!(beat(6, &report(6, 1, "waiting for room")), a_report);
-    assert_eq!(beat(7, &report(7, 1, "waiting for more room")), one_rename);
-    assert_eq!(index.report("me", 7).unwrap(), Some(report(6, 1, "waiting for room")));
+    let others = another(&config).index; // knows only what the files hold
+    for n in 2..40 {
+        assert_eq!(beat(n, &report(n, 0, "")), one_rename, "{n}");
+        assert_eq!(others.report("me", n).unwrap(), Some(report(n, 0, "")));
+    }
+    // A report with news is published at once, except for details of a wait: these at the third beat.
+    assert_eq!(beat(40, &report(40, 1, "")), a_report);
+    assert_eq!(beat(41, &report(41, 1, "waiting for room")), a_report);
+    assert_eq!(beat(42, &report(42, 1, "waiting for more room")), one_rename);
+    assert_eq!(beat(43, &report(43, 1, "waiting for more room")), one_rename);
+    assert_eq!(others.report("me", 43).unwrap(), Some(report(43, 1, "waiting for room")));
+    assert_eq!(beat(44, &report(44, 1, "waiting for more room")), a_report);
+    // A beat that comes later than others compute from its number publishes its time.
+    assert_eq!(beat(45, &report(46, 1, "waiting for more room")), one_rename);
+    assert_eq!(beat(46, &report(48, 1, "waiting for more room")), a_report);
+    assert_eq!(others.report("me", 46).unwrap(), Some(report(48, 1, "waiting for more room")));
     // After the index was removed, a beat publishes the report again.
     std::fs::remove_dir_all(ring.layout.root().join("index")).unwrap();
-    beat(8, &report(8, 1, "waiting for more room"));
-    assert_eq!(index.report("me", 8).unwrap(), Some(report(8, 1, "waiting for more room")));
+    beat(47, &report(49, 1, "waiting for more room"));
+    assert_eq!(others.report("me", 47).unwrap(), Some(report(49, 1, "waiting for more room")));
     // A rename whose reply is lost counts. One that fails is an error, and the next beat follows.
     fs.hook(|_, op, _| if op == "rename" { Action::LoseReply(2) } else { Action::Pass });
-    index.beat("me", 9, &report(9, 1, "waiting for more room")).unwrap();
+    index.beat("me", 48, &report(50, 1, "waiting for more room")).unwrap();
     fs.hook(|_, op, _| if op == "rename" { Action::Refuse(EIO) } else { Action::Pass });
-    index.beat("me", 10, &report(10, 1, "waiting for more room")).unwrap_err();
+    index.beat("me", 49, &report(51, 1, "waiting for more room")).unwrap_err();
     fs.hook(|_, _, _| Action::Pass);
-    assert_eq!(index.members().unwrap(), [("me".to_owned(), 9)]);
-    index.beat("me", 11, &report(11, 1, "waiting for more room")).unwrap();
-    assert_eq!(index.members().unwrap(), [("me".to_owned(), 11)]);
+    assert_eq!(index.members().unwrap(), [("me".to_owned(), 48)]);
+    index.beat("me", 50, &report(52, 1, "waiting for more room")).unwrap();
+    assert_eq!(index.members().unwrap(), [("me".to_owned(), 50)]);
 }
 
 #[test]

@@ -14,13 +14,14 @@
 //! ```
 
 use super::block::{Block, Numbers};
-use super::{Index, Lease, NUMBERS_END, Report, SwapStatus};
+use super::{BEATS_PER_LEASE, Index, Lease, NUMBERS_END, Report, SwapStatus};
 use crate::error::{Error, Result};
 use crate::fs::publish::{publish, write_new};
 use crate::fs::{Fs, FsError, FsResult, surely};
 use crate::layout::parse_number;
 use crate::random::random_u32;
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -43,9 +44,8 @@ const REMOVED_MEANWHILE: [Duration; 6] = [
 ];
 /// The directory of notes, with one for each folder.
 pub const NOTES: &str = "notes";
-/// Of beats whose reports differ only in their times, how many may follow a report without a new one. At four beats in a
-/// lease, a report is never older than a lease, by which observers judge it at their first look.
-const BEATS_WITHOUT_REPORT: u64 = 2;
+/// Heartbeats that may follow a report before changed details of a wait are written.
+const BEATS_WITHOUT_DETAILS: u64 = 2;
 /// Old leases that are left lying, so that a late claimant finds its token taken.
 const LEASES_KEPT: u64 = 16;
 
@@ -62,25 +62,40 @@ pub struct FilesIndex {
     beats: Mutex<HashMap<String, Said>>,
 }
 
-/// A beat that was published.
-#[derive(Debug)]
-struct Said {
-    beat: u64,
-    /// The report that its file holds, and the beat with which that was written.
+/// A member's file: a report, and the heartbeat with which it was written. Later heartbeats rename the file, and readers
+/// of it add the time of as many heartbeats to the report's.
+#[derive(Debug, Serialize, Deserialize)]
+struct Written {
+    #[serde(flatten)]
     report: Report,
     since: u64,
 }
 
+impl Written {
+    /// The report as it stands at `beat`.
+    fn at(self, beat: u64) -> Report {
+        self.report.after(beat.saturating_sub(self.since))
+    }
+}
+
+/// A beat that was published, and what its file holds.
+#[derive(Debug)]
+struct Said {
+    beat: u64,
+    written: Written,
+}
+
 impl Said {
-    /// Whether the file that is there may stand for `beat` with `report`, too: only times differ, or what a member waits
-    /// for in detail.
+    /// Whether the file that is there may stand for `beat` with `report`, too: the time that readers of it compute is
+    /// right within one heartbeat, and nothing else differs, or only what a member waits for in detail.
     fn stands_for(&self, beat: u64, report: &Report) -> bool {
-        let said = &self.report;
-        let waits_still = report.doing.is_empty() == said.doing.is_empty();
+        let Written { report: said, since } = &self.written;
+        let beats = beat.saturating_sub(*since);
+        let off = Duration::from_millis(said.clone().after(beats).unix_ms.abs_diff(report.unix_ms));
+        let waits_still = report.doing.is_empty() == said.doing.is_empty() && beats <= BEATS_WITHOUT_DETAILS;
         let doing = if waits_still { &said.doing } else { &report.doing }.clone();
         let (unix_ms, per_second) = (said.unix_ms, said.per_second);
-        Report { unix_ms, per_second, doing, ..report.clone() } == *said
-            && beat.saturating_sub(self.since) <= BEATS_WITHOUT_REPORT
+        Report { unix_ms, per_second, doing, ..report.clone() } == *said && off <= said.lease() / BEATS_PER_LEASE
     }
 }
 
@@ -348,7 +363,8 @@ impl Index for FilesIndex {
                 }
             }
         }
-        let bytes = Self::encode(report)?;
+        let written = Written { report: report.clone(), since: beat };
+        let bytes = Self::encode(&written)?;
         let said = self.with_dirs(None, || {
             let temp = self.temp();
             write_new(&*self.fs, &temp, &bytes, false)?;
@@ -356,7 +372,7 @@ impl Index for FilesIndex {
         });
         match (said, last) {
             (Ok(()), last) => {
-                beats.insert(member.to_owned(), Said { beat, report: report.clone(), since: beat });
+                beats.insert(member.to_owned(), Said { beat, written });
                 last.map_or(Ok(()), |last| self.forget(&last))?;
             }
             // On a full disk the old report takes the new number: being alive needs no room.
@@ -410,7 +426,8 @@ impl Index for FilesIndex {
     }
 
     fn report(&self, member: &str, beat: u64) -> Result<Option<Report>> {
-        self.read(&self.dir("members").join(format!("{member}.{beat}")))
+        let written: Option<Written> = self.read(&self.dir("members").join(format!("{member}.{beat}")))?;
+        Ok(written.map(|written| written.at(beat)))
     }
 
     fn note(&self, folder: &str, name: &str, text: &str) -> Result<String> {

@@ -87,6 +87,8 @@ pub struct Report {
     pub last_error: Option<String>,
 }
 
+/// Heartbeats in the time of one lease.
+pub(crate) const BEATS_PER_LEASE: u32 = 4;
 /// Longest lease that a report may claim: what it says is not verified.
 const LONGEST_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -94,6 +96,22 @@ impl Report {
     /// The lease that the process claims, a day at most; zero for a value that is no duration.
     pub fn lease(&self) -> Duration {
         Duration::try_from_secs_f64(self.lease_seconds).unwrap_or_default().min(LONGEST_LEASE)
+    }
+
+    /// Sets the time of the report, and with it the mean rate since its process began.
+    pub(crate) fn set_time(&mut self, unix_ms: u64) {
+        let elapsed = unix_ms.saturating_sub(self.started_unix_ms) as f64 / 1e3;
+        self.unix_ms = unix_ms;
+        self.per_second = if elapsed > 0.0 { self.samples as f64 / elapsed } else { 0.0 };
+    }
+
+    /// Returns the report as it stands `beats` heartbeats after it was written, if its process has no news.
+    pub(crate) fn after(mut self, beats: u64) -> Report {
+        let pause = (self.lease() / BEATS_PER_LEASE).as_millis() as u64;
+        if beats > 0 {
+            self.set_time(self.unix_ms.saturating_add(pause.saturating_mul(beats)));
+        }
+        self
     }
 }
 

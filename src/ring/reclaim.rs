@@ -25,6 +25,8 @@ pub struct Reclaimed {
     pub samples: u64,
     /// Files unlinked.
     pub files: u64,
+    /// Whether another call may soon remove more: a run has generations to read, or there was something old or in `trash/`.
+    pub more: bool,
 }
 
 impl Ring {
@@ -34,8 +36,10 @@ impl Ring {
     /// What the filesystem says, but for names that are gone or still held open.
     pub fn reclaim(&self) -> Result<Reclaimed> {
         let newest = self.manifests.newest_listed()?;
-        let mut done = Reclaimed::default();
         let retirable = self.retirable(newest)?;
+        // A newest manifest that cannot be seen yet makes nothing old.
+        let more = !retirable.is_empty() || self.has_pins() || self.manifests.get(newest)?.is_none();
+        let mut done = Reclaimed { more, ..Reclaimed::default() };
         as_hint(self.note_new_deaths())?;
         if !retirable.is_empty() {
             self.settle_manifests(newest)?;
@@ -66,6 +70,7 @@ impl Ring {
         }
         for name in self.list_or_none(&self.layout.trash())? {
             done.files += self.empty(&self.layout.trash().join(name))?;
+            done.more = true;
         }
         self.reclaimed.fetch_max(newest, Ordering::Relaxed);
         // Old counters are small: not each time.

@@ -314,6 +314,12 @@ impl Ring {
         Ok(pins)
     }
 
+    /// Whether a run had generations to read when pins were last looked for.
+    pub(in crate::ring) fn has_pins(&self) -> bool {
+        let pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        !pins.living.is_empty() || !pins.graced.is_empty()
+    }
+
     /// Writes down which workers were found dead when pins were last looked for.
     pub(in crate::ring) fn note_new_deaths(&self) -> Result<()> {
         let mut pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
