@@ -139,6 +139,12 @@ class Lab:
         """A directory of the host with a ring's manifests, as they are on the server's disk."""
         raise NotImplementedError
 
+    def promoted(self, ring):
+        """{generation: when its manifest came, by the server's clock}."""
+        where = self.on_server(self.shared / ring) / "manifests"
+        told = self.server.run("find", where, "-name", "[0-9]*", "-printf", "%f %T@\n")
+        return {int(line.split()[0]): float(line.split()[1]) for line in told.splitlines()}
+
     def start_node(self, node):
         """Turns on a node and mounts the shared filesystem on it."""
         raise NotImplementedError

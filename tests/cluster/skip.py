@@ -84,14 +84,6 @@ class Beside:
         """The server's clock, which also stamps the manifests."""
         return float(self.lab.server.run("date", "+%s.%N"))
 
-    def promoted(self):
-        """{generation: when its manifest came}."""
-        where = self.lab.on_server(self.lab.shared / self.ring) / "manifests"
-        lines = self.lab.server.run("find", where, "-name", "[0-9]*", "-printf", "%f %T@\n").split(
-            "\n"
-        )
-        return {int(line.split()[0]): float(line.split()[1]) for line in lines if line}
-
     def run(self, seconds):
         """Returns (verdict, [(reader, generations got, those it should have got, left out)])."""
         lab, readers, others = self.lab, {}, []
@@ -152,7 +144,8 @@ class Beside:
 
     def judge(self, stopped):
         """Compares what readers saw with what they should have seen."""
-        promoted = {g: when for g, when in self.promoted().items() if g > 0 and when <= stopped}
+        came = self.lab.promoted(self.ring)
+        promoted = {g: when for g, when in came.items() if g > 0 and when <= stopped}
         seals = sorted(promoted)
         if not seals:
             raise LabError("nothing was promoted")

@@ -1,6 +1,8 @@
 """How fast samples go to the server and come back, and how many requests that takes: a report."""
 
+import json
 import signal
+import statistics
 import time
 
 CONFIG = """\
@@ -14,6 +16,12 @@ SAMPLES, SHAPE, MIB = 24, "128,128,128", 48
 SMALL = 200
 IDLE_SECONDS = 30
 ROUNDS = 3
+LATENCY_SECONDS, LATENCY_CAP = 90, 5
+# Runs a command, and prints when each line of its output came.
+STAMP = """import subprocess, sys, time
+command = ["setpriv", "--pdeathsig", "TERM", *sys.argv[1:]]
+for line in subprocess.Popen(command, stdout=subprocess.PIPE).stdout:
+    print(time.time(), line.decode(), end="", flush=True)"""
 
 
 class Throughput:
@@ -150,7 +158,9 @@ class Throughput:
             command = [self.lab.ringreel, *words, "-c", config]
             role = self.other.spawn(name, *command, stdout=out, stderr=err)
             time.sleep(8)
-            self.counted(name, lambda: time.sleep(IDLE_SECONDS), IDLE_SECONDS, "a second")
+            # A manager looks less and less often, until it has found nothing for 32 s.
+            for told in (name, f"{name}, from {8 + IDLE_SECONDS} s on"):
+                self.counted(told, lambda: time.sleep(IDLE_SECONDS), IDLE_SECONDS, "a second")
             role.end(signal.SIGTERM)
         command = [self.lab.ringreel, "generate", "--shape", "8", "--rate", "0.05", "-c", config]
         role = self.other.spawn("generator", *command, stderr=self.dir / "generate.err")
@@ -159,9 +169,51 @@ class Throughput:
         self.counted(name, lambda: time.sleep(2 * IDLE_SECONDS), 2 * IDLE_SECONDS, "a second")
         role.end(signal.SIGTERM)
 
+    def ahead(self, machine):
+        """Seconds by which a machine's clock is ahead of the host's: by the quickest of five looks."""
+
+        def look():
+            begun = time.time()
+            there = float(machine.run("date", "+%s.%N"))
+            ended = time.time()
+            return ended - begun, there - (begun + ended) / 2
+
+        return min(look() for _ in range(5))[1]
+
+    def latency(self):
+        """How long after a promotion a reader on the other node has its first sample."""
+        name = "latency"
+        config, seen = self.config(name, LATENCY_CAP), self.dir / f"{name}.seen"
+        generate = [self.lab.ringreel, "generate", "--shape", "8", "-c", config]
+        self.one.run(*generate, "--samples", LATENCY_CAP, timeout=120)
+        read = [self.lab.ringreel, "read", "--json", "--generations", 1000, "-c", config]
+        reader = self.other.spawn(name, "python3", "-c", STAMP, *read, stdout=seen)
+        manager = self.one.spawn("manager", self.lab.ringreel, "manager", "-c", config)
+        writer = self.one.spawn("generator", *generate, "--rate", 1, "--seed", 1)
+        before = self.ahead(self.lab.server) - self.ahead(self.other)
+        time.sleep(LATENCY_SECONDS)
+        for role in (writer, reader, manager):
+            role.end(signal.SIGTERM)
+        drift = self.ahead(self.lab.server) - self.ahead(self.other) - before
+        self.lab.sync()
+        first = {}
+        for line in seen.read_text().splitlines():
+            when, sample = line.split(" ", 1)
+            first.setdefault(json.loads(sample)["generation"], float(when))
+        promoted = self.lab.promoted(f"{name}.ring")
+        # The first one was there before the reader.
+        took = [first[g] - promoted[g] + before for g in sorted(first)[1:]]
+        print(
+            f"    from a promotion to its first sample on the other node: median "
+            f"{statistics.median(took):.2f} polls of 1 s, {min(took):.2f} to {max(took):.2f}, "
+            f"{len(took)} generations (clocks drifted by {drift:.2f} s)",
+            flush=True,
+        )
+
     def run(self):
         """All of it."""
         self.waiting()
+        self.latency()
         self.small()
         ratios = [self.large(number) for number in range(ROUNDS)]
         for name, values in zip(("written, against dd", "read, against cat"), zip(*ratios)):
