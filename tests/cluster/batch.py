@@ -152,7 +152,7 @@ class Batch:
             time.sleep(1)
         self.slurm.ask("scancel", "--user=root")
         until("all jobs' end", lambda: not self.slurm.ask("squeue", "-h").strip(), 60)
-        seen = self.lab.brick / "job"
+        seen = self.lab.server.path(self.lab.on_server(self.lab.shared / "job"))
         return judge(self.ledgers.iterdir(), manifests, seen.glob(f"seen-train-{trainer}-*.json"))
 
 

@@ -6,7 +6,7 @@ There are two partitions on the same nodes: jobs in `urgent` preempt those in `s
 import os
 import time
 
-from gluster import ADDRESS, SERVER
+from namespaces import ADDRESS, SERVER
 from lab import until
 
 CPUS = 10  # of a node, as SLURM is told

@@ -170,7 +170,7 @@ class Throughput:
         role.end(signal.SIGTERM)
 
     def ahead(self, machine):
-        """Seconds by which a machine's clock is ahead of the host's: by the quickest of five looks."""
+        """Seconds by which a machine's clock is ahead of the host's, by the quickest of five looks."""
 
         def look():
             begun = time.time()
