@@ -139,6 +139,10 @@ class Lab:
         """A directory of the host with a ring's manifests, as they are on the server's disk."""
         raise NotImplementedError
 
+    def late_watch(self, ring):
+        """Returns the program of guest/ that reports late links on the server, and its words."""
+        return "watch.py", self.on_server(ring)
+
     def promoted(self, ring):
         """{generation: when its manifest came, by the server's clock}."""
         where = self.on_server(self.shared / ring) / "manifests"

@@ -3,7 +3,7 @@
 A client of a network filesystem may use a directory's old path for a while: for about a second on
 GlusterFS, for 20 s and more on NFS. A generator that found room, and whose link comes after the
 rename, then links into the *promoted* directory. By that nothing may be lost, and nothing delivered
-twice. The links are counted on the server's own disk (guest/watch.py).
+twice. The links are counted on the server (guest/watch.py, guest/changelog.py).
 
 To have many of them, `ringreel seal` on one node promotes generations before they are full, while
 generators on the other one link small samples as fast as they can.
@@ -24,7 +24,7 @@ KEEP: 3
 LEASE_SECONDS: {lease}
 INDEX: files
 """
-WATCH = Path(__file__).parent / "guest" / "watch.py"
+GUEST = Path(__file__).parent / "guest"
 
 
 def run(lab, wanted=100, seconds=120):
@@ -41,7 +41,8 @@ def run(lab, wanted=100, seconds=120):
     one.run(*first, timeout=120)
     events = directory / "events"
     script = "import sys; exec(sys.argv.pop(1))"
-    command = ["python3", "-c", script, WATCH.read_text(), lab.on_server(ring)]
+    program, *words = lab.late_watch(ring)
+    command = ["python3", "-c", script, (GUEST / program).read_text(), *words]
     watch = lab.server.spawn("watch", *command, stdout=events, stderr=directory / "watch.log")
 
     def told(word):

@@ -15,6 +15,7 @@ import skip
 import squash
 from gluster import GlusterLab
 from lab import LabError
+from moose import MooseLab
 from nfs import NfsLab
 from storm import Storm
 from throughput import Throughput
@@ -221,6 +222,13 @@ PARTS = {
         "skip": skipped,
         "throughput": throughput,
     },
+    "moosefs": {
+        "storm": storm,
+        "late": late_links,
+        "doctor": doctor,
+        "skip": skipped,
+        "throughput": throughput,
+    },
     "nfs": NFS_PARTS,
     "nfs3": NFS_PARTS,
 }
@@ -237,7 +245,7 @@ def main():
         choices=PARTS,
         metavar="FS",
         default="gluster",
-        help="nfs (4.2), nfs3, gluster, or all (default: gluster)",
+        help="nfs (4.2), nfs3, gluster, moosefs, or all (default: gluster)",
     )
     parser.add_argument(
         "--seconds", type=float, default=120.0, help="length of the storm (default: 120)"
@@ -292,8 +300,8 @@ def main():
 
 def make(options):
     """The lab of a filesystem, without power yet."""
-    if options.fs == "gluster":
-        return GlusterLab(options.ringreel)
+    if options.fs in ("gluster", "moosefs"):
+        return (GlusterLab if options.fs == "gluster" else MooseLab)(options.ringreel)
     # Linux's own default is 90 s, which is most of a short storm.
     grace = options.grace or (90 if options.seconds >= 300 else 20)
     return NfsLab(options.ringreel, options.images, options.fs, grace)
@@ -303,7 +311,7 @@ def keep(lab):
     """Keeps the logs where a user will look for them."""
     failed = FAILED / lab.name
     shutil.rmtree(failed, ignore_errors=True)
-    large = ("brick", "shared", "disk.img", "program.tar", "vl.*", "*.monitor")
+    large = ("brick", "shared", "truth", "disk.img", "program.tar", "vl.*", "*.monitor")
     own = ("run", "bin", "munge*", "spool*", "state", "manifests")
     shutil.copytree(lab.dir, failed, ignore=shutil.ignore_patterns(*large, *own))
     print(f"    the logs are in {failed}")

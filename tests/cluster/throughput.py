@@ -170,9 +170,9 @@ class Throughput:
         role.end(signal.SIGTERM)
 
     def ahead(self, machine):
-        """Seconds by which a machine's clock is ahead of the host's, by the quickest of five looks."""
+        """Seconds by which a machine's clock is ahead of the host's."""
 
-        def look():
+        def look():  # the quickest of five counts
             begun = time.time()
             there = float(machine.run("date", "+%s.%N"))
             ended = time.time()
