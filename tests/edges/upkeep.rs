@@ -42,7 +42,7 @@ fn what_is_reclaimed_is_counted_and_what_is_kept_is_there() {
     let found = garbage.iter().find(|found| found.path.ends_with("read.1")).unwrap();
     assert!(found.bytes == bytes(1) && found.why.contains("KEEP"), "{found:?}");
 
-    assert_eq!(ring.reclaim().unwrap(), Reclaimed { generations: 2, samples: 4, files: 5 });
+    assert_eq!(ring.reclaim().unwrap(), Reclaimed { generations: 2, samples: 4, files: 5, more: true });
     assert_eq!(ring.reclaim().unwrap(), Reclaimed::default());
     let there = |dir: PathBuf| dir.exists();
     assert_eq!([1, 2, 3, 4].map(|n| there(ring.layout.read(n))), [false, false, true, true]);
@@ -124,7 +124,7 @@ fn trash_and_quarantine_that_somebody_removed_are_made_again_when_they_are_neede
     let dirs = [ring.layout.trash(), ring.layout.quarantine()];
     dirs.iter().for_each(|dir| fs::remove_dir(dir).unwrap());
     assert_eq!(keeping(another(&config), 3).reclaim().unwrap(), Reclaimed::default(), "it is not needed");
-    assert_eq!(ring.reclaim().unwrap(), Reclaimed { generations: 1, samples: 2, files: 2 });
+    assert_eq!(ring.reclaim().unwrap(), Reclaimed { generations: 1, samples: 2, files: 2, more: true });
     assert!(!ring.layout.read(1).exists() && dirs[0].exists());
     assert_eq!(ringreel::status::status(&ring).unwrap().quarantined, 0);
     let nobody = Life::Living(BTreeSet::new());
