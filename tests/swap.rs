@@ -14,7 +14,6 @@ use ringreel::{Config, Generator, SampleId};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const CAP: u64 = 4;
@@ -84,63 +83,6 @@ fn go_on_while_one_waits(size: u64) {
     bring_in(&another(&config));
     assert!(finished.len() as u64 > 2 * CAP);
     assert_delivered_once(&config.ring, &finished, "a manifest that came late");
-}
-
-#[test]
-fn nobody_waits_for_a_large_manifest_to_be_read_and_who_dies_meanwhile_loses_nothing() {
-    const MANY: u64 = 500;
-    let dir = scratch();
-    let config = config(dir.path(), MANY, "");
-    a_manager_seems_to_live(&config);
-    let fs = Arc::new(HookFs::default());
-    let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
-    let mut finished: Vec<_> = (0..MANY).flat_map(|n| write(&mut generator, n).unwrap()).collect();
-    // The manifest is not read before the test says so. A call that waits for it gives up in the end.
-    let (may_read, in_vain) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (gate, gave_up) = (may_read.clone(), in_vain.clone());
-    fs.hook(move |_, op, path| {
-        if op == "read" && path.ends_with("manifests/1") {
-            let begun = Instant::now();
-            while !gate.load(Ordering::SeqCst) && !gave_up.load(Ordering::SeqCst) {
-                gave_up.store(begun.elapsed() > PATIENCE, Ordering::SeqCst);
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        }
-        Action::Pass
-    });
-    // One segment that the manifest does not list: it is linked again, as soon as that is known.
-    let left_out = fs::read_dir(config.ring.join("write.1")).unwrap().next().unwrap().unwrap().path();
-    fs::remove_file(&left_out).unwrap();
-    assert!(another(&config).promote(When::NotEmpty).unwrap().is_some());
-    assert_eq!(listed(&config.ring).len() as u64, MANY - 1);
-    let mut next = MANY + 20;
-    (MANY..next).for_each(|n| finished.extend(write(&mut generator, n).unwrap()));
-    assert!(!in_vain.load(Ordering::SeqCst), "a call waited for the manifest");
-    assert_eq!(generator.summary().delivered, 0);
-    may_read.store(true, Ordering::SeqCst);
-    let started = Instant::now();
-    while generator.summary().delivered == 0 {
-        finished.extend(write(&mut generator, next).unwrap());
-        assert!(started.elapsed() < PATIENCE, "it never hears of it");
-        next += 1;
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert_eq!(generator.summary().delivered, MANY - 1);
-    assert_eq!(names(&config.ring.join("write.2")) as u64, next - MANY + 1);
-    // And once more, while it is read.
-    (next..2 * MANY).for_each(|n| finished.extend(write_for_a_while(&mut generator, n, PATIENCE).unwrap()));
-    fs.hook(|_, op, path| {
-        if op == "read" && path.ends_with("manifests/2") {
-            std::thread::sleep(Duration::from_secs(60));
-        }
-        Action::Pass
-    });
-    assert!(another(&config).promote(When::NotEmpty).unwrap().is_some());
-    finished.extend(write(&mut generator, 2 * MANY).unwrap());
-    finished.extend(write(&mut generator, 2 * MANY + 1).unwrap());
-    std::mem::forget(generator); // as if it was killed
-    bring_in(&another(&config));
-    assert_delivered_once(&config.ring, &finished, "a generator that died while it read a manifest");
 }
 
 #[test]

@@ -464,7 +464,7 @@ impl Reader {
     fn read(&self, generation: u64, position: u64, entry: &SegmentEntry, id: SampleId) -> Result<ReadSample> {
         let segment = self.segment(generation, entry)?;
         let verify = self.is_to_be_compared(&segment, id.ordinal);
-        let options = ReadOptions { verify, max_part: self.max_part, ..ReadOptions::default() };
+        let options = ReadOptions { verify, max_part: self.max_part };
         let sample = segment.reader.sample(id.ordinal, options)?;
         segment.compared.insert(id.ordinal, verify);
         let (parts, meta) = named(segment.reader.info(), sample);

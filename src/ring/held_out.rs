@@ -240,7 +240,7 @@ impl Ring {
         let Some((entry, ordinal)) = manifest.locate(position) else { return Ok(None) };
         let generation = manifest.summary.generation;
         let path = self.layout.read(generation).join(entry.file());
-        let options = ReadOptions { verify: true, max_part: memory::bytes(), ..ReadOptions::default() };
+        let options = ReadOptions { verify: true, max_part: memory::bytes() };
         let read = SegmentReader::open(&*self.fs, &path, Access::Copy)
             .and_then(|segment| entry.check(&segment).and_then(|()| segment.sample(ordinal, options)));
         let why = match read {

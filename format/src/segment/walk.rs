@@ -109,7 +109,7 @@ impl WalkedSample<'_> {
             PartPlace::Inline(range) => Bytes::copy_from_slice(&self.payload[range.clone()]),
             PartPlace::Large { .. } => self.large[n].clone(),
         };
-        let options = ReadOptions { verify: false, max_part: self.max_part, ..ReadOptions::default() }; // the walk did
+        let options = ReadOptions { verify: false, max_part: self.max_part }; // the walk did
         decode_part(stored, self.head.parts[n].clone(), &self.info.schema.parts[n].name, self.head.at, options)
     }
 
