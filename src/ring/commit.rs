@@ -408,8 +408,8 @@ impl Ring {
             if needed <= left && occupancy.spent * 8 * occupancy.sharers < occupancy.room {
                 return Ok(false);
             }
-            // What has no room gets none until it is promoted: it is listed again only now and then,
-            // because the last listing may have been an old view.
+            // A full generation has no room until it is promoted. It is listed again only now and
+            // then, because the last listing may have been an old view.
             let recent = occupancy.looked.is_some_and(|looked| looked.elapsed() < self.poll * 2);
             if needed > left && recent {
                 // A wrong no only waits for the manifest: a generator polls this.

@@ -37,7 +37,7 @@ const ALIGNMENT: usize = 64;
 pub enum Access {
     /// One map of the whole file, kept: no copy.
     Shared,
-    /// A map of its own for each sample, copy on write: no copy, and whoever writes into it harms nobody. Small samples are
+    /// A map of its own for each sample, copy on write: no copy, and a write changes this map alone. Small samples are
     /// read.
     Private,
     /// Read into memory.

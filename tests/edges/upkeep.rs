@@ -43,7 +43,7 @@ fn what_is_reclaimed_is_counted_and_what_is_kept_is_there() {
     assert!(found.bytes == bytes(1) && found.why.contains("KEEP"), "{found:?}");
 
     assert_eq!(ring.reclaim().unwrap(), Reclaimed { generations: 2, samples: 4, files: 5, more: true });
-    // What somebody put into the trash stays, and is looked at again.
+    // A foreign directory in the trash stays, and the next call looks at it again.
     assert_eq!(ring.reclaim().unwrap(), Reclaimed { more: true, ..Reclaimed::default() });
     let there = |dir: PathBuf| dir.exists();
     assert_eq!([1, 2, 3, 4].map(|n| there(ring.layout.read(n))), [false, false, true, true]);
