@@ -114,6 +114,21 @@ fn a_generation_that_cannot_be_looked_at_just_now_is_not_reclaimed() {
     }
 }
 
+/// Somebody renamed it by hand, so its name does not say how many samples it holds.
+#[test]
+fn last_name_of_an_undelivered_segment_keeps_its_generation() {
+    for samples in [1, 3] {
+        let dir = scratch();
+        let config = config(dir.path(), 2, "KEEP: 3");
+        generations(&config, 3);
+        let ring = keeping(another(&config), 1);
+        let last = ring.layout.read(1).join(segment_name(50, samples));
+        fs::rename(staged(&config, 7).1, &last).unwrap();
+        ring.reclaim().unwrap();
+        assert!(last.exists(), "named as one of {samples}");
+    }
+}
+
 #[test]
 fn trash_and_quarantine_that_somebody_removed_are_made_again_when_they_are_needed() {
     let dir = scratch();
