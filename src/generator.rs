@@ -234,7 +234,7 @@ impl Core {
                 }
                 Err(error) if !alone && self.number < before => return Err(error),
                 // The file was thrown away, or swept away by others, and this sample is still in hand: once more, in a new one.
-                Err(error) if self.writing.is_none() && (error.is_retryable() || error.is_gone()) && !stop() => {
+                Err(error) if self.is_thrown_away(&error) && !stop() => {
                     self.problem(format!("{error}; writing the sample again"));
                     self.pause("a segment to be written again", self.ring.poll, stop)?;
                 }

@@ -181,28 +181,33 @@ fn generator_that_is_dropped_finishes_its_open_segment() {
     assert_eq!(common::listed(&config.ring).len(), 4);
 }
 
-/// A failed sync leaves a file whose contents are unknown.
+/// A failed sync leaves a file whose contents are unknown, and an observer that took this generator for dead may have
+/// removed its file.
 #[test]
 fn discarded_samples_are_counted_and_the_generator_goes_on() {
+    const ENOENT: i32 = 2;
     const ENOSPC: i32 = 28;
-    let dir = scratch();
-    let config = Config { durability: Durability::Node, ..auto(dir.path(), 80, "0.05") };
-    let fs = HookFs::default();
-    let mut generator = Generator::open_on(Arc::new(fs.clone()), &config).unwrap();
-    let mut ids = write_many(&mut generator, 1);
-    let failed = AtomicBool::new(false);
-    fs.hook(move |_, op, path| {
-        let hit = op == "sync" && path.to_string_lossy().contains(".part") && !failed.swap(true, Ordering::SeqCst);
-        if hit { Action::Refuse(ENOSPC) } else { Action::Pass }
-    });
-    ids.extend(write_many(&mut generator, 3));
-    eventually("the thread discards them", || generator.summary().discarded == 3);
-    assert_eq!((generator.written(), generator.summary().finished), (1, 1));
-    ids.extend(write_many(&mut generator, 2));
-    ids.extend(generator.flush(&never).unwrap());
-    assert_eq!(ids.len(), 3);
-    assert_eq!(generator.finish(true, &never).unwrap().delivered, 3);
-    assert_delivered_once(&config.ring, &ids, "beside discarded samples");
+    for (failing, errno) in [("sync", ENOSPC), ("rename", ENOENT)] {
+        let dir = scratch();
+        let config = Config { durability: Durability::Node, ..auto(dir.path(), 80, "0.05") };
+        let fs = HookFs::default();
+        let mut generator = Generator::open_on(Arc::new(fs.clone()), &config).unwrap();
+        let mut ids = write_many(&mut generator, 1);
+        let (failed, owner) = (AtomicBool::new(false), generator.ring().me.clone());
+        fs.hook(move |_, op, path| {
+            let is_segment = path.parent().is_some_and(|dir| dir.ends_with(&owner));
+            let hit = op == failing && is_segment && !failed.swap(true, Ordering::SeqCst);
+            if hit { Action::Refuse(errno) } else { Action::Pass }
+        });
+        ids.extend(write_many(&mut generator, 3));
+        eventually("the thread discards them", || generator.summary().discarded == 3);
+        assert_eq!((generator.written(), generator.summary().finished), (1, 1));
+        ids.extend(write_many(&mut generator, 2));
+        ids.extend(generator.flush(&never).unwrap());
+        assert_eq!(ids.len(), 3);
+        assert_eq!(generator.finish(true, &never).unwrap().delivered, 3);
+        assert_delivered_once(&config.ring, &ids, "beside discarded samples");
+    }
 }
 
 /// Readers are members of the ring and take no room in it.

@@ -92,7 +92,7 @@ impl Core {
     pub(super) fn seal_or_discard(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
         match self.seal(stop) {
             Ok(ids) => self.tell(ids),
-            Err(error) if self.writing.is_none() && error.is_retryable() => self.discarded = Some(error),
+            Err(error) if self.is_thrown_away(&error) => self.discarded = Some(error),
             Err(error) => return Err(error),
         }
         Ok(())
@@ -107,6 +107,11 @@ impl Core {
             self.commit_all(&|| true, false)?;
         }
         Ok(())
+    }
+
+    /// Whether a segment that could not be sealed was thrown away, as on a full disk or when another process swept it.
+    pub(super) fn is_thrown_away(&self, error: &Error) -> bool {
+        self.writing.is_none() && (error.is_retryable() || error.is_gone())
     }
 
     /// Seals the segment that is being written if its first sample has waited for SEGMENT_SECONDS, and
@@ -125,7 +130,7 @@ impl Core {
                 return false;
             }
             Err(Error::Interrupted { .. }) => {}
-            Err(error) if error.is_retryable() => self.problem(error.to_string()),
+            Err(error) if error.is_retryable() || self.is_thrown_away(&error) => self.problem(error.to_string()),
             Err(error) => self.defer(error),
         }
         true
