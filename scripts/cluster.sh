@@ -2,7 +2,7 @@
 # Runs rings on a real cluster, made on this machine and taken down again. See docs/cluster.md.
 #   scripts/cluster.sh                              GlusterFS and SLURM; a storm of two minutes
 #   scripts/cluster.sh --fs nfs --seconds 600 storm one part, on NFS 4.2
-#   scripts/cluster.sh --fs all                     GlusterFS, MooseFS, NFS 4.2 (nfs) and NFS 3 (nfs3)
+#   scripts/cluster.sh --fs all                     GlusterFS, MooseFS, CephFS, NFS 4.2, NFS 3 (nfs3)
 #   scripts/cluster.sh --help                       parts and options
 # Needs root and Debian's packages, which it installs. The exit status is 77 where it cannot run, and 1
 # when a promise was broken. RINGREEL names the command to test; without it, it is built.
@@ -15,6 +15,8 @@ gluster_packages=(glusterfs-server glusterfs-client slurmctld slurmd slurm-clien
 gluster_commands=(glusterd glusterfs gluster slurmctld slurmd sbatch munged ip nsenter unshare setpriv mkfs.ext4)
 moosefs_packages=(moosefs-master moosefs-chunkserver moosefs-client iproute2)
 moosefs_commands=(mfsmaster mfschunkserver mfsmount ip nsenter unshare setpriv mkfs.ext4)
+cephfs_packages=(ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse ceph-common iproute2)
+cephfs_commands=(ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse ceph monmaptool ip nsenter unshare setpriv mkfs.ext4)
 nfs_packages=(qemu-system-x86 qemu-utils mmdebstrap busybox-static kmod cpio e2fsprogs iproute2)
 nfs_commands=(qemu-system-x86_64 mmdebstrap busybox depmod cpio mke2fs mkfs.ext4 ip unshare setpriv dpkg apt-get)
 
@@ -97,15 +99,15 @@ main() {
         esac
         shift
     done
-    [ "${filesystems[0]}" != all ] || filesystems=(gluster moosefs nfs nfs3)
+    [ "${filesystems[0]}" != all ] || filesystems=(gluster moosefs cephfs nfs nfs3)
 
     for fs in "${filesystems[@]}"; do
         status=0
         case $fs in
-            gluster | moosefs) prepare_namespaces "$fs" || status=$? ;;
+            gluster | moosefs | cephfs) prepare_namespaces "$fs" || status=$? ;;
             nfs | nfs3) prepare_nfs || status=$? ;;
             *)
-                echo "--fs $fs: expected nfs, nfs3, gluster, moosefs or all" >&2
+                echo "--fs $fs: expected nfs, nfs3, gluster, moosefs, cephfs or all" >&2
                 exit 2
                 ;;
         esac

@@ -13,6 +13,7 @@ import late
 import lost
 import skip
 import squash
+from ceph import CephLab
 from gluster import GlusterLab
 from lab import LabError
 from moose import MooseLab
@@ -213,22 +214,16 @@ NFS_PARTS = {
     "lost": lost_replies,
     "throughput": throughput,
 }
+FUSE_PARTS = {
+    "storm": storm,
+    "doctor": doctor,
+    "skip": skipped,
+    "throughput": throughput,
+}
 PARTS = {
-    "gluster": {
-        "storm": storm,
-        "late": late_links,
-        "doctor": doctor,
-        "slurm": slurm,
-        "skip": skipped,
-        "throughput": throughput,
-    },
-    "moosefs": {
-        "storm": storm,
-        "late": late_links,
-        "doctor": doctor,
-        "skip": skipped,
-        "throughput": throughput,
-    },
+    "gluster": {**FUSE_PARTS, "late": late_links, "slurm": slurm},
+    "moosefs": {**FUSE_PARTS, "late": late_links},
+    "cephfs": FUSE_PARTS,
     "nfs": NFS_PARTS,
     "nfs3": NFS_PARTS,
 }
@@ -245,7 +240,7 @@ def main():
         choices=PARTS,
         metavar="FS",
         default="gluster",
-        help="nfs (4.2), nfs3, gluster, moosefs, or all (default: gluster)",
+        help="nfs (4.2), nfs3, gluster, moosefs, cephfs, or all (default: gluster)",
     )
     parser.add_argument(
         "--seconds", type=float, default=120.0, help="length of the storm (default: 120)"
@@ -300,8 +295,9 @@ def main():
 
 def make(options):
     """The lab of a filesystem, without power yet."""
-    if options.fs in ("gluster", "moosefs"):
-        return (GlusterLab if options.fs == "gluster" else MooseLab)(options.ringreel)
+    namespaces = {"gluster": GlusterLab, "moosefs": MooseLab, "cephfs": CephLab}
+    if options.fs in namespaces:
+        return namespaces[options.fs](options.ringreel)
     # Linux's own default is 90 s, which is most of a short storm.
     grace = options.grace or (90 if options.seconds >= 300 else 20)
     return NfsLab(options.ringreel, options.images, options.fs, grace)
