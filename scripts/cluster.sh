@@ -65,6 +65,7 @@ prepare_nfs() {
         [ "$(df --output=avail -BM "$place" | tail -n 1 | tr -dc 0-9)" -ge 2048 ] ||
             { skip "$place has less than 2 GB of free disk space"; return; }
     done
+    scripts/mongodb.sh java || true # without it, there is no part mongodb
     local log=$target/nfs-images.log
     tests/cluster/guest/image.sh "$target/nfs-images" >"$log" 2>&1 ||
         skip "the machines' images could not be made, see $log: $(tail -n 1 "$log")"

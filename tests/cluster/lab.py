@@ -86,6 +86,8 @@ class Lab:
 
     name = ""
     pace = Pace(3, 15, 30, 2, 1.5, 6)
+    # What the configuration of the ring {name} says of its index.
+    index = "INDEX: files\n"
     # Seconds for which everybody may wait after the server was away.
     grace = 0.0
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import late
 import lost
+import mongo
 import skip
 import squash
 from ceph import CephLab
@@ -111,10 +112,10 @@ def late_links(lab, options):
     return verdict.good() and links > 0
 
 
-def skipped(lab, options):
+def skipped(lab, options, part="skip"):
     """See skip.py."""
     tries = skip.TRIES if options.seconds >= 60 else 3
-    right, wrong, longest = skip.by_hand(lab, tries)
+    right, wrong, longest = skip.by_hand(lab, tries, part)
     print(
         f"    by hand: {right} of {tries} tries gave every sample; "
         f"longest read of the newest {longest:.1f} s"
@@ -123,7 +124,7 @@ def skipped(lab, options):
         print(f"    wrong: {text}")
     good = right == tries
     for in_turn in (False, True):
-        run = skip.Beside(lab, in_turn)
+        run = skip.Beside(lab, in_turn, part)
         verdict, readers = run.run(max(20.0, options.seconds / 2))
         print(f"    {'in turn' if in_turn else 'beside'}: {told(verdict)}")
         for name, got, due, left_out, there in readers:
@@ -191,6 +192,20 @@ def throughput(lab, options):
     return True
 
 
+def mongodb(lab, options):
+    """Skip, and a storm in which the server of the index is away; see mongo.py."""
+    seconds = max(60.0, min(options.seconds, 120.0))
+    with mongo.Mongo(lab) as server:
+        good = skipped(lab, options, "mongodb")
+        faults = [*server.faults(seconds / 6), lab.fault("cable", 3)]
+        # A role that starts while its server is away is refused.
+        run = Storm(lab, seconds, "mongodb", faults, seed=options.seed, refusals=("MongoDB at",))
+        good &= whether(run, options)
+    told = sum("MongoDB" in text for text in run.said())
+    print(f"    the roles told {told} different things of MongoDB")
+    return good and told > 0
+
+
 def slurm(lab, options):
     """See batch.py."""
     import batch
@@ -211,6 +226,7 @@ NFS_PARTS = {
     "squash": root_squash,
     "soft": soft,
     "noac": noac,
+    "mongodb": mongodb,
     "lost": lost_replies,
     "throughput": throughput,
 }
@@ -263,6 +279,9 @@ def main():
         parser.error(f"unknown: {', '.join(unknown)}")
     # With --fs all, a part runs on the filesystems that have it.
     parts = [part for part in options.parts or does if part in does]
+    if "mongodb" in parts and not mongo.JAR.exists():
+        print(f"SKIPPED: mongodb on {options.fs}: run scripts/mongodb.sh java", file=sys.stderr)
+        parts.remove("mongodb")
     if not parts:
         print(f"SKIPPED: {options.fs} has no {', '.join(options.parts)}", file=sys.stderr)
         return 77

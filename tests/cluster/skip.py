@@ -28,7 +28,6 @@ RING: {ring}
 SWAP_CAP: {cap}
 SAMPLE: [data]
 KEEP: 20
-INDEX: files
 """
 IN_TURN = "REUSE: {min: 1, max: 1}\n"
 DUE_SECONDS = 5
@@ -37,11 +36,12 @@ CAP, RATE = 14, 1
 TRIES = 10
 
 
-def by_hand(lab, tries=TRIES):
+def by_hand(lab, tries=TRIES, part="skip"):
     """Returns in how many of the tries all samples came, and what was wrong with the others."""
-    directory, ring = lab.part("skip-by-hand"), lab.shared / "hand.ring"
+    name = f"{part}-by-hand"
+    directory, ring = lab.part(name), lab.shared / f"{name}.ring"
     config = directory / "config.yaml"
-    lab.put(config, CONFIG.format(ring=ring, cap=10))
+    lab.put(config, CONFIG.format(ring=ring, cap=10) + lab.index.format(name=name))
     one, other = lab.nodes
     generate = [lab.ringreel, "generate", "-c", config, "--samples", 3, "--shape", 8, "--seal"]
     read = [lab.ringreel, "read", "-c", config, "--json"]
@@ -71,13 +71,13 @@ def by_hand(lab, tries=TRIES):
 class Beside:
     """A generator and a reader on both nodes."""
 
-    def __init__(self, lab, in_turn):
+    def __init__(self, lab, in_turn, part="skip"):
         self.lab, self.in_turn, self.failed = lab, in_turn, []
-        name = "in-turn" if in_turn else "beside"
-        self.dir = lab.part(f"skip-{name}")
+        name = f"{part}-{'in-turn' if in_turn else 'beside'}"
+        self.dir = lab.part(name)
         self.ring = f"{name}.ring"
         self.config = self.dir / "config.yaml"
-        text = CONFIG.format(ring=lab.shared / self.ring, cap=CAP)
+        text = CONFIG.format(ring=lab.shared / self.ring, cap=CAP) + lab.index.format(name=name)
         lab.put(self.config, text + (IN_TURN if in_turn else ""))
 
     def server_time(self):

@@ -22,7 +22,6 @@ SWAP_CAP: {cap}
 SAMPLE: [data, label]
 KEEP: 2
 LEASE_SECONDS: {lease}
-INDEX: files
 REUSE: {{min: 0, max: 2}}
 """
 DRAIN_SECONDS = 240
@@ -31,7 +30,7 @@ LEFT_OUT = "is missing, although KEEP covers it"
 
 
 class Storm:
-    """One run. `refusals` are words of an error with which a role may end by itself."""
+    """One run. `refusals` are words of an error with which a role may end at its start."""
 
     def __init__(self, lab, seconds, name="storm", faults=None, more="", seed=None, refusals=()):
         self.lab, self.seconds, self.refusals = lab, seconds, refusals
@@ -42,7 +41,7 @@ class Storm:
         self.config = self.dir / "config.yaml"
         pace = lab.pace
         text = CONFIG.format(ring=lab.shared / self.ring, cap=pace.cap, lease=pace.lease)
-        lab.put(self.config, text + more)
+        lab.put(self.config, text + lab.index.format(name=name) + more)
         self.numbers, self.roles, self.rest = itertools.count(1), {}, {}
         self.kills, self.failures, self.refused = collections.Counter(), [], 0
         self.stalls, self.stuck = Stalls(), []
@@ -95,8 +94,8 @@ class Storm:
         path = self.dir / f"{process.name}.log"
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         last = lines[-1] if lines else "(no word)"
-        unanswered = len(lines) <= 2 and "ring.json" in last and "which does not answer" in last
-        if unanswered or any(word in last for word in self.refusals):
+        unanswered = "ring.json" in last and "which does not answer" in last
+        if len(lines) <= 2 and (unanswered or any(word in last for word in self.refusals)):
             self.refused += 1
         else:
             self.failures.append(f"{process.name}: status {status}: {last}")

@@ -2,7 +2,8 @@
 
 They share a network that is multicast on the loopback device, so they run in a network namespace
 without any other device (scripts/cluster.sh makes it). Each machine has a second card, by which the
-lab talks to the agent on it (guest/agent.py). KVM is not needed; `LAB_ACCEL=kvm` uses it.
+lab talks to the agent on it (guest/agent.py), and the machine reaches one port of the host. KVM is
+not needed; `LAB_ACCEL=kvm` uses it.
 """
 
 import json
@@ -18,6 +19,8 @@ from pathlib import Path
 from lab import Done, LabError, until
 
 ADDRESS = "10.78.0.%d"
+# How a machine calls the host, and the port that it reaches there.
+HOST, HOST_PORT = "10.0.2.100", 27017
 # A kernel that boots on a busy host may miss timer ticks and would take its timer for broken.
 FLAGS = "mitigations=off no_timer_check"
 BOOT_SECONDS = 150
@@ -105,6 +108,9 @@ class Vm:
         for path, option in disks:
             command += ["-drive", f"file={path},if=virtio,format=raw,{option}"]
         line = f"hostfwd=tcp:127.0.0.1:{self.port}-10.0.2.15:5000"
+        # QEMU starts this for each connection, and would send its error messages to the machine.
+        relay = f"sh -c 'exec busybox nc 127.0.0.1 {HOST_PORT} 2>/dev/null'"
+        line += f",guestfwd=tcp:{HOST}:{HOST_PORT}-cmd:{relay}"
         command += ["-netdev", f"user,id=line,restrict=on,{line}"]
         command += ["-device", "virtio-net-pci,netdev=line,romfile="]
         command += ["-netdev", f"socket,id=lan,mcast={self.group},localaddr=127.0.0.1"]
