@@ -29,8 +29,8 @@ reliability:
 	RINGREEL_POWER_CUTS=20 cargo test --release --test disks -- --nocapture
 	RINGREEL_HOSTILE=1000 cargo test --release --test hostile -- --nocapture
 
-# Clusters on this machine (root), ten minutes of storm each: GlusterFS and SLURM on nodes that are namespaces, then NFS 4.2
-# and NFS 3 on virtual machines. About two hours.
+# Clusters on this machine (root), ten minutes of storm each: GlusterFS with SLURM, MooseFS and CephFS on nodes that are
+# namespaces, NFS 4.2 and NFS 3 on virtual machines. More than three hours.
 cluster:
 	scripts/cluster.sh --fs all --seconds 600
 
