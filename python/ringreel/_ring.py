@@ -147,7 +147,7 @@ class Ring:
     def _stream(
         self, worker: int, workers: int, *, goes_on: tuple[int, str] | None = None, own: bool = False, **options: Any
     ) -> Stream:
-        """The stream of one worker of all, whose run is named by the caller. `own`: each sample gets memory of its own."""
+        """The stream of one worker of all, whose run the caller names. `own`: each sample gets memory of its own."""
         if not 0 <= worker < workers:
             raise ValueError(f"rank {worker} is not one of the {workers} ranks of the world, which count from 0")
         for name in ("epochs", "prefetch_bytes", "threads"):

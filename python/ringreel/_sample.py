@@ -112,8 +112,8 @@ class Sample(Mapping[str, Any]):
     def torch(self, *names: str) -> dict[str, "torch.Tensor"]:
         """The parts as torch tensors on the CPU, by name; all of them, or those named. Parts of bytes stay `bytes`.
 
-        The tensors may be changed in place. A change is not seen by other readers, nor in the next pass. They are copies
-        where the arrays lie in a map. (`ringreel.torch` gives each sample a map of its own instead.)
+        The tensors may be changed in place. Neither other readers nor the next pass see a change. The tensors are
+        copies where the arrays lie in a map. (`ringreel.torch` gives each sample a map of its own instead.)
 
         Raises ImportError without torch, KeyError for a name that is no part, and TypeError for an element type that
         torch does not have (name the parts you want, to leave that one out).

@@ -140,11 +140,11 @@ def written(part):
 
 
 def test_a_write_into_memory_lent_for_it_changes_no_other_sample(dataset):
-    for dataset in (dataset, ringreel._dataset.Dataset(dataset._config, own=True)):
+    for each in (dataset, ringreel._dataset.Dataset(dataset._config, own=True)):
         for _ in range(2):
-            sample, held = dataset[0], dataset[0]
+            sample, held = each[0], each[0]
             lent = [written(part) for part in sample._parts.values()]
-            for other in (held, dataset[0], dataset[1]):
+            for other in (held, each[0], each[1]):
                 for name, value in everything().items():
                     assert bytes(other._parts[name]) == (value if name == "raw" else value.tobytes()), name
             del sample
