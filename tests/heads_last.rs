@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 const ENOSPC: i32 = 28;
-const MIB: usize = 1 << 20;
+/// Half of the bytes from which on a thread computes the checksums of a sample.
+const HALF: usize = 1 << 22;
 
 /// The parts of one sample.
 type Parts = Vec<Vec<u8>>;
@@ -34,10 +35,11 @@ fn part(len: usize, magic: Option<usize>) -> Vec<u8> {
 /// Some that go past the buffer, some that stay in it as far as they fit, some with a magic; small ones between.
 fn samples() -> Vec<Parts> {
     let small = vec![part(100, None); 4];
-    let clean = vec![part(2 * MIB, None), part(7, None), part(5000, None), part(MIB + 3, None)];
-    let split = vec![part(2 * MIB, None), part(7, None), part(5000, None), part(MIB + 8, Some(MIB))];
-    let buffered = vec![part(600_000, None); 4];
-    let buffered_split = vec![part(600_000, None), part(600_000, None), part(600_000, Some(0)), part(600_000, None)];
+    let clean = vec![part(2 * HALF, None), part(7, None), part(5000, None), part(HALF + 3, None)];
+    let split = vec![part(2 * HALF, None), part(7, None), part(5000, None), part(HALF + 8, Some(HALF))];
+    let buffered = vec![part(HALF * 4 / 7, None); 4];
+    let buffered_split =
+        vec![part(HALF * 4 / 7, None), part(HALF * 4 / 7, None), part(HALF * 4 / 7, Some(0)), part(HALF * 4 / 7, None)];
     vec![small.clone(), clean, small.clone(), split, buffered, small.clone(), buffered_split, small]
 }
 
@@ -132,7 +134,7 @@ fn calls(samples: &[Parts], buffer: usize) -> Vec<String> {
 #[test]
 fn a_head_is_written_over_in_the_file_or_in_the_buffer() {
     let samples = samples(); // after one that had to be split, the next one goes in order
-    for (buffer, over, cuts) in [(1000, 1, 2), (MIB, 1, 2), (4 * MIB, 0, 2), (100 * MIB, 0, 2)] {
+    for (buffer, over, cuts) in [(1000, 1, 2), (HALF, 1, 2), (4 * HALF, 0, 2), (100 * HALF, 0, 2)] {
         let calls = calls(&samples, buffer);
         let count = |op: &str| calls.iter().filter(|call| *call == op).count();
         assert_eq!((count("write_over"), count("cut")), (over, cuts), "a buffer of {buffer}: {calls:?}");
@@ -143,7 +145,7 @@ fn a_head_is_written_over_in_the_file_or_in_the_buffer() {
 fn whatever_call_goes_wrong_the_sample_is_given_again_and_the_bytes_are_the_same() {
     let samples = samples();
     let want = in_order(&samples);
-    for buffer in [1000, MIB] {
+    for buffer in [1000, HALF] {
         let calls = calls(&samples, buffer);
         for (n, call) in calls.iter().enumerate() {
             for (fault, many) in [("refused", 1), ("refused", 3), ("reply lost", 1), ("short", 1), ("interrupted", 1)] {

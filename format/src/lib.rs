@@ -4,7 +4,7 @@
 //! [`segment`]: a header, samples of several named tensors each, a footer and a trailer. `SPEC.md` beside this crate
 //! is the contract; this code follows it.
 //!
-//! This crate opens no file and holds no `unsafe`. Its only thread computes the checksums of a sample of 2 MiB and more
+//! This crate opens no file and holds no `unsafe`. Its only thread computes the checksums of a sample of 8 MiB and more
 //! while the writer writes it. Every length that comes from outside is compared
 //! with what is left of the input before anything is allocated (for what a compressed part decodes to, the caller sets the
 //! limit), and errors name byte offsets.

@@ -11,7 +11,8 @@ use ringreel_format::{
 };
 use std::io::{self, Write};
 
-const MIB: usize = 1 << 20;
+/// Half of the bytes from which on a thread computes the checksums of a sample.
+const HALF: usize = 1 << 22;
 
 /// A sink that counts how it was changed, and fails at one call.
 #[derive(Clone, Default)]
@@ -103,9 +104,9 @@ fn sample(parts: Vec<Vec<u8>>) -> Sample {
     (parts, Meta::new())
 }
 
-/// Begins a segment. Its schema has parts of 2 MiB; others have shapes of their own.
+/// Begins a segment. Its schema has parts of `2 * HALF` bytes; others have shapes of their own.
 fn begin(sink: &mut Watched, parts: usize, compress: bool) -> SegmentWriter {
-    let names = ["a", "b", "c", "d", "e"][..parts].iter().map(|name| (*name, DType::U8, vec![2 * MIB as u64]));
+    let names = ["a", "b", "c", "d", "e"][..parts].iter().map(|name| (*name, DType::U8, vec![2 * HALF as u64]));
     let options = WriteOptions { compress: vec![compress.then_some(1); parts], ..WriteOptions::default() };
     SegmentWriter::begin(sink, info(Schema::new(names).unwrap()), options).unwrap()
 }
@@ -151,23 +152,23 @@ fn assert_same(what: &str, one: Sample, compress: bool, over: usize, cuts: usize
 
 #[test]
 fn both_ways_give_the_same_bytes_where_there_is_no_magic() {
-    let large = plain(2 * MIB, 0);
+    let large = plain(2 * HALF, 0);
     let mut meta = Meta::new();
     meta.set("seed", 7u64);
     for (what, one) in [
         ("one part", sample(vec![large.clone()])),
-        ("of another length", sample(vec![plain(2 * MIB + 3, 1)])),
+        ("of another length", sample(vec![plain(2 * HALF + 3, 1)])),
         ("with meta", (vec![large.clone()], meta)),
-        ("two", sample(vec![plain(MIB + 1, 2), plain(MIB, 3)])),
+        ("two", sample(vec![plain(HALF + 1, 2), plain(HALF, 3)])),
         (
             "many, and small ones between",
-            sample(vec![plain(5, 0), plain(2 * MIB, 1), vec![], plain(3000, 4), plain(1024, 1)]),
+            sample(vec![plain(5, 0), plain(2 * HALF, 1), vec![], plain(3000, 4), plain(1024, 1)]),
         ),
     ] {
         assert_same(what, one, false, 1, 0);
     }
     // Below the size from which on it pays.
-    assert_same("little", sample(vec![plain(2 * MIB - 1, 1)]), false, 0, 0);
+    assert_same("little", sample(vec![plain(2 * HALF - 1, 1)]), false, 0, 0);
 }
 
 #[test]
@@ -177,22 +178,22 @@ fn compressed_parts_are_the_same_too() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 56) as u8 | 1
     })
-    .take(3 * MIB)
+    .take(3 * HALF)
     .collect();
-    assert_same("compressed", sample(vec![noise.clone(), plain(2 * MIB, 0)]), true, 1, 0);
+    assert_same("compressed", sample(vec![noise.clone(), plain(2 * HALF, 0)]), true, 1, 0);
     // What is left of it is little.
-    assert_same("compressed away", sample(vec![vec![1; 2 * MIB], vec![2; 100]]), true, 0, 0);
+    assert_same("compressed away", sample(vec![vec![1; 2 * HALF], vec![2; 100]]), true, 0, 0);
 }
 
 #[test]
 fn both_ways_give_the_same_bytes_where_a_part_holds_the_magic() {
-    let len = 2 * MIB + 6;
-    for at in [0, 4, MIB, (1 << 18) - 4, 2 * MIB, len - 6] {
+    let len = 2 * HALF + 6;
+    for at in [0, 4, HALF, (1 << 18) - 4, 2 * HALF, len - 6] {
         assert_same(&format!("at {at}"), sample(vec![with_magic(plain(len, 0), at)]), false, 0, 1);
         let second = sample(vec![plain(len, 0), with_magic(plain(len, 1), at), plain(100, 0)]);
         assert_same(&format!("at {at} in the second part"), second, false, 0, 1);
     }
-    for at in [1, 2, MIB + 3, (1 << 18) - 2, len - 5, len - 4] {
+    for at in [1, 2, HALF + 3, (1 << 18) - 2, len - 5, len - 4] {
         let is_one = at % 4 == 0;
         assert_same(
             &format!("at {at}"),
@@ -202,7 +203,7 @@ fn both_ways_give_the_same_bytes_where_a_part_holds_the_magic() {
             usize::from(is_one),
         );
     }
-    let many = MAGIC.to_le_bytes().repeat(MIB / 2);
+    let many = MAGIC.to_le_bytes().repeat(HALF / 2);
     assert_same("nothing else", sample(vec![many]), false, 0, 1);
 }
 
@@ -211,17 +212,17 @@ fn both_ways_give_the_same_bytes_where_a_head_holds_the_magic() {
     let magics = MAGIC.to_le_bytes().repeat(3);
     for shift in 0..4 {
         let small = [&plain(shift, 0)[..], &magics].concat();
-        let samples = [sample(vec![small.clone(), plain(2 * MIB, 0)])];
+        let samples = [sample(vec![small.clone(), plain(2 * HALF, 0)])];
         assert!(heads_last(&samples, false).bytes == in_order(&samples, false), "shift {shift}");
         let mut meta = Meta::new();
         meta.set("magic", Value::Bytes(small));
-        let samples = [(vec![plain(5, 0), plain(2 * MIB, 0)], meta)];
+        let samples = [(vec![plain(5, 0), plain(2 * HALF, 0)], meta)];
         assert!(heads_last(&samples, false).bytes == in_order(&samples, false), "shift {shift}, meta");
     }
     // A checksum is known last: the head of zeros has no magic, the true one has, at one of these shifts.
     let mut cuts = 0;
     for shift in 0..4 {
-        let one = sample(vec![plain(shift, 0), with_magic_as_crc(plain(2 * MIB, 0))]);
+        let one = sample(vec![plain(shift, 0), with_magic_as_crc(plain(2 * HALF, 0))]);
         let sink = heads_last(std::slice::from_ref(&one), false);
         assert!(sink.bytes == in_order(&[one], false), "the magic as checksum, shift {shift}");
         assert_eq!(sink.over.len() + sink.cuts, 1);
@@ -233,9 +234,9 @@ fn both_ways_give_the_same_bytes_where_a_head_holds_the_magic() {
 #[test]
 fn a_call_that_fails_is_made_good_by_giving_the_sample_again() {
     let samples = [
-        sample(vec![plain(2 * MIB, 0), plain(100, 0)]),
-        sample(vec![with_magic(plain(2 * MIB, 1), MIB), plain(100, 0)]),
-        sample(vec![plain(100, 0), plain(2 * MIB, 2)]),
+        sample(vec![plain(2 * HALF, 0), plain(100, 0)]),
+        sample(vec![with_magic(plain(2 * HALF, 1), HALF), plain(100, 0)]),
+        sample(vec![plain(100, 0), plain(2 * HALF, 2)]),
     ];
     let want = in_order(&samples, false);
     let mut failed = 0;
@@ -281,7 +282,7 @@ fn found(bytes: &[u8]) -> (Vec<u64>, usize) {
 
 #[test]
 fn a_writer_that_dies_before_the_head_leaves_no_sample_to_be_found() {
-    let one = sample(vec![plain(100, 0), plain(2 * MIB, 2)]);
+    let one = sample(vec![plain(100, 0), plain(2 * HALF, 2)]);
     let mut sink = Watched::default();
     let mut writer = begin(&mut sink, 2, false);
     put(&one, |sample| writer.sample_over(&mut sink, sample)).unwrap();

@@ -80,10 +80,10 @@ def impatient(monkeypatch):
 
 @pytest.fixture
 def ring_of(filled):
-    """Makes a ring of these samples. Later generations may be larger and smaller."""
+    """Makes a ring with a file for each of these samples. Later generations may be larger and smaller."""
 
     def make(samples, **keys):
-        return filled(samples, **{"SWAP_CAP": 50, **keys})
+        return filled(samples, **{"SWAP_CAP": 50, "SEGMENT_SAMPLES": 1, **keys})
 
     return make
 

@@ -24,7 +24,7 @@ const BODY: usize = frame::HEADER_LEN as usize;
 const BLOCK: usize = 1 << 18;
 
 /// Large parts of so many bytes together are checked while they are written: below, a thread costs more than it saves.
-const ASIDE: u64 = 1 << 21;
+const ASIDE: u64 = 1 << 23;
 
 /// Most samples in a segment: their offsets have to fit into the footer, which is one record, beside the schema and the
 /// provenance.
