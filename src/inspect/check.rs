@@ -70,8 +70,8 @@ pub(super) fn task(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64
         }
         Err(error) => return failed(error.to_string()),
     };
-    let is_first = seen.lock().unwrap_or_else(PoisonError::into_inner).insert(identity.inode);
-    if !is_first && task.listed.is_none() {
+    let is_first = || seen.lock().unwrap_or_else(PoisonError::into_inner).insert(identity.inode);
+    if task.listed.is_none() && !is_first() {
         return None;
     }
     let mut checked = match segment(&**fs, &task.path) {
@@ -89,8 +89,9 @@ pub(super) fn task(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64
         checked.good = 0;
     }
     let unreadable = listed.saturating_sub(checked.good);
-    if !is_first {
-        checked.good = 0; // they count once
+    // They count once, and by the name that a manifest lists for them.
+    if task.listed.is_some() && checked.good > 0 && !is_first() {
+        checked.good = 0;
     }
     checked.footer = None; // nobody asks for it any more, and it may be large
     Some((checked, unreadable))
