@@ -1,4 +1,4 @@
-//! Threads that work ahead of somebody, or after him, do not take his processor away.
+//! Threads that read ahead of a consumer do not take its processor away.
 //!
 //! A thread that was asleep is let onto a processor at once, and where none is idle whoever woke it has to wait until it
 //! sleeps again: the consumer of a stream, for as long as one sample takes to be read. On a machine of two cores with a

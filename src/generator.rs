@@ -271,11 +271,7 @@ impl Core {
                 Ok((sealed, _)) => break sealed,
                 Err(error) if writing.must_discard() => {
                     // A failed fsync or close: what the file holds is unknown. Never trusted, never synced again.
-                    let lost = writing.samples();
-                    self.number -= lost;
-                    self.summary.discarded += lost;
-                    let gone = self.writing.take();
-                    self.grouping.reset();
+                    let (gone, lost) = self.throw_away();
                     tracing::error!(%error, samples = lost, "a segment could not be finished; its samples do not count as finished");
                     while let Some(Err(left)) = gone.as_ref().map(StagingWriter::discard) {
                         self.bear(left, "removing a segment that could not be finished", stop)?;
@@ -332,7 +328,7 @@ impl Core {
     fn end(&mut self, seal: bool, stop: &dyn Fn() -> bool) -> Result<()> {
         self.flush(stop)?;
         self.deferred.take().map_or(Ok(()), Err)?;
-        if let Err(error) = self.tend_what_is_full().and_then(|()| self.settle_at_once()) {
+        if let Err(error) = self.tend_what_is_full().and_then(|()| self.settle_newest()) {
             self.problem(error.to_string()); // what is sealed is safe
         }
         if seal {
@@ -389,12 +385,9 @@ impl Core {
         let Some(writing) = self.writing.as_mut() else { return Ok(()) };
         if let Err(error) = writing.sample(sample) {
             if writing.must_discard() {
-                let lost = writing.samples();
-                self.number -= lost;
-                self.summary.discarded += lost;
+                let (gone, lost) = self.throw_away();
                 tracing::error!(%error, samples = lost, "a segment was thrown away; its samples do not count as finished");
-                let _ = self.writing.take().map(|writing| writing.discard()); // litter at worst: it has no name yet
-                self.grouping.reset();
+                let _ = gone.map(|writing| writing.discard()); // litter at worst: it has no name yet
             }
             return Err(error);
         }
@@ -403,6 +396,16 @@ impl Core {
         let share = if self.grouping.is_auto() { self.ring.share_of_room() } else { u64::MAX };
         self.grouping.appended(samples, bytes, share, sample.unix_ms);
         Ok(())
+    }
+
+    /// Gives up the open segment and counts its samples, which were never finished. Returns both.
+    fn throw_away(&mut self) -> (Option<StagingWriter>, u64) {
+        let gone = self.writing.take();
+        let lost = gone.as_ref().map_or(0, StagingWriter::samples);
+        self.number -= lost;
+        self.summary.discarded += lost;
+        self.grouping.reset();
+        (gone, lost)
     }
 
     fn begin_segment(&self, sample: &SampleRef<'_>) -> Result<StagingWriter> {

@@ -420,7 +420,7 @@ impl Manager {
     fn watch(&self, path: &Path, of: (u64, (u64, u64)), bell: &Arc<tokio::sync::Notify>) -> Option<Watch> {
         let changed = Arc::new(AtomicBool::new(true));
         let (noticed, bell) = (changed.clone(), bell.clone());
-        let watcher = watcher(path, move |_| {
+        let watcher = watcher(path, move || {
             noticed.store(true, Ordering::Relaxed);
             bell.notify_one();
         });
@@ -436,7 +436,7 @@ impl Manager {
         // A watcher costs a thread: none in vain. (A local filesystem gives no wrong no.)
         let names = self.ring.fs.list(&notes).ok()?;
         let tell = bell.clone();
-        let mut watcher = watcher(&notes, move |_| tell.notify_one()).ok()?;
+        let mut watcher = watcher(&notes, move || tell.notify_one()).ok()?;
         for run in names.iter().filter(|name| name.starts_with(WORKERS) || *name == PASSES).map(|name| notes.join(name))
         {
             // Each is listed first, because a ring has no links. (After a wrong no, the folder is not watched.)

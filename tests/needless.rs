@@ -69,7 +69,7 @@ fn a_manager_lists_no_generation_again_and_again_into_which_nothing_comes() {
 
 /// A listing of 100,000 names takes long, and no name comes into a full generation.
 #[test]
-fn manager_that_waits_for_readers_does_not_list_the_full_generation() {
+fn manager_waiting_for_readers_does_not_list_the_generation() {
     let dir = scratch();
     let config = config(dir.path(), 10, "REUSE: {min: 1, max: 0}\n");
     let fs = HookFs::default();

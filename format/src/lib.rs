@@ -5,9 +5,8 @@
 //! is the contract; this code follows it.
 //!
 //! This crate opens no file and holds no `unsafe`. Its only thread computes the checksums of a sample of 8 MiB and more
-//! while the writer writes it. Every length that comes from outside is compared
-//! with what is left of the input before anything is allocated (for what a compressed part decodes to, the caller sets the
-//! limit), and errors name byte offsets.
+//! while the writer writes it. Every length that comes from outside is compared with what is left of the input before
+//! anything is allocated (for what a compressed part decodes to, the caller sets the limit), and errors name byte offsets.
 //!
 //! ```
 //! use ringreel_format::{DType, Meta, PartRef, SampleRef, SegmentId, SegmentInfo, Schema, SegmentWriter, WriteOptions, SegmentSlice};

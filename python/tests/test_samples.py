@@ -105,7 +105,7 @@ def test_arrays_outlive_their_sample(dataset):
     assert array.tobytes() == everything()["large"].tobytes() and again.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_a_large_part_is_mapped_for_reading_where_maps_are_asked_for(filled):
+def test_large_part_lies_in_a_map_where_maps_are_asked_for(filled):
     ring = filled([everything()] * 2, READ="mmap", SEGMENT_SAMPLES=2)
     dataset = ring.dataset()
     first, second = dataset[0]["large"], dataset[1]["large"]

@@ -120,9 +120,7 @@ impl Extra for System {
     }
 
     fn watch(&self, dir: &Path, on_change: Box<dyn Fn() + Send>) -> Result<Box<dyn Any>, String> {
-        watcher(dir, move |_| on_change())
-            .map(|watcher| Box::new(watcher) as Box<dyn Any>)
-            .map_err(|error| error.to_string())
+        watcher(dir, on_change).map(|watcher| Box::new(watcher) as Box<dyn Any>).map_err(|error| error.to_string())
     }
 
     fn overwrite(&self, path: &Path, bytes: &[u8]) -> FsResult<()> {

@@ -46,7 +46,7 @@ impl Pacer {
     /// The same, later on.
     pub fn start_to_watch(&mut self, dir: &Path) {
         let bell = self.bell.clone();
-        self.watcher = watcher(dir, move |_| bell.ring()).ok();
+        self.watcher = watcher(dir, move || bell.ring()).ok();
     }
 
     /// For now, a name that comes or goes in `dir` ends a pause, too. True: only from now on, so that whoever waits looks once
@@ -81,14 +81,11 @@ impl Pacer {
     }
 }
 
-/// Calls `on_change` when a name comes or goes in `dir`, where the system tells; None: it lost count.
-pub(crate) fn watcher(
-    dir: &Path,
-    on_change: impl Fn(Option<Event>) + Send + 'static,
-) -> notify::Result<RecommendedWatcher> {
+/// Calls `on_change` when a name comes or goes in `dir`, or may have, where the system reports it.
+pub(crate) fn watcher(dir: &Path, on_change: impl Fn() + Send + 'static) -> notify::Result<RecommendedWatcher> {
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-        if event.as_ref().map_or(true, |event| !event.kind.is_access()) {
-            on_change(event.ok().filter(|event| !event.need_rescan()));
+        if event.map_or(true, |event| !event.kind.is_access()) {
+            on_change();
         }
     })?;
     watcher.watch(dir, RecursiveMode::NonRecursive)?;

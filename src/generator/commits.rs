@@ -28,7 +28,7 @@ pub(super) struct Ahead {
 impl Core {
     /// Sees to what was sealed before, as far as that needs no time of its own.
     pub(super) fn commit_earlier(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
-        while let Err(error) = self.ring.manifests.newest().and_then(|newest| self.settle(newest)) {
+        while let Err(error) = self.settle_newest() {
             self.bear(error, "looking at the manifests", stop)?;
         }
         self.strike_off(FEW);
@@ -103,7 +103,7 @@ impl Core {
     pub(super) fn place_finished(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
         self.seal_group(stop)?;
         if self.has_unplaced() {
-            self.settle_at_once().unwrap_or_else(|error| self.problem(error.to_string()));
+            self.settle_newest().unwrap_or_else(|error| self.problem(error.to_string()));
             self.commit_all(&|| true, false)?;
         }
         Ok(())
@@ -142,8 +142,7 @@ impl Core {
     }
 
     fn move_on(&mut self) -> Result<()> {
-        let newest = self.ring.manifests.newest()?;
-        self.settle(newest)?;
+        self.settle_newest()?;
         self.strike_off(SOME);
         self.commit_all(&|| true, false)
     }
@@ -161,8 +160,8 @@ impl Core {
         Ok(())
     }
 
-    /// Looks at what all manifests say, and waits until they are read.
-    pub(super) fn settle_at_once(&mut self) -> Result<()> {
+    /// Looks at what all manifests say of earlier segments.
+    pub(super) fn settle_newest(&mut self) -> Result<()> {
         let newest = self.ring.manifests.newest()?;
         self.settle(newest)
     }
@@ -263,7 +262,7 @@ impl Core {
                             return Ok(());
                         }
                     }
-                    if let Err(error) = self.settle_at_once()
+                    if let Err(error) = self.settle_newest()
                         && let Err(error) = self.bear(error, "looking at the manifests", stop)
                     {
                         return if matches!(error, Error::Interrupted { .. }) { Ok(()) } else { Err(error) };

@@ -123,7 +123,8 @@ impl Generator {
     }
 
     /// Seals, commits, and leaves the ring. Call [`Generator::seal`] before for the ids of the last samples. With `seal`,
-    /// blocks until everything is visible, promoting a generation that is not full. What cannot be committed stays staged; the manager brings it in.
+    /// blocks until everything is visible, promoting a generation that is not full. What cannot be committed stays staged;
+    /// the manager brings it in.
     ///
     /// # Errors
     /// As [`Generator::write`]; [`Error::WrongRing`](crate::Error::WrongRing) if the ring was removed.

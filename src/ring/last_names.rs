@@ -73,12 +73,13 @@ impl Ring {
                 break;
             }
             let Some(parsed) = SegmentName::parse(name).filter(|parsed| !listed.contains(parsed)) else { continue };
-            let entry = match read_tail(&*self.fs, &dir.join(name)).and_then(|tail| self.entry(&tail, parsed, name)) {
-                Ok(entry) => entry,
-                Err(Error::Format { .. }) => continue,
-                Err(Error::Fs { source }) if !source.is_retryable() => continue,
-                Err(error) => return Err(error),
-            };
+            let entry =
+                match read_tail(&*self.fs, &dir.join(name)).and_then(|tail| self.entry(&tail, parsed.index, name)) {
+                    Ok(entry) => entry,
+                    Err(Error::Format { .. }) => continue,
+                    Err(Error::Fs { source }) if !source.is_retryable() => continue,
+                    Err(error) => return Err(error),
+                };
             if self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))? {
                 continue;
             }
@@ -127,7 +128,7 @@ impl Ring {
         let mut found = Found::default();
         for name in self.list_or_none(dir)? {
             let Some(parsed) = SegmentName::parse(&name) else { continue };
-            match read_tail(&*self.fs, &dir.join(&name)).and_then(|tail| self.entry(&tail, parsed, &name)) {
+            match read_tail(&*self.fs, &dir.join(&name)).and_then(|tail| self.entry(&tail, parsed.index, &name)) {
                 Ok(entry) => found.segments.push(Arc::new(entry)),
                 Err(Error::Fs { source }) if source.is_retryable() || source.is_denied() => return Err(source.into()),
                 Err(Error::Fs { source }) if source.is_gone() => {}

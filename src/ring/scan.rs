@@ -126,7 +126,7 @@ impl Ring {
 
     fn read_entry(&self, dir: &Path, parsed: SegmentName, name: &str) -> Result<SegmentEntry> {
         let tail = read_tail(&*self.fs, &dir.join(name))?;
-        let entry = self.entry(&tail, parsed, name)?;
+        let entry = self.entry(&tail, parsed.index, name)?;
         if entry.samples == parsed.samples {
             return Ok(entry);
         }
@@ -135,8 +135,8 @@ impl Ring {
     }
 
     /// What would stand in the manifest; an error for what must not stand there.
-    pub(super) fn entry(&self, tail: &Tail, parsed: SegmentName, name: &str) -> Result<SegmentEntry> {
-        let entry = SegmentEntry::of(tail, parsed.index);
+    pub(super) fn entry(&self, tail: &Tail, index: u64, name: &str) -> Result<SegmentEntry> {
+        let entry = SegmentEntry::of(tail, index);
         let why = match entry.samples {
             _ if !is_owner(&entry.owner) => "its owner's name is none of ours",
             0 => "it holds no sample",

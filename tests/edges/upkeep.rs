@@ -114,7 +114,7 @@ fn a_generation_that_cannot_be_looked_at_just_now_is_not_reclaimed() {
     }
 }
 
-/// Somebody renamed it by hand, so its name does not say how many samples it holds.
+/// The second name was given by hand and does not say how many samples the segment holds.
 #[test]
 fn last_name_of_an_undelivered_segment_keeps_its_generation() {
     for samples in [1, 3] {
