@@ -34,7 +34,6 @@
 //! ```
 #![deny(unsafe_code)]
 
-mod background;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod config;
@@ -60,6 +59,7 @@ pub mod reader;
 #[cfg(feature = "cli")]
 pub mod report;
 pub mod ring;
+pub mod sched;
 pub mod segment;
 pub mod status;
 pub mod watch;

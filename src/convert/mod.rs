@@ -5,11 +5,9 @@
 //! | [`export`] | samples to RecordIO, `.npy` files, webdataset's tar files |
 //! | [`pack`] | images, `.npy`, NIfTI and lines of text to RecordIO, or into a ring |
 //! | [`output`] | files that have their name only once they are whole |
-//! | [`ordered`] | work done by several threads, taken in order |
 //!
 //! What is written does not depend on the number of threads, and memory holds a few samples for each.
 
 pub mod export;
-pub mod ordered;
 pub mod output;
 pub mod pack;

@@ -469,6 +469,7 @@ impl Look {
         let (next, fs) = (AtomicUsize::new(0), self.fs.clone());
         let seen = Mutex::new(HashSet::new());
         let all = Mutex::new(self);
+        // Not `sched::in_order`: results are added up in any order, and a large file must not hold up small ones.
         thread::scope(|scope| {
             for _ in 0..threads.clamp(1, THREADS.min(tasks.len().max(1))) {
                 scope.spawn(|| {

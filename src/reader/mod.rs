@@ -10,7 +10,6 @@
 //! | [`choice`] | which generation an epoch is read from |
 //! | `plan` | the epoch, and the steps that come next |
 //! | [`order`] | in which order its samples are read |
-//! | [`ahead`] | what comes next is read by threads meanwhile |
 //! | [`resume`] | where a stream is, and how another one goes on from there |
 //! | [`generators`] | who generates, and why nobody does |
 //! | `waiting` | a pause, with a message, a time limit and a way out |
@@ -20,7 +19,6 @@
 //!
 //! A sample that is listed and cannot be read is an error that says why; the reader goes on.
 
-pub mod ahead;
 pub mod batch;
 pub mod choice;
 mod compared;

@@ -7,7 +7,7 @@
 //! - Dropping the iterator stops the producer after the call that it is in, if it is in one, and joins the thread.
 //! - Nothing spins: both sides sleep while they wait.
 
-use crate::background::do_not_preempt;
+use crate::sched::do_not_preempt;
 use std::any::Any;
 use std::io;
 use std::iter::FusedIterator;

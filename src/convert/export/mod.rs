@@ -172,7 +172,7 @@ fn run(
 ) -> Result<()> {
     (watch.total)(positions.end.saturating_sub(positions.start));
     let work = |n| wanted(n).then(|| samples.get(n).and_then(|item| prepared(&item, options)));
-    crate::convert::ordered::in_order(positions, options.threads, &work, |n, sample| {
+    crate::sched::in_order(positions, options.threads, &work, |n, sample| {
         if (watch.stop)() {
             return Err(Error::Interrupted { what: format!("the end of the export (at sample {n})") });
         }

@@ -3,9 +3,9 @@
 
 use super::image::{self, converted};
 use super::{Done, MAX_RECORD, Watch, read_file, skipped};
-use crate::convert::ordered::in_order;
 use crate::convert::output::RecFile;
 use crate::error::{Error, FsError, Result};
+use crate::sched::in_order;
 use ringreel_format::recordio::image::encode;
 use ringreel_format::recordio::list::{Item, items};
 use std::fs;

@@ -2,13 +2,13 @@
 
 use super::{Item, Stream, StreamOptions};
 use crate::error::{Error, Result};
-use crate::reader::ahead::Ahead;
 use crate::reader::fill::masked;
 use crate::reader::plan::{Plan, Queue, Step};
 use crate::reader::split::{Equal, Slot};
 use crate::reader::waiting::Waiting;
 use crate::reader::{ReadSample, Reader};
 use crate::ring::manifest::Manifest;
+use crate::sched::Pool;
 use std::sync::Arc;
 
 /// Bytes of a page of memory, or fewer.
@@ -37,7 +37,7 @@ pub(super) struct Delivery {
     options: Arc<StreamOptions>,
     pub(super) queue: Queue,
     /// None before the first step, and where nothing is read ahead.
-    pub(super) ahead: Option<Ahead<Wanted, Result<ReadSample>>>,
+    pub(super) pool: Option<Pool<Wanted, Result<ReadSample>>>,
     /// Bytes of the largest sample so far.
     largest: u64,
     /// The last epoch for which a warning said that its generation was reclaimed meanwhile.
@@ -46,7 +46,7 @@ pub(super) struct Delivery {
 
 impl Delivery {
     pub(super) fn new(reader: Arc<Reader>, options: Arc<StreamOptions>) -> Delivery {
-        Delivery { reader, options, queue: Queue::default(), ahead: None, largest: 0, warned: None }
+        Delivery { reader, options, queue: Queue::default(), pool: None, largest: 0, warned: None }
     }
 
     /// Starts the threads that read ahead, where the options ask for any.
@@ -54,16 +54,16 @@ impl Delivery {
     /// # Errors
     /// The system starts no further thread.
     pub(super) fn start_reading_ahead(&mut self) -> Result<()> {
-        if self.options.prefetch_bytes > 0 && self.ahead.is_none() {
+        if self.options.prefetch_bytes > 0 && self.pool.is_none() {
             let reader = self.reader.clone();
             let read = move |(manifest, position): Wanted| {
                 let sample = reader.sample_untold(&manifest, position)?;
                 touch(&sample);
                 reader.unless_torn(sample)
             };
-            let started = Ahead::new(self.options.threads, read);
+            let started = Pool::new(self.options.threads, read);
             let refused = |error| Error::Sample(format!("no thread can be started to read ahead: {error}"));
-            self.ahead = Some(started.map_err(refused)?);
+            self.pool = Some(started.map_err(refused)?);
         }
         Ok(())
     }
@@ -82,14 +82,14 @@ impl Delivery {
     /// The generation of the step is gone, and there is no newer one, or the filesystem's error.
     pub(super) fn push(&mut self, plan: Arc<Plan>, number: u64, slot: Slot) -> Result<()> {
         let (mut bytes, mut inline) = (0, true);
-        if let (Slot::Read(position), Some(ahead)) = (slot, &mut self.ahead) {
+        if let (Slot::Read(position), Some(pool)) = (slot, &mut self.pool) {
             let (manifest, position) = match &plan.manifest {
                 Some(manifest) => (manifest.clone(), position),
                 None => self.reader.instead_of(position)?,
             };
             let stored = manifest.locate(position).map_or(0, |(entry, _)| entry.bytes / entry.samples.max(1));
             bytes = stored.max(self.largest);
-            ahead.give((manifest, position));
+            pool.give((manifest, position));
             inline = false;
         }
         self.queue.push(Step { plan, number, slot, bytes, inline });
@@ -102,8 +102,8 @@ impl Delivery {
     /// [`Error::Interrupted`]: `stop` said so. The step stays the first one.
     fn pop(&mut self, stop: &dyn Fn() -> bool) -> Result<Option<(Step, Result<ReadSample>)>> {
         let Some(step) = self.queue.front() else { return Ok(None) };
-        let read = match (step.slot, &mut self.ahead) {
-            (Slot::Read(_), Some(ahead)) if !step.inline => match ahead.take(stop).transpose() {
+        let read = match (step.slot, &mut self.pool) {
+            (Slot::Read(_), Some(pool)) if !step.inline => match pool.take(stop).transpose() {
                 Some(read) => read.flatten(),
                 None => return Err(Error::Interrupted { what: "a sample to be read".to_owned() }),
             },
@@ -119,7 +119,7 @@ impl Delivery {
 
     /// Forgets all steps, and ends the threads with what they read.
     pub(super) fn clear(&mut self) {
-        (self.queue, self.ahead) = (Queue::default(), None);
+        (self.queue, self.pool) = (Queue::default(), None);
     }
 
     /// Decides what is delivered in a step for which `read` was read.

@@ -286,7 +286,7 @@ impl Stream {
     /// Plans more of the same epoch, which is read while the consumer is busy with the sample that it has got.
     pub(super) fn top_up(&mut self) {
         let most = self.delivery.queue.len() + AT_ONCE;
-        while self.delivery.ahead.is_some()
+        while self.delivery.pool.is_some()
             && self.schedule.plan().is_some()
             && (self.delivery.queue.is_empty() || self.delivery.queue.len() < most && !self.delivery.is_enough())
         {
