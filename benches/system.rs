@@ -12,7 +12,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 use ringreel::format::{DType, Meta};
-use ringreel::reader::split::Share;
+use ringreel::reader::shard::Share;
 use ringreel::reader::stream::{Item, Stream, StreamOptions};
 use ringreel::{Config, Generator, NamedPart, Reader};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@
 mod cli_support;
 
 use cli_support::{Place, checked, contents, generate, put};
-use ringreel::reader::split::Share;
+use ringreel::reader::shard::Share;
 use ringreel::reader::stream::Item;
 use ringreel::reader::{ReadSample, Reader};
 use ringreel::{Config, Error, Generator, NamedPart, Stream, StreamOptions};

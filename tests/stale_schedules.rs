@@ -14,7 +14,7 @@ use ringreel::generator::Summary;
 use ringreel::layout::Layout;
 use ringreel::manager::Manager;
 use ringreel::reader::Reader;
-use ringreel::reader::split::Share;
+use ringreel::reader::shard::Share;
 use ringreel::reader::stream::Item;
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;

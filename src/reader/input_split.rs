@@ -21,7 +21,7 @@ mod window;
 
 use crate::error::{Error, FsError, Result};
 use crate::fs::{Fs, Posix};
-use crate::reader::split::Share;
+use crate::reader::shard::Share;
 pub use chunk::Chunk;
 use count::Comparison;
 use files::{Resolve, Source};
@@ -153,7 +153,7 @@ struct Plan {
 /// ```
 /// use ringreel::format::recordio::RecordWriter;
 /// use ringreel::reader::input_split::{InputSplit, SplitOptions};
-/// use ringreel::reader::split::Share;
+/// use ringreel::reader::shard::Share;
 ///
 /// # fn main() -> ringreel::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();

@@ -4,35 +4,35 @@
 //! |---|---|
 //! | here | [`Reader`]: one sample, by generation and position |
 //! | [`batch`] | many at once, stacked |
-//! | `compared` | whose checksums were compared already |
-//! | [`split`] | which positions are whose |
+//! | `verified` | whose checksums were compared already |
+//! | [`shard`] | which positions are whose |
 //! | [`stream`] | one epoch after the other, for one worker |
-//! | [`choice`] | which generation an epoch is read from |
+//! | [`epoch_policy`] | which generation an epoch is read from |
 //! | `plan` | the epoch, and the steps that come next |
-//! | [`order`] | in which order its samples are read |
-//! | [`resume`] | where a stream is, and how another one goes on from there |
-//! | [`generators`] | who generates, and why nobody does |
-//! | `waiting` | a pause, with a message, a time limit and a way out |
-//! | [`fill`] | samples that only make a step up |
+//! | [`shuffle`] | in which order its samples are read |
+//! | [`checkpoint`] | where a stream is, and how another one goes on from there |
+//! | [`producer_status`] | who generates, and why nobody does |
+//! | `retry` | a pause, with a message, a time limit and a way out |
+//! | [`padding`] | samples that only make a step up |
 //! | [`input_split`] | plain `.rec` files, no ring: the records of one rank |
 //! | [`prefetch`] | any producer, in a thread of its own |
 //!
 //! A sample that is listed and cannot be read is an error that says why; the reader goes on.
 
 pub mod batch;
-pub mod choice;
-mod compared;
-pub mod fill;
-pub mod generators;
+pub mod checkpoint;
+pub mod epoch_policy;
 pub mod input_split;
 mod missing;
-pub mod order;
+pub mod padding;
 pub(crate) mod plan;
 pub mod prefetch;
-pub mod resume;
-pub mod split;
+pub mod producer_status;
+mod retry;
+pub mod shard;
+pub mod shuffle;
 pub mod stream;
-mod waiting;
+mod verified;
 
 use crate::config::{Config, ReadMode, Verify};
 use crate::error::{Error, Result};
@@ -46,15 +46,15 @@ use crate::ring::manifest::{Manifest, SegmentEntry};
 use crate::segment::SampleId;
 use crate::segment::reader::{Access, SegmentReader, is_of_torn_map, torn};
 use bytes::Bytes;
-use compared::{Compared, Ordinals};
-use generators::Generators;
+use producer_status::Generators;
+use retry::{Described, Waiting};
 use ringreel_format::{Meta, Part, ReadOptions, Sample, SegmentInfo, Value};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use waiting::{Described, Waiting};
+use verified::{Compared, Ordinals};
 
 /// Segments that are held open.
 pub(crate) const OPEN_SEGMENTS: usize = 128;

@@ -1,8 +1,8 @@
 //! What a stream is about to give: its epoch, and the steps of it that are planned and not given yet.
 
-use super::order::Order;
-use super::resume::Place;
-use super::split::{Equal, Share, Slot};
+use super::checkpoint::Place;
+use super::shard::{Equal, Share, Slot};
+use super::shuffle::Order;
 use crate::ring::manifest::Manifest;
 use crate::ring::runs::Epoch;
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
 //! A stream: one epoch after the other, this worker's share of each. An epoch is a pass over one generation; at its end
 //! the newest generation is next, and where there is none newer, the same again (that is what a ring is for), or
-//! waiting, as the policy says ([`super::choice`]).
+//! waiting, as the policy says ([`super::epoch_policy`]).
 //!
 //! Workers of one *run* follow the same sequence of generations ([`crate::ring::runs`]), in the same order of samples,
 //! and, where that is wished for, with the same number of steps. What is planned next is read ahead by threads; the
@@ -12,8 +12,8 @@ mod progress;
 mod schedule;
 
 use super::plan::Plan;
-use super::split::{Equal, Share};
-use super::waiting::Waiting;
+use super::retry::Waiting;
+use super::shard::{Equal, Share};
 use super::{ReadSample, Reader, tell_torn};
 use crate::error::{Error, Result};
 use crate::ring::runs::Turn;

@@ -11,7 +11,7 @@ use random::{Random, file, index};
 use ringreel::Error;
 use ringreel::format::FormatError;
 use ringreel::reader::input_split::{By, Found, InputSplit, OnDamage, Place, Position, SplitOptions};
-use ringreel::reader::split::Share;
+use ringreel::reader::shard::Share;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

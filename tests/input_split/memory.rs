@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, MapMode, Space};
 use ringreel::reader::input_split::{InputSplit, SplitOptions};
-use ringreel::reader::split::Share;
+use ringreel::reader::shard::Share;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;

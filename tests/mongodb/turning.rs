@@ -4,7 +4,7 @@ use crate::common::{assert_delivered_once, listed, manage, write};
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
 use ringreel::manager::Manager;
-use ringreel::reader::split::Share;
+use ringreel::reader::shard::Share;
 use ringreel::reader::stream::Item;
 use ringreel::ring::liveness::Watch;
 use ringreel::ring::manifests::Manifests;

@@ -3,8 +3,8 @@
 
 use crate::common::index;
 
-use ringreel::reader::order::mix;
-use ringreel::reader::split::{Equal, Share};
+use ringreel::reader::shard::{Equal, Share};
+use ringreel::reader::shuffle::mix;
 use ringreel::reader::stream::Item;
 use ringreel::reader::{ReadSample, Reader};
 use ringreel::ring::runs::{Epoch, Turn};

@@ -2,7 +2,7 @@
 
 use crate::common::{Action, HookFs};
 use crate::support::{Got, MODES, World, drain, eventually, is_segment, next, number, one, patiently, turn, worker};
-use ringreel::reader::split::Equal;
+use ringreel::reader::shard::Equal;
 use ringreel::reader::stream::Item;
 use ringreel::{Error, Generator, NamedPart, Reader, Stream, StreamOptions};
 use ringreel_format::{DType, Meta};

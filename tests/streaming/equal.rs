@@ -1,7 +1,7 @@
 //! Who gets what in an epoch.
 
 use crate::support::{Got, MODES, World, drain, next, worker};
-use ringreel::reader::split::Equal;
+use ringreel::reader::shard::Equal;
 use ringreel::{Error, Reader, Stream, StreamOptions};
 use std::sync::Arc;
 use std::time::Duration;

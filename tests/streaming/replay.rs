@@ -1,7 +1,7 @@
 //! What a run has read is read once more.
 
 use crate::support::{Got, World, drain, take, worker};
-use ringreel::reader::split::Equal;
+use ringreel::reader::shard::Equal;
 use ringreel::{Error, Stream, StreamOptions};
 
 fn run(name: &str) -> StreamOptions {

@@ -1,8 +1,8 @@
 //! Going on from a state: in another process, with the same number of workers or another one.
 
 use crate::support::{Dice, Got, MODES, World, decide, drain, next, one, take, worker};
-use ringreel::reader::resume::State;
-use ringreel::reader::split::{Equal, Share};
+use ringreel::reader::checkpoint::State;
+use ringreel::reader::shard::{Equal, Share};
 use ringreel::{Error, Ring, Stream, StreamOptions};
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use super::window::{Parsed, Trouble, Window};
 use super::{OnDamage, Position, share_of};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::reader::split::Share;
+use crate::reader::shard::Share;
 use ringreel_format::FormatError;
 use ringreel_format::frame::HEADER_LEN;
 use ringreel_format::recordio::index;

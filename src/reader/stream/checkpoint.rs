@@ -3,9 +3,9 @@
 use super::Stream;
 use crate::error::Result;
 use crate::reader::Reader;
+use crate::reader::checkpoint::State;
 use crate::reader::plan::Plan;
-use crate::reader::resume::State;
-use crate::reader::split::{Equal, Share};
+use crate::reader::shard::{Equal, Share};
 use crate::ring::runs::{Epoch, RunLog};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

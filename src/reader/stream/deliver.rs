@@ -2,10 +2,10 @@
 
 use super::{Item, Stream, StreamOptions};
 use crate::error::{Error, Result};
-use crate::reader::fill::masked;
+use crate::reader::padding::masked;
 use crate::reader::plan::{Plan, Queue, Step};
-use crate::reader::split::{Equal, Slot};
-use crate::reader::waiting::Waiting;
+use crate::reader::retry::Waiting;
+use crate::reader::shard::{Equal, Slot};
 use crate::reader::{ReadSample, Reader};
 use crate::ring::manifest::Manifest;
 use crate::sched::Pool;

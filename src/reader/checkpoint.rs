@@ -1,7 +1,7 @@
 //! Where a stream is, so that another one can go on from there: after the end of a job, in another process, with another
 //! number of workers.
 
-use super::split::Equal;
+use super::shard::Equal;
 use super::stream::StreamOptions;
 use crate::error::{Error, Result};
 use crate::ring::runs::Epoch;
@@ -125,7 +125,7 @@ impl State {
 
     /// The same; where all of its epoch was given, between that and the next one.
     fn at_end(&self) -> State {
-        let share = super::split::Share { rank: self.worker, world: self.world };
+        let share = super::shard::Share { rank: self.worker, world: self.world };
         match &self.epoch {
             Some(epoch) if self.world > 0 => {
                 if self.step < share.equal_steps(self.place.left(epoch.samples), self.equal) {
@@ -174,7 +174,7 @@ impl State {
         let left = begun.place.left(epoch.samples);
         let mut steps = Vec::new();
         for (state, stand) in states.iter().zip(&stand) {
-            let share = super::split::Share { rank: state.worker, world: state.world };
+            let share = super::shard::Share { rank: state.worker, world: state.world };
             let step = match (&state.epoch, &stand.epoch) {
                 (Some(own), _) if state.number == first.number => {
                     if own != epoch || state.place != begun.place {

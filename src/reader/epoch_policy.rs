@@ -2,8 +2,8 @@
 //! STALE_AFTER).
 
 use super::Reader;
-use super::generators::Generators;
-use super::waiting::Described;
+use super::producer_status::Generators;
+use super::retry::Described;
 use crate::config::{OnStale, Reuse};
 use crate::error::{Error, Result};
 use crate::ring::Ring;
