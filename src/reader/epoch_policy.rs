@@ -2,7 +2,7 @@
 //! STALE_AFTER).
 
 use super::Reader;
-use super::producer_status::Generators;
+use super::producer_status::ProducerStatus;
 use super::retry::Described;
 use crate::config::{OnStale, Reuse};
 use crate::error::{Error, Result};
@@ -27,7 +27,7 @@ pub enum Choice {
 
 /// What one stream has read, and what it may read next.
 pub struct Policy {
-    generators: Arc<Generators>,
+    generators: Arc<ProducerStatus>,
     repeat: bool,
     /// A sample of the last epoch could be read, as far as is known.
     good: bool,
@@ -41,7 +41,7 @@ pub struct Policy {
 
 impl Policy {
     /// `repeat`: whether a generation may be read again at all.
-    pub fn new(generators: Arc<Generators>, repeat: bool) -> Policy {
+    pub fn new(generators: Arc<ProducerStatus>, repeat: bool) -> Policy {
         Policy { generators, repeat, good: true, warned: None, full_since: None, described: Described::default() }
     }
 
@@ -146,7 +146,7 @@ impl Policy {
     }
 }
 
-fn describe(generators: &Generators, reader: &Reader) -> String {
+fn describe(generators: &ProducerStatus, reader: &Reader) -> String {
     let ring = reader.ring();
     let next = ring.manifests.newest_known().map_or(0, |newest| newest + 1);
     // A wrong no: words that are old.

@@ -4,16 +4,16 @@
 //! |---|---|
 //! | here | [`Reader`]: one sample, by generation and position |
 //! | [`batch`] | many at once, stacked |
-//! | `verified` | whose checksums were compared already |
-//! | [`shard`] | which positions are whose |
+//! | `verified` | the samples whose checksums were compared already |
+//! | [`shard`] | the positions of each worker |
 //! | [`stream`] | one epoch after the other, for one worker |
 //! | [`epoch_policy`] | which generation an epoch is read from |
 //! | `plan` | the epoch, and the steps that come next |
 //! | [`shuffle`] | in which order its samples are read |
 //! | [`checkpoint`] | where a stream is, and how another one goes on from there |
-//! | [`producer_status`] | who generates, and why nobody does |
-//! | `retry` | a pause, with a message, a time limit and a way out |
-//! | [`padding`] | samples that only make a step up |
+//! | [`producer_status`] | which generators live, and why none does |
+//! | `retry` | pauses before another try |
+//! | [`padding`] | padding samples, which equalise the number of steps |
 //! | [`input_split`] | plain `.rec` files, no ring: the records of one rank |
 //! | [`prefetch`] | any producer, in a thread of its own |
 //!
@@ -46,15 +46,15 @@ use crate::ring::manifest::{Manifest, SegmentEntry};
 use crate::segment::SampleId;
 use crate::segment::reader::{Access, SegmentReader, is_of_torn_map, torn};
 use bytes::Bytes;
-use producer_status::Generators;
-use retry::{Described, Waiting};
+use producer_status::ProducerStatus;
+use retry::{Described, Retry};
 use ringreel_format::{Meta, Part, ReadOptions, Sample, SegmentInfo, Value};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use verified::{Compared, Ordinals};
+use verified::{Ordinals, Verified};
 
 /// Segments that are held open.
 pub(crate) const OPEN_SEGMENTS: usize = 128;
@@ -142,7 +142,7 @@ pub struct Reader {
     most_open: AtomicUsize,
     /// The oldest generation that was kept when it was looked last.
     oldest: AtomicU64,
-    compared: Compared,
+    compared: Verified,
     damaged: AtomicU64,
     /// Generations within KEEP whose directories or manifests were missing.
     missing: Mutex<BTreeSet<u64>>,
@@ -183,7 +183,7 @@ impl Reader {
             open: Mutex::default(),
             most_open: AtomicUsize::new(OPEN_SEGMENTS),
             oldest: AtomicU64::new(0),
-            compared: Compared::default(),
+            compared: Verified::default(),
             damaged: AtomicU64::new(0),
             missing: Mutex::default(),
         })
@@ -215,10 +215,10 @@ impl Reader {
         tell: &mut dyn FnMut(&str),
     ) -> Result<Reader> {
         let poll = config.poll.unwrap_or(Duration::from_millis(200));
-        let mut wait = Waiting::new(timeout, poll, config.lease);
+        let mut wait = Retry::new(timeout, poll, config.lease);
         let reader = Reader::wait_for_ring(config, &mut wait, stop, tell)?;
         let mut wait = wait.watch(&reader.ring.layout.manifests());
-        let generators = Generators::new(reader.ring.lease);
+        let generators = ProducerStatus::new(reader.ring.lease);
         let mut described = Described::default();
         loop {
             match reader.newest_filled() {
@@ -234,7 +234,7 @@ impl Reader {
     }
 
     /// What a reader of a ring without a sample for training waits for.
-    fn describe_first(&self, generators: &Generators) -> String {
+    fn describe_first(&self, generators: &ProducerStatus) -> String {
         let (fill, cap) = (self.fill_of_next(), self.ring.birth.swap_cap);
         let first = match self.ring.birth.validation {
             0 => "the first generation".to_owned(),
@@ -257,7 +257,7 @@ impl Reader {
         tell: &mut dyn FnMut(&str),
     ) -> Result<(Reader, Vec<Positions>)> {
         let poll = config.poll.unwrap_or(Duration::from_millis(200));
-        let mut wait = Waiting::new(timeout, poll, config.lease);
+        let mut wait = Retry::new(timeout, poll, config.lease);
         let reader = Reader::wait_for_ring(config, &mut wait, stop, tell)?;
         let mut wait = wait.watch(&reader.ring.layout.manifests());
         let (wanted, root) = (reader.ring.birth.validation, reader.ring.layout.root().to_owned());
@@ -292,7 +292,7 @@ impl Reader {
 
     fn wait_for_ring(
         config: &Config,
-        wait: &mut Waiting,
+        wait: &mut Retry,
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
     ) -> Result<Reader> {

@@ -21,7 +21,7 @@ const ASKED: usize = 32;
 const FAILURE_IS_NEWS_MS: u64 = 60_000;
 
 /// Kept up to date by the thread that gives the reader's signs of life.
-pub struct Generators {
+pub struct ProducerStatus {
     state: Mutex<State>,
 }
 
@@ -47,11 +47,11 @@ struct State {
     pause: Duration,
 }
 
-impl Generators {
+impl ProducerStatus {
     /// What this process knows of the generators of a ring: its streams come and go, one for each epoch perhaps.
-    pub fn of(ring_id: &str, lease: Duration) -> Arc<Generators> {
-        static KNOWN: Mutex<Vec<(u32, String, Arc<Generators>)>> = Mutex::new(Vec::new());
-        let new = || Arc::new(Generators::new(lease));
+    pub fn of(ring_id: &str, lease: Duration) -> Arc<ProducerStatus> {
+        static KNOWN: Mutex<Vec<(u32, String, Arc<ProducerStatus>)>> = Mutex::new(Vec::new());
+        let new = || Arc::new(ProducerStatus::new(lease));
         // Where a process was forked meanwhile, the lock may be held by a thread that is not there.
         let Ok(mut known) = KNOWN.try_lock() else { return new() };
         let pid = std::process::id();
@@ -65,7 +65,7 @@ impl Generators {
     }
 
     /// Nothing is known yet. Who gave no sign for `lease` counts as dead.
-    pub fn new(lease: Duration) -> Generators {
+    pub fn new(lease: Duration) -> ProducerStatus {
         let (watch, last) = (Watch::new(lease), Instant::now());
         let state = State {
             watch,
@@ -80,7 +80,7 @@ impl Generators {
             asked: None,
             pause: lease / 4,
         };
-        Generators { state: Mutex::new(state) }
+        ProducerStatus { state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -242,7 +242,7 @@ mod tests {
         };
         let index = MemoryIndex::default();
         index.note("failures", "gone", &serde_json::to_string(&hour_ago).unwrap()).unwrap();
-        let generators = Generators::new(Duration::from_secs(3600));
+        let generators = ProducerStatus::new(Duration::from_secs(3600));
         let words = generators.describe(&index);
         assert!(words.contains("no generator lives") && words.contains("out of luck"), "{words}");
         let report = Report { role: GENERATOR.to_owned(), ..Report::default() };
@@ -259,7 +259,7 @@ mod tests {
     fn an_index_that_is_away_puts_no_blame_on_generators() {
         let place = tempfile::tempdir().unwrap();
         let index = FilesIndex::new(Arc::new(Posix), place.path().join("index"), "me", 1);
-        let generators = Generators::new(Duration::from_millis(1));
+        let generators = ProducerStatus::new(Duration::from_millis(1));
         assert!(generators.describe(&index).starts_with("no generator lives"));
         assert!(generators.missing_for(&index) > Duration::ZERO);
 

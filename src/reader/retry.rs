@@ -1,12 +1,12 @@
-//! A reader that waits.
+//! Pauses before another try: of opening a ring, or of what a stream reads.
 
 use crate::error::{Error, Result};
 use crate::fs::watch::Pacer;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Waiting with a message, a time limit and a way out.
-pub(crate) struct Waiting {
+/// Pauses before another try, with a message, a time limit and a way out.
+pub(crate) struct Retry {
     started: Instant,
     told: Option<Instant>,
     timeout: Option<Duration>,
@@ -37,15 +37,15 @@ impl Described {
 /// Time between two messages of one wait.
 const TELL_EVERY: Duration = Duration::from_secs(20);
 
-impl Waiting {
-    pub(crate) fn new(timeout: Option<Duration>, poll: Duration, lease: Duration) -> Waiting {
+impl Retry {
+    pub(crate) fn new(timeout: Option<Duration>, poll: Duration, lease: Duration) -> Retry {
         let (started, pacer) = (Instant::now(), Pacer::new(poll));
-        Waiting { started, told: None, timeout, lease, exhausted: None, pacer, watched: None }
+        Retry { started, told: None, timeout, lease, exhausted: None, pacer, watched: None }
     }
 
     /// A name that comes or goes in `dir` ends a pause, from the second one on: before that nobody may have to wait.
-    pub(crate) fn watch(self, dir: &Path) -> Waiting {
-        Waiting { watched: Some(dir.to_owned()), ..self }
+    pub(crate) fn watch(self, dir: &Path) -> Retry {
+        Retry { watched: Some(dir.to_owned()), ..self }
     }
 
     /// One pause, where the error may be gone in a moment: a server that is away, a handle that is older than the ring.
@@ -67,7 +67,7 @@ impl Waiting {
     /// than a lease, because it may be this caller that has to close or free something.
     ///
     /// # Errors
-    /// `error` after a lease; as [`Waiting::more`].
+    /// `error` after a lease; as [`Retry::more`].
     pub(super) fn after(&mut self, error: Error, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
         if !matches!(&error, Error::Fs { source } if source.is_exhausted()) {
             return self.more(&error.to_string(), stop, tell);

@@ -12,7 +12,7 @@ mod progress;
 mod schedule;
 
 use super::plan::Plan;
-use super::retry::Waiting;
+use super::retry::Retry;
 use super::shard::{Equal, Share};
 use super::{ReadSample, Reader, tell_torn};
 use crate::error::{Error, Result};
@@ -144,7 +144,7 @@ impl Stream {
     /// error here.
     pub fn next(&mut self, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<Option<Item>> {
         tell_torn();
-        let mut wait: Option<Waiting> = None;
+        let mut wait: Option<Retry> = None;
         while let Err(error) = self.begin() {
             if !error.is_retryable() {
                 return Err(error);
@@ -197,7 +197,7 @@ impl Stream {
 
     fn pause(
         &self,
-        wait: &mut Option<Waiting>,
+        wait: &mut Option<Retry>,
         what: &str,
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
@@ -208,7 +208,7 @@ impl Stream {
     /// As [`Stream::pause`], after an error that may pass.
     fn pause_after(
         &self,
-        wait: &mut Option<Waiting>,
+        wait: &mut Option<Retry>,
         error: Error,
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
@@ -217,10 +217,10 @@ impl Stream {
         self.wait(wait, &error.to_string()).after(error, stop, tell)
     }
 
-    fn wait<'w>(&self, wait: &'w mut Option<Waiting>, what: &str) -> &'w mut Waiting {
+    fn wait<'w>(&self, wait: &'w mut Option<Retry>, what: &str) -> &'w mut Retry {
         self.reader.close_old();
         let ring = self.reader.ring();
-        let new = || Waiting::new(self.options.timeout, ring.poll, ring.lease).watch(&ring.layout.manifests());
+        let new = || Retry::new(self.options.timeout, ring.poll, ring.lease).watch(&ring.layout.manifests());
         self.progress.report_waiting(what);
         wait.get_or_insert_with(new)
     }

@@ -13,7 +13,7 @@ const EACH: u64 = 128;
 
 /// Those of all segments, open or not.
 #[derive(Debug, Default)]
-pub struct Compared {
+pub struct Verified {
     segments: Mutex<(HashMap<SegmentId, Arc<Ordinals>>, u64)>,
 }
 
@@ -23,7 +23,7 @@ pub struct Ordinals {
     bits: Box<[AtomicU64]>,
 }
 
-impl Compared {
+impl Verified {
     /// Those of a segment of so many samples.
     pub fn of(&self, id: SegmentId, samples: u64) -> Arc<Ordinals> {
         let mut guard = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn what_was_compared_is_known_until_memory_runs_out() {
-        let (compared, id) = (Compared::default(), |n: u8| SegmentId([n; 16]));
+        let (compared, id) = (Verified::default(), |n: u8| SegmentId([n; 16]));
         compared.of(id(1), 100).insert(70, true);
         compared.of(id(1), 100).insert(71, false);
         let known = compared.of(id(1), 100);
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn those_of_a_range_are_known_and_no_others() {
         for range in [0..0, 3..5, 63..65, 64..128, 70..70, 1..300] {
-            let known = Compared::default().of(SegmentId([0; 16]), 300);
+            let known = Verified::default().of(SegmentId([0; 16]), 300);
             known.insert_all(range.clone(), false);
             assert!(!(0..300).any(|n| known.contains(n)));
             known.insert_all(range.clone(), true);

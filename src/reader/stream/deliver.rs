@@ -4,7 +4,7 @@ use super::{Item, Stream, StreamOptions};
 use crate::error::{Error, Result};
 use crate::reader::padding::masked;
 use crate::reader::plan::{Plan, Queue, Step};
-use crate::reader::retry::Waiting;
+use crate::reader::retry::Retry;
 use crate::reader::shard::{Equal, Slot};
 use crate::reader::{ReadSample, Reader};
 use crate::ring::manifest::Manifest;
@@ -200,7 +200,7 @@ impl Stream {
     /// Delivers the first planned step. None: nothing is delivered for it.
     pub(super) fn take(
         &mut self,
-        wait: &mut Option<Waiting>,
+        wait: &mut Option<Retry>,
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
     ) -> Result<Option<Item>> {

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::presence::Presence;
 use crate::random::random_u32;
 use crate::reader::plan::Plan;
-use crate::reader::producer_status::Generators;
+use crate::reader::producer_status::ProducerStatus;
 use crate::reader::shard::Share;
 use crate::reader::{ReadSample, Reader};
 use crate::ring::runs::{Epoch, RunLog, Turn};
@@ -297,7 +297,7 @@ impl Progress {
     }
 
     /// Begins to give signs of life; the thread that gives them keeps `generators` up to date.
-    pub(super) fn start_heartbeat(&mut self, generators: &Arc<Generators>) {
+    pub(super) fn start_heartbeat(&mut self, generators: &Arc<ProducerStatus>) {
         if self.heartbeat.is_some() {
             return;
         }

@@ -7,7 +7,7 @@ use crate::reader::Reader;
 use crate::reader::checkpoint::Place;
 use crate::reader::epoch_policy::{Choice, Policy};
 use crate::reader::plan::Plan;
-use crate::reader::producer_status::Generators;
+use crate::reader::producer_status::ProducerStatus;
 use crate::reader::shard::{Equal, Slot};
 use crate::reader::shuffle::Order;
 use crate::ring::manifest::Manifest;
@@ -35,7 +35,7 @@ pub(super) enum Planned {
 pub(super) struct Schedule {
     reader: Arc<Reader>,
     options: Arc<StreamOptions>,
-    pub(super) generators: Arc<Generators>,
+    pub(super) generators: Arc<ProducerStatus>,
     policy: Policy,
     /// The epoch that is planned, and the next step of it.
     planning: Option<(Arc<Plan>, u64)>,
@@ -55,7 +55,7 @@ impl Schedule {
     /// Begins with epoch `first`.
     pub(super) fn new(reader: Arc<Reader>, options: Arc<StreamOptions>, first: u64) -> Schedule {
         let ring = reader.ring();
-        let generators = Generators::of(&ring.birth.ring_id, ring.lease);
+        let generators = ProducerStatus::of(&ring.birth.ring_id, ring.lease);
         Schedule {
             policy: Policy::new(generators.clone(), options.repeat),
             generators,
