@@ -37,7 +37,7 @@ fn swaps(cap: u64, rounds: usize) -> [f64; 3] {
         let started = Instant::now();
         assert_eq!(ring.fill_of(next).unwrap(), cap);
         looks.push(started.elapsed().as_secs_f64() * 1e3);
-        let promotion = ring.promote(When::NotEmpty).unwrap().unwrap();
+        let promotion = ring.promote(When::NotEmpty).unwrap().done().unwrap();
         assert_eq!(promotion.manifest.summary.samples, cap);
         swaps.push(promotion.swap_ms);
         readable.push(promotion.readable_ms);

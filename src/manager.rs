@@ -15,7 +15,7 @@ use crate::minutely::Minutely;
 use crate::presence::Presence;
 use crate::ring::Ring;
 use crate::ring::liveness::LOOKS_PER_LEASE;
-use crate::ring::promote::{Promotion, When};
+use crate::ring::promote::{Promoted, Promotion, When};
 use crate::ring::runs::{PASSES, WORKERS};
 use crate::words::counted;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
@@ -89,6 +89,8 @@ pub struct Manager {
     moved: Instant,
     /// Whether the filling generation may have changed since.
     changed: bool,
+    /// What it waited for at that look, although it was full.
+    blocked: Option<String>,
     /// Samples in it at that look, and how fast they came since the one before.
     fill: u64,
     seconds_per_sample: f64,
@@ -132,6 +134,7 @@ impl Manager {
             looked: None,
             moved: now,
             changed: true,
+            blocked: None,
             fill: 0,
             seconds_per_sample: f64::INFINITY,
             reserve: ring.layout.staging_of(&ring.me).join("reserve"),
@@ -177,7 +180,7 @@ impl Manager {
             }
             watching = self.watch_filling(watching, &bell);
             // Where a full generation waits for readers, and these note in files how far they are.
-            reading = self.ring.held().and_then(|_| reading.take().or_else(|| self.watch_notes(&bell)));
+            reading = self.blocked.as_ref().and_then(|_| reading.take().or_else(|| self.watch_notes(&bell)));
             let told = self.ring.kind.local && watching.is_some() && !failed;
             let rest = if swapped { Duration::ZERO } else { self.rest_after(began.elapsed()) };
             tokio::select! {
@@ -203,7 +206,7 @@ impl Manager {
     /// longer the longer no file arrives: at most half a lease, and no later than a silent member counts as dead.
     fn pause(&self, told: bool) -> Duration {
         let poll = jittered(self.ring.poll);
-        if told || self.token.is_none() || self.ring.held().is_some() {
+        if told || self.token.is_none() || self.blocked.is_some() {
             return poll;
         }
         // With the jitter, half a lease: of the time between two looks at the members no more counts.
@@ -255,15 +258,19 @@ impl Manager {
         let changed = std::mem::replace(&mut self.changed, true); // until a watch says that nothing did
         let overdue = self.looked.is_none_or(|at| at.elapsed() > QUIET_LOOK);
         // A full generation that waits for its readers is promoted without a new name in it.
-        if overdue || changed || self.ring.is_released()? {
-            promotion = self.ring.promote(When::Full)?;
-            let (now, fill) = (Instant::now(), self.ring.filled());
+        if overdue || changed || self.is_released()? {
+            let promoted = self.ring.promote(When::Full)?;
+            let (now, fill) = (Instant::now(), self.filled_by(&promoted));
             let (before, had) = (self.looked.replace(now), std::mem::replace(&mut self.fill, fill));
             if fill != had {
                 self.moved = now;
             }
             self.seconds_per_sample =
                 before.map_or(f64::INFINITY, |before| pace(now - before, fill.saturating_sub(had)));
+            (self.blocked, promotion) = match promoted {
+                Promoted::Blocked { why, .. } => (Some(why), None),
+                other => (None, other.done()),
+            };
         }
         let at_once = promotion.is_some() || self.somebody_died()?;
         if at_once || Instant::now() >= self.next_recovery {
@@ -280,6 +287,28 @@ impl Manager {
             return Ok(promotion.map(|promotion| self.tell(&promotion, deleted)));
         }
         Ok(None)
+    }
+
+    /// Whether the generation that the last look found full waited for readers then, and does not wait any more.
+    fn is_released(&mut self) -> Result<bool> {
+        if self.blocked.is_none() {
+            return Ok(false);
+        }
+        let blocked = self.ring.held_back()?;
+        let is_released = blocked.is_none();
+        if !is_released {
+            self.blocked = blocked;
+        }
+        Ok(is_released)
+    }
+
+    /// Samples in the filling generation after this look, as far as it shows them.
+    fn filled_by(&self, promoted: &Promoted) -> u64 {
+        match promoted {
+            Promoted::Done(_) => 0,
+            Promoted::Filling { samples } | Promoted::Blocked { samples, .. } => *samples,
+            Promoted::Raced => self.fill,
+        }
     }
 
     /// Reclaims, and holds the reserve. Returns the number of samples that were deleted.

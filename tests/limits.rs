@@ -208,5 +208,5 @@ fn promotion_leaves_out_no_segment_for_lack_of_files() {
     let error = ring.promote(When::Full).map(drop).unwrap_err();
     assert!(error.is_retryable() && error.to_string().contains("ulimit -n"), "{error}");
     fs.unhook();
-    assert_eq!(ring.promote(When::Full).unwrap().unwrap().manifest.summary.samples, 4);
+    assert_eq!(ring.promote(When::Full).unwrap().done().unwrap().manifest.summary.samples, 4);
 }

@@ -74,7 +74,7 @@ fn manager_waiting_for_readers_does_not_list_the_generation() {
     let config = config(dir.path(), 10, "REUSE: {min: 1, max: 0}\n");
     let fs = HookFs::default();
     let manager = Manager::open_on(Arc::new(fs.clone()), &config).unwrap();
-    let (ring, stop) = (manager.ring().clone(), AtomicBool::new(false));
+    let (onlooker, stop) = (another(&config), AtomicBool::new(false));
     let looks = Arc::new(AtomicU32::new(0));
     let lists = Arc::new(AtomicU32::new(0));
     let counted = (looks.clone(), lists.clone());
@@ -89,7 +89,8 @@ fn manager_waiting_for_readers_does_not_list_the_generation() {
         scope.spawn(|| manage(manager, || stop.load(Ordering::SeqCst)));
         let mut generator = Generator::open(&config).unwrap();
         (0..20).for_each(|n| drop(write(&mut generator, n).unwrap()));
-        while ring.held().is_none() || looks.load(Ordering::SeqCst) < 500 {
+        let waits = || onlooker.fill_of(2).is_ok_and(|fill| fill == 10) && onlooker.held_back().unwrap().is_some();
+        while !waits() || looks.load(Ordering::SeqCst) < 500 {
             assert!(started.elapsed() < Duration::from_secs(120), "it does not look at the readers");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -167,7 +168,7 @@ fn what_a_dead_generator_has_linked_is_not_asked_for_again_by_each_recovery() {
     assert_eq!(opened.load(Ordering::SeqCst), 0);
     let calls = calls.load(Ordering::SeqCst);
     assert!((1..3 * 20).contains(&calls), "{calls} calls in 3 rounds for 20 files");
-    ring.promote(When::NotEmpty).unwrap().unwrap();
+    ring.promote(When::NotEmpty).unwrap().done().unwrap();
     common::assert_delivered_once(ring.layout.root(), &ids, "linked by a dead generator");
 }
 

@@ -10,7 +10,7 @@ use ringreel::config::Reuse;
 use ringreel::generator::Summary;
 use ringreel::manager::Manager;
 use ringreel::reader::stream::Item;
-use ringreel::ring::promote::When;
+use ringreel::ring::promote::{Promoted, When};
 use ringreel::{Error, Generator, Reader, Stream, StreamOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -120,6 +120,14 @@ fn without_a_reader_generators_fill_one_generation_ahead_and_wait_for_one() {
     });
 }
 
+/// Whether this process watches the directory (Linux tells of its own watches in /proc).
+fn is_watched(dir: &Path) -> bool {
+    let inode = format!("ino:{:x} ", fs::metadata(dir).unwrap().ino());
+    let all = fs::read_dir("/proc/self/fdinfo").unwrap().map(|entry| entry.unwrap().path());
+    all.filter_map(|info| fs::read_to_string(info).ok())
+        .any(|text| text.lines().any(|line| line.starts_with("inotify ") && line.contains(&inode)))
+}
+
 #[test]
 fn a_manager_that_waits_for_a_reader_hears_of_its_last_sample_at_once() {
     for options in [of_run(0, 1), worker(0, 1)] {
@@ -127,7 +135,7 @@ fn a_manager_that_waits_for_a_reader_hears_of_its_last_sample_at_once() {
         let mut config = place.config();
         config.poll = Some(Duration::from_secs(300));
         let (manager, stop) = (Manager::open(&config).unwrap(), AtomicBool::new(false));
-        let ring = manager.ring().clone();
+        let (ring, notes) = (manager.ring().clone(), place.path().join("index/notes"));
         scope(|scope| {
             scope.spawn(|| {
                 let late = patience();
@@ -139,7 +147,8 @@ fn a_manager_that_waits_for_a_reader_hears_of_its_last_sample_at_once() {
             let mut stream = place.stream(options.clone());
             take(&mut stream, 1);
             (SAMPLES..2 * SAMPLES).for_each(|n| put(&mut generator, n));
-            eventually("it waits", || ring.held().is_some());
+            // It does so only while a full generation waits.
+            eventually("it waits", || notes.exists() && is_watched(&notes));
             take(&mut stream, SAMPLES as usize - 1);
             let asked = stream.next(&patience(), &mut |_| {}); // until then it may not be done with the last one
             assert!(matches!(asked, Ok(Some(Item::Sample(sample))) if sample.generation == 2), "it looks in minutes");
@@ -156,27 +165,19 @@ fn who_held_a_generation_back_that_somebody_else_promoted_waits_for_nobody_any_m
     common::a_manager_seems_to_live(&place.config());
     (SAMPLES..2 * SAMPLES).for_each(|n| put(&mut generator, n));
     let ring = place.ring();
-    assert!(ring.promote(When::Full).unwrap().is_none() && ring.held().is_some());
+    assert!(matches!(ring.promote(When::Full).unwrap(), Promoted::Blocked { .. }));
     let mut hasty = place.config();
     hasty.reuse = Reuse { min: 0, max: 0 };
-    assert!(common::another(&hasty).promote(When::Full).unwrap().is_some());
-    assert!(ring.promote(When::Full).unwrap().is_none());
-    assert_eq!(ring.held(), None, "generation 3 is empty");
-}
-
-/// Whether this process watches the directory (Linux tells of its own watches in /proc).
-fn is_watched(dir: &Path) -> bool {
-    let inode = format!("ino:{:x} ", fs::metadata(dir).unwrap().ino());
-    let all = fs::read_dir("/proc/self/fdinfo").unwrap().map(|entry| entry.unwrap().path());
-    all.filter_map(|info| fs::read_to_string(info).ok())
-        .any(|text| text.lines().any(|line| line.starts_with("inotify ") && line.contains(&inode)))
+    assert!(common::another(&hasty).promote(When::Full).unwrap().done().is_some());
+    let empty = matches!(ring.promote(When::Full).unwrap(), Promoted::Filling { samples: 0 });
+    assert!(empty, "generation 3 is empty");
 }
 
 #[test]
 fn a_manager_that_waits_for_a_reader_watches_no_directory_that_a_link_among_the_notes_leads_to() {
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\n"));
     let (manager, stop) = (Manager::open(&place.config()).unwrap(), AtomicBool::new(false));
-    let (ring, notes) = (manager.ring().clone(), place.path().join("index/notes"));
+    let notes = place.path().join("index/notes");
     let (ours, elsewhere) = (notes.join("run.r"), place.path().with_file_name("elsewhere"));
     fs::create_dir_all(&ours).unwrap();
     fs::create_dir(&elsewhere).unwrap();
@@ -188,7 +189,7 @@ fn a_manager_that_waits_for_a_reader_watches_no_directory_that_a_link_among_the_
         });
         let mut generator = Generator::open(&place.config()).unwrap();
         (0..2 * SAMPLES).for_each(|n| put(&mut generator, n));
-        eventually("it waits", || ring.held().is_some());
+        eventually("it waits", || is_watched(&notes));
         eventually("it watches the notes of runs", || is_watched(&ours));
         assert!(!is_watched(&elsewhere));
         stop.store(true, SeqCst);

@@ -201,7 +201,7 @@ fn recovery_after_an_early_look_finds_what_is_staged() {
         stale_support::begin(seed, Chances { absent: 500, ..Chances::ABSENT });
         let ring = Ring::find(client(dir.path()), &config).unwrap();
         ring.recover(&mut Watch::new(Duration::ZERO)).unwrap();
-        assert!(ring.promote(When::NotEmpty).unwrap().is_some(), "seed {seed}");
+        assert!(ring.promote(When::NotEmpty).unwrap().done().is_some(), "seed {seed}");
         assert_delivered_once(&config.ring, &ids, "all");
     }
 }

@@ -227,7 +227,7 @@ fn a_commit_that_lands_in_the_promoted_directory_is_made_again_in_the_next_gener
     fs.hook(move |_, op, path| {
         let mut seen = seen.lock().unwrap();
         if op == "link" && seen.is_empty() && path.extension().is_some_and(|end| end == "rec") {
-            other.promote(When::NotEmpty).unwrap().unwrap();
+            other.promote(When::NotEmpty).unwrap().done().unwrap();
             let landed = by_the_old_name(path).unwrap();
             seen.push(landed.clone());
             return Action::Elsewhere(landed);
@@ -333,7 +333,7 @@ fn a_generation_does_not_wait_for_the_indices_that_a_dead_generator_took() {
     }
     let mut generator = Generator::open(&config).unwrap();
     let finished: Vec<_> = (0..CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
-    assert!(generator.ring().promote(When::Full).unwrap().is_some());
+    assert!(generator.ring().promote(When::Full).unwrap().done().is_some());
     assert_delivered_once(&config.ring, &finished, "holes in the numbers");
 }
 
@@ -406,10 +406,10 @@ fn a_promotion_that_somebody_left_half_done_is_finished_by_the_next() {
         let done = dying.promote(When::Full);
         fs.unhook();
         let published = config.ring.join("manifests/1").exists();
-        let again = another(&config).promote(When::Full).unwrap();
+        let again = another(&config).promote(When::Full).unwrap().done();
         assert_eq!(again.is_some(), !published, "promotion left at call {at}");
         assert_delivered_once(&config.ring, &finished, &format!("promotion left at call {at}"));
-        if done.is_ok_and(|promotion| promotion.is_some()) {
+        if done.is_ok_and(|promoted| promoted.done().is_some()) {
             break;
         }
         at += 1;
@@ -452,7 +452,7 @@ fn a_segment_that_was_linked_again_is_listed_once() {
     let mut generator = Generator::open(&config).unwrap();
     let ring = generator.ring().clone();
     let mut finished = write(&mut generator, 0).unwrap();
-    ring.promote(When::NotEmpty).unwrap().unwrap();
+    ring.promote(When::NotEmpty).unwrap().done().unwrap();
     finished.extend(write(&mut generator, 1).unwrap());
     // Into generation 2: what generation 1 lists, once more; and what is there already, twice more.
     let listed_before = ring.layout.read(1).join(segment_name(0, 1));
@@ -461,7 +461,7 @@ fn a_segment_that_was_linked_again_is_listed_once() {
     std::fs::hard_link(&there, ring.layout.write(2).join(segment_name(98, 1))).unwrap();
     std::fs::hard_link(&there, ring.layout.write(2).join(segment_name(99, 1))).unwrap();
     assert_eq!(ring.fill_of(2).unwrap(), 1, "only what would be listed counts as fill");
-    ring.promote(When::NotEmpty).unwrap().unwrap();
+    ring.promote(When::NotEmpty).unwrap().done().unwrap();
     assert_delivered_once(&config.ring, &finished, "links made again");
     assert_eq!(ring.fs.list(&ring.layout.read(2)).unwrap().len(), 1, "the other links are removed");
 }

@@ -91,7 +91,7 @@ fn segments_count_once_and_only_if_a_manifest_would_list_them() {
     let config = config(dir.path(), CAP, "");
     a_manager_seems_to_live(&config);
     let ring = another(&config);
-    let promoted = || ring.promote(When::Full).unwrap().map(|promotion| promotion.manifest.summary.samples);
+    let promoted = || ring.promote(When::Full).unwrap().done().map(|promotion| promotion.manifest.summary.samples);
     let mut generator = Generator::open(&config).unwrap();
     let write_all = |generator: &mut Generator, from: u64, to: u64| {
         (from..to).flat_map(|n| write(generator, n).unwrap()).collect::<Vec<_>>()

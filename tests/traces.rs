@@ -11,7 +11,7 @@ use common::{
 use ringreel::layout::segment_name;
 use ringreel::ring::liveness::Watch;
 use ringreel::ring::manifest::Manifest;
-use ringreel::ring::promote::When;
+use ringreel::ring::promote::{Promoted, When};
 use ringreel::ring::{MANIFESTS_KEPT, Ring};
 use ringreel::{Config, Generator, SampleId};
 use std::fs;
@@ -58,12 +58,12 @@ fn who_publishes_second_uses_the_manifest_of_the_first() {
         // A link comes late, so that the two make different lists; and the other one is faster.
         if op == "link" && path.ends_with("manifests/1") {
             fs::hard_link(&late.1, other.layout.read(1).join(segment_name(0, 1))).unwrap();
-            assert!(other.promote(When::Full).unwrap().unwrap().ours);
+            assert!(other.promote(When::Full).unwrap().done().unwrap().ours);
             *seen.lock().unwrap() = fs::read(other.layout.manifest(1)).unwrap();
         }
         Action::Pass
     });
-    assert!(!slow.promote(When::Full).unwrap().unwrap().ours);
+    assert!(!slow.promote(When::Full).unwrap().done().unwrap().ours);
     assert_eq!(fs::read(slow.layout.manifest(1)).unwrap(), *first.lock().unwrap(), "a manifest was changed");
     assert!(samples[3].1.exists(), "the one that only the slower one would have listed stays staged");
     all_is_well(&config, &ids(&samples), "two promoters");
@@ -84,7 +84,7 @@ fn who_dies_before_its_manifest_is_out_has_removed_no_staging_name() {
     // The next one makes another list, which leaves out one that the dead one had chosen.
     fs::hard_link(&late.1, dying.layout.read(1).join(segment_name(0, 1))).unwrap();
     samples.push(late);
-    another(&config).promote(When::Full).unwrap().unwrap();
+    another(&config).promote(When::Full).unwrap().done().unwrap();
     assert!(!listed(&config.ring).contains_key(&samples[3].0));
     all_is_well(&config, &ids(&samples), "a promoter that died");
 }
@@ -100,7 +100,7 @@ fn a_rename_that_comes_generations_late_delivers_nothing_again() {
         if op == "rename" && path.ends_with("read.1") {
             let other = another(&of_others);
             for _ in 1..=3 {
-                other.promote(When::Full).unwrap().unwrap();
+                other.promote(When::Full).unwrap().done().unwrap();
                 other.reclaim().unwrap();
                 found.lock().unwrap().extend(full(&of_others));
             }
@@ -133,7 +133,7 @@ fn what_seems_damaged_to_an_old_view_is_left_alone_and_listed_later() {
         let stale = op == "open" && path.ends_with(segment_name(11, 1));
         if stale { Action::Elsewhere(early.clone()) } else { Action::Pass }
     });
-    let promotion = ring.promote(When::NotEmpty).unwrap().unwrap();
+    let promotion = ring.promote(When::NotEmpty).unwrap().done().unwrap();
     assert_eq!((promotion.damaged, promotion.manifest.segments.len()), (1, 3));
     assert!(samples[1].1.exists() && ring.layout.read(1).join(segment_name(11, 1)).exists());
     all_is_well(&config, &ids(&samples), "seen too early");
@@ -175,7 +175,7 @@ fn whose_view_of_the_manifests_is_old_reclaims_nothing_that_is_new() {
                 }
                 Action::Pass
             });
-            let promotion = rival.promote(When::Full).unwrap().unwrap();
+            let promotion = rival.promote(When::Full).unwrap().done().unwrap();
             at_publishing.unhook();
             promotion
         });
@@ -200,7 +200,7 @@ fn what_an_owner_had_begun_when_it_died_is_never_listed() {
         assert_eq!(ring.recover(&mut watch).unwrap().adopted, 0);
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert!(ring.promote(When::NotEmpty).unwrap().is_none());
+    assert!(ring.promote(When::NotEmpty).unwrap().done().is_none());
     assert!(ring.fs.list(&ring.layout.write(1)).unwrap().is_empty() && listed(&config.ring).is_empty());
 }
 
@@ -212,7 +212,7 @@ fn however_often_managers_die_before_they_reclaim_the_ring_takes_no_more_room_th
     for n in 1..=6 {
         samples.extend(full(&config));
         let (dying, hooks) = hooked(&config);
-        dying.promote(When::Full).unwrap().unwrap();
+        dying.promote(When::Full).unwrap().done().unwrap();
         drop((dying, hooks)); // it never came to reclaim
         let names = fs::read_dir(&config.ring).unwrap().map(|entry| entry.unwrap().file_name());
         let names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
@@ -252,7 +252,7 @@ fn on_a_directory_whose_sync_failed_nothing_is_built_even_when_the_next_sync_say
         let error = ring.promote(When::Full).unwrap_err();
         assert!(!error.is_retryable() && error.to_string().contains("check the disk"), "{failing}: {error}");
         for _ in 0..3 {
-            assert!(!matches!(ring.promote(When::Full), Ok(Some(_))), "{failing}");
+            assert!(!matches!(ring.promote(When::Full), Ok(Promoted::Done(_))), "{failing}");
             let _ = ring.recover(&mut Watch::new(Duration::ZERO));
             let _ = ring.reclaim();
             std::thread::sleep(Duration::from_millis(1));
@@ -304,7 +304,7 @@ fn who_builds_upon_a_manifest_of_another_syncs_it_first() {
     full(&config);
     let (ring, hooks) = hooked(&config);
     let calls = recorded(&hooks);
-    ring.promote(When::Full).unwrap().unwrap();
+    ring.promote(When::Full).unwrap().done().unwrap();
     assert_synced_before(&calls.lock().unwrap(), |call| call == "link manifests/2");
 
     // Who removes what is older than is kept.
@@ -351,7 +351,7 @@ fn pruned_manifests_lose_and_double_nothing() {
             if op == "remove_file" && path == refused { Action::Refuse(EACCES) } else { Action::Pass }
         },
     );
-    assert_eq!(promoter.promote(When::Full).unwrap().unwrap().manifest.summary.samples, CAP);
+    assert_eq!(promoter.promote(When::Full).unwrap().done().unwrap().manifest.summary.samples, CAP);
     hooks.unhook();
     assert!(kept_name.exists(), "as if the promoter had died before it removed this name");
 
@@ -407,7 +407,7 @@ fn staging_names_are_removed_before_their_manifest() {
             if op == "remove_file" && path == refused { Action::Refuse(EACCES) } else { Action::Pass }
         },
     );
-    promoter.promote(When::Full).unwrap().unwrap();
+    promoter.promote(When::Full).unwrap().done().unwrap();
     skip_to(&promoter, 2 * MANIFESTS_KEPT + 64);
     assert!(name.exists() && promoter.layout.manifest(1).exists(), "what may not be removed keeps its manifest");
     let others = promoter.manifests.numbers().unwrap();
@@ -449,7 +449,7 @@ fn stuck_staging_name_keeps_its_manifest_alone() {
             }
         };
         hooks.hook(refuse(EACCES));
-        promoter.promote(When::Full).unwrap().unwrap();
+        promoter.promote(When::Full).unwrap().done().unwrap();
         hooks.hook(refuse(errno));
         tries.store(0, Ordering::SeqCst);
         skip_to(&promoter, 2 * MANIFESTS_KEPT + 64);
@@ -469,9 +469,9 @@ fn finished_sample_gets_its_place_while_its_caller_is_busy() {
     let ids: Vec<_> = (0..3).flat_map(|n| write(&mut generator, n).unwrap()).collect();
     let manager = another(&config);
     assert_eq!(manager.fs.list(&manager.layout.write(1)).unwrap().len(), 2, "there is no room for the third");
-    manager.promote(When::Full).unwrap().unwrap();
+    manager.promote(When::Full).unwrap().done().unwrap();
     eventually("its third sample is linked", || manager.fs.list(&manager.layout.write(2)).unwrap().len() == 1);
-    manager.promote(When::NotEmpty).unwrap().unwrap();
+    manager.promote(When::NotEmpty).unwrap().done().unwrap();
     assert_delivered_once(&config.ring, &ids, "three samples");
 }
 

@@ -4,7 +4,7 @@ use super::Core;
 use crate::error::{Error, Result};
 use crate::ring::commit::{Commit, LookedUp, Step};
 use crate::ring::manifests::Lookup;
-use crate::ring::promote::When;
+use crate::ring::promote::{Promoted, When};
 use crate::unix_ms;
 use std::time::{Duration, Instant};
 
@@ -297,7 +297,7 @@ impl Core {
         let mut idle = Instant::now();
         while !self.commits.is_empty() {
             match self.ring.promote(When::NotEmpty) {
-                Ok(Some(promotion)) => {
+                Ok(Promoted::Done(promotion)) => {
                     self.summary.swaps += u64::from(promotion.ours);
                     idle = Instant::now();
                     if let Err(error) = self.ring.reclaim() {
@@ -305,19 +305,22 @@ impl Core {
                     }
                 }
                 // Who reads (REUSE min) is waited for, however long it takes.
-                Ok(None) if self.ring.held().is_some() && self.ring.has_readers()? => {
+                Ok(Promoted::Blocked { .. }) if self.ring.has_readers()? => {
                     idle = Instant::now();
                     self.pause("the generation before the last one to be read", self.ring.poll, stop)?;
                 }
-                Ok(None) if idle.elapsed() > (self.ring.lease * 2).max(SEAL_PATIENCE) => {
+                Ok(not_done) if idle.elapsed() > (self.ring.lease * 2).max(SEAL_PATIENCE) => {
                     let left: u64 = self.commits.iter().map(|commit| commit.staged.samples).sum();
-                    let why = self.ring.held().map_or(String::new(), |held| format!(", for want of {held}"));
+                    let why = match not_done {
+                        Promoted::Blocked { why, .. } => format!(", for want of {why}"),
+                        _ => String::new(),
+                    };
                     self.problem(format!(
                         "{left} samples cannot be made visible{why}: they are staged, and stay there"
                     ));
                     return Ok(());
                 }
-                Ok(None) => self.pause("the last generation to be promoted", self.ring.poll, stop)?,
+                Ok(_) => self.pause("the last generation to be promoted", self.ring.poll, stop)?,
                 Err(error) => self.bear(error, "promoting the last generation", stop)?,
             }
             self.commit_earlier(stop)?;

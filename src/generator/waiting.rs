@@ -5,7 +5,7 @@ use super::Core;
 use crate::error::{Error, Result};
 use crate::manager::ROLE;
 use crate::ring::liveness::LOOKS_PER_LEASE;
-use crate::ring::promote::When;
+use crate::ring::promote::{Promoted, When};
 use crate::segment::staging::StagingWriter;
 use std::time::{Duration, Instant};
 
@@ -109,13 +109,13 @@ impl Core {
         // On a full disk, promoting may fail for want of what reclaiming gives back: never the one without the other.
         let promoted = self.ring.promote(When::Full);
         let reclaimed = self.ring.reclaim();
-        let done = promoted.and_then(|promotion| {
+        let done = promoted.and_then(|promoted| {
             reclaimed?;
             self.ring.recover(&mut self.ring.watch())?;
-            Ok(promotion)
+            Ok(promoted)
         });
         match done {
-            Ok(Some(promotion)) => {
+            Ok(Promoted::Done(promotion)) => {
                 self.summary.swaps += u64::from(promotion.ours);
                 tracing::debug!(
                     generation = promotion.manifest.summary.generation,
@@ -123,7 +123,7 @@ impl Core {
                 );
                 Ok(true)
             }
-            Ok(None) => Ok(false),
+            Ok(_) => Ok(false),
             Err(error) if error.is_retryable() => {
                 self.problem(error.to_string());
                 Ok(false)

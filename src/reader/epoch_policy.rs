@@ -8,7 +8,7 @@ use crate::config::{OnStale, Reuse};
 use crate::error::{Error, Result};
 use crate::ring::Ring;
 use crate::ring::manifest::Manifest;
-use crate::ring::promote::When;
+use crate::ring::promote::{Promoted, When};
 use crate::ring::runs::RunLog;
 use crate::unix_ms;
 use std::sync::Arc;
@@ -177,11 +177,11 @@ fn read_for(log: &RunLog, k: u64, generation: u64) -> Duration {
 fn promote(ring: &Ring) {
     ring.leave_reclaiming();
     match ring.promote(When::Full) {
-        Ok(None) => {}
-        Ok(Some(promotion)) => {
+        Ok(Promoted::Done(promotion)) => {
             let _ = ring.fs.remove_dir(&ring.layout.staging_of(&ring.me)); // the manifest was made there
             tracing::info!(generation = promotion.manifest.summary.generation, "promoted by a reader: nobody else did");
         }
+        Ok(_) => {}
         Err(error) => tracing::debug!(%error, "a full generation cannot be promoted by a reader"),
     }
 }

@@ -112,10 +112,6 @@ pub struct Ring {
     runs: Mutex<HashMap<String, Arc<RunLog>>>,
     /// Generations that were pinned when the index was last asked.
     pins: Mutex<Pins>,
-    /// Why a full generation was not promoted, at the last look.
-    held: Mutex<Option<String>>,
-    /// Samples in the generation that fills, at the last look.
-    filled: AtomicU64,
     /// The newest generation whose manifest is known to be on the disk.
     settled: AtomicU64,
     /// The newest generation when this process last reclaimed what was older than is kept.
@@ -222,8 +218,6 @@ impl Ring {
             watch: Mutex::new(Watch::new(config.lease)),
             runs: Mutex::default(),
             pins: Mutex::default(),
-            held: Mutex::default(),
-            filled: AtomicU64::new(0),
             reuse: config.reuse,
             on_stale: config.on_stale,
             stale_after: config.stale_after,
@@ -358,16 +352,6 @@ impl Ring {
     /// Who lives, as this process sees it.
     pub fn watch(&self) -> MutexGuard<'_, Watch> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Why the generation that fills was not promoted at the last look although it is full; none: it was, or is not.
-    pub fn held(&self) -> Option<String> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Samples in the generation that fills, when it was looked whether it is full.
-    pub(crate) fn filled(&self) -> u64 {
-        self.filled.load(Ordering::Relaxed)
     }
 
     /// What is known of the directory of generation `n`, or of another one with the same parity.

@@ -12,8 +12,8 @@ use crate::fs::publish::publish_by;
 use crate::index::{SwapStatus, as_hint};
 use crate::random::random_u32;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 /// When a generation is promoted.
@@ -23,6 +23,37 @@ pub enum When {
     Full,
     /// When it holds a sample.
     NotEmpty,
+}
+
+/// What became of the generation after the newest one.
+#[derive(Clone, Debug)]
+pub enum Promoted {
+    /// It has a manifest.
+    Done(Promotion),
+    /// It does not hold enough samples yet.
+    Filling {
+        /// Samples in it.
+        samples: u64,
+    },
+    /// It holds enough samples, and readers do not let it be promoted yet.
+    Blocked {
+        /// Samples in it.
+        samples: u64,
+        /// What it waits for.
+        why: String,
+    },
+    /// Another process has begun to promote it, or has promoted it. The next look shows how far that is.
+    Raced,
+}
+
+impl Promoted {
+    /// Returns the promotion, if there was one.
+    pub fn done(self) -> Option<Promotion> {
+        match self {
+            Promoted::Done(promotion) => Some(promotion),
+            Promoted::Filling { .. } | Promoted::Blocked { .. } | Promoted::Raced => None,
+        }
+    }
 }
 
 /// What a promotion did.
@@ -43,49 +74,29 @@ pub struct Promotion {
 }
 
 impl Ring {
-    /// Promotes the generation after the newest one, if it is time. None: it is not.
+    /// Promotes the generation after the newest one, if it is time.
     ///
     /// # Errors
     /// What the filesystem says; the promotion can then be tried again by anybody.
-    pub fn promote(&self, when: When) -> Result<Option<Promotion>> {
+    pub fn promote(&self, when: When) -> Result<Promoted> {
         match self.promote_next(when) {
-            // Somebody else promoted it meanwhile, or more than one: the next look will tell.
-            Err(Error::Fs { source }) if source.is_gone() => Ok(None),
+            // Another process promoted it meanwhile, or more than one.
+            Err(Error::Fs { source }) if source.is_gone() => Ok(Promoted::Raced),
             other => other,
         }
     }
 
-    fn promote_next(&self, when: When) -> Result<Option<Promotion>> {
+    fn promote_next(&self, when: When) -> Result<Promoted> {
         let n = self.manifests.newest()? + 1;
         // A wrong no is found out below, before anything is done: a manager polls this.
         let begun = self.fs.seen(&self.layout.read(n))?;
-        if !begun {
-            let fill = match self.fill_of(n) {
-                Ok(fill) => fill,
-                Err(Error::Fs { source }) if source.is_gone() => {
-                    if self.fs.exists(&self.layout.read(n))? {
-                        return Ok(None); // somebody began just now
-                    }
-                    self.fs.ensure_dir(&self.layout.write(n))?;
-                    return Ok(None);
-                }
-                Err(error) => return Err(error),
-            };
-            self.filled.store(fill, Ordering::Relaxed);
-            let wanted = if when == When::Full { self.birth.swap_cap } else { 1 };
-            // What is not full waits for nobody: somebody else may have promoted what did.
-            let held = if fill < wanted { None } else { self.held_back()? };
-            let is_held = held.is_some();
-            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
-            if is_held || fill < wanted {
-                return Ok(None);
-            }
+        if !begun && let Some(not_yet) = self.not_yet(n, when)? {
+            return Ok(not_yet);
         }
         if self.manifests.newest_listed()? != n - 1 {
-            return Ok(None); // it was promoted while we looked
+            return Ok(Promoted::Raced);
         }
         self.make_room(n - 1);
-        self.filled.store(0, Ordering::Relaxed);
         let started = Instant::now();
         self.switch_over(n)?;
         let swap_ms = milliseconds_since(started);
@@ -96,23 +107,28 @@ impl Ring {
             found.segments.iter().filter(|entry| !lists_name(&manifest, entry)).count() + found.damaged.len();
         self.after_promotion(&manifest, &found)?;
         let (left_out, damaged) = (left_out as u64, found.damaged.len() as u64);
-        Ok(Some(Promotion { manifest, ours, swap_ms, readable_ms, left_out, damaged }))
+        Ok(Promoted::Done(Promotion { manifest, ours, swap_ms, readable_ms, left_out, damaged }))
     }
 
-    /// Returns whether the generation that the last look found full waited for readers then, and does not wait any more.
-    ///
-    /// # Errors
-    /// Filesystem errors.
-    pub(crate) fn is_released(&self) -> Result<bool> {
-        if self.held().is_none() {
-            return Ok(false);
+    /// Why generation `n`, which nobody is seen to promote, is not promoted now. `None`: it is time.
+    fn not_yet(&self, n: u64, when: When) -> Result<Option<Promoted>> {
+        let samples = match self.fill_of(n) {
+            Ok(samples) => samples,
+            Err(Error::Fs { source }) if source.is_gone() => {
+                if self.fs.exists(&self.layout.read(n))? {
+                    return Ok(Some(Promoted::Raced)); // somebody began just now
+                }
+                self.fs.ensure_dir(&self.layout.write(n))?;
+                return Ok(Some(Promoted::Filling { samples: 0 }));
+            }
+            Err(error) => return Err(error),
+        };
+        let wanted = if when == When::Full { self.birth.swap_cap } else { 1 };
+        // What is not full waits for nobody: somebody else may have promoted what did.
+        if samples < wanted {
+            return Ok(Some(Promoted::Filling { samples }));
         }
-        let held = self.held_back()?;
-        let is_released = held.is_none();
-        if !is_released {
-            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
-        }
-        Ok(is_released)
+        Ok(self.held_back()?.map(|why| Promoted::Blocked { samples, why }))
     }
 
     /// Whoever promoted the newest generation may have died before it reclaimed. Were the next one promoted all the same,

@@ -2,7 +2,7 @@
 //! generates goes on in the next.
 
 use super::Ring;
-use super::promote::{Promotion, When};
+use super::promote::{Promoted, Promotion, When};
 use crate::error::{Error, Result};
 
 /// How often something that passes is tried again.
@@ -33,15 +33,18 @@ impl Ring {
         let mut last = None;
         for _ in 0..ATTEMPTS {
             match self.promote(When::NotEmpty) {
-                Ok(Some(promotion)) => sealed.promotions.push(promotion),
-                Ok(None) if self.manifests.newest_listed()? < filling => {
-                    sealed.held = self.held();
-                    if sealed.held.is_some() || self.is_empty(filling)? {
+                Ok(Promoted::Done(promotion)) => sealed.promotions.push(promotion),
+                Ok(not_done) if self.manifests.newest_listed()? < filling => {
+                    if let Promoted::Blocked { why, .. } = not_done {
+                        sealed.held = Some(why);
+                        break;
+                    }
+                    if self.is_empty(filling)? {
                         break;
                     }
                     std::thread::sleep(self.poll); // somebody is at it
                 }
-                Ok(None) => {}
+                Ok(_) => {}
                 Err(error) if error.is_retryable() => {
                     tracing::warn!("{error}; trying again");
                     last = Some(error);

@@ -64,5 +64,5 @@ fn keeping(mut ring: Ring, keep: u64) -> Ring {
 }
 
 fn promote_only(ring: &Ring) -> u64 {
-    ring.promote(When::Full).unwrap().unwrap().manifest.summary.generation
+    ring.promote(When::Full).unwrap().done().unwrap().manifest.summary.generation
 }

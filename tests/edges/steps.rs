@@ -198,7 +198,7 @@ fn a_promotion_says_what_it_left_out() {
     }
     let ids = staged.map(|(id, _)| id);
     fs::write(ring.layout.write(1).join(segment_name(9, 1)), "damaged").unwrap();
-    let promotion = ring.promote(When::Full).unwrap().unwrap();
+    let promotion = ring.promote(When::Full).unwrap().done().unwrap();
     assert_eq!((promotion.left_out, promotion.damaged, promotion.ours), (2, 1, true));
     let (told, swap_ms) = (promotion.manifest.summary.swap_ms, promotion.swap_ms);
     assert!(0.0 < told && told <= swap_ms && swap_ms < 60_000.0, "{told} {swap_ms}");
@@ -207,7 +207,7 @@ fn a_promotion_says_what_it_left_out() {
     let mut names = ring.fs.list(&ring.layout.read(1)).unwrap();
     names.sort();
     assert_eq!(names, [0, 1, 9].map(|n| segment_name(n, 1)));
-    assert!(ring.promote(When::NotEmpty).unwrap().is_none());
+    assert!(ring.promote(When::NotEmpty).unwrap().done().is_none());
     bring_in(&ring);
     assert_delivered_once(&config.ring, &ids, "one came too late");
 }
@@ -217,13 +217,13 @@ fn a_generation_is_promoted_when_it_is_full_or_when_it_holds_a_sample() {
     let dir = scratch();
     let config = config(dir.path(), 2, "");
     let ring = another(&config);
-    assert!(ring.promote(When::NotEmpty).unwrap().is_none());
+    assert!(ring.promote(When::NotEmpty).unwrap().done().is_none());
     linked(&config, 0);
-    assert!(ring.promote(When::Full).unwrap().is_none());
+    assert!(ring.promote(When::Full).unwrap().done().is_none());
     assert!(ring.layout.write(1).exists());
-    assert!(ring.promote(When::NotEmpty).unwrap().is_some());
+    assert!(ring.promote(When::NotEmpty).unwrap().done().is_some());
     fs::remove_dir(ring.layout.write(2)).unwrap();
-    assert!(ring.promote(When::Full).unwrap().is_none() && ring.layout.write(2).exists());
+    assert!(ring.promote(When::Full).unwrap().done().is_none() && ring.layout.write(2).exists());
 }
 
 #[test]

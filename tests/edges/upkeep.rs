@@ -229,7 +229,7 @@ fn what_stands_in_staging_and_is_no_owner_hinders_nobody() {
         ring.recover(&mut watch).unwrap();
         std::thread::sleep(Duration::from_millis(1));
     }
-    ring.promote(When::NotEmpty).unwrap().unwrap();
+    ring.promote(When::NotEmpty).unwrap().done().unwrap();
     assert!(listed(&config.ring).contains_key(&id) && ring.layout.staging().join(".hidden").exists());
 }
 

@@ -125,10 +125,10 @@ impl Ring {
         }
         self.leave_reclaiming();
         loop {
-            let done = self.promote(When::Full).and_then(|promotion| {
+            let done = self.promote(When::Full).and_then(|promoted| {
                 let recovered = self.recover(&mut self.watch())?;
                 // What was delivered long ago and keeps its staging name (another user's) would be found again for ever.
-                Ok(promotion.is_some() || recovered.adopted > 0)
+                Ok(promoted.done().is_some() || recovered.adopted > 0)
             });
             match done {
                 Ok(true) => {}
