@@ -1,4 +1,4 @@
-//! Where everything in a ring lies, and how names are told apart.
+//! Where everything in a ring lies, how names are told apart, and what the directory of a generation is.
 
 use ringreel_format::SegmentId;
 use std::fmt;
@@ -22,7 +22,43 @@ pub enum GenerationDir {
     Read(u64),
 }
 
+/// What the directory of a generation is, by its name and the newest manifest alone.
+///
+/// Whether the generation has a manifest, and whether the directory may be removed, are other questions: a manifest may be
+/// lost or pruned, and a reader may still need an old generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The generation fills: the next one, or the one after it while the next one waits for its manifest.
+    Filling,
+    /// The next generation, after its rename and before its manifest.
+    Promoting,
+    /// A generation that was promoted.
+    Promoted,
+    /// `write.<n>` of a generation that was promoted, made again by a late mkdir or rename.
+    Retired,
+    /// A number that no manifest leads up to: manifests are lost, or it is litter.
+    Ahead,
+}
+
 impl GenerationDir {
+    /// The generation's number.
+    pub fn number(self) -> u64 {
+        match self {
+            GenerationDir::Write(n) | GenerationDir::Read(n) => n,
+        }
+    }
+
+    /// Returns what the directory is, where `next` is the generation after the newest one that has a manifest.
+    pub fn phase(self, next: u64) -> Phase {
+        match self {
+            GenerationDir::Write(n) if n < next => Phase::Retired,
+            GenerationDir::Write(n) if n <= next.saturating_add(1) => Phase::Filling,
+            GenerationDir::Read(n) if n < next => Phase::Promoted,
+            GenerationDir::Read(n) if n == next => Phase::Promoting,
+            GenerationDir::Write(_) | GenerationDir::Read(_) => Phase::Ahead,
+        }
+    }
+
     /// The generation's number in a directory's name.
     pub fn parse(name: &str) -> Option<GenerationDir> {
         let (kind, number) = name.split_once('.')?;
@@ -33,6 +69,23 @@ impl GenerationDir {
             _ => None,
         }
     }
+}
+
+impl fmt::Display for GenerationDir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GenerationDir::Write(n) => write!(f, "write.{n}"),
+            GenerationDir::Read(n) => write!(f, "read.{n}"),
+        }
+    }
+}
+
+/// Returns the numbers of the `read.<n>` among the names in a ring's directory, in the order of the names.
+pub fn read_generations<'a>(names: impl IntoIterator<Item = &'a String>) -> impl Iterator<Item = u64> {
+    names.into_iter().filter_map(|name| match GenerationDir::parse(name) {
+        Some(GenerationDir::Read(n)) => Some(n),
+        Some(GenerationDir::Write(_)) | None => None,
+    })
 }
 
 /// Every number of ours is below: there is always a next one.
@@ -117,12 +170,17 @@ impl Layout {
 
     /// Generation `n` while it fills.
     pub fn write(&self, n: u64) -> PathBuf {
-        self.root.join(format!("write.{n}"))
+        self.generation(GenerationDir::Write(n))
     }
 
     /// Generation `n` from its promotion on.
     pub fn read(&self, n: u64) -> PathBuf {
-        self.root.join(format!("read.{n}"))
+        self.generation(GenerationDir::Read(n))
+    }
+
+    /// The directory of a generation.
+    pub fn generation(&self, dir: GenerationDir) -> PathBuf {
+        self.root.join(dir.to_string())
     }
 
     /// Directories of all owners.
@@ -162,14 +220,28 @@ impl Layout {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    /// Generation 5 is the next one.
+    #[test]
+    fn phase_follows_from_the_number_of_the_next_generation() {
+        let phases = |dir: fn(u64) -> GenerationDir| [4, 5, 6, 7, u64::MAX].map(|n| dir(n).phase(5));
+        let ahead = Phase::Ahead;
+        assert_eq!(phases(GenerationDir::Write), [Phase::Retired, Phase::Filling, Phase::Filling, ahead, ahead]);
+        assert_eq!(phases(GenerationDir::Read), [Phase::Promoted, Phase::Promoting, ahead, ahead, ahead]);
+        assert_eq!(GenerationDir::Write(u64::MAX).phase(u64::MAX), Phase::Filling);
+    }
 
     #[test]
     fn only_names_as_we_write_them_are_ours() {
         assert_eq!(GenerationDir::parse("write.12"), Some(GenerationDir::Write(12)));
         for name in ["write.012", "write.", "write", "read.-1", "read.1x", "trash.1", "write.1.2"] {
             assert_eq!(GenerationDir::parse(name), None, "{name}");
+        }
+        for name in ["read.0", "write.7"] {
+            assert_eq!(GenerationDir::parse(name).unwrap().to_string(), name);
         }
         assert_eq!(GenerationDir::parse("read.18446744073709551615"), None);
         for (name, index, samples) in
@@ -181,6 +253,8 @@ mod tests {
         for name in wrong.into_iter().chain(["000017..rec", "000017.1.2.rec", ".12.rec", "000017.-2.rec"]) {
             assert_eq!(SegmentName::parse(name), None, "{name}");
         }
+        let names = ["read.3", "write.4", "read.10", "trash", "read.x"].map(str::to_owned);
+        assert!(read_generations(&names).eq([3, 10]));
         assert!(is_owner("node-1.lab_4711-9f") && !is_owner("..") && !is_owner("a/b") && !is_owner(""));
     }
 }

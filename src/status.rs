@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::failures::{Failure, failures};
 use crate::history::History;
 use crate::index::{Report, as_hint};
-use crate::layout::{GenerationDir, sealed_id};
+use crate::layout::{read_generations, sealed_id};
 use crate::manager::ROLE;
 use crate::ring::Ring;
 use crate::ring::manifest::{Manifest, SegmentEntry};
@@ -170,8 +170,7 @@ pub fn status(ring: &Ring) -> Result<Status> {
     let now = unix_ms();
     let reads = as_hint(ring.reads())?;
     let mut generations = Vec::new();
-    for name in ring.fs.list(ring.layout.root())? {
-        let Some(GenerationDir::Read(n)) = GenerationDir::parse(&name) else { continue };
+    for n in read_generations(&ring.fs.list(ring.layout.root())?) {
         if let Some(manifest) = ring.manifests.usable(n)? {
             let summary = &manifest.summary;
             generations.push(GenerationStatus {

@@ -3,7 +3,7 @@
 use super::Subject;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, surely};
-use crate::layout::{GenerationDir, Layout, is_owner, sealed_id};
+use crate::layout::{GenerationDir, Layout, is_owner, read_generations, sealed_id};
 use crate::ring::manifests::Manifests;
 use crate::segment::SampleId;
 use ringreel_format::SegmentId;
@@ -15,8 +15,8 @@ use std::sync::Arc;
 /// # Errors
 /// There is none of this number (any more, or yet); what the filesystem says.
 pub fn generation(fs: &dyn Fs, layout: &Layout, n: u64) -> Result<Subject> {
-    for (dir, path) in [(GenerationDir::Read(n), layout.read(n)), (GenerationDir::Write(n), layout.write(n))] {
-        if fs.exists(&path)? {
+    for dir in [GenerationDir::Read(n), GenerationDir::Write(n)] {
+        if fs.exists(&layout.generation(dir))? {
             return Ok(Subject::Generation(layout.clone(), dir));
         }
     }
@@ -37,8 +37,7 @@ pub fn generation(fs: &dyn Fs, layout: &Layout, n: u64) -> Result<Subject> {
 pub fn segments(fs: &Arc<dyn Fs>, layout: &Layout) -> Result<Vec<SegmentId>> {
     let manifests = Manifests::new(fs.clone(), layout.clone());
     let mut found = Vec::new();
-    for name in fs.list(layout.root())? {
-        let Some(GenerationDir::Read(n)) = GenerationDir::parse(&name) else { continue };
+    for n in read_generations(&fs.list(layout.root())?) {
         match manifests.get(n) {
             Ok(Some(manifest)) => found.extend(manifest.segments.iter().map(|entry| entry.id)),
             Ok(None) | Err(Error::Manifest { .. }) => {}
@@ -69,14 +68,7 @@ fn owners(fs: &Arc<dyn Fs>, layout: &Layout) -> Result<Vec<String>> {
 /// What the filesystem says. Manifests that cannot be used are left out.
 pub fn holder(fs: &Arc<dyn Fs>, layout: &Layout, id: SampleId) -> Result<Option<Subject>> {
     let manifests = Manifests::new(fs.clone(), layout.clone());
-    let names = fs.list(layout.root())?;
-    let mut there: Vec<u64> = names
-        .iter()
-        .filter_map(|name| match GenerationDir::parse(name) {
-            Some(GenerationDir::Read(n)) => Some(n),
-            _ => None,
-        })
-        .collect();
+    let mut there: Vec<u64> = read_generations(&fs.list(layout.root())?).collect();
     there.sort_unstable();
     for n in there.into_iter().rev() {
         match manifests.get(n) {

@@ -5,7 +5,7 @@ use super::check::{self, whole};
 use super::samples::careful;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, FsError};
-use crate::layout::{GenerationDir, Layout};
+use crate::layout::{Layout, read_generations};
 use crate::random::random_u32;
 use crate::ring::manifests::Manifests;
 use ringreel_format::{
@@ -45,8 +45,7 @@ pub fn salvage(
 ) -> Result<Vec<Saved>> {
     let manifests = Manifests::new(fs.clone(), layout.clone());
     let mut listed = Vec::new();
-    for name in fs.list(layout.root())? {
-        let Some(GenerationDir::Read(n)) = GenerationDir::parse(&name) else { continue };
+    for n in read_generations(&fs.list(layout.root())?) {
         let manifest = match manifests.get(n) {
             Ok(Some(manifest)) => manifest,
             Ok(None) | Err(Error::Manifest { .. }) => continue,

@@ -8,7 +8,7 @@ use super::verify::LISTED;
 use super::{Subject, check};
 use crate::error::{Error, FsError, Result};
 use crate::fs::{FileReader, Fs};
-use crate::layout::{GenerationDir, Layout, SegmentName};
+use crate::layout::{GenerationDir, Layout, SegmentName, read_generations};
 use crate::memory;
 use crate::reader::{ReadPart, named};
 use crate::ring::manifest::SegmentEntry;
@@ -300,13 +300,8 @@ impl Samples {
     fn newest(&mut self, layout: &Layout) -> Result<()> {
         let manifests = Manifests::new(self.fs.clone(), layout.clone());
         let newest = manifests.newest_listed()?;
-        let mut there: Vec<u64> = Vec::new();
-        for name in self.fs.list(layout.root())? {
-            match GenerationDir::parse(&name) {
-                Some(GenerationDir::Read(n)) if n <= newest => there.push(n),
-                _ => {}
-            }
-        }
+        let names = self.fs.list(layout.root())?;
+        let mut there: Vec<u64> = read_generations(&names).filter(|n| *n <= newest).collect();
         there.sort_unstable();
         self.note_missing(layout, &manifests, newest, &there)?;
         for n in there.into_iter().rev() {

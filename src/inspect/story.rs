@@ -265,10 +265,7 @@ pub fn generation(
 fn directories(fs: &dyn Fs, layout: &Layout) -> Result<(Vec<GenerationDir>, u64)> {
     let names = fs.list(layout.root())?;
     let mut there: Vec<GenerationDir> = names.iter().filter_map(|name| GenerationDir::parse(name)).collect();
-    there.sort_unstable_by_key(|dir| match dir {
-        GenerationDir::Read(n) => (*n, false),
-        GenerationDir::Write(n) => (*n, true),
-    });
+    there.sort_unstable_by_key(|dir| (dir.number(), matches!(dir, GenerationDir::Write(_))));
     let more = there.len().saturating_sub(GENERATIONS);
     Ok((there.split_off(more), more as u64))
 }
@@ -282,10 +279,7 @@ fn one(
     dir: GenerationDir,
 ) -> Result<Generation> {
     let state = tree::state(&**fs, layout, newest, dir)?;
-    let (n, path) = match dir {
-        GenerationDir::Read(n) => (n, layout.read(n)),
-        GenerationDir::Write(n) => (n, layout.write(n)),
-    };
+    let (n, path) = (dir.number(), layout.generation(dir));
     if state == State::Readable {
         match manifests.get(n) {
             Ok(Some(manifest)) => return Ok(listed(path, &manifest)),

@@ -3,7 +3,7 @@
 use super::story::State;
 use crate::error::Result;
 use crate::fs::{Fs, surely};
-use crate::layout::{GenerationDir, Layout, SegmentName, is_owner, parse_number};
+use crate::layout::{GenerationDir, Layout, Phase, SegmentName, is_owner, parse_number};
 use crate::ring::manifests::Manifests;
 use ringreel_format::SegmentId;
 use serde::Serialize;
@@ -35,13 +35,16 @@ pub struct Entry {
 /// What the filesystem says.
 pub fn state(fs: &dyn Fs, layout: &Layout, newest: Option<u64>, dir: GenerationDir) -> Result<State> {
     let next = newest.map_or(0, |newest| newest.saturating_add(1));
-    Ok(match dir {
-        GenerationDir::Read(n) if fs.exists(&layout.manifest(n))? => State::Readable,
-        GenerationDir::Read(n) if n == next => State::Promoting,
-        GenerationDir::Read(n) if n < next => State::Unlisted,
-        // Promoted meanwhile, it has a manifest; else it is a late rename's or mkdir's.
-        GenerationDir::Write(n) if n == next || n == next.saturating_add(1) => State::Filling,
-        GenerationDir::Read(_) | GenerationDir::Write(_) => State::Litter,
+    if let GenerationDir::Read(n) = dir
+        && fs.exists(&layout.manifest(n))?
+    {
+        return Ok(State::Readable); // it may have been promoted meanwhile
+    }
+    Ok(match dir.phase(next) {
+        Phase::Filling => State::Filling,
+        Phase::Promoting => State::Promoting,
+        Phase::Promoted => State::Unlisted,
+        Phase::Retired | Phase::Ahead => State::Litter,
     })
 }
 
@@ -109,10 +112,7 @@ pub fn tree(fs: &Arc<dyn Fs>, layout: &Layout, each: &mut dyn FnMut(Entry)) -> R
 /// As [`tree`].
 pub fn generation(fs: &Arc<dyn Fs>, layout: &Layout, dir: GenerationDir, each: &mut dyn FnMut(Entry)) -> Result<()> {
     let newest = Manifests::new(fs.clone(), layout.clone()).newest_listed().ok();
-    let (name, path) = match dir {
-        GenerationDir::Read(n) => (format!("read.{n}"), layout.read(n)),
-        GenerationDir::Write(n) => (format!("write.{n}"), layout.write(n)),
-    };
+    let (name, path) = (dir.to_string(), layout.generation(dir));
     let mut tree = Tree { fs: &**fs, each };
     tree.put(0, &name, None, state_words(state(&**fs, layout, newest, dir)?));
     tree.inside(&name, &path, true)

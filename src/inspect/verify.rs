@@ -7,7 +7,7 @@ use super::Subject;
 use super::check::{self, Checked, Task};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, surely};
-use crate::layout::{GenerationDir, Layout, SegmentName, is_owner, sealed_id};
+use crate::layout::{GenerationDir, Layout, Phase, SegmentName, is_owner, sealed_id};
 use crate::ring::MANIFESTS_KEPT;
 use crate::ring::birth;
 use crate::ring::manifest::Manifest;
@@ -316,12 +316,13 @@ impl Look {
     ) -> Result<()> {
         let next = newest.map_or(0, |newest| newest + 1);
         for name in self.list(layout.root(), Kind::Damage)? {
-            match GenerationDir::parse(&name) {
-                Some(GenerationDir::Read(n)) => match listed.get(&n) {
+            let Some(dir) = GenerationDir::parse(&name) else { continue };
+            match dir {
+                GenerationDir::Read(n) => match listed.get(&n) {
                     Some(Some(manifest)) => self.promoted(layout, manifest)?,
                     Some(None) => self.unlisted(&layout.read(n))?, // its manifest was found wrong
                     None if self.fs.exists(&layout.manifest(n))? => {} // promoted meanwhile
-                    None if n == next => {
+                    None if dir.phase(next) == Phase::Promoting => {
                         let message = format!(
                             "the promotion of generation {n} was begun and not finished: it has no manifest, so \
                              readers do not see it; a manager, or a generator, finishes it"
@@ -331,11 +332,10 @@ impl Look {
                     }
                     None => self.find(Kind::Note, &layout.read(n), "litter: no manifest belongs to it"),
                 },
-                Some(GenerationDir::Write(n)) if n == next || n == next + 1 => self.unlisted(&layout.write(n))?,
-                Some(GenerationDir::Write(n)) => {
+                GenerationDir::Write(n) if dir.phase(next) == Phase::Filling => self.unlisted(&layout.write(n))?,
+                GenerationDir::Write(n) => {
                     self.find(Kind::Note, &layout.write(n), "litter: this generation was promoted already");
                 }
-                None => {}
             }
         }
         Ok(())

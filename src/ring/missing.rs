@@ -5,7 +5,7 @@ use super::manifests::Manifests;
 use crate::config::MAX_KEEP;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::layout::{GenerationDir, Layout};
+use crate::layout::{Layout, read_generations};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -75,11 +75,7 @@ pub fn missing(
 pub fn gaps(fs: &dyn Fs, layout: &Layout, manifests: &Manifests, validation: u64) -> Result<Vec<u64>> {
     let newest = manifests.newest_listed()?;
     let names = fs.list(layout.root())?;
-    let number = |name: &String| match GenerationDir::parse(name) {
-        Some(GenerationDir::Read(n)) => Some(n),
-        _ => None,
-    };
-    let there: BTreeSet<u64> = names.iter().filter_map(number).collect();
+    let there: BTreeSet<u64> = read_generations(&names).collect();
     let trained_on = |n: u64| -> Result<bool> {
         let manifest = manifests.usable(n)?;
         Ok(manifest.is_some_and(|it| it.summary.samples > 0 && it.held_out(validation).is_empty()))

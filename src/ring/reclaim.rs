@@ -7,7 +7,7 @@ use super::manifest::SegmentEntry;
 use crate::error::{Error, Result};
 use crate::fs::FsError;
 use crate::index::as_hint;
-use crate::layout::GenerationDir;
+use crate::layout::{GenerationDir, Phase};
 use crate::random::random_u32;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -156,8 +156,7 @@ impl Ring {
 pub fn is_old(dir: GenerationDir, newest: u64, keep: u64) -> bool {
     match dir {
         GenerationDir::Read(g) => g.saturating_add(keep) < newest,
-        // Promoted, and made again by a late mkdir or rename.
-        GenerationDir::Write(g) => g <= newest,
+        GenerationDir::Write(_) => dir.phase(newest.saturating_add(1)) == Phase::Retired,
     }
 }
 

@@ -5,7 +5,7 @@ use super::Ring;
 use super::manifest::{Owners, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::fs::surely;
-use crate::layout::{GenerationDir, SegmentName, is_owner};
+use crate::layout::{SegmentName, is_owner, read_generations};
 use crate::segment::reader::{Tail, read_tail};
 use ringreel_format::{FormatError, SegmentId};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -216,10 +216,7 @@ impl Ring {
         there.extend(oldest..=newest);
         // Those that readers still need.
         let names = self.fs.list(self.layout.root())?;
-        there.extend(names.iter().filter_map(|name| match GenerationDir::parse(name) {
-            Some(GenerationDir::Read(n)) if n <= newest => Some(n),
-            _ => None,
-        }));
+        there.extend(read_generations(&names).filter(|n| *n <= newest));
         let (mut bytes, mut files) = (0u64, 0);
         for n in there {
             if let Some(manifest) = self.manifests.usable(n)? {

@@ -9,7 +9,7 @@ use super::evidence::{Choice, samples};
 use super::{Life, Plan};
 use crate::error::{Error, Result};
 use crate::fs::publish::{publish, same_file, write_new};
-use crate::layout::{GenerationDir, is_owner, sealed_id};
+use crate::layout::{GenerationDir, Phase, is_owner, read_generations, sealed_id};
 use crate::random::random_u32;
 use crate::ring::manifest::{Manifest, SegmentEntry, Summary};
 use crate::ring::{MANIFESTS_KEPT, Ring};
@@ -134,10 +134,11 @@ impl Ring {
         let names = self.fs.list(self.layout.root())?;
         // In this order: a ring that turns while we look lacks no manifest.
         let newest = self.manifests.numbers()?.into_iter().max().max(Some(plan.newest)).unwrap_or(0);
-        for name in names {
-            let Some(GenerationDir::Read(k)) = GenerationDir::parse(&name) else { continue };
+        for k in read_generations(&names) {
             let path = self.layout.read(k);
-            if k <= newest + 1 || self.segments_in(&path)?.is_none_or(|found| found.segments.is_empty()) {
+            if GenerationDir::Read(k).phase(newest + 1) != Phase::Ahead
+                || self.segments_in(&path)?.is_none_or(|found| found.segments.is_empty())
+            {
                 continue;
             }
             let why = "a manifest that is lost listed it, and too many are lost to tell what".to_owned();
@@ -153,8 +154,7 @@ impl Ring {
     fn beyond(&self, newest: Option<u64>) -> Result<Option<u64>> {
         let next = newest.map_or(0, |newest| newest + 1);
         let mut top = None;
-        for name in self.fs.list(self.layout.root())? {
-            let Some(GenerationDir::Read(k)) = GenerationDir::parse(&name) else { continue };
+        for k in read_generations(&self.fs.list(self.layout.root())?) {
             if (next..next.saturating_add(BEYOND)).contains(&k)
                 && !self.evidence(k, &Rebuilt::default(), &HashSet::new())?.certain.is_empty()
                 && !self.fs.exists(&self.layout.manifest(k))?

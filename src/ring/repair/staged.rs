@@ -4,7 +4,7 @@
 
 use super::{Life, Mend, Plan, State};
 use crate::error::{Error, Result};
-use crate::layout::{GenerationDir, is_owner, sealed_id};
+use crate::layout::{GenerationDir, Phase, is_owner, sealed_id};
 use crate::ring::Ring;
 use crate::ring::last_names::Verdict;
 use crate::ring::manifest::SegmentEntry;
@@ -152,14 +152,14 @@ impl Ring {
             let action = "a manager removes it, or `ringreel gc`".to_owned();
             plan.mends.push(Mend { what: "litter", path, why: why.to_owned(), action, state: State::Litter });
         };
-        let newest = plan.newest;
+        let next = plan.newest + 1;
         let mut names = self.fs.list(self.layout.root())?;
         names.sort_unstable();
         for name in names {
-            if let Some(GenerationDir::Write(k)) = GenerationDir::parse(&name)
-                && k <= newest
+            if let Some(dir) = GenerationDir::parse(&name)
+                && dir.phase(next) == Phase::Retired
             {
-                litter(self.layout.write(k), "this generation was promoted already");
+                litter(self.layout.generation(dir), "this generation was promoted already");
             }
         }
         for name in self.list_or_none(&self.layout.trash())? {

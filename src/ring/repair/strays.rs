@@ -4,7 +4,7 @@
 use super::{Life, Plan};
 use crate::error::{Error, Result};
 use crate::fs::publish::same_file;
-use crate::layout::GenerationDir;
+use crate::layout::{GenerationDir, Phase};
 use crate::ring::Ring;
 use crate::ring::last_names::Verdict;
 use crate::ring::manifest::SegmentEntry;
@@ -29,14 +29,18 @@ impl Ring {
         let next = plan.newest + 1;
         for name in self.fs.list(self.layout.root())? {
             let dir = self.layout.root().join(&name);
-            let manifest = match GenerationDir::parse(&name) {
-                Some(GenerationDir::Write(k)) if k != next && k != next + 1 => None,
-                Some(GenerationDir::Read(k)) if k != next && !plan.rebuilt.contains(k) => match self.manifests.get(k) {
+            let Some(found) = GenerationDir::parse(&name) else { continue };
+            if matches!(found.phase(next), Phase::Filling | Phase::Promoting) {
+                continue; // a manifest to come lists what is in it
+            }
+            let manifest = match found {
+                GenerationDir::Write(_) => None,
+                GenerationDir::Read(k) if !plan.rebuilt.contains(k) => match self.manifests.get(k) {
                     Ok(manifest) => manifest,
                     Err(Error::Manifest { .. }) => continue,
                     Err(error) => return Err(error),
                 },
-                _ => continue,
+                GenerationDir::Read(_) => continue,
             };
             let judge = |entry: &SegmentEntry| self.verdict_with(entry, plan);
             for (entry, verdict) in self.last_names(&dir, manifest.as_deref(), AT_ONCE, plan.newest, &judge)? {
