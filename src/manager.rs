@@ -15,7 +15,9 @@ use crate::minutely::Minutely;
 use crate::presence::Presence;
 use crate::ring::Ring;
 use crate::ring::liveness::LOOKS_PER_LEASE;
+use crate::ring::maintenance::{Dead, Due, MaintenancePolicy};
 use crate::ring::promote::{Promoted, Promotion, When};
+use crate::ring::reclaim::Reclaimed;
 use crate::ring::runs::{PASSES, WORKERS};
 use crate::words::counted;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
@@ -235,7 +237,7 @@ impl Manager {
             Err(Error::Fs { ref source }) if source.is_full() => {
                 self.ring.fs.forget_file(&self.reserve)?;
                 self.next_reclaim = Instant::now();
-                self.ring.reclaim()?;
+                self.ring.reclaim()?; // alone: what comes first in a round needs the room that this makes
                 self.work()
             }
             other => other,
@@ -254,39 +256,38 @@ impl Manager {
     }
 
     fn work(&mut self) -> Result<Option<Swap>> {
-        let mut promotion = None;
         let changed = std::mem::replace(&mut self.changed, true); // until a watch says that nothing did
         let overdue = self.looked.is_none_or(|at| at.elapsed() > QUIET_LOOK);
         // A full generation that waits for its readers is promoted without a new name in it.
-        if overdue || changed || self.is_released()? {
-            let promoted = self.ring.promote(When::Full)?;
-            let (now, fill) = (Instant::now(), self.filled_by(&promoted));
-            let (before, had) = (self.looked.replace(now), std::mem::replace(&mut self.fill, fill));
-            if fill != had {
-                self.moved = now;
-            }
-            self.seconds_per_sample =
-                before.map_or(f64::INFINITY, |before| pace(now - before, fill.saturating_sub(had)));
-            (self.blocked, promotion) = match promoted {
-                Promoted::Blocked { why, .. } => (Some(why), None),
-                other => (None, other.done()),
-            };
+        let looks = overdue || changed || self.is_released()?;
+        let ring = self.ring.clone();
+        let round = ring.run_maintenance(looks.then_some(When::Full), self)?;
+        let Some(recovered) = round.recovered else { return Ok(None) };
+        self.dead = self.ring.watch().dead();
+        if let Some(words) = recovered.words() {
+            tracing::info!("dead generators: {words}");
         }
-        let at_once = promotion.is_some() || self.somebody_died()?;
-        if at_once || Instant::now() >= self.next_recovery {
-            let deleted = if at_once || Instant::now() >= self.next_reclaim { self.reclaim()? } else { 0 };
-            let recovered = self.ring.recover(&mut self.ring.watch())?;
-            self.dead = self.ring.watch().dead();
-            if let Some(words) = recovered.words() {
-                tracing::info!("dead generators: {words}");
-            }
-            if let Err(error) = self.ring.check_is_there() {
-                self.problem(&error);
-            }
-            self.next_recovery = Instant::now() + self.ring.lease;
-            return Ok(promotion.map(|promotion| self.tell(&promotion, deleted)));
+        if let Err(error) = self.ring.check_is_there() {
+            self.problem(&error);
         }
-        Ok(None)
+        self.next_recovery = Instant::now() + self.ring.lease;
+        let deleted = round.reclaimed.map_or(0, |reclaimed| reclaimed.samples);
+        let promotion = round.promoted.and_then(Promoted::done);
+        Ok(promotion.map(|promotion| self.tell(&promotion, deleted)))
+    }
+
+    /// Notes what a look at the filling generation has shown.
+    fn note_look(&mut self, promoted: &Promoted) {
+        let (now, fill) = (Instant::now(), self.filled_by(promoted));
+        let (before, had) = (self.looked.replace(now), std::mem::replace(&mut self.fill, fill));
+        if fill != had {
+            self.moved = now;
+        }
+        self.seconds_per_sample = before.map_or(f64::INFINITY, |before| pace(now - before, fill.saturating_sub(had)));
+        self.blocked = match promoted {
+            Promoted::Blocked { why, .. } => Some(why.clone()),
+            Promoted::Done(_) | Promoted::Filling { .. } | Promoted::Raced => None,
+        };
     }
 
     /// Whether the generation that the last look found full waited for readers then, and does not wait any more.
@@ -309,15 +310,6 @@ impl Manager {
             Promoted::Filling { samples } | Promoted::Blocked { samples, .. } => *samples,
             Promoted::Raced => self.fill,
         }
-    }
-
-    /// Reclaims, and holds the reserve. Returns the number of samples that were deleted.
-    fn reclaim(&mut self) -> Result<u64> {
-        let reclaimed = self.ring.reclaim()?;
-        let leases = if reclaimed.more { 1 } else { LEASES_BETWEEN_RECLAIMS };
-        self.next_reclaim = Instant::now() + self.ring.lease * leases;
-        self.keep_reserve();
-        Ok(reclaimed.samples)
     }
 
     /// Whether there are more dead than after the last recovery: then what they left is not to wait for the next one.
@@ -493,6 +485,31 @@ impl Manager {
             let released = self.ring.index.release_lease(ROLE, token);
             released.unwrap_or_else(|error| tracing::warn!(%error, "the lease runs out by itself"));
         }
+    }
+}
+
+/// After a promotion, and when somebody died, everything is due. Else dead owners are seen to once in a lease, and what is
+/// old is reclaimed then or more rarely.
+impl MaintenancePolicy for Manager {
+    fn due(&mut self, promoted: &Result<Option<Promoted>>) -> Result<Due> {
+        let Ok(promoted) = promoted else { return Ok(Due::nothing()) };
+        if let Some(promoted) = promoted {
+            self.note_look(promoted);
+        }
+        let at_once = matches!(promoted, Some(Promoted::Done(_))) || self.somebody_died()?;
+        if !at_once && Instant::now() < self.next_recovery {
+            return Ok(Due::nothing());
+        }
+        Ok(Due { reclaim: at_once || Instant::now() >= self.next_reclaim, dead: Dead::Adopt })
+    }
+
+    /// Holds the reserve again, now that there may be room for it.
+    fn after_reclaim(&mut self, done: Result<Reclaimed>) -> Result<Reclaimed> {
+        let reclaimed = done?;
+        let leases = if reclaimed.more { 1 } else { LEASES_BETWEEN_RECLAIMS };
+        self.next_reclaim = Instant::now() + self.ring.lease * leases;
+        self.keep_reserve();
+        Ok(reclaimed)
     }
 }
 

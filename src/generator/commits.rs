@@ -3,6 +3,7 @@
 use super::Core;
 use crate::error::{Error, Result};
 use crate::ring::commit::{Commit, LookedUp, Step};
+use crate::ring::maintenance::ReclaimAfterPromotion;
 use crate::ring::manifests::Lookup;
 use crate::ring::promote::{Promoted, When};
 use crate::unix_ms;
@@ -296,23 +297,24 @@ impl Core {
     pub(super) fn make_visible(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
         let mut idle = Instant::now();
         while !self.commits.is_empty() {
-            match self.ring.promote(When::NotEmpty) {
-                Ok(Promoted::Done(promotion)) => {
+            let mut policy = ReclaimAfterPromotion::default();
+            match self.ring.run_maintenance(Some(When::NotEmpty), &mut policy).map(|round| round.promoted) {
+                Ok(Some(Promoted::Done(promotion))) => {
                     self.summary.swaps += u64::from(promotion.ours);
                     idle = Instant::now();
-                    if let Err(error) = self.ring.reclaim() {
+                    if let Some(error) = policy.failed {
                         self.bear(error, "reclaiming", stop)?;
                     }
                 }
                 // Who reads (REUSE min) is waited for, however long it takes.
-                Ok(Promoted::Blocked { .. }) if self.ring.has_readers()? => {
+                Ok(Some(Promoted::Blocked { .. })) if self.ring.has_readers()? => {
                     idle = Instant::now();
                     self.pause("the generation before the last one to be read", self.ring.poll, stop)?;
                 }
                 Ok(not_done) if idle.elapsed() > (self.ring.lease * 2).max(SEAL_PATIENCE) => {
                     let left: u64 = self.commits.iter().map(|commit| commit.staged.samples).sum();
                     let why = match not_done {
-                        Promoted::Blocked { why, .. } => format!(", for want of {why}"),
+                        Some(Promoted::Blocked { why, .. }) => format!(", for want of {why}"),
                         _ => String::new(),
                     };
                     self.problem(format!(

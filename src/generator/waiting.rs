@@ -5,6 +5,7 @@ use super::Core;
 use crate::error::{Error, Result};
 use crate::manager::ROLE;
 use crate::ring::liveness::LOOKS_PER_LEASE;
+use crate::ring::maintenance::{Dead, Due, Round};
 use crate::ring::promote::{Promoted, When};
 use crate::segment::staging::StagingWriter;
 use std::time::{Duration, Instant};
@@ -107,15 +108,9 @@ impl Core {
             return Ok(false);
         }
         // On a full disk, promoting may fail for want of what reclaiming gives back: never the one without the other.
-        let promoted = self.ring.promote(When::Full);
-        let reclaimed = self.ring.reclaim();
-        let done = promoted.and_then(|promoted| {
-            reclaimed?;
-            self.ring.recover(&mut self.ring.watch())?;
-            Ok(promoted)
-        });
-        match done {
-            Ok(Promoted::Done(promotion)) => {
+        let always = &mut Due { reclaim: true, dead: Dead::Adopt };
+        match self.ring.run_maintenance(Some(When::Full), always) {
+            Ok(Round { promoted: Some(Promoted::Done(promotion)), .. }) => {
                 self.summary.swaps += u64::from(promotion.ours);
                 tracing::debug!(
                     generation = promotion.manifest.summary.generation,

@@ -7,6 +7,7 @@ use super::retry::Described;
 use crate::config::{OnStale, Reuse};
 use crate::error::{Error, Result};
 use crate::ring::Ring;
+use crate::ring::maintenance::{Due, Round};
 use crate::ring::manifest::Manifest;
 use crate::ring::promote::{Promoted, When};
 use crate::ring::runs::RunLog;
@@ -176,8 +177,8 @@ fn read_for(log: &RunLog, k: u64, generation: u64) -> Duration {
 /// it is for us, if we may write here.
 fn promote(ring: &Ring) {
     ring.leave_reclaiming();
-    match ring.promote(When::Full) {
-        Ok(Promoted::Done(promotion)) => {
+    match ring.run_maintenance(Some(When::Full), &mut Due::nothing()) {
+        Ok(Round { promoted: Some(Promoted::Done(promotion)), .. }) => {
             let _ = ring.fs.remove_dir(&ring.layout.staging_of(&ring.me)); // the manifest was made there
             tracing::info!(generation = promotion.manifest.summary.generation, "promoted by a reader: nobody else did");
         }

@@ -2,8 +2,9 @@
 //! code.
 
 use super::Ring;
-use super::recover::{GRACE, is_left_for_later};
-use crate::error::{Error, Result};
+use super::maintenance::{Dead, Due};
+use super::recover::GRACE;
+use crate::error::Result;
 use crate::index::as_hint;
 use crate::layout::{GenerationDir, SegmentName, is_owner, sealed_id};
 use crate::ring::manifest::Manifest;
@@ -110,19 +111,7 @@ impl Ring {
     /// # Errors
     /// What the filesystem or the index says.
     pub fn gc(&self) -> Result<()> {
-        self.reclaim()?;
-        let mut watch = self.watch();
-        if as_hint(watch.look(&*self.index))?.is_some() {
-            for owner in self.list_or_none(&self.layout.staging())? {
-                if owner != self.me && is_owner(&owner) {
-                    match self.sweep(&owner, &mut watch) {
-                        Err(Error::Fs { source }) if is_left_for_later(&source) => self.log_once(&owner, &source),
-                        done => drop(done?),
-                    }
-                }
-            }
-        }
-        Ok(())
+        self.run_maintenance(None, &mut Due { reclaim: true, dead: Dead::Sweep }).map(drop)
     }
 
     fn known(&self, n: u64) -> Option<Arc<Manifest>> {

@@ -12,6 +12,7 @@
 //! | [`reclaim`] | old generations and litter are removed |
 //! | `prune` | old manifests are removed |
 //! | [`recover`] | what dead owners finished is committed for them |
+//! | [`maintenance`] | a round of promotion, reclaim and recovery |
 //! | [`liveness`] | who is alive |
 //! | [`runs`] | which generation each epoch of a run is read from; which ones are still needed |
 //! | [`repair`] | a damaged ring is mended, its index included |
@@ -28,6 +29,7 @@ pub mod gc;
 pub mod held_out;
 mod last_names;
 pub mod liveness;
+pub mod maintenance;
 pub mod manifest;
 pub mod manifests;
 pub mod missing;

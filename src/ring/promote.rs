@@ -132,7 +132,8 @@ impl Ring {
     }
 
     /// Whoever promoted the newest generation may have died before it reclaimed. Were the next one promoted all the same,
-    /// one generation more than is promised would take room, and at the next death another one.
+    /// one generation more than is promised would take room, and at the next death another one. (Here, and not in a round
+    /// of maintenance: it holds for every promotion, and is only known to be needed once there is one.)
     fn make_room(&self, newest: u64) {
         if self.reclaimed.load(Ordering::Relaxed) < newest
             && let Err(error) = self.reclaim()

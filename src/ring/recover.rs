@@ -108,8 +108,31 @@ impl Ring {
         Ok(())
     }
 
+    /// Removes what owners who have been dead for long had begun. Commits nothing.
+    ///
+    /// # Errors
+    /// What the filesystem or the index says.
+    pub(super) fn sweep_dead(&self) -> Result<Recovered> {
+        let mut done = Recovered::default();
+        let mut watch = self.watch();
+        if as_hint(watch.look(&*self.index))?.is_none() {
+            return Ok(done);
+        }
+        for owner in self.list_or_none(&self.layout.staging())? {
+            if owner == self.me || !is_owner(&owner) {
+                continue;
+            }
+            match self.sweep(&owner, &mut watch) {
+                Ok(litter) => done.litter += litter,
+                Err(Error::Fs { source }) if is_left_for_later(&source) => self.log_once(&owner, &source),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
     /// Logs why files of a dead owner stay, once for each owner: every round meets the same error.
-    pub(super) fn log_once(&self, owner: &str, error: &FsError) {
+    fn log_once(&self, owner: &str, error: &FsError) {
         let mut told = self.told_of_owners.lock().unwrap_or_else(PoisonError::into_inner);
         if told.insert(owner.to_owned()) {
             tracing::warn!(%error, owner, "a dead owner's files cannot be removed yet; every round tries again");
@@ -117,7 +140,7 @@ impl Ring {
     }
 
     /// Removes what an owner had begun who has been dead for long, and his directory when nothing is left in it.
-    pub(super) fn sweep(&self, owner: &str, watch: &mut Watch) -> Result<u64> {
+    fn sweep(&self, owner: &str, watch: &mut Watch) -> Result<u64> {
         if !watch.is_silent_for(owner, GRACE) {
             return Ok(0);
         }

@@ -31,6 +31,7 @@ impl Ring {
         // Where a promotion is half done, it is the one after that fills.
         let filling = next + u64::from(self.fs.exists(&self.layout.read(next))?);
         let mut last = None;
+        // No rounds of maintenance: what both promotions make old is reclaimed once, after the last one.
         for _ in 0..ATTEMPTS {
             match self.promote(When::NotEmpty) {
                 Ok(Promoted::Done(promotion)) => sealed.promotions.push(promotion),

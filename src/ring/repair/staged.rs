@@ -7,8 +7,9 @@ use crate::error::{Error, Result};
 use crate::layout::{GenerationDir, Phase, is_owner, sealed_id};
 use crate::ring::Ring;
 use crate::ring::last_names::Verdict;
+use crate::ring::maintenance::{Dead, Due, Round};
 use crate::ring::manifest::SegmentEntry;
-use crate::ring::promote::When;
+use crate::ring::promote::{Promoted, When};
 use crate::segment::reader::{check_stored, read_tail};
 use ringreel_format::SegmentId;
 use std::collections::HashSet;
@@ -125,14 +126,11 @@ impl Ring {
         }
         self.leave_reclaiming();
         loop {
-            let done = self.promote(When::Full).and_then(|promoted| {
-                let recovered = self.recover(&mut self.watch())?;
+            match self.run_maintenance(Some(When::Full), &mut Due { reclaim: false, dead: Dead::Adopt }) {
+                Ok(Round { promoted: Some(Promoted::Done(_)), .. }) => {}
                 // What was delivered long ago and keeps its staging name (another user's) would be found again for ever.
-                Ok(promoted.done().is_some() || recovered.adopted > 0)
-            });
-            match done {
-                Ok(true) => {}
-                Ok(false) => return Ok(()),
+                Ok(round) if round.recovered.as_ref().is_some_and(|done| done.adopted > 0) => {}
+                Ok(_) => return Ok(()),
                 // A manifest is lost that could not be rebuilt: the next look tells what is left.
                 Err(error @ Error::Manifest { .. }) => return self.left(&error),
                 Err(Error::Fs { source }) if source.is_gone() => return self.left(&source.into()),

@@ -1,0 +1,115 @@
+//! Maintenance: what a ring needs besides writing and reading. A round promotes the next generation if it is time, reclaims
+//! what is old, and sees to what dead owners left, in this order.
+//!
+//! A manager does one round after the other. Other roles do single rounds: a generator that finds no living manager, or
+//! that ends; a reader whose next generation nobody promotes; `ringreel gc` and `ringreel repair`. They differ in what
+//! follows the promotion, and in what an error of reclaiming means: a [`MaintenancePolicy`] decides that.
+
+use super::Ring;
+use super::promote::{Promoted, When};
+use super::reclaim::Reclaimed;
+use super::recover::Recovered;
+use crate::error::{Error, Result};
+
+/// What happens to the files of dead owners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dead {
+    /// Nothing.
+    Leave,
+    /// Unfinished files of owners that have been dead for long are removed.
+    Sweep,
+    /// Finished segments are committed, too.
+    Adopt,
+}
+
+/// What is due after the promotion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Whether old generations and litter are removed.
+    pub reclaim: bool,
+    /// What happens to the files of dead owners.
+    pub dead: Dead,
+}
+
+impl Due {
+    /// The promotion alone.
+    pub fn nothing() -> Due {
+        Due { reclaim: false, dead: Dead::Leave }
+    }
+}
+
+/// Decides what a round of maintenance does after its promotion.
+pub trait MaintenancePolicy {
+    /// Decides what is due. `promoted` is `None` in a round without a promotion. A failed promotion ends the round after
+    /// the reclaiming that is due all the same.
+    ///
+    /// # Errors
+    /// An error ends the round.
+    fn due(&mut self, promoted: &Result<Option<Promoted>>) -> Result<Due>;
+
+    /// Sees how the reclaiming went, before anything else is done.
+    ///
+    /// # Errors
+    /// An error ends the round.
+    fn after_reclaim(&mut self, done: Result<Reclaimed>) -> Result<Reclaimed> {
+        done
+    }
+}
+
+/// The same is due however the promotion went.
+impl MaintenancePolicy for Due {
+    fn due(&mut self, _promoted: &Result<Option<Promoted>>) -> Result<Due> {
+        Ok(*self)
+    }
+}
+
+/// Reclaims after a promotion. The round does not fail with it, since the promotion counts all the same.
+#[derive(Debug, Default)]
+pub struct ReclaimAfterPromotion {
+    /// Why the reclaiming failed.
+    pub failed: Option<Error>,
+}
+
+impl MaintenancePolicy for ReclaimAfterPromotion {
+    fn due(&mut self, promoted: &Result<Option<Promoted>>) -> Result<Due> {
+        Ok(Due { reclaim: matches!(promoted, Ok(Some(Promoted::Done(_)))), dead: Dead::Leave })
+    }
+
+    fn after_reclaim(&mut self, done: Result<Reclaimed>) -> Result<Reclaimed> {
+        done.or_else(|error| {
+            self.failed = Some(error);
+            Ok(Reclaimed::default())
+        })
+    }
+}
+
+/// What a round of maintenance did.
+#[derive(Clone, Debug, Default)]
+pub struct Round {
+    /// What became of the next generation; `None` in a round without a promotion.
+    pub promoted: Option<Promoted>,
+    /// What was reclaimed; `None` if that was not due.
+    pub reclaimed: Option<Reclaimed>,
+    /// What was done for dead owners; `None` if they were left alone.
+    pub recovered: Option<Recovered>,
+}
+
+impl Ring {
+    /// Does one round of maintenance: promotes the next generation if `promote` says so, and then what `policy` finds due.
+    ///
+    /// # Errors
+    /// What the filesystem or the index says, and the errors of `policy`. Each step may be done again.
+    pub fn run_maintenance(&self, promote: Option<When>, policy: &mut dyn MaintenancePolicy) -> Result<Round> {
+        let promoted = promote.map(|when| self.promote(when)).transpose();
+        let due = policy.due(&promoted)?;
+        let reclaimed = due.reclaim.then(|| self.reclaim());
+        let promoted = promoted?;
+        let reclaimed = reclaimed.map(|done| policy.after_reclaim(done)).transpose()?;
+        let recovered = match due.dead {
+            Dead::Leave => None,
+            Dead::Sweep => Some(self.sweep_dead()?),
+            Dead::Adopt => Some(self.recover(&mut self.watch())?),
+        };
+        Ok(Round { promoted, reclaimed, recovered })
+    }
+}
