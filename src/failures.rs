@@ -6,6 +6,7 @@
 
 use crate::error::Result;
 use crate::index::{Index, as_hint};
+use crate::role::Role;
 use crate::unix_ms;
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +22,7 @@ pub struct Failure {
     /// Its owner name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// `generator` or `manager`.
+    /// The word for its role: generator or manager.
     pub role: String,
     /// Its host.
     pub host: String,
@@ -34,10 +35,10 @@ pub struct Failure {
 }
 
 /// Remembers that `member`, which is this process in `role`, ends with an error. What cannot be written is only logged.
-pub fn remember(index: &dyn Index, member: &str, role: &str, message: &str) {
+pub fn remember(index: &dyn Index, member: &str, role: Role, message: &str) {
     let failure = Failure {
         name: String::new(), // the note's own
-        role: role.to_owned(),
+        role: role.to_string(),
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         pid: std::process::id(),
         unix_ms: unix_ms(),
@@ -122,9 +123,9 @@ mod tests {
     #[test]
     fn what_ended_it_stays_and_what_came_of_that_does_not_replace_it() {
         let index = MemoryIndex::default();
-        remember(&index, "me", "generator", "the cause");
-        remember(&index, "me", "generator", "what came of it");
-        remember(&index, "other", "manager", "another's");
+        remember(&index, "me", Role::Generator, "the cause");
+        remember(&index, "me", Role::Generator, "what came of it");
+        remember(&index, "other", Role::Manager, "another's");
         let found = failures(&index).unwrap();
         let mut all: Vec<_> = found.iter().map(|f| (f.name.as_str(), f.role.as_str(), f.message.as_str())).collect();
         all.sort_unstable();

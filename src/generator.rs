@@ -23,6 +23,7 @@ use crate::presence::Presence;
 use crate::random::random_bytes;
 use crate::ring::Ring;
 use crate::ring::commit::{Commit, Staged};
+use crate::role::Role;
 use crate::segment::SampleId;
 use crate::segment::staging::{StagingOptions, StagingWriter};
 use crate::unix_ms;
@@ -37,8 +38,6 @@ use std::sync::Arc;
 use std::time::Instant;
 use waiting::Leave;
 
-/// The role's name in the index.
-pub const ROLE: &str = "generator";
 /// One named part of a sample: little-endian elements in row-major order.
 #[derive(Clone, Debug)]
 pub struct NamedPart<'a> {
@@ -123,7 +122,7 @@ struct Core {
 
 impl Core {
     fn on_ring(ring: Arc<Ring>, config: &Config) -> Core {
-        let presence = Presence::begin(ring.index.clone(), &ring.me, ROLE, ring.lease);
+        let presence = Presence::begin(ring.index.clone(), &ring.me, Role::Generator, ring.lease);
         tracing::info!("generator {} of {} started", ring.me, ring.layout.root().display());
         let pacer = Pacer::new(ring.poll).watch(&ring.layout.manifests());
         let wanted = config.compression_of(&ring.birth.sample);
@@ -438,7 +437,7 @@ impl Core {
 
     fn failed(&mut self, message: &str) {
         self.problem(message.to_owned());
-        failures::remember(&*self.ring.index, &self.ring.me, ROLE, message);
+        failures::remember(&*self.ring.index, &self.ring.me, Role::Generator, message);
     }
 }
 

@@ -60,6 +60,7 @@ pub mod reader;
 pub mod report;
 pub mod ring;
 pub mod sched;
+pub mod role;
 pub mod segment;
 pub mod status;
 pub mod watch;
@@ -74,6 +75,7 @@ pub use reader::prefetch::Prefetch;
 pub use reader::stream::{Stream, StreamOptions};
 pub use ring::Ring;
 pub use ringreel_format as format;
+pub use role::Role;
 pub use segment::SampleId;
 
 /// Milliseconds since 1970, by this machine's clock. For people to read; never compared between machines.

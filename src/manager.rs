@@ -19,6 +19,7 @@ use crate::ring::maintenance::{Dead, Due, MaintenancePolicy};
 use crate::ring::promote::{Promoted, Promotion, When};
 use crate::ring::reclaim::Reclaimed;
 use crate::ring::runs::{PASSES, WORKERS};
+use crate::role::Role;
 use crate::words::counted;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use std::future::Future;
@@ -27,8 +28,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The role's name in the index.
-pub const ROLE: &str = "manager";
 /// Where the system reports changes, a generation without any is listed again after this time.
 const QUIET_LOOK: Duration = Duration::from_secs(5);
 /// Where the system does not tell of names, a manager waits for an eighth of the time since it last saw something new, so
@@ -126,7 +125,7 @@ impl Manager {
     pub fn on_ring(ring: Arc<Ring>) -> Manager {
         let now = Instant::now();
         Manager {
-            presence: Presence::begin(ring.index.clone(), &ring.me, ROLE, ring.lease),
+            presence: Presence::begin(ring.index.clone(), &ring.me, Role::Manager, ring.lease),
             token: None,
             dead: 0,
             last_swap: now,
@@ -175,7 +174,7 @@ impl Manager {
                 Ok(None) => {}
                 Err(error) if error.is_retryable() => self.problem(&error),
                 Err(error) => {
-                    failures::remember(&*self.ring.index, &self.ring.me, ROLE, &error.to_string());
+                    failures::remember(&*self.ring.index, &self.ring.me, Role::Manager, &error.to_string());
                     self.leave();
                     return Err(error);
                 }
@@ -357,7 +356,7 @@ impl Manager {
             return Ok(self.token.is_some());
         }
         // Where the index is away, there is no lease. Two who work at once harm nothing.
-        let Some(lease) = as_hint(self.ring.index.lease(ROLE))? else { return Ok(true) };
+        let Some(lease) = as_hint(self.ring.index.lease(Role::Manager.as_str()))? else { return Ok(true) };
         self.next_look = Instant::now() + self.ring.lease / LOOKS_PER_LEASE;
         let next = match lease {
             // Ours; also where our claim seemed to fail, or its file cannot be read just now.
@@ -389,7 +388,7 @@ impl Manager {
             }
             None => 1,
         };
-        match as_hint(self.ring.index.claim_lease(ROLE, next, &self.ring.me))? {
+        match as_hint(self.ring.index.claim_lease(Role::Manager.as_str(), next, &self.ring.me))? {
             Some(true) => {}
             Some(false) => return Ok(false),
             None => return Ok(true),
@@ -482,7 +481,7 @@ impl Manager {
         let _ = self.ring.fs.forget_file(&self.reserve);
         let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me));
         if let Some(token) = self.token {
-            let released = self.ring.index.release_lease(ROLE, token);
+            let released = self.ring.index.release_lease(Role::Manager.as_str(), token);
             released.unwrap_or_else(|error| tracing::warn!(%error, "the lease runs out by itself"));
         }
     }

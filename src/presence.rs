@@ -1,6 +1,7 @@
 //! A role's sign of life: a thread that publishes a growing beat, with a report, for as long as the role lives.
 
 use crate::index::{BEATS_PER_LEASE, Index, Report};
+use crate::role::Role;
 use crate::unix_ms;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -25,7 +26,7 @@ pub struct Presence {
 
 impl Presence {
     /// Begins to beat as `member` in `role`. The first beat is published before this returns.
-    pub fn begin(index: Arc<dyn Index>, member: &str, role: &str, lease: Duration) -> Presence {
+    pub fn begin(index: Arc<dyn Index>, member: &str, role: Role, lease: Duration) -> Presence {
         Presence::begin_with(index, member, role, lease, |_| ())
     }
 
@@ -33,13 +34,13 @@ impl Presence {
     pub fn begin_with(
         index: Arc<dyn Index>,
         member: &str,
-        role: &str,
+        role: Role,
         lease: Duration,
         mut also: impl FnMut(&dyn Index) + Send + 'static,
     ) -> Presence {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let started_unix_ms = unix_ms();
-        let (role, pid, lease_seconds) = (role.to_owned(), std::process::id(), lease.as_secs_f64());
+        let (role, pid, lease_seconds) = (role.to_string(), std::process::id(), lease.as_secs_f64());
         let report = Report { role, host, pid, started_unix_ms, lease_seconds, ..Report::default() };
         let (report, stopped) = (Mutex::new(report), Mutex::new(false));
         let shared = Arc::new(Shared { report, stopped, wake: Condvar::new() });

@@ -6,11 +6,11 @@ use crate::failures::{Failure, failures};
 use crate::history::History;
 use crate::index::{Report, as_hint};
 use crate::layout::{read_generations, sealed_id};
-use crate::manager::ROLE;
 use crate::ring::Ring;
 use crate::ring::manifest::{Manifest, SegmentEntry};
 use crate::ring::missing::missing;
 use crate::ring::scan::Found;
+use crate::role::Role;
 use crate::segment::reader::read_tail;
 use crate::unix_ms;
 use ringreel_format::SegmentId;
@@ -200,7 +200,7 @@ pub fn status(ring: &Ring) -> Result<Status> {
         other => other.to_string(),
     });
     let Members { managers, generators, readers, silent } = members(ring, now)?;
-    let lease = as_hint(ring.index.lease(ROLE))?.flatten().filter(|lease| !lease.released);
+    let lease = as_hint(ring.index.lease(Role::Manager.as_str()))?.flatten().filter(|lease| !lease.released);
     let held_out = ring.held_out_state()?;
     let missing = missing(&*ring.fs, &ring.layout, &ring.manifests, ring.keep, ring.birth.validation)?;
     // A holder that is dead holds it until another manager comes.
@@ -345,11 +345,11 @@ fn members(ring: &Ring, now: u64) -> Result<Members> {
         let was_unheard = !watch.was_heard(&name) && is_over(age.unwrap_or(by_clock), &report, ring.lease);
         let is_silent = watch.is_dead(&name) || was_unheard;
         let member = MemberStatus { name, silent_seconds: silent_ms as f64 / 1e3, report };
-        match member.report.role.as_str() {
+        match Role::parse(&member.report.role) {
             _ if is_silent => found.silent.push(member),
-            ROLE => found.managers.push(member),
-            "generator" => found.generators.push(member),
-            _ => found.readers.push(member),
+            Some(Role::Manager) => found.managers.push(member),
+            Some(Role::Generator) => found.generators.push(member),
+            Some(Role::Reader) | None => found.readers.push(member),
         }
     }
     Ok(found)

@@ -9,7 +9,7 @@ use ringreel::presence::Presence;
 use ringreel::ring::manifest::Manifest;
 use ringreel::segment::SampleId;
 use ringreel::status::status;
-use ringreel::{Config, Generator, Ring};
+use ringreel::{Config, Generator, Ring, Role};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -219,7 +219,7 @@ fn readers_do_not_make_segments_smaller() {
     let index = generator.ring().index.clone();
     let lease = Duration::from_secs(60);
     let readers: Vec<_> =
-        (0..40).map(|n| Presence::begin(index.clone(), &format!("reader-{n}-1"), "reader", lease)).collect();
+        (0..40).map(|n| Presence::begin(index.clone(), &format!("reader-{n}-1"), Role::Reader, lease)).collect();
     eventually("the readers are members", || index.members().unwrap().len() > readers.len());
     write_many(&mut generator, 80);
     generator.finish(true, &never).unwrap();

@@ -7,7 +7,7 @@ use common::{Action, HookFs, another, config, scratch};
 use ringreel::Config;
 use ringreel::fs::Posix;
 use ringreel::index::{MemoryIndex, Report};
-use ringreel::manager::{Manager, ROLE};
+use ringreel::manager::Manager;
 use ringreel::metrics::prometheus;
 use ringreel::ring::Ring;
 use ringreel::status::{Status, status};
@@ -64,7 +64,7 @@ fn each_member_is_judged_by_its_own_lease() {
         let (patient, impatient) = (begun(&ring, "patient-1-a"), begun(&ring, "impatient-2-b"));
         ring.index.beat("patient-1-a", 1, &report(600.0)).unwrap();
         ring.index.beat("impatient-2-b", 1, &report(0.01)).unwrap();
-        assert!(ring.index.claim_lease(ROLE, 1, "patient-1-a").unwrap());
+        assert!(ring.index.claim_lease("manager", 1, "patient-1-a").unwrap());
         let ring = Arc::new(ring);
         let mut manager = Manager::on_ring(ring.clone());
         wait_until("the impatient one's file is removed", || {
@@ -73,7 +73,7 @@ fn each_member_is_judged_by_its_own_lease() {
             !impatient.exists()
         });
         assert!(patient.exists() && !ring.watch().is_dead("patient-1-a"));
-        assert_eq!(ring.index.lease(ROLE).unwrap().unwrap().holder, "patient-1-a", "the lease was taken over");
+        assert_eq!(ring.index.lease("manager").unwrap().unwrap().holder, "patient-1-a", "the lease was taken over");
         assert!(ring.garbage_of_the_dead().unwrap().is_empty());
     }
 }
@@ -100,7 +100,7 @@ fn status_does_not_count_members_without_heartbeat() {
     let old = |unix_ms| Report { unix_ms, ..report(0.04) };
     ring.index.beat("killed-1-a", 40, &old(now() - 38 * 60_000)).unwrap();
     ring.index.beat("ahead-2-b", 40, &old(now() + 38 * 60_000)).unwrap();
-    assert!(ring.index.claim_lease(ROLE, 1, "killed-1-a").unwrap());
+    assert!(ring.index.claim_lease("manager", 1, "killed-1-a").unwrap());
     // Each time like a command of its own: only the filesystem's clock tells that the lease is over.
     wait_until("both are silent", || {
         let Status { generators, silent, manager, .. } = status(&another(&config)).unwrap();

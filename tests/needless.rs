@@ -9,7 +9,7 @@ use common::{
 use ringreel::config::{IndexPlace, Reuse};
 use ringreel::format::{DType, Meta};
 use ringreel::index::Report;
-use ringreel::manager::{Manager, ROLE};
+use ringreel::manager::Manager;
 use ringreel::reader::stream::{Stream, StreamOptions};
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
@@ -183,7 +183,7 @@ fn generators_that_wait_for_a_reader_leave_its_work_to_a_manager_that_lives() {
     std::thread::scope(|scope| {
         scope.spawn(|| manage(manager, || stop.load(Ordering::SeqCst)));
         // A generator that finds no manager works in its place until it looks for one again.
-        while ring.index.lease(ROLE).unwrap().is_none() {
+        while ring.index.lease("manager").unwrap().is_none() {
             assert!(started.elapsed() < Duration::from_secs(60), "the manager never takes its lease");
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -5,8 +5,8 @@ use super::output::{json_line, line};
 use crate::Config;
 use crate::fs::Posix;
 use crate::index::{Absence, Claim, Opening};
-use crate::manager::ROLE;
 use crate::ring::Ring;
+use crate::role::Role;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ fn show(common: &Common) -> anyhow::Result<i32> {
     let ring = Ring::find(Arc::new(Posix), &super::load(common)?)?;
     let index = &*ring.index;
     index.ping()?;
-    let (status, lease) = (index.status()?, index.lease(ROLE)?);
+    let (status, lease) = (index.status()?, index.lease(Role::Manager.as_str())?);
     let filling = status.as_ref().map_or(0, |status| status.generation).saturating_add(1);
     let (handed_out, members) = (index.handed_out(filling)?, index.members()?);
     if common.json {

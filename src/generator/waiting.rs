@@ -3,10 +3,10 @@
 
 use super::Core;
 use crate::error::{Error, Result};
-use crate::manager::ROLE;
 use crate::ring::liveness::LOOKS_PER_LEASE;
 use crate::ring::maintenance::{Dead, Due, Round};
 use crate::ring::promote::{Promoted, When};
+use crate::role::Role;
 use crate::segment::staging::StagingWriter;
 use std::time::{Duration, Instant};
 
@@ -130,7 +130,7 @@ impl Core {
     fn manager_lives(&mut self) -> bool {
         if self.next_look <= Instant::now() {
             // Where the index is away, the manager may go on as well as we do: what was known last holds.
-            if let Ok(lease) = self.ring.index.lease(ROLE) {
+            if let Ok(lease) = self.ring.index.lease(Role::Manager.as_str()) {
                 self.manager = lease.filter(|lease| !lease.released).map(|lease| lease.holder);
                 self.next_look = Instant::now() + self.ring.lease / LOOKS_PER_LEASE;
             }

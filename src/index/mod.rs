@@ -53,7 +53,7 @@ pub struct Lease {
 /// What a process says of itself with each sign of life.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// `generator`, `manager` or `reader`.
+    /// The word for its [`Role`](crate::Role).
     pub role: String,
     /// Its host.
     pub host: String,

@@ -4,13 +4,12 @@
 use crate::failures::{Failure, failures};
 use crate::index::{Index, Report};
 use crate::ring::liveness::Watch;
+use crate::role::Role;
 use crate::unix_ms;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The role's name in the index.
-pub const GENERATOR: &str = "generator";
 /// Names in a message; the others are counted.
 const NAMED: usize = 4;
 /// Generators that are asked at a time what they do; the others are asked in their turn. (A hundred readers that wait for a
@@ -112,7 +111,7 @@ impl ProducerStatus {
         let mut state = self.lock();
         let mut living: Vec<String> = Vec::new();
         for (name, (_, report)) in &reports {
-            if report.role == GENERATOR && !state.watch.is_dead(name) {
+            if Role::parse(&report.role) == Some(Role::Generator) && !state.watch.is_dead(name) {
                 living.push(name.clone());
             }
         }
@@ -160,7 +159,10 @@ impl ProducerStatus {
                 self.lock().reports.insert(name, said);
             }
         }
-        let failed = failures(index).unwrap_or_default().into_iter().find(|failure| failure.role == GENERATOR);
+        let failed = failures(index)
+            .unwrap_or_default()
+            .into_iter()
+            .find(|failure| Role::parse(&failure.role) == Some(Role::Generator));
         let mut state = self.lock();
         (state.failure, state.asked) = (failed, Some(Instant::now()));
     }
@@ -234,7 +236,7 @@ mod tests {
     fn a_wait_quotes_an_old_failure_only_while_no_generator_lives() {
         let hour_ago = Failure {
             name: "gone".to_owned(),
-            role: GENERATOR.to_owned(),
+            role: Role::Generator.to_string(),
             host: "node".to_owned(),
             pid: 1,
             unix_ms: unix_ms() - 3_600_000,
@@ -245,7 +247,7 @@ mod tests {
         let generators = ProducerStatus::new(Duration::from_secs(3600));
         let words = generators.describe(&index);
         assert!(words.contains("no generator lives") && words.contains("out of luck"), "{words}");
-        let report = Report { role: GENERATOR.to_owned(), ..Report::default() };
+        let report = Report { role: Role::Generator.to_string(), ..Report::default() };
         for name in ["one", "two"] {
             index.beat(name, 1, &report).unwrap();
         }

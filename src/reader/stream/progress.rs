@@ -9,6 +9,7 @@ use crate::reader::producer_status::ProducerStatus;
 use crate::reader::shard::Share;
 use crate::reader::{ReadSample, Reader};
 use crate::ring::runs::{Epoch, RunLog, Turn};
+use crate::role::Role;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -304,7 +305,7 @@ impl Progress {
         let ring = self.run.reader.ring();
         let generators = generators.clone();
         let look = move |index: &dyn crate::index::Index| generators.keep_up(index);
-        self.heartbeat = Some(Presence::begin_with(ring.index.clone(), &ring.me, "reader", ring.lease, look));
+        self.heartbeat = Some(Presence::begin_with(ring.index.clone(), &ring.me, Role::Reader, ring.lease, look));
         // A stream that goes on in the midst of an epoch needs its generation from now on.
         self.report().unwrap_or_else(|error| tracing::debug!(%error, "that we are here cannot be told"));
     }

@@ -3,8 +3,8 @@
 use crate::error::{Error, Result};
 use crate::index::{Index, SwapStatus};
 use crate::layout::is_owner;
-use crate::manager::ROLE;
 use crate::ring::Ring;
+use crate::role::Role;
 
 /// One thing that an index should say and does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,10 +126,11 @@ impl Ring {
     /// What the filesystem or `target` says.
     pub fn move_index(&self, target: &dyn Index) -> Result<Vec<Repair>> {
         let told = self.repair_index(target, true, true)?;
-        match self.index.lease(ROLE) {
+        let role = Role::Manager.as_str();
+        match self.index.lease(role) {
             Ok(Some(lease)) => {
-                target.claim_lease(ROLE, lease.token, &lease.holder)?;
-                target.release_lease(ROLE, lease.token)?;
+                target.claim_lease(role, lease.token, &lease.holder)?;
+                target.release_lease(role, lease.token)?;
             }
             Ok(None) => {}
             Err(error) => tracing::warn!("the old index is left as it is: {error}"),

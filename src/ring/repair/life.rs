@@ -1,12 +1,11 @@
 //! Who lives: everybody who may is watched for a lease.
 
 use crate::error::Result;
-use crate::generator;
 use crate::index::as_hint;
 use crate::layout::is_owner;
-use crate::manager;
 use crate::ring::Ring;
 use crate::ring::liveness::Watch;
+use crate::role::Role;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -93,7 +92,7 @@ impl Ring {
         let works = |member: &String| {
             let beat = beats.iter().find(|(name, _)| name == member).map(|(_, beat)| *beat);
             let role = beat.and_then(|beat| self.index.report(member, beat).ok().flatten()).map(|report| report.role);
-            role.is_none_or(|role| role == manager::ROLE || role == generator::ROLE)
+            role.is_none_or(|role| matches!(Role::parse(&role), Some(Role::Manager | Role::Generator)))
         };
         Ok(Life::Living(known.into_iter().filter(works).collect()))
     }
