@@ -122,9 +122,9 @@ struct Core {
 
 impl Core {
     fn on_ring(ring: Arc<Ring>, config: &Config) -> Core {
-        let presence = Presence::begin(ring.index.clone(), &ring.me, Role::Generator, ring.lease);
+        let presence = Presence::begin(ring.index.clone(), &ring.me, Role::Generator, ring.settings.lease);
         tracing::info!("generator {} of {} started", ring.me, ring.layout.root().display());
-        let pacer = Pacer::new(ring.poll).watch(&ring.layout.manifests());
+        let pacer = Pacer::new(ring.settings.poll).watch(&ring.layout.manifests());
         let wanted = config.compression_of(&ring.birth.sample);
         let compress = wanted.iter().map(|wanted| wanted.level()).collect();
         let auto = Auto::new(&ring.birth.sample, |n| wanted[n] == Compress::Auto);
@@ -135,7 +135,7 @@ impl Core {
             sync: ring.syncs_files(),
             sync_dir: ring.syncs_dirs(),
             settled: Arc::default(),
-            dir_syncs: ring.dir_syncs.clone(),
+            dir_syncs: ring.dir_syncs(),
             memory: Arc::default(),
         };
         Core {
@@ -235,7 +235,7 @@ impl Core {
                 // The file was thrown away, or swept away by others, and this sample is still in hand: once more, in a new one.
                 Err(error) if self.is_thrown_away(&error) && !stop() => {
                     self.problem(format!("{error}; writing the sample again"));
-                    self.pause("a segment to be written again", self.ring.poll, stop)?;
+                    self.pause("a segment to be written again", self.ring.settings.poll, stop)?;
                 }
                 Err(error) => return Err(error),
             }

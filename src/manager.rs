@@ -125,7 +125,7 @@ impl Manager {
     pub fn on_ring(ring: Arc<Ring>) -> Manager {
         let now = Instant::now();
         Manager {
-            presence: Presence::begin(ring.index.clone(), &ring.me, Role::Manager, ring.lease),
+            presence: Presence::begin(ring.index.clone(), &ring.me, Role::Manager, ring.settings.lease),
             token: None,
             dead: 0,
             last_swap: now,
@@ -182,7 +182,7 @@ impl Manager {
             watching = self.watch_filling(watching, &bell);
             // Where a full generation waits for readers, and these note in files how far they are.
             reading = self.blocked.as_ref().and_then(|_| reading.take().or_else(|| self.watch_notes(&bell)));
-            let told = self.ring.kind.local && watching.is_some() && !failed;
+            let told = self.ring.settings.kind.local && watching.is_some() && !failed;
             let rest = if swapped { Duration::ZERO } else { self.rest_after(began.elapsed()) };
             tokio::select! {
                 () = &mut stop => break,
@@ -200,18 +200,18 @@ impl Manager {
     fn rest_after(&self, took: Duration) -> Duration {
         let missing = self.ring.birth.swap_cap.saturating_sub(self.fill);
         let until_full = if missing > 0 { self.seconds_per_sample * missing as f64 } else { f64::INFINITY };
-        rest(took, until_full).min(self.ring.lease / 4)
+        rest(took, until_full).min(self.ring.settings.lease / 4)
     }
 
     /// Returns the time until the next look. Without events for new files (`told`), the manager that holds the lease waits
     /// longer the longer no file arrives: at most half a lease, and no later than a silent member counts as dead.
     fn pause(&self, told: bool) -> Duration {
-        let poll = jittered(self.ring.poll);
+        let poll = jittered(self.ring.settings.poll);
         if told || self.token.is_none() || self.blocked.is_some() {
             return poll;
         }
         // With the jitter, half a lease: of the time between two looks at the members no more counts.
-        let longest = jittered((self.moved.elapsed() / PATIENCE).min(self.ring.lease * 2 / 5));
+        let longest = jittered((self.moved.elapsed() / PATIENCE).min(self.ring.settings.lease * 2 / 5));
         let until_death = self.ring.watch().until_death().map_or(longest, |until| until + MILLISECOND);
         longest.min(until_death).max(poll)
     }
@@ -269,7 +269,7 @@ impl Manager {
         if let Err(error) = self.ring.check_is_there() {
             self.problem(&error);
         }
-        self.next_recovery = Instant::now() + self.ring.lease;
+        self.next_recovery = Instant::now() + self.ring.settings.lease;
         let deleted = round.reclaimed.map_or(0, |reclaimed| reclaimed.samples);
         let promotion = round.promoted.and_then(Promoted::done);
         Ok(promotion.map(|promotion| self.tell(&promotion, deleted)))
@@ -357,14 +357,14 @@ impl Manager {
         }
         // Where the index is away, there is no lease. Two who work at once harm nothing.
         let Some(lease) = as_hint(self.ring.index.lease(Role::Manager.as_str()))? else { return Ok(true) };
-        self.next_look = Instant::now() + self.ring.lease / LOOKS_PER_LEASE;
+        self.next_look = Instant::now() + self.ring.settings.lease / LOOKS_PER_LEASE;
         let next = match lease {
             // Ours; also where our claim seemed to fail, or its file cannot be read just now.
             Some(lease) if !lease.released && self.is_ours(&lease) => {
                 self.token = Some(lease.token);
                 self.standing_by = false;
                 // Once in a lease. (Two that work at once harm nothing.)
-                self.next_look = Instant::now() + self.ring.lease;
+                self.next_look = Instant::now() + self.ring.settings.lease;
                 return Ok(true);
             }
             Some(lease) => {
@@ -420,7 +420,7 @@ impl Manager {
     /// fills now. On a network it is only asked whether the generation is another one, which costs no
     /// request: nothing depends on the watch there.
     fn watch_filling(&self, watching: Option<Watch>, bell: &Arc<tokio::sync::Notify>) -> Option<Watch> {
-        let (ring, local) = (&self.ring, self.ring.kind.local);
+        let (ring, local) = (&self.ring, self.ring.settings.kind.local);
         let newest = if local { ring.manifests.newest() } else { ring.manifests.newest_known() };
         let filling = newest.map_or(0, |newest| newest + 1);
         if !local && watching.as_ref().is_some_and(|it| it.of.0 == filling) {
@@ -450,7 +450,7 @@ impl Manager {
     /// The folders of the runs that there are now; listed by the ring's own means, which follow no link out of it.
     fn watch_notes(&self, bell: &Arc<tokio::sync::Notify>) -> Option<RecommendedWatcher> {
         let notes = self.ring.layout.index().join(NOTES);
-        if !self.ring.kind.local {
+        if !self.ring.settings.kind.local {
             return None;
         }
         // A watcher costs a thread: none in vain. (A local filesystem gives no wrong no.)
@@ -506,7 +506,7 @@ impl MaintenancePolicy for Manager {
     fn after_reclaim(&mut self, done: Result<Reclaimed>) -> Result<Reclaimed> {
         let reclaimed = done?;
         let leases = if reclaimed.more { 1 } else { LEASES_BETWEEN_RECLAIMS };
-        self.next_reclaim = Instant::now() + self.ring.lease * leases;
+        self.next_reclaim = Instant::now() + self.ring.settings.lease * leases;
         self.keep_reserve();
         Ok(reclaimed)
     }

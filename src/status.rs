@@ -202,7 +202,7 @@ pub fn status(ring: &Ring) -> Result<Status> {
     let Members { managers, generators, readers, silent } = members(ring, now)?;
     let lease = as_hint(ring.index.lease(Role::Manager.as_str()))?.flatten().filter(|lease| !lease.released);
     let held_out = ring.held_out_state()?;
-    let missing = missing(&*ring.fs, &ring.layout, &ring.manifests, ring.keep, ring.birth.validation)?;
+    let missing = missing(&*ring.fs, &ring.layout, &ring.manifests, ring.settings.keep, ring.birth.validation)?;
     // A holder that is dead holds it until another manager comes.
     let lives = |name: &str| ring.watch().is_listed(name) && silent.iter().all(|member| member.name != name);
     let lease = lease.filter(|lease| lives(&lease.holder));
@@ -227,7 +227,7 @@ pub fn status(ring: &Ring) -> Result<Status> {
         files,
         free_bytes: space.map(|space| space.bytes),
         free_files: space.and_then(|space| space.inodes),
-        max_bytes: ring.max_bytes,
+        max_bytes: ring.settings.max_bytes,
         generations,
         missing: missing.iter().map(|missing| missing.generation).collect(),
         reuse: reads.map_or(Ok(Vec::new()), |reads| reuse(ring, newest, &reads))?,
@@ -330,7 +330,7 @@ fn members(ring: &Ring, now: u64) -> Result<Members> {
         }
     }
     let unheard = |(name, _, report): &&(String, u64, Report)| {
-        !watch.was_heard(name) && is_over(report.unix_ms.abs_diff(now), report, ring.lease)
+        !watch.was_heard(name) && is_over(report.unix_ms.abs_diff(now), report, ring.settings.lease)
     };
     let unheard = members.iter().filter(unheard);
     let unheard: Vec<_> = unheard.map(|(name, beat, _)| (name.clone(), *beat)).collect();
@@ -342,7 +342,7 @@ fn members(ring: &Ring, now: u64) -> Result<Members> {
         let by_clock = now.abs_diff(report.unix_ms);
         let age = ages.get(&name).map(|age| age.as_millis() as u64);
         let silent_ms = age.unwrap_or(now.saturating_sub(report.unix_ms));
-        let was_unheard = !watch.was_heard(&name) && is_over(age.unwrap_or(by_clock), &report, ring.lease);
+        let was_unheard = !watch.was_heard(&name) && is_over(age.unwrap_or(by_clock), &report, ring.settings.lease);
         let is_silent = watch.is_dead(&name) || was_unheard;
         let member = MemberStatus { name, silent_seconds: silent_ms as f64 / 1e3, report };
         match Role::parse(&member.report.role) {

@@ -48,7 +48,7 @@ fn set_death(ring: &ringreel::Ring, seconds_ago: i64) {
 #[test]
 fn killed_named_run_keeps_its_generation_for_run_grace() {
     let (place, mut ring) = of_a_killed_run("");
-    ring.reuse.min = 1;
+    ring.settings.reuse.min = 1;
     assert!(ring.held_back().unwrap().is_some());
     let reading = ring.run("reading").unwrap();
     for n in 1..20 {
@@ -117,7 +117,7 @@ fn grace_keeps_16_generations_and_yields_to_living_readers() {
     let place = World::new("SWAP_CAP: 2\nKEEP: 99\nLEASE_SECONDS: 0.1\n");
     (0..23).for_each(|n| place.generation(2 * n..2 * n + 2));
     let mut ring = place.ring();
-    ring.keep = 0;
+    ring.settings.keep = 0;
     decide(&ring, "killed", &(1..23).collect::<Vec<_>>(), 1);
     ring.run("killed").unwrap().arrive(0, 0, "victim", 1).unwrap();
     eventually("the worker counts as dead", || !ring.has_readers().unwrap());
@@ -130,7 +130,7 @@ fn grace_keeps_16_generations_and_yields_to_living_readers() {
     assert_eq!(kept.len(), MAX_PINNED + 1);
     assert_eq!(reclaimed(&place, &ring), kept);
     // Room for the next generation is made, be it of the same size or slightly larger.
-    ring.max_bytes = Some(1);
+    ring.settings.max_bytes = Some(1);
     let left = reclaimed(&place, &ring);
     assert!(left.starts_with(&[2, 3]) && [15, 16].contains(&left.len()), "{left:?}");
 }

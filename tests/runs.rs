@@ -404,7 +404,7 @@ fn a_generation_was_read_when_all_who_came_have_finished_it_or_left() {
     assert_eq!(ring.run_names().unwrap(), ["r"]);
 
     let held = |min: u64, ring: &mut ringreel::Ring| {
-        ring.reuse.min = min;
+        ring.settings.reuse.min = min;
         ring.held_back().unwrap().is_some_and(|why| why.contains("generation 3 to be read"))
     };
     assert_eq!([0, 1].map(|min| held(min, &mut ring)), [false, true]);
@@ -548,19 +548,19 @@ fn over_budget_no_more_generations_are_given_up_than_have_to_be() {
     let bytes = |g| ring.manifests.get(g).unwrap().unwrap().summary.bytes;
     let (newest, used) = (bytes(6), bytes(1) + bytes(2) + bytes(3) + bytes(4) + bytes(5) + bytes(6));
     let oldest = bytes(1);
-    ring.keep = 0;
+    ring.settings.keep = 0;
     let there = |ring: &ringreel::Ring| {
         ring.reclaim().unwrap();
         (1..=6).filter(|g| place.has(*g)).collect::<Vec<_>>()
     };
     for enough in [None, Some(used + newest)] {
-        ring.max_bytes = enough;
+        ring.settings.max_bytes = enough;
         assert_eq!(there(&ring), [1, 2, 3, 4, 5, 6]);
     }
-    ring.max_bytes = Some(used + newest - 1);
+    ring.settings.max_bytes = Some(used + newest - 1);
     assert_eq!(there(&ring), [2, 3, 4, 5, 6]);
     // No room at all: the room of the next one is made, be they of the same size or nearly so.
-    ring.max_bytes = Some(used - oldest);
+    ring.settings.max_bytes = Some(used - oldest);
     let left = there(&ring);
     assert!(left == [3, 4, 5, 6] || left == [4, 5, 6], "{left:?}");
 }

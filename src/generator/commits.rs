@@ -46,9 +46,9 @@ impl Core {
         let now = Instant::now();
         let known = self.ahead.filter(|ahead| ahead.of == begun);
         let Ahead { since, next, .. } =
-            known.unwrap_or(Ahead { of: begun, since: now, next: now + self.ring.poll * 2 });
-        let overdue = since.elapsed() > self.ring.lease;
-        let pause = if overdue { self.ring.lease } else { self.ring.poll * 2 };
+            known.unwrap_or(Ahead { of: begun, since: now, next: now + self.ring.settings.poll * 2 });
+        let overdue = since.elapsed() > self.ring.settings.lease;
+        let pause = if overdue { self.ring.settings.lease } else { self.ring.settings.poll * 2 };
         self.ahead = Some(Ahead { of: begun, since, next: if now >= next { now + pause } else { next } });
         if now >= next {
             self.tend_ring(if overdue { Duration::MAX } else { Duration::ZERO })?;
@@ -59,7 +59,7 @@ impl Core {
     /// Does what needs no caller: moves earlier segments on as far as that takes no waiting and, where no manager lives,
     /// does its work once in a lease. The next call reports a permanent error about this generator's own segments.
     pub(super) fn keep_up(&mut self) {
-        let is_due = self.tended.elapsed() > self.ring.lease;
+        let is_due = self.tended.elapsed() > self.ring.settings.lease;
         if self.commits.is_empty() && self.listed.is_empty() && !is_due {
             return;
         }
@@ -236,7 +236,7 @@ impl Core {
                 continue;
             }
             let waited = self.unplaced_since.get_or_insert_with(Instant::now).elapsed();
-            let thorough = waited > self.ring.poll * 2;
+            let thorough = waited > self.ring.settings.poll * 2;
             match self.ring.commit_step(&mut self.commits[n], thorough) {
                 Ok(Step::Linked(_)) => {
                     n += 1;
@@ -259,7 +259,7 @@ impl Core {
                     self.strike_off(FEW);
                     if !self.tend_ring(waited)? {
                         let what = format!("generation {generation} to be promoted");
-                        if let Err(Error::Interrupted { .. }) = self.pause(&what, self.ring.poll, stop) {
+                        if let Err(Error::Interrupted { .. }) = self.pause(&what, self.ring.settings.poll, stop) {
                             return Ok(());
                         }
                     }
@@ -309,9 +309,9 @@ impl Core {
                 // Who reads (REUSE min) is waited for, however long it takes.
                 Ok(Some(Promoted::Blocked { .. })) if self.ring.has_readers()? => {
                     idle = Instant::now();
-                    self.pause("the generation before the last one to be read", self.ring.poll, stop)?;
+                    self.pause("the generation before the last one to be read", self.ring.settings.poll, stop)?;
                 }
-                Ok(not_done) if idle.elapsed() > (self.ring.lease * 2).max(SEAL_PATIENCE) => {
+                Ok(not_done) if idle.elapsed() > (self.ring.settings.lease * 2).max(SEAL_PATIENCE) => {
                     let left: u64 = self.commits.iter().map(|commit| commit.staged.samples).sum();
                     let why = match not_done {
                         Some(Promoted::Blocked { why, .. }) => format!(", for want of {why}"),
@@ -322,7 +322,7 @@ impl Core {
                     ));
                     return Ok(());
                 }
-                Ok(_) => self.pause("the last generation to be promoted", self.ring.poll, stop)?,
+                Ok(_) => self.pause("the last generation to be promoted", self.ring.settings.poll, stop)?,
                 Err(error) => self.bear(error, "promoting the last generation", stop)?,
             }
             self.commit_earlier(stop)?;

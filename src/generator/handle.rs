@@ -154,8 +154,8 @@ struct Upkeep {
 
 impl Upkeep {
     fn start(core: Arc<Mutex<Core>>, ring: &Ring, config: &Config) -> Upkeep {
-        let idle = ring.lease / ROUNDS_PER_LEASE;
-        let busy = (ring.lease / BUSY_ROUNDS_PER_LEASE).min(LONGEST_BUSY_PAUSE).max(ring.poll);
+        let idle = ring.settings.lease / ROUNDS_PER_LEASE;
+        let busy = (ring.settings.lease / BUSY_ROUNDS_PER_LEASE).min(LONGEST_BUSY_PAUSE).max(ring.settings.poll);
         let tick = match config.segment_samples {
             Some(_) => busy,
             None => busy.min(config.segment_time / ROUNDS_PER_GROUP).max(SHORTEST_TICK),

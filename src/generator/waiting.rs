@@ -35,7 +35,7 @@ impl Core {
     pub(super) fn may_go_on(&mut self, bytes: u64, now: u64) -> bool {
         let grows = |it: &StagingWriter| it.samples() > 0 && !it.is_closed() && !self.grouping.is_complete();
         let is_open = self.writing.as_ref().is_some_and(grows);
-        let is_fresh = u128::from(self.leave.since.abs_diff(now)) < self.ring.poll.as_millis();
+        let is_fresh = u128::from(self.leave.since.abs_diff(now)) < self.ring.settings.poll.as_millis();
         if !is_open || !is_fresh || self.has_unplaced() {
             return false;
         }
@@ -54,7 +54,7 @@ impl Core {
                     self.strike_off(usize::MAX); // they may be the last names of what was reclaimed
                     self.place_finished(stop)?;
                     if !self.tend_ring(Duration::MAX)? {
-                        self.pause(&lack, self.ring.poll, stop)?;
+                        self.pause(&lack, self.ring.settings.poll, stop)?;
                     }
                 }
                 Err(error) => self.bear(error, "looking for room", stop)?,
@@ -94,8 +94,8 @@ impl Core {
     /// Whether who has waited so long does the work of a manager that lives: once in each lease. (A thousand generators may
     /// wait, for a reader perhaps: not all of them at each look.)
     fn is_overdue(&self, waited: Duration) -> bool {
-        let (lease, look) = (self.ring.lease.as_nanos().max(1), (self.ring.poll * 3 / 2).as_nanos());
-        waited == Duration::MAX || waited > self.ring.lease && waited.as_nanos() % lease <= look
+        let (lease, look) = (self.ring.settings.lease.as_nanos().max(1), (self.ring.settings.poll * 3 / 2).as_nanos());
+        waited == Duration::MAX || waited > self.ring.settings.lease && waited.as_nanos() % lease <= look
     }
 
     /// Where no manager lives, or ours seems to do nothing for a whole lease, does its work once. True: it helped.
@@ -132,7 +132,7 @@ impl Core {
             // Where the index is away, the manager may go on as well as we do: what was known last holds.
             if let Ok(lease) = self.ring.index.lease(Role::Manager.as_str()) {
                 self.manager = lease.filter(|lease| !lease.released).map(|lease| lease.holder);
-                self.next_look = Instant::now() + self.ring.lease / LOOKS_PER_LEASE;
+                self.next_look = Instant::now() + self.ring.settings.lease / LOOKS_PER_LEASE;
             }
         }
         self.manager.as_ref().is_some_and(|manager| !self.ring.watch().is_dead(manager))
@@ -145,7 +145,7 @@ impl Core {
         }
         self.problem(format!("{doing}: {error}; trying again"));
         self.tend_ring(Duration::ZERO)?;
-        self.pause(doing, self.ring.poll, stop)
+        self.pause(doing, self.ring.settings.poll, stop)
     }
 
     pub(super) fn problem(&mut self, message: String) {

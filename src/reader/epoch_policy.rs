@@ -88,38 +88,38 @@ impl Policy {
         if !self.repeat || !self.good {
             return self.wait_for_fresh(reader, "");
         }
-        let Reuse { min, max } = ring.reuse;
+        let Reuse { min, max } = ring.settings.reuse;
         let passes = (0..k).rev().take(min.max(max) as usize);
         let passes = passes.take_while(|k| generation_of(log, *k) == Some(generation)).count() as u64;
         // The next one waited for this one to be read, and is there in a moment.
         if min > 0 && passes >= min && ring.fill_of(generation + 1).unwrap_or(0) >= ring.birth.swap_cap {
             let since = *self.full_since.get_or_insert_with(Instant::now);
-            if since.elapsed() > ring.lease / 2 {
+            if since.elapsed() > ring.settings.lease / 2 {
                 promote(ring);
             }
-            if since.elapsed() < ring.lease {
+            if since.elapsed() < ring.settings.lease {
                 let held = ring.held_back().ok().flatten().map(|held| format!("; that waits for {held}"));
                 let (next, held) = (generation + 1, held.unwrap_or_default());
                 return Ok(Choice::Wait(format!("generation {next}, which is full, to be promoted{held}")));
             }
         }
         let mut missing = self.generators.missing_for(&*ring.index);
-        if !missing.is_zero() && ring.on_stale == OnStale::Warn && !self.generators.ever_seen() {
+        if !missing.is_zero() && ring.settings.on_stale == OnStale::Warn && !self.generators.ever_seen() {
             // This process may have begun after they had ended, as each worker of a loader does. (Clocks are compared
             // here: that is good enough for a warning.)
             missing = missing.max(read_for(log, k, generation));
         }
         let why = if max > 0 && passes >= max {
             format!("generation {generation} was read {passes} times, and REUSE max is {max}")
-        } else if missing > ring.stale_after {
-            let (after, missing) = (ring.stale_after.as_secs_f64(), missing.as_secs_f64());
+        } else if missing > ring.settings.stale_after {
+            let (after, missing) = (ring.settings.stale_after.as_secs_f64(), missing.as_secs_f64());
             format!(
                 "no generator has lived for {missing:.0} s, and STALE_AFTER is {after}; generation {generation} was read before"
             )
         } else {
             return Ok(Choice::Take(newest));
         };
-        match ring.on_stale {
+        match ring.settings.on_stale {
             OnStale::Warn => {
                 if self.warned != Some(generation) {
                     self.warned = Some(generation);
@@ -143,7 +143,7 @@ impl Policy {
     /// How full the generation is that fills, and who fills it.
     fn state_of(&mut self, reader: &Reader) -> String {
         let generators = &self.generators;
-        self.described.text(reader.ring().poll, || describe(generators, reader))
+        self.described.text(reader.ring().settings.poll, || describe(generators, reader))
     }
 }
 

@@ -30,7 +30,7 @@ impl Reader {
         let found = manifests.get(n)?;
         if found.is_none() {
             let newest = manifests.newest_listed()?;
-            if n <= newest && newest <= n.saturating_add(self.ring.keep) {
+            if n <= newest && newest <= n.saturating_add(self.ring.settings.keep) {
                 self.note_missing(n, &self.ring.layout.manifest(n));
             }
         }
@@ -61,6 +61,6 @@ impl Reader {
     /// What the filesystem says.
     pub(super) fn is_old(&self, manifest: &Manifest) -> Result<bool> {
         let newest = self.ring.manifests.newest_listed()?;
-        Ok(manifest.summary.generation.saturating_add(self.ring.keep) < newest && !self.ring.is_kept(manifest))
+        Ok(manifest.summary.generation.saturating_add(self.ring.settings.keep) < newest && !self.ring.is_kept(manifest))
     }
 }

@@ -172,7 +172,7 @@ impl Reader {
         let ring = Ring::find(fs, config)?;
         let access = match config.read {
             ReadMode::Mmap => Access::Shared,
-            ReadMode::Auto if ring.kind.local => Access::Shared,
+            ReadMode::Auto if ring.settings.kind.local => Access::Shared,
             ReadMode::Auto | ReadMode::Pread => Access::Copy,
         };
         Ok(Reader {
@@ -218,7 +218,7 @@ impl Reader {
         let mut wait = Retry::new(timeout, poll, config.lease);
         let reader = Reader::wait_for_ring(config, &mut wait, stop, tell)?;
         let mut wait = wait.watch(&reader.ring.layout.manifests());
-        let generators = ProducerStatus::new(reader.ring.lease);
+        let generators = ProducerStatus::new(reader.ring.settings.lease);
         let mut described = Described::default();
         loop {
             match reader.newest_filled() {
@@ -229,7 +229,7 @@ impl Reader {
                     continue;
                 }
             }
-            wait.more(&described.text(reader.ring.poll, || reader.describe_first(&generators)), stop, tell)?;
+            wait.more(&described.text(reader.ring.settings.poll, || reader.describe_first(&generators)), stop, tell)?;
         }
     }
 
@@ -336,7 +336,7 @@ impl Reader {
     /// What the filesystem says.
     pub fn newest_filled(&self) -> Result<Option<Arc<Manifest>>> {
         let newest = self.ring.manifests.newest()?;
-        let oldest = newest.saturating_sub(self.ring.keep);
+        let oldest = newest.saturating_sub(self.ring.settings.keep);
         self.oldest.store(oldest, Ordering::Relaxed);
         for n in (oldest..=newest).rev() {
             let manifest = self.ring.manifests.get(n)?;
@@ -382,7 +382,7 @@ impl Reader {
     /// What the filesystem says; manifests of held-out samples that are missing.
     pub fn kept(&self) -> Result<Vec<Arc<Manifest>>> {
         let newest = self.ring.manifests.newest()?;
-        let oldest = newest.saturating_sub(self.ring.keep);
+        let oldest = newest.saturating_sub(self.ring.settings.keep);
         if self.ring.birth.validation > 0 {
             self.ring.held_out_samples()?;
         }

@@ -14,8 +14,8 @@ use crate::random::random_u32;
 use crate::segment::reader::check_stored;
 use ringreel_format::SegmentId;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Numbers from here on are drawn at random: for when the index hands out none.
@@ -100,7 +100,7 @@ pub enum Step {
 
 /// How full the generation being written was when it was last looked at: so that not every commit lists it.
 #[derive(Debug, Default)]
-pub(super) struct Occupancy {
+struct Occupancy {
     generation: u64,
     /// Samples that had a place, at the last look.
     room: u64,
@@ -114,6 +114,22 @@ pub(super) struct Occupancy {
     counted: Option<Instant>,
     /// Samples that the names in it claim and the footers do not have, at the last thorough look.
     surplus: u64,
+}
+
+/// What this process remembers between two commits.
+#[derive(Debug, Default)]
+pub(super) struct Committer {
+    occupancy: Mutex<Occupancy>,
+    /// A generation that was seen to wait for its manifest.
+    begun: AtomicU64,
+    /// Whether it was logged that the index hands out what is taken.
+    told_of_repeats: AtomicBool,
+}
+
+impl Committer {
+    fn occupancy(&self) -> MutexGuard<'_, Occupancy> {
+        self.occupancy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Where a segment stands, as the manifests say.
@@ -247,7 +263,7 @@ impl Ring {
 
     /// The last generation that was seen to wait for its manifest; it may have it by now.
     pub(crate) fn begun(&self) -> u64 {
-        self.begun.load(Ordering::Relaxed)
+        self.committer.begun.load(Ordering::Relaxed)
     }
 
     /// Whether the promotion of generation `n` has begun, and the one after it fills. (It does not where a power cut took
@@ -255,14 +271,14 @@ impl Ring {
     fn has_begun(&self, n: u64) -> Result<bool> {
         let begun = self.fs.exists(&self.layout.read(n))? && !self.fs.exists(&self.layout.read(n + 1))?;
         if begun {
-            self.begun.store(n, Ordering::Relaxed);
+            self.committer.begun.store(n, Ordering::Relaxed);
         }
         Ok(begun)
     }
 
     /// The index gave us a number that another segment has. It is told once, and where the counter is to go on.
     fn collided(&self, n: u64, index: u64, collisions: u32) -> Result<()> {
-        if index < STRAY_INDEX && !self.told_of_repeats.swap(true, Ordering::Relaxed) {
+        if index < STRAY_INDEX && !self.committer.told_of_repeats.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "the counter repeats itself: it handed out number {index} of generation {n}, which is taken ({}). Nothing \
                  is lost, it only costs time; was the index emptied, or is its server one whose findAndModify is not \
@@ -331,7 +347,7 @@ impl Ring {
 
     fn linked(&self, commit: &mut Commit, target: u64) -> Step {
         commit.linked = Some(target);
-        let mut occupancy = self.occupancy();
+        let mut occupancy = self.committer.occupancy();
         if occupancy.generation == target {
             occupancy.spent += commit.staged.samples;
         }
@@ -354,7 +370,9 @@ impl Ring {
                 // The listing that showed it staged was an old one.
                 Lookup::NotListed if commit.pruned => self.unstaged(&commit.staged).map(Some),
                 // Most likely somebody adopted it, and our view of the manifests is the older one.
-                Lookup::NotListed if commit.missing.get_or_insert_with(Instant::now).elapsed() <= self.lease => {
+                Lookup::NotListed
+                    if commit.missing.get_or_insert_with(Instant::now).elapsed() <= self.settings.lease =>
+                {
                     Ok(Some(Step::Wait(target)))
                 }
                 Lookup::NotListed => match self.quarantined_as(&commit.staged)? {
@@ -376,7 +394,7 @@ impl Ring {
 
     /// Whether the generation that fills, one after `newest`, seems to have no room left after our own last commit.
     pub fn seems_full(&self, newest: u64) -> bool {
-        let occupancy = self.occupancy();
+        let occupancy = self.committer.occupancy();
         occupancy.generation > newest && occupancy.spent >= occupancy.room
     }
 
@@ -392,7 +410,7 @@ impl Ring {
     /// Returns this process's share of the room that the filling generation had at the last look, in
     /// samples, at least 1. All members may fill it as fast as this process does.
     pub(crate) fn share_of_room(&self) -> u64 {
-        let occupancy = self.occupancy();
+        let occupancy = self.committer.occupancy();
         // The generation is full: the next segment goes into an empty one.
         let room = occupancy.room.checked_sub(occupancy.spent).filter(|room| *room > 0);
         (room.unwrap_or(self.birth.swap_cap) / occupancy.sharers.max(1)).max(1)
@@ -402,7 +420,7 @@ impl Ring {
     /// many samples there are. `thorough`: where they say that it is full, reads the footers too, because
     /// some segments may be damaged or there twice.
     fn is_full(&self, n: u64, needed: u64, thorough: bool) -> Result<bool> {
-        let mut occupancy = self.occupancy();
+        let mut occupancy = self.committer.occupancy();
         let left = occupancy.room.saturating_sub(occupancy.spent);
         if occupancy.generation == n && !thorough {
             if needed <= left && occupancy.spent * 8 * occupancy.sharers < occupancy.room {
@@ -410,7 +428,7 @@ impl Ring {
             }
             // A full generation has no room until it is promoted. It is listed again only now and
             // then, because the last listing may have been an old view.
-            let recent = occupancy.looked.is_some_and(|looked| looked.elapsed() < self.poll * 2);
+            let recent = occupancy.looked.is_some_and(|looked| looked.elapsed() < self.settings.poll * 2);
             if needed > left && recent {
                 // A wrong no only waits for the manifest: a generator polls this.
                 return Ok(!self.fs.seen(&self.layout.read(n))? || !self.has_begun(n)?);
@@ -443,7 +461,7 @@ impl Ring {
             occupancy.surplus = named.saturating_sub(fill);
             room = cap.saturating_sub(fill);
         }
-        if occupancy.counted.is_none_or(|counted| counted.elapsed() > self.lease / 2) {
+        if occupancy.counted.is_none_or(|counted| counted.elapsed() > self.settings.lease / 2) {
             // Readers are members, too, and have no staging directory; the dead may have one. Where the
             // index or the directory is away, those who took part still do.
             if let (Ok(members), Ok(owners)) = (self.index.members(), self.fs.list(&self.layout.staging())) {

@@ -40,7 +40,7 @@ impl Ring {
             let path = self.layout.root().join(&name);
             let (why, manifest) = match dir {
                 GenerationDir::Read(g) => {
-                    (format!("it is older than the newest generation and KEEP ({})", self.keep), self.known(g))
+                    (format!("it is older than the newest generation and KEEP ({})", self.settings.keep), self.known(g))
                 }
                 GenerationDir::Write(_) => ("this generation was promoted already".to_owned(), None),
             };

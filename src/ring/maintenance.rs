@@ -6,10 +6,16 @@
 //! follows the promotion, and in what an error of reclaiming means: a [`MaintenancePolicy`] decides that.
 
 use super::Ring;
+use super::held_out::KeptSoFar;
+use super::liveness::Watch;
 use super::promote::{Promoted, When};
 use super::reclaim::Reclaimed;
 use super::recover::Recovered;
 use crate::error::{Error, Result};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What happens to the files of dead owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +100,46 @@ pub struct Round {
     pub recovered: Option<Recovered>,
 }
 
+/// What this process remembers between two rounds.
+pub(super) struct MaintenanceState {
+    /// Who lives.
+    watch: Mutex<Watch>,
+    /// The newest generation when this process last reclaimed what was older than is kept.
+    pub(super) reclaimed: AtomicU64,
+    /// Generations that are never reclaimed.
+    pub(super) kept: Mutex<KeptSoFar>,
+    /// Old manifests that list a segment whose staging name could not be removed, and when that was tried last.
+    pub(super) unprunable: Mutex<HashMap<u64, Instant>>,
+    /// Whether it was logged that a directory cannot be reclaimed.
+    pub(super) told_of_last_names: AtomicBool,
+    /// Dead owners of whom it was logged that their files cannot be removed.
+    pub(super) told_of_owners: Mutex<BTreeSet<String>>,
+}
+
+impl MaintenanceState {
+    pub(super) fn new(lease: Duration) -> MaintenanceState {
+        MaintenanceState {
+            watch: Mutex::new(Watch::new(lease)),
+            reclaimed: AtomicU64::new(0),
+            kept: Mutex::default(),
+            unprunable: Mutex::default(),
+            told_of_last_names: AtomicBool::new(false),
+            told_of_owners: Mutex::default(),
+        }
+    }
+}
+
 impl Ring {
+    /// Who lives, as this process sees it.
+    pub fn watch(&self) -> MutexGuard<'_, Watch> {
+        self.maintenance.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This process promotes where nobody else does, and removes nothing by that.
+    pub(crate) fn leave_reclaiming(&self) {
+        self.maintenance.reclaimed.store(u64::MAX, Ordering::Relaxed);
+    }
+
     /// Does one round of maintenance: promotes the next generation if `promote` says so, and then what `policy` finds due.
     ///
     /// # Errors

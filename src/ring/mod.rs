@@ -19,12 +19,15 @@
 //! | [`mod@missing`] | generations that must be there and are not |
 //! | [`gc`] | what a manager would reclaim is named, and reclaimed |
 //! | [`seal`] | a generation that is not full becomes readable |
+//! | [`settings`] | how this process works with the ring |
+//! | `durability` | what is synced |
 //!
 //! Every step may be done by anybody, by two at once, and again. It knows the filesystem and the index by their traits
 //! alone. Why the steps are as they are: `docs/design.md`.
 
 pub mod birth;
 pub mod commit;
+mod durability;
 pub mod gc;
 pub mod held_out;
 mod last_names;
@@ -41,27 +44,26 @@ pub mod repair;
 pub mod runs;
 pub mod scan;
 pub mod seal;
+pub mod settings;
 
-use crate::config::{Config, Durability, OnStale, Reuse};
+use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::fs::publish::DirSyncs;
 use crate::fs::watch::jittered;
-use crate::fs::{Fs, FsError, FsResult, Kind, surely, within};
+use crate::fs::{Fs, FsResult, surely, within};
 use crate::index::{Absence, Claim, Index, Opening, Owner};
 use crate::layout::Layout;
 use crate::random::random_u32;
 use birth::Birth;
-use commit::Occupancy;
-use held_out::KeptSoFar;
-use liveness::Watch;
+use commit::Committer;
+use durability::Syncs;
+use maintenance::MaintenanceState;
 use manifests::Manifests;
-use runs::{Pins, RunLog};
-use scan::Scan;
-use std::collections::{BTreeSet, HashMap};
+use runs::Runs;
+use scan::Scanner;
+use settings::Settings;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The newest manifests, this many, are never pruned.
@@ -81,51 +83,13 @@ pub struct Ring {
     pub birth: Birth,
     /// This process's owner name.
     pub me: String,
-    /// Which kind of filesystem it lies on.
-    pub kind: Kind,
-    /// Generations kept besides the newest.
-    pub keep: u64,
-    /// For how long a role may be silent.
-    pub lease: Duration,
-    /// Time between two looks.
-    pub poll: Duration,
-    /// What survives what.
-    pub durability: Durability,
-    /// How often a generation is to be read.
-    pub reuse: Reuse,
-    /// What readers do when nothing new comes.
-    pub on_stale: OnStale,
-    /// After this time without a living generator nothing new is thought to come.
-    pub stale_after: Duration,
-    /// How long the generations that a killed run still has to read are kept.
-    pub run_grace: Duration,
-    /// Most bytes that the ring may take.
-    pub max_bytes: Option<u64>,
-    /// What became of directories' syncs, this process's staging included.
-    pub dir_syncs: DirSyncs,
-    /// Of two generations: of the one that is being promoted, and of the one that fills meanwhile.
-    scans: [Mutex<Scan>; 2],
-    occupancy: Mutex<Occupancy>,
-    /// A generation that was seen to wait for its manifest.
-    begun: AtomicU64,
-    /// Generations that are never reclaimed.
-    kept: Mutex<KeptSoFar>,
-    watch: Mutex<Watch>,
-    runs: Mutex<HashMap<String, Arc<RunLog>>>,
-    /// Generations that were pinned when the index was last asked.
-    pins: Mutex<Pins>,
-    /// The newest generation whose manifest is known to be on the disk.
-    settled: AtomicU64,
-    /// The newest generation when this process last reclaimed what was older than is kept.
-    reclaimed: AtomicU64,
-    /// Old manifests that list a segment whose staging name could not be removed, and when that was tried last.
-    unprunable: Mutex<HashMap<u64, Instant>>,
-    /// Whether it was logged that the index hands out what is taken.
-    told_of_repeats: AtomicBool,
-    /// Whether it was logged that a directory cannot be reclaimed.
-    told_of_last_names: AtomicBool,
-    /// Dead owners of whom it was logged that their files cannot be removed.
-    told_of_owners: Mutex<BTreeSet<String>>,
+    /// How this process works with it.
+    pub settings: Settings,
+    scanner: Scanner,
+    committer: Committer,
+    syncs: Syncs,
+    maintenance: MaintenanceState,
+    runs: Runs,
 }
 
 impl Ring {
@@ -204,43 +168,23 @@ impl Ring {
         let layout = Layout::new(&config.ring);
         let index = index.of(fs.clone(), owner(&layout, &birth, &me), claim)?;
         let kind = fs.kind(layout.root())?;
-        let default_poll = if kind.local { Duration::from_millis(200) } else { Duration::from_secs(1) };
-        let poll = config.poll.unwrap_or(default_poll).min(config.lease / 4);
         let manifests = Manifests::new(fs.clone(), layout.clone());
         if let Ok(Some(status)) = index.status() {
             manifests.hint(status.generation);
         }
         Ok(Ring {
             manifests,
-            dir_syncs: DirSyncs::default(),
-            scans: [Mutex::new(Scan::new()), Mutex::new(Scan::new())],
-            occupancy: Mutex::default(),
-            begun: AtomicU64::new(0),
-            kept: Mutex::default(),
-            watch: Mutex::new(Watch::new(config.lease)),
-            runs: Mutex::default(),
-            pins: Mutex::default(),
-            reuse: config.reuse,
-            on_stale: config.on_stale,
-            stale_after: config.stale_after,
-            run_grace: config.run_grace,
-            max_bytes: config.max_bytes,
-            settled: AtomicU64::new(0),
-            reclaimed: AtomicU64::new(0),
-            unprunable: Mutex::default(),
-            told_of_repeats: AtomicBool::new(false),
-            told_of_last_names: AtomicBool::new(false),
-            told_of_owners: Mutex::default(),
+            settings: Settings::new(config, kind),
+            scanner: Scanner::default(),
+            committer: Committer::default(),
+            syncs: Syncs::default(),
+            maintenance: MaintenanceState::new(config.lease),
+            runs: Runs::default(),
             fs,
             index,
             layout,
             birth,
             me,
-            kind,
-            keep: config.keep,
-            lease: config.lease,
-            poll,
-            durability: config.durability,
         })
     }
 
@@ -270,47 +214,6 @@ impl Ring {
     /// This process and this ring, as an index wants to know them.
     pub fn index_owner(&self) -> Owner<'_> {
         owner(&self.layout, &self.birth, &self.me)
-    }
-
-    /// Whether files are synced before they are sealed: on a network always, since a full server may take writes and
-    /// keep nothing.
-    pub fn syncs_files(&self) -> bool {
-        !self.kind.local || self.durability == Durability::Node
-    }
-
-    /// Whether directories are synced at each step.
-    pub fn syncs_dirs(&self) -> bool {
-        self.durability == Durability::Node
-    }
-
-    /// Syncs a directory, where that was asked for.
-    fn settle_dir(&self, dir: &Path) -> Result<()> {
-        if self.syncs_dirs() { Ok(self.dir_syncs.sync(&*self.fs, dir)?) } else { Ok(()) }
-    }
-
-    /// Syncs the ring's own name, where that was asked for. (Who may not read the directory above may not sync it; and
-    /// there are filesystems, as that of an automounter, which have nothing to sync.)
-    fn settle_root(&self) -> Result<()> {
-        let above = self.layout.root().parent().filter(|above| !above.as_os_str().is_empty());
-        match self.settle_dir(above.unwrap_or(Path::new("."))) {
-            Err(Error::Fs { source }) if source.is_denied() || has_no_sync(&source) => Ok(()),
-            done => done,
-        }
-    }
-
-    /// Who builds upon a manifest makes sure that a power cut does not take it back: whoever published it may not have
-    /// come to that.
-    fn settle_manifests(&self, newest: u64) -> Result<()> {
-        if self.syncs_dirs() && self.settled.load(Ordering::Relaxed) < newest {
-            self.dir_syncs.sync(&*self.fs, &self.layout.manifests())?;
-            self.settled.fetch_max(newest, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    /// This process promotes where nobody else does, and removes nothing by that.
-    pub(crate) fn leave_reclaiming(&self) {
-        self.reclaimed.store(u64::MAX, Ordering::Relaxed);
     }
 
     /// Removes a name that is of no use any more. Where another user's directory does not let us, it stays: its owner
@@ -350,30 +253,11 @@ impl Ring {
             Err(error) => Err(Error::from(error)),
         }
     }
-
-    /// Who lives, as this process sees it.
-    pub fn watch(&self) -> MutexGuard<'_, Watch> {
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What is known of the directory of generation `n`, or of another one with the same parity.
-    fn scan(&self, n: u64) -> MutexGuard<'_, Scan> {
-        self.scans[(n % 2) as usize].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn occupancy(&self) -> MutexGuard<'_, Occupancy> {
-        self.occupancy.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 fn owner<'a>(layout: &'a Layout, birth: &'a Birth, me: &'a str) -> Owner<'a> {
     let (ring_id, swap_cap) = (birth.ring_id.as_str(), birth.swap_cap);
     Owner { ring_id, path: layout.root(), files: layout.index(), swap_cap, me }
-}
-
-/// Whether a filesystem says that it syncs no directories.
-fn has_no_sync(error: &FsError) -> bool {
-    matches!(error.source.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported)
 }
 
 /// A name for this process that no other process has or will have: host, pid, and a random number.

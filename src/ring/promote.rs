@@ -135,7 +135,7 @@ impl Ring {
     /// one generation more than is promised would take room, and at the next death another one. (Here, and not in a round
     /// of maintenance: it holds for every promotion, and is only known to be needed once there is one.)
     fn make_room(&self, newest: u64) {
-        if self.reclaimed.load(Ordering::Relaxed) < newest
+        if self.maintenance.reclaimed.load(Ordering::Relaxed) < newest
             && let Err(error) = self.reclaim()
         {
             tracing::warn!(%error, "old generations were not reclaimed before the next one is promoted");

@@ -133,7 +133,7 @@ impl Ring {
 
     /// Logs why files of a dead owner stay, once for each owner: every round meets the same error.
     fn log_once(&self, owner: &str, error: &FsError) {
-        let mut told = self.told_of_owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.maintenance.told_of_owners.lock().unwrap_or_else(PoisonError::into_inner);
         if told.insert(owner.to_owned()) {
             tracing::warn!(%error, owner, "a dead owner's files cannot be removed yet; every round tries again");
         }
@@ -245,7 +245,7 @@ mod tests {
         let staged = ring.layout.sealed("dead-1-a", SegmentId([7; 16]));
         std::fs::create_dir_all(staged.parent().unwrap()).unwrap();
         std::fs::write(&staged, "unreadable").unwrap();
-        let mut watch = Watch::new(ring.lease);
+        let mut watch = Watch::new(ring.settings.lease);
         watch.look(&*ring.index).unwrap();
         let round = |watch: &mut Watch, silence: u64| {
             for member in ["dead-1-a", "dead-2-b"] {

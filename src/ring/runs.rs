@@ -461,13 +461,21 @@ fn arrival(name: &str) -> Option<(u64, (u64, String))> {
     Some((worker, (k, fields.next()?.to_owned())))
 }
 
+/// What this process knows of the ring's runs.
+#[derive(Default)]
+pub(super) struct Runs {
+    logs: Mutex<HashMap<String, Arc<RunLog>>>,
+    /// Generations that were pinned when the index was last asked.
+    pins: Mutex<Pins>,
+}
+
 impl Ring {
     /// The log of run `name`.
     ///
     /// # Errors
     /// A name that cannot be one.
     pub fn run(&self, name: &str) -> Result<Arc<RunLog>> {
-        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut runs = self.runs.logs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = runs.get(name) {
             return Ok(log.clone());
         }
@@ -478,7 +486,7 @@ impl Ring {
 
     /// Forgets run `name`, which this process follows no more.
     pub(crate) fn forget_run(&self, name: &str) {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.runs.logs.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
     /// The names of all runs whose logs are kept.

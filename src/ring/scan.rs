@@ -10,10 +10,11 @@ use crate::segment::reader::{Tail, read_tail};
 use ringreel_format::{FormatError, SegmentId};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A generation's directory, as far as it was read.
-pub struct Scan {
+#[derive(Default)]
+struct Scan {
     generation: u64,
     /// Which directory that is: a rename keeps it, a directory that was made anew is another one.
     inode: (u64, u64),
@@ -22,6 +23,19 @@ pub struct Scan {
     unreadable: HashMap<String, u32>,
     /// Whether an earlier generation's manifest lists a segment; those do not change.
     listed_before: HashMap<SegmentId, bool>,
+}
+
+/// What this process knows of two generations: of the one that is being promoted, and of the one that fills meanwhile.
+#[derive(Default)]
+pub(super) struct Scanner {
+    scans: [Mutex<Scan>; 2],
+}
+
+impl Scanner {
+    /// What is known of the directory of generation `n`, or of another one with the same parity.
+    fn of(&self, n: u64) -> MutexGuard<'_, Scan> {
+        self.scans[(n % 2) as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A segment that could not be read so often is no longer just seen too early: somebody is told.
@@ -37,21 +51,10 @@ pub struct Found {
 }
 
 impl Scan {
-    pub(super) fn new() -> Scan {
-        Scan {
-            generation: 0,
-            inode: (0, 0),
-            by_name: HashMap::new(),
-            owners: Owners::default(),
-            unreadable: HashMap::new(),
-            listed_before: HashMap::new(),
-        }
-    }
-
     /// Frees what is known of generation `n`.
     fn forget(&mut self, n: u64) {
         if self.generation == n {
-            *self = Scan::new();
+            *self = Scan::default();
         }
     }
 
@@ -95,9 +98,9 @@ impl Ring {
     pub fn look_at(&self, n: u64, dir: &Path) -> Result<Found> {
         let inode = surely(&*self.fs, dir, || self.fs.identity(dir))?.inode;
         let names = self.fs.list(dir)?;
-        let mut scan = self.scan(n);
+        let mut scan = self.scanner.of(n);
         if (scan.generation, scan.inode) != (n, inode) {
-            *scan = Scan { generation: n, inode, ..Scan::new() };
+            *scan = Scan { generation: n, inode, ..Scan::default() };
         }
         let mut found = Found::default();
         for name in names {
@@ -158,7 +161,7 @@ impl Ring {
         let known =
             if self.manifests.newest_known()? >= before { before } else { self.manifests.newest()?.min(before) };
         if known + 1 == n {
-            self.scan(known).forget(known); // its manifest is out
+            self.scanner.of(known).forget(known); // its manifest is out
         }
         for entry in found {
             if !self.is_listed_before(n, known, entry)? && ids.insert(entry.id) {
@@ -170,11 +173,11 @@ impl Ring {
 
     fn is_listed_before(&self, n: u64, newest: u64, entry: &SegmentEntry) -> Result<bool> {
         let known = |scan: &Scan| (scan.generation == n).then(|| scan.listed_before.get(&entry.id).copied()).flatten();
-        if let Some(listed) = known(&self.scan(n)) {
+        if let Some(listed) = known(&self.scanner.of(n)) {
             return Ok(listed);
         }
         let listed = n > 0 && self.manifests.find(entry.id, entry.born, newest)?.generation().is_some();
-        let mut scan = self.scan(n);
+        let mut scan = self.scanner.of(n);
         if scan.generation == n && (listed || newest + 1 >= n) {
             scan.listed_before.insert(entry.id, listed);
         }
@@ -211,7 +214,7 @@ impl Ring {
 
     /// As [`Ring::usage`], for a caller that has looked at the generations after `newest`.
     pub(crate) fn usage_with(&self, newest: u64, filling: &[Found]) -> Result<(u64, u64)> {
-        let oldest = newest.saturating_sub(self.keep);
+        let oldest = newest.saturating_sub(self.settings.keep);
         let mut there: BTreeSet<u64> = self.kept_for_ever()?.iter().map(|kept| kept.generation).collect();
         there.extend(oldest..=newest);
         // Those that readers still need.

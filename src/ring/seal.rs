@@ -43,13 +43,13 @@ impl Ring {
                     if self.is_empty(filling)? {
                         break;
                     }
-                    std::thread::sleep(self.poll); // somebody is at it
+                    std::thread::sleep(self.settings.poll); // somebody is at it
                 }
                 Ok(_) => {}
                 Err(error) if error.is_retryable() => {
                     tracing::warn!("{error}; trying again");
                     last = Some(error);
-                    std::thread::sleep(self.poll);
+                    std::thread::sleep(self.settings.poll);
                     continue;
                 }
                 Err(error) => return Err(error),

@@ -145,11 +145,11 @@ fn a_process_has_a_name_of_its_own_and_looks_some_times_in_a_lease() {
     assert!(one.me != two.me && ringreel::layout::is_owner(&one.me));
     let (rest, random) = one.me.rsplit_once('-').unwrap();
     assert!(random.len() == 8 && rest.ends_with(&format!("-{}", std::process::id())), "{}", one.me);
-    let default = if one.kind.local { 200 } else { 1000 };
-    assert_eq!(one.poll, Duration::from_millis(default));
+    let default = if one.settings.kind.local { 200 } else { 1000 };
+    assert_eq!(one.settings.poll, Duration::from_millis(default));
     let short = Config { lease: Duration::from_millis(100), ..config.clone() };
-    assert_eq!(another(&short).poll, Duration::from_millis(25));
-    assert_eq!((one.syncs_files(), one.syncs_dirs()), (!one.kind.local, false));
+    assert_eq!(another(&short).settings.poll, Duration::from_millis(25));
+    assert_eq!((one.syncs_files(), one.syncs_dirs()), (!one.settings.kind.local, false));
     let node = common::config(dir.path(), 8, "DURABILITY: node");
     assert_eq!((another(&node).syncs_files(), another(&node).syncs_dirs()), (true, true));
 }

@@ -59,7 +59,7 @@ fn generations(config: &Config, count: u64) -> Vec<SampleId> {
 
 /// As if its configuration said so.
 fn keeping(mut ring: Ring, keep: u64) -> Ring {
-    ring.keep = keep;
+    ring.settings.keep = keep;
     ring
 }
 

@@ -90,7 +90,7 @@ impl Membership {
     /// A stream with a run of its own logs its epochs, and where it is, only now and then if it reads a small
     /// generation again and again.
     fn is_quiet(&self) -> bool {
-        !self.is_named && self.reader.ring().reuse.min == 0
+        !self.is_named && self.reader.ring().settings.reuse.min == 0
     }
 
     /// Returns epoch `k` as it is logged; none if it is not.
@@ -305,7 +305,7 @@ impl Progress {
         let ring = self.run.reader.ring();
         let generators = generators.clone();
         let look = move |index: &dyn crate::index::Index| generators.keep_up(index);
-        self.heartbeat = Some(Presence::begin_with(ring.index.clone(), &ring.me, Role::Reader, ring.lease, look));
+        self.heartbeat = Some(Presence::begin_with(ring.index.clone(), &ring.me, Role::Reader, ring.settings.lease, look));
         // A stream that goes on in the midst of an epoch needs its generation from now on.
         self.report().unwrap_or_else(|error| tracing::debug!(%error, "that we are here cannot be told"));
     }
@@ -393,7 +393,7 @@ impl Progress {
     fn is_due(&self) -> bool {
         let ring = self.run.reader.ring();
         let due = |(when, what): (Instant, Option<u64>)| {
-            when.elapsed() > if what == self.generation() { ring.lease / 4 } else { ring.poll }
+            when.elapsed() > if what == self.generation() { ring.settings.lease / 4 } else { ring.settings.poll }
         };
         !self.run.is_quiet() || self.reported.is_none_or(due)
     }

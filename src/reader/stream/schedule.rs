@@ -55,7 +55,7 @@ impl Schedule {
     /// Begins with epoch `first`.
     pub(super) fn new(reader: Arc<Reader>, options: Arc<StreamOptions>, first: u64) -> Schedule {
         let ring = reader.ring();
-        let generators = ProducerStatus::of(&ring.birth.ring_id, ring.lease);
+        let generators = ProducerStatus::of(&ring.birth.ring_id, ring.settings.lease);
         Schedule {
             policy: Policy::new(generators.clone(), options.repeat),
             generators,
@@ -138,7 +138,7 @@ impl Schedule {
 
     /// Decides about the next epoch. `is_drained`: everything that was planned is delivered.
     fn plan_epoch(&mut self, run: &Membership, is_drained: bool) -> Result<Planned> {
-        if !is_drained && self.looked.is_some_and(|looked| looked.elapsed() < self.reader.ring().poll) {
+        if !is_drained && self.looked.is_some_and(|looked| looked.elapsed() < self.reader.ring().settings.poll) {
             return Ok(Planned::Wait("the epoch to be read to its end".to_owned()));
         }
         self.looked = Some(Instant::now());
@@ -224,7 +224,7 @@ impl Schedule {
         }
         let since = self.unseen.filter(|(n, _)| *n == generation).map_or_else(Instant::now, |(_, since)| since);
         self.unseen = Some((generation, since));
-        if since.elapsed() > ring.lease {
+        if since.elapsed() > ring.settings.lease {
             self.reader.note_missing(generation, &dir);
             return Ok(false);
         }

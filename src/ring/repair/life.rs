@@ -74,13 +74,13 @@ impl Ring {
             !watch.was_heard_since(member, begun) && !watch.is_silent_for(member, leases)
         };
         if known.iter().any(|member| unclear(&mut watch, member)) {
-            let (count, seconds) = (known.len(), self.lease.saturating_mul(leases).as_secs_f64());
+            let (count, seconds) = (known.len(), self.settings.lease.saturating_mul(leases).as_secs_f64());
             told(&format!(
                 "heartbeats of {count} processes, for {seconds:.1} s (longer where their leases are longer)"
             ));
         }
         while known.iter().any(|member| unclear(&mut watch, member)) {
-            std::thread::sleep((self.lease / LOOKS).max(Duration::from_millis(1)));
+            std::thread::sleep((self.settings.lease / LOOKS).max(Duration::from_millis(1)));
             if as_hint(watch.look(&*self.index))?.is_none() {
                 return Ok(Life::Unheard);
             }

@@ -47,7 +47,7 @@ impl Progress {
     /// Returns the number of epochs that a dead worker has finished, if the epochs after them are
     /// kept for it. Returns `None` for a worker that lives or left in order, or whose grace is over.
     pub(super) fn graced(&self, worker: u64, ring: &Ring) -> Option<u64> {
-        if self.log.is_own() || ring.run_grace.is_zero() || self.living(worker, ring).is_some() {
+        if self.log.is_own() || ring.settings.run_grace.is_zero() || self.living(worker, ring).is_some() {
             return None;
         }
         self.dead(worker).filter(|(_, member)| self.is_in_grace(worker, member, ring)).map(|(k, _)| k).max()
@@ -70,7 +70,7 @@ impl Progress {
     fn is_in_grace(&self, worker: u64, member: &str, ring: &Ring) -> bool {
         let now = unix_ms();
         let mut noted = self.deaths_of(worker, member);
-        noted.all(|death| Duration::from_millis(death.unix_ms.abs_diff(now)) < ring.run_grace)
+        noted.all(|death| Duration::from_millis(death.unix_ms.abs_diff(now)) < ring.settings.run_grace)
     }
 
     fn deaths_of(&self, worker: u64, member: &str) -> impl Iterator<Item = &Death> {
@@ -79,7 +79,7 @@ impl Progress {
 
     /// Returns what is to be written about this run's workers; `None` if nothing is.
     pub(super) fn obituary(&self, ring: &Ring) -> Option<Obituary> {
-        if self.log.is_own() || ring.run_grace.is_zero() {
+        if self.log.is_own() || ring.settings.run_grace.is_zero() {
             return None;
         }
         let (mut died, mut past) = (Vec::new(), Vec::new());

@@ -117,7 +117,7 @@ impl Progress {
         if let Some(worker) = others.iter().find(|worker| self.living(**worker, ring).is_some()) {
             return Some(Some(format!("worker {worker} of {}{run} has not finished epoch {k}", epoch.workers)));
         }
-        let absent = absent(epoch.workers, &came).filter(|_| self.log.absence() <= ring.lease);
+        let absent = absent(epoch.workers, &came).filter(|_| self.log.absence() <= ring.settings.lease);
         Some(absent.map(|absent| format!("{absent}{run} has not begun")))
     }
 }
@@ -147,7 +147,7 @@ impl Ring {
     fn progress(&self) -> Result<Vec<Progress>> {
         let names = self.index.note_names(RUNS)?;
         let listed: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut runs = self.runs.logs.lock().unwrap_or_else(PoisonError::into_inner);
         runs.retain(|name, log| Arc::strong_count(log) > 1 || listed.contains(name.as_str()));
         drop(runs);
         self.progress_of(names)
@@ -212,7 +212,7 @@ impl Ring {
         for (workers, shares) in shares {
             let absence = absence.get(&workers).copied().unwrap_or_default();
             let absent = absent(workers, &shares.keys().copied().collect());
-            if let Some(absent) = absent.filter(|_| absence <= self.lease) {
+            if let Some(absent) = absent.filter(|_| absence <= self.settings.lease) {
                 awaited.push(format!("{absent}, without the name of a run, has not begun"));
                 continue;
             }
@@ -268,14 +268,14 @@ impl Ring {
     /// # Errors
     /// What the filesystem or the index says.
     pub fn held_back(&self) -> Result<Option<String>> {
-        if self.reuse.min == 0 {
+        if self.settings.reuse.min == 0 {
             return Ok(None);
         }
         let newest = self.manifests.newest()?;
         if self.manifests.get(newest)?.is_none_or(|manifest| self.training(&manifest).is_empty()) {
             return Ok(None);
         }
-        let ((passes, awaited), min) = (self.passes_and_awaited(newest)?, self.reuse.min);
+        let ((passes, awaited), min) = (self.passes_and_awaited(newest)?, self.settings.reuse.min);
         let why = || {
             let read = format!("generation {newest} to be read (REUSE min is {min}, and it was read {passes} times");
             awaited.iter().take(AWAITED_NAMED).fold(read, |text, worker| text + "; " + worker) + ")"
@@ -294,7 +294,7 @@ impl Ring {
 
     fn look_for_pins(&self) -> Result<MutexGuard<'_, Pins>> {
         let pins = as_hint(self.pins_of_runs())?;
-        let mut last = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.runs.pins.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pins) = pins {
             *last = pins;
         }
@@ -316,13 +316,13 @@ impl Ring {
 
     /// Whether a run had generations to read when pins were last looked for.
     pub(in crate::ring) fn has_pins(&self) -> bool {
-        let pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        let pins = self.runs.pins.lock().unwrap_or_else(PoisonError::into_inner);
         !pins.living.is_empty() || !pins.graced.is_empty()
     }
 
     /// Writes down which workers were found dead when pins were last looked for.
     pub(in crate::ring) fn note_new_deaths(&self) -> Result<()> {
-        let mut pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pins = self.runs.pins.lock().unwrap_or_else(PoisonError::into_inner);
         let unnoted = std::mem::take(&mut pins.unnoted);
         drop(pins);
         self.note_deaths(unnoted)
@@ -336,7 +336,7 @@ impl Ring {
             let pins = self.look_for_pins()?;
             (pins.all(), pins.living.clone())
         };
-        for g in pinned.into_iter().filter(|g| g.saturating_add(self.keep) < newest) {
+        for g in pinned.into_iter().filter(|g| g.saturating_add(self.settings.keep) < newest) {
             // Where there is nothing, nothing can be kept or given up.
             if self.fs.exists(&self.layout.read(g))? {
                 all.insert(g);
@@ -349,9 +349,9 @@ impl Ring {
         let size = |g| Ok::<_, Error>(self.manifests.get(g)?.map_or(0, |manifest| manifest.summary.bytes));
         if !kept.is_empty() {
             let next = size(newest)?;
-            let used = if self.max_bytes.is_some() { self.usage()?.0 } else { 0 };
+            let used = if self.settings.max_bytes.is_some() { self.usage()?.0 } else { 0 };
             let (mut free, mut room) =
-                (self.fs.space(self.layout.root())?.bytes, self.max_bytes.map(|max| max.saturating_sub(used)));
+                (self.fs.space(self.layout.root())?.bytes, self.settings.max_bytes.map(|max| max.saturating_sub(used)));
             while free < next || room.is_some_and(|room| room < next) {
                 let Some(oldest) = give_up_one(&mut kept, &living) else { break };
                 let freed = size(oldest)?;
@@ -394,7 +394,7 @@ impl Ring {
             Some(last) => run.log.epoch(last)?.map_or(0, |epoch| epoch.generation),
             None => 0,
         };
-        if last.saturating_add(self.keep) >= newest {
+        if last.saturating_add(self.settings.keep) >= newest {
             return Ok(());
         }
         match run.log.is_own() {
