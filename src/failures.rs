@@ -5,7 +5,7 @@
 //! is kept from being done.
 
 use crate::error::Result;
-use crate::index::{Index, as_hint};
+use crate::index::{Notes, as_hint};
 use crate::role::Role;
 use crate::unix_ms;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ pub struct Failure {
 }
 
 /// Remembers that `member`, which is this process in `role`, ends with an error. What cannot be written is only logged.
-pub fn remember(index: &dyn Index, member: &str, role: Role, message: &str) {
+pub fn remember(index: &dyn Notes, member: &str, role: Role, message: &str) {
     let failure = Failure {
         name: String::new(), // the note's own
         role: role.to_string(),
@@ -49,7 +49,7 @@ pub fn remember(index: &dyn Index, member: &str, role: Role, message: &str) {
     }
 }
 
-fn write(index: &dyn Index, member: &str, failure: &Failure) -> Result<()> {
+fn write(index: &dyn Notes, member: &str, failure: &Failure) -> Result<()> {
     let text = serde_json::to_string(failure).map_err(|error| crate::Error::Index(error.to_string()))?;
     index.note(FOLDER, member, &text)?;
     let names = index.note_names(FOLDER)?;
@@ -66,7 +66,7 @@ fn write(index: &dyn Index, member: &str, failure: &Failure) -> Result<()> {
 ///
 /// # Errors
 /// What the index says otherwise.
-pub fn failures(index: &dyn Index) -> Result<Vec<Failure>> {
+pub fn failures(index: &dyn Notes) -> Result<Vec<Failure>> {
     let found = index.note_names(FOLDER).and_then(|names| read(index, names));
     let mut found = as_hint(found)?.unwrap_or_default();
     found.truncate(KEPT); // two who write at once may leave a few more
@@ -74,7 +74,7 @@ pub fn failures(index: &dyn Index) -> Result<Vec<Failure>> {
 }
 
 /// Those of these notes that can be understood, the newest first.
-fn read(index: &dyn Index, names: Vec<String>) -> Result<Vec<Failure>> {
+fn read(index: &dyn Notes, names: Vec<String>) -> Result<Vec<Failure>> {
     let mut found = Vec::with_capacity(names.len());
     for name in names {
         let Some(text) = index.read_note(FOLDER, &name)? else { continue };

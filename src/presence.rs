@@ -1,6 +1,6 @@
 //! A role's sign of life: a thread that publishes a growing beat, with a report, for as long as the role lives.
 
-use crate::index::{BEATS_PER_LEASE, Index, Report};
+use crate::index::{BEATS_PER_LEASE, Membership, Report};
 use crate::role::Role;
 use crate::unix_ms;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -18,7 +18,7 @@ struct Shared {
 
 /// A living role. It ends, and is struck off the list, when this is dropped; a killed process just falls silent.
 pub struct Presence {
-    index: Arc<dyn Index>,
+    index: Arc<dyn Membership>,
     member: String,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -26,17 +26,17 @@ pub struct Presence {
 
 impl Presence {
     /// Begins to beat as `member` in `role`. The first beat is published before this returns.
-    pub fn begin(index: Arc<dyn Index>, member: &str, role: Role, lease: Duration) -> Presence {
+    pub fn begin(index: Arc<dyn Membership>, member: &str, role: Role, lease: Duration) -> Presence {
         Presence::begin_with(index, member, role, lease, |_| ())
     }
 
     /// The same; after each beat its thread does `also`.
     pub fn begin_with(
-        index: Arc<dyn Index>,
+        index: Arc<dyn Membership>,
         member: &str,
         role: Role,
         lease: Duration,
-        mut also: impl FnMut(&dyn Index) + Send + 'static,
+        mut also: impl FnMut(&dyn Membership) + Send + 'static,
     ) -> Presence {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let started_unix_ms = unix_ms();
@@ -76,7 +76,7 @@ impl Presence {
 }
 
 /// True: the index took it.
-fn beat(index: &dyn Index, member: &str, number: u64, shared: &Shared) -> bool {
+fn beat(index: &dyn Membership, member: &str, number: u64, shared: &Shared) -> bool {
     let report = {
         let mut report = shared.report.lock().unwrap_or_else(PoisonError::into_inner);
         report.set_time(unix_ms());

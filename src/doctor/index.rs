@@ -6,7 +6,7 @@ use super::{CannotLook, Doctor, Outcome};
 use crate::config::{Config, IndexPlace};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::index::{FilesIndex, Index};
+use crate::index::{Counter, FilesIndex, Leases};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! An index in the memory of one process: for tests, and the plainest statement of what an index does.
+//! A store in the memory of one process: for tests, and the plainest statement of what a store does.
 
-use super::{Index, Lease, NUMBERS_END, Report, SwapStatus};
+use super::{Counter, Index, Lease, Leases, Membership, NUMBERS_END, Notes, Report, SwapStatus};
 use crate::error::Result;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,15 +27,7 @@ impl MemoryIndex {
     }
 }
 
-impl Index for MemoryIndex {
-    fn place(&self) -> String {
-        "the memory of this process".to_owned()
-    }
-
-    fn ping(&self) -> Result<()> {
-        Ok(())
-    }
-
+impl Counter for MemoryIndex {
     fn next_index(&self, generation: u64) -> Result<Option<u64>> {
         let mut state = self.lock();
         if state.closed.contains(&generation) {
@@ -62,20 +54,9 @@ impl Index for MemoryIndex {
         *counter = next.max(*counter);
         Ok(())
     }
+}
 
-    fn publish_status(&self, status: &SwapStatus) -> Result<bool> {
-        let mut state = self.lock();
-        if state.status.as_ref().is_some_and(|old| old.generation > status.generation) {
-            return Ok(false);
-        }
-        state.status = Some(status.clone());
-        Ok(true)
-    }
-
-    fn status(&self) -> Result<Option<SwapStatus>> {
-        Ok(self.lock().status.clone())
-    }
-
+impl Leases for MemoryIndex {
     fn lease(&self, role: &str) -> Result<Option<Lease>> {
         Ok(self.lock().leases.get(role).cloned())
     }
@@ -95,7 +76,9 @@ impl Index for MemoryIndex {
         }
         Ok(())
     }
+}
 
+impl Membership for MemoryIndex {
     fn beat(&self, member: &str, beat: u64, report: &Report) -> Result<()> {
         self.lock().members.insert(member.to_owned(), (beat, report.clone()));
         Ok(())
@@ -114,7 +97,9 @@ impl Index for MemoryIndex {
         let state = self.lock();
         Ok(state.members.get(member).filter(|(last, _)| *last == beat).map(|(_, report)| report.clone()))
     }
+}
 
+impl Notes for MemoryIndex {
     fn note(&self, folder: &str, name: &str, text: &str) -> Result<String> {
         let key = (folder.to_owned(), name.to_owned());
         Ok(self.lock().notes.entry(key).or_insert_with(|| text.to_owned()).clone())
@@ -131,6 +116,29 @@ impl Index for MemoryIndex {
     fn drop_note(&self, folder: &str, name: &str) -> Result<()> {
         self.lock().notes.remove(&(folder.to_owned(), name.to_owned()));
         Ok(())
+    }
+}
+
+impl Index for MemoryIndex {
+    fn place(&self) -> String {
+        "the memory of this process".to_owned()
+    }
+
+    fn ping(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn publish_status(&self, status: &SwapStatus) -> Result<bool> {
+        let mut state = self.lock();
+        if state.status.as_ref().is_some_and(|old| old.generation > status.generation) {
+            return Ok(false);
+        }
+        state.status = Some(status.clone());
+        Ok(true)
+    }
+
+    fn status(&self) -> Result<Option<SwapStatus>> {
+        Ok(self.lock().status.clone())
     }
 
     fn forget_before(&self, generation: u64) -> Result<()> {

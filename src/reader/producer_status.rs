@@ -2,7 +2,7 @@
 //! say what it waits for, and notice that nothing new will come.
 
 use crate::failures::{Failure, failures};
-use crate::index::{Index, Report};
+use crate::index::{Index, Membership, Report};
 use crate::ring::liveness::Watch;
 use crate::role::Role;
 use crate::unix_ms;
@@ -87,7 +87,7 @@ impl ProducerStatus {
     }
 
     /// Looks at who lives. Where the index is away, those that lived still do.
-    pub fn look(&self, index: &dyn Index) {
+    pub fn look(&self, index: &dyn Membership) {
         let members = {
             let mut state = self.lock();
             if let Err(error) = state.watch.look_at_once(index) {
@@ -125,7 +125,7 @@ impl ProducerStatus {
 
     /// Looks at who lives, if that was not done in the last two quarters of a lease. (A look costs a file server more
     /// than a beat.)
-    pub fn keep_up(&self, index: &dyn Index) {
+    pub fn keep_up(&self, index: &dyn Membership) {
         let (looked, pause) = {
             let state = self.lock();
             (state.looked, state.pause)
@@ -169,7 +169,7 @@ impl ProducerStatus {
 
     /// Returns for how long no generator has lived. Zero while the index does not answer, and while
     /// a generator lived at the last look.
-    pub fn missing_for(&self, index: &dyn Index) -> Duration {
+    pub fn missing_for(&self, index: &dyn Membership) -> Duration {
         let looked = self.lock().looked;
         if looked.is_none_or(|looked| looked.elapsed() > self.lock().pause) {
             self.look(index);
@@ -228,8 +228,8 @@ impl ProducerStatus {
 mod tests {
     use super::*;
     use crate::fs::Posix;
-    use crate::index::MemoryIndex;
     use crate::index::files::FilesIndex;
+    use crate::index::{MemoryIndex, Notes};
     use std::fs;
 
     #[test]

@@ -1,7 +1,7 @@
 //! Who lives: by watching, on our own monotonic clock, whether a growing beat goes on. No clocks are compared.
 
 use crate::error::{Error, Result};
-use crate::index::Index;
+use crate::index::Membership;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -67,7 +67,7 @@ impl Watch {
     ///
     /// # Errors
     /// When the index cannot be reached.
-    pub fn look(&mut self, index: &dyn Index) -> Result<()> {
+    pub fn look(&mut self, index: &dyn Membership) -> Result<()> {
         let now = Instant::now();
         let unwatched = self.looked.map_or(Duration::ZERO, |looked| now - looked);
         if self.looked.is_some_and(|looked| !self.ends_between(looked, now)) && unwatched < self.ttl / LOOKS_PER_LEASE {
@@ -80,7 +80,7 @@ impl Watch {
     ///
     /// # Errors
     /// When the index cannot be reached.
-    pub fn look_at_once(&mut self, index: &dyn Index) -> Result<()> {
+    pub fn look_at_once(&mut self, index: &dyn Membership) -> Result<()> {
         let now = Instant::now();
         let unwatched = self.looked.map_or(Duration::ZERO, |looked| now - looked);
         let beats = self.beats(index)?;
@@ -104,14 +104,14 @@ impl Watch {
         self.ask_for_leases(index, now)
     }
 
-    fn beats(&mut self, index: &dyn Index) -> Result<HashMap<String, u64>> {
+    fn beats(&mut self, index: &dyn Membership) -> Result<HashMap<String, u64>> {
         let members = index.members();
         self.deaf |= members.is_err();
         Ok(members?.into_iter().collect())
     }
 
     /// Reads the published lease of each member whose silence exceeds our own lease.
-    fn ask_for_leases(&mut self, index: &dyn Index, now: Instant) -> Result<()> {
+    fn ask_for_leases(&mut self, index: &dyn Membership, now: Instant) -> Result<()> {
         let (mut missed, mut away) = (Vec::new(), None);
         for (member, seen) in &mut self.seen {
             let Some(beat) = seen.beat else { continue };
@@ -335,7 +335,7 @@ mod tests {
 
     const TTL: Duration = Duration::from_millis(120);
 
-    fn listen(watch: &mut Watch, index: &dyn Index, times: u32) {
+    fn listen(watch: &mut Watch, index: &dyn Membership, times: u32) {
         for _ in 0..times {
             std::thread::sleep(TTL / 3);
             watch.look(index).unwrap();

@@ -28,7 +28,7 @@ pub(super) use progress::Pins;
 
 use super::Ring;
 use crate::error::{Error, Result};
-use crate::index::Index;
+use crate::index::{Index, Notes};
 use crate::layout::parse_number;
 use crate::random::random_u32;
 use serde::{Deserialize, Serialize};
@@ -418,7 +418,7 @@ impl RunLog {
 
 /// Counts `more` passes over `generation`. A count is a name that is claimed, and replaces lower ones: however many streams
 /// end, one note stays for each generation.
-fn add_passes(index: &dyn Index, generation: u64, more: u64) -> Result<()> {
+fn add_passes(index: &dyn Notes, generation: u64, more: u64) -> Result<()> {
     let mark = format!("{:08x}{:08x}", random_u32(), random_u32());
     for _ in 0..if more > 0 { COUNT_TRIES } else { 0 } {
         let names = index.note_names(PASSES)?;
@@ -440,7 +440,7 @@ fn count(name: &str) -> Option<(u64, u64)> {
 }
 
 /// The counts of passes of runs without notes, by generation.
-fn counted_passes(index: &dyn Index) -> Result<BTreeMap<u64, u64>> {
+fn counted_passes(index: &dyn Notes) -> Result<BTreeMap<u64, u64>> {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     for (generation, n) in index.note_names(PASSES)?.iter().filter_map(|name| count(name)) {
         let known = counts.entry(generation).or_default();

@@ -5,7 +5,7 @@ use crate::common::{
 };
 use crate::{generations, keeping, promote_only, write_manifests};
 use ringreel::config::Config;
-use ringreel::index::{Index, MemoryIndex, Report, SwapStatus};
+use ringreel::index::{Counter, Index, Leases, MemoryIndex, Report, SwapStatus};
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;

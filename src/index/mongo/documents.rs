@@ -107,6 +107,11 @@ impl Tables {
         table.delete_one(foreign).await.map(|_| None)
     }
 
+    /// Finds the document `id`, if it is of our ring.
+    pub async fn find(&self, table: &Collection<Document>, id: Document) -> Result<Option<Document>> {
+        self.ours(table, table.find_one(id).await?).await
+    }
+
     /// Changes the document `id`, or makes it; never another ring's. None: it was another ring's, and is gone; or it was
     /// made by somebody else just now. Then it is to be tried again.
     pub async fn change(

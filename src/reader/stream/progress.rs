@@ -304,7 +304,7 @@ impl Progress {
         }
         let ring = self.run.reader.ring();
         let generators = generators.clone();
-        let look = move |index: &dyn crate::index::Index| generators.keep_up(index);
+        let look = move |index: &dyn crate::index::Membership| generators.keep_up(index);
         self.heartbeat = Some(Presence::begin_with(ring.index.clone(), &ring.me, Role::Reader, ring.settings.lease, look));
         // A stream that goes on in the midst of an epoch needs its generation from now on.
         self.report().unwrap_or_else(|error| tracing::debug!(%error, "that we are here cannot be told"));

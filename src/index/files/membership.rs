@@ -1,0 +1,150 @@
+//! Members: a file for each, which is renamed with each beat.
+
+use super::{FilesIndex, TEMP, numbered};
+use crate::error::Result;
+use crate::fs::FsResult;
+use crate::fs::publish::write_new;
+use crate::index::{BEATS_PER_LEASE, Membership, Report};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::sync::PoisonError;
+use std::time::{Duration, SystemTime};
+
+/// The directory of members.
+pub(super) const MEMBERS: &str = "members";
+/// Heartbeats that may follow a report before changed details of a wait are written.
+const BEATS_WITHOUT_DETAILS: u64 = 2;
+
+/// The contents of a member's file: a report, and the beat with which it was written. Later beats
+/// rename the file, and its readers add the time of as many beats to the report's.
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredReport {
+    #[serde(flatten)]
+    report: Report,
+    since: u64,
+}
+
+impl StoredReport {
+    /// Returns the report as it stands at `beat`.
+    fn at(self, beat: u64) -> Report {
+        self.report.after(beat.saturating_sub(self.since))
+    }
+}
+
+/// The last beat that this process published for a member, and the contents of its file.
+#[derive(Debug)]
+pub(super) struct LastBeat {
+    beat: u64,
+    stored: StoredReport,
+}
+
+impl LastBeat {
+    /// Whether a rename to `beat` publishes `report`: the time that readers of the file compute is
+    /// right within one heartbeat, and nothing else differs, or only the details of a wait.
+    fn stands_for(&self, beat: u64, report: &Report) -> bool {
+        let StoredReport { report: stored, since } = &self.stored;
+        let beats = beat.saturating_sub(*since);
+        let off = Duration::from_millis(stored.clone().after(beats).unix_ms.abs_diff(report.unix_ms));
+        let waits_still = report.doing.is_empty() == stored.doing.is_empty() && beats <= BEATS_WITHOUT_DETAILS;
+        let doing = if waits_still { &stored.doing } else { &report.doing }.clone();
+        let (unix_ms, per_second) = (stored.unix_ms, stored.per_second);
+        Report { unix_ms, per_second, doing, ..report.clone() } == *stored && off <= stored.lease() / BEATS_PER_LEASE
+    }
+}
+
+impl FilesIndex {
+    /// Returns the time by the filesystem's clock: that of a new file.
+    fn now(&self) -> FsResult<SystemTime> {
+        let temp = self.temp();
+        self.fs.create_new(&temp)?.close()?;
+        let now = self.fs.changed(&temp);
+        self.fs.forget_file(&temp)?;
+        now
+    }
+}
+
+impl Membership for FilesIndex {
+    fn beat(&self, member: &str, beat: u64, report: &Report) -> Result<()> {
+        let dir = self.dir(MEMBERS);
+        let target = dir.join(format!("{member}.{beat}"));
+        let mut beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = beats.get(member).map(|last| dir.join(format!("{member}.{}", last.beat)));
+        // One request to a file server. A new report takes six.
+        if let (Some(old), Some(last)) = (beats.get_mut(member).filter(|old| old.stands_for(beat, report)), &last) {
+            match self.fs.rename(last, &target) {
+                // The name is absent: another process removed it, or the rename succeeded and its reply was lost.
+                Err(error) if error.is_gone() && !self.fs.exists(&target)? => {}
+                Err(error) if !error.is_gone() => return Err(error.into()),
+                _ => {
+                    old.beat = beat;
+                    return Ok(());
+                }
+            }
+        }
+        let stored = StoredReport { report: report.clone(), since: beat };
+        let bytes = Self::encode(&stored)?;
+        let published = self.with_dirs(None, || {
+            let temp = self.temp();
+            write_new(&*self.fs, &temp, &bytes, false)?;
+            self.fs.rename(&temp, &target)
+        });
+        match (published, last) {
+            (Ok(()), last) => {
+                beats.insert(member.to_owned(), LastBeat { beat, stored });
+                last.map_or(Ok(()), |last| self.forget(&last))?;
+            }
+            // On a full disk the old report takes the new number: being alive needs no room.
+            (Err(error), Some(last)) if error.is_full() => {
+                self.fs.rename(&last, &target)?;
+                if let Some(old) = beats.get_mut(member) {
+                    old.beat = beat;
+                }
+            }
+            (Err(error), _) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn leave(&self, member: &str) -> Result<()> {
+        for name in self.list(&self.dir(MEMBERS))? {
+            if numbered(&name).is_some_and(|(other, _)| other == member) {
+                self.forget(&self.dir(MEMBERS).join(name))?;
+            }
+        }
+        for name in self.list(&self.dir(TEMP))? {
+            if name.strip_prefix(member).is_some_and(|rest| rest.starts_with('.')) {
+                self.forget(&self.dir(TEMP).join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn members(&self) -> Result<Vec<(String, u64)>> {
+        let mut last = HashMap::new();
+        for name in self.list(&self.dir(MEMBERS))? {
+            if let Some((member, beat)) = numbered(&name) {
+                let known = last.entry(member.to_owned()).or_insert(beat);
+                *known = beat.max(*known);
+            }
+        }
+        Ok(last.into_iter().collect())
+    }
+
+    /// Compares the files' times with the time of a file that it makes and removes: all are of the
+    /// filesystem's clock. A process that may not write here learns nothing.
+    fn ages(&self, beats: &[(String, u64)]) -> Result<HashMap<String, Duration>> {
+        let Ok(now) = self.now() else { return Ok(HashMap::new()) };
+        let dir = self.dir(MEMBERS);
+        let age = |(member, beat): &(String, u64)| {
+            // Just listed. A wrong no: the report's own time counts.
+            let changed = self.fs.changed(&dir.join(format!("{member}.{beat}"))).ok()?;
+            Some((member.clone(), now.duration_since(changed).unwrap_or_default()))
+        };
+        Ok(beats.iter().filter_map(age).collect())
+    }
+
+    fn report(&self, member: &str, beat: u64) -> Result<Option<Report>> {
+        let stored: Option<StoredReport> = self.read(&self.dir(MEMBERS).join(format!("{member}.{beat}")))?;
+        Ok(stored.map(|stored| stored.at(beat)))
+    }
+}

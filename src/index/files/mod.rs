@@ -1,0 +1,237 @@
+//! The store kept in the ring itself, as names. It reads no contents that change and takes no lock:
+//! a name has one creator on every filesystem that was measured, whereas a counter in a file under
+//! flock lost half of its increments on one of them.
+//!
+//! ```text
+//! counter/<generation>/<block>     its creator owns a block of numbers (counter.rs)
+//! counter/<generation>/closed      no more numbers
+//! status/<generation>              the swap status; the highest generation counts
+//! leases/<role>.<token>            holds its holder's name; the highest token counts (leases.rs)
+//! leases/<role>.<token>.free       was given up
+//! members/<owner>.<beat>           a heartbeat, with a report; the highest beat counts (membership.rs)
+//! notes/<folder>/<name>            written once; the first one stays (notes.rs)
+//! tmp/                             being written
+//! ```
+
+mod counter;
+mod leases;
+mod membership;
+mod notes;
+
+pub use notes::NOTES;
+
+use super::block::Block;
+use super::{Index, SwapStatus};
+use crate::error::{Error, Result};
+use crate::fs::publish::publish;
+use crate::fs::{Fs, FsError, FsResult, surely};
+use crate::layout::parse_number;
+use crate::random::random_u32;
+use counter::COUNTERS;
+use leases::LEASES;
+use membership::{LastBeat, MEMBERS};
+use rustix::io::Errno;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Largest report, status or lease, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
+/// Pauses before missing directories are made again.
+const REMOVED_MEANWHILE: [Duration; 6] = [
+    Duration::ZERO,
+    Duration::from_millis(2),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(20),
+    Duration::from_millis(50),
+];
+/// The directory of statuses.
+const STATUSES: &str = "status";
+/// The directory of files that are being written.
+const TEMP: &str = "tmp";
+
+/// See the module.
+#[derive(Debug)]
+pub struct FilesIndex {
+    fs: Arc<dyn Fs>,
+    root: PathBuf,
+    me: String,
+    block: u64,
+    numbers: Block,
+    temp: AtomicU64,
+    /// The last beat of each member that this process speaks for.
+    beats: Mutex<HashMap<String, LastBeat>>,
+}
+
+impl FilesIndex {
+    /// Makes the store in directory `root`. `me` is this process's owner name, `block` how many
+    /// numbers it takes at a time.
+    pub fn new(fs: Arc<dyn Fs>, root: PathBuf, me: &str, block: u64) -> FilesIndex {
+        let block = block.max(1);
+        let (numbers, beats) = (Block::default(), Mutex::default());
+        FilesIndex { fs, root, me: me.to_owned(), block, numbers, temp: AtomicU64::new(0), beats }
+    }
+
+    /// Returns the directory `name` of the store.
+    fn dir(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// Returns a new name for a file that is being written.
+    fn temp(&self) -> PathBuf {
+        let n = self.temp.fetch_add(1, Ordering::Relaxed);
+        self.dir(TEMP).join(format!("{}.{n}.{:08x}", self.me, random_u32()))
+    }
+
+    /// Lists the names in `dir`; none where it is missing.
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        match surely(&*self.fs, dir, || self.fs.list(dir)) {
+            Ok(names) => Ok(names),
+            // A file in place of a directory has no names in it.
+            Err(error) if error.is_gone() || error.source.kind() == ErrorKind::NotADirectory => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes the file `path`. Leaves a directory alone, since the store never makes one of that
+    /// name.
+    fn forget(&self, path: &Path) -> Result<()> {
+        match self.fs.forget_file(path) {
+            Err(error) if error.source.kind() == ErrorKind::IsADirectory => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    /// Does `action`. Where a directory is missing, makes the store's directories, and `below`, and
+    /// does it again, more than once: another process may be removing them at the same time.
+    fn with_dirs<T>(&self, below: Option<&Path>, action: impl Fn() -> FsResult<T>) -> FsResult<T> {
+        let mut done = action();
+        for pause in REMOVED_MEANWHILE {
+            match done {
+                Err(error) if error.is_gone() => {}
+                done => return done,
+            }
+            std::thread::sleep(pause);
+            done = self.make_dirs(below).and_then(|()| action());
+        }
+        done
+    }
+
+    fn make_dirs(&self, below: Option<&Path>) -> FsResult<()> {
+        self.fs.ensure_dir(&self.root)?;
+        for name in [COUNTERS, STATUSES, LEASES, MEMBERS, NOTES, TEMP] {
+            self.fs.ensure_dir(&self.dir(name))?;
+        }
+        below.map_or(Ok(()), |dir| self.fs.ensure_dir(dir))
+    }
+
+    /// Creates the empty file `path`, unless it is there.
+    fn mark(&self, below: Option<&Path>, path: &Path) -> Result<()> {
+        match self.with_dirs(below, || self.fs.create_new(path)) {
+            Ok(file) => Ok(file.close()?),
+            Err(error) if error.is_taken() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads and decodes the file `path`; `None` when it is missing.
+    fn read<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>> {
+        match self.fs.read(path, MAX_BYTES) {
+            Ok(bytes) => match serde_json::from_slice(&bytes) {
+                Ok(value) => Ok(Some(value)),
+                Err(error) => Err(Error::Index(format!("{}: {error}", path.display()))),
+            },
+            Err(error) if error.is_gone() => Ok(None),
+            Err(error) if is_no_file(&error) => Err(Error::Index(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads like [`FilesIndex::read`], and returns `None` for contents that cannot be decoded: a
+    /// file that was cut off.
+    fn read_hint<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>> {
+        match self.read(path) {
+            Err(Error::Index(why)) => {
+                tracing::debug!("{why}");
+                Ok(None)
+            }
+            other => other,
+        }
+    }
+
+    fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>> {
+        serde_json::to_vec(value).map_err(|error| Error::Index(error.to_string()))
+    }
+}
+
+/// Whether the name is a directory, a link or a device, which the store never makes.
+fn is_no_file(error: &FsError) -> bool {
+    let errno = Errno::from_io_error(&error.source);
+    errno.is_none() || matches!(errno, Some(Errno::ISDIR | Errno::LOOP))
+}
+
+/// Splits `<name>.<number>`.
+fn numbered(name: &str) -> Option<(&str, u64)> {
+    let (name, number) = name.rsplit_once('.')?;
+    Some((name, parse_number(number)?))
+}
+
+impl Index for FilesIndex {
+    fn place(&self) -> String {
+        format!("files in {}", self.root.display())
+    }
+
+    fn ping(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn publish_status(&self, status: &SwapStatus) -> Result<bool> {
+        let target = self.dir(STATUSES).join(status.generation.to_string());
+        let bytes = Self::encode(status)?;
+        let publish = || self.with_dirs(None, || publish(&*self.fs, &self.temp(), &target, &bytes, false));
+        if !publish()? && self.read_hint::<SwapStatus>(&target)?.is_none() {
+            self.forget(&target)?; // it says nothing
+            publish()?;
+        }
+        let names = self.list(&self.dir(STATUSES))?;
+        Ok(names.iter().filter_map(|name| parse_number(name)).max() <= Some(status.generation))
+    }
+
+    fn status(&self) -> Result<Option<SwapStatus>> {
+        let mut numbers: Vec<u64> =
+            self.list(&self.dir(STATUSES))?.iter().filter_map(|name| parse_number(name)).collect();
+        numbers.sort_unstable();
+        for n in numbers.into_iter().rev() {
+            if let Some(status) = self.read_hint(&self.dir(STATUSES).join(n.to_string()))? {
+                return Ok(Some(status));
+            }
+        }
+        Ok(None)
+    }
+
+    fn forget_before(&self, generation: u64) -> Result<()> {
+        for name in self.list(&self.dir(STATUSES))? {
+            if parse_number(&name).is_some_and(|n| n < generation) {
+                self.forget(&self.dir(STATUSES).join(name))?;
+            }
+        }
+        self.forget_counters_before(generation)
+    }
+
+    fn clear(&self) -> Result<()> {
+        self.forget_before(u64::MAX)?;
+        self.clear_notes()?;
+        for name in [STATUSES, LEASES, MEMBERS, TEMP] {
+            for file in self.list(&self.dir(name))? {
+                self.forget(&self.dir(name).join(file))?;
+            }
+        }
+        Ok(())
+    }
+}
