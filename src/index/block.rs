@@ -1,12 +1,12 @@
-//! Numbers are taken from the index in blocks, so that many generators cost it little.
+//! Numbers are taken from a store in blocks, so that many generators cost it little.
 
 use std::sync::{Mutex, PoisonError};
 
-/// The block that this process takes its numbers from, and the last generation that it found closed.
+/// The block of numbers that this process hands out, and the last generation that it found closed.
 #[derive(Debug, Default)]
 pub struct Block(Mutex<(Numbers, Option<u64>)>);
 
-/// Numbers of one generation: those from `next` to before `end` are ours.
+/// Numbers of one generation that this process owns: from `next` to before `end`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Numbers {
     pub generation: u64,
@@ -15,8 +15,12 @@ pub struct Numbers {
 }
 
 impl Block {
-    /// The next number in `generation`. When there is none, `claim` is to get the next block; it is told up to where the
-    /// numbers of that generation are known to be taken. None: it got none, since the generation is closed.
+    /// Returns the next number in `generation`; `None` when it is closed. Where the block is used
+    /// up, `claim` gets the next one; its argument is the number up to which those of the
+    /// generation are known to be taken.
+    ///
+    /// # Errors
+    /// Those of `claim`.
     pub fn take<E>(
         &self,
         generation: u64,
@@ -25,7 +29,7 @@ impl Block {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (numbers, closed) = &mut *held;
         if *closed == Some(generation) {
-            return Ok(None); // it was, and stays so
+            return Ok(None); // a generation stays closed
         }
         if numbers.generation != generation || numbers.next >= numbers.end {
             let last = (numbers.generation == generation).then_some(numbers.end.max(numbers.next));
@@ -39,7 +43,7 @@ impl Block {
         Ok(Some(numbers.next - 1))
     }
 
-    /// Gives up what is below `next` in `generation`.
+    /// Gives up the numbers below `next` in `generation`.
     pub fn skip_to(&self, generation: u64, next: u64) {
         let numbers = &mut self.0.lock().unwrap_or_else(PoisonError::into_inner).0;
         if numbers.generation == generation {

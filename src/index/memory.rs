@@ -1,4 +1,5 @@
-//! A store in the memory of one process: for tests, and the plainest statement of what a store does.
+//! A store in the memory of one process: for tests, and the plainest statement of what a store
+//! does.
 
 use super::{Counter, Index, Lease, Leases, Membership, NUMBERS_END, Notes, Report, SwapStatus};
 use crate::error::Result;

@@ -1,8 +1,8 @@
 //! The coordination store of a ring, which the configuration calls its index.
 //!
 //! Its parts have a trait each: [`Counter`], [`Leases`], [`Membership`] and [`Notes`]. [`Index`] is
-//! a store that has all of them, and the swap status. A function that needs one part takes that one,
-//! such as `&dyn Notes`, and a test double implements no more.
+//! a store that has all of them, and the swap status. A function that needs one part takes that
+//! one, such as `&dyn Notes`, and a test double implements no more.
 //!
 //! The store is a hint that can be lost. The counter spreads segments' names so that they do not
 //! collide, the status says sooner where to look, leases save work; no sample is lost or delivered

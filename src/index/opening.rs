@@ -1,4 +1,4 @@
-//! Opening an index: first the place, then the ring that it is to be of.
+//! Opening a store: first the place, then the ring that it is to be of.
 
 use super::{FilesIndex, Index};
 #[cfg(feature = "mongodb")]
@@ -9,27 +9,28 @@ use crate::fs::Fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What becomes of a process that finds no server when it begins.
+/// What a process does that finds no server when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absence {
-    /// It is told, and ends: a wrong address is best noticed now.
+    /// It fails, since a wrong address is best noticed now.
     Fatal,
-    /// It goes on without.
+    /// It goes on without a store, until the server answers.
     Borne,
 }
 
-/// What a process does with a place for an index that is not its ring's yet.
+/// What a process does with a place for a store that is not its ring's yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Nothing: it only looks.
+    /// Nothing. For processes that only read.
     Look,
-    /// It takes one that is nobody's.
+    /// It claims a place that belongs to no ring.
     Hold,
-    /// It takes one that is another ring's, too, and throws away what that left.
+    /// It also claims a place of another ring, and removes what that ring left.
     TakeOver,
 }
 
-/// A place for an index, found and in order; which ring's it is to be is said by [`Opening::of`].
+/// A place for a store, to which a connection was made. [`Opening::of`] opens the store of a ring
+/// there.
 pub enum Opening {
     /// Files in the ring.
     Files,
@@ -38,13 +39,13 @@ pub enum Opening {
     MongoDb(mongo::Connection),
 }
 
-/// The process and the ring that an index is opened for.
+/// The process and the ring that a store is opened for.
 pub struct Owner<'a> {
     /// The ring's id.
     pub ring_id: &'a str,
     /// Its directory.
     pub path: &'a Path,
-    /// Where files of its index are kept.
+    /// The directory of a store in files.
     pub files: PathBuf,
     /// Samples in a generation.
     pub swap_cap: u64,
@@ -53,11 +54,12 @@ pub struct Owner<'a> {
 }
 
 impl Opening {
-    /// Goes to `place`.
+    /// Connects to `place`.
     ///
     /// # Errors
-    /// A server that is not there, unless that is borne, or that does not serve us; [`crate::Error::Config`] for a connection
-    /// string that is none, or where this build knows no MongoDB.
+    /// [`crate::Error::IndexAway`] for a server that does not answer, with [`Absence::Fatal`];
+    /// [`crate::Error::IndexRefused`] for one that refuses us; [`crate::Error::Config`] for an
+    /// invalid connection string, or where this build knows no MongoDB.
     pub fn at(place: &IndexPlace, absence: Absence) -> Result<Opening> {
         match place {
             IndexPlace::Files => Ok(Opening::Files),
@@ -71,7 +73,7 @@ impl Opening {
         }
     }
 
-    /// Returns which server does not answer, and why, while that is so.
+    /// Returns which server does not answer, and why, while that is so; `None` otherwise.
     pub fn silence(&self) -> Option<String> {
         match self {
             Opening::Files => None,
@@ -80,13 +82,14 @@ impl Opening {
         }
     }
 
-    /// The index of this ring.
+    /// Opens the store of the ring that `owner` describes.
     ///
     /// # Errors
-    /// [`crate::Error::WrongRing`] when the place holds the index of another ring, and is not to be taken over.
+    /// [`crate::Error::WrongRing`] when the place holds the store of another ring, and is not to be
+    /// taken over.
     pub fn of(self, fs: Arc<dyn Fs>, owner: Owner<'_>, claim: Claim) -> Result<Arc<dyn Index>> {
-        // Numbers are taken in blocks, so that many generators cost the index little; small rings get small blocks, so
-        // that their names stay dense.
+        // Large blocks cost the store little with many generators. Small rings get small ones, so that their names stay
+        // dense.
         let block = (owner.swap_cap / 64).clamp(1, 64);
         match (self, claim) {
             (Opening::Files, _) => Ok(Arc::new(FilesIndex::new(fs, owner.files, owner.me, block))),

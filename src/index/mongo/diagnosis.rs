@@ -1,4 +1,4 @@
-//! What is the matter with a server, in words that say what to check.
+//! Why a server cannot be used, in words that say what to check.
 
 use mongodb::Collection;
 use mongodb::bson::{Document, doc};
@@ -10,33 +10,33 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Time limits of the first look, together less than five seconds: for a name to be looked up, for a host to take a
-/// connection (a first packet that is lost is sent again after a second), for the driver to get an answer, and for a look
-/// at what else the server may speak.
+/// Time limits of the first look, together less than five seconds: to look up a name, to connect to
+/// a host (a first packet that is lost is sent again after a second), to get an answer through the
+/// driver, and to find out whether the server speaks without TLS.
 const LOOKUP: Duration = Duration::from_millis(700);
 const KNOCK: Duration = Duration::from_millis(1300);
 const PING: Duration = Duration::from_millis(2200);
 const PLAIN: Duration = Duration::from_millis(600);
-/// How long is waited before a question is put again whose connection broke.
+/// Pauses before a question is asked again whose connection broke.
 const PAUSES: [Duration; 3] = [Duration::from_millis(20), Duration::from_millis(60), Duration::from_millis(180)];
 
 /// Codes of MongoDB's errors (`src/mongo/base/error_codes.yml` in its source).
 const UNAUTHORIZED: i32 = 13;
 const AUTHENTICATION_FAILED: i32 = 18;
 
-/// Why a server does not serve us.
+/// Why an operation was not done.
 #[derive(Debug)]
 pub enum Finding {
-    /// It is silent, and may answer later.
+    /// The server does not answer, and may do so later.
     Away(String),
-    /// It will not serve us until somebody changes something.
+    /// The server refuses us until somebody changes something.
     Refused(String),
-    /// It answered, and did not do this one thing.
+    /// The server answered, and did not do this operation.
     Failed(String),
 }
 
 impl Finding {
-    /// Without the difference.
+    /// Returns the message.
     pub fn words(&self) -> &str {
         match self {
             Finding::Away(words) | Finding::Refused(words) | Finding::Failed(words) => words,
@@ -44,13 +44,13 @@ impl Finding {
     }
 }
 
-/// No answer in time.
+/// Returns the finding for no answer within `limit`.
 pub fn silence(limit: Duration) -> Finding {
     let seconds = limit.as_secs_f64();
     Finding::Away(format!("no answer in {seconds:.1} s: is the server overloaded, or the network cut?"))
 }
 
-/// What an error of the driver means.
+/// Returns what an error of the driver means.
 pub fn of_error(error: &Error) -> Finding {
     let login = |said: &str| format!("login refused ({said}): check user, password and authSource in MONGOURI");
     match &*error.kind {
@@ -79,17 +79,18 @@ pub fn of_error(error: &Error) -> Finding {
     }
 }
 
-/// Names of hosts that could not be looked up.
+/// Whether host names could not be looked up.
 pub fn is_of_names(error: &Error) -> bool {
     matches!(&*error.kind, ErrorKind::DnsResolve { .. })
 }
 
-/// A connection that was good before: the server may have been started again, and the next one may be good.
+/// Whether a connection broke that had worked: the server may have been restarted, and the next one
+/// may work.
 pub fn is_broken_connection(error: &Error) -> bool {
     matches!(&*error.kind, ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. })
 }
 
-/// The driver tells the whole topology; what counts is the error of a server in it.
+/// Returns the error of a server out of the driver's message, which describes the whole topology.
 fn cause(message: &str) -> &str {
     match message.split_once("Error: Kind: ") {
         Some((_, error)) => error.split(", labels: ").next().unwrap_or(error),
@@ -97,19 +98,19 @@ fn cause(message: &str) -> &str {
     }
 }
 
-/// Asks a server that nobody talked to before whether it serves us there. Nothing is changed by asking.
+/// Asks a server at the first connection whether it serves us. Changes nothing there.
 pub async fn ask(options: ClientOptions, counters: Collection<Document>, may_write: bool) -> Result<(), Finding> {
     knock_at_all(&options.hosts).await?;
     let nothing = doc! { "_id": -1_i64 };
     let ask_once = || async {
         match may_write {
-            // A change of a document that is not there: only who may write may ask for that.
+            // A change of a document that is not there: it takes the right to write.
             true => counters.update_one(nothing.clone(), doc! { "$set": { "next": 0_i64 } }).await.map(drop),
             false => counters.find_one(nothing.clone()).await.map(drop),
         }
     };
     let asked = async {
-        // A connection may break once or twice while a network or a server is changed; one that always does, says so.
+        // A connection may break once or twice while a network or a server is changed.
         for pause in PAUSES {
             match ask_once().await {
                 Err(error) if is_broken_connection(&error) => tokio::time::sleep(pause).await,
@@ -154,8 +155,8 @@ pub async fn ask(options: ClientOptions, counters: Collection<Document>, may_wri
     }))
 }
 
-/// What to check where a side refused the other's TLS. None: it did not, and what broke may be good later. The driver
-/// hands on nothing but the text of rustls.
+/// Returns what to check where a side refused the other's TLS; `None` where it did not, and the
+/// server may answer later. The driver hands on nothing but the text of rustls.
 fn of_handshake(said: &str, has_ca_file: bool) -> Option<&'static str> {
     let says = |words: &str| said.contains(words);
     if says("not valid for name") {
@@ -178,7 +179,8 @@ fn of_handshake(said: &str, has_ca_file: bool) -> Option<&'static str> {
     }
 }
 
-/// Whether the files that TLS needs are there, and hold what they should, as far as the driver does not tell.
+/// Checks that the files that TLS needs can be read and hold a certificate or key, which the driver
+/// does not report.
 pub fn check_tls_files(options: &ClientOptions) -> Result<(), String> {
     let Some(Tls::Enabled(tls)) = &options.tls else { return Ok(()) };
     let files = [
@@ -209,7 +211,7 @@ async fn speaks_without_tls(mut options: ClientOptions) -> bool {
     }
 }
 
-/// Whether any of the hosts takes a connection.
+/// Checks that at least one of the hosts accepts a connection.
 async fn knock_at_all(hosts: &[ServerAddress]) -> Result<(), Finding> {
     let mut knocks = JoinSet::new();
     for host in hosts {
@@ -236,7 +238,7 @@ async fn knock(host: String, port: u16) -> Result<(), String> {
         Ok(Err(error)) => return Err(format!("the host name {host:?} is not known ({error}): check MONGOHOST")),
         Err(_) => return Err(format!("the name server does not say where {host:?} is: check MONGOHOST")),
     };
-    // All addresses at once: one that is silent does not stand in the way of one that answers.
+    // All addresses at once, so that one that does not answer does not delay one that does.
     let mut connects = JoinSet::new();
     addresses.for_each(|address| drop(connects.spawn(timeout(KNOCK, TcpStream::connect(address)))));
     let mut refused = None;

@@ -1,4 +1,4 @@
-//! Which documents there are, and whose they are.
+//! The documents of a store, and which ring they are of.
 
 use mongodb::bson::{Document, doc};
 use mongodb::error::{Error, ErrorKind, Result, WriteFailure};
@@ -11,7 +11,7 @@ use crate::config::{MongoPlace, STATUS_COLLECTION};
 /// The code of "this `_id` is there already".
 const DUPLICATE_KEY: i32 = 11_000;
 
-/// The ring that an index belongs to.
+/// The ring that a store belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingName {
     /// Its id, as in its `ring.json`.
@@ -20,7 +20,7 @@ pub struct RingName {
     pub path: String,
 }
 
-/// The collections of one index, and the names of its documents.
+/// The collections of one store, and the names of its documents.
 #[derive(Clone)]
 pub struct Tables {
     /// Counters by generation.
@@ -28,16 +28,17 @@ pub struct Tables {
     /// Everything else.
     pub status: Collection<Document>,
     names: Arc<(String, RingName)>,
-    /// Whether the place is made ours when it is nobody's.
+    /// Whether a place that belongs to no ring becomes ours when it is used.
     claims: bool,
 }
 
-/// The place holds the index of another ring. Travels as a custom error of the driver.
+/// The place holds the store of another ring. Travels as a custom error of the driver.
 #[derive(Clone, Debug)]
 pub struct OtherRing(pub RingName);
 
 impl Tables {
-    /// The index of `owner` at `place`. `claims`: a place that is nobody's becomes ours when it is used.
+    /// Returns the store of `owner` at `place`. With `claims`, a place that belongs to no ring
+    /// becomes ours when it is used.
     pub fn new(database: &Database, place: &MongoPlace, owner: &RingName, claims: bool) -> Tables {
         Tables {
             counters: database.collection(&place.counters),
@@ -47,17 +48,18 @@ impl Tables {
         }
     }
 
-    /// The same, through another connection.
+    /// Returns the same collections through another connection.
     pub fn on(&self, database: &Database, place: &MongoPlace) -> Tables {
         Tables::new(database, place, &self.names.1, self.claims)
     }
 
-    /// The id of the ring that this process works for.
+    /// Returns the id of the ring that this process works for.
     pub fn ring(&self) -> &str {
         &self.names.1.id
     }
 
-    /// What tells this index apart from others in the database: the name of its collection of counters.
+    /// Returns the name of the collection of counters, which tells this store apart from others in
+    /// the database.
     pub fn name(&self) -> &str {
         &self.names.0
     }
@@ -66,37 +68,39 @@ impl Tables {
         doc! { "_id": format!("{}.{rest}", self.name()) }
     }
 
-    /// The one document of the swap status, which also says whose the index is.
+    /// Returns the `_id` of the swap status, whose document also names the ring that owns the
+    /// store.
     pub fn swap(&self) -> Document {
         self.id("swap")
     }
 
-    /// The lease of `role`.
+    /// Returns the `_id` of the lease of `role`.
     pub fn lease(&self, role: &str) -> Document {
         self.id(&format!("lease.{role}"))
     }
 
-    /// A process that takes part.
+    /// Returns the `_id` of a member.
     pub fn member(&self, member: &str) -> Document {
         self.id(&format!("member.{member}"))
     }
 
-    /// A note.
+    /// Returns the `_id` of a note.
     pub fn note(&self, folder: &str, name: &str) -> Document {
         self.id(&format!("note.{folder}/{name}"))
     }
 
-    /// All of them.
+    /// Returns a filter for all members.
     pub fn members(&self) -> Document {
         doc! { "of": self.name(), "ring": self.ring(), "beat": { "$exists": true } }
     }
 
-    /// The name in the id that [`Tables::member`] made.
+    /// Returns the name in an id that [`Tables::member`] made.
     pub fn member_name<'a>(&self, id: &'a str) -> Option<&'a str> {
         id.strip_prefix(self.name())?.strip_prefix(".member.")
     }
 
-    /// `found`, if it is of our ring. What another ring left in a place that is ours goes.
+    /// Returns `found`, if it is of our ring. Removes a document that another ring left in a place
+    /// that is ours.
     pub async fn ours(&self, table: &Collection<Document>, found: Option<Document>) -> Result<Option<Document>> {
         let Some(document) = found else { return Ok(None) };
         if document.get_str("ring").is_ok_and(|ring| ring == self.ring()) {
@@ -112,8 +116,9 @@ impl Tables {
         self.ours(table, table.find_one(id).await?).await
     }
 
-    /// Changes the document `id`, or makes it; never another ring's. None: it was another ring's, and is gone; or it was
-    /// made by somebody else just now. Then it is to be tried again.
+    /// Changes the document `id`, or makes it; never another ring's. Returns `None` when it has to
+    /// be tried again: the document was another ring's and was removed, or another process made it
+    /// at the same time.
     pub async fn change(
         &self,
         table: &Collection<Document>,
@@ -132,7 +137,8 @@ impl Tables {
         }
     }
 
-    /// Makes the index this ring's, if it is nobody's; an error if it is another one's.
+    /// Claims a place that belongs to no ring, if this process may. Fails with [`OtherRing`] for
+    /// another ring's.
     pub async fn hold(&self) -> Result<()> {
         let mut holder = self.status.find_one(self.swap()).await?;
         if holder.is_none() && self.claims {
@@ -165,7 +171,8 @@ impl Tables {
         self.status.delete_many(doc! { "of": self.name(), "ring": self.ring() }).await.map(|_| ())
     }
 
-    /// Removes everything of other rings. What has no ring (Wirehead's counters) is left alone.
+    /// Removes everything of other rings. Leaves documents without a ring (Wirehead's counters)
+    /// alone.
     pub async fn clear_others(&self) -> Result<()> {
         let others = || doc! { "$exists": true, "$ne": self.ring() };
         self.counters.delete_many(doc! { "ring": others() }).await?;
@@ -176,7 +183,7 @@ impl Tables {
     }
 }
 
-/// Whether it says that the `_id` is there already.
+/// Whether the error says that the `_id` is there already.
 pub fn is_duplicate(error: &Error) -> bool {
     match &*error.kind {
         ErrorKind::Command(command) => command.code == DUPLICATE_KEY,
@@ -185,7 +192,7 @@ pub fn is_duplicate(error: &Error) -> bool {
     }
 }
 
-/// Others were faster each time.
+/// Returns the error for a document that others changed each time that it was tried.
 pub fn contested() -> Error {
     Error::custom("others changed the same document at the same time".to_owned())
 }

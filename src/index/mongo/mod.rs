@@ -8,8 +8,8 @@
 //!                      { _id: "<COUNTER_COLLECTION>.note.<folder>/<name>", ring, of, folder, name, text }
 //! ```
 //!
-//! Field by field in `docs/mongodb.md`. No answer is relied upon: a counter that repeats itself, a reply that came twice
-//! or not at all, a server that lost everything cost work, and no sample.
+//! Field by field in `docs/mongodb.md`. No answer is relied upon: a counter that repeats itself, a
+//! reply that came twice or not at all, a server that lost everything cost work, and no sample.
 
 mod connection;
 mod counter;
@@ -18,7 +18,10 @@ mod documents;
 mod leases;
 mod membership;
 mod notes;
+mod outage_log;
 pub mod probe;
+mod process;
+mod reconnect;
 mod swap;
 
 pub use connection::Connection;
@@ -70,7 +73,8 @@ fn int(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// Returns a whole number, in whichever type a server or a person at a shell wrote it; 0 where there is none.
+/// Returns a whole number, in whichever type a server or a person at a shell wrote it; 0 where
+/// there is none.
 fn whole(document: &Document, field: &str) -> u64 {
     match document.get(field) {
         Some(Bson::Int64(n)) => u64::try_from(*n).unwrap_or_default(),

@@ -1,5 +1,5 @@
-//! What a server does, measured for the doctor: in a collection of its own, which is dropped; the ring's documents are
-//! only looked at.
+//! Measures a server for the doctor, in a collection of its own, which is dropped. The ring's
+//! documents are only read.
 
 use super::connection::Connection;
 use super::documents::RingName;
@@ -20,26 +20,26 @@ const ROUND_TRIPS: usize = 10;
 const THREADS: usize = 8;
 const EACH: usize = 16;
 
-/// What was measured.
+/// The measurements.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// Where it is, without passwords.
+    /// Where the server is, without passwords.
     pub place: String,
-    /// Its version, as it says.
+    /// Its version, as it reports it.
     pub version: String,
-    /// Whose index is there, in words.
+    /// Which ring owns the store, in words.
     pub whose: &'static str,
-    /// Time of a ping and its answer.
+    /// Round-trip times of a ping.
     pub round_trips: Delays,
-    /// Numbers that were asked for by many threads at a time, and how many different ones came.
+    /// Numbers that many threads asked for at the same time.
     pub asked: usize,
-    /// See there.
+    /// Different numbers among the answers.
     pub distinct: usize,
     /// The write concern that was configured.
     pub write_concern: Option<String>,
-    /// Whether with it the server says that it has done what it was asked for.
+    /// Whether the server acknowledges writes with that write concern.
     pub acknowledged: bool,
-    /// By how much its clock is ahead of ours, in seconds; none where it does not tell.
+    /// By how much its clock is ahead of ours, in seconds; `None` where it does not tell its time.
     pub clock_ahead_seconds: Option<f64>,
 }
 
@@ -51,12 +51,14 @@ pub struct ServerProbe {
 }
 
 impl ServerProbe {
-    /// Goes to `place`, and looks whose it is. `ring_id` and `path` are the ring's, where there is one.
+    /// Connects to `place`, and finds out which ring owns it. `ring_id` and `path` are the ring's,
+    /// where there is one.
     ///
     /// # Errors
-    /// As for a role of the ring: nobody there, a user that is not let in, the index of another ring.
+    /// As for a role of the ring: a server that does not answer or refuses us, the store of another
+    /// ring.
     pub fn open(place: &MongoPlace, ring_id: Option<&str>, path: &Path) -> Result<ServerProbe> {
-        // It only looks: who is away is told by the first call.
+        // The first call reports a server that does not answer.
         let connection = Connection::open(place, Absence::Borne)?;
         if let Some(id) = ring_id {
             let ring = RingName { id: id.to_owned(), path: path.display().to_string() };
@@ -72,10 +74,10 @@ impl ServerProbe {
         Ok(ServerProbe { connection, scratch, whose })
     }
 
-    /// Measures. What was written is removed in every way out.
+    /// Measures, and removes what it wrote, also after an error.
     ///
     /// # Errors
-    /// What the server says.
+    /// Those of the server.
     pub fn measure(&self) -> Result<Probe> {
         let measured = self.all();
         if measured.as_ref().is_ok_and(|probe| !probe.acknowledged) {
@@ -106,7 +108,7 @@ impl ServerProbe {
         let clock_ahead_seconds = clock.map(|clock| (clock as f64 - middle as f64) / 1e3);
         let concern = self.connection.call(|tables| async move { Ok(tables.counters.write_concern().cloned()) })?;
         let acknowledged = concern.as_ref().is_none_or(|concern| concern.w != Some(Acknowledgment::Nodes(0)));
-        // What is not acknowledged cannot be counted.
+        // Writes that are not acknowledged cannot be counted.
         let (asked, distinct) = if acknowledged { self.count()? } else { (0, 0) };
         let write_concern = concern.map(|concern| match (&concern.w, concern.journal) {
             (w, Some(journal)) => format!("w={}, journal={journal}", words(w.as_ref())),
@@ -132,9 +134,10 @@ impl ServerProbe {
         })
     }
 
-    /// Many threads count, as generators do: how many numbers they got, and how many different ones.
+    /// Takes numbers in many threads, as generators do. Returns how many they got, and how many
+    /// different ones.
     fn count(&self) -> Result<(usize, usize)> {
-        // There first: that two make it at once is another question.
+        // The first one makes the document: whether two can make it at once is another question.
         self.next()?;
         let took: Vec<Result<Vec<i64>>> = std::thread::scope(|scope| {
             let all: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| (0..EACH).map(|_| self.next()).collect())).collect();
@@ -160,7 +163,7 @@ impl ServerProbe {
     }
 }
 
-/// Another collection of the same database.
+/// Returns another collection of the same database.
 fn beside(counters: &Collection<Document>, name: &str) -> Collection<Document> {
     counters.client().database(&counters.namespace().db).collection(name)
 }

@@ -1,0 +1,67 @@
+//! The search for a server that does not answer.
+
+use super::diagnosis;
+use super::documents::{OtherRing, Tables};
+use super::process::{LIMIT, ProcessState};
+use crate::config::MongoPlace;
+use crate::fs::watch::jittered;
+use mongodb::Client;
+use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, Weak};
+use std::time::Duration;
+
+/// Time between two tries to reach the server.
+const PROBE: Duration = Duration::from_millis(500);
+
+/// Asks the server until it answers, or the connection is dropped.
+pub struct Reconnect {
+    pub state: Weak<ProcessState>,
+    /// `None` while it is not known which ring the store is to be of.
+    pub tables: Option<Tables>,
+    pub place: MongoPlace,
+    pub shown: String,
+}
+
+impl Reconnect {
+    /// Runs the search.
+    pub async fn run(self) {
+        let mut fresh = false;
+        loop {
+            tokio::time::sleep(jittered(PROBE)).await;
+            let Some(state) = self.state.upgrade() else { return };
+            // After a time-out, connections that look well may be dead: the next try makes new ones.
+            let database = match fresh.then(|| Client::with_options(state.options.clone())) {
+                Some(Ok(client)) => client.database(&self.place.database),
+                _ => state.database(),
+            };
+            drop(state);
+            let asked = async {
+                match &self.tables {
+                    Some(tables) => tables.on(&database, &self.place).hold().await,
+                    None => database.run_command(mongodb::bson::doc! { "ping": 1 }).await.map(drop),
+                }
+            };
+            let asked = tokio::time::timeout(LIMIT, asked).await;
+            let Some(state) = self.state.upgrade() else { return };
+            match asked {
+                Ok(Ok(())) => {
+                    *state.database.lock().unwrap_or_else(PoisonError::into_inner) = database;
+                    state.away.store(false, Ordering::Release);
+                    if state.log().logged_now {
+                        tracing::info!("{} answers again", self.shown);
+                    }
+                    return;
+                }
+                Ok(Err(error)) => {
+                    let why = match error.get_custom() {
+                        Some(OtherRing(other)) => format!("it holds the index of another ring (id {})", other.id),
+                        None => self.place.scrub(diagnosis::of_error(&error).words()),
+                    };
+                    state.log().why = why;
+                    fresh = false;
+                }
+                Err(_) => fresh = true,
+            }
+        }
+    }
+}
