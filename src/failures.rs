@@ -1,8 +1,9 @@
-//! What ended generators and managers: the last errors, kept in the index so that they outlive those who met them.
+//! The log of failures: the errors that ended generators and managers, kept in the store so that they
+//! outlive their processes.
 //!
-//! A note in the folder `failures` for each, under the owner name of the process that failed; of two under one name,
-//! the first one stays. It is for people to read: nothing is decided by it, and where it cannot be written, nothing else
-//! is kept from being done.
+//! Each is a note in the folder `failures`, under the owner name of the process that failed; of two
+//! under one name, the first one stays. People read it. No decision depends on it, and nothing fails
+//! where it cannot be written.
 
 use crate::error::Result;
 use crate::index::{Notes, as_hint};
@@ -10,13 +11,13 @@ use crate::role::Role;
 use crate::unix_ms;
 use serde::{Deserialize, Serialize};
 
-/// The newest ones, so many, are kept.
+/// Failures that are kept, the newest ones.
 pub const KEPT: usize = 16;
-/// Longest message, in bytes; the rest is cut off.
+/// Longest message in bytes; the rest is cut off.
 pub const MAX_MESSAGE: usize = 4096;
 const FOLDER: &str = "failures";
 
-/// How a process of the ring ended that ended badly.
+/// A process of the ring that ended with an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// Its owner name.
@@ -34,7 +35,8 @@ pub struct Failure {
     pub message: String,
 }
 
-/// Remembers that `member`, which is this process in `role`, ends with an error. What cannot be written is only logged.
+/// Writes down that `member`, which is this process in `role`, ends with the error `message`. Only logs
+/// that it could not be written.
 pub fn remember(index: &dyn Notes, member: &str, role: Role, message: &str) {
     let failure = Failure {
         name: String::new(), // the note's own
@@ -45,7 +47,7 @@ pub fn remember(index: &dyn Notes, member: &str, role: Role, message: &str) {
         message: cut(message),
     };
     if let Err(error) = write(index, member, &failure) {
-        tracing::debug!(%error, "a failure could not be kept in the index");
+        tracing::debug!(%error, "a failure could not be written to the index");
     }
 }
 
@@ -62,32 +64,32 @@ fn write(index: &dyn Notes, member: &str, failure: &Failure) -> Result<()> {
     Ok(())
 }
 
-/// The last failures, the newest first. None where the index is away.
+/// Returns the last failures, the newest first; none where the server of the store is away.
 ///
 /// # Errors
-/// What the index says otherwise.
+/// All other errors of the store.
 pub fn failures(index: &dyn Notes) -> Result<Vec<Failure>> {
     let found = index.note_names(FOLDER).and_then(|names| read(index, names));
     let mut found = as_hint(found)?.unwrap_or_default();
-    found.truncate(KEPT); // two who write at once may leave a few more
+    found.truncate(KEPT); // two that write at once may leave a few more
     Ok(found)
 }
 
-/// Those of these notes that can be understood, the newest first.
+/// Reads those of these notes that can be decoded, the newest first.
 fn read(index: &dyn Notes, names: Vec<String>) -> Result<Vec<Failure>> {
     let mut found = Vec::with_capacity(names.len());
     for name in names {
         let Some(text) = index.read_note(FOLDER, &name)? else { continue };
         match serde_json::from_str::<Failure>(&text) {
             Ok(failure) => found.push(Failure { name, ..failure }),
-            Err(error) => tracing::debug!(%error, name, "a failure that was kept cannot be understood"),
+            Err(error) => tracing::debug!(%error, name, "a failure cannot be decoded"),
         }
     }
     found.sort_by(|a, b| b.unix_ms.cmp(&a.unix_ms).then_with(|| b.name.cmp(&a.name)));
     Ok(found)
 }
 
-/// The message, or as much of its beginning as is kept.
+/// Returns the message, or the beginning of a long one.
 fn cut(message: &str) -> String {
     const MORE: &str = " ...";
     if message.len() <= MAX_MESSAGE {

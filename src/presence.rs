@@ -1,4 +1,5 @@
-//! A role's sign of life: a thread that publishes a growing beat, with a report, for as long as the role lives.
+//! The heartbeat of a role: a thread that publishes a growing number, with a report, while the role
+//! runs.
 
 use crate::index::{BEATS_PER_LEASE, Membership, Report};
 use crate::role::Role;
@@ -7,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Tries in the time of one lease, when the index takes none.
+/// Tries in the time of one lease, while the store accepts none.
 const TRIES_PER_LEASE: u32 = 16;
 
 struct Shared {
@@ -16,7 +17,8 @@ struct Shared {
     wake: Condvar,
 }
 
-/// A living role. It ends, and is struck off the list, when this is dropped; a killed process just falls silent.
+/// The heartbeat of a running role. Dropping it stops the thread and removes the member from the
+/// store; a killed process just falls silent.
 pub struct Presence {
     index: Arc<dyn Membership>,
     member: String,
@@ -25,12 +27,12 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Begins to beat as `member` in `role`. The first beat is published before this returns.
+    /// Starts to beat as `member` in `role`. Publishes the first beat before it returns.
     pub fn begin(index: Arc<dyn Membership>, member: &str, role: Role, lease: Duration) -> Presence {
         Presence::begin_with(index, member, role, lease, |_| ())
     }
 
-    /// The same; after each beat its thread does `also`.
+    /// Like [`Presence::begin`], and calls `also` in its thread after each beat.
     pub fn begin_with(
         index: Arc<dyn Membership>,
         member: &str,
@@ -52,7 +54,7 @@ impl Presence {
                 also(&*index);
                 let mut stopped = shared.stopped.lock().unwrap_or_else(PoisonError::into_inner);
                 while !*stopped {
-                    // Who was not heard tries again soon: an index that is back finds everybody alive.
+                    // After a failure it tries again soon, so that a store that is back sees all members alive.
                     let pause = lease / if heard { BEATS_PER_LEASE } else { TRIES_PER_LEASE };
                     let waited = shared.wake.wait_timeout(stopped, pause).unwrap_or_else(PoisonError::into_inner);
                     stopped = waited.0;
@@ -69,13 +71,13 @@ impl Presence {
         Presence { index, member: member.to_owned(), shared, thread: thread.ok() }
     }
 
-    /// Changes what the next beat reports.
+    /// Changes the report that the next beat publishes.
     pub fn report(&self, change: impl FnOnce(&mut Report)) {
         change(&mut self.shared.report.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-/// True: the index took it.
+/// Publishes one beat. Returns whether the store took it.
 fn beat(index: &dyn Membership, member: &str, number: u64, shared: &Shared) -> bool {
     let report = {
         let mut report = shared.report.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,8 +86,8 @@ fn beat(index: &dyn Membership, member: &str, number: u64, shared: &Shared) -> b
     };
     let taken = index.beat(member, number, &report);
     if let Err(error) = &taken {
-        // A reader may have no right to write here. Others only lose work: they may be taken for dead.
-        tracing::debug!(%error, member, "no sign of life could be given");
+        // A reader may have no right to write here. The others may be taken for dead, which costs work only.
+        tracing::debug!(%error, member, "a heartbeat could not be published");
     }
     taken.is_ok()
 }
@@ -98,7 +100,7 @@ impl Drop for Presence {
             let _ = thread.join();
         }
         if let Err(error) = self.index.leave(&self.member) {
-            tracing::debug!(%error, member = self.member, "could not be struck off the list");
+            tracing::debug!(%error, member = self.member, "a member could not be removed from the list");
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use std::fmt;
 
-/// Who holds a role.
+/// The holder of a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// Grows with each holder.
@@ -20,7 +20,7 @@ pub struct Lease {
 /// Correctness never depends on a lease. It saves work: two processes that both hold one do the
 /// same harmless steps.
 pub trait Leases: Send + Sync + fmt::Debug {
-    /// Returns the lease of `role` with the highest token; `None` when nobody ever claimed it.
+    /// Returns the lease of `role` with the highest token; `None` when it was never claimed.
     ///
     /// A hint: another process may claim the next token meanwhile.
     ///

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// What a process says of itself with each sign of life.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// `generator`, `manager` or `reader`.
+    /// The word for its [`Role`](crate::role::Role): `generator`, `manager` or `reader`.
     pub role: String,
     /// Its host.
     pub host: String,

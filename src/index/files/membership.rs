@@ -130,8 +130,8 @@ impl Membership for FilesIndex {
         Ok(last.into_iter().collect())
     }
 
-    /// Compares the files' times with the time of a file that it makes and removes: all are of the
-    /// filesystem's clock. A process that may not write here learns nothing.
+    /// Compares the files' times with that of a file that it makes and removes, so that all are of
+    /// the filesystem's clock. A process that may not write here learns nothing.
     fn ages(&self, beats: &[(String, u64)]) -> Result<HashMap<String, Duration>> {
         let Ok(now) = self.now() else { return Ok(HashMap::new()) };
         let dir = self.dir(MEMBERS);

@@ -42,7 +42,7 @@ impl Notes for FilesIndex {
             return Ok(text.to_owned());
         }
         let unseen =
-            || Error::Index(format!("{} was written by somebody else and cannot be seen yet", target.display()));
+            || Error::Index(format!("{} was written by another process and cannot be seen yet", target.display()));
         self.read_note(folder, name)?.ok_or_else(unseen)
     }
 

@@ -1,4 +1,4 @@
-//! The documents of a store, and which ring they are of.
+//! The documents of a store, and the ring that owns them.
 
 use mongodb::bson::{Document, doc};
 use mongodb::error::{Error, ErrorKind, Result, WriteFailure};
@@ -99,7 +99,7 @@ impl Tables {
         id.strip_prefix(self.name())?.strip_prefix(".member.")
     }
 
-    /// Returns `found`, if it is of our ring. Removes a document that another ring left in a place
+    /// Returns `found`, if our ring owns it. Removes a document that another ring left in a place
     /// that is ours.
     pub async fn ours(&self, table: &Collection<Document>, found: Option<Document>) -> Result<Option<Document>> {
         let Some(document) = found else { return Ok(None) };
@@ -111,7 +111,7 @@ impl Tables {
         table.delete_one(foreign).await.map(|_| None)
     }
 
-    /// Finds the document `id`, if it is of our ring.
+    /// Finds the document `id`, if our ring owns it.
     pub async fn find(&self, table: &Collection<Document>, id: Document) -> Result<Option<Document>> {
         self.ours(table, table.find_one(id).await?).await
     }
