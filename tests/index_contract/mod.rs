@@ -1,5 +1,6 @@
-//! The contract of `ringreel::index::Index`, the same for all of them. `contract!(name, open)` makes a module of tests;
-//! `open` gives an empty place for an index, which each call of opens once more, as another process would.
+//! The contract of `ringreel::index::Index`, the same for all implementations. `contract!(name,
+//! open)` makes a module of tests; `open` gives an empty place for a store, which each call opens
+//! once more, as another process would.
 
 use ringreel::index::{Index, Lease, Report, SwapStatus};
 use ringreel::ring::liveness::Watch;
