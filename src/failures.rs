@@ -5,8 +5,8 @@
 //! under one name, the first one stays. People read it. No decision depends on it, and nothing fails
 //! where it cannot be written.
 
+use crate::coordination::{Notes, if_available};
 use crate::error::Result;
-use crate::index::{Notes, as_hint};
 use crate::role::Role;
 use crate::unix_ms;
 use serde::{Deserialize, Serialize};
@@ -53,12 +53,12 @@ pub fn remember(index: &dyn Notes, member: &str, role: Role, message: &str) {
 
 fn write(index: &dyn Notes, member: &str, failure: &Failure) -> Result<()> {
     let text = serde_json::to_string(failure).map_err(|error| crate::Error::Index(error.to_string()))?;
-    index.note(FOLDER, member, &text)?;
+    index.add_note(FOLDER, member, &text)?;
     let names = index.note_names(FOLDER)?;
     if names.len() > KEPT {
         let newest = read(index, names.clone())?;
         for old in names.iter().filter(|name| !newest.iter().take(KEPT).any(|failure| failure.name == **name)) {
-            index.drop_note(FOLDER, old)?;
+            index.remove_note(FOLDER, old)?;
         }
     }
     Ok(())
@@ -70,7 +70,7 @@ fn write(index: &dyn Notes, member: &str, failure: &Failure) -> Result<()> {
 /// All other errors of the store.
 pub fn failures(index: &dyn Notes) -> Result<Vec<Failure>> {
     let found = index.note_names(FOLDER).and_then(|names| read(index, names));
-    let mut found = as_hint(found)?.unwrap_or_default();
+    let mut found = if_available(found)?.unwrap_or_default();
     found.truncate(KEPT); // two that write at once may leave a few more
     Ok(found)
 }
@@ -103,7 +103,7 @@ fn cut(message: &str) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::index::MemoryIndex;
+    use crate::coordination::MemoryStore;
 
     fn at(n: u64) -> Failure {
         let (role, host, message) = ("generator".to_owned(), "node".to_owned(), format!("failure {n}"));
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_newest_sixteen_stay_whatever_order_they_were_written_in() {
-        let index = MemoryIndex::default();
+        let index = MemoryStore::default();
         for n in (0..40).map(|n| n * 7 % 40) {
             write(&index, &format!("member-{n}"), &at(n)).unwrap();
             assert!(index.note_names(FOLDER).unwrap().len() <= KEPT);
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_ended_it_stays_and_what_came_of_that_does_not_replace_it() {
-        let index = MemoryIndex::default();
+        let index = MemoryStore::default();
         remember(&index, "me", Role::Generator, "the cause");
         remember(&index, "me", Role::Generator, "what came of it");
         remember(&index, "other", Role::Manager, "another's");
@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn a_note_that_makes_no_sense_is_skipped_and_is_the_first_to_go() {
-        let index = MemoryIndex::default();
-        index.note(FOLDER, "zzz", "{").unwrap();
+        let index = MemoryStore::default();
+        index.add_note(FOLDER, "zzz", "{").unwrap();
         (0..3).for_each(|n| write(&index, &format!("member-{n}"), &at(n)).unwrap());
         assert_eq!(failures(&index).unwrap().len(), 3);
         (3..16).for_each(|n| write(&index, &format!("member-{n}"), &at(n)).unwrap());

@@ -18,8 +18,8 @@ use crate::config::{Compress, Config};
 use crate::error::{Error, Result};
 use crate::failures;
 use crate::fs::watch::Pacer;
+use crate::heartbeat::Heartbeat;
 use crate::minutely::Minutely;
-use crate::presence::Presence;
 use crate::random::random_bytes;
 use crate::ring::Ring;
 use crate::ring::commit::{Commit, Staged};
@@ -79,7 +79,7 @@ pub struct Summary {
 /// What a generator knows and does, for one call at a time of its handle or its thread.
 struct Core {
     ring: Arc<Ring>,
-    presence: Presence,
+    heartbeat: Heartbeat,
     /// Who holds the manager's lease, as far as was seen, and when that is asked again.
     manager: Option<String>,
     next_look: Instant,
@@ -122,7 +122,7 @@ struct Core {
 
 impl Core {
     fn on_ring(ring: Arc<Ring>, config: &Config) -> Core {
-        let presence = Presence::begin(ring.index.clone(), &ring.me, Role::Generator, ring.settings.lease);
+        let heartbeat = Heartbeat::start(ring.coordination.clone(), &ring.me, Role::Generator, ring.settings.lease);
         tracing::info!("generator {} of {} started", ring.me, ring.layout.root().display());
         let pacer = Pacer::new(ring.settings.poll).watch(&ring.layout.manifests());
         let wanted = config.compression_of(&ring.birth.sample);
@@ -161,7 +161,7 @@ impl Core {
             unplaced_since: None,
             tended: Instant::now(),
             lines: Minutely::from_now(),
-            presence,
+            heartbeat,
             pacer,
             options,
             auto,
@@ -289,7 +289,7 @@ impl Core {
         self.summary.finished += sealed.samples;
         self.summary.bytes += sealed.len;
         let (finished, bytes) = (self.summary.finished, self.summary.bytes);
-        self.presence.report(|report| (report.samples, report.bytes) = (finished, bytes));
+        self.heartbeat.report(|report| (report.samples, report.bytes) = (finished, bytes));
         if self.lines.is_due() {
             self.log_progress("so far");
         }
@@ -437,7 +437,7 @@ impl Core {
 
     fn failed(&mut self, message: &str) {
         self.problem(message.to_owned());
-        failures::remember(&*self.ring.index, &self.ring.me, Role::Generator, message);
+        failures::remember(&*self.ring.coordination, &self.ring.me, Role::Generator, message);
     }
 }
 

@@ -4,7 +4,7 @@
 //! generation by one rename and publishes its manifest; readers, split by rank, map or read what manifests list.
 //!
 //! - [`generator`]: put samples in.   [`manager`]: keep the ring turning.   [`reader`]: take samples out.
-//! - [`ring`]: the steps that all of them share.   [`index`]: counter, status, leases.   [`fs`]: what is asked of a disk.
+//! - [`ring`]: the steps that all of them share.   [`coordination`]: counter, status, leases.   [`fs`]: what is asked of a disk.
 //! - [`inspect`]: look at what lies on a disk, by path.   [`doctor`]: whether a ring can live in a place.
 //! - [`status`]: how a ring is doing.   [`history`]: its last swaps.   [`watch`], [`metrics`]: again and again.
 //! - `convert`: other formats into records, and samples into other formats (feature `cli`).
@@ -39,28 +39,28 @@ pub mod cli;
 pub mod config;
 #[cfg(feature = "cli")]
 pub mod convert;
+pub mod coordination;
 pub mod doctor;
 pub mod error;
 pub mod escape;
 pub mod failures;
 pub mod fs;
 pub mod generator;
+pub mod heartbeat;
 pub mod history;
-pub mod index;
 pub mod inspect;
 pub mod layout;
 pub mod manager;
 mod memory;
 pub mod metrics;
 mod minutely;
-pub mod presence;
 mod random;
 pub mod reader;
 #[cfg(feature = "cli")]
 pub mod report;
 pub mod ring;
-pub mod sched;
 pub mod role;
+pub mod sched;
 pub mod segment;
 pub mod status;
 pub mod watch;

@@ -4,15 +4,15 @@
 //! step may be done by two at once.
 
 use crate::config::Config;
+use crate::coordination::files::NOTES;
+use crate::coordination::{Lease, if_available};
 use crate::error::{Error, Result};
 use crate::failures;
 use crate::fs::publish::write_new;
 use crate::fs::watch::{jittered, watcher};
 use crate::fs::{Fs, Posix};
-use crate::index::files::NOTES;
-use crate::index::{Lease, as_hint};
+use crate::heartbeat::Heartbeat;
 use crate::minutely::Minutely;
-use crate::presence::Presence;
 use crate::ring::Ring;
 use crate::ring::liveness::LOOKS_PER_LEASE;
 use crate::ring::maintenance::{Dead, Due, MaintenancePolicy};
@@ -76,7 +76,7 @@ impl Watch {
 /// A manager.
 pub struct Manager {
     ring: Arc<Ring>,
-    presence: Presence,
+    heartbeat: Heartbeat,
     token: Option<u64>,
     /// How many counted as dead after the last recovery.
     dead: usize,
@@ -125,7 +125,7 @@ impl Manager {
     pub fn on_ring(ring: Arc<Ring>) -> Manager {
         let now = Instant::now();
         Manager {
-            presence: Presence::begin(ring.index.clone(), &ring.me, Role::Manager, ring.settings.lease),
+            heartbeat: Heartbeat::start(ring.coordination.clone(), &ring.me, Role::Manager, ring.settings.lease),
             token: None,
             dead: 0,
             last_swap: now,
@@ -174,7 +174,7 @@ impl Manager {
                 Ok(None) => {}
                 Err(error) if error.is_retryable() => self.problem(&error),
                 Err(error) => {
-                    failures::remember(&*self.ring.index, &self.ring.me, Role::Manager, &error.to_string());
+                    failures::remember(&*self.ring.coordination, &self.ring.me, Role::Manager, &error.to_string());
                     self.leave();
                     return Err(error);
                 }
@@ -314,7 +314,7 @@ impl Manager {
     /// Whether there are more dead than after the last recovery: then what they left is not to wait for the next one.
     fn somebody_died(&self) -> Result<bool> {
         let mut watch = self.ring.watch();
-        as_hint(watch.look(&*self.ring.index))?;
+        if_available(watch.look(&*self.ring.coordination))?;
         Ok(watch.dead() > self.dead)
     }
 
@@ -346,7 +346,7 @@ impl Manager {
         } else {
             tracing::debug!("{words}");
         }
-        self.presence.report(|report| (report.samples, report.bytes) = (summary.total_samples, summary.total_bytes));
+        self.heartbeat.report(|report| (report.samples, report.bytes) = (summary.total_samples, summary.total_bytes));
         self.last_problem = None;
         swap
     }
@@ -356,7 +356,7 @@ impl Manager {
             return Ok(self.token.is_some());
         }
         // Where the index is away, there is no lease. Two who work at once harm nothing.
-        let Some(lease) = as_hint(self.ring.index.lease(Role::Manager.as_str()))? else { return Ok(true) };
+        let Some(lease) = if_available(self.ring.coordination.lease(Role::Manager.as_str()))? else { return Ok(true) };
         self.next_look = Instant::now() + self.ring.settings.lease / LOOKS_PER_LEASE;
         let next = match lease {
             // Ours; also where our claim seemed to fail, or its file cannot be read just now.
@@ -371,7 +371,7 @@ impl Manager {
                 if !lease.holder.is_empty() {
                     self.ring.watch().forget(""); // nobody is silent only for looks in a row that find nobody
                 }
-                as_hint(self.ring.watch().look(&*self.ring.index))?;
+                if_available(self.ring.watch().look(&*self.ring.coordination))?;
                 if self.token.take().is_some() {
                     tracing::warn!(holder = lease.holder, "the manager's lease was taken over: standing by");
                 }
@@ -381,14 +381,14 @@ impl Manager {
                         tracing::info!(holder = lease.holder, "another manager holds the lease: standing by");
                         self.standing_by = true;
                     }
-                    self.presence.report(|report| report.doing = "standing by".to_owned());
+                    self.heartbeat.report(|report| report.doing = "standing by".to_owned());
                     return Ok(false);
                 }
                 lease.token.saturating_add(1)
             }
             None => 1,
         };
-        match as_hint(self.ring.index.claim_lease(Role::Manager.as_str(), next, &self.ring.me))? {
+        match if_available(self.ring.coordination.claim_lease(Role::Manager.as_str(), next, &self.ring.me))? {
             Some(true) => {}
             Some(false) => return Ok(false),
             None => return Ok(true),
@@ -396,7 +396,7 @@ impl Manager {
         tracing::info!(token = next, ring = %self.ring.layout.root().display(), "this manager holds the lease");
         self.token = Some(next);
         self.standing_by = false;
-        self.presence.report(|report| report.doing.clear());
+        self.heartbeat.report(|report| report.doing.clear());
         Ok(true)
     }
 
@@ -472,7 +472,7 @@ impl Manager {
         let message = error.to_string();
         if self.last_problem.as_ref() != Some(&message) {
             tracing::warn!("{message}; trying again");
-            self.presence.report(|report| report.last_error = Some(message.clone()));
+            self.heartbeat.report(|report| report.last_error = Some(message.clone()));
             self.last_problem = Some(message);
         }
     }
@@ -481,7 +481,7 @@ impl Manager {
         let _ = self.ring.fs.forget_file(&self.reserve);
         let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me));
         if let Some(token) = self.token {
-            let released = self.ring.index.release_lease(Role::Manager.as_str(), token);
+            let released = self.ring.coordination.release_lease(Role::Manager.as_str(), token);
             released.unwrap_or_else(|error| tracing::warn!(%error, "the lease runs out by itself"));
         }
     }

@@ -1,10 +1,10 @@
 //! What a ring looks like now, for people and scripts. It changes nothing and takes no part. (For the
 //! time on a shared filesystem it makes an empty file in `index/tmp` and removes it.)
 
+use crate::coordination::{Report, if_available};
 use crate::error::{Error, Result};
 use crate::failures::{Failure, failures};
 use crate::history::History;
-use crate::index::{Report, as_hint};
 use crate::layout::{read_generations, sealed_id};
 use crate::ring::Ring;
 use crate::ring::manifest::{Manifest, SegmentEntry};
@@ -168,7 +168,7 @@ pub struct Status {
 pub fn status(ring: &Ring) -> Result<Status> {
     let newest = ring.manifests.newest_listed()?;
     let now = unix_ms();
-    let reads = as_hint(ring.reads())?;
+    let reads = if_available(ring.reads())?;
     let mut generations = Vec::new();
     for n in read_generations(&ring.fs.list(ring.layout.root())?) {
         if let Some(manifest) = ring.manifests.usable(n)? {
@@ -195,12 +195,13 @@ pub fn status(ring: &Ring) -> Result<Status> {
     recent.update(ring)?;
     let space = ring.fs.space(ring.layout.root()).ok();
     let (bytes, files) = ring.usage_with(newest, &filling)?;
-    let index_away = ring.index.ping().err().map(|error| match error {
+    let index_away = ring.coordination.ping().err().map(|error| match error {
         Error::IndexAway { message, .. } | Error::IndexRefused { message, .. } => message,
         other => other.to_string(),
     });
     let Members { managers, generators, readers, silent } = members(ring, now)?;
-    let lease = as_hint(ring.index.lease(Role::Manager.as_str()))?.flatten().filter(|lease| !lease.released);
+    let lease =
+        if_available(ring.coordination.lease(Role::Manager.as_str()))?.flatten().filter(|lease| !lease.released);
     let held_out = ring.held_out_state()?;
     let missing = missing(&*ring.fs, &ring.layout, &ring.manifests, ring.settings.keep, ring.birth.validation)?;
     // A holder that is dead holds it until another manager comes.
@@ -237,8 +238,8 @@ pub fn status(ring: &Ring) -> Result<Status> {
         generators,
         readers,
         silent,
-        failures: failures(&*ring.index)?,
-        index: ring.index.place(),
+        failures: failures(&*ring.coordination)?,
+        index: ring.coordination.place(),
         index_away,
         quarantined: ring.list_or_none(&ring.layout.quarantine())?.iter().filter(|name| name.ends_with(".rec")).count()
             as u64,
@@ -316,14 +317,14 @@ struct Members {
 fn members(ring: &Ring, now: u64) -> Result<Members> {
     let mut found = Members::default();
     let mut watch = ring.watch();
-    if as_hint(watch.look_at_once(&*ring.index))?.is_none() {
+    if if_available(watch.look_at_once(&*ring.coordination))?.is_none() {
         return Ok(found);
     }
     let mut beats = watch.listed();
     beats.sort();
     let mut members = Vec::new();
     for (name, beat) in beats {
-        match ring.index.report(&name, beat) {
+        match ring.coordination.report(&name, beat) {
             Ok(Some(report)) => members.push((name, beat, report)),
             Ok(None) => {}
             Err(error) => tracing::debug!(%error, name, "what it reports cannot be read"),
@@ -336,7 +337,7 @@ fn members(ring: &Ring, now: u64) -> Result<Members> {
     let unheard: Vec<_> = unheard.map(|(name, beat, _)| (name.clone(), *beat)).collect();
     let ages = match unheard.is_empty() {
         true => HashMap::new(),
-        false => as_hint(ring.index.ages(&unheard))?.unwrap_or_default(),
+        false => if_available(ring.coordination.beat_ages(&unheard))?.unwrap_or_default(),
     };
     for (name, _, report) in members {
         let by_clock = now.abs_diff(report.unix_ms);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 fn known(place: &Place) -> Vec<Failure> {
     let ring = Ring::find(Arc::new(Posix), &place.config()).unwrap();
-    failures(&*ring.index).unwrap()
+    failures(&*ring.coordination).unwrap()
 }
 
 #[test]

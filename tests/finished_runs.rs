@@ -40,7 +40,7 @@ fn generations(ring: &Ring) -> Vec<(u64, u64)> {
 
 /// Returns the numbers of active runs' notes and of finished runs' logs.
 fn notes(ring: &Ring) -> (usize, usize) {
-    let count = |folder: &str| ring.index.note_names(folder).unwrap().len();
+    let count = |folder: &str| ring.coordination.note_names(folder).unwrap().len();
     (count("epochs.r") + count("run.r") + count("runs"), count("logs"))
 }
 
@@ -160,7 +160,7 @@ fn planted_log_cannot_claim_an_epoch_that_no_run_reaches() {
     let ring = place.ring();
     let epoch = Epoch { generation: 1, samples: 2, workers: 1, shuffle: false, seed: 0, repeats: u64::MAX, unix_ms: 0 };
     let text = serde_json::to_string(&[(u64::MAX, &epoch), (7, &epoch)]).unwrap();
-    ring.index.note("logs", "1.r", &text).unwrap();
+    ring.coordination.add_note("logs", "1.r", &text).unwrap();
     assert_eq!(generations(&ring), [(7, 1)]);
     let turn = Turn { rank: 0, token: "t".into() };
     assert_eq!(ring.run("r").unwrap().join_pass(0, 1, &turn, 7, None).unwrap(), 8);

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Action, HookFs, assert_delivered_once, config, never, scratch, write};
 use ringreel::config::Durability;
-use ringreel::presence::Presence;
+use ringreel::heartbeat::Heartbeat;
 use ringreel::ring::manifest::Manifest;
 use ringreel::segment::SampleId;
 use ringreel::status::status;
@@ -216,10 +216,10 @@ fn readers_do_not_make_segments_smaller() {
     let dir = scratch();
     let config = auto(dir.path(), 80, "3600");
     let mut generator = Generator::open(&config).unwrap();
-    let index = generator.ring().index.clone();
+    let index = generator.ring().coordination.clone();
     let lease = Duration::from_secs(60);
     let readers: Vec<_> =
-        (0..40).map(|n| Presence::begin(index.clone(), &format!("reader-{n}-1"), Role::Reader, lease)).collect();
+        (0..40).map(|n| Heartbeat::start(index.clone(), &format!("reader-{n}-1"), Role::Reader, lease)).collect();
     eventually("the readers are members", || index.members().unwrap().len() > readers.len());
     write_many(&mut generator, 80);
     generator.finish(true, &never).unwrap();

@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::{Action, HookFs, config, index, never, scratch, write};
+use common::{Action, HookFs, config, coordination, never, scratch, write};
+use ringreel::coordination::Claim;
 use ringreel::fs::Posix;
-use ringreel::index::Claim;
 use ringreel::reader::ReadSample;
 use ringreel::ring::manifest::Manifest;
 use ringreel::ring::{MANIFESTS_KEPT, Ring};
@@ -232,7 +232,7 @@ fn held_out_samples_that_were_lost_for_ever_are_not_waited_for() {
     fs::remove_file(ring.layout.read(1).join(segment)).unwrap();
     fs::remove_file(ring.layout.manifest(1)).unwrap();
     drop(ring);
-    let (ring, _) = Ring::find_damaged(Arc::new(Posix), &config, Claim::Hold, true).unwrap();
+    let (ring, _) = Ring::find_damaged(Arc::new(Posix), &config, Claim::IfUnowned, true).unwrap();
     let (plan, life) = ring.plan_repair_watching(&|_| ()).unwrap();
     ring.apply_repair(&plan, &life).unwrap();
     let rebuilt = ring.manifests.get(1).unwrap().unwrap();
@@ -274,7 +274,7 @@ fn nothing_is_reclaimed_because_a_manifest_cannot_be_seen() {
 #[test]
 fn the_command_reads_and_tells_what_is_held_out() {
     let (dir, config) = six_held_out(0..20);
-    let yaml = format!("RING: {}\n{}", config.ring.display(), index::lines(dir.path()));
+    let yaml = format!("RING: {}\n{}", config.ring.display(), coordination::lines(dir.path()));
     fs::write(dir.path().join("config.yaml"), yaml).unwrap();
     let run = |args: &[&str]| {
         let done = Command::new(env!("CARGO_BIN_EXE_ringreel")).args(args).current_dir(dir.path()).output().unwrap();
@@ -307,7 +307,7 @@ fn damage(path: &Path) {
 #[test]
 fn a_damaged_held_out_sample_is_counted_and_named() {
     let (dir, config) = six_held_out(0..20);
-    let yaml = format!("RING: {}\n{}", config.ring.display(), index::lines(dir.path()));
+    let yaml = format!("RING: {}\n{}", config.ring.display(), coordination::lines(dir.path()));
     fs::write(dir.path().join("config.yaml"), yaml).unwrap();
     let run = |args: &[&str]| {
         let done = Command::new(env!("CARGO_BIN_EXE_ringreel")).args(args).current_dir(dir.path()).output().unwrap();

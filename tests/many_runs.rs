@@ -57,7 +57,7 @@ fn runs_that_are_over_cost_bounded_work() {
     let maker = place.ring(); // like the processes that read
     for n in 0..runs {
         let name = if n % 2 == 0 { RunLog::own_name() } else { format!("run-{n:06}") };
-        let log = RunLog::new(maker.index.clone(), &name).unwrap();
+        let log = RunLog::new(maker.coordination.clone(), &name).unwrap();
         log.decide(0, &epoch).unwrap();
         log.arrive(0, 1, "victim", n).unwrap();
         if n % 4 < 2 {
@@ -68,7 +68,7 @@ fn runs_that_are_over_cost_bounded_work() {
     (1..8).for_each(|n| place.generation(2 * n..2 * n + 2));
     measure(&place, &ring, "after 7 promotions");
     let (begun, mut passes) = (Instant::now(), 0);
-    let until = |runs_left: usize| ring.index.note_names("runs").unwrap().len() <= runs_left;
+    let until = |runs_left: usize| ring.coordination.note_names("runs").unwrap().len() <= runs_left;
     eventually("all runs are retired", || {
         ring.reclaim().unwrap();
         passes += 1;

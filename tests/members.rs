@@ -5,8 +5,8 @@ mod common;
 
 use common::{Action, HookFs, another, config, scratch};
 use ringreel::Config;
+use ringreel::coordination::{MemoryStore, Report};
 use ringreel::fs::Posix;
-use ringreel::index::{MemoryIndex, Report};
 use ringreel::manager::Manager;
 use ringreel::metrics::prometheus;
 use ringreel::ring::Ring;
@@ -59,12 +59,12 @@ fn each_member_is_judged_by_its_own_lease() {
         let dir = scratch();
         let mut ring = another(&impatient(dir.path()));
         if in_memory {
-            ring.index = Arc::new(MemoryIndex::default());
+            ring.coordination = Arc::new(MemoryStore::default());
         }
         let (patient, impatient) = (begun(&ring, "patient-1-a"), begun(&ring, "impatient-2-b"));
-        ring.index.beat("patient-1-a", 1, &report(600.0)).unwrap();
-        ring.index.beat("impatient-2-b", 1, &report(0.01)).unwrap();
-        assert!(ring.index.claim_lease("manager", 1, "patient-1-a").unwrap());
+        ring.coordination.beat("patient-1-a", 1, &report(600.0)).unwrap();
+        ring.coordination.beat("impatient-2-b", 1, &report(0.01)).unwrap();
+        assert!(ring.coordination.claim_lease("manager", 1, "patient-1-a").unwrap());
         let ring = Arc::new(ring);
         let mut manager = Manager::on_ring(ring.clone());
         wait_until("the impatient one's file is removed", || {
@@ -73,7 +73,11 @@ fn each_member_is_judged_by_its_own_lease() {
             !impatient.exists()
         });
         assert!(patient.exists() && !ring.watch().is_dead("patient-1-a"));
-        assert_eq!(ring.index.lease("manager").unwrap().unwrap().holder, "patient-1-a", "the lease was taken over");
+        assert_eq!(
+            ring.coordination.lease("manager").unwrap().unwrap().holder,
+            "patient-1-a",
+            "the lease was taken over"
+        );
         assert!(ring.garbage_of_the_dead().unwrap().is_empty());
     }
 }
@@ -83,8 +87,8 @@ fn roles_publish_their_lease() {
     let dir = scratch();
     let config = Config { lease: Duration::from_millis(2500), ..config(dir.path(), 8, "") };
     let manager = Manager::open(&config).unwrap();
-    let (member, beat) = manager.ring().index.members().unwrap().remove(0);
-    let report = another(&config).index.report(&member, beat).unwrap().unwrap();
+    let (member, beat) = manager.ring().coordination.members().unwrap().remove(0);
+    let report = another(&config).coordination.report(&member, beat).unwrap().unwrap();
     assert_eq!((report.lease_seconds, report.lease()), (2.5, Duration::from_millis(2500)));
 }
 
@@ -98,9 +102,9 @@ fn status_does_not_count_members_without_heartbeat() {
     let config = impatient(dir.path());
     let ring = another(&config);
     let old = |unix_ms| Report { unix_ms, ..report(0.04) };
-    ring.index.beat("killed-1-a", 40, &old(now() - 38 * 60_000)).unwrap();
-    ring.index.beat("ahead-2-b", 40, &old(now() + 38 * 60_000)).unwrap();
-    assert!(ring.index.claim_lease("manager", 1, "killed-1-a").unwrap());
+    ring.coordination.beat("killed-1-a", 40, &old(now() - 38 * 60_000)).unwrap();
+    ring.coordination.beat("ahead-2-b", 40, &old(now() + 38 * 60_000)).unwrap();
+    assert!(ring.coordination.claim_lease("manager", 1, "killed-1-a").unwrap());
     // Each time like a command of its own: only the filesystem's clock tells that the lease is over.
     wait_until("both are silent", || {
         let Status { generators, silent, manager, .. } = status(&another(&config)).unwrap();
@@ -115,7 +119,7 @@ fn status_does_not_count_members_without_heartbeat() {
 fn status_with_old_report(refused: &'static str) -> (Status, usize) {
     let dir = scratch();
     let config = Config { lease: Duration::from_secs(600), ..config(dir.path(), 8, "") };
-    another(&config).index.beat("slow-clock-1-a", 7, &Report { unix_ms: 1, ..report(600.0) }).unwrap();
+    another(&config).coordination.beat("slow-clock-1-a", 7, &Report { unix_ms: 1, ..report(600.0) }).unwrap();
     let (fs, lists) = (HookFs::on(Posix), Arc::new(AtomicUsize::new(0)));
     let counted = lists.clone();
     fs.hook(move |_, call, path| {
@@ -162,7 +166,7 @@ fn long_lived_observers_stop_counting_a_killed_generator() {
     let report = Report { unix_ms: now() + 3_600_000, ..report(0.2) };
     wait_until("it is counted while it lives", || {
         beat += 1;
-        ring.index.beat("killed-1-a", beat, &report).unwrap();
+        ring.coordination.beat("killed-1-a", beat, &report).unwrap();
         counted(&mut watcher) == ("1".to_owned(), true)
     });
     wait_until("it is not counted any more", || counted(&mut watcher) == ("0".to_owned(), false));

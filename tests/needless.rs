@@ -7,8 +7,8 @@ use common::{
     Action, EIO, HookFs, a_manager_seems_to_live, another, config, manage, never, scratch, write, write_until,
 };
 use ringreel::config::{IndexPlace, Reuse};
+use ringreel::coordination::Report;
 use ringreel::format::{DType, Meta};
-use ringreel::index::Report;
 use ringreel::manager::Manager;
 use ringreel::reader::stream::{Stream, StreamOptions};
 use ringreel::ring::Ring;
@@ -183,7 +183,7 @@ fn generators_that_wait_for_a_reader_leave_its_work_to_a_manager_that_lives() {
     std::thread::scope(|scope| {
         scope.spawn(|| manage(manager, || stop.load(Ordering::SeqCst)));
         // A generator that finds no manager works in its place until it looks for one again.
-        while ring.index.lease("manager").unwrap().is_none() {
+        while ring.coordination.lease("manager").unwrap().is_none() {
             assert!(started.elapsed() < Duration::from_secs(60), "the manager never takes its lease");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -344,7 +344,7 @@ fn heartbeat_without_news_is_one_rename() {
     let fs = HookFs::default();
     let config = Config { index: IndexPlace::Files, ..config(dir.path(), 8, "") };
     let ring = Ring::find_or_make(Arc::new(fs.clone()), &config).unwrap();
-    let index = ring.index.clone();
+    let index = ring.coordination.clone();
     // With a lease of 8 s, beats are 2 s apart.
     let report = |n: u64, samples: u64, doing: &str| {
         let (lease_seconds, doing, unix_ms) = (8.0, doing.to_owned(), n * 2000);
@@ -360,7 +360,7 @@ fn heartbeat_without_news_is_one_rename() {
     };
     let (one_rename, a_report) = ((1, 1), (1, 5)); // a file is created, written and closed, renamed; one is removed
     assert_eq!(beat(1, &report(1, 0, "")).0, 1);
-    let others = another(&config).index; // knows only what the files hold
+    let others = another(&config).coordination; // knows only what the files hold
     for n in 2..40 {
         assert_eq!(beat(n, &report(n, 0, "")), one_rename, "{n}");
         assert_eq!(others.report("me", n).unwrap(), Some(report(n, 0, "")));

@@ -7,8 +7,8 @@ mod common;
 mod support;
 
 use common::assert_delivered_once;
+use ringreel::coordination::{CoordinationStore, MemoryStore, Report, SwapStatus};
 use ringreel::fs::Posix;
-use ringreel::index::{Index, MemoryIndex, Report, SwapStatus};
 use ringreel::ring::promote::When;
 use ringreel::ring::runs::Epoch;
 use ringreel::status::status;
@@ -109,7 +109,7 @@ fn note(dice: &mut Dice) -> (String, String, String) {
 }
 
 /// Says things through the index that no process of a ring would say.
-fn tell(index: &dyn Index, dice: &mut Dice) {
+fn tell(index: &dyn CoordinationStore, dice: &mut Dice) {
     let generation = dice.below(6);
     let n = number(dice);
     // The index refuses to write where a directory was planted.
@@ -121,7 +121,7 @@ fn tell(index: &dyn Index, dice: &mut Dice) {
         4 => drop(index.beat(dice.one_of(&MEMBERS), n, &report(dice))),
         _ => {
             let (folder, name, text) = note(dice);
-            drop(index.note(&folder, &name, &text));
+            drop(index.add_note(&folder, &name, &text));
         }
     }
 }
@@ -154,11 +154,11 @@ fn plant(root: &Path, dice: &mut Dice) {
 
 fn round(seed: u64, in_memory: bool) {
     let place = World::new("SWAP_CAP: 2\nLEASE_SECONDS: 0.1\n");
-    let memory: Arc<dyn Index> = Arc::new(MemoryIndex::default());
+    let memory: Arc<dyn CoordinationStore> = Arc::new(MemoryStore::default());
     let open = || {
         let mut ring = Ring::find_or_make(Arc::new(Posix), &place.config()).unwrap();
         if in_memory {
-            ring.index = memory.clone();
+            ring.coordination = memory.clone();
         }
         Arc::new(ring)
     };
@@ -180,7 +180,7 @@ fn round(seed: u64, in_memory: bool) {
     let ring = open();
     for _ in 0..dice.below(40) + 1 {
         if in_memory || dice.yes() {
-            tell(&*ring.index, &mut dice);
+            tell(&*ring.coordination, &mut dice);
         } else {
             plant(&place.path().join("index"), &mut dice);
         }
@@ -220,8 +220,8 @@ fn only_listed_epochs_are_looked_at() {
     let mut stream = place.stream(StreamOptions { run: Some("r".into()), ..worker(0, 2) });
     one(&mut stream);
     let ring = place.ring();
-    ring.index.note("run.r", "at.1.1000000000000000000.x", "").unwrap();
-    ring.index.note("runs", ".no run's name", "").unwrap();
+    ring.coordination.add_note("run.r", "at.1.1000000000000000000.x", "").unwrap();
+    ring.coordination.add_note("runs", ".no run's name", "").unwrap();
     within_limit("pins and passes", move || {
         assert_eq!(ring.pinned().unwrap(), [1].into());
         assert_eq!((ring.passes(1).unwrap(), ring.run_names().unwrap()), (0, vec!["r".to_owned()]));

@@ -141,7 +141,7 @@ fn a_manager_that_waits_for_a_reader_hears_of_its_last_sample_at_once() {
                 let late = patience();
                 manage(manager, || stop.load(SeqCst) || late());
             });
-            eventually("there is a manager", || ring.index.lease("manager").unwrap().is_some());
+            eventually("there is a manager", || ring.coordination.lease("manager").unwrap().is_some());
             let mut generator = Generator::open(&place.config()).unwrap();
             (0..SAMPLES).for_each(|n| put(&mut generator, n));
             let mut stream = place.stream(options.clone());

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Action, CHANGES, EACCES, EIO, HookFs, another, assert_delivered_once, scratch, write};
-use ringreel::index::Claim;
+use ringreel::coordination::Claim;
 use ringreel::layout::Layout;
 use ringreel::ring::Ring;
 use ringreel::ring::manifests::Manifests;
@@ -64,7 +64,7 @@ fn damaged(dir: &Path) -> Vec<SampleId> {
 }
 
 fn repair(fs: Arc<HookFs>, config: &Config) -> ringreel::Result<usize> {
-    let (ring, _) = Ring::find_damaged(fs, config, Claim::Hold, true)?;
+    let (ring, _) = Ring::find_damaged(fs, config, Claim::IfUnowned, true)?;
     let (plan, life) = ring.plan_repair_watching(&|_| ())?;
     ring.apply_repair(&plan, &life)?;
     Ok(ring.plan_repair(&life)?.open().count())
@@ -232,7 +232,7 @@ fn a_ring_that_turns_while_repair_looks_is_not_taken_for_a_damaged_one() {
         let mut generator = Generator::open(&config).unwrap();
         (0..2 * CAP).for_each(|n| drop(write(&mut generator, n).unwrap()));
         let fs = Arc::new(HookFs::default());
-        let (ring, _) = Ring::find_damaged(fs.clone(), &config, Claim::Look, false).unwrap();
+        let (ring, _) = Ring::find_damaged(fs.clone(), &config, Claim::Never, false).unwrap();
         let generator = Mutex::new(generator);
         fs.hook(move |n, _, _| {
             if n == at {

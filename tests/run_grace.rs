@@ -5,7 +5,7 @@ mod common;
 #[path = "stream_support/mod.rs"]
 mod support;
 
-use ringreel::index::Report;
+use ringreel::coordination::Report;
 use ringreel::ring::runs::{Epoch, MAX_PINNED, RunLog};
 use support::{World, decide, eventually};
 
@@ -34,15 +34,15 @@ fn reclaimed(place: &World, ring: &ringreel::Ring) -> Vec<u64> {
 
 /// The note of run "killed" that says when its worker died.
 fn death(ring: &ringreel::Ring) -> Option<String> {
-    ring.index.note_names("run.killed").unwrap().into_iter().find(|name| name.starts_with("dead."))
+    ring.coordination.note_names("run.killed").unwrap().into_iter().find(|name| name.starts_with("dead."))
 }
 
 /// Writes that the worker of run "killed" died that long ago; negative: in the future.
 fn set_death(ring: &ringreel::Ring, seconds_ago: i64) {
     let before = death(ring).unwrap();
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as i64;
-    ring.index.note("run.killed", &format!("dead.0.{}.victim", now - seconds_ago * 1000), "").unwrap();
-    ring.index.drop_note("run.killed", &before).unwrap();
+    ring.coordination.add_note("run.killed", &format!("dead.0.{}.victim", now - seconds_ago * 1000), "").unwrap();
+    ring.coordination.remove_note("run.killed", &before).unwrap();
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn killed_named_run_keeps_its_generation_for_run_grace() {
     (20..24).for_each(|n| place.generation(2 * n..2 * n + 2));
     eventually("the run is retired", || {
         ring.reclaim().unwrap();
-        !ring.index.note_names("runs").unwrap().contains(&"killed".to_owned())
+        !ring.coordination.note_names("runs").unwrap().contains(&"killed".to_owned())
     });
 }
 
@@ -103,11 +103,11 @@ fn unnamed_runs_and_workers_that_left_get_no_grace() {
     // The worker comes back as another member, and leaves.
     let log = place.ring().run("killed").unwrap();
     let report = Report { lease_seconds: 3600.0, ..Report::default() };
-    ring.index.beat("successor", 1, &report).unwrap();
+    ring.coordination.beat("successor", 1, &report).unwrap();
     log.arrive(0, 0, "successor", 2).unwrap();
     assert_eq!(ring.pinned().unwrap(), [1].into());
     assert_eq!(reclaimed(&place, &ring), [1, 4]);
-    assert_eq!((death(&ring), ring.index.note_names("run.killed").unwrap().len()), (None, 1));
+    assert_eq!((death(&ring), ring.coordination.note_names("run.killed").unwrap().len()), (None, 1));
     log.leave(0, 0, 2).unwrap();
     assert_eq!(reclaimed(&place, &ring), [4]);
 }
@@ -123,7 +123,7 @@ fn grace_keeps_16_generations_and_yields_to_living_readers() {
     eventually("the worker counts as dead", || !ring.has_readers().unwrap());
     // A stream that lives, by a lease of an hour, reads generations 2 and 3.
     let report = Report { lease_seconds: 3600.0, ..Report::default() };
-    ring.index.beat("reader", 1, &report).unwrap();
+    ring.coordination.beat("reader", 1, &report).unwrap();
     decide(&ring, "lives", &[2, 3], 1);
     ring.run("lives").unwrap().arrive(0, 0, "reader", 2).unwrap();
     let kept: Vec<u64> = [2, 3].into_iter().chain(9..=23).collect();

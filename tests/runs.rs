@@ -6,7 +6,7 @@ mod common;
 mod support;
 
 use common::{Action, HookFs};
-use ringreel::index::{Index, MemoryIndex};
+use ringreel::coordination::{CoordinationStore, MemoryStore};
 use ringreel::ring::runs::{Epoch, MAX_PINNED, RunLog, Turn};
 use ringreel::status::status;
 use ringreel::{Error, StreamOptions};
@@ -23,7 +23,7 @@ fn epoch(generation: u64) -> Epoch {
 
 #[test]
 fn a_name_that_could_lead_elsewhere_is_refused() {
-    let index: Arc<dyn Index> = Arc::new(MemoryIndex::default());
+    let index: Arc<dyn CoordinationStore> = Arc::new(MemoryStore::default());
     let long = "x".repeat(100);
     for name in ["r", "job-1.2_3", "7", &long] {
         assert_eq!(RunLog::new(index.clone(), name).unwrap().name(), name);
@@ -39,8 +39,8 @@ fn a_name_that_could_lead_elsewhere_is_refused() {
 fn of_many_who_decide_at_once_the_first_one_stands_for_all() {
     let place = World::new("SWAP_CAP: 2\n");
     place.generation(0..2);
-    let (ring, memory) = (place.ring(), Arc::new(MemoryIndex::default()));
-    for index in [ring.index.clone(), memory as Arc<dyn Index>] {
+    let (ring, memory) = (place.ring(), Arc::new(MemoryStore::default()));
+    for index in [ring.coordination.clone(), memory as Arc<dyn CoordinationStore>] {
         for k in 0..10 {
             let begin = Barrier::new(16);
             let stand: Vec<Epoch> = std::thread::scope(|scope| {
@@ -150,7 +150,7 @@ fn runs_that_are_over_are_put_away_and_of_their_logs_a_hundred_are_kept() {
     // A round puts away as many as it has time for.
     eventually("all are put away", || {
         ring.reclaim().unwrap();
-        let mut active = ring.index.note_names("runs").unwrap();
+        let mut active = ring.coordination.note_names("runs").unwrap();
         active.sort();
         active == ["reading", "run-050"] && ring.run_names().unwrap().len() == 102
     });
@@ -171,13 +171,13 @@ fn runs_that_are_over_are_put_away_and_of_their_logs_a_hundred_are_kept() {
     for n in (0..110).map(name) {
         let log = place.ring().run(&n).unwrap().epochs().unwrap();
         assert_eq!(log.len(), usize::from(names.contains(&n)), "{n}");
-        assert!(names.contains(&n) || ring.index.note_names(&format!("run.{n}")).unwrap().is_empty());
+        assert!(names.contains(&n) || ring.coordination.note_names(&format!("run.{n}")).unwrap().is_empty());
     }
     // A run that comes back takes part again.
     let again = names.iter().find(|name| name.starts_with("run-")).unwrap();
     let mut stream = place.stream(StreamOptions { run: Some(again.clone()), ..worker(0, 1) });
     assert_eq!((one(&mut stream).epoch, one(&mut reading).epoch), (0, 0));
-    assert!(ring.index.note_names("runs").unwrap().contains(again));
+    assert!(ring.coordination.note_names("runs").unwrap().contains(again));
 }
 
 /// A reader of its own of the ring at `place`, on a filesystem with a hook.
@@ -242,10 +242,10 @@ fn a_note_that_cannot_be_read_stops_neither_its_run_nor_the_ring() {
         drop(stream);
         let ring = place.ring();
         let note = (format!("epochs.{}", "r"), k.to_string());
-        assert!(!ring.index.read_note(&note.0, &note.1).unwrap().unwrap().is_empty());
+        assert!(!ring.coordination.read_note(&note.0, &note.1).unwrap().unwrap().is_empty());
         for name in [&*note.1, &(k + 1).to_string()] {
-            ring.index.drop_note(&note.0, name).unwrap();
-            assert_eq!(ring.index.note(&note.0, name, "").unwrap(), "", "as after a loss of power");
+            ring.coordination.remove_note(&note.0, name).unwrap();
+            assert_eq!(ring.coordination.add_note(&note.0, name, "").unwrap(), "", "as after a loss of power");
         }
         place.generation(4..8);
         let ring = place.ring();
@@ -268,7 +268,7 @@ fn loops_leave_a_few_notes_however_many_they_are() {
             assert_eq!(drain(&mut stream).len(), 2);
         }
     }
-    let names = place.ring().index.note_names("run.r").unwrap();
+    let names = place.ring().coordination.note_names("run.r").unwrap();
     let left = names.iter().filter(|name| name.ends_with("_left")).count();
     assert!(left <= 4, "{left} of {}: {names:?}", names.len());
 }
@@ -499,7 +499,7 @@ fn epochs_that_repeat_are_written_once_and_counted_each() {
     log.decide(6, &Epoch { workers: 1, ..epoch(2) }).unwrap();
     log.arrive(0, 6, "zero", 1).unwrap();
     assert_eq!(ring.reads().unwrap(), [(1, 3), (2, 0)].into());
-    let text = |k: &str| ring.index.read_note("epochs.r", k).unwrap().unwrap();
+    let text = |k: &str| ring.coordination.read_note("epochs.r", k).unwrap().unwrap();
     assert!(text("5").contains("\"repeats\":2") && !text("6").contains("repeats"));
 
     let other = place.ring().run("r").unwrap();
@@ -511,7 +511,7 @@ fn epochs_that_repeat_are_written_once_and_counted_each() {
 
 #[test]
 fn of_a_long_run_the_last_4096_epochs_are_kept_and_of_a_worker_the_last_place() {
-    let index: Arc<dyn Index> = Arc::new(MemoryIndex::default());
+    let index: Arc<dyn CoordinationStore> = Arc::new(MemoryStore::default());
     let log = RunLog::new(index.clone(), "r").unwrap();
     (0..6).for_each(|k| assert_eq!(log.decide(k, &epoch(k)).unwrap(), epoch(k)));
     let left = || {

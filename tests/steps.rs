@@ -273,7 +273,7 @@ fn a_manager_that_cannot_read_its_own_lease_once_keeps_it() {
         write(&mut generator, n).unwrap();
     }
     // Its beats go on, so that nobody else takes over; it is to promote, then.
-    let lease = manager.ring().index.lease("manager").unwrap().unwrap();
+    let lease = manager.ring().coordination.lease("manager").unwrap().unwrap();
     assert_eq!(lease.holder, manager.ring().me);
     let promoting = std::thread::spawn(move || turns(&mut manager));
     write(&mut generator, CAP).unwrap();
@@ -295,7 +295,7 @@ fn an_index_that_somebody_removes_while_it_is_made_again_ends_nobody() {
             && times.fetch_add(1, Ordering::SeqCst) < 4
     };
     fs.hook(move |_, op, path| if gone(op, path) { Action::Refuse(ENOENT) } else { Action::Pass });
-    assert!(ring.index.claim_lease("somebody", 1, "me").unwrap());
+    assert!(ring.coordination.claim_lease("somebody", 1, "me").unwrap());
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn a_generation_does_not_wait_for_the_indices_that_a_dead_generator_took() {
     let dead = another(&config);
     a_manager_seems_to_live(&config);
     for _ in 0..3 {
-        dead.index.next_index(1).unwrap().unwrap();
+        dead.coordination.next_index(1).unwrap().unwrap();
     }
     let mut generator = Generator::open(&config).unwrap();
     let finished: Vec<_> = (0..CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
@@ -341,7 +341,7 @@ fn a_generation_does_not_wait_for_the_indices_that_a_dead_generator_took() {
 fn a_generation_that_was_closed_by_somebody_who_died_still_fills() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
-    another(&config).index.close_generation(1).unwrap();
+    another(&config).coordination.close_generation(1).unwrap();
     let mut generator = Generator::open(&config).unwrap();
     let mut finished: Vec<_> = (0..SAMPLES).flat_map(|n| write(&mut generator, n).unwrap()).collect();
     finished.extend(generator.flush(&never).unwrap());
@@ -381,13 +381,13 @@ fn on_a_full_disk_the_living_still_give_signs_of_life() {
     let config = config(dir.path(), CAP, "");
     let fs = Arc::new(HookFs::default());
     let ring = Ring::find_or_make(fs.clone(), &config).unwrap();
-    ring.index.beat("me", 1, &Default::default()).unwrap();
+    ring.coordination.beat("me", 1, &Default::default()).unwrap();
     fs.hook(|_, op, _| if op == "create" { Action::Refuse(ENOSPC) } else { Action::Pass });
-    ring.index.beat("me", 2, &Default::default()).unwrap();
-    assert_eq!(another(&config).index.members().unwrap(), [("me".to_owned(), 2)]);
+    ring.coordination.beat("me", 2, &Default::default()).unwrap();
+    assert_eq!(another(&config).coordination.members().unwrap(), [("me".to_owned(), 2)]);
     fs.unhook();
-    ring.index.beat("me", 3, &Default::default()).unwrap();
-    assert_eq!(another(&config).index.members().unwrap(), [("me".to_owned(), 3)]);
+    ring.coordination.beat("me", 3, &Default::default()).unwrap();
+    assert_eq!(another(&config).coordination.members().unwrap(), [("me".to_owned(), 3)]);
 }
 
 #[test]
@@ -534,13 +534,13 @@ fn a_managers_lease_that_was_cut_off_is_taken_over() {
     let index = IndexPlace::Files;
     let config = Config { lease: Duration::from_millis(50), index, ..config(dir.path(), CAP, "") };
     let ring = another(&config);
-    assert!(ring.index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
+    assert!(ring.coordination.claim_lease("manager", 1, "somebody-1-abc").unwrap());
     std::fs::write(config.ring.join("index/leases/manager.1"), "").unwrap();
     let mut manager = Manager::open(&config).unwrap();
     let taken = (0..400).any(|_| {
         manager.turn().unwrap();
         std::thread::sleep(Duration::from_millis(5));
-        ring.index.lease("manager").unwrap().is_some_and(|lease| lease.holder == manager.ring().me)
+        ring.coordination.lease("manager").unwrap().is_some_and(|lease| lease.holder == manager.ring().me)
     });
     assert!(taken);
 }

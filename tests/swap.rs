@@ -158,7 +158,7 @@ fn what_a_dead_generator_linked_ahead_is_brought_in_and_not_linked_once_more() {
     let ring = another(&config);
     let mut watch = ringreel::ring::liveness::Watch::new(Duration::ZERO);
     for _ in 0..3 {
-        watch.look(&*ring.index).unwrap();
+        watch.look(&*ring.coordination).unwrap();
         std::thread::sleep(Duration::from_millis(2));
         ring.recover(&mut watch).unwrap();
     }
@@ -218,7 +218,7 @@ fn where_no_manager_lives_a_manifest_that_nobody_publishes_is_published_by_who_g
     begin_a_promotion(&config);
     finished.extend(write(&mut generator, 10).unwrap());
     assert!(listed(&config.ring).is_empty());
-    another(&config).index.release_lease("manager", 1).unwrap();
+    another(&config).coordination.release_lease("manager", 1).unwrap();
     // It looks at the lease now and then only.
     drop(generator);
     let mut generator = Generator::open(&config).unwrap();

@@ -501,7 +501,7 @@ fn busy_callers_sample_gets_its_place_in_a_closed_generation() {
     let dir = scratch();
     let config = Config { lease: Duration::from_secs(4), ..config(dir.path(), 3, "") };
     let ring = another(&config);
-    ring.index.close_generation(1).unwrap();
+    ring.coordination.close_generation(1).unwrap();
     let mut generator = Generator::open(&config).unwrap();
     let ids = write(&mut generator, 0).unwrap();
     assert!(ring.fs.list(&ring.layout.write(1)).unwrap().is_empty(), "the counter gives no number");

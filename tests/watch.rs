@@ -5,7 +5,7 @@ mod cli_support;
 
 use cli_support::{Place, Running, eventually, generate, listing, put};
 use ringreel::Generator;
-use ringreel::index::Report;
+use ringreel::coordination::Report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
@@ -40,7 +40,7 @@ fn text_from_the_ring_is_escaped_in_every_output() {
     let nasty = "n\u{1b}[2J\u{7}\u{9b}\u{202e}\u{2028}\r\nringreel_up 0";
     let place = ring();
     let ring = ringreel::Ring::find(std::sync::Arc::new(ringreel::fs::Posix), &place.config()).unwrap();
-    ringreel::failures::remember(&*ring.index, "me", ringreel::Role::Generator, nasty);
+    ringreel::failures::remember(&*ring.coordination, "me", ringreel::Role::Generator, nasty);
     let text = || nasty.to_owned();
     let report = Report {
         role: "reader".to_owned(),
@@ -50,7 +50,7 @@ fn text_from_the_ring_is_escaped_in_every_output() {
         unix_ms: ringreel::unix_ms(),
         ..Report::default()
     };
-    ring.index.beat("m\u{202e}\u{1b}", 7, &report).unwrap();
+    ring.coordination.beat("m\u{202e}\u{1b}", 7, &report).unwrap();
     for args in [
         &["status"][..],
         &["status", "--json"],

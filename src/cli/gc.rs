@@ -3,8 +3,8 @@
 use super::RingArgs;
 use super::output::{json_line, line, plain_path, tell};
 use crate::config::MAX_KEEP;
+use crate::coordination::Claim;
 use crate::fs::Posix;
-use crate::index::Claim;
 use crate::ring::Ring;
 use crate::ring::gc::Garbage;
 use crate::ring::recover::GRACE;
@@ -45,9 +45,9 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
         );
     }
     config.keep = options.keep.unwrap_or(config.keep);
-    let claim = if options.dry_run { Claim::Look } else { Claim::Hold };
+    let claim = if options.dry_run { Claim::Never } else { Claim::IfUnowned };
     let ring = Ring::find_with(Arc::new(Posix), &config, claim)?;
-    if options.ring.ring.is_some() && !options.dry_run && ring.has_no_index()? {
+    if options.ring.ring.is_some() && !options.dry_run && ring.coordination_is_elsewhere()? {
         let message = "its index is not in its directory (in a MongoDB?), so who reads in it cannot be seen: give the \
                        configuration (-c config.yaml)";
         return Err(crate::Error::WrongRing { path: config.ring.clone(), message: message.to_owned() }.into());

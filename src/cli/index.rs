@@ -3,8 +3,8 @@
 use super::Common;
 use super::output::{json_line, line};
 use crate::Config;
+use crate::coordination::{Backend, Claim, IfUnreachable};
 use crate::fs::Posix;
-use crate::index::{Absence, Claim, Opening};
 use crate::ring::Ring;
 use crate::role::Role;
 use clap::{Args, Subcommand, ValueEnum};
@@ -67,7 +67,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
 
 fn show(common: &Common) -> anyhow::Result<i32> {
     let ring = Ring::find(Arc::new(Posix), &super::load(common)?)?;
-    let index = &*ring.index;
+    let index = &*ring.coordination;
     index.ping()?;
     let (status, lease) = (index.status()?, index.lease(Role::Manager.as_str())?);
     let filling = status.as_ref().map_or(0, |status| status.generation).saturating_add(1);
@@ -121,17 +121,18 @@ fn move_to(options: &Move) -> anyhow::Result<i32> {
         }
         Err(error) => return Err(error.into()),
     };
-    let claim = if options.take_over { Claim::TakeOver } else { Claim::Hold };
-    let index = Opening::at(&target.index, Absence::Fatal)?.of(ring.fs.clone(), ring.index_owner(), claim)?;
+    let claim = if options.take_over { Claim::TakeOver } else { Claim::IfUnowned };
+    let index =
+        Backend::connect(&target.index, IfUnreachable::Fail)?.open(ring.fs.clone(), ring.ring_context(), claim)?;
     index.ping()?;
-    let using = ring.index.members().map_or(0, |members| members.len());
-    let told = ring.move_index(&*index)?;
+    let using = ring.coordination.members().map_or(0, |members| members.len());
+    let told = ring.move_coordination(&*index)?;
     if options.common.json {
         let told: Vec<_> = told.iter().map(ToString::to_string).collect();
-        json_line(&json!({ "from": ring.index.place(), "to": index.place(), "told": told, "using": using }))?;
+        json_line(&json!({ "from": ring.coordination.place(), "to": index.place(), "told": told, "using": using }))?;
         return Ok(0);
     }
-    line(&format!("the index is now in {}; it was in {}", index.place(), ring.index.place()))?;
+    line(&format!("the index is now in {}; it was in {}", index.place(), ring.coordination.place()))?;
     line(&format!("write `INDEX: {}` into {}, and start what runs again", options.to.name(), path.display()))?;
     if using > 0 {
         line(&format!("{using} processes use the old one: nothing is lost meanwhile, but two managers may work"))?;

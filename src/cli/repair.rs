@@ -3,8 +3,8 @@
 use super::output::{failed, json_line, line, plain_path};
 use super::{RingArgs, output};
 use crate::config::IndexPlace;
+use crate::coordination::Claim;
 use crate::fs::Posix;
-use crate::index::Claim;
 use crate::ring::Ring;
 use crate::ring::held_out::DamagedSample;
 use crate::ring::repair::{Mend, State};
@@ -55,12 +55,12 @@ fn look_and_mend(options: &Options) -> anyhow::Result<i32> {
     let config = options.ring.config()?;
     let claim = match (options.apply, options.take_over) {
         (true, true) => Claim::TakeOver,
-        (true, false) => Claim::Hold,
-        _ => Claim::Look,
+        (true, false) => Claim::IfUnowned,
+        _ => Claim::Never,
     };
     let (ring, first) = Ring::find_damaged(Arc::new(Posix), &config, claim, options.apply)?;
     let by_path = options.ring.ring.is_some() && config.index == IndexPlace::Files;
-    if by_path && options.apply && ring.has_no_index()? {
+    if by_path && options.apply && ring.coordination_is_elsewhere()? {
         let message = "its index is not in its directory (in a MongoDB?), so who works in it cannot be seen: give the \
                        configuration (-c config.yaml)";
         return Err(crate::Error::WrongRing { path: config.ring.clone(), message: message.to_owned() }.into());
@@ -101,7 +101,7 @@ fn look_and_mend(options: &Options) -> anyhow::Result<i32> {
             (0, _) => format!(
                 "nothing is to be mended ({}); repair does not read segments: `ringreel verify {}` does, and --salvage \
                  DIR saves what is whole of damaged ones",
-                ring.index.place(),
+                ring.coordination.place(),
                 ring.layout.root().display()
             ),
             (n, true) => format!("{n} could not be mended"),

@@ -2,8 +2,8 @@
 
 use super::Common;
 use super::output::{json_line, line};
+use crate::coordination::Claim;
 use crate::fs::Posix;
-use crate::index::Claim;
 use crate::ring::Ring;
 use clap::Args;
 use serde_json::json;
@@ -27,7 +27,7 @@ pub struct Options {
 /// Seals. 1 when there was nothing to seal, or when that has to wait.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let config = super::load(&options.common)?;
-    let ring = Ring::find_with(Arc::new(Posix), &config, Claim::Hold)?;
+    let ring = Ring::find_with(Arc::new(Posix), &config, Claim::IfUnowned)?;
     let sealed = ring.seal()?;
     for promotion in &sealed.promotions {
         let summary = &promotion.manifest.summary;

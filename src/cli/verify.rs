@@ -2,9 +2,9 @@
 
 use super::output::{failed, json_line, line, plain, plain_path, progress_bytes};
 use crate::config::{Config, MAX_KEEP};
+use crate::coordination::Claim;
 use crate::error::{Error, REPAIR};
 use crate::fs::{Fs, Posix};
-use crate::index::Claim;
 use crate::inspect::Subject;
 use crate::inspect::verify::{Finding, Kind, Report, verify};
 use crate::ring::Ring;
@@ -108,7 +108,7 @@ fn look(options: &Options) -> anyhow::Result<Report> {
 /// what is left of its damaged segments.
 fn next(ring: &Path) -> String {
     let plan = || -> crate::Result<bool> {
-        let (ring, first) = Ring::find_damaged(Arc::new(Posix), &Config::of_ring(ring)?, Claim::Look, false)?;
+        let (ring, first) = Ring::find_damaged(Arc::new(Posix), &Config::of_ring(ring)?, Claim::Never, false)?;
         let plan = ring.plan_repair(&Life::Unknown)?;
         // Its index may be on a server, of which only a configuration knows.
         Ok(first.is_some() || plan.open().any(|mend| mend.what != "index"))

@@ -135,8 +135,8 @@ fn size(subject: &Subject, config: &Config) -> Option<Size> {
 
 fn published_leases(subject: &Subject, config: &Config) -> Option<(f64, f64)> {
     let ring = Ring::find(subject.fs.clone(), &Config::of_ring(&config.ring).ok()?).ok()?;
-    let members = ring.index.members().ok()?;
-    let reports = members.iter().filter_map(|(name, beat)| ring.index.report(name, *beat).ok().flatten());
+    let members = ring.coordination.members().ok()?;
+    let reports = members.iter().filter_map(|(name, beat)| ring.coordination.report(name, *beat).ok().flatten());
     let leases = reports.map(|report| report.lease().as_secs_f64()).filter(|lease| *lease > 0.0);
     leases.map(|lease| (lease, lease)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }

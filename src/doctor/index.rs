@@ -4,9 +4,9 @@ use super::config::Known;
 use super::filesystem::millis;
 use super::{CannotLook, Doctor, Outcome};
 use crate::config::{Config, IndexPlace};
+use crate::coordination::{Counter, FileStore, Leases};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::index::{Counter, FilesIndex, Leases};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) fn examine_files(
 
 fn claims(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Outcome> {
     let begun = Instant::now();
-    let index = |n: usize| FilesIndex::new(fs.clone(), dir.to_owned(), &format!("doctor-{n}"), 1);
+    let index = |n: usize| FileStore::new(fs.clone(), dir.to_owned(), &format!("doctor-{n}"), 1);
     let took: Vec<Result<(Vec<u64>, bool)>> = std::thread::scope(|scope| {
         let one = |n: usize| {
             let index = index(n);
@@ -94,7 +94,7 @@ mod server {
     use super::super::{CannotLook, Doctor, Outcome};
     use super::{GROUP, Known, millis};
     use crate::config::{Config, MongoPlace};
-    use crate::index::server_probe::{Probe, ServerProbe};
+    use crate::coordination::server_probe::{Probe, ServerProbe};
     use std::time::Duration;
 
     /// A round trip that takes so long is felt at each block of numbers.

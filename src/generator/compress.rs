@@ -4,7 +4,7 @@
 //! of a part and what it becomes, however large the part is.
 
 use super::Core;
-use crate::index::Stored;
+use crate::coordination::PartCompression;
 use ringreel_format::PartRef;
 use rustix::time::{ClockId, clock_gettime};
 use std::borrow::Cow;
@@ -180,9 +180,9 @@ impl Auto {
         changed
     }
 
-    fn stored(&self) -> Vec<Stored> {
+    fn stored(&self) -> Vec<PartCompression> {
         let decided = self.0.iter().filter(|part| part.pays.is_some());
-        let one = |part: &Undecided| Stored {
+        let one = |part: &Undecided| PartCompression {
             part: part.name.clone(),
             compressed: part.pays == Some(true),
             ratio: (part.trial.ratio() * 100.0).round() / 100.0,
@@ -201,7 +201,7 @@ impl Core {
             writing.compress(&self.options.write.compress);
         }
         let stored = self.auto.stored();
-        self.presence.report(|report| report.stored = stored);
+        self.heartbeat.report(|report| report.stored = stored);
     }
 }
 

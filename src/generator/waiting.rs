@@ -102,7 +102,7 @@ impl Core {
     pub(super) fn tend_ring(&mut self, waited: Duration) -> Result<bool> {
         self.ring
             .watch()
-            .look(&*self.ring.index)
+            .look(&*self.ring.coordination)
             .unwrap_or_else(|error| tracing::debug!(%error, "members cannot be seen"));
         if self.manager_lives() && !self.is_overdue(waited) {
             return Ok(false);
@@ -130,7 +130,7 @@ impl Core {
     fn manager_lives(&mut self) -> bool {
         if self.next_look <= Instant::now() {
             // Where the index is away, the manager may go on as well as we do: what was known last holds.
-            if let Ok(lease) = self.ring.index.lease(Role::Manager.as_str()) {
+            if let Ok(lease) = self.ring.coordination.lease(Role::Manager.as_str()) {
                 self.manager = lease.filter(|lease| !lease.released).map(|lease| lease.holder);
                 self.next_look = Instant::now() + self.ring.settings.lease / LOOKS_PER_LEASE;
             }
@@ -151,7 +151,7 @@ impl Core {
     pub(super) fn problem(&mut self, message: String) {
         if self.last_problem.as_ref() != Some(&message) {
             tracing::warn!("{message}");
-            self.presence.report(|report| report.last_error = Some(message.clone()));
+            self.heartbeat.report(|report| report.last_error = Some(message.clone()));
             self.last_problem = Some(message);
         }
     }
@@ -161,9 +161,9 @@ impl Core {
             return Err(Error::Interrupted { what: what.to_owned() });
         }
         let started = Instant::now();
-        self.presence.report(|report| report.doing = format!("waiting for {what}"));
+        self.heartbeat.report(|report| report.doing = format!("waiting for {what}"));
         self.pacer.pause(limit, stop);
-        self.presence.report(|report| report.doing.clear());
+        self.heartbeat.report(|report| report.doing.clear());
         self.summary.waited_seconds += started.elapsed().as_secs_f64();
         if stop() { Err(Error::Interrupted { what: what.to_owned() }) } else { Ok(()) }
     }

@@ -103,7 +103,7 @@ impl Policy {
                 return Ok(Choice::Wait(format!("generation {next}, which is full, to be promoted{held}")));
             }
         }
-        let mut missing = self.generators.missing_for(&*ring.index);
+        let mut missing = self.generators.missing_for(&*ring.coordination);
         if !missing.is_zero() && ring.settings.on_stale == OnStale::Warn && !self.generators.ever_seen() {
             // This process may have begun after they had ended, as each worker of a loader does. (Clocks are compared
             // here: that is good enough for a warning.)
@@ -157,7 +157,7 @@ fn describe(generators: &ProducerStatus, reader: &Reader) -> String {
         MANY_FILES.. => format!("{files} files, {cap} samples when it is full"),
         _ => format!("{} of {cap} samples", ring.fill_of(next).unwrap_or(0)),
     };
-    format!("generation {next} holds {fill}, {}", generators.describe(&*ring.index))
+    format!("generation {next} holds {fill}, {}", generators.describe(&*ring.coordination))
 }
 
 /// What an epoch of the run was read from. It is known to this process.

@@ -35,10 +35,10 @@ pub mod stream;
 mod verified;
 
 use crate::config::{Config, ReadMode, Verify};
+use crate::coordination::{Backend, IfUnreachable};
 use crate::error::{Error, Result};
 use crate::fs::sigbus::{is_torn, newly_torn};
 use crate::fs::{Fs, Posix};
-use crate::index::{Absence, Opening};
 use crate::memory;
 use crate::ring::Ring;
 use crate::ring::held_out::Positions;
@@ -241,7 +241,7 @@ impl Reader {
             n => format!("the first generation with samples beyond the {n} that are held out"),
         };
         let place = self.ring.layout.root().display();
-        let makers = generators.describe(&*self.ring.index);
+        let makers = generators.describe(&*self.ring.coordination);
         format!("{first} of {place}: {fill} of {cap} samples are there, {makers}")
     }
 
@@ -301,7 +301,8 @@ impl Reader {
             match Reader::open(config) {
                 Err(Error::NoRing { path }) => {
                     // Without its server no generator can make the ring.
-                    let opened = server.take().map_or_else(|| Opening::at(&config.index, Absence::Borne), Ok)?;
+                    let opened =
+                        server.take().map_or_else(|| Backend::connect(&config.index, IfUnreachable::Continue), Ok)?;
                     let why = match server.insert(opened).silence() {
                         Some(silence) => format!("{silence}; with INDEX: files, no server is needed"),
                         None => "no generator or manager has started yet".to_owned(),

@@ -1,8 +1,8 @@
 //! What a reader knows of the generators: who lives, for how long nobody has, and why the last one failed. So that it can
 //! say what it waits for, and notice that nothing new will come.
 
+use crate::coordination::{CoordinationStore, Membership, Report};
 use crate::failures::{Failure, failures};
-use crate::index::{Index, Membership, Report};
 use crate::ring::liveness::Watch;
 use crate::role::Role;
 use crate::unix_ms;
@@ -87,10 +87,10 @@ impl ProducerStatus {
     }
 
     /// Looks at who lives. Where the index is away, those that lived still do.
-    pub fn look(&self, index: &dyn Membership) {
+    pub fn look(&self, store: &dyn Membership) {
         let members = {
             let mut state = self.lock();
-            if let Err(error) = state.watch.look_at_once(index) {
+            if let Err(error) = state.watch.look_at_once(store) {
                 tracing::debug!(%error, "generators cannot be seen");
                 if !state.living.is_empty() {
                     state.last = Instant::now();
@@ -104,7 +104,7 @@ impl ProducerStatus {
         for (name, beat) in members {
             // Its role never changes. What else generators say is asked for when somebody wants to know.
             let known = self.lock().reports.get(&name).cloned();
-            if let Some(report) = known.or_else(|| index.report(&name, beat).ok().flatten().map(|said| (beat, said))) {
+            if let Some(report) = known.or_else(|| store.report(&name, beat).ok().flatten().map(|said| (beat, said))) {
                 reports.insert(name, report);
             }
         }
@@ -125,18 +125,18 @@ impl ProducerStatus {
 
     /// Looks at who lives, if that was not done in the last two quarters of a lease. (A look costs a file server more
     /// than a beat.)
-    pub fn keep_up(&self, index: &dyn Membership) {
+    pub fn keep_up(&self, store: &dyn Membership) {
         let (looked, pause) = {
             let state = self.lock();
             (state.looked, state.pause)
         };
         if looked.is_none_or(|looked| looked.elapsed() > pause * 5 / 2) {
-            self.look(index);
+            self.look(store);
         }
     }
 
     /// Asks the generators that live what they do, and how the last one failed: not more often than they say.
-    fn ask(&self, index: &dyn Index) {
+    fn ask(&self, store: &dyn CoordinationStore) {
         let (stale, pause) = {
             let state = self.lock();
             (state.asked, state.pause)
@@ -144,7 +144,7 @@ impl ProducerStatus {
         if stale.is_some_and(|asked| asked.elapsed() < pause) {
             return;
         }
-        self.look(index);
+        self.look(store);
         let beats: HashMap<String, u64> = self.lock().watch.listed().into_iter().collect();
         let mut living = self.lock().living.clone();
         // Those whose word is the oldest: they have beaten most often since.
@@ -154,12 +154,12 @@ impl ProducerStatus {
         };
         living.sort_by_cached_key(unheard);
         for name in living.into_iter().take(ASKED) {
-            let said = beats.get(&name).and_then(|beat| Some((*beat, index.report(&name, *beat).ok().flatten()?)));
+            let said = beats.get(&name).and_then(|beat| Some((*beat, store.report(&name, *beat).ok().flatten()?)));
             if let Some(said) = said {
                 self.lock().reports.insert(name, said);
             }
         }
-        let failed = failures(index)
+        let failed = failures(store)
             .unwrap_or_default()
             .into_iter()
             .find(|failure| Role::parse(&failure.role) == Some(Role::Generator));
@@ -169,10 +169,10 @@ impl ProducerStatus {
 
     /// Returns for how long no generator has lived. Zero while the index does not answer, and while
     /// a generator lived at the last look.
-    pub fn missing_for(&self, index: &dyn Membership) -> Duration {
+    pub fn missing_for(&self, store: &dyn Membership) -> Duration {
         let looked = self.lock().looked;
         if looked.is_none_or(|looked| looked.elapsed() > self.lock().pause) {
-            self.look(index);
+            self.look(store);
         }
         let state = self.lock();
         if state.known && state.away.is_none() && state.living.is_empty() {
@@ -193,8 +193,8 @@ impl ProducerStatus {
     }
 
     /// Who lives, in words, how much they make, and why the last one failed that did.
-    pub fn describe(&self, index: &dyn Index) -> String {
-        self.ask(index);
+    pub fn describe(&self, store: &dyn CoordinationStore) -> String {
+        self.ask(store);
         let state = self.lock();
         let mut words = if let Some(why) = &state.away {
             format!("whether generators live is not known ({why})")
@@ -227,9 +227,9 @@ impl ProducerStatus {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::coordination::files::FileStore;
+    use crate::coordination::{MemoryStore, Notes};
     use crate::fs::Posix;
-    use crate::index::files::FilesIndex;
-    use crate::index::{MemoryIndex, Notes};
     use std::fs;
 
     #[test]
@@ -242,17 +242,17 @@ mod tests {
             unix_ms: unix_ms() - 3_600_000,
             message: "out of luck".to_owned(),
         };
-        let index = MemoryIndex::default();
-        index.note("failures", "gone", &serde_json::to_string(&hour_ago).unwrap()).unwrap();
+        let store = MemoryStore::default();
+        store.add_note("failures", "gone", &serde_json::to_string(&hour_ago).unwrap()).unwrap();
         let generators = ProducerStatus::new(Duration::from_secs(3600));
-        let words = generators.describe(&index);
+        let words = generators.describe(&store);
         assert!(words.contains("no generator lives") && words.contains("out of luck"), "{words}");
         let report = Report { role: Role::Generator.to_string(), ..Report::default() };
         for name in ["one", "two"] {
-            index.beat(name, 1, &report).unwrap();
+            store.beat(name, 1, &report).unwrap();
         }
         generators.ask_anew();
-        let words = generators.describe(&index);
+        let words = generators.describe(&store);
         assert!(words.contains("2 generators live") && !words.contains("out of luck"), "{words}");
     }
 
@@ -260,21 +260,21 @@ mod tests {
     #[test]
     fn an_index_that_is_away_puts_no_blame_on_generators() {
         let place = tempfile::tempdir().unwrap();
-        let index = FilesIndex::new(Arc::new(Posix), place.path().join("index"), "me", 1);
+        let store = FileStore::new(Arc::new(Posix), place.path().join("index"), "me", 1);
         let generators = ProducerStatus::new(Duration::from_millis(1));
-        assert!(generators.describe(&index).starts_with("no generator lives"));
-        assert!(generators.missing_for(&index) > Duration::ZERO);
+        assert!(generators.describe(&store).starts_with("no generator lives"));
+        assert!(generators.missing_for(&store) > Duration::ZERO);
 
         let broken = place.path().join("index");
         std::os::unix::fs::symlink(&broken, &broken).unwrap();
         std::thread::sleep(Duration::from_millis(2)); // a look holds for a quarter of the lease
-        assert_eq!(generators.missing_for(&index), Duration::ZERO);
+        assert_eq!(generators.missing_for(&store), Duration::ZERO);
         generators.ask_anew();
-        let said = generators.describe(&index);
+        let said = generators.describe(&store);
         assert!(said.starts_with("whether generators live is not known ("), "{said}");
 
         fs::remove_file(broken).unwrap();
         generators.ask_anew();
-        assert!(generators.describe(&index).starts_with("no generator lives"));
+        assert!(generators.describe(&store).starts_with("no generator lives"));
     }
 }

@@ -220,7 +220,9 @@ impl Stream {
     fn wait<'w>(&self, wait: &'w mut Option<Retry>, what: &str) -> &'w mut Retry {
         self.reader.close_old();
         let ring = self.reader.ring();
-        let new = || Retry::new(self.options.timeout, ring.settings.poll, ring.settings.lease).watch(&ring.layout.manifests());
+        let new = || {
+            Retry::new(self.options.timeout, ring.settings.poll, ring.settings.lease).watch(&ring.layout.manifests())
+        };
         self.progress.report_waiting(what);
         wait.get_or_insert_with(new)
     }

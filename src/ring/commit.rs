@@ -6,9 +6,9 @@
 use super::Ring;
 use super::manifest::Manifest;
 use super::manifests::{Lookup, Manifests};
+use crate::coordination::if_available;
 use crate::error::{Error, FsError, Result};
 use crate::fs::publish::same_file;
-use crate::index::as_hint;
 use crate::layout::{SegmentName, sealed_id, segment_name};
 use crate::random::random_u32;
 use crate::segment::reader::check_stored;
@@ -218,7 +218,8 @@ impl Ring {
             }
             // The index is only a hint. Without one, with one that hands out nothing but what is taken, or one that was
             // closed by somebody who died before the promotion, we go on with a number that nobody has.
-            let handed = if collisions < COLLISIONS { as_hint(self.index.next_index(target))? } else { None };
+            let handed =
+                if collisions < COLLISIONS { if_available(self.coordination.next_index(target))? } else { None };
             let index = match handed {
                 Some(Some(index)) => index,
                 Some(None) if target == newest + 1 && self.has_begun(target)? => continue,
@@ -283,13 +284,13 @@ impl Ring {
                 "the counter repeats itself: it handed out number {index} of generation {n}, which is taken ({}). Nothing \
                  is lost, it only costs time; was the index emptied, or is its server one whose findAndModify is not \
                  atomic?",
-                self.index.place()
+                self.coordination.place()
             );
         }
         if collisions.is_power_of_two() && collisions > 1 {
             let free = self.first_free_index(n)?;
             if free > 0 {
-                as_hint(self.index.skip_to(n, free))?;
+                if_available(self.coordination.skip_to(n, free))?;
             }
         }
         Ok(())
@@ -464,7 +465,7 @@ impl Ring {
         if occupancy.counted.is_none_or(|counted| counted.elapsed() > self.settings.lease / 2) {
             // Readers are members, too, and have no staging directory; the dead may have one. Where the
             // index or the directory is away, those who took part still do.
-            if let (Ok(members), Ok(owners)) = (self.index.members(), self.fs.list(&self.layout.staging())) {
+            if let (Ok(members), Ok(owners)) = (self.coordination.members(), self.fs.list(&self.layout.staging())) {
                 occupancy.sharers = members.len().min(owners.len()) as u64;
                 occupancy.counted = Some(Instant::now());
             }

@@ -4,8 +4,8 @@
 use super::Ring;
 use super::maintenance::{Dead, Due};
 use super::recover::GRACE;
+use crate::coordination::if_available;
 use crate::error::Result;
-use crate::index::as_hint;
 use crate::layout::{GenerationDir, SegmentName, is_owner, sealed_id};
 use crate::ring::manifest::Manifest;
 use crate::segment::reader::read_tail;
@@ -66,7 +66,7 @@ impl Ring {
     pub fn garbage_of_the_dead(&self) -> Result<Vec<Garbage>> {
         let mut found = Vec::new();
         let mut watch = self.watch();
-        if as_hint(watch.look(&*self.index))?.is_none() {
+        if if_available(watch.look(&*self.coordination))?.is_none() {
             return Ok(found);
         }
         for owner in self.list_or_none(&self.layout.staging())? {

@@ -6,8 +6,8 @@
 
 use super::Ring;
 use super::manifest::Manifest;
+use crate::coordination::if_available;
 use crate::error::{Error, Result};
-use crate::index::as_hint;
 use crate::memory;
 use crate::segment::SampleId;
 use crate::segment::reader::{Access, SegmentReader};
@@ -209,7 +209,7 @@ impl Ring {
         };
         let samples: u64 = found.iter().map(|(_, positions)| positions.end - positions.start).sum();
         let mut damaged = 0;
-        for name in as_hint(self.index.note_names(DAMAGED))?.unwrap_or_default() {
+        for name in if_available(self.coordination.note_names(DAMAGED))?.unwrap_or_default() {
             let parsed =
                 name.split_once('.').and_then(|(n, at)| Some((n.parse::<u64>().ok()?, at.parse::<u64>().ok()?)));
             let Some((generation, position)) = parsed else { continue };
@@ -230,7 +230,7 @@ impl Ring {
             return;
         }
         let name = format!("{}.{position}", manifest.summary.generation);
-        if let Err(error) = self.index.note(DAMAGED, &name, why) {
+        if let Err(error) = self.coordination.add_note(DAMAGED, &name, why) {
             tracing::debug!(%error, name, "cannot note a damaged held-out sample");
         }
     }

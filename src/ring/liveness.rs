@@ -1,7 +1,7 @@
 //! Who lives: by watching, on our own monotonic clock, whether a growing beat goes on. No clocks are compared.
 
+use crate::coordination::Membership;
 use crate::error::{Error, Result};
-use crate::index::Membership;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -67,23 +67,23 @@ impl Watch {
     ///
     /// # Errors
     /// When the index cannot be reached.
-    pub fn look(&mut self, index: &dyn Membership) -> Result<()> {
+    pub fn look(&mut self, store: &dyn Membership) -> Result<()> {
         let now = Instant::now();
         let unwatched = self.looked.map_or(Duration::ZERO, |looked| now - looked);
         if self.looked.is_some_and(|looked| !self.ends_between(looked, now)) && unwatched < self.ttl / LOOKS_PER_LEASE {
             return Ok(());
         }
-        self.look_at_once(index)
+        self.look_at_once(store)
     }
 
     /// Looks at all members, however short a time ago that was done.
     ///
     /// # Errors
     /// When the index cannot be reached.
-    pub fn look_at_once(&mut self, index: &dyn Membership) -> Result<()> {
+    pub fn look_at_once(&mut self, store: &dyn Membership) -> Result<()> {
         let now = Instant::now();
         let unwatched = self.looked.map_or(Duration::ZERO, |looked| now - looked);
-        let beats = self.beats(index)?;
+        let beats = self.beats(store)?;
         // Who could not be heard for a while gets a whole ttl from now on.
         if std::mem::take(&mut self.deaf) {
             self.seen.values_mut().for_each(|seen| seen.heard = now);
@@ -101,24 +101,24 @@ impl Watch {
         for (member, beat) in beats {
             self.seen.entry(member).or_insert(Seen::new(Some(beat), now));
         }
-        self.ask_for_leases(index, now)
+        self.ask_for_leases(store, now)
     }
 
-    fn beats(&mut self, index: &dyn Membership) -> Result<HashMap<String, u64>> {
-        let members = index.members();
+    fn beats(&mut self, store: &dyn Membership) -> Result<HashMap<String, u64>> {
+        let members = store.members();
         self.deaf |= members.is_err();
         Ok(members?.into_iter().collect())
     }
 
     /// Reads the published lease of each member whose silence exceeds our own lease.
-    fn ask_for_leases(&mut self, index: &dyn Membership, now: Instant) -> Result<()> {
+    fn ask_for_leases(&mut self, store: &dyn Membership, now: Instant) -> Result<()> {
         let (mut missed, mut away) = (Vec::new(), None);
         for (member, seen) in &mut self.seen {
             let Some(beat) = seen.beat else { continue };
             if seen.lease.is_some() || now.saturating_duration_since(seen.heard) <= self.ttl {
                 continue;
             }
-            match index.report(member, beat) {
+            match store.report(member, beat) {
                 Ok(Some(report)) => seen.lease = Some(report.lease()),
                 Ok(None) => missed.push(member.clone()),
                 Err(error @ (Error::IndexAway { .. } | Error::IndexRefused { .. })) => {
@@ -145,7 +145,7 @@ impl Watch {
             return Ok(());
         }
         // A beat without a report was followed by another one a moment ago, or never had a report.
-        let beats = self.beats(index)?;
+        let beats = self.beats(store)?;
         for member in missed {
             let Some(seen) = self.seen.get_mut(&member) else { continue };
             match beats.get(&member).copied() {
@@ -249,74 +249,74 @@ impl Watch {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::index::{MemoryIndex, Report};
+    use crate::coordination::{MemoryStore, Report};
 
     #[test]
     fn a_member_is_dead_when_its_beat_stood_still_for_the_ttl_and_lives_again_when_it_moves() {
-        let index = MemoryIndex::default();
+        let store = MemoryStore::default();
         let mut watch = Watch::new(TTL);
-        index.beat("a", 1, &Report::default()).unwrap();
-        watch.look(&index).unwrap();
+        store.beat("a", 1, &Report::default()).unwrap();
+        watch.look(&store).unwrap();
         assert!(!watch.is_dead("a") && !watch.is_dead("never seen"), "nobody is dead at first sight");
-        listen(&mut watch, &index, 5);
+        listen(&mut watch, &store, 5);
         assert!(watch.is_dead("a") && watch.is_dead("never seen"));
-        index.beat("a", 2, &Report::default()).unwrap();
-        listen(&mut watch, &index, 1);
+        store.beat("a", 2, &Report::default()).unwrap();
+        listen(&mut watch, &store, 1);
         assert!(!watch.is_dead("a") && watch.is_dead("never seen"));
     }
 
     #[test]
     fn nobody_dies_while_nobody_listens() {
-        let index = MemoryIndex::default();
+        let store = MemoryStore::default();
         let mut watch = Watch::new(TTL);
-        index.beat("a", 1, &Report::default()).unwrap();
-        watch.look(&index).unwrap();
+        store.beat("a", 1, &Report::default()).unwrap();
+        watch.look(&store).unwrap();
         std::thread::sleep(TTL * 10);
-        watch.look(&index).unwrap();
+        watch.look(&store).unwrap();
         assert!(!watch.is_dead("a"));
-        listen(&mut watch, &index, 5);
+        listen(&mut watch, &store, 5);
         assert!(watch.is_dead("a"));
     }
 
     #[test]
     fn whoever_fell_silent_is_found_dead_at_once_and_not_looked_for_again() {
-        let (mut looks, index) = (Watch::new(Duration::from_secs(60)), MemoryIndex::default());
-        index.beat("a", 1, &Report::default()).unwrap();
-        looks.look(&index).unwrap();
+        let (mut looks, store) = (Watch::new(Duration::from_secs(60)), MemoryStore::default());
+        store.beat("a", 1, &Report::default()).unwrap();
+        looks.look(&store).unwrap();
         // A moment ago its ttl was not over yet; now it is.
         let now = Instant::now();
         let just_over = now.checked_sub(looks.ttl + Duration::from_millis(1)).unwrap();
         looks.seen.insert("a".to_owned(), Seen::new(Some(1), just_over));
         looks.looked = now.checked_sub(Duration::from_millis(2));
-        looks.look(&index).unwrap();
+        looks.look(&store).unwrap();
         assert_eq!((looks.dead(), looks.is_dead("a")), (1, true));
-        index.beat("a", 2, &Report::default()).unwrap();
-        looks.look(&index).unwrap();
+        store.beat("a", 2, &Report::default()).unwrap();
+        looks.look(&store).unwrap();
         assert!(looks.is_dead("a"), "it was looked again, for nothing");
     }
 
     #[test]
     fn whoever_is_struck_off_the_list_is_not_heard_by_that() {
-        let (mut looks, index) = (Watch::new(Duration::from_secs(60)), MemoryIndex::default());
-        index.beat("a", 1, &Report::default()).unwrap();
-        looks.look(&index).unwrap();
+        let (mut looks, store) = (Watch::new(Duration::from_secs(60)), MemoryStore::default());
+        store.beat("a", 1, &Report::default()).unwrap();
+        looks.look(&store).unwrap();
         let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
         looks.seen.insert("a".to_owned(), Seen::new(Some(1), ago(59)));
         looks.looked = Some(ago(20));
-        index.leave("a").unwrap();
-        looks.look(&index).unwrap();
+        store.leave("a").unwrap();
+        looks.look(&store).unwrap();
         assert!(looks.silence("a") >= Duration::from_secs(59));
     }
 
     #[test]
     fn a_member_is_judged_by_the_longer_of_its_lease_and_ours() {
-        let index = MemoryIndex::default();
+        let store = MemoryStore::default();
         let ours = Duration::from_secs(60);
         for (published, ttl) in
             [(600.0, 600), (1.0, 60), (0.0, 60), (-5.0, 60), (f64::NAN, 60), (f64::INFINITY, 60), (1e12, 86_400)]
         {
             let report = Report { lease_seconds: published, ..Report::default() };
-            index.beat("a", 1, &report).unwrap();
+            store.beat("a", 1, &report).unwrap();
             let mut watch = Watch::new(ours);
             // Looks when "a" has been silent for `silence` seconds.
             let mut silent_for = |silence: u64| {
@@ -324,7 +324,7 @@ mod tests {
                 let heard = now.checked_sub(Duration::from_secs(silence)).unwrap();
                 watch.seen.insert("a".to_owned(), Seen::new(Some(1), heard));
                 watch.looked = now.checked_sub(Duration::from_secs(25));
-                watch.look(&index).unwrap();
+                watch.look(&store).unwrap();
                 (watch.is_dead("a"), watch.dead(), watch.is_silent_for("a", 6))
             };
             assert_eq!(silent_for(ttl - 1), (false, 0, false), "{published}");
@@ -335,10 +335,10 @@ mod tests {
 
     const TTL: Duration = Duration::from_millis(120);
 
-    fn listen(watch: &mut Watch, index: &dyn Membership, times: u32) {
+    fn listen(watch: &mut Watch, store: &dyn Membership, times: u32) {
         for _ in 0..times {
             std::thread::sleep(TTL / 3);
-            watch.look(index).unwrap();
+            watch.look(store).unwrap();
         }
     }
 }

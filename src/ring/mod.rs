@@ -47,10 +47,10 @@ pub mod seal;
 pub mod settings;
 
 use crate::config::Config;
+use crate::coordination::{Backend, Claim, CoordinationStore, IfUnreachable, RingContext};
 use crate::error::{Error, Result};
 use crate::fs::watch::jittered;
 use crate::fs::{Fs, FsResult, surely, within};
-use crate::index::{Absence, Claim, Index, Opening, Owner};
 use crate::layout::Layout;
 use crate::random::random_u32;
 use birth::Birth;
@@ -74,7 +74,7 @@ pub struct Ring {
     /// The filesystem it lies on.
     pub fs: Arc<dyn Fs>,
     /// Counter, status, leases.
-    pub index: Arc<dyn Index>,
+    pub coordination: Arc<dyn CoordinationStore>,
     /// Its paths.
     pub layout: Layout,
     /// Its manifests.
@@ -125,13 +125,13 @@ impl Ring {
 
     fn find_or_make_now(fs: Arc<dyn Fs>, config: &Config) -> Result<Ring> {
         // Before anything is made: who gave a wrong address finds no ring there afterwards.
-        let index = Opening::at(&config.index, Absence::Fatal)?;
+        let backend = Backend::connect(&config.index, IfUnreachable::Fail)?;
         let layout = Layout::new(&config.ring);
         let fs = within(fs, layout.root(), config.modes);
         let me = owner_name();
         let manifests = Manifests::new(fs.clone(), layout.clone());
         let birth = birth::find_or_make(&*fs, &layout, config, &me, &manifests)?;
-        let ring = Ring::assemble(fs, config, birth, me, index, Claim::Hold)?;
+        let ring = Ring::assemble(fs, config, birth, me, backend, Claim::IfUnowned)?;
         ring.settle_root()?;
         Ok(ring)
     }
@@ -141,7 +141,7 @@ impl Ring {
     /// # Errors
     /// No ring (yet); a ring that does not fit; an index that refuses us.
     pub fn find(fs: Arc<dyn Fs>, config: &Config) -> Result<Ring> {
-        Ring::find_with(fs, config, Claim::Look)
+        Ring::find_with(fs, config, Claim::Never)
     }
 
     /// The same, with this claim to the place of the index.
@@ -153,8 +153,8 @@ impl Ring {
         let fs = within(fs, layout.root(), config.modes);
         let birth = birth::read(&*fs, &layout)?.ok_or_else(|| birth::missing(&*fs, &layout))?;
         birth::check(&birth, config)?;
-        let index = Opening::at(&config.index, Absence::Borne)?;
-        Ring::assemble(fs, config, birth, owner_name(), index, claim)
+        let backend = Backend::connect(&config.index, IfUnreachable::Continue)?;
+        Ring::assemble(fs, config, birth, owner_name(), backend, claim)
     }
 
     fn assemble(
@@ -162,14 +162,14 @@ impl Ring {
         config: &Config,
         birth: Birth,
         me: String,
-        index: Opening,
+        backend: Backend,
         claim: Claim,
     ) -> Result<Ring> {
         let layout = Layout::new(&config.ring);
-        let index = index.of(fs.clone(), owner(&layout, &birth, &me), claim)?;
+        let coordination = backend.open(fs.clone(), context(&layout, &birth, &me), claim)?;
         let kind = fs.kind(layout.root())?;
         let manifests = Manifests::new(fs.clone(), layout.clone());
-        if let Ok(Some(status)) = index.status() {
+        if let Ok(Some(status)) = coordination.status() {
             manifests.hint(status.generation);
         }
         Ok(Ring {
@@ -181,7 +181,7 @@ impl Ring {
             maintenance: MaintenanceState::new(config.lease),
             runs: Runs::default(),
             fs,
-            index,
+            coordination,
             layout,
             birth,
             me,
@@ -212,8 +212,8 @@ impl Ring {
     }
 
     /// This process and this ring, as an index wants to know them.
-    pub fn index_owner(&self) -> Owner<'_> {
-        owner(&self.layout, &self.birth, &self.me)
+    pub fn ring_context(&self) -> RingContext<'_> {
+        context(&self.layout, &self.birth, &self.me)
     }
 
     /// Removes a name that is of no use any more. Where another user's directory does not let us, it stays: its owner
@@ -255,9 +255,9 @@ impl Ring {
     }
 }
 
-fn owner<'a>(layout: &'a Layout, birth: &'a Birth, me: &'a str) -> Owner<'a> {
+fn context<'a>(layout: &'a Layout, birth: &'a Birth, me: &'a str) -> RingContext<'a> {
     let (ring_id, swap_cap) = (birth.ring_id.as_str(), birth.swap_cap);
-    Owner { ring_id, path: layout.root(), files: layout.index(), swap_cap, me }
+    RingContext { ring_id, path: layout.root(), files: layout.index(), swap_cap, me }
 }
 
 /// A name for this process that no other process has or will have: host, pid, and a random number.

@@ -7,9 +7,9 @@ use super::Ring;
 use super::last_names::Verdict;
 use super::manifest::{MAX_SEGMENTS, Manifest, SegmentEntry};
 use super::scan::Found;
+use crate::coordination::{SwapStatus, if_available};
 use crate::error::{Error, Result};
 use crate::fs::publish::publish_by;
-use crate::index::{SwapStatus, as_hint};
 use crate::random::random_u32;
 use std::path::Path;
 use std::sync::Arc;
@@ -145,7 +145,7 @@ impl Ring {
     /// Closes generation `n`, opens the next one, renames `write.<n>` to `read.<n>`.
     fn switch_over(&self, n: u64) -> Result<()> {
         // The index is a hint: without it, late links are found out by the manifest all the same.
-        as_hint(self.index.close_generation(n))
+        if_available(self.coordination.close_generation(n))
             .map(drop)
             .unwrap_or_else(|error| tracing::warn!(%error, "generation {n} was not closed"));
         self.fs.ensure_dir(&self.layout.write(n + 1))?;
@@ -184,7 +184,7 @@ impl Ring {
         let summary = &manifest.summary;
         let (n, total_samples) = (summary.generation, summary.total_samples);
         let status = SwapStatus { generation: n, unix_ms: summary.unix_ms, total_samples };
-        as_hint(self.index.publish_status(&status))
+        if_available(self.coordination.publish_status(&status))
             .map(drop)
             .unwrap_or_else(|error| tracing::warn!(%error, "the status was not published"));
         for entry in &manifest.segments {

@@ -4,9 +4,9 @@
 use super::Ring;
 use super::last_names::Verdict;
 use super::manifest::SegmentEntry;
+use crate::coordination::if_available;
 use crate::error::{Error, Result};
 use crate::fs::FsError;
-use crate::index::as_hint;
 use crate::layout::{GenerationDir, Phase};
 use crate::random::random_u32;
 use std::io::ErrorKind;
@@ -40,7 +40,7 @@ impl Ring {
         // A newest manifest that cannot be seen yet makes nothing old.
         let more = !retirable.is_empty() || self.has_pins() || self.manifests.get(newest)?.is_none();
         let mut done = Reclaimed { more, ..Reclaimed::default() };
-        as_hint(self.note_new_deaths())?;
+        if_available(self.note_new_deaths())?;
         if !retirable.is_empty() {
             self.settle_manifests(newest)?;
         }
@@ -75,8 +75,8 @@ impl Ring {
         self.maintenance.reclaimed.fetch_max(newest, Ordering::Relaxed);
         // Old counters are small: not each time.
         if newest.is_multiple_of(FORGET_EVERY) {
-            as_hint(self.index.forget_before(newest))?;
-            as_hint(self.retire_runs(newest))?;
+            if_available(self.coordination.forget_before(newest))?;
+            if_available(self.retire_runs(newest))?;
         }
         self.prune_manifests(newest)?;
         Ok(done)

@@ -3,9 +3,9 @@
 use super::Ring;
 use super::commit::{Commit, Staged, Step};
 use super::liveness::Watch;
+use crate::coordination::if_available;
 use crate::error::{Error, Result};
 use crate::fs::{FsError, surely};
-use crate::index::as_hint;
 use crate::layout::{is_owner, sealed_id};
 use crate::segment::reader::read_tail;
 use crate::words::counted;
@@ -68,7 +68,7 @@ impl Ring {
     /// What the filesystem or the index says.
     pub fn recover(&self, watch: &mut Watch) -> Result<Recovered> {
         let mut done = Recovered::default();
-        if as_hint(watch.look(&*self.index))?.is_none() {
+        if if_available(watch.look(&*self.coordination))?.is_none() {
             return Ok(done); // who is silent, and who is not heard, cannot be told apart now
         }
         let (mut present, mut failed) = (None, None);
@@ -115,7 +115,7 @@ impl Ring {
     pub(super) fn sweep_dead(&self) -> Result<Recovered> {
         let mut done = Recovered::default();
         let mut watch = self.watch();
-        if as_hint(watch.look(&*self.index))?.is_none() {
+        if if_available(watch.look(&*self.coordination))?.is_none() {
             return Ok(done);
         }
         for owner in self.list_or_none(&self.layout.staging())? {
@@ -152,7 +152,7 @@ impl Ring {
         }
         if sealed.is_empty() {
             let _ = self.fs.remove_dir(&dir); // not empty after all: next time
-            as_hint(self.index.leave(owner))?;
+            if_available(self.coordination.leave(owner))?;
             watch.forget(owner);
         }
         Ok(begun.len() as u64)
@@ -167,7 +167,7 @@ impl Ring {
             }
             let is_staged = self.fs.exists(&self.layout.staging_of(&member))?;
             if watch.is_listed(&member) || !is_staged {
-                as_hint(self.index.leave(&member))?;
+                if_available(self.coordination.leave(&member))?;
             }
             if !is_staged {
                 watch.forget(&member);
@@ -228,8 +228,8 @@ impl Ring {
 mod tests {
     use super::*;
     use crate::config::Config;
+    use crate::coordination::Report;
     use crate::fs::Posix;
-    use crate::index::Report;
     use std::sync::Arc;
 
     #[test]
@@ -239,20 +239,20 @@ mod tests {
         let config = Config::parse(yaml, "c", dir.path(), true).unwrap();
         let ring = Ring::find_or_make(Arc::new(Posix), &config).unwrap();
         for member in ["dead-1-a", "dead-2-b", "stopped-3-c"] {
-            ring.index.beat(member, 7, &Report { lease_seconds: 2.0, ..Report::default() }).unwrap();
+            ring.coordination.beat(member, 7, &Report { lease_seconds: 2.0, ..Report::default() }).unwrap();
         }
         // The first one left a segment that cannot be committed yet.
         let staged = ring.layout.sealed("dead-1-a", SegmentId([7; 16]));
         std::fs::create_dir_all(staged.parent().unwrap()).unwrap();
         std::fs::write(&staged, "unreadable").unwrap();
         let mut watch = Watch::new(ring.settings.lease);
-        watch.look(&*ring.index).unwrap();
+        watch.look(&*ring.coordination).unwrap();
         let round = |watch: &mut Watch, silence: u64| {
             for member in ["dead-1-a", "dead-2-b"] {
                 watch.backdate(member, Duration::from_secs(silence));
             }
             ring.recover(watch).unwrap();
-            let mut members: Vec<_> = ring.index.members().unwrap().into_iter().map(|(name, _)| name).collect();
+            let mut members: Vec<_> = ring.coordination.members().unwrap().into_iter().map(|(name, _)| name).collect();
             members.sort();
             members
         };

@@ -27,8 +27,8 @@ pub use progress::MAX_PINNED;
 pub(super) use progress::Pins;
 
 use super::Ring;
+use crate::coordination::{CoordinationStore, Notes};
 use crate::error::{Error, Result};
-use crate::index::{Index, Notes};
 use crate::layout::parse_number;
 use crate::random::random_u32;
 use serde::{Deserialize, Serialize};
@@ -98,7 +98,7 @@ pub struct Turn {
 /// The log of one run.
 #[derive(Debug)]
 pub struct RunLog {
-    index: Arc<dyn Index>,
+    coordination: Arc<dyn CoordinationStore>,
     name: String,
     known: Mutex<BTreeMap<u64, Epoch>>,
     /// Epochs that this process wrote down, oldest first.
@@ -116,14 +116,14 @@ impl RunLog {
     ///
     /// # Errors
     /// Another name.
-    pub fn new(index: Arc<dyn Index>, name: &str) -> Result<RunLog> {
+    pub fn new(coordination: Arc<dyn CoordinationStore>, name: &str) -> Result<RunLog> {
         if !is_run_name(name) {
             return Err(Error::Sample(format!(
                 "{name:?} cannot be the name of a run: 1 to 100 letters, digits, dots, hyphens and underscores"
             )));
         }
         Ok(RunLog {
-            index,
+            coordination,
             name: name.to_owned(),
             known: Mutex::default(),
             written: Mutex::default(),
@@ -171,7 +171,8 @@ impl RunLog {
         if let Some(known) = self.lock_known().get(&k) {
             return Ok(Some(known.clone()));
         }
-        let epoch = self.index.read_note(&self.epochs_folder(), &k.to_string())?.and_then(|text| read_epoch(&text));
+        let epoch =
+            self.coordination.read_note(&self.epochs_folder(), &k.to_string())?.and_then(|text| read_epoch(&text));
         if let Some(epoch) = &epoch {
             self.remember(k, epoch);
         }
@@ -196,13 +197,13 @@ impl RunLog {
 
     /// What stands in a note, which is `text` for whoever comes first. One that cannot be read is written anew.
     fn agree<T>(&self, folder: &str, name: &str, text: &str, read: impl Fn(&str) -> Option<T>) -> Result<T> {
-        if let Some(stands) = read(&self.index.note(folder, name, text)?) {
+        if let Some(stands) = read(&self.coordination.add_note(folder, name, text)?) {
             return Ok(stands);
         }
-        let place = self.index.place();
+        let place = self.coordination.place();
         tracing::warn!("{place}: the note {folder}/{name} cannot be read, and is written anew");
-        self.index.drop_note(folder, name)?;
-        read(&self.index.note(folder, name, text)?)
+        self.coordination.remove_note(folder, name)?;
+        read(&self.coordination.add_note(folder, name, text)?)
             .ok_or_else(|| Error::Index(format!("{place}: the note {folder}/{name} cannot be read: remove it")))
     }
 
@@ -229,7 +230,7 @@ impl RunLog {
         }
         drop(written);
         past.dedup();
-        past.iter().try_for_each(|k| self.index.drop_note(&self.epochs_folder(), &k.to_string()))
+        past.iter().try_for_each(|k| self.coordination.remove_note(&self.epochs_folder(), &k.to_string()))
     }
 
     /// Worker `worker`, who signs as `member`, has finished `k` epochs and goes on. `ticket` says which of the worker's
@@ -241,18 +242,18 @@ impl RunLog {
         // Once is enough, unless somebody thought that the run was over.
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         if listed.is_none_or(|listed| listed.elapsed() > LISTED_FOR) {
-            self.index.note(RUNS, &self.name, "")?;
+            self.coordination.add_note(RUNS, &self.name, "")?;
             *listed = Some(Instant::now());
         }
         drop(listed);
         let name = format!("at.{worker}.{k}.{member}");
-        self.index.note(&self.folder(), &name, "")?;
+        self.coordination.add_note(&self.folder(), &name, "")?;
         if k > EPOCHS_KEPT {
             self.forget_before(k - EPOCHS_KEPT)?;
         }
         let before = self.lock_arrived().insert(worker, (name.clone(), ticket));
         match before.filter(|(before, _)| *before != name) {
-            Some((before, _)) => self.index.drop_note(&self.folder(), &before),
+            Some((before, _)) => self.coordination.remove_note(&self.folder(), &before),
             None => Ok(()),
         }
     }
@@ -278,7 +279,7 @@ impl RunLog {
         let Some(place) = place else { return Ok(()) };
         // Streams that ended before it in the same place left a sign.
         let is_left = |name: &String| arrival(name).is_some_and(|(_, (_, member))| member == LEFT);
-        let names = self.index.note_names(&self.folder())?.into_iter().filter(|name| *name != place);
+        let names = self.coordination.note_names(&self.folder())?.into_iter().filter(|name| *name != place);
         let (left, others): (Vec<_>, Vec<_>) = names.partition(is_left);
         let numbers = self.listed()?;
         if !others.is_empty() || numbers.len() > MOST_AT_THE_END {
@@ -291,13 +292,13 @@ impl RunLog {
             if let Some(epoch) = self.epoch(number)? {
                 *passes.entry(epoch.generation).or_default() += epoch.repeats + u64::from(number < k);
             }
-            self.index.drop_note(&self.epochs_folder(), &number.to_string())?;
+            self.coordination.remove_note(&self.epochs_folder(), &number.to_string())?;
         }
-        self.index.drop_note(&self.folder(), &place)?;
-        left.iter().try_for_each(|name| self.index.drop_note(&self.folder(), name))?;
-        self.index.drop_note(RUNS, &self.name)?;
+        self.coordination.remove_note(&self.folder(), &place)?;
+        left.iter().try_for_each(|name| self.coordination.remove_note(&self.folder(), name))?;
+        self.coordination.remove_note(RUNS, &self.name)?;
         // After the notes are gone: no observer counts these passes twice.
-        passes.into_iter().try_for_each(|(generation, n)| add_passes(&*self.index, generation, n))
+        passes.into_iter().try_for_each(|(generation, n)| add_passes(&*self.coordination, generation, n))
     }
 
     fn lock_arrived(&self) -> MutexGuard<'_, HashMap<u64, (String, u64)>> {
@@ -312,15 +313,15 @@ impl RunLog {
     /// When the index cannot be reached or written to.
     pub fn join_pass(&self, worker: u64, workers: u64, turn: &Turn, ticket: u64, first: Option<u64>) -> Result<u64> {
         let (folder, Turn { rank, token }) = (self.folder(), turn);
-        let names = self.index.note_names(&folder)?;
+        let names = self.coordination.note_names(&folder)?;
         // The others of this rank have either come to this turn, which is their last one then, or not yet.
         let turns = format!("turn.{workers}.{rank}.");
         let last = names.iter().filter_map(|name| parse_number(name.strip_prefix(&turns)?)).max();
         let mut pass = last.unwrap_or(0);
         let mark = format!("{ticket:016x}");
         // A token that we came with before is of an earlier turn, though it is the same.
-        while self.index.note(&folder, &format!("{turns}{pass}"), token)? != *token
-            || self.index.note(&folder, &format!("in.{workers}.{worker}.{pass}"), &mark)? != mark
+        while self.coordination.add_note(&folder, &format!("{turns}{pass}"), token)? != *token
+            || self.coordination.add_note(&folder, &format!("in.{workers}.{worker}.{pass}"), &mark)? != mark
         {
             pass += 1;
         }
@@ -328,7 +329,7 @@ impl RunLog {
             for name in
                 [format!("{turns}{old}"), format!("in.{workers}.{worker}.{old}"), format!("pass.{workers}.{old}")]
             {
-                self.index.drop_note(&folder, &name)?;
+                self.coordination.remove_note(&folder, &name)?;
             }
         }
         // Of where our streams ended before, the last place is enough.
@@ -341,7 +342,7 @@ impl RunLog {
             .collect();
         left.sort_unstable();
         left.pop();
-        left.iter().try_for_each(|(_, name)| self.index.drop_note(&folder, name))?;
+        left.iter().try_for_each(|(_, name)| self.coordination.remove_note(&folder, name))?;
         let finished = names.iter().filter_map(|name| arrival(name)).map(|(_, (k, _))| k).max().unwrap_or(0);
         let next = match first {
             Some(first) => first,
@@ -361,7 +362,7 @@ impl RunLog {
     /// # Errors
     /// When the index cannot be reached.
     pub fn was_read_by(&self, worker: u64) -> Result<bool> {
-        let names = self.index.note_names(&self.folder())?;
+        let names = self.coordination.note_names(&self.folder())?;
         let is_noted = names.iter().filter_map(|name| arrival(name)).any(|(of, (k, _))| of == worker && k > 0);
         Ok(is_noted || !self.recall()?.is_empty())
     }
@@ -377,7 +378,7 @@ impl RunLog {
 
     /// The numbers of the epochs that are written down, in order.
     fn listed(&self) -> Result<Vec<u64>> {
-        let names = self.index.note_names(&self.epochs_folder())?;
+        let names = self.coordination.note_names(&self.epochs_folder())?;
         let mut numbers: Vec<u64> = names.iter().filter_map(|name| parse_number(name)).collect();
         numbers.sort_unstable();
         Ok(numbers)
@@ -418,16 +419,16 @@ impl RunLog {
 
 /// Counts `more` passes over `generation`. A count is a name that is claimed, and replaces lower ones: however many streams
 /// end, one note stays for each generation.
-fn add_passes(index: &dyn Notes, generation: u64, more: u64) -> Result<()> {
+fn add_passes(notes: &dyn Notes, generation: u64, more: u64) -> Result<()> {
     let mark = format!("{:08x}{:08x}", random_u32(), random_u32());
     for _ in 0..if more > 0 { COUNT_TRIES } else { 0 } {
-        let names = index.note_names(PASSES)?;
+        let names = notes.note_names(PASSES)?;
         let counts: Vec<u64> =
             names.iter().filter_map(|n| count(n)).filter(|c| c.0 == generation).map(|c| c.1).collect();
         let n = counts.iter().max().map_or(0, |n| *n).saturating_add(more);
-        if index.note(PASSES, &format!("{generation}.{n}"), &mark)? == mark {
+        if notes.add_note(PASSES, &format!("{generation}.{n}"), &mark)? == mark {
             let mut lower = counts.into_iter().filter(|count| *count < n);
-            return lower.try_for_each(|count| index.drop_note(PASSES, &format!("{generation}.{count}")));
+            return lower.try_for_each(|count| notes.remove_note(PASSES, &format!("{generation}.{count}")));
         }
     }
     Ok(())
@@ -440,9 +441,9 @@ fn count(name: &str) -> Option<(u64, u64)> {
 }
 
 /// The counts of passes of runs without notes, by generation.
-fn counted_passes(index: &dyn Notes) -> Result<BTreeMap<u64, u64>> {
+fn counted_passes(notes: &dyn Notes) -> Result<BTreeMap<u64, u64>> {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
-    for (generation, n) in index.note_names(PASSES)?.iter().filter_map(|name| count(name)) {
+    for (generation, n) in notes.note_names(PASSES)?.iter().filter_map(|name| count(name)) {
         let known = counts.entry(generation).or_default();
         *known = n.max(*known);
     }
@@ -479,7 +480,7 @@ impl Ring {
         if let Some(log) = runs.get(name) {
             return Ok(log.clone());
         }
-        let log = Arc::new(RunLog::new(self.index.clone(), name)?);
+        let log = Arc::new(RunLog::new(self.coordination.clone(), name)?);
         runs.insert(name.to_owned(), log.clone());
         Ok(log)
     }
@@ -494,9 +495,9 @@ impl Ring {
     /// # Errors
     /// When the index cannot be reached.
     pub fn run_names(&self) -> Result<Vec<String>> {
-        let over = self.index.note_names(LOGS)?;
+        let over = self.coordination.note_names(LOGS)?;
         let over = over.iter().filter_map(|name| name.split_once('.')).map(|(_, name)| name.to_owned());
-        let names: BTreeSet<String> = self.index.note_names(RUNS)?.into_iter().chain(over).collect();
+        let names: BTreeSet<String> = self.coordination.note_names(RUNS)?.into_iter().chain(over).collect();
         Ok(names.into_iter().filter(|name| is_run_name(name)).collect())
     }
 }

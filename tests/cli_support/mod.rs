@@ -2,8 +2,8 @@
 //! binary and what it said, samples that are known by their number, small filesystems, and listings with contents.
 #![allow(dead_code)]
 
-#[path = "../common/index.rs"]
-mod index;
+#[path = "../common/coordination.rs"]
+mod coordination;
 #[path = "../common/lines.rs"]
 mod lines;
 
@@ -36,7 +36,7 @@ impl Place {
     /// A new directory with this configuration. `DBNAME: demo` and short times are put before it.
     pub fn new(yaml: &str) -> Place {
         let place = Place::verbatim("");
-        let index = index::lines(place.path());
+        let index = coordination::lines(place.path());
         place.configure(&format!("DBNAME: demo\nPOLL_SECONDS: 0.02\nLEASE_SECONDS: 1\n{yaml}\n{index}"));
         place
     }

@@ -1,7 +1,7 @@
 //! What the tests of the ring share: a filesystem with a hook before each call, and a look at what was delivered.
 #![allow(dead_code, clippy::unwrap_used)]
 
-pub mod index;
+pub mod coordination;
 pub mod lines;
 
 use bytes::Bytes;
@@ -256,7 +256,7 @@ impl Fs for HookFs {
 /// A ring for a test: `cap` samples in a generation, parts `data`, short times.
 pub fn config(dir: &Path, cap: u64, more: &str) -> Config {
     let yaml = format!("DBNAME: t\nSWAP_CAP: {cap}\nSAMPLE: [data]\nPOLL_SECONDS: 0.001\nLEASE_SECONDS: 60\n{more}");
-    let yaml = format!("{yaml}\n{}", index::lines(dir));
+    let yaml = format!("{yaml}\n{}", coordination::lines(dir));
     // A test that says nothing of segments follows each sample by itself.
     let segments = if more.contains("SEGMENT_SAMPLES") { "" } else { "SEGMENT_SAMPLES: 1\n" };
     Config::parse(&format!("{segments}{yaml}"), "test", dir, true).unwrap()
@@ -287,7 +287,7 @@ pub fn write_until(generator: &mut Generator, n: u64, stop: &dyn Fn() -> bool) -
 
 /// From now on generators leave promotion to it, for a lease.
 pub fn a_manager_seems_to_live(config: &Config) {
-    assert!(another(config).index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
+    assert!(another(config).coordination.claim_lease("manager", 1, "somebody-1-abc").unwrap());
 }
 
 /// Every listed sample, and the generations that list it.

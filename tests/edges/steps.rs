@@ -36,7 +36,7 @@ fn a_commit_takes_the_next_free_number_and_waits_when_the_generation_is_full() {
     assert_eq!(commits[0].linked(), Some(1));
     let names = ring.fs.list(&ring.layout.write(1)).unwrap();
     assert!(names.len() == 7 && names.contains(&segment_name(21, 1)), "{names:?}");
-    assert_eq!(ring.index.handed_out(1).unwrap(), 22);
+    assert_eq!(ring.coordination.handed_out(1).unwrap(), 22);
     assert_eq!(ring.commit_step(&mut commits[0], true).unwrap(), Step::Linked(1), "and is not linked twice");
     assert!(!ring.seems_full(0));
     assert_eq!(ring.commit_step(&mut commits[1], true).unwrap(), Step::Linked(1));
@@ -117,7 +117,7 @@ fn numbers_of_a_closed_generation_are_drawn_at_random_and_only_for_who_waits_lon
     let dir = scratch();
     let config = config(dir.path(), 8, "");
     let ring = another(&config);
-    ring.index.close_generation(1).unwrap();
+    ring.coordination.close_generation(1).unwrap();
     let (id, file) = staged(&config, 20);
     let mut commit = on_its_way(&ring, id, &file);
     assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Wait(1));

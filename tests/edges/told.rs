@@ -89,7 +89,7 @@ fn a_counter_that_repeats_itself_is_told_of_once() {
     (0..14).for_each(|index| drop(linked(&config, index)));
     let ways = [21, 22, 23].map(|n| staged(&config, n));
     let commit = |ring: &Ring, n: usize| {
-        ring.index.clear().unwrap(); // what it hands out next is taken
+        ring.coordination.clear().unwrap(); // what it hands out next is taken
         let mut commit = on_its_way(ring, ways[n].0, &ways[n].1);
         told("repeats itself", || assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(1)))
     };

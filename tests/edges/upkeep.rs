@@ -5,7 +5,7 @@ use crate::common::{
 };
 use crate::{generations, keeping, promote_only, write_manifests};
 use ringreel::config::Config;
-use ringreel::index::{Counter, Index, Leases, MemoryIndex, Report, SwapStatus};
+use ringreel::coordination::{CoordinationStore, Counter, Leases, MemoryStore, Report, SwapStatus};
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
@@ -281,13 +281,13 @@ fn an_index_knows_nobody_only_where_somebody_worked_without_it() {
     let dir = scratch();
     let config = config(dir.path(), 2, "");
     let ring = another(&config);
-    assert!(!ring.has_no_index().unwrap(), "nobody worked yet");
+    assert!(!ring.coordination_is_elsewhere().unwrap(), "nobody worked yet");
     linked(&config, 0);
-    assert!(!ring.has_no_index().unwrap(), "a number was handed out");
-    ring.index.clear().unwrap();
-    assert!(ring.has_no_index().unwrap());
-    ring.index.beat("somebody-1-a", 1, &Report::default()).unwrap();
-    assert!(!ring.has_no_index().unwrap());
+    assert!(!ring.coordination_is_elsewhere().unwrap(), "a number was handed out");
+    ring.coordination.clear().unwrap();
+    assert!(ring.coordination_is_elsewhere().unwrap());
+    ring.coordination.beat("somebody-1-a", 1, &Report::default()).unwrap();
+    assert!(!ring.coordination_is_elsewhere().unwrap());
 }
 
 #[test]
@@ -297,9 +297,10 @@ fn an_index_is_told_what_the_directory_says_and_not_more_than_once() {
     generations(&config, 2);
     linked(&config, 5);
     let ring = another(&config);
-    let repair = |index: &MemoryIndex, apply, nobody_works| ring.repair_index(index, apply, nobody_works).unwrap();
+    let repair =
+        |index: &MemoryStore, apply, nobody_works| ring.repair_coordination(index, apply, nobody_works).unwrap();
     let counter = Repair::Counter { generation: 3, handed_out: 0, free: 6 };
-    let empty = MemoryIndex::default();
+    let empty = MemoryStore::default();
     for apply in [false, false, true] {
         assert_eq!(repair(&empty, apply, true), [Repair::Status { says: None, newest: 2 }, counter.clone()]);
     }
@@ -308,7 +309,7 @@ fn an_index_is_told_what_the_directory_says_and_not_more_than_once() {
     assert_eq!((status.generation, status.total_samples, empty.handed_out(3).unwrap()), (2, 4, 6));
 
     let says = |generation| {
-        let index = MemoryIndex::default();
+        let index = MemoryStore::default();
         index.publish_status(&SwapStatus { generation, unix_ms: 0, total_samples: 0 }).unwrap();
         index.skip_to(3, 6).unwrap();
         index
@@ -324,11 +325,11 @@ fn an_index_is_told_what_the_directory_says_and_not_more_than_once() {
     assert_eq!((newer.status().unwrap().unwrap().generation, newer.handed_out(3).unwrap()), (2, 6));
 
     // The next manager's token is higher than that of the last one, wherever the index is then.
-    assert!(ring.index.claim_lease("manager", 7, "somebody-1-a").unwrap());
-    let moved = MemoryIndex::default();
-    ring.move_index(&moved).unwrap();
+    assert!(ring.coordination.claim_lease("manager", 7, "somebody-1-a").unwrap());
+    let moved = MemoryStore::default();
+    ring.move_coordination(&moved).unwrap();
     let lease = moved.lease("manager").unwrap().unwrap();
-    assert_eq!((lease.token, lease.released, ring.index.handed_out(3).unwrap()), (7, true, 0));
+    assert_eq!((lease.token, lease.released, ring.coordination.handed_out(3).unwrap()), (7, true, 0));
 }
 
 #[test]

@@ -53,11 +53,11 @@ fn a_good_server_is_in_order_and_the_doctor_leaves_nothing_there() {
     let mut generator = ringreel::Generator::open(&config).unwrap();
     (0..6).for_each(|n| drop(crate::common::write(&mut generator, n).unwrap()));
     let before = contents(&config);
-    let numbers = generator.ring().index.handed_out(2).unwrap();
+    let numbers = generator.ring().coordination.handed_out(2).unwrap();
     let checks = examined(&config);
     assert_eq!(verdicts(&checks), all, "{checks:#?}");
     assert!(checks[0].measured.contains("this ring's"), "{checks:#?}");
-    assert_eq!((contents(&config), generator.ring().index.handed_out(2).unwrap()), (before, numbers));
+    assert_eq!((contents(&config), generator.ring().coordination.handed_out(2).unwrap()), (before, numbers));
     generator.finish(true, &|| false).unwrap();
 }
 

@@ -74,7 +74,7 @@ fn ferretdb_a_wrong_password_is_named_and_never_shown() {
     let right = config_at(&format!("mongodb://{user}:{password}@127.0.0.1:{port}"), dir.path(), 2, "");
     let mut generator = Generator::open(&right).unwrap();
     (0..4).for_each(|n| drop(crate::common::write(&mut generator, n).unwrap()));
-    let shown = format!("{right:?} {:?} {}", generator.ring().index, generator.ring().index.place());
+    let shown = format!("{right:?} {:?} {}", generator.ring().coordination, generator.ring().coordination.place());
     assert!(!shown.contains(password), "{shown}");
     generator.finish(true, &|| false).unwrap();
 
@@ -130,7 +130,7 @@ fn two_rings_in_one_database_do_not_mix_and_one_place_is_for_one_ring() {
         generators.iter_mut().for_each(|generator| drop(crate::common::write(generator, n).unwrap()));
     }
     for generator in &generators {
-        let index = &generator.ring().index;
+        let index = &generator.ring().coordination;
         assert_eq!(index.members().unwrap().len(), 1);
         assert_eq!((index.status().unwrap().unwrap().generation, index.handed_out(3).unwrap()), (2, 1));
     }
@@ -141,15 +141,15 @@ fn two_rings_in_one_database_do_not_mix_and_one_place_is_for_one_ring() {
     for words in [id.as_str(), "/one", "DBNAME", "COUNTER_COLLECTION", "--take-over"] {
         assert!(text.contains(words), "{text}");
     }
-    assert_eq!(generators[0].ring().index.members().unwrap().len(), 1, "it was left alone");
+    assert_eq!(generators[0].ring().coordination.members().unwrap().len(), 1, "it was left alone");
     // In the middle of a run, too: the place is given to another ring, and the first one is told.
-    let first = &generators[0].ring().index;
+    let first = &generators[0].ring().coordination;
     first.clear().unwrap();
     assert_eq!(first.next_index(7).unwrap(), Some(0));
     assert!(first.claim_lease("manager", 1, "somebody").unwrap());
     first.beat("one-of-the-first", 1, &Default::default()).unwrap();
     let four = Generator::open(&config("four", "a")).unwrap();
-    let second = &four.ring().index;
+    let second = &four.ring().coordination;
     assert_eq!(second.next_index(9).unwrap(), Some(0));
     for said in [
         first.ping(),
@@ -178,10 +178,10 @@ fn to_look_at_a_ring_claims_nothing_and_one_document_that_makes_no_sense_disturb
     let config = config_at(&server.uri(), dir.path(), 4, "");
     let mut generator = Generator::open(&config).unwrap();
     (0..6).for_each(|n| drop(crate::common::write(&mut generator, n).unwrap()));
-    let index = generator.ring().index.clone();
+    let index = generator.ring().coordination.clone();
     index.clear().unwrap();
     let reader = ringreel::Reader::open(&config).unwrap();
-    reader.ring().index.ping().unwrap();
+    reader.ring().coordination.ping().unwrap();
     // Nobody's place: another ring may take it, whoever looked at it before.
     let other = crate::index_of(&config, "another").unwrap();
     other.clear().unwrap();

@@ -5,8 +5,8 @@ use crate::common::{another, assert_delivered_once, write};
 use crate::support::{Faults, Kind, Proxy, Server};
 use crate::turning::{Turned, drain, turn};
 use crate::{config_at, index_of};
+use ringreel::coordination::CoordinationStore;
 use ringreel::fs::Posix;
-use ringreel::index::Index;
 use ringreel::ring::Ring;
 use ringreel::{Config, Generator};
 use std::collections::HashSet;
@@ -88,8 +88,15 @@ fn a_server_that_comes_back_empty_is_used_again() {
         {
             // All of it is there again: whose it is, the status, a counter.
             let ring = another(&config);
-            let said = ring.index.status().ok().flatten().map(|status| ring.index.handed_out(status.generation + 1));
-            if said.is_some_and(|counter| counter.is_ok_and(|n| n > 0)) && !ring.index.members().unwrap().is_empty() {
+            let said = ring
+                .coordination
+                .status()
+                .ok()
+                .flatten()
+                .map(|status| ring.coordination.handed_out(status.generation + 1));
+            if said.is_some_and(|counter| counter.is_ok_and(|n| n > 0))
+                && !ring.coordination.members().unwrap().is_empty()
+            {
                 used_after = Some(back.elapsed());
             }
         }
@@ -169,8 +176,9 @@ fn repeats(server: &Server) -> usize {
     let config = config_at(&server.uri(), Path::new("/"), 1, "");
     let indices: Vec<_> = (0..16).map(|_| index_of(&config, "x").unwrap()).collect();
     let numbers: Vec<u64> = std::thread::scope(|scope| {
-        let take =
-            |index: Arc<dyn Index>| (0..100).filter_map(|_| index.next_index(1).ok().flatten()).collect::<Vec<_>>();
+        let take = |index: Arc<dyn CoordinationStore>| {
+            (0..100).filter_map(|_| index.next_index(1).ok().flatten()).collect::<Vec<_>>()
+        };
         let threads: Vec<_> = indices.into_iter().map(|index| scope.spawn(move || take(index))).collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });

@@ -5,21 +5,21 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../coordination_contract/mod.rs"]
+mod coordination_contract;
 mod doctor;
 mod errors;
 mod faults;
-#[path = "../index_contract/mod.rs"]
-mod index_contract;
 mod load;
 mod repair;
 mod support;
 mod tls;
 mod turning;
 
-use index_contract::Place;
+use coordination_contract::Place;
 use ringreel::config::{Config, IndexPlace};
+use ringreel::coordination::{Backend, Claim, CoordinationStore, IfUnreachable, RingContext};
 use ringreel::fs::Posix;
-use ringreel::index::{Absence, Claim, Index, Opening, Owner};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -42,10 +42,10 @@ fn config_at(uri: &str, dir: &Path, cap: u64, more: &str) -> Config {
 }
 
 /// The index of ring `ring_id`, as a process of its own would open it.
-fn index_of(config: &Config, ring_id: &str) -> ringreel::Result<Arc<dyn Index>> {
+fn index_of(config: &Config, ring_id: &str) -> ringreel::Result<Arc<dyn CoordinationStore>> {
     let path = Path::new("/a/ring");
-    let owner = Owner { ring_id, path, files: path.join("index"), swap_cap: 64, me: "me" };
-    Opening::at(&config.index, Absence::Fatal)?.of(Arc::new(Posix), owner, Claim::Hold)
+    let ring = RingContext { ring_id, path, files: path.join("index"), swap_cap: 64, me: "me" };
+    Backend::connect(&config.index, IfUnreachable::Fail)?.open(Arc::new(Posix), ring, Claim::IfUnowned)
 }
 
 /// Makes nonsense of the counter of `generation`, as somebody at a shell might.
@@ -75,12 +75,12 @@ fn good_place() -> Place {
 fn sixteen_processes_take_sixteen_thousand_different_numbers() {
     let server = Server::good();
     let place = format!("{} {}", server.uri(), unique("test"));
-    index_contract::gives_no_number_twice_to_processes("child_of_mongodb", &place, 16, 1000);
+    coordination_contract::gives_no_number_twice_to_processes("child_of_mongodb", &place, 16, 1000);
 }
 
 #[test]
 fn child_of_mongodb() {
-    index_contract::child(|place| {
+    coordination_contract::child(|place| {
         let (uri, database) = place.split_once(' ').unwrap();
         let yaml = format!("DBNAME: {database}\nMONGOURI: '{uri}'\n");
         index_of(&Config::parse(&yaml, "test", Path::new("/"), true).unwrap(), "1234").unwrap()

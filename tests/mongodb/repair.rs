@@ -34,8 +34,8 @@ fn an_emptied_index_is_rebuilt_and_moved_there_and_back() {
     let config = configure(dir.path(), &yaml);
     let mut generator = Generator::open(&config).unwrap();
     (0..37).for_each(|n| drop(write(&mut generator, n).unwrap()));
-    assert!(generator.ring().index.claim_lease("manager", 5, "somebody").unwrap());
-    let index = generator.ring().index.clone();
+    assert!(generator.ring().coordination.claim_lease("manager", 5, "somebody").unwrap());
+    let index = generator.ring().coordination.clone();
     generator.finish(false, &|| false).unwrap();
     assert_eq!(ringreel(dir.path(), &["repair"]).0, 0);
 
@@ -55,7 +55,7 @@ fn an_emptied_index_is_rebuilt_and_moved_there_and_back() {
     assert_eq!((index.status().unwrap(), index.lease("manager").unwrap()), (None, None));
     let files = configure(dir.path(), &format!("{yaml}INDEX: files\n"));
     let mut generator = Generator::open(&files).unwrap();
-    let moved = generator.ring().index.clone();
+    let moved = generator.ring().coordination.clone();
     assert_eq!(moved.status().unwrap().unwrap().generation, 3);
     let lease = moved.lease("manager").unwrap().unwrap();
     assert!(lease.token == 9 && lease.released, "{lease:?}");
@@ -69,7 +69,7 @@ fn an_emptied_index_is_rebuilt_and_moved_there_and_back() {
     let (code, said) = ringreel(dir.path(), &["index", "show", "--json"]);
     assert_eq!(code, 0, "{said}");
     let config = configure(dir.path(), &yaml);
-    assert_eq!(Generator::open(&config).unwrap().ring().index.status().unwrap().unwrap().generation, 5);
+    assert_eq!(Generator::open(&config).unwrap().ring().coordination.status().unwrap().unwrap().generation, 5);
     let ids: Vec<_> = crate::common::listed(&config.ring).into_keys().collect();
     assert_eq!(ids.len(), 50);
     crate::common::assert_delivered_once(&config.ring, &ids, "moved there and back");
@@ -91,7 +91,7 @@ fn the_index_of_a_ring_that_is_gone_is_taken_over_when_that_is_asked_for() {
     assert_eq!(ringreel(dir.path(), &["repair"]).0, 2);
     assert_eq!(ringreel(dir.path(), &["repair", "--apply", "--take-over"]).0, 0);
     let mut generator = Generator::open(&config).unwrap();
-    assert_eq!(generator.ring().index.status().unwrap(), None, "nothing of the old one is left");
+    assert_eq!(generator.ring().coordination.status().unwrap(), None, "nothing of the old one is left");
     (0..10).for_each(|n| drop(write(&mut generator, n).unwrap()));
-    assert_eq!(generator.ring().index.status().unwrap().unwrap().generation, 1);
+    assert_eq!(generator.ring().coordination.status().unwrap().unwrap().generation, 1);
 }

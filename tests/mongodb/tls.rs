@@ -30,7 +30,7 @@ fn twenty_samples(uri: &str) {
     let config = config_at(uri, dir.path(), 5, "KEEP: 4");
     let mut generator = Generator::open(&config).unwrap();
     let ids: Vec<_> = (0..20).flat_map(|n| write(&mut generator, n).unwrap()).collect();
-    let index = generator.ring().index.clone();
+    let index = generator.ring().coordination.clone();
     assert_eq!((index.status().unwrap().unwrap().generation, index.members().unwrap().len()), (4, 1));
     assert!(index.handed_out(3).unwrap() > 0);
     generator.finish(false, &|| false).unwrap();

@@ -79,7 +79,7 @@ impl Cast {
             let base = format!(
                 "DBNAME: storm{database}\nRING: {}\nSWAP_CAP: {CAP}\nSAMPLE: [data, label]\nLEASE_SECONDS: {LEASE}\nKEEP: 2\nVALIDATION: 7\n{}",
                 ring.display(),
-                common::index::lines(dir)
+                common::coordination::lines(dir)
             );
             let write = |name: String, more: &str| {
                 fs::create_dir_all(dir.join(&name)).unwrap();

@@ -210,7 +210,7 @@ fn a_manager_and_a_generator_that_were_stopped_past_their_leases_and_go_on_harm_
         loop {
             cast.look_after(false);
             watcher.look(false);
-            let lease = ring.index.lease("manager").unwrap();
+            let lease = ring.coordination.lease("manager").unwrap();
             match lease.filter(|lease| lease.token > last) {
                 Some(lease) => return lease,
                 None => assert!(begun.elapsed() < CALM, "nobody took the lease over"),

@@ -1,7 +1,7 @@
 //! What the tests of streams share: a ring whose samples are known by their numbers, and what a stream gave.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
-use crate::common::index;
+use crate::common::coordination;
 
 use ringreel::reader::shard::{Equal, Share};
 use ringreel::reader::shuffle::mix;
@@ -36,7 +36,7 @@ impl World {
     pub fn new(yaml: &str) -> World {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let lease = if yaml.contains("LEASE_SECONDS") { "" } else { "LEASE_SECONDS: 30\n" };
-        let index = index::lines(dir.path());
+        let index = coordination::lines(dir.path());
         // A test that says nothing of segments follows each sample by itself.
         let segments = if yaml.contains("SEGMENT_SAMPLES") { "" } else { "SEGMENT_SAMPLES: 1\n" };
         let keys = format!("DBNAME: demo\nSAMPLE: [data]\nPOLL_SECONDS: 0.002\n{segments}{lease}");

@@ -192,7 +192,7 @@ fn a_run_whose_workers_all_left_pins_nothing_and_is_retired_and_can_be_replayed(
     }
     eventually("it is retired", || {
         ring.reclaim().unwrap();
-        ring.index.note_names("runs").unwrap().is_empty()
+        ring.coordination.note_names("runs").unwrap().is_empty()
     });
     assert_eq!(ring.run_names().unwrap(), ["r"], "its log is still there");
     assert!(ring.pinned().unwrap().is_empty());

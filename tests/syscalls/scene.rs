@@ -1,7 +1,7 @@
 //! Where a case begins: who works in what ring.
 
 use crate::common::{Action, EACCES, HookFs, another, scratch, write};
-use ringreel::index::Report;
+use ringreel::coordination::Report;
 use ringreel::ring::Ring;
 use ringreel::{Config, Generator, SampleId};
 use std::collections::HashSet;
@@ -98,7 +98,7 @@ fn work_for_a_manager(dir: &Path) -> HashSet<String> {
     let mut generator = Generator::open(&config).unwrap();
     let mut ids: Vec<SampleId> = (0..2 * CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
     let ring = another(&config);
-    assert!(ring.index.claim_lease("manager", 1, "somebody-1-abc").unwrap());
+    assert!(ring.coordination.claim_lease("manager", 1, "somebody-1-abc").unwrap());
     let mut generator = Generator::open(&config).unwrap(); // one that sees that lease
     ids.extend((0..CAP).flat_map(|n| write(&mut generator, n).unwrap()));
     for n in 0..2 {
@@ -115,7 +115,7 @@ fn work_for_a_manager(dir: &Path) -> HashSet<String> {
     let mut begun = Generator::open(&begun).unwrap();
     assert!(write(&mut begun, 0).unwrap().is_empty());
     fell_silent(&ring, begun);
-    ring.index.release_lease("manager", 1).unwrap();
+    ring.coordination.release_lease("manager", 1).unwrap();
     assert_eq!(ring.manifests.newest().unwrap(), 2);
     ids.iter().map(SampleId::to_string).collect()
 }
@@ -124,5 +124,5 @@ fn work_for_a_manager(dir: &Path) -> HashSet<String> {
 fn fell_silent(ring: &Ring, generator: Generator) {
     let name = generator.ring().me.clone();
     drop(generator);
-    ring.index.beat(&name, 9, &Report::default()).unwrap();
+    ring.coordination.beat(&name, 9, &Report::default()).unwrap();
 }

@@ -189,7 +189,7 @@ impl State {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::index::Report;
+    use crate::coordination::Report;
     use crate::status::WritingStatus;
     use ratatui::crossterm::event::KeyEventState;
 

@@ -2,7 +2,7 @@
 
 use super::StreamOptions;
 use crate::error::{Error, Result};
-use crate::presence::Presence;
+use crate::heartbeat::Heartbeat;
 use crate::random::random_u32;
 use crate::reader::plan::Plan;
 use crate::reader::producer_status::ProducerStatus;
@@ -222,7 +222,7 @@ impl Membership {
         if error.is_retryable() {
             return noted;
         }
-        let place = ring.index.place();
+        let place = ring.coordination.place();
         let message = format!("run {} cannot be kept there, which its workers need: {error}", self.log.name());
         Err(Error::IndexRefused { place, message })
     }
@@ -262,7 +262,7 @@ pub(super) struct Progress {
     arrived: Option<u64>,
     /// When the log was written, and the generation that was read then.
     reported: Option<(Instant, Option<u64>)>,
-    heartbeat: Option<Presence>,
+    heartbeat: Option<Heartbeat>,
     samples: u64,
     bytes: u64,
 }
@@ -304,8 +304,9 @@ impl Progress {
         }
         let ring = self.run.reader.ring();
         let generators = generators.clone();
-        let look = move |index: &dyn crate::index::Membership| generators.keep_up(index);
-        self.heartbeat = Some(Presence::begin_with(ring.index.clone(), &ring.me, Role::Reader, ring.settings.lease, look));
+        let look = move |index: &dyn crate::coordination::Membership| generators.keep_up(index);
+        self.heartbeat =
+            Some(Heartbeat::start_with(ring.coordination.clone(), &ring.me, Role::Reader, ring.settings.lease, look));
         // A stream that goes on in the midst of an epoch needs its generation from now on.
         self.report().unwrap_or_else(|error| tracing::debug!(%error, "that we are here cannot be told"));
     }

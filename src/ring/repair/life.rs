@@ -1,7 +1,7 @@
 //! Who lives: everybody who may is watched for a lease.
 
+use crate::coordination::if_available;
 use crate::error::Result;
-use crate::index::as_hint;
 use crate::layout::is_owner;
 use crate::ring::Ring;
 use crate::ring::liveness::Watch;
@@ -62,7 +62,7 @@ impl Ring {
     pub fn watch_for(&self, leases: u32, told: &dyn Fn(&str)) -> Result<Life> {
         let begun = Instant::now();
         let mut watch = self.watch();
-        if as_hint(watch.look(&*self.index))?.is_none() {
+        if if_available(watch.look(&*self.coordination))?.is_none() {
             return Ok(Life::Unheard);
         }
         for owner in self.list_or_none(&self.layout.staging())?.iter().filter(|owner| is_owner(owner)) {
@@ -81,17 +81,18 @@ impl Ring {
         }
         while known.iter().any(|member| unclear(&mut watch, member)) {
             std::thread::sleep((self.settings.lease / LOOKS).max(Duration::from_millis(1)));
-            if as_hint(watch.look(&*self.index))?.is_none() {
+            if if_available(watch.look(&*self.coordination))?.is_none() {
                 return Ok(Life::Unheard);
             }
         }
         known.retain(|member| !watch.is_dead(member));
         drop(watch);
-        let Some(beats) = as_hint(self.index.members())? else { return Ok(Life::Unheard) };
+        let Some(beats) = if_available(self.coordination.members())? else { return Ok(Life::Unheard) };
         // Readers and those who only look are in nobody's way.
         let works = |member: &String| {
             let beat = beats.iter().find(|(name, _)| name == member).map(|(_, beat)| *beat);
-            let role = beat.and_then(|beat| self.index.report(member, beat).ok().flatten()).map(|report| report.role);
+            let role =
+                beat.and_then(|beat| self.coordination.report(member, beat).ok().flatten()).map(|report| report.role);
             role.is_none_or(|role| matches!(Role::parse(&role), Some(Role::Manager | Role::Generator)))
         };
         Ok(Life::Living(known.into_iter().filter(works).collect()))

@@ -14,20 +14,20 @@
 //! Promise: at any time it may be killed, and run again; beside it others may work. Nothing finished is lost by it, and
 //! nothing is delivered twice. What would need that nobody else works is done only when nobody was heard for a lease.
 
+pub mod coordination;
 mod evidence;
-pub mod index;
 pub mod life;
 mod manifests;
 pub mod ring_json;
 mod staged;
 mod strays;
 
-pub use index::Repair;
+pub use coordination::Repair;
 pub use life::Life;
 
 use super::Ring;
+use crate::coordination::if_available;
 use crate::error::{Error, Result};
-use crate::index::as_hint;
 use manifests::{Rebuild, Rebuilt};
 use staged::Damaged;
 use std::path::{Path, PathBuf};
@@ -140,8 +140,8 @@ impl Ring {
         // While a manifest is lost, all that goes by the manifests waits.
         if !plan.lacks_manifests() {
             self.bring_in(life)?;
-            if as_hint(self.index.ping())?.is_some() {
-                self.repair_index(&*self.index, true, life.is_in_the_way().is_none())?;
+            if if_available(self.coordination.ping())?.is_some() {
+                self.repair_coordination(&*self.coordination, true, life.is_in_the_way().is_none())?;
             }
         }
         let _ = self.fs.remove_dir(&self.layout.staging_of(&self.me)); // stays where something is in it
@@ -149,15 +149,15 @@ impl Ring {
     }
 
     fn plan_index(&self, life: &Life, plan: &mut Plan) -> Result<()> {
-        let place = PathBuf::from(self.index.place());
-        if let Err(error) = self.index.ping() {
+        let place = PathBuf::from(self.coordination.place());
+        if let Err(error) = self.coordination.ping() {
             let blocked = Some("it can be asked again when it answers".to_owned());
             plan.add("index", &place, error.to_string(), "it is told what the directory says".to_owned(), blocked);
             return Ok(());
         }
         // What the manifests that are rebuilt change, is known only then.
         if plan.rebuilds.is_empty() && !plan.lacks_manifests() {
-            for repair in self.repair_index(&*self.index, false, life.is_in_the_way().is_none())? {
+            for repair in self.repair_coordination(&*self.coordination, false, life.is_in_the_way().is_none())? {
                 // It may be our view of the directory that is old: what somebody works with is not thrown away.
                 let future = matches!(repair, Repair::Future { .. });
                 plan.depends_on_life |= future;

@@ -2,10 +2,10 @@
 
 use super::{Mend, State};
 use crate::config::Config;
+use crate::coordination::{Backend, Claim, IfUnreachable};
 use crate::error::{Error, Result};
 use crate::fs::publish::{publish, same_file, write_new};
 use crate::fs::{Fs, within};
-use crate::index::{Absence, Claim, Opening};
 use crate::layout::Layout;
 use crate::random::random_u32;
 use crate::ring::birth::{self, Birth, RING_VERSION};
@@ -41,7 +41,7 @@ impl Ring {
         if apply {
             put(&*fs, &layout, &birth, &me)?;
         }
-        let index = Opening::at(&config.index, Absence::Borne)?;
+        let index = Backend::connect(&config.index, IfUnreachable::Continue)?;
         let ring = Ring::assemble(fs, config, birth, me, index, claim)?;
         let action = "it is made again, with the id that the manifests name and what the configuration says".to_owned();
         Ok((ring, Some(Mend { what: "ring", path: layout.ring_json(), why, action, state: State::ToDo })))

@@ -8,8 +8,8 @@
 
 use super::progress::Progress;
 use super::{EPOCHS_KEPT, Epoch, LOGS, RUNS, RunLog, add_passes};
+use crate::coordination::COUNTER_END;
 use crate::error::{Error, Result};
-use crate::index::NUMBERS_END;
 use crate::ring::Ring;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -28,7 +28,7 @@ fn log_name(note: &str) -> Option<(u64, &str)> {
 impl RunLog {
     /// Returns the names of this run's notes in `logs/`.
     fn finished_logs(&self) -> Result<Vec<String>> {
-        let mut names = self.index.note_names(LOGS)?;
+        let mut names = self.coordination.note_names(LOGS)?;
         names.retain(|note| log_name(note).is_some_and(|(_, run)| run == self.name));
         Ok(names)
     }
@@ -45,9 +45,9 @@ impl RunLog {
     fn read_logs(&self, names: &[String]) -> Result<BTreeMap<u64, Epoch>> {
         let mut epochs = BTreeMap::new();
         for name in names {
-            let text = self.index.read_note(LOGS, name)?.unwrap_or_default();
+            let text = self.coordination.read_note(LOGS, name)?.unwrap_or_default();
             let listed: Vec<(u64, Epoch)> = serde_json::from_str(&text).unwrap_or_default();
-            let listed = listed.into_iter().filter(|(k, _)| *k < NUMBERS_END);
+            let listed = listed.into_iter().filter(|(k, _)| *k < COUNTER_END);
             epochs.extend(listed.take(EPOCHS_KEPT as usize));
         }
         epochs.iter().for_each(|(k, epoch)| self.remember(*k, epoch));
@@ -72,8 +72,8 @@ impl RunLog {
         epochs.drain(..epochs.len().saturating_sub(EPOCHS_KEPT as usize));
         let text = serde_json::to_string(&epochs).map_err(|error| Error::Index(error.to_string()))?;
         let name = format!("{}.{}", crate::unix_ms(), self.name);
-        self.index.note(LOGS, &name, &text)?;
-        old.iter().filter(|note| **note != name).try_for_each(|note| self.index.drop_note(LOGS, note))?;
+        self.coordination.add_note(LOGS, &name, &text)?;
+        old.iter().filter(|note| **note != name).try_for_each(|note| self.coordination.remove_note(LOGS, note))?;
         Ok(listed)
     }
 }
@@ -92,14 +92,14 @@ impl Ring {
             match left.next() {
                 None => break true,
                 Some((n, _)) if n >= FEWEST_DROPPED && Instant::now() > until => break false,
-                Some((_, (folder, note))) => self.index.drop_note(&folder, &note)?,
+                Some((_, (folder, note))) => self.coordination.remove_note(&folder, &note)?,
             }
         };
         let mut after = BTreeMap::new();
         if is_done {
-            self.index.drop_note(RUNS, log.name())?;
-            if !self.index.note_names(&log.folder())?.is_empty() {
-                self.index.note(RUNS, log.name(), "")?; // a worker came meanwhile
+            self.coordination.remove_note(RUNS, log.name())?;
+            if !self.coordination.note_names(&log.folder())?.is_empty() {
+                self.coordination.add_note(RUNS, log.name(), "")?; // a worker came meanwhile
             }
         } else {
             after = self.reads_of(run, newest)?;
@@ -107,7 +107,7 @@ impl Ring {
         // The passes of the epochs whose notes are gone, and of no others.
         for (generation, passes) in before {
             let still = after.get(&generation).copied().unwrap_or(0);
-            add_passes(&*self.index, generation, passes.saturating_sub(still))?;
+            add_passes(&*self.coordination, generation, passes.saturating_sub(still))?;
         }
         if is_done {
             self.forget_run(log.name());
@@ -117,16 +117,16 @@ impl Ring {
 
     /// Removes the oldest logs of finished runs. Those of runs that came back stay.
     pub(super) fn drop_old_logs(&self) -> Result<()> {
-        let notes = self.index.note_names(LOGS)?;
+        let notes = self.coordination.note_names(LOGS)?;
         let mut logs: Vec<(u64, &str)> = notes.iter().filter_map(|note| log_name(note)).collect();
         logs.sort_unstable();
         logs.truncate(logs.len().saturating_sub(LOGS_KEPT));
         let active: BTreeSet<String> = match logs.is_empty() {
             true => BTreeSet::new(),
-            false => self.index.note_names(RUNS)?.into_iter().collect(),
+            false => self.coordination.note_names(RUNS)?.into_iter().collect(),
         };
         for (ms, run) in logs.into_iter().filter(|(_, run)| !active.contains(*run)) {
-            self.index.drop_note(LOGS, &format!("{ms}.{run}"))?;
+            self.coordination.remove_note(LOGS, &format!("{ms}.{run}"))?;
         }
         Ok(())
     }

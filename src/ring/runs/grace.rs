@@ -123,8 +123,8 @@ impl Ring {
     /// Writes down which workers were found dead, and drops the notes that no longer count.
     pub(in crate::ring) fn note_deaths(&self, obituaries: Vec<Obituary>) -> Result<()> {
         for Obituary { folder, died, past } in obituaries {
-            died.iter().try_for_each(|note| self.index.note(&folder, note, "").map(drop))?;
-            past.iter().try_for_each(|note| self.index.drop_note(&folder, note))?;
+            died.iter().try_for_each(|note| self.coordination.add_note(&folder, note, "").map(drop))?;
+            past.iter().try_for_each(|note| self.coordination.remove_note(&folder, note))?;
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use super::grace::{Death, Obituary};
 use super::{Epoch, LEFT, PASSES, RUNS, RunLog, add_passes, arrival, count, counted_passes};
+use crate::coordination::if_available;
 use crate::error::{Error, Result};
-use crate::index::as_hint;
 use crate::random::random_u32;
 use crate::ring::Ring;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -145,7 +145,7 @@ impl Ring {
     /// # Errors
     /// What the index says: also that it is away.
     fn progress(&self) -> Result<Vec<Progress>> {
-        let names = self.index.note_names(RUNS)?;
+        let names = self.coordination.note_names(RUNS)?;
         let listed: BTreeSet<&str> = names.iter().map(String::as_str).collect();
         let mut runs = self.runs.logs.lock().unwrap_or_else(PoisonError::into_inner);
         runs.retain(|name, log| Arc::strong_count(log) > 1 || listed.contains(name.as_str()));
@@ -158,7 +158,7 @@ impl Ring {
         for name in names {
             let Ok(log) = self.run(&name) else { continue };
             let (mut workers, mut deaths) = (HashMap::<u64, Vec<_>>::new(), Vec::new());
-            let notes = self.index.note_names(&log.folder())?;
+            let notes = self.coordination.note_names(&log.folder())?;
             for note in &notes {
                 if let Some((worker, said)) = arrival(note) {
                     workers.entry(worker).or_default().push(said);
@@ -168,7 +168,7 @@ impl Ring {
             found.push(Progress { log, notes, workers, deaths });
         }
         if !found.is_empty() {
-            self.watch().look(&*self.index)?;
+            self.watch().look(&*self.coordination)?;
         }
         Ok(found)
     }
@@ -184,7 +184,7 @@ impl Ring {
 
     /// As [`Ring::passes`]; and which workers the next pass waits for, in words.
     fn passes_and_awaited(&self, generation: u64) -> Result<(u64, Vec<String>)> {
-        let mut passes = counted_passes(&*self.index)?.get(&generation).copied().unwrap_or(0);
+        let mut passes = counted_passes(&*self.coordination)?.get(&generation).copied().unwrap_or(0);
         let mut awaited = Vec::new();
         // How many there are, which one it is: passes over its share, and whether it lives.
         let mut shares: BTreeMap<u64, BTreeMap<u64, (u64, bool)>> = BTreeMap::new();
@@ -230,7 +230,7 @@ impl Ring {
     /// What the index says.
     pub fn reads(&self) -> Result<BTreeMap<u64, u64>> {
         let newest = self.manifests.newest()?;
-        let mut reads = counted_passes(&*self.index)?;
+        let mut reads = counted_passes(&*self.coordination)?;
         for run in self.progress()? {
             for (generation, more) in self.reads_of(&run, newest)? {
                 let passes = reads.entry(generation).or_default();
@@ -259,7 +259,7 @@ impl Ring {
     /// # Errors
     /// What the index says otherwise.
     pub fn has_readers(&self) -> Result<bool> {
-        Ok(as_hint(self.progress())?.is_some_and(|runs| runs.iter().any(|run| !run.is_over(self))))
+        Ok(if_available(self.progress())?.is_some_and(|runs| runs.iter().any(|run| !run.is_over(self))))
     }
 
     /// Why the generation that fills may not be promoted yet, although it is full: the newest one was not read as often
@@ -293,7 +293,7 @@ impl Ring {
     }
 
     fn look_for_pins(&self) -> Result<MutexGuard<'_, Pins>> {
-        let pins = as_hint(self.pins_of_runs())?;
+        let pins = if_available(self.pins_of_runs())?;
         let mut last = self.runs.pins.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pins) = pins {
             *last = pins;
@@ -371,7 +371,7 @@ impl Ring {
     /// [`RETIRE_FOR`]; the next call goes on.
     pub(in crate::ring) fn retire_runs(&self, newest: u64) -> Result<()> {
         let until = Instant::now() + RETIRE_FOR;
-        let mut active = self.index.note_names(RUNS)?;
+        let mut active = self.coordination.note_names(RUNS)?;
         let first = random_u32() as usize % active.len().max(1);
         active.rotate_left(first); // each has its turn
         for name in active.iter().take_while(|_| Instant::now() < until) {
@@ -380,8 +380,8 @@ impl Ring {
             }
         }
         let old = |name: &&String| count(name).is_none_or(|(generation, _)| generation + COUNTED < newest);
-        for name in self.index.note_names(PASSES)?.iter().filter(old).take_while(|_| Instant::now() < until) {
-            self.index.drop_note(PASSES, name)?;
+        for name in self.coordination.note_names(PASSES)?.iter().filter(old).take_while(|_| Instant::now() < until) {
+            self.coordination.remove_note(PASSES, name)?;
         }
         self.drop_old_logs()
     }
@@ -409,11 +409,14 @@ impl Ring {
         let passes = self.reads_of(run, newest)?;
         let name = run.log.name();
         for folder in [run.log.epochs_folder(), run.log.folder()] {
-            self.index.note_names(&folder)?.iter().try_for_each(|note| self.index.drop_note(&folder, note))?;
+            self.coordination
+                .note_names(&folder)?
+                .iter()
+                .try_for_each(|note| self.coordination.remove_note(&folder, note))?;
         }
-        self.index.drop_note(RUNS, name)?;
+        self.coordination.remove_note(RUNS, name)?;
         self.forget_run(name);
         // Last, so that an observer never counts these passes twice.
-        passes.into_iter().try_for_each(|(generation, passes)| add_passes(&*self.index, generation, passes))
+        passes.into_iter().try_for_each(|(generation, passes)| add_passes(&*self.coordination, generation, passes))
     }
 }

@@ -1,7 +1,7 @@
 //! The index is made to say what the directory says. Nothing in the ring itself is touched.
 
+use crate::coordination::{CoordinationStore, SwapStatus};
 use crate::error::{Error, Result};
-use crate::index::{Index, SwapStatus};
 use crate::layout::is_owner;
 use crate::ring::Ring;
 use crate::role::Role;
@@ -62,23 +62,28 @@ impl Ring {
     ///
     /// # Errors
     /// What the filesystem or the index says.
-    pub fn has_no_index(&self) -> Result<bool> {
+    pub fn coordination_is_elsewhere(&self) -> Result<bool> {
         let turned = self.manifests.numbers()?.into_iter().any(|n| n > 0);
         let owners = self.list_or_none(&self.layout.staging())?;
         let used = turned || owners.iter().any(|owner| *owner != self.me && is_owner(owner));
-        let knows_nobody = self.index.status()?.is_none() && self.index.members()?.is_empty();
+        let knows_nobody = self.coordination.status()?.is_none() && self.coordination.members()?.is_empty();
         // Whoever linked anything took a number first.
-        Ok(used && knows_nobody && self.index.handed_out(self.manifests.newest()? + 1)? == 0)
+        Ok(used && knows_nobody && self.coordination.handed_out(self.manifests.newest()? + 1)? == 0)
     }
 
-    /// What `index` should say of this ring and does not; with `apply`, it is told. Where it knows more than the directory
+    /// What `store` should say of this ring and does not; with `apply`, it is told. Where it knows more than the directory
     /// shows, that may be newer than our view of the directory: it is thrown away only if `nobody_works`.
     ///
     /// # Errors
     /// What the filesystem or the index says.
-    pub fn repair_index(&self, index: &dyn Index, apply: bool, nobody_works: bool) -> Result<Vec<Repair>> {
+    pub fn repair_coordination(
+        &self,
+        store: &dyn CoordinationStore,
+        apply: bool,
+        nobody_works: bool,
+    ) -> Result<Vec<Repair>> {
         // In this order: what is published meanwhile is seen.
-        let status = index.status()?;
+        let status = store.status()?;
         if let Some(status) = &status {
             self.manifests.hint(status.generation);
         }
@@ -91,7 +96,7 @@ impl Ring {
                 return Ok(repairs);
             }
             if apply {
-                index.clear()?;
+                store.clear()?;
             }
         }
         if newest > 0 && says.is_none_or(|says| says != newest) {
@@ -102,18 +107,18 @@ impl Ring {
                 let manifest = self.manifests.get(newest)?.ok_or(Error::Reclaimed { generation: newest })?;
                 let (unix_ms, total_samples) = (manifest.summary.unix_ms, manifest.summary.total_samples);
                 let status = SwapStatus { generation: newest, unix_ms, total_samples };
-                if !index.publish_status(&status)? && nobody_works {
-                    index.clear()?; // what stands there makes no sense
-                    index.publish_status(&status)?;
+                if !store.publish_status(&status)? && nobody_works {
+                    store.clear()?; // what stands there makes no sense
+                    store.publish_status(&status)?;
                 }
             }
         }
         let generation = newest + 1;
-        let (handed_out, free) = (index.handed_out(generation)?, self.first_free_index(generation)?);
+        let (handed_out, free) = (store.handed_out(generation)?, self.first_free_index(generation)?);
         if handed_out < free {
             repairs.push(Repair::Counter { generation, handed_out, free });
             if apply {
-                index.skip_to(generation, free)?;
+                store.skip_to(generation, free)?;
             }
         }
         Ok(repairs)
@@ -124,10 +129,10 @@ impl Ring {
     ///
     /// # Errors
     /// What the filesystem or `target` says.
-    pub fn move_index(&self, target: &dyn Index) -> Result<Vec<Repair>> {
-        let told = self.repair_index(target, true, true)?;
+    pub fn move_coordination(&self, target: &dyn CoordinationStore) -> Result<Vec<Repair>> {
+        let told = self.repair_coordination(target, true, true)?;
         let role = Role::Manager.as_str();
-        match self.index.lease(role) {
+        match self.coordination.lease(role) {
             Ok(Some(lease)) => {
                 target.claim_lease(role, lease.token, &lease.holder)?;
                 target.release_lease(role, lease.token)?;
@@ -135,7 +140,7 @@ impl Ring {
             Ok(None) => {}
             Err(error) => tracing::warn!("the old index is left as it is: {error}"),
         }
-        if let Err(error) = self.index.clear() {
+        if let Err(error) = self.coordination.clear() {
             tracing::debug!(%error, "the old index is left as it is");
         }
         Ok(told)

@@ -16,17 +16,17 @@ pub trait Notes: Send + Sync + fmt::Debug {
     /// Atomic: of all writers of a note one succeeds, and all get its text.
     ///
     /// # Errors
-    /// Those of [`Index`](super::Index#errors). One more reason for an
+    /// Those of [`CoordinationStore`](super::CoordinationStore#errors). One more reason for an
     /// [`Error::Index`](crate::Error::Index) is a note that another process wrote and that cannot be
     /// seen yet.
-    fn note(&self, folder: &str, name: &str, text: &str) -> Result<String>;
+    fn add_note(&self, folder: &str, name: &str, text: &str) -> Result<String>;
 
     /// Returns the text of note `name` of `folder`; `None` when there is no such note.
     ///
     /// A text never changes. `None` is a hint: another process may be writing the note.
     ///
     /// # Errors
-    /// Those of [`Index`](super::Index#errors).
+    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
     fn read_note(&self, folder: &str, name: &str) -> Result<Option<String>>;
 
     /// Returns the names of all notes in `folder`, in any order.
@@ -34,7 +34,7 @@ pub trait Notes: Send + Sync + fmt::Debug {
     /// A hint: a note that is written or removed meanwhile may be missing or listed.
     ///
     /// # Errors
-    /// Those of [`Index`](super::Index#errors).
+    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
     fn note_names(&self, folder: &str) -> Result<Vec<String>>;
 
     /// Removes note `name` of `folder`. Does nothing when there is no such note.
@@ -42,6 +42,6 @@ pub trait Notes: Send + Sync + fmt::Debug {
     /// A hint: another process may write the note again.
     ///
     /// # Errors
-    /// Those of [`Index`](super::Index#errors).
-    fn drop_note(&self, folder: &str, name: &str) -> Result<()>;
+    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
+    fn remove_note(&self, folder: &str, name: &str) -> Result<()>;
 }

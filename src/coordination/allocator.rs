@@ -4,17 +4,17 @@ use std::sync::{Mutex, PoisonError};
 
 /// The block of numbers that this process hands out, and the last generation that it found closed.
 #[derive(Debug, Default)]
-pub struct Block(Mutex<(Numbers, Option<u64>)>);
+pub struct NumberAllocator(Mutex<(NumberRange, Option<u64>)>);
 
 /// Numbers of one generation that this process owns: from `next` to before `end`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Numbers {
+pub struct NumberRange {
     pub generation: u64,
     pub next: u64,
     pub end: u64,
 }
 
-impl Block {
+impl NumberAllocator {
     /// Returns the next number in `generation`; `None` when it is closed. Where the block is used
     /// up, `claim` gets the next one; its argument is the number up to which those of the
     /// generation are known to be taken.
@@ -24,7 +24,7 @@ impl Block {
     pub fn take<E>(
         &self,
         generation: u64,
-        claim: impl FnOnce(Option<u64>) -> Result<Option<Numbers>, E>,
+        claim: impl FnOnce(Option<u64>) -> Result<Option<NumberRange>, E>,
     ) -> Result<Option<u64>, E> {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (numbers, closed) = &mut *held;

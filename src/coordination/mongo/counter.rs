@@ -1,30 +1,30 @@
 //! The counter: a document for each generation, changed by findAndModify.
 
-use super::{ATTEMPTS, MongoIndex, documents, int, whole};
+use super::{ATTEMPTS, MongoStore, documents, int, whole};
+use crate::coordination::Counter;
+use crate::coordination::allocator::NumberRange;
 use crate::error::Result;
-use crate::index::Counter;
-use crate::index::block::Numbers;
 use mongodb::bson::{Document, doc};
 
-impl MongoIndex {
+impl MongoStore {
     /// Claims the next block of numbers of `generation`; `None` when it is closed.
-    fn claim_numbers(&self, generation: u64) -> Result<Option<Numbers>> {
+    fn claim_numbers(&self, generation: u64) -> Result<Option<NumberRange>> {
         let counter =
             self.change_counter(generation, doc! { "$inc": { "next": int(self.block) } }, doc! { "closed": false })?;
         if counter.get_bool("closed").unwrap_or(false) {
             return Ok(None);
         }
         let end = whole(&counter, "next").max(self.block);
-        Ok(Some(Numbers { generation, next: end - self.block, end }))
+        Ok(Some(NumberRange { generation, next: end - self.block, end }))
     }
 
     /// Changes the counter of `generation`; makes it, with `created` in it, where there is none.
     fn change_counter(&self, generation: u64, mut change: Document, created: Document) -> Result<Document> {
         change.insert("$setOnInsert", created);
         let id = doc! { "_id": int(generation) };
-        self.call(move |tables| async move {
+        self.call(move |collections| async move {
             for _ in 0..ATTEMPTS {
-                if let Some(counter) = tables.change(&tables.counters, id.clone(), change.clone()).await? {
+                if let Some(counter) = collections.change(&collections.counters, id.clone(), change.clone()).await? {
                     return Ok(counter);
                 }
             }
@@ -33,7 +33,7 @@ impl MongoIndex {
     }
 }
 
-impl Counter for MongoIndex {
+impl Counter for MongoStore {
     fn next_index(&self, generation: u64) -> Result<Option<u64>> {
         self.numbers.take(generation, |_| self.claim_numbers(generation))
     }
@@ -44,7 +44,7 @@ impl Counter for MongoIndex {
 
     fn handed_out(&self, generation: u64) -> Result<u64> {
         let filter = doc! { "_id": int(generation) };
-        let counter = self.call(|tables| async move { tables.find(&tables.counters, filter).await })?;
+        let counter = self.call(|collections| async move { collections.find(&collections.counters, filter).await })?;
         Ok(counter.map_or(0, |counter| whole(&counter, "next")))
     }
 

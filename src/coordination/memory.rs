@@ -1,14 +1,14 @@
 //! A store in the memory of one process: for tests, and the plainest statement of what a store
 //! does.
 
-use super::{Counter, Index, Lease, Leases, Membership, NUMBERS_END, Notes, Report, SwapStatus};
+use super::{COUNTER_END, CoordinationStore, Counter, Lease, Leases, Membership, Notes, Report, SwapStatus};
 use crate::error::Result;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct MemoryIndex {
+pub struct MemoryStore {
     state: Mutex<State>,
 }
 
@@ -22,13 +22,13 @@ struct State {
     notes: HashMap<(String, String), String>,
 }
 
-impl MemoryIndex {
+impl MemoryStore {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Counter for MemoryIndex {
+impl Counter for MemoryStore {
     fn next_index(&self, generation: u64) -> Result<Option<u64>> {
         let mut state = self.lock();
         if state.closed.contains(&generation) {
@@ -37,7 +37,7 @@ impl Counter for MemoryIndex {
         let counter = state.counters.entry(generation).or_default();
         let number = *counter;
         *counter = counter.saturating_add(1);
-        Ok((number < NUMBERS_END).then_some(number))
+        Ok((number < COUNTER_END).then_some(number))
     }
 
     fn close_generation(&self, generation: u64) -> Result<()> {
@@ -57,7 +57,7 @@ impl Counter for MemoryIndex {
     }
 }
 
-impl Leases for MemoryIndex {
+impl Leases for MemoryStore {
     fn lease(&self, role: &str) -> Result<Option<Lease>> {
         Ok(self.lock().leases.get(role).cloned())
     }
@@ -79,7 +79,7 @@ impl Leases for MemoryIndex {
     }
 }
 
-impl Membership for MemoryIndex {
+impl Membership for MemoryStore {
     fn beat(&self, member: &str, beat: u64, report: &Report) -> Result<()> {
         self.lock().members.insert(member.to_owned(), (beat, report.clone()));
         Ok(())
@@ -100,8 +100,8 @@ impl Membership for MemoryIndex {
     }
 }
 
-impl Notes for MemoryIndex {
-    fn note(&self, folder: &str, name: &str, text: &str) -> Result<String> {
+impl Notes for MemoryStore {
+    fn add_note(&self, folder: &str, name: &str, text: &str) -> Result<String> {
         let key = (folder.to_owned(), name.to_owned());
         Ok(self.lock().notes.entry(key).or_insert_with(|| text.to_owned()).clone())
     }
@@ -114,13 +114,13 @@ impl Notes for MemoryIndex {
         Ok(self.lock().notes.keys().filter(|(of, _)| of == folder).map(|(_, name)| name.clone()).collect())
     }
 
-    fn drop_note(&self, folder: &str, name: &str) -> Result<()> {
+    fn remove_note(&self, folder: &str, name: &str) -> Result<()> {
         self.lock().notes.remove(&(folder.to_owned(), name.to_owned()));
         Ok(())
     }
 }
 
-impl Index for MemoryIndex {
+impl CoordinationStore for MemoryStore {
     fn place(&self) -> String {
         "the memory of this process".to_owned()
     }

@@ -20,8 +20,8 @@ mod notes;
 
 pub use notes::NOTES;
 
-use super::block::Block;
-use super::{Index, SwapStatus};
+use super::allocator::NumberAllocator;
+use super::{CoordinationStore, SwapStatus};
 use crate::error::{Error, Result};
 use crate::fs::publish::publish;
 use crate::fs::{Fs, FsError, FsResult, surely};
@@ -58,24 +58,24 @@ const TEMP: &str = "tmp";
 
 /// See the module.
 #[derive(Debug)]
-pub struct FilesIndex {
+pub struct FileStore {
     fs: Arc<dyn Fs>,
     root: PathBuf,
     me: String,
     block: u64,
-    numbers: Block,
+    numbers: NumberAllocator,
     temp: AtomicU64,
     /// The last beat of each member that this process speaks for.
     beats: Mutex<HashMap<String, LastBeat>>,
 }
 
-impl FilesIndex {
+impl FileStore {
     /// Makes the store in directory `root`. `me` is this process's owner name, `block` how many
     /// numbers it takes at a time.
-    pub fn new(fs: Arc<dyn Fs>, root: PathBuf, me: &str, block: u64) -> FilesIndex {
+    pub fn new(fs: Arc<dyn Fs>, root: PathBuf, me: &str, block: u64) -> FileStore {
         let block = block.max(1);
-        let (numbers, beats) = (Block::default(), Mutex::default());
-        FilesIndex { fs, root, me: me.to_owned(), block, numbers, temp: AtomicU64::new(0), beats }
+        let (numbers, beats) = (NumberAllocator::default(), Mutex::default());
+        FileStore { fs, root, me: me.to_owned(), block, numbers, temp: AtomicU64::new(0), beats }
     }
 
     /// Returns the directory `name` of the store.
@@ -153,7 +153,7 @@ impl FilesIndex {
         }
     }
 
-    /// Reads like [`FilesIndex::read`], and returns `None` for contents that cannot be decoded: a
+    /// Reads like [`FileStore::read`], and returns `None` for contents that cannot be decoded: a
     /// file that was cut off.
     fn read_hint<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>> {
         match self.read(path) {
@@ -182,7 +182,7 @@ fn numbered(name: &str) -> Option<(&str, u64)> {
     Some((name, parse_number(number)?))
 }
 
-impl Index for FilesIndex {
+impl CoordinationStore for FileStore {
     fn place(&self) -> String {
         format!("files in {}", self.root.display())
     }

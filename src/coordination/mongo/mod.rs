@@ -27,9 +27,9 @@ mod swap;
 pub use connection::Connection;
 pub use documents::RingName;
 
-use super::block::Block;
+use super::allocator::NumberAllocator;
 use crate::error::Result;
-use documents::Tables;
+use documents::Collections;
 use mongodb::bson::{Bson, Document};
 use std::fmt;
 use std::future::Future;
@@ -40,26 +40,26 @@ const LARGEST: u64 = 1 << 62;
 const ATTEMPTS: usize = 4;
 
 /// See the module.
-pub struct MongoIndex {
+pub struct MongoStore {
     connection: Connection,
-    numbers: Block,
+    numbers: NumberAllocator,
     block: u64,
 }
 
-impl fmt::Debug for MongoIndex {
+impl fmt::Debug for MongoStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("MongoIndex").field(&self.connection.shown()).finish()
+        f.debug_tuple("MongoStore").field(&self.connection.shown()).finish()
     }
 }
 
-impl MongoIndex {
+impl MongoStore {
     /// Makes the store behind `connection`, which knows its ring. Takes `block` numbers at a time.
-    pub fn new(connection: Connection, block: u64) -> MongoIndex {
-        MongoIndex { connection, numbers: Block::default(), block: block.max(1) }
+    pub fn new(connection: Connection, block: u64) -> MongoStore {
+        MongoStore { connection, numbers: NumberAllocator::default(), block: block.max(1) }
     }
 
     /// Does `op`; see [`Connection::call`].
-    fn call<T, F>(&self, op: impl FnOnce(Tables) -> F + Clone) -> Result<T>
+    fn call<T, F>(&self, op: impl FnOnce(Collections) -> F + Clone) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = mongodb::error::Result<T>> + Send + 'static,

@@ -1,15 +1,15 @@
 //! Notes: a file for each, written once.
 
-use super::{FilesIndex, MAX_BYTES, is_no_file};
+use super::{FileStore, MAX_BYTES, is_no_file};
+use crate::coordination::Notes;
 use crate::error::{Error, Result};
 use crate::fs::publish::publish;
-use crate::index::Notes;
 use std::path::PathBuf;
 
 /// The directory of notes, with one for each folder.
 pub const NOTES: &str = "notes";
 
-impl FilesIndex {
+impl FileStore {
     /// Returns the directory of the notes of `folder`.
     fn note_dir(&self, folder: &str) -> PathBuf {
         self.dir(NOTES).join(folder)
@@ -19,15 +19,15 @@ impl FilesIndex {
     pub(super) fn clear_notes(&self) -> Result<()> {
         for folder in self.list(&self.dir(NOTES))? {
             for name in self.note_names(&folder)? {
-                self.drop_note(&folder, &name)?;
+                self.remove_note(&folder, &name)?;
             }
         }
         Ok(())
     }
 }
 
-impl Notes for FilesIndex {
-    fn note(&self, folder: &str, name: &str, text: &str) -> Result<String> {
+impl Notes for FileStore {
+    fn add_note(&self, folder: &str, name: &str, text: &str) -> Result<String> {
         let dir = self.note_dir(folder);
         let target = dir.join(name);
         if text.is_empty() {
@@ -58,7 +58,7 @@ impl Notes for FilesIndex {
         self.list(&self.note_dir(folder))
     }
 
-    fn drop_note(&self, folder: &str, name: &str) -> Result<()> {
+    fn remove_note(&self, folder: &str, name: &str) -> Result<()> {
         let dir = self.note_dir(folder);
         self.forget(&dir.join(name))?;
         let _ = self.fs.remove_dir(&dir); // the last one takes its folder with it

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Counters hand out numbers below this one. A process that gets no number takes a random one from
 /// above.
-pub(crate) const NUMBERS_END: u64 = 1 << 40;
+pub(crate) const COUNTER_END: u64 = 1 << 40;
 
 /// Hands out the numbers by which the segments of a generation are named. Each generation counts
 /// from 0.
@@ -21,7 +21,7 @@ pub trait Counter: Send + Sync + fmt::Debug {
     /// same number. Processes take numbers in blocks, so one that ends leaves a gap.
     ///
     /// # Errors
-    /// Those of [`Index`](super::Index#errors).
+    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
     fn next_index(&self, generation: u64) -> Result<Option<u64>>;
 
     /// Ends the handing out of numbers for `generation`. May be called again, and before the first
@@ -31,7 +31,7 @@ pub trait Counter: Send + Sync + fmt::Debug {
     /// named are not listed in the generation, and their owners link them into the next one.
     ///
     /// # Errors
-    /// Those of [`Index`](super::Index#errors).
+    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
     fn close_generation(&self, generation: u64) -> Result<()>;
 
     /// Returns a number above all that were handed out in `generation`: the least that the next new
@@ -40,7 +40,7 @@ pub trait Counter: Send + Sync + fmt::Debug {
     /// A hint: other processes take numbers meanwhile.
     ///
     /// # Errors
-    /// Those of [`Index`](super::Index#errors).
+    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
     fn handed_out(&self, generation: u64) -> Result<u64>;
 
     /// Marks all numbers of `generation` below `next` as taken. Never lowers the counter.
@@ -49,6 +49,6 @@ pub trait Counter: Send + Sync + fmt::Debug {
     /// other processes hold: they give out the rest of them.
     ///
     /// # Errors
-    /// Those of [`Index`](super::Index#errors).
+    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
     fn skip_to(&self, generation: u64, next: u64) -> Result<()>;
 }

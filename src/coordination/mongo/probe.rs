@@ -4,9 +4,9 @@
 use super::connection::Connection;
 use super::documents::RingName;
 use crate::config::MongoPlace;
+use crate::coordination::{Claim, IfUnreachable};
 use crate::error::Result;
 use crate::fs::probe::delays::Delays;
-use crate::index::{Absence, Claim};
 use crate::random::random_u32;
 use crate::unix_ms;
 use mongodb::Collection;
@@ -59,12 +59,13 @@ impl ServerProbe {
     /// ring.
     pub fn open(place: &MongoPlace, ring_id: Option<&str>, path: &Path) -> Result<ServerProbe> {
         // The first call reports a server that does not answer.
-        let connection = Connection::open(place, Absence::Borne)?;
+        let connection = Connection::open(place, IfUnreachable::Continue)?;
         if let Some(id) = ring_id {
             let ring = RingName { id: id.to_owned(), path: path.display().to_string() };
-            connection.belongs_to(ring, Claim::Look)?;
+            connection.belongs_to(ring, Claim::Never)?;
         }
-        let holder = connection.call(|tables| async move { tables.status.find_one(tables.swap()).await })?;
+        let holder =
+            connection.call(|collections| async move { collections.status.find_one(collections.swap()).await })?;
         let whose = match (holder, ring_id) {
             (None, _) => "nobody's yet",
             (Some(_), Some(_)) => "this ring's",
@@ -84,8 +85,8 @@ impl ServerProbe {
             return measured; // nothing was written
         }
         let scratch = self.scratch.clone();
-        let dropped = self.connection.call(move |tables| async move {
-            let counters: Collection<Document> = beside(&tables.counters, &scratch);
+        let dropped = self.connection.call(move |collections| async move {
+            let counters: Collection<Document> = beside(&collections.counters, &scratch);
             counters.drop().await
         });
         let probe = measured?;
@@ -106,7 +107,8 @@ impl ServerProbe {
         let middle = (before + unix_ms()) / 2;
         let clock = hello.ok().and_then(|hello| hello.get_datetime("localTime").ok().map(|at| at.timestamp_millis()));
         let clock_ahead_seconds = clock.map(|clock| (clock as f64 - middle as f64) / 1e3);
-        let concern = self.connection.call(|tables| async move { Ok(tables.counters.write_concern().cloned()) })?;
+        let concern =
+            self.connection.call(|collections| async move { Ok(collections.counters.write_concern().cloned()) })?;
         let acknowledged = concern.as_ref().is_none_or(|concern| concern.w != Some(Acknowledgment::Nodes(0)));
         // Writes that are not acknowledged cannot be counted.
         let (asked, distinct) = if acknowledged { self.count()? } else { (0, 0) };
@@ -128,8 +130,8 @@ impl ServerProbe {
     }
 
     fn command(&self, command: Document) -> Result<Document> {
-        self.connection.call(move |tables| async move {
-            let database = tables.counters.client().database(&tables.counters.namespace().db);
+        self.connection.call(move |collections| async move {
+            let database = collections.counters.client().database(&collections.counters.namespace().db);
             database.run_command(command).await
         })
     }
@@ -149,8 +151,8 @@ impl ServerProbe {
 
     fn next(&self) -> Result<i64> {
         let scratch = self.scratch.clone();
-        self.connection.call(move |tables| async move {
-            let counters: Collection<Document> = beside(&tables.counters, &scratch);
+        self.connection.call(move |collections| async move {
+            let counters: Collection<Document> = beside(&collections.counters, &scratch);
             let change = doc! { "$inc": { "next": 1_i64 } };
             let changed = counters.find_one_and_update(doc! { "_id": 0_i64 }, change).upsert(true);
             let counter = changed.return_document(ReturnDocument::After).await?;

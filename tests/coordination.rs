@@ -1,11 +1,11 @@
 //! The indexes that need no server, against the contract that all of them share.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-mod index_contract;
+mod coordination_contract;
 
-use index_contract::Place;
+use coordination_contract::Place;
+use ringreel::coordination::{CoordinationStore, FileStore, MemoryStore, Report, SwapStatus};
 use ringreel::fs::Posix;
-use ringreel::index::{FilesIndex, Index, MemoryIndex, Report, SwapStatus};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,12 +14,12 @@ contract!(memory, crate::memory_place);
 contract!(files, crate::files_place);
 
 fn memory_place() -> Place {
-    let index = Arc::new(MemoryIndex::default());
+    let index = Arc::new(MemoryStore::default());
     Box::new(move || index.clone())
 }
 
-fn files_at(root: &Path, me: &str) -> Arc<dyn Index> {
-    Arc::new(FilesIndex::new(Arc::new(Posix), root.to_owned(), me, 4))
+fn files_at(root: &Path, me: &str) -> Arc<dyn CoordinationStore> {
+    Arc::new(FileStore::new(Arc::new(Posix), root.to_owned(), me, 4))
 }
 
 fn files_place() -> Place {
@@ -30,12 +30,12 @@ fn files_place() -> Place {
 #[test]
 fn files_give_no_number_twice_to_processes() {
     let dir = tempfile::tempdir().unwrap();
-    index_contract::gives_no_number_twice_to_processes("child_of_files", dir.path().to_str().unwrap(), 8, 300);
+    coordination_contract::gives_no_number_twice_to_processes("child_of_files", dir.path().to_str().unwrap(), 8, 300);
 }
 
 #[test]
 fn child_of_files() {
-    index_contract::child(|place| files_at(Path::new(place), &format!("me-{}", std::process::id())));
+    coordination_contract::child(|place| files_at(Path::new(place), &format!("me-{}", std::process::id())));
 }
 
 #[test]

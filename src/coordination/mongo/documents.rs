@@ -22,7 +22,7 @@ pub struct RingName {
 
 /// The collections of one store, and the names of its documents.
 #[derive(Clone)]
-pub struct Tables {
+pub struct Collections {
     /// Counters by generation.
     pub counters: Collection<Document>,
     /// Everything else.
@@ -36,11 +36,11 @@ pub struct Tables {
 #[derive(Clone, Debug)]
 pub struct OtherRing(pub RingName);
 
-impl Tables {
+impl Collections {
     /// Returns the store of `owner` at `place`. With `claims`, a place that belongs to no ring
     /// becomes ours when it is used.
-    pub fn new(database: &Database, place: &MongoPlace, owner: &RingName, claims: bool) -> Tables {
-        Tables {
+    pub fn new(database: &Database, place: &MongoPlace, owner: &RingName, claims: bool) -> Collections {
+        Collections {
             counters: database.collection(&place.counters),
             status: database.collection(STATUS_COLLECTION),
             names: Arc::new((place.counters.clone(), owner.clone())),
@@ -49,8 +49,8 @@ impl Tables {
     }
 
     /// Returns the same collections through another connection.
-    pub fn on(&self, database: &Database, place: &MongoPlace) -> Tables {
-        Tables::new(database, place, &self.names.1, self.claims)
+    pub fn on(&self, database: &Database, place: &MongoPlace) -> Collections {
+        Collections::new(database, place, &self.names.1, self.claims)
     }
 
     /// Returns the id of the ring that this process works for.
@@ -94,7 +94,7 @@ impl Tables {
         doc! { "of": self.name(), "ring": self.ring(), "beat": { "$exists": true } }
     }
 
-    /// Returns the name in an id that [`Tables::member`] made.
+    /// Returns the name in an id that [`Collections::member`] made.
     pub fn member_name<'a>(&self, id: &'a str) -> Option<&'a str> {
         id.strip_prefix(self.name())?.strip_prefix(".member.")
     }

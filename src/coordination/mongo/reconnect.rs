@@ -1,7 +1,7 @@
 //! The search for a server that does not answer.
 
 use super::diagnosis;
-use super::documents::{OtherRing, Tables};
+use super::documents::{Collections, OtherRing};
 use super::process::{LIMIT, ProcessState};
 use crate::config::MongoPlace;
 use crate::fs::watch::jittered;
@@ -17,7 +17,7 @@ const PROBE: Duration = Duration::from_millis(500);
 pub struct Reconnect {
     pub state: Weak<ProcessState>,
     /// `None` while it is not known which ring the store is to be of.
-    pub tables: Option<Tables>,
+    pub collections: Option<Collections>,
     pub place: MongoPlace,
     pub shown: String,
 }
@@ -36,8 +36,8 @@ impl Reconnect {
             };
             drop(state);
             let asked = async {
-                match &self.tables {
-                    Some(tables) => tables.on(&database, &self.place).hold().await,
+                match &self.collections {
+                    Some(collections) => collections.on(&database, &self.place).hold().await,
                     None => database.run_command(mongodb::bson::doc! { "ping": 1 }).await.map(drop),
                 }
             };

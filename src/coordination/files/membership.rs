@@ -1,10 +1,10 @@
 //! Members: a file for each, which is renamed with each beat.
 
-use super::{FilesIndex, TEMP, numbered};
+use super::{FileStore, TEMP, numbered};
+use crate::coordination::{BEATS_PER_LEASE, Membership, Report};
 use crate::error::Result;
 use crate::fs::FsResult;
 use crate::fs::publish::write_new;
-use crate::index::{BEATS_PER_LEASE, Membership, Report};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::PoisonError;
@@ -52,7 +52,7 @@ impl LastBeat {
     }
 }
 
-impl FilesIndex {
+impl FileStore {
     /// Returns the time by the filesystem's clock: that of a new file.
     fn now(&self) -> FsResult<SystemTime> {
         let temp = self.temp();
@@ -63,7 +63,7 @@ impl FilesIndex {
     }
 }
 
-impl Membership for FilesIndex {
+impl Membership for FileStore {
     fn beat(&self, member: &str, beat: u64, report: &Report) -> Result<()> {
         let dir = self.dir(MEMBERS);
         let target = dir.join(format!("{member}.{beat}"));
@@ -132,7 +132,7 @@ impl Membership for FilesIndex {
 
     /// Compares the files' times with that of a file that it makes and removes, so that all are of
     /// the filesystem's clock. A process that may not write here learns nothing.
-    fn ages(&self, beats: &[(String, u64)]) -> Result<HashMap<String, Duration>> {
+    fn beat_ages(&self, beats: &[(String, u64)]) -> Result<HashMap<String, Duration>> {
         let Ok(now) = self.now() else { return Ok(HashMap::new()) };
         let dir = self.dir(MEMBERS);
         let age = |(member, beat): &(String, u64)| {

@@ -1,22 +1,22 @@
 //! The store as a whole: whose it is, and the swap status, in one document.
 
-use super::{ATTEMPTS, MongoIndex, int, whole};
+use super::{ATTEMPTS, MongoStore, int, whole};
+use crate::coordination::{CoordinationStore, SwapStatus};
 use crate::error::Result;
-use crate::index::{Index, SwapStatus};
 use mongodb::bson::doc;
 
-impl Index for MongoIndex {
+impl CoordinationStore for MongoStore {
     fn place(&self) -> String {
         self.connection.shown().to_owned()
     }
 
     fn ping(&self) -> Result<()> {
-        self.call(|tables| async move { tables.hold().await })
+        self.call(|collections| async move { collections.hold().await })
     }
 
     fn publish_status(&self, status: &SwapStatus) -> Result<bool> {
         let SwapStatus { generation, unix_ms, total_samples } = *status;
-        self.call(move |tables| async move {
+        self.call(move |collections| async move {
             let set = doc! {
                 "swapped": true,
                 "swap_timestamp": unix_ms as f64 / 1e3,
@@ -24,15 +24,15 @@ impl Index for MongoIndex {
                 "samples": int(total_samples),
             };
             for _ in 0..ATTEMPTS {
-                let mut older = tables.swap();
-                older.insert("ring", tables.ring());
+                let mut older = collections.swap();
+                older.insert("ring", collections.ring());
                 older.insert("generation", doc! { "$lte": int(generation) });
-                if tables.status.update_one(older, doc! { "$set": set.clone() }).await?.matched_count > 0 {
+                if collections.status.update_one(older, doc! { "$set": set.clone() }).await?.matched_count > 0 {
                     return Ok(true);
                 }
-                match tables.find(&tables.status, tables.swap()).await? {
+                match collections.find(&collections.status, collections.swap()).await? {
                     Some(newest) if whole(&newest, "generation") > generation => return Ok(false),
-                    _ => tables.hold().await?,
+                    _ => collections.hold().await?,
                 }
             }
             Ok(false)
@@ -40,7 +40,8 @@ impl Index for MongoIndex {
     }
 
     fn status(&self) -> Result<Option<SwapStatus>> {
-        let found = self.call(|tables| async move { tables.find(&tables.status, tables.swap()).await })?;
+        let found =
+            self.call(|collections| async move { collections.find(&collections.status, collections.swap()).await })?;
         let swapped = found.filter(|status| status.get_bool("swapped").unwrap_or(false));
         Ok(swapped.map(|status| SwapStatus {
             generation: whole(&status, "generation"),
@@ -50,13 +51,13 @@ impl Index for MongoIndex {
     }
 
     fn forget_before(&self, generation: u64) -> Result<()> {
-        self.call(move |tables| async move {
-            let filter = doc! { "ring": tables.ring(), "_id": { "$lt": int(generation) } };
-            tables.counters.delete_many(filter).await.map(|_| ())
+        self.call(move |collections| async move {
+            let filter = doc! { "ring": collections.ring(), "_id": { "$lt": int(generation) } };
+            collections.counters.delete_many(filter).await.map(|_| ())
         })
     }
 
     fn clear(&self) -> Result<()> {
-        self.call(|tables| async move { tables.clear().await })
+        self.call(|collections| async move { collections.clear().await })
     }
 }

@@ -1,16 +1,17 @@
 //! The coordination store of a ring, which the configuration calls its index.
 //!
-//! Its parts have a trait each: [`Counter`], [`Leases`], [`Membership`] and [`Notes`]. [`Index`] is
+//! Its parts have a trait each: [`Counter`], [`Leases`], [`Membership`] and [`Notes`]. [`CoordinationStore`] is
 //! a store that has all of them, and the swap status. A function that needs one part takes that
 //! one, such as `&dyn Notes`, and a test double implements no more.
 //!
 //! The store is a hint that can be lost. The counter spreads segments' names so that they do not
 //! collide, the status says sooner where to look, leases save work; no sample is lost or delivered
-//! twice when any of it lies (rule 5 of `docs/design.md`). Kept in [`FilesIndex`] (names in the
-//! ring itself), [`MongoIndex`] (documents on a server), or [`MemoryIndex`] (one process, for
+//! twice when any of it lies (rule 5 of `docs/design.md`). Kept in [`FileStore`] (names in the
+//! ring itself), [`MongoStore`] (documents on a server), or [`MemoryStore`] (one process, for
 //! tests).
 
-mod block;
+mod allocator;
+mod backend;
 mod counter;
 pub(crate) mod files;
 mod leases;
@@ -19,19 +20,18 @@ mod memory;
 #[cfg(feature = "mongodb")]
 mod mongo;
 mod notes;
-mod opening;
 
+pub use backend::{Backend, Claim, IfUnreachable, RingContext};
+pub(crate) use counter::COUNTER_END;
 pub use counter::Counter;
-pub(crate) use counter::NUMBERS_END;
-pub use files::FilesIndex;
+pub use files::FileStore;
 pub use leases::{Lease, Leases};
 pub(crate) use membership::BEATS_PER_LEASE;
-pub use membership::{Membership, Report, Stored};
-pub use memory::MemoryIndex;
+pub use membership::{Membership, PartCompression, Report};
+pub use memory::MemoryStore;
 #[cfg(feature = "mongodb")]
-pub use mongo::{MongoIndex, probe as server_probe};
+pub use mongo::{MongoStore, probe as server_probe};
 pub use notes::Notes;
-pub use opening::{Absence, Claim, Opening, Owner};
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -55,19 +55,19 @@ pub struct SwapStatus {
 /// Correctness never depends on a store: what a ring holds is in its directory alone.
 ///
 /// # Errors
-/// - [`Error::IndexAway`]: the server does not answer. The ring goes on without it; see [`as_hint`].
+/// - [`Error::IndexAway`]: the server does not answer. The ring goes on without it; see [`if_available`].
 /// - [`Error::IndexRefused`]: the server refuses this user, or this kind of connection, until that is changed.
 /// - [`Error::WrongRing`]: the place on the server is that of another ring.
 /// - [`Error::Fs`]: an operation on the files of the store failed.
 /// - [`Error::Index`]: a record cannot be encoded or decoded.
-pub trait Index: Counter + Leases + Membership + Notes {
+pub trait CoordinationStore: Counter + Leases + Membership + Notes {
     /// Returns where the store is, in words, without passwords.
     fn place(&self) -> String;
 
     /// Asks whether the store answers.
     ///
     /// # Errors
-    /// Why it cannot be reached; see [`Index`](Index#errors).
+    /// Why it cannot be reached; see [`CoordinationStore`](CoordinationStore#errors).
     fn ping(&self) -> Result<()>;
 
     /// Makes `status` the newest one, unless a later generation is there already. Returns whether
@@ -76,7 +76,7 @@ pub trait Index: Counter + Leases + Membership + Notes {
     /// Atomic: a status never replaces that of a later generation.
     ///
     /// # Errors
-    /// Those of [`Index`](Index#errors).
+    /// Those of [`CoordinationStore`](CoordinationStore#errors).
     fn publish_status(&self, status: &SwapStatus) -> Result<bool>;
 
     /// Returns the newest status; `None` in a new or lost store.
@@ -84,7 +84,7 @@ pub trait Index: Counter + Leases + Membership + Notes {
     /// A hint: the manifests say for certain which generation is the newest.
     ///
     /// # Errors
-    /// Those of [`Index`](Index#errors).
+    /// Those of [`CoordinationStore`](CoordinationStore#errors).
     fn status(&self) -> Result<Option<SwapStatus>>;
 
     /// Forgets what is kept of generations before `generation`: their counters, and their statuses
@@ -93,13 +93,13 @@ pub trait Index: Counter + Leases + Membership + Notes {
     /// A hint: what could not be removed only takes room.
     ///
     /// # Errors
-    /// Those of [`Index`](Index#errors).
+    /// Those of [`CoordinationStore`](CoordinationStore#errors).
     fn forget_before(&self, generation: u64) -> Result<()>;
 
     /// Forgets everything. Not atomic: what other processes write meanwhile may stay.
     ///
     /// # Errors
-    /// Those of [`Index`](Index#errors).
+    /// Those of [`CoordinationStore`](CoordinationStore#errors).
     fn clear(&self) -> Result<()>;
 }
 
@@ -108,7 +108,7 @@ pub trait Index: Counter + Leases + Membership + Notes {
 ///
 /// # Errors
 /// All others.
-pub fn as_hint<T>(said: Result<T>) -> Result<Option<T>> {
+pub fn if_available<T>(said: Result<T>) -> Result<Option<T>> {
     match said {
         Ok(value) => Ok(Some(value)),
         Err(Error::IndexAway { .. } | Error::IndexRefused { .. }) => Ok(None),

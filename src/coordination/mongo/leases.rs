@@ -1,14 +1,15 @@
 //! Leases: a document for each role, changed only to a higher token.
 
-use super::{ATTEMPTS, MongoIndex, documents, int, text, whole};
+use super::{ATTEMPTS, MongoStore, documents, int, text, whole};
+use crate::coordination::{Lease, Leases};
 use crate::error::Result;
-use crate::index::{Lease, Leases};
 use mongodb::bson::doc;
 
-impl Leases for MongoIndex {
+impl Leases for MongoStore {
     fn lease(&self, role: &str) -> Result<Option<Lease>> {
         let role = role.to_owned();
-        let lease = self.call(|tables| async move { tables.find(&tables.status, tables.lease(&role)).await })?;
+        let lease = self
+            .call(|collections| async move { collections.find(&collections.status, collections.lease(&role)).await })?;
         Ok(lease.map(|lease| Lease {
             token: whole(&lease, "token"),
             holder: text(&lease, "holder"),
@@ -18,28 +19,28 @@ impl Leases for MongoIndex {
 
     fn claim_lease(&self, role: &str, token: u64, holder: &str) -> Result<bool> {
         let (role, holder) = (role.to_owned(), holder.to_owned());
-        self.call(move |tables| async move {
+        self.call(move |collections| async move {
             let held = doc! {
-                "ring": tables.ring(),
-                "of": tables.name(),
+                "ring": collections.ring(),
+                "of": collections.name(),
                 "token": int(token),
                 "holder": &holder,
                 "released": false,
             };
             for _ in 0..ATTEMPTS {
-                let mut earlier = tables.lease(&role);
-                earlier.insert("ring", tables.ring());
+                let mut earlier = collections.lease(&role);
+                earlier.insert("ring", collections.ring());
                 earlier.insert("token", doc! { "$lt": int(token) });
-                if tables.status.update_one(earlier, doc! { "$set": held.clone() }).await?.matched_count > 0 {
+                if collections.status.update_one(earlier, doc! { "$set": held.clone() }).await?.matched_count > 0 {
                     return Ok(true);
                 }
-                if let Some(lease) = tables.find(&tables.status, tables.lease(&role)).await? {
+                if let Some(lease) = collections.find(&collections.status, collections.lease(&role)).await? {
                     // It is ours if the reply got lost, or the request came twice.
                     return Ok(whole(&lease, "token") == token && text(&lease, "holder") == holder);
                 }
-                let mut first = tables.lease(&role);
+                let mut first = collections.lease(&role);
                 first.extend(held.clone());
-                match tables.status.insert_one(first).await {
+                match collections.status.insert_one(first).await {
                     Err(error) if documents::is_duplicate(&error) => {}
                     other => return other.map(|_| true),
                 }
@@ -50,11 +51,11 @@ impl Leases for MongoIndex {
 
     fn release_lease(&self, role: &str, token: u64) -> Result<()> {
         let role = role.to_owned();
-        self.call(move |tables| async move {
-            let mut held = tables.lease(&role);
-            held.insert("ring", tables.ring());
+        self.call(move |collections| async move {
+            let mut held = collections.lease(&role);
+            held.insert("ring", collections.ring());
             held.insert("token", int(token));
-            tables.status.update_one(held, doc! { "$set": { "released": true } }).await.map(|_| ())
+            collections.status.update_one(held, doc! { "$set": { "released": true } }).await.map(|_| ())
         })
     }
 }

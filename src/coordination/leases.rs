@@ -25,7 +25,7 @@ pub trait Leases: Send + Sync + fmt::Debug {
     /// A hint: another process may claim the next token meanwhile.
     ///
     /// # Errors
-    /// Those of [`Index`](super::Index#errors).
+    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
     fn lease(&self, role: &str) -> Result<Option<Lease>>;
 
     /// Claims `role` for `holder`. `token` is to be one more than that of [`Leases::lease`], or 1.
@@ -35,7 +35,7 @@ pub trait Leases: Send + Sync + fmt::Debug {
     /// as failed; the next call of [`Leases::lease`] names the holder.
     ///
     /// # Errors
-    /// Those of [`Index`](super::Index#errors).
+    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
     fn claim_lease(&self, role: &str, token: u64, holder: &str) -> Result<bool>;
 
     /// Gives up `role`, held with `token`, so that the next holder need not wait. Does nothing when
@@ -45,6 +45,6 @@ pub trait Leases: Send + Sync + fmt::Debug {
     /// long enough.
     ///
     /// # Errors
-    /// Those of [`Index`](super::Index#errors).
+    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
     fn release_lease(&self, role: &str, token: u64) -> Result<()>;
 }

@@ -5,12 +5,12 @@
 //! can be used from anywhere, also from inside another runtime.
 
 use super::diagnosis::{self, Finding};
-use super::documents::{OtherRing, RingName, Tables};
+use super::documents::{Collections, OtherRing, RingName};
 use super::process::{LIMIT, ProcessLink, ProcessState};
 use super::reconnect::Reconnect;
 use crate::config::MongoPlace;
+use crate::coordination::{Claim, IfUnreachable};
 use crate::error::{Error, Result};
-use crate::index::{Absence, Claim};
 use mongodb::Database;
 use std::future::Future;
 use std::path::Path;
@@ -37,8 +37,8 @@ impl Connection {
     /// # Errors
     /// [`Error::Config`] for an invalid connection string; [`Error::IndexRefused`] for a wrong user
     /// or password, or where the two sides do not agree upon TLS; [`Error::IndexAway`] for a server
-    /// that does not answer, with [`Absence::Fatal`].
-    pub fn open(place: &MongoPlace, absence: Absence) -> Result<Connection> {
+    /// that does not answer, with [`IfUnreachable::Fail`].
+    pub fn open(place: &MongoPlace, if_unreachable: IfUnreachable) -> Result<Connection> {
         let begun = Instant::now();
         let process = ProcessLink::make(place)?;
         let here = process.here(place)?.clone();
@@ -47,12 +47,12 @@ impl Connection {
         let shown = format!("MongoDB at {at} (database {database}, collection {counters})");
         let connection = Connection { place: place.clone(), shown, owner: OnceLock::new(), process };
         let limit = OPENING_LIMIT.saturating_sub(begun.elapsed());
-        let may_write = absence == Absence::Fatal;
+        let may_write = if_unreachable == IfUnreachable::Fail;
         let asked = diagnosis::ask(here.options.clone(), here.database().collection(counters), may_write);
         let found = here.driver.start(limit, asked).recv().unwrap_or_default();
         match found.unwrap_or_else(|| Err(diagnosis::silence(OPENING_LIMIT))) {
             Ok(()) => {}
-            Err(Finding::Away(why)) if absence == Absence::Borne => {
+            Err(Finding::Away(why)) if if_unreachable == IfUnreachable::Continue => {
                 connection.fell_silent(&here, &Finding::Away(why));
             }
             Err(finding) => return Err(connection.error(finding)),
@@ -81,11 +81,11 @@ impl Connection {
     /// [`Error::IndexRefused`] when the server does not let us write.
     pub fn belongs_to(&self, owner: RingName, claim: Claim) -> Result<()> {
         let _ = self.owner.set((owner, claim));
-        let held = self.ask(move |tables| async move {
-            match tables.hold().await {
+        let held = self.ask(move |collections| async move {
+            match collections.hold().await {
                 Err(error) if claim == Claim::TakeOver && error.get_custom::<OtherRing>().is_some() => {
-                    tables.clear_others().await?;
-                    tables.hold().await
+                    collections.clear_others().await?;
+                    collections.hold().await
                 }
                 other => other,
             }
@@ -104,7 +104,7 @@ impl Connection {
     /// # Errors
     /// [`Error::IndexAway`] or [`Error::IndexRefused`] when it cannot be done; [`Error::WrongRing`]
     /// when the place is another ring's.
-    pub fn call<T, F>(&self, op: impl FnOnce(Tables) -> F + Clone) -> Result<T>
+    pub fn call<T, F>(&self, op: impl FnOnce(Collections) -> F + Clone) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = mongodb::error::Result<T>> + Send + 'static,
@@ -113,7 +113,7 @@ impl Connection {
     }
 
     /// Does `op` like [`Connection::call`], and returns why it was not done.
-    fn ask<T, F>(&self, op: impl FnOnce(Tables) -> F + Clone) -> Result<std::result::Result<T, Finding>>
+    fn ask<T, F>(&self, op: impl FnOnce(Collections) -> F + Clone) -> Result<std::result::Result<T, Finding>>
     where
         T: Send + 'static,
         F: Future<Output = mongodb::error::Result<T>> + Send + 'static,
@@ -124,11 +124,11 @@ impl Connection {
         }
         let attempt = |op| here.driver.start(LIMIT, op).recv().unwrap_or_default();
         let begun = Instant::now();
-        let mut done = attempt((op.clone())(self.tables(&here.database())));
+        let mut done = attempt((op.clone())(self.collections(&here.database())));
         // The driver may have tried again by itself; then there is no third time.
         let broken = matches!(&done, Some(Err(error)) if diagnosis::is_broken_connection(error));
         if broken && begun.elapsed() < AT_ONCE {
-            done = attempt(op(self.tables(&here.database())));
+            done = attempt(op(self.collections(&here.database())));
         }
         let finding = match done {
             Some(Ok(value)) => return Ok(Ok(value)),
@@ -148,9 +148,9 @@ impl Connection {
     }
 
     /// Returns the collections of the store.
-    fn tables(&self, database: &Database) -> Tables {
-        let (owner, claim) = self.owner.get().cloned().unwrap_or((RingName::default(), Claim::Look));
-        Tables::new(database, &self.place, &owner, claim != Claim::Look)
+    fn collections(&self, database: &Database) -> Collections {
+        let (owner, claim) = self.owner.get().cloned().unwrap_or((RingName::default(), Claim::Never));
+        Collections::new(database, &self.place, &owner, claim != Claim::Never)
     }
 
     fn error(&self, finding: Finding) -> Error {
@@ -185,7 +185,7 @@ impl Connection {
         if silent {
             let reconnect = Reconnect {
                 state: Arc::downgrade(here),
-                tables: self.owner.get().is_some().then(|| self.tables(&here.database())),
+                collections: self.owner.get().is_some().then(|| self.collections(&here.database())),
                 place: self.place.clone(),
                 shown: self.shown.clone(),
             };

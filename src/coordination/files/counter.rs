@@ -1,9 +1,9 @@
 //! The counter: the creator of a block's name owns the numbers of the block.
 
-use super::FilesIndex;
+use super::FileStore;
+use crate::coordination::allocator::NumberRange;
+use crate::coordination::{COUNTER_END, Counter};
 use crate::error::{Error, Result};
-use crate::index::block::Numbers;
-use crate::index::{Counter, NUMBERS_END};
 use crate::layout::parse_number;
 use crate::random::random_u32;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub(super) const COUNTERS: &str = "counter";
 /// A file of this name in a generation's directory says that it is closed.
 const CLOSED: &str = "closed";
 
-impl FilesIndex {
+impl FileStore {
     /// Returns the directory of the counter of `generation`.
     fn counter_dir(&self, generation: u64) -> PathBuf {
         self.dir(COUNTERS).join(generation.to_string())
@@ -23,7 +23,7 @@ impl FilesIndex {
 
     /// Claims the next free block after the number `taken`. `None` when the generation is closed,
     /// or no block is free.
-    fn claim_block(&self, generation: u64, taken: Option<u64>) -> Result<Option<Numbers>> {
+    fn claim_block(&self, generation: u64, taken: Option<u64>) -> Result<Option<NumberRange>> {
         let dir = self.counter_dir(generation);
         // A wrong no costs a number of a generation that is over, whose link fails.
         if self.fs.seen(&dir.join(CLOSED))? {
@@ -33,9 +33,9 @@ impl FilesIndex {
             Some(taken) => taken.div_ceil(self.block),
             None => self.highest_block(&dir)?.map_or(0, |highest| highest + 1),
         };
-        let numbers = |block| Numbers { generation, next: block * self.block, end: (block + 1) * self.block };
+        let numbers = |block| NumberRange { generation, next: block * self.block, end: (block + 1) * self.block };
         for attempt in 0..=PATIENCE {
-            if block >= NUMBERS_END / self.block {
+            if block >= COUNTER_END / self.block {
                 break;
             }
             match self.with_dirs(Some(&dir), || self.fs.create_new(&dir.join(block.to_string()))) {
@@ -55,7 +55,7 @@ impl FilesIndex {
 
     /// Returns the highest claimed block. Ignores numbers beyond all blocks.
     fn highest_block(&self, dir: &Path) -> Result<Option<u64>> {
-        let end = NUMBERS_END / self.block;
+        let end = COUNTER_END / self.block;
         Ok(self.list(dir)?.iter().filter_map(|name| parse_number(name)).filter(|block| *block < end).max())
     }
 
@@ -77,7 +77,7 @@ impl FilesIndex {
     }
 }
 
-impl Counter for FilesIndex {
+impl Counter for FileStore {
     fn next_index(&self, generation: u64) -> Result<Option<u64>> {
         self.numbers.take(generation, |taken| self.claim_block(generation, taken))
     }

@@ -1,16 +1,16 @@
 //! Leases: the publisher of a token's name holds the role.
 
-use super::{FilesIndex, numbered};
+use super::{FileStore, numbered};
+use crate::coordination::{Lease, Leases};
 use crate::error::Result;
 use crate::fs::publish::publish;
-use crate::index::{Lease, Leases};
 
 /// The directory of leases.
 pub(super) const LEASES: &str = "leases";
 /// Old leases that are kept, so that a late claimant finds its token taken.
 const LEASES_KEPT: u64 = 16;
 
-impl Leases for FilesIndex {
+impl Leases for FileStore {
     fn lease(&self, role: &str) -> Result<Option<Lease>> {
         let names = self.list(&self.dir(LEASES))?;
         let tokens = names.iter().filter_map(|name| numbered(name)).filter(|(name, _)| *name == role);

@@ -1,8 +1,8 @@
-//! The contract of `ringreel::index::Index`, the same for all implementations. `contract!(name,
+//! The contract of `ringreel::coordination::CoordinationStore`, the same for all implementations. `contract!(name,
 //! open)` makes a module of tests; `open` gives an empty place for a store, which each call opens
 //! once more, as another process would.
 
-use ringreel::index::{Index, Lease, Report, SwapStatus};
+use ringreel::coordination::{CoordinationStore, Lease, Report, SwapStatus};
 use ringreel::ring::liveness::Watch;
 use std::collections::HashSet;
 use std::process::{Child, Command, Stdio};
@@ -11,13 +11,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// An empty place for an index.
-pub type Place = Box<dyn Fn() -> Arc<dyn Index> + Send + Sync>;
+pub type Place = Box<dyn Fn() -> Arc<dyn CoordinationStore> + Send + Sync>;
 
 #[macro_export]
 macro_rules! contract {
     ($kind:ident, $open:path $(, $ignored:meta)?) => {
         mod $kind {
-            use $crate::index_contract as contract;
+            use $crate::coordination_contract as contract;
 
             $crate::contract!(@ $open; $($ignored)?;
                 gives_no_number_twice, skips_what_is_taken, the_status_never_goes_back,
@@ -33,7 +33,7 @@ macro_rules! contract {
 }
 
 /// 16 threads, each with an index of its own.
-fn threads<T: Send>(open: &Place, each: impl Fn(u64, Arc<dyn Index>) -> T + Sync) -> Vec<T> {
+fn threads<T: Send>(open: &Place, each: impl Fn(u64, Arc<dyn CoordinationStore>) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let each = &each;
         let threads: Vec<_> =
@@ -201,7 +201,7 @@ pub fn gives_no_number_twice_to_processes(test: &str, place: &str, processes: us
 }
 
 /// What the processes of [`gives_no_number_twice_to_processes`] do. Nothing, when nobody asked for it.
-pub fn child(open: impl FnOnce(&str) -> Arc<dyn Index>) {
+pub fn child(open: impl FnOnce(&str) -> Arc<dyn CoordinationStore>) {
     let (Ok(place), Ok(out)) = (std::env::var("INDEX_PLACE"), std::env::var("INDEX_OUT")) else { return };
     let index = open(&place);
     let each: u64 = std::env::var("INDEX_NUMBERS").unwrap().parse().unwrap();
@@ -210,23 +210,23 @@ pub fn child(open: impl FnOnce(&str) -> Arc<dyn Index>) {
 }
 
 pub fn the_first_note_under_a_name_stays(open: &Place) {
-    let said = threads(open, |n, index| index.note("run.a-1", "epoch.0", &format!("by {n}")).unwrap());
+    let said = threads(open, |n, index| index.add_note("run.a-1", "epoch.0", &format!("by {n}")).unwrap());
     assert_eq!(said.iter().collect::<HashSet<_>>().len(), 1, "all were told the same");
     let index = open();
     assert_eq!(index.read_note("run.a-1", "epoch.0").unwrap().as_ref(), said.first());
     assert_eq!(index.read_note("run.a-1", "epoch.1").unwrap(), None);
     assert_eq!(index.read_note("run.b", "epoch.0").unwrap(), None, "folders are apart");
-    assert_eq!(index.note("run.a-1", "at.3.0", "").unwrap(), "");
-    assert_eq!(index.note("run.a-1", "at.3.0", "").unwrap(), "");
-    assert_eq!(index.note("run.a-1", "at.3.0", "late").unwrap(), "", "an empty one stays, too");
+    assert_eq!(index.add_note("run.a-1", "at.3.0", "").unwrap(), "");
+    assert_eq!(index.add_note("run.a-1", "at.3.0", "").unwrap(), "");
+    assert_eq!(index.add_note("run.a-1", "at.3.0", "late").unwrap(), "", "an empty one stays, too");
     let mut names = open().note_names("run.a-1").unwrap();
     names.sort();
     assert_eq!(names, ["at.3.0", "epoch.0"]);
     assert_eq!(index.note_names("run.b").unwrap(), Vec::<String>::new());
-    index.drop_note("run.a-1", "epoch.0").unwrap();
-    index.drop_note("run.a-1", "epoch.0").unwrap();
+    index.remove_note("run.a-1", "epoch.0").unwrap();
+    index.remove_note("run.a-1", "epoch.0").unwrap();
     assert_eq!(open().note_names("run.a-1").unwrap(), ["at.3.0"]);
-    assert_eq!(open().note("run.a-1", "epoch.0", "again").unwrap(), "again");
+    assert_eq!(open().add_note("run.a-1", "epoch.0", "again").unwrap(), "again");
     assert!(index.members().unwrap().is_empty(), "a note is no member");
     index.clear().unwrap();
     assert_eq!(open().note_names("run.a-1").unwrap(), Vec::<String>::new());

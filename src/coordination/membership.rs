@@ -37,7 +37,7 @@ pub struct Report {
     pub epochs: u64,
     /// How a generator stores the parts for which COMPRESS is `auto`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub stored: Vec<Stored>,
+    pub stored: Vec<PartCompression>,
     /// What it is doing or waiting for.
     pub doing: String,
     /// The last error it met.
@@ -75,7 +75,7 @@ impl Report {
 
 /// What a generator has found out of a part by trying.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Stored {
+pub struct PartCompression {
     /// The part's name.
     pub part: String,
     /// Whether it is compressed.
@@ -97,7 +97,7 @@ pub trait Membership: Send + Sync + fmt::Debug {
     /// changed.
     ///
     /// # Errors
-    /// Those of [`Index`](super::Index#errors).
+    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
     fn beat(&self, member: &str, beat: u64, report: &Report) -> Result<()>;
 
     /// Removes `member` from the list. Does nothing when it is not listed.
@@ -105,7 +105,7 @@ pub trait Membership: Send + Sync + fmt::Debug {
     /// A hint: a beat that was under way may list it again.
     ///
     /// # Errors
-    /// Those of [`Index`](super::Index#errors).
+    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
     fn leave(&self, member: &str) -> Result<()>;
 
     /// Returns each member once, with its last beat, in any order.
@@ -113,7 +113,7 @@ pub trait Membership: Send + Sync + fmt::Debug {
     /// A hint: members come, go and beat meanwhile.
     ///
     /// # Errors
-    /// Those of [`Index`](super::Index#errors).
+    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
     fn members(&self) -> Result<Vec<(String, u64)>>;
 
     /// Returns how long ago each of these beats was published, by the clock of the store. Leaves
@@ -123,8 +123,8 @@ pub trait Membership: Send + Sync + fmt::Debug {
     /// A hint: shown to people, and never used to call a member dead.
     ///
     /// # Errors
-    /// Those of [`Index`](super::Index#errors).
-    fn ages(&self, _beats: &[(String, u64)]) -> Result<HashMap<String, Duration>> {
+    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
+    fn beat_ages(&self, _beats: &[(String, u64)]) -> Result<HashMap<String, Duration>> {
         Ok(HashMap::new())
     }
 
@@ -134,6 +134,6 @@ pub trait Membership: Send + Sync + fmt::Debug {
     /// A hint: a process reports what it likes.
     ///
     /// # Errors
-    /// Those of [`Index`](super::Index#errors).
+    /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
     fn report(&self, member: &str, beat: u64) -> Result<Option<Report>>;
 }
