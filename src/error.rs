@@ -228,10 +228,10 @@ pub enum Error {
     },
     /// The index (counter, status, leases) failed.
     #[error("index: {0}")]
-    Index(String),
+    Coordination(String),
     /// The server that keeps the index does not answer, or not as it should. The ring goes on without it.
     #[error("the index, {place}: {message}")]
-    IndexAway {
+    CoordinationUnavailable {
         /// Where it is, without passwords.
         place: String,
         /// What happened, and what to look at.
@@ -239,7 +239,7 @@ pub enum Error {
     },
     /// The server that keeps the index will not serve this user, or not in this way, however often it is asked.
     #[error("the index, {place}: {message}")]
-    IndexRefused {
+    CoordinationDenied {
         /// Where it is, without passwords.
         place: String,
         /// What happened, and what to change.
@@ -291,8 +291,8 @@ impl Error {
             Error::NoRing { .. }
             | Error::Reclaimed { .. }
             | Error::Timeout { .. }
-            | Error::Index(_)
-            | Error::IndexAway { .. } => true,
+            | Error::Coordination(_)
+            | Error::CoordinationUnavailable { .. } => true,
             _ => false,
         }
     }

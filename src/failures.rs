@@ -52,7 +52,7 @@ pub fn remember(index: &dyn Notes, member: &str, role: Role, message: &str) {
 }
 
 fn write(index: &dyn Notes, member: &str, failure: &Failure) -> Result<()> {
-    let text = serde_json::to_string(failure).map_err(|error| crate::Error::Index(error.to_string()))?;
+    let text = serde_json::to_string(failure).map_err(|error| crate::Error::Coordination(error.to_string()))?;
     index.add_note(FOLDER, member, &text)?;
     let names = index.note_names(FOLDER)?;
     if names.len() > KEPT {

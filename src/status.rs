@@ -196,7 +196,7 @@ pub fn status(ring: &Ring) -> Result<Status> {
     let space = ring.fs.space(ring.layout.root()).ok();
     let (bytes, files) = ring.usage_with(newest, &filling)?;
     let index_away = ring.coordination.ping().err().map(|error| match error {
-        Error::IndexAway { message, .. } | Error::IndexRefused { message, .. } => message,
+        Error::CoordinationUnavailable { message, .. } | Error::CoordinationDenied { message, .. } => message,
         other => other.to_string(),
     });
     let Members { managers, generators, readers, silent } = members(ring, now)?;

@@ -485,7 +485,8 @@ fn without_its_index_a_stream_on_its_own_goes_on_and_workers_of_a_run_wait_for_i
             assert!(got.iter().map(|got| (got.epoch, got.generation, got.position)).eq(wanted.take(got.len())));
         }
         let error = next(&mut ranks[0]).unwrap_err();
-        let refused = matches!(&error, Error::IndexRefused { message, .. } if message.contains("run r cannot be kept"));
+        let refused =
+            matches!(&error, Error::CoordinationDenied { message, .. } if message.contains("run r cannot be kept"));
         assert!(matches!(error, Error::Timeout { .. }) && errno == ENOTCONN || refused, "{error}");
         index_away(&fs, None);
         for rank in &mut ranks {

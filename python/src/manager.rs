@@ -18,7 +18,8 @@ pub fn run_manager(py: Python<'_>, config: &Bound<'_, Config>, stop: Py<PyAny>) 
     let listeners = Listeners { stop: Some(stop), tell: None };
     detached(py, &listeners, |stop, _| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let runtime = runtime.map_err(|error| Error::Index(format!("no event loop for the manager: {error}")))?;
+        let runtime =
+            runtime.map_err(|error| Error::Coordination(format!("no event loop for the manager: {error}")))?;
         let manager = Manager::open(config)?;
         runtime.block_on(manager.run(until(stop), |_| {}))
     })

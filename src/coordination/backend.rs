@@ -57,8 +57,8 @@ impl Backend {
     /// Connects to `place`.
     ///
     /// # Errors
-    /// [`crate::Error::IndexAway`] for a server that does not answer, with [`IfUnreachable::Fail`];
-    /// [`crate::Error::IndexRefused`] for one that refuses us; [`crate::Error::Config`] for an
+    /// [`crate::Error::CoordinationUnavailable`] for a server that does not answer, with [`IfUnreachable::Fail`];
+    /// [`crate::Error::CoordinationDenied`] for one that refuses us; [`crate::Error::Config`] for an
     /// invalid connection string, or where this build knows no MongoDB.
     pub fn connect(place: &IndexPlace, if_unreachable: IfUnreachable) -> Result<Backend> {
         match place {

@@ -55,11 +55,11 @@ pub struct SwapStatus {
 /// Correctness never depends on a store: what a ring holds is in its directory alone.
 ///
 /// # Errors
-/// - [`Error::IndexAway`]: the server does not answer. The ring goes on without it; see [`if_available`].
-/// - [`Error::IndexRefused`]: the server refuses this user, or this kind of connection, until that is changed.
+/// - [`Error::CoordinationUnavailable`]: the server does not answer. The ring goes on without it; see [`if_available`].
+/// - [`Error::CoordinationDenied`]: the server refuses this user, or this kind of connection, until that is changed.
 /// - [`Error::WrongRing`]: the place on the server is that of another ring.
 /// - [`Error::Fs`]: an operation on the files of the store failed.
-/// - [`Error::Index`]: a record cannot be encoded or decoded.
+/// - [`Error::Coordination`]: a record cannot be encoded or decoded.
 pub trait CoordinationStore: Counter + Leases + Membership + Notes {
     /// Returns where the store is, in words, without passwords.
     fn place(&self) -> String;
@@ -111,7 +111,7 @@ pub trait CoordinationStore: Counter + Leases + Membership + Notes {
 pub fn if_available<T>(said: Result<T>) -> Result<Option<T>> {
     match said {
         Ok(value) => Ok(Some(value)),
-        Err(Error::IndexAway { .. } | Error::IndexRefused { .. }) => Ok(None),
+        Err(Error::CoordinationUnavailable { .. } | Error::CoordinationDenied { .. }) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -17,7 +17,7 @@ pub trait Notes: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// Those of [`CoordinationStore`](super::CoordinationStore#errors). One more reason for an
-    /// [`Error::Index`](crate::Error::Index) is a note that another process wrote and that cannot be
+    /// [`Error::Coordination`](crate::Error::Coordination) is a note that another process wrote and that cannot be
     /// seen yet.
     fn add_note(&self, folder: &str, name: &str, text: &str) -> Result<String>;
 

@@ -270,7 +270,9 @@ impl Core {
                     }
                     n = self.placed;
                 }
-                Ok(Step::Refused) => return Err(Error::Index("this generator may not link its own file".to_owned())),
+                Ok(Step::Refused) => {
+                    return Err(Error::Coordination("this generator may not link its own file".to_owned()));
+                }
                 Err(error @ Error::Lost { .. }) => {
                     self.lost += self.commits.remove(n).staged.samples;
                     return Err(error);

@@ -250,7 +250,7 @@ impl Ring {
                 return Err(error.into());
             }
         }
-        Err(Error::Index(format!(
+        Err(Error::Coordination(format!(
             "no free name for a segment in {} after {ATTEMPTS} tries",
             self.layout.root().display()
         )))

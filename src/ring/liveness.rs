@@ -121,7 +121,7 @@ impl Watch {
             match store.report(member, beat) {
                 Ok(Some(report)) => seen.lease = Some(report.lease()),
                 Ok(None) => missed.push(member.clone()),
-                Err(error @ (Error::IndexAway { .. } | Error::IndexRefused { .. })) => {
+                Err(error @ (Error::CoordinationUnavailable { .. } | Error::CoordinationDenied { .. })) => {
                     away = Some(error);
                     break;
                 }

@@ -188,7 +188,7 @@ impl RunLog {
         if let Some(decided) = self.recall()?.remove(&k) {
             return Ok(decided);
         }
-        let text = serde_json::to_string(epoch).map_err(|error| Error::Index(error.to_string()))?;
+        let text = serde_json::to_string(epoch).map_err(|error| Error::Coordination(error.to_string()))?;
         let stands = self.agree(&self.epochs_folder(), &k.to_string(), &text, read_epoch)?;
         self.remember(k, &stands);
         self.written.lock().unwrap_or_else(PoisonError::into_inner).push_back(k);
@@ -204,7 +204,7 @@ impl RunLog {
         tracing::warn!("{place}: the note {folder}/{name} cannot be read, and is written anew");
         self.coordination.remove_note(folder, name)?;
         read(&self.coordination.add_note(folder, name, text)?)
-            .ok_or_else(|| Error::Index(format!("{place}: the note {folder}/{name} cannot be read: remove it")))
+            .ok_or_else(|| Error::Coordination(format!("{place}: the note {folder}/{name} cannot be read: remove it")))
     }
 
     fn lock_known(&self) -> MutexGuard<'_, BTreeMap<u64, Epoch>> {

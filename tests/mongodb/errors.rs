@@ -33,7 +33,7 @@ pub(crate) fn assert_says(error: &Error, words: &[&str]) {
 fn a_wrong_port_an_unreachable_and_an_unknown_host_are_told_apart() {
     let port = free_port();
     let wrong_port = error_at(&format!("mongodb://127.0.0.1:{port}"));
-    assert!(matches!(wrong_port, Error::IndexAway { .. }));
+    assert!(matches!(wrong_port, Error::CoordinationUnavailable { .. }));
     assert_says(&wrong_port, &[&format!("127.0.0.1:{port}"), "connection refused", "PORT"]);
     let (_hole, port) = blackhole();
     let unreachable = error_at(&format!("mongodb://127.0.0.1:{port}"));
@@ -47,7 +47,7 @@ fn a_wrong_port_an_unreachable_and_an_unknown_host_are_told_apart() {
 fn tls_that_is_expected_and_not_spoken_is_named() {
     let server = Server::start(Kind::Good);
     let error = error_at(&format!("mongodb://127.0.0.1:{}/?tls=true", server.port()));
-    assert!(matches!(error, Error::IndexRefused { .. }), "{error:?}");
+    assert!(matches!(error, Error::CoordinationDenied { .. }), "{error:?}");
     assert_says(&error, &["speaks without it", "tls=true"]);
 }
 
@@ -79,7 +79,7 @@ fn ferretdb_a_wrong_password_is_named_and_never_shown() {
     generator.finish(true, &|| false).unwrap();
 
     let wrong = error_at(&format!("mongodb://{user}:s3cr3t%2Fs3cr3t@127.0.0.1:{port}/?authSource=admin"));
-    assert!(matches!(wrong, Error::IndexRefused { .. }), "{wrong:?}");
+    assert!(matches!(wrong, Error::CoordinationDenied { .. }), "{wrong:?}");
     assert_says(&wrong, &["login refused", "password", "authSource"]);
     assert!(!format!("{wrong} {wrong:?}").contains("s3cr3t"), "{wrong:?}");
     let nobody = error_at(&format!("mongodb://127.0.0.1:{port}"));
@@ -105,7 +105,13 @@ fn a_connection_string_that_is_none_is_told_without_its_password() {
     ] {
         let error = error_at(uri);
         let text = format!("{error} {error:?}");
-        assert!(matches!(error, Error::Config { .. } | Error::IndexRefused { .. } | Error::IndexAway { .. }), "{text}");
+        assert!(
+            matches!(
+                error,
+                Error::Config { .. } | Error::CoordinationDenied { .. } | Error::CoordinationUnavailable { .. }
+            ),
+            "{text}"
+        );
         assert!(!text.contains("s3cr3t") && !text.contains("s3/cr3t"), "{text}");
     }
 }
@@ -189,7 +195,7 @@ fn to_look_at_a_ring_claims_nothing_and_one_document_that_makes_no_sense_disturb
     index.ping().unwrap();
     index.next_index(2).unwrap();
     crate::spoil(&config, 2);
-    assert!(matches!(index.next_index(2).unwrap_err(), Error::IndexAway { .. }));
+    assert!(matches!(index.next_index(2).unwrap_err(), Error::CoordinationUnavailable { .. }));
     index.beat("me", 1, &Default::default()).unwrap();
     (6..8).for_each(|n| drop(crate::common::write(&mut generator, n).unwrap()));
     generator.finish(true, &|| false).unwrap();

@@ -129,7 +129,7 @@ fn is_tls(said: &[u8]) -> bool {
 /// A refusal that holds these words, and no password of this server's.
 fn refusal(server: &Server, uri: &str, words: &[&str]) {
     let error = error_at(uri);
-    assert!(matches!(error, Error::IndexRefused { .. }), "{error:?}");
+    assert!(matches!(error, Error::CoordinationDenied { .. }), "{error:?}");
     assert_says(&error, words);
     assert_quiet(server, &error);
 }
@@ -179,7 +179,7 @@ fn ferretdb_a_server_that_wants_tls_and_is_asked_without_is_named() {
     let server = Server::start(Kind::FerretDbWithTls);
     let uri = uri_with(&server, "localhost", server.port(), "").replace("&tls=true", "");
     let error = error_at(&uri);
-    assert!(matches!(error, Error::IndexAway { .. }), "{error:?}");
+    assert!(matches!(error, Error::CoordinationUnavailable { .. }), "{error:?}");
     assert_says(&error, &["If it wants TLS", "tls=true"]);
     assert_quiet(&server, &error);
 }
@@ -213,7 +213,7 @@ fn ferretdb_a_server_behind_tls_that_falls_silent_is_done_without() {
     relay.silent.store(true, Ordering::SeqCst);
     let error = Generator::open(&config).map(|_| ()).unwrap_err();
     println!("{error}");
-    assert!(matches!(error, Error::IndexAway { .. }), "{error:?}");
+    assert!(matches!(error, Error::CoordinationUnavailable { .. }), "{error:?}");
     assert_says(&error, &["answer"]);
     assert_quiet(&server, &error);
     let reader = Reader::open(&config).unwrap();
@@ -239,7 +239,7 @@ fn ferretdb_each_kind_of_login_works_with_an_odd_password_and_is_refused_with_an
         twenty_samples(&uri);
         let wrong = uri.replace(&Server::encoded(server.password()), "s3cr3t%2Fs3cr3t%40");
         let error = error_at(&wrong);
-        assert!(matches!(error, Error::IndexRefused { .. }), "{error:?}");
+        assert!(matches!(error, Error::CoordinationDenied { .. }), "{error:?}");
         assert_says(&error, &["login refused", "password", "authSource"]);
         assert!(!format!("{error} {error:?}").contains("s3cr3t"), "{error:?}");
         refusal(&server, &uri.replace("authSource=admin", "authSource=other"), &["login refused", "authSource"]);

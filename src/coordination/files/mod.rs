@@ -145,10 +145,10 @@ impl FileStore {
         match self.fs.read(path, MAX_BYTES) {
             Ok(bytes) => match serde_json::from_slice(&bytes) {
                 Ok(value) => Ok(Some(value)),
-                Err(error) => Err(Error::Index(format!("{}: {error}", path.display()))),
+                Err(error) => Err(Error::Coordination(format!("{}: {error}", path.display()))),
             },
             Err(error) if error.is_gone() => Ok(None),
-            Err(error) if is_no_file(&error) => Err(Error::Index(error.to_string())),
+            Err(error) if is_no_file(&error) => Err(Error::Coordination(error.to_string())),
             Err(error) => Err(error.into()),
         }
     }
@@ -157,7 +157,7 @@ impl FileStore {
     /// file that was cut off.
     fn read_hint<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>> {
         match self.read(path) {
-            Err(Error::Index(why)) => {
+            Err(Error::Coordination(why)) => {
                 tracing::debug!("{why}");
                 Ok(None)
             }
@@ -166,7 +166,7 @@ impl FileStore {
     }
 
     fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>> {
-        serde_json::to_vec(value).map_err(|error| Error::Index(error.to_string()))
+        serde_json::to_vec(value).map_err(|error| Error::Coordination(error.to_string()))
     }
 }
 

@@ -41,8 +41,9 @@ impl Notes for FileStore {
         if ours {
             return Ok(text.to_owned());
         }
-        let unseen =
-            || Error::Index(format!("{} was written by another process and cannot be seen yet", target.display()));
+        let unseen = || {
+            Error::Coordination(format!("{} was written by another process and cannot be seen yet", target.display()))
+        };
         self.read_note(folder, name)?.ok_or_else(unseen)
     }
 

@@ -35,8 +35,8 @@ impl Connection {
     /// Connects to the server at `place`, or diagnoses why it cannot. Takes less than five seconds.
     ///
     /// # Errors
-    /// [`Error::Config`] for an invalid connection string; [`Error::IndexRefused`] for a wrong user
-    /// or password, or where the two sides do not agree upon TLS; [`Error::IndexAway`] for a server
+    /// [`Error::Config`] for an invalid connection string; [`Error::CoordinationDenied`] for a wrong user
+    /// or password, or where the two sides do not agree upon TLS; [`Error::CoordinationUnavailable`] for a server
     /// that does not answer, with [`IfUnreachable::Fail`].
     pub fn open(place: &MongoPlace, if_unreachable: IfUnreachable) -> Result<Connection> {
         let begun = Instant::now();
@@ -78,7 +78,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`Error::WrongRing`] when the place is another ring's and is not to be taken over;
-    /// [`Error::IndexRefused`] when the server does not let us write.
+    /// [`Error::CoordinationDenied`] when the server does not let us write.
     pub fn belongs_to(&self, owner: RingName, claim: Claim) -> Result<()> {
         let _ = self.owner.set((owner, claim));
         let held = self.ask(move |collections| async move {
@@ -102,7 +102,7 @@ impl Connection {
     /// answer.
     ///
     /// # Errors
-    /// [`Error::IndexAway`] or [`Error::IndexRefused`] when it cannot be done; [`Error::WrongRing`]
+    /// [`Error::CoordinationUnavailable`] or [`Error::CoordinationDenied`] when it cannot be done; [`Error::WrongRing`]
     /// when the place is another ring's.
     pub fn call<T, F>(&self, op: impl FnOnce(Collections) -> F + Clone) -> Result<T>
     where
@@ -157,9 +157,9 @@ impl Connection {
         let place = self.shown.clone();
         match finding {
             Finding::Away(message) | Finding::Failed(message) => {
-                Error::IndexAway { place, message: self.place.scrub(&message) }
+                Error::CoordinationUnavailable { place, message: self.place.scrub(&message) }
             }
-            Finding::Refused(message) => Error::IndexRefused { place, message: self.place.scrub(&message) },
+            Finding::Refused(message) => Error::CoordinationDenied { place, message: self.place.scrub(&message) },
         }
     }
 

@@ -7,7 +7,7 @@ use mongodb::bson::{Document, deserialize_from_document, doc, serialize_to_docum
 
 impl Membership for MongoStore {
     fn beat(&self, member: &str, beat: u64, report: &Report) -> Result<()> {
-        let report = serialize_to_document(report).map_err(|error| Error::Index(error.to_string()))?;
+        let report = serialize_to_document(report).map_err(|error| Error::Coordination(error.to_string()))?;
         let member = member.to_owned();
         self.call(move |collections| async move {
             let set = doc! { "of": collections.name(), "report": report };

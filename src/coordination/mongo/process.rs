@@ -93,7 +93,7 @@ impl ProcessLink {
     ///
     /// # Errors
     /// [`Error::Config`] for a connection string or TLS files that cannot be used;
-    /// [`Error::IndexAway`] when a name server does not answer.
+    /// [`Error::CoordinationUnavailable`] when a name server does not answer.
     pub fn make(place: &MongoPlace) -> Result<ProcessLink> {
         let origin = || format!("MONGOURI or MONGOHOST ({})", place.shown());
         let broken = |message: &str| Error::Config { origin: origin(), message: place.without_secrets(message) };
@@ -102,7 +102,7 @@ impl ProcessLink {
             .thread_name("ringreel-mongodb")
             .enable_all()
             .build()
-            .map_err(|error| Error::Index(format!("no thread for the MongoDB driver: {error}")))?;
+            .map_err(|error| Error::Coordination(format!("no thread for the MongoDB driver: {error}")))?;
         let driver = DriverRuntime { handle: runtime.handle().clone(), runtime: Some(runtime) };
         let uri = place.uri().to_owned();
         let parsed = driver.start(LIMIT, async move { ClientOptions::parse(uri).await }).recv();
@@ -115,7 +115,10 @@ impl ProcessLink {
                 let why =
                     unknown.and_then(|parsed| parsed.err()).map(|error| diagnosis::of_error(&error).words().to_owned());
                 let message = why.unwrap_or_else(|| "the name server does not answer".to_owned());
-                return Err(Error::IndexAway { place: origin(), message: place.without_secrets(&message) });
+                return Err(Error::CoordinationUnavailable {
+                    place: origin(),
+                    message: place.without_secrets(&message),
+                });
             }
         };
         diagnosis::check_tls_files(&options).map_err(|message| broken(&message))?;

@@ -224,7 +224,7 @@ impl Membership {
         }
         let place = ring.coordination.place();
         let message = format!("run {} cannot be kept there, which its workers need: {error}", self.log.name());
-        Err(Error::IndexRefused { place, message })
+        Err(Error::CoordinationDenied { place, message })
     }
 
     /// Notes in the log that this stream reads no more, having read all epochs before number `finished`.

@@ -70,7 +70,7 @@ impl RunLog {
         }
         let mut epochs: Vec<(u64, Epoch)> = epochs.into_iter().collect();
         epochs.drain(..epochs.len().saturating_sub(EPOCHS_KEPT as usize));
-        let text = serde_json::to_string(&epochs).map_err(|error| Error::Index(error.to_string()))?;
+        let text = serde_json::to_string(&epochs).map_err(|error| Error::Coordination(error.to_string()))?;
         let name = format!("{}.{}", crate::unix_ms(), self.name);
         self.coordination.add_note(LOGS, &name, &text)?;
         old.iter().filter(|note| **note != name).try_for_each(|note| self.coordination.remove_note(LOGS, note))?;
