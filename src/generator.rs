@@ -16,7 +16,7 @@ pub use handle::Generator;
 
 use crate::config::{Compress, Config};
 use crate::error::{Error, Result};
-use crate::failures;
+use crate::failure_log;
 use crate::fs::watch::Pacer;
 use crate::heartbeat::Heartbeat;
 use crate::minutely::Minutely;
@@ -437,7 +437,7 @@ impl Core {
 
     fn failed(&mut self, message: &str) {
         self.problem(message.to_owned());
-        failures::remember(&*self.ring.coordination, &self.ring.me, Role::Generator, message);
+        failure_log::record(&*self.ring.coordination, &self.ring.me, Role::Generator, message);
     }
 }
 

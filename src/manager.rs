@@ -7,11 +7,12 @@ use crate::config::Config;
 use crate::coordination::files::NOTES;
 use crate::coordination::{Lease, if_available};
 use crate::error::{Error, Result};
-use crate::failures;
+use crate::failure_log;
 use crate::fs::publish::write_new;
 use crate::fs::watch::{jittered, watcher};
 use crate::fs::{Fs, Posix};
 use crate::heartbeat::Heartbeat;
+use crate::humanize::counted;
 use crate::minutely::Minutely;
 use crate::ring::Ring;
 use crate::ring::liveness::LOOKS_PER_LEASE;
@@ -20,7 +21,6 @@ use crate::ring::promote::{Promoted, Promotion, When};
 use crate::ring::reclaim::Reclaimed;
 use crate::ring::runs::{PASSES, WORKERS};
 use crate::role::Role;
-use crate::words::counted;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -174,7 +174,7 @@ impl Manager {
                 Ok(None) => {}
                 Err(error) if error.is_retryable() => self.problem(&error),
                 Err(error) => {
-                    failures::remember(&*self.ring.coordination, &self.ring.me, Role::Manager, &error.to_string());
+                    failure_log::record(&*self.ring.coordination, &self.ring.me, Role::Manager, &error.to_string());
                     self.leave();
                     return Err(error);
                 }

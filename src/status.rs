@@ -3,7 +3,7 @@
 
 use crate::coordination::{Report, if_available};
 use crate::error::{Error, Result};
-use crate::failures::{Failure, failures};
+use crate::failure_log::{Failure, failures};
 use crate::history::History;
 use crate::layout::{read_generations, sealed_id};
 use crate::ring::Ring;

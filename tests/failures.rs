@@ -4,7 +4,7 @@
 mod cli_support;
 
 use cli_support::{Place, put};
-use ringreel::failures::{Failure, failures};
+use ringreel::failure_log::{Failure, failures};
 use ringreel::fs::Posix;
 use ringreel::{Generator, Ring};
 use std::fs;

@@ -152,7 +152,7 @@ fn a_hundred_thousand_swaps_make_a_page_of_bounded_size_in_which_no_gap_is_lost(
     facts.swaps = (1..=100_000).map(swap).collect();
     facts.status.newest = 100_000;
     facts.status.swaps = 100_000;
-    facts.status.failures = vec![ringreel::failures::Failure {
+    facts.status.failures = vec![ringreel::failure_log::Failure {
         name: NASTY.to_owned(),
         role: NASTY.to_owned(),
         host: String::new(),

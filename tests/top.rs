@@ -96,7 +96,7 @@ fn failures_are_shown_on_one_line_each_whatever_they_say() {
     let place = place("");
     generate(&place.config(), 0..5);
     let ring = ringreel::Ring::find(std::sync::Arc::new(ringreel::fs::Posix), &place.config()).unwrap();
-    ringreel::failures::remember(&*ring.coordination, "me", ringreel::Role::Generator, "first\nsecond\x1b[2J\u{7}");
+    ringreel::failure_log::record(&*ring.coordination, "me", ringreel::Role::Generator, "first\nsecond\x1b[2J\u{7}");
     let text = once(&place, "80x24").ok().out;
     assert!(text.contains("failures: the last 1") && text.contains(r": first\nsecond\u{1b}[2J"), "{text}");
 }

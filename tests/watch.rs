@@ -40,7 +40,7 @@ fn text_from_the_ring_is_escaped_in_every_output() {
     let nasty = "n\u{1b}[2J\u{7}\u{9b}\u{202e}\u{2028}\r\nringreel_up 0";
     let place = ring();
     let ring = ringreel::Ring::find(std::sync::Arc::new(ringreel::fs::Posix), &place.config()).unwrap();
-    ringreel::failures::remember(&*ring.coordination, "me", ringreel::Role::Generator, nasty);
+    ringreel::failure_log::record(&*ring.coordination, "me", ringreel::Role::Generator, nasty);
     let text = || nasty.to_owned();
     let report = Report {
         role: "reader".to_owned(),

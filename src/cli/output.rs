@@ -1,8 +1,8 @@
 //! Lines on stdout, and a progress bar on stderr where a person watches.
 
 use crate::escape::{escape, is_obeyed, json_text};
+use crate::humanize::utc;
 use crate::unix_ms;
-use crate::words::utc;
 use anyhow::{Context, bail};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs::{self, OpenOptions};

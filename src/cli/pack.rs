@@ -9,7 +9,7 @@ use crate::convert::pack::inputs::{Pattern, find};
 use crate::convert::pack::target::{Journal, Target, rec_paths};
 use crate::convert::pack::{Done, Watch, files, im2rec, image, list};
 use crate::error::Error;
-use crate::words::human_bytes;
+use crate::humanize::human_bytes;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::collections::BTreeSet;

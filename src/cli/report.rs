@@ -2,9 +2,9 @@
 
 use super::RingArgs;
 use super::output::{file_of, json_line, may_write, plain_path, refused, replace};
+use crate::humanize::human_bytes;
 use crate::inspect::picture::MOST_SAMPLES;
 use crate::report::{Facts, MOST_SWAPS, page};
-use crate::words::human_bytes;
 use clap::Args;
 use serde_json::json;
 use std::io::Write;

@@ -1,9 +1,9 @@
 //! What `ringreel repair --salvage` says.
 
 use super::output::{json_line, line, plain_path, progress_bytes};
+use crate::humanize::human_bytes;
 use crate::inspect::salvage::salvage;
 use crate::ring::Ring;
-use crate::words::human_bytes;
 use serde_json::json;
 use std::path::Path;
 

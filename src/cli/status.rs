@@ -3,12 +3,12 @@
 use super::RingArgs;
 use super::output::{json_line, line, plain};
 use super::signals::{Stop, interval};
-use crate::failures::Failure;
+use crate::failure_log::Failure;
+use crate::humanize::{human_bytes, human_seconds};
 use crate::metrics::json_of_failure;
 use crate::status::{MemberStatus, ReuseStatus, Status, status};
 use crate::unix_ms;
 use crate::watch::Watcher;
-use crate::words::{human_bytes, human_seconds};
 use clap::Args;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! say what it waits for, and notice that nothing new will come.
 
 use crate::coordination::{CoordinationStore, Membership, Report};
-use crate::failures::{Failure, failures};
+use crate::failure_log::{Failure, failures};
 use crate::ring::liveness::Watch;
 use crate::role::Role;
 use crate::unix_ms;

@@ -3,7 +3,7 @@
 //! However many points there are, a plot has a bounded size: they are thinned out by their extremes, so that no peak is lost.
 
 use super::text::escaped;
-use crate::words::utc;
+use crate::humanize::utc;
 use std::fmt::Write;
 
 /// The drawing's own units; the page scales it.

@@ -1,6 +1,7 @@
 //! What `ringreel inspect` says, in lines.
 
 use crate::cli::output::{plain, plain_path};
+use crate::humanize::{counted, human_bytes, human_seconds};
 use crate::inspect::fields::Field;
 use crate::inspect::file::{Records, Segment};
 use crate::inspect::formats::json::meta_json;
@@ -9,7 +10,6 @@ use crate::inspect::numbers::Range;
 use crate::inspect::records::Record;
 use crate::inspect::story::{Generation, Odd, Ring, Share, State};
 use crate::inspect::tree::Entry;
-use crate::words::{counted, human_bytes, human_seconds};
 use ringreel_format::Codec;
 use serde_json::json;
 

@@ -2,8 +2,8 @@
 
 use super::state::State;
 use super::view::{Paint, rate};
+use crate::humanize::human_seconds;
 use crate::watch::Look;
-use crate::words::human_seconds;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Color;

@@ -3,7 +3,7 @@
 use super::state::{Column, Member, State};
 use super::view::{Paint, rate};
 use crate::cli::output::plain;
-use crate::words::human_seconds;
+use crate::humanize::human_seconds;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
 use ratatui::style::{Color, Modifier, Style};

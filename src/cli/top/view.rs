@@ -4,9 +4,9 @@ use super::state::State;
 use super::{graph, members};
 use crate::cli::output::plain;
 use crate::history::Swap;
+use crate::humanize::{human_bytes, human_seconds};
 use crate::status::{ReuseStatus, Status, WritingStatus};
 use crate::watch::Look;
-use crate::words::{human_bytes, human_seconds};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -94,7 +94,7 @@ fn title_line(state: &State, paint: Paint, width: u16) -> Line<'static> {
         (Some(_), Some(at)) if state.trouble.is_some() || state.paused => {
             right.push(Span::raw(format!(" as of {} ago ", human_seconds(at.elapsed().as_secs_f64()))));
         }
-        (Some(look), _) => right.push(Span::raw(format!(" {} UTC ", crate::words::utc(look.unix_ms).1))),
+        (Some(look), _) => right.push(Span::raw(format!(" {} UTC ", crate::humanize::utc(look.unix_ms).1))),
         _ => {}
     }
     let used: usize = right.iter().map(Span::width).sum();
@@ -332,7 +332,7 @@ fn bars(reuse: &[ReuseStatus], most: usize) -> Vec<(String, u64)> {
 }
 
 fn draw_failures(frame: &mut Frame<'_>, look: &Look, paint: Paint, area: Rect) {
-    let line = |failure: &crate::failures::Failure| {
+    let line = |failure: &crate::failure_log::Failure| {
         let ago = human_seconds(look.unix_ms.saturating_sub(failure.unix_ms) as f64 / 1e3);
         let text = format!("{} {}, {ago} ago: {}", failure.role, failure.name, failure.message);
         Line::raw(plain(&text))

@@ -3,6 +3,7 @@
 use super::progress::Membership;
 use super::{Stream, StreamOptions};
 use crate::error::{Error, Result};
+use crate::humanize::counted;
 use crate::reader::Reader;
 use crate::reader::checkpoint::Place;
 use crate::reader::epoch_policy::{Choice, Policy};
@@ -13,7 +14,6 @@ use crate::reader::shuffle::Order;
 use crate::ring::manifest::Manifest;
 use crate::ring::runs::Epoch;
 use crate::unix_ms;
-use crate::words::counted;
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -37,7 +37,7 @@ pub struct Failure {
 
 /// Writes down that `member`, which is this process in `role`, ends with the error `message`. Only logs
 /// that it could not be written.
-pub fn remember(index: &dyn Notes, member: &str, role: Role, message: &str) {
+pub fn record(notes: &dyn Notes, member: &str, role: Role, message: &str) {
     let failure = Failure {
         name: String::new(), // the note's own
         role: role.to_string(),
@@ -46,19 +46,19 @@ pub fn remember(index: &dyn Notes, member: &str, role: Role, message: &str) {
         unix_ms: unix_ms(),
         message: cut(message),
     };
-    if let Err(error) = write(index, member, &failure) {
+    if let Err(error) = write(notes, member, &failure) {
         tracing::debug!(%error, "a failure could not be written to the index");
     }
 }
 
-fn write(index: &dyn Notes, member: &str, failure: &Failure) -> Result<()> {
+fn write(notes: &dyn Notes, member: &str, failure: &Failure) -> Result<()> {
     let text = serde_json::to_string(failure).map_err(|error| crate::Error::Coordination(error.to_string()))?;
-    index.add_note(FOLDER, member, &text)?;
-    let names = index.note_names(FOLDER)?;
+    notes.add_note(FOLDER, member, &text)?;
+    let names = notes.note_names(FOLDER)?;
     if names.len() > KEPT {
-        let newest = read(index, names.clone())?;
+        let newest = read(notes, names.clone())?;
         for old in names.iter().filter(|name| !newest.iter().take(KEPT).any(|failure| failure.name == **name)) {
-            index.remove_note(FOLDER, old)?;
+            notes.remove_note(FOLDER, old)?;
         }
     }
     Ok(())
@@ -68,18 +68,18 @@ fn write(index: &dyn Notes, member: &str, failure: &Failure) -> Result<()> {
 ///
 /// # Errors
 /// All other errors of the store.
-pub fn failures(index: &dyn Notes) -> Result<Vec<Failure>> {
-    let found = index.note_names(FOLDER).and_then(|names| read(index, names));
+pub fn failures(notes: &dyn Notes) -> Result<Vec<Failure>> {
+    let found = notes.note_names(FOLDER).and_then(|names| read(notes, names));
     let mut found = if_available(found)?.unwrap_or_default();
     found.truncate(KEPT); // two that write at once may leave a few more
     Ok(found)
 }
 
 /// Reads those of these notes that can be decoded, the newest first.
-fn read(index: &dyn Notes, names: Vec<String>) -> Result<Vec<Failure>> {
+fn read(notes: &dyn Notes, names: Vec<String>) -> Result<Vec<Failure>> {
     let mut found = Vec::with_capacity(names.len());
     for name in names {
-        let Some(text) = index.read_note(FOLDER, &name)? else { continue };
+        let Some(text) = notes.read_note(FOLDER, &name)? else { continue };
         match serde_json::from_str::<Failure>(&text) {
             Ok(failure) => found.push(Failure { name, ..failure }),
             Err(error) => tracing::debug!(%error, name, "a failure cannot be decoded"),
@@ -112,23 +112,23 @@ mod tests {
 
     #[test]
     fn the_newest_sixteen_stay_whatever_order_they_were_written_in() {
-        let index = MemoryStore::default();
+        let notes = MemoryStore::default();
         for n in (0..40).map(|n| n * 7 % 40) {
-            write(&index, &format!("member-{n}"), &at(n)).unwrap();
-            assert!(index.note_names(FOLDER).unwrap().len() <= KEPT);
+            write(&notes, &format!("member-{n}"), &at(n)).unwrap();
+            assert!(notes.note_names(FOLDER).unwrap().len() <= KEPT);
         }
-        let found = failures(&index).unwrap();
+        let found = failures(&notes).unwrap();
         assert_eq!(found.iter().map(|failure| failure.unix_ms).collect::<Vec<_>>(), (24..40).rev().collect::<Vec<_>>());
         assert_eq!((found[0].name.as_str(), found[0].message.as_str()), ("member-39", "failure 39"));
     }
 
     #[test]
     fn what_ended_it_stays_and_what_came_of_that_does_not_replace_it() {
-        let index = MemoryStore::default();
-        remember(&index, "me", Role::Generator, "the cause");
-        remember(&index, "me", Role::Generator, "what came of it");
-        remember(&index, "other", Role::Manager, "another's");
-        let found = failures(&index).unwrap();
+        let notes = MemoryStore::default();
+        record(&notes, "me", Role::Generator, "the cause");
+        record(&notes, "me", Role::Generator, "what came of it");
+        record(&notes, "other", Role::Manager, "another's");
+        let found = failures(&notes).unwrap();
         let mut all: Vec<_> = found.iter().map(|f| (f.name.as_str(), f.role.as_str(), f.message.as_str())).collect();
         all.sort_unstable();
         assert_eq!(all, [("me", "generator", "the cause"), ("other", "manager", "another's")]);
@@ -137,12 +137,12 @@ mod tests {
 
     #[test]
     fn a_note_that_makes_no_sense_is_skipped_and_is_the_first_to_go() {
-        let index = MemoryStore::default();
-        index.add_note(FOLDER, "zzz", "{").unwrap();
-        (0..3).for_each(|n| write(&index, &format!("member-{n}"), &at(n)).unwrap());
-        assert_eq!(failures(&index).unwrap().len(), 3);
-        (3..16).for_each(|n| write(&index, &format!("member-{n}"), &at(n)).unwrap());
-        assert!(failures(&index).unwrap().len() == KEPT && !index.note_names(FOLDER).unwrap().contains(&"zzz".into()));
+        let notes = MemoryStore::default();
+        notes.add_note(FOLDER, "zzz", "{").unwrap();
+        (0..3).for_each(|n| write(&notes, &format!("member-{n}"), &at(n)).unwrap());
+        assert_eq!(failures(&notes).unwrap().len(), 3);
+        (3..16).for_each(|n| write(&notes, &format!("member-{n}"), &at(n)).unwrap());
+        assert!(failures(&notes).unwrap().len() == KEPT && !notes.note_names(FOLDER).unwrap().contains(&"zzz".into()));
     }
 
     #[test]
