@@ -76,11 +76,6 @@ score() {
         "$missed missed: $((100 * (caught + timeout) / viable)) % noticed"
 }
 
-# Arguments that say which tests are built.
-tests() {
-    printf -- '--cargo-arg=--test=%s\n' "$@"
-}
-
 for part in "$@"; do
     prepare "$part"
     case $part in
@@ -91,13 +86,17 @@ for part in "$@"; do
             thorough . --package ringreel-format --cargo-arg=--lib --cargo-arg=--tests -- -- --skip takes_time
             ;;
         ring)
-            quick --package ringreel --no-default-features $(tests edges steps traces runs repair_steps) \
-                -- -- --skip at_any_call --skip every_call --skip call_that_fails --skip reply --skip every_change
-            ring=(--package ringreel --no-default-features --features cli)
+            quick --package ringreel --no-default-features --cargo-arg=--test=main \
+                -- -- swap::edges:: write::steps:: swap::traces:: runs::logs:: ops::repair_steps:: \
+                --skip at_any_call --skip every_call --skip call_that_fails --skip reply --skip every_change
+            ring=(--package ringreel --no-default-features --features cli --cargo-arg=--test=main)
+            # `::tests::` are those of the library.
             thorough 'ring/(birth|commit|liveness|manifest|mod|promote|reclaim|recover|scan)\.rs' "${ring[@]}" --cargo-arg=--lib \
-                $(tests steps many_generations reading bad_input sharing)
-            thorough 'ring/held_out\.rs|ring/runs' "${ring[@]}" $(tests held_out streaming policy reading)
-            thorough 'ring/(gc|last_names|seal)\.rs|ring/repair/' "${ring[@]}" $(tests repair repair_steps seal held_out)
+                -- -- ::tests:: write::steps:: swap::many_generations:: read::reading:: cli::bad_input:: fs::sharing::
+            thorough 'ring/held_out\.rs|ring/runs' "${ring[@]}" \
+                -- -- write::held_out:: read::streaming:: read::policy:: read::reading::
+            thorough 'ring/(gc|last_names|seal)\.rs|ring/repair/' "${ring[@]}" \
+                -- -- ops::repair:: ops::repair_steps:: ops::seal:: write::held_out::
             ;;
     esac
     score "$part"

@@ -85,8 +85,9 @@ mongodb_tests() {
     cargo test --quiet --package ringreel --test mongodb -- --ignored --skip ferretdb
 }
 ring_tests_on_mongodb() {
-    scripts/with_mongodb.sh cargo test --quiet --package ringreel --test bad_input --test damage --test storm \
-        --test many_generations --test reading --test steps
+    scripts/with_mongodb.sh cargo test --quiet --package ringreel --test main -- \
+        cli::bad_input:: read::damage:: read::reading:: swap::many_generations:: write::steps::
+    scripts/with_mongodb.sh cargo test --quiet --package ringreel --test storm
 }
 ferretdb_tests() {
     cargo test --quiet --package ringreel --test mongodb -- --ignored ferretdb

@@ -5,12 +5,6 @@
 //! `RINGREEL_CRASH_IMAGES=200000 cargo test --release --test crash_images -- --nocapture` looks at so many.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
-mod common;
-#[path = "crash_support/disk.rs"]
-mod disk;
-
-use common::{Action, EACCES, HookFs, listed_on, never, splitmix, try_bring_in, write};
-use disk::{Disk, Image, Lie};
 use ringreel::format::frame::MAGIC;
 use ringreel::format::{DType, Meta};
 use ringreel::manager::Manager;
@@ -23,6 +17,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use testkit::disk::{Disk, Image, Lie};
+use testkit::ring::{Action, EACCES, HookFs, listed_on, never, splitmix, try_bring_in, write};
 
 fn config(more: &str) -> Config {
     let yaml = format!(
@@ -166,7 +162,7 @@ fn cut(script: &Script<'_>, config: &Config, lie: Lie, most: usize) -> Found {
     let disk = Disk::new(lie);
     script(&disk, config);
     let history = disk.history();
-    let len = history.len();
+    let len = history.operations();
     // Few images of many moments show little: rather many of every third.
     let step = if most < 8 * len { 3 } else { 1 };
     let (next, images, wrong) = (AtomicUsize::new(1), AtomicUsize::new(0), AtomicUsize::new(0));

@@ -3,14 +3,12 @@
 //! `RINGREEL_POWER_CUTS=30 cargo test --test disks -- --nocapture` cuts the power so often for each filesystem.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
-mod cli_support;
-
-use cli_support::{Mount, Place, Running, eventually, ledger, loudly, there_is_strace};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use testkit::cli::{Mount, Place, Running, eventually, ledger, loudly, there_is_strace};
 
 /// What the generators told to be finished: their ledgers lie beside the configuration, on another disk.
 fn told(place: &Place) -> BTreeSet<String> {

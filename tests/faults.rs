@@ -4,13 +4,6 @@
 //! An eighth of the calls for each fault; `RINGREEL_ALL_FAULTS=1 cargo test --test faults -- --nocapture` takes all.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
-mod common;
-#[path = "crash_support/disk.rs"]
-#[allow(dead_code)]
-mod disk;
-
-use common::{Action, EACCES, EINTR, EIO, ESTALE, HookFs, assert_delivered_once_on, bring_in, never, write};
-use disk::{Disk, Lie};
 use ringreel::manager::Manager;
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
@@ -20,6 +13,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use testkit::disk::{Disk, Lie};
+#[allow(dead_code)]
+use testkit::ring::{Action, EACCES, EINTR, EIO, ESTALE, HookFs, assert_delivered_once_on, bring_in, never, write};
 
 const SAMPLES: u64 = 10;
 

@@ -6,9 +6,6 @@
 //! `RINGREEL_HOSTILE=1000 cargo test --test hostile -- --nocapture` does it a thousand times, and prints what it saw.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-mod cli_support;
-
-use cli_support::{Place, eventually, loudly};
 use ringreel::{Config, Error, Generator, NamedPart, Reader};
 use ringreel_format::{DType, Meta, Value};
 use std::collections::HashMap;
@@ -22,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use testkit::cli::{Place, eventually, loudly};
 
 const SAMPLES: u64 = 16;
 /// Large enough for a map of its own.

@@ -1,11 +1,8 @@
 //! A golden segment with every single bit flipped, and cut off at every byte: all of it is found, and salvage loses
 //! nothing that the damage did not touch.
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
-mod common;
-
+use super::common::{MAX_PART, check, info, noise};
 use bytes::Bytes;
-use common::{MAX_PART, check, info, noise};
 use ringreel_format::recordio::{Found, RecordReader, ResyncReader};
 use ringreel_format::segment::head::PartPlace;
 use ringreel_format::segment::salvage::{Salvage, Salvaged};

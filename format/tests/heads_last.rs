@@ -1,10 +1,7 @@
 //! Large parts that are checked while they are written: the segment has the same bytes as one that is written in order,
 //! and one that was not finished shows no sample whose head is not there.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-mod common;
-
-use common::info;
+use super::common::info;
 use ringreel_format::{
     DType, FormatError, Meta, PartRef, Result, Salvage, Salvaged, SampleRef, Schema, SegmentWriter, Sink, Value,
     WriteOptions, frame::MAGIC,
@@ -124,7 +121,7 @@ fn in_order(samples: &[Sample], compress: bool) -> Vec<u8> {
     samples.iter().for_each(|sample| put(sample, |sample| writer.sample(&mut sink, sample)).unwrap());
     writer.finish(&mut sink).unwrap();
     assert_eq!((sink.over.len(), sink.cuts), (0, 0));
-    common::check(&sink.bytes).unwrap();
+    super::common::check(&sink.bytes).unwrap();
     sink.bytes
 }
 

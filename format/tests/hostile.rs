@@ -1,9 +1,6 @@
 //! Files that were made to cost much: none takes more than its size would.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-mod common;
-
-use common::info;
+use super::common::info;
 use ringreel_format::frame::{self, MAGIC};
 use ringreel_format::input::{Input, StreamInput};
 use ringreel_format::recordio::{Found, RecordReader, ResyncReader};

@@ -1,5 +1,4 @@
 //! The inputs and the plain files' helpers, each against a model that says the same thing plainly.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use ringreel_format::input::{Input, RangeRead, STEP, SliceInput, StreamInput};
 use ringreel_format::recordio::{Found, RecordWriter, ResyncReader, image, index, list};

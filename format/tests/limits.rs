@@ -1,11 +1,8 @@
 //! Each limit of the format from both sides: what is just within it is written and read again, what is just beyond it is
 //! refused, by the writer and by the reader.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-mod common;
-
+use super::common::{check, info, noise};
 use bytes::Bytes;
-use common::{check, info, noise};
 use ringreel_format::dtype::{MAX_NAME, MAX_NDIM, MAX_PARTS};
 use ringreel_format::frame::{FrameHeader, MAGIC, MAX_LEN, Sequence, framed_len, padding, read_record};
 use ringreel_format::input::SliceInput;
@@ -352,8 +349,10 @@ fn a_record_that_ends_where_it_should_and_has_another_length_is_not_taken_for_th
 
 #[test]
 fn a_table_of_offsets_that_do_not_ascend_leads_nowhere() {
-    let file =
-        Bytes::from(common::write(&[(vec![1; 8], vec![2; 8]), (vec![3; 8], vec![4; 8])], WriteOptions::default()));
+    let file = Bytes::from(super::common::write(
+        &[(vec![1; 8], vec![2; 8]), (vec![3; 8], vec![4; 8])],
+        WriteOptions::default(),
+    ));
     let footer = SegmentSlice::open(file.clone()).unwrap().footer().clone();
     let (at, offsets) = (footer.at, footer.offsets().collect::<Vec<_>>());
     let payload = read_record(&file, at as usize, 0).unwrap().payload.into_owned();

@@ -1,5 +1,4 @@
 //! The readers of plain RecordIO against a slow model, on random files, whole and damaged.
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use ringreel_format::recordio::{Found, RecordReader, RecordWriter, ResyncReader};
 use ringreel_format::{FormatError, frame::MAGIC};

@@ -1,10 +1,7 @@
 //! Segments, written and read back, whole and damaged.
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
-mod common;
-
+use super::common::{check, info, noise, write};
 use bytes::Bytes;
-use common::{check, info, noise, write};
 use ringreel_format::{
     DType, Meta, PartRef, SampleRef, Schema, SegmentId, SegmentInfo, SegmentSlice, SegmentWriter, WriteOptions, frame,
 };

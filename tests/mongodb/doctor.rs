@@ -6,6 +6,7 @@ use ringreel::config::{Config, IndexPlace};
 use ringreel::doctor::{Check, Doctor, Verdict, examine};
 use ringreel::fs::probe::Subject;
 use std::sync::Arc;
+use testkit::ring;
 
 fn examined(config: &Config) -> Vec<Check> {
     let mut checks = Vec::new();
@@ -51,7 +52,7 @@ fn a_good_server_is_in_order_and_the_doctor_leaves_nothing_there() {
     assert_eq!(contents(&config), none, "an empty database stays empty");
 
     let mut generator = ringreel::Generator::open(&config).unwrap();
-    (0..6).for_each(|n| drop(crate::common::write(&mut generator, n).unwrap()));
+    (0..6).for_each(|n| drop(ring::write(&mut generator, n).unwrap()));
     let before = contents(&config);
     let numbers = generator.ring().coordination.handed_out(2).unwrap();
     let checks = examined(&config);

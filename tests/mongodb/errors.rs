@@ -5,6 +5,7 @@ use crate::{config_at, unique};
 use ringreel::{Config, Error, Generator};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use testkit::ring;
 
 /// Returns the error of opening a generator, which ends a wait by itself and makes no ring.
 pub(crate) fn error_at(uri: &str) -> Error {
@@ -73,8 +74,8 @@ fn ferretdb_a_wrong_password_is_named_and_never_shown() {
     let dir = tempfile::tempdir().unwrap();
     let right = config_at(&format!("mongodb://{user}:{password}@127.0.0.1:{port}"), dir.path(), 2, "");
     let mut generator = Generator::open(&right).unwrap();
-    (0..4).for_each(|n| drop(crate::common::write(&mut generator, n).unwrap()));
-    let shown = format!("{right:?} {:?} {}", generator.ring().coordination, generator.ring().coordination.place());
+    (0..4).for_each(|n| drop(ring::write(&mut generator, n).unwrap()));
+    let shown = format!("{right:?} {:?} {}", generator.ring().index, generator.ring().index.place());
     assert!(!shown.contains(password), "{shown}");
     generator.finish(true, &|| false).unwrap();
 
@@ -133,7 +134,7 @@ fn two_rings_in_one_database_do_not_mix_and_one_place_is_for_one_ring() {
     let (one, two) = (config("one", "a"), config("two", "b"));
     let mut generators = [Generator::open(&one).unwrap(), Generator::open(&two).unwrap()];
     for n in 0..9 {
-        generators.iter_mut().for_each(|generator| drop(crate::common::write(generator, n).unwrap()));
+        generators.iter_mut().for_each(|generator| drop(ring::write(generator, n).unwrap()));
     }
     for generator in &generators {
         let index = &generator.ring().coordination;
@@ -183,8 +184,8 @@ fn to_look_at_a_ring_claims_nothing_and_one_document_that_makes_no_sense_disturb
     let dir = tempfile::tempdir().unwrap();
     let config = config_at(&server.uri(), dir.path(), 4, "");
     let mut generator = Generator::open(&config).unwrap();
-    (0..6).for_each(|n| drop(crate::common::write(&mut generator, n).unwrap()));
-    let index = generator.ring().coordination.clone();
+    (0..6).for_each(|n| drop(ring::write(&mut generator, n).unwrap()));
+    let index = generator.ring().index.clone();
     index.clear().unwrap();
     let reader = ringreel::Reader::open(&config).unwrap();
     reader.ring().coordination.ping().unwrap();
@@ -197,9 +198,9 @@ fn to_look_at_a_ring_claims_nothing_and_one_document_that_makes_no_sense_disturb
     crate::spoil(&config, 2);
     assert!(matches!(index.next_index(2).unwrap_err(), Error::CoordinationUnavailable { .. }));
     index.beat("me", 1, &Default::default()).unwrap();
-    (6..8).for_each(|n| drop(crate::common::write(&mut generator, n).unwrap()));
+    (6..8).for_each(|n| drop(ring::write(&mut generator, n).unwrap()));
     generator.finish(true, &|| false).unwrap();
-    assert_eq!(crate::common::listed(&config.ring).len(), 8);
+    assert_eq!(ring::listed(&config.ring).len(), 8);
 }
 
 #[test]
@@ -213,7 +214,7 @@ fn an_error_inside_of_another_runtime_is_an_error_and_no_panic() {
         let server = Server::good();
         let dir = tempfile::tempdir().unwrap();
         let mut generator = Generator::open(&config_at(&server.uri(), dir.path(), 1, "")).unwrap();
-        crate::common::write(&mut generator, 1).unwrap();
+        ring::write(&mut generator, 1).unwrap();
         drop(generator);
     });
 }

@@ -1,7 +1,6 @@
 //! Servers that are down, slow, emptied, that repeat their counter, lose replies and get requests twice: nothing is lost,
 //! nothing is delivered twice, and the ring goes on.
 
-use crate::common::{another, assert_delivered_once, write};
 use crate::support::{Faults, Kind, Proxy, Server};
 use crate::turning::{Turned, drain, turn};
 use crate::{config_at, index_of};
@@ -14,6 +13,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use testkit::ring::{another, assert_delivered_once, write};
 
 /// Short times, since these tests wait for leases to run out.
 const SHORT: &str = "LEASE_SECONDS: 1\nPOLL_SECONDS: 0.02\n";
@@ -158,7 +158,7 @@ fn processes(dir: &Path, config: &Config, generators: usize, samples: u64) -> Ve
     );
     std::fs::write(dir.join("config.yaml"), yaml).unwrap();
     let start = |n: usize| -> Child {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ringreel"));
+        let mut command = Command::new(testkit::binary());
         command.args(["generate", "--shape", "16", "--samples", &samples.to_string(), "--seed", &n.to_string()]);
         command.args(["--ledger", &format!("ledger.{n}")]).current_dir(dir).stdout(Stdio::null());
         command.stderr(std::fs::File::create(dir.join(format!("{n}.log"))).unwrap()).spawn().unwrap()

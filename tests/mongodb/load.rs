@@ -4,6 +4,7 @@ use crate::config_at;
 use crate::support::{Kind, Proxy, Server};
 use crate::turning::turn;
 use std::collections::BTreeMap;
+use testkit::ring;
 
 /// What a connection asks for its own sake.
 const OF_THE_DRIVER: [&str; 6] = ["hello", "isMaster", "ismaster", "ping", "endSessions", "buildInfo"];
@@ -41,7 +42,7 @@ fn sixty_four_generators_on_one_server_do_not_drown_it() {
     let mut rates = Vec::new();
     for generators in [4, 64] {
         let server = Server::good();
-        let dir = crate::common::scratch();
+        let dir = ring::scratch();
         let config = config_at(&server.uri(), dir.path(), 500, "");
         let turned = turn(&config, generators, 3200 / generators, |_| true);
         rates.push(turned.finished as f64 / turned.seconds);

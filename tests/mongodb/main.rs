@@ -3,10 +3,6 @@
 //! that is written in Go. With RINGREEL_TEST_MONGOURI, what needs a good server is run on that one.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../coordination_contract/mod.rs"]
-mod coordination_contract;
 mod doctor;
 mod errors;
 mod faults;
@@ -16,7 +12,6 @@ mod support;
 mod tls;
 mod turning;
 
-use coordination_contract::Place;
 use ringreel::config::{Config, IndexPlace};
 use ringreel::coordination::{Backend, Claim, CoordinationStore, IfUnreachable, RingContext};
 use ringreel::fs::Posix;
@@ -24,8 +19,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use support::Server;
+use testkit::contract::{self, Place};
 
-contract!(on_a_server, crate::good_place, ignore = "needs a server: scripts/mongodb.sh java");
+testkit::contract!(on_a_server, crate::good_place, ignore = "needs a server: scripts/mongodb.sh java");
 
 /// A name that no other test has used, on a server that may be a lasting one.
 fn unique(prefix: &str) -> String {
@@ -75,12 +71,12 @@ fn good_place() -> Place {
 fn sixteen_processes_take_sixteen_thousand_different_numbers() {
     let server = Server::good();
     let place = format!("{} {}", server.uri(), unique("test"));
-    coordination_contract::gives_no_number_twice_to_processes("child_of_mongodb", &place, 16, 1000);
+    contract::gives_no_number_twice_to_processes(&testkit::test_name!("child_of_mongodb"), &place, 16, 1000);
 }
 
 #[test]
 fn child_of_mongodb() {
-    coordination_contract::child(|place| {
+    contract::child(|place| {
         let (uri, database) = place.split_once(' ').unwrap();
         let yaml = format!("DBNAME: {database}\nMONGOURI: '{uri}'\n");
         index_of(&Config::parse(&yaml, "test", Path::new("/"), true).unwrap(), "1234").unwrap()

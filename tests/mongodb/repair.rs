@@ -1,14 +1,14 @@
 //! `ringreel repair` and `ringreel index move`: the index comes from the directory, and goes where it is wanted.
 
-use crate::common::write;
 use crate::support::Server;
 use crate::unique;
 use ringreel::{Config, Generator};
 use std::path::Path;
 use std::process::Command;
+use testkit::ring::{self, write};
 
 fn ringreel(dir: &Path, args: &[&str]) -> (i32, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ringreel"));
+    let mut command = Command::new(testkit::binary());
     let said = command.args(args).current_dir(dir).output().unwrap();
     let text = format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
     println!("ringreel {args:?}: {:?}\n{text}", said.status.code());
@@ -69,10 +69,10 @@ fn an_emptied_index_is_rebuilt_and_moved_there_and_back() {
     let (code, said) = ringreel(dir.path(), &["index", "show", "--json"]);
     assert_eq!(code, 0, "{said}");
     let config = configure(dir.path(), &yaml);
-    assert_eq!(Generator::open(&config).unwrap().ring().coordination.status().unwrap().unwrap().generation, 5);
-    let ids: Vec<_> = crate::common::listed(&config.ring).into_keys().collect();
+    assert_eq!(Generator::open(&config).unwrap().ring().index.status().unwrap().unwrap().generation, 5);
+    let ids: Vec<_> = ring::listed(&config.ring).into_keys().collect();
     assert_eq!(ids.len(), 50);
-    crate::common::assert_delivered_once(&config.ring, &ids, "moved there and back");
+    ring::assert_delivered_once(&config.ring, &ids, "moved there and back");
 }
 
 #[test]

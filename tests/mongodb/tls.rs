@@ -1,6 +1,5 @@
 //! TLS and logins: what is agreed upon works, what is not is named, and nothing secret is said before.
 
-use crate::common::{assert_delivered_once, write};
 use crate::config_at;
 use crate::errors::{assert_says, error_at};
 use crate::support::{Kind, Server};
@@ -13,6 +12,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use testkit::ring::{assert_delivered_once, write};
 
 /// A connection string for a server that speaks TLS; `options` come after `tls=true`.
 fn uri_with(server: &Server, host: &str, port: u16, options: &str) -> String {

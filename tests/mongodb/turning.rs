@@ -1,6 +1,5 @@
 //! A ring that turns: generators, a manager and readers in threads, until so many samples are finished.
 
-use crate::common::{assert_delivered_once, listed, manage, write};
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
 use ringreel::manager::Manager;
@@ -16,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::ring::{self, assert_delivered_once, listed, manage, write};
 
 /// Numbers from here on are drawn at random, where the index gave none.
 const STRAY: u64 = 1 << 40;
@@ -116,7 +116,7 @@ fn read_on(config: &Config, rank: u64, stop: &AtomicBool, read: &AtomicU64) {
 /// Brings in what those who left had staged, and promotes it, until all of `wanted` are listed; all that is.
 pub fn drain(config: &Config, wanted: &HashSet<String>) -> Vec<SampleId> {
     let soon = Config { lease: Duration::from_millis(500), ..config.clone() };
-    let ring = crate::common::another(&soon);
+    let ring = ring::another(&soon);
     let mut watch = Watch::new(soon.lease);
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {

@@ -1,7 +1,6 @@
 //! What befalls the ring itself: a full disk, a lost or spoiled index, staging that somebody tidied up.
 
 use crate::cast::Role;
-use crate::cli_support::{Mount, loudly};
 use ringreel::Config;
 use ringreel::config::IndexPlace;
 use std::collections::HashMap;
@@ -9,6 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use testkit::cli::{Mount, loudly};
 
 /// Small enough to be filled in no time. A generation has a third of a megabyte.
 const DISK: &str = "size=64m,nr_inodes=6000";

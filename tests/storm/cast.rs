@@ -1,6 +1,5 @@
 //! Who takes part: real processes, each with its own flavour, started again when they end.
 
-use crate::common;
 use ringreel::Config;
 use rustix::process::{Pid, Signal};
 use std::collections::{BTreeMap, HashMap};
@@ -9,6 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use testkit::index;
 
 pub const LEASE: f64 = 0.3;
 pub const CAP: u64 = 20;
@@ -79,7 +79,7 @@ impl Cast {
             let base = format!(
                 "DBNAME: storm{database}\nRING: {}\nSWAP_CAP: {CAP}\nSAMPLE: [data, label]\nLEASE_SECONDS: {LEASE}\nKEEP: 2\nVALIDATION: 7\n{}",
                 ring.display(),
-                common::coordination::lines(dir)
+                index::lines(dir)
             );
             let write = |name: String, more: &str| {
                 fs::create_dir_all(dir.join(&name)).unwrap();
@@ -100,7 +100,7 @@ impl Cast {
     pub fn start(&mut self, role: Role) {
         self.born += 1;
         let (number, mount) = (self.born, self.born % self.rings.len());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ringreel"));
+        let mut command = Command::new(testkit::binary());
         let seed = number.to_string();
         let mut place = format!("{mount}");
         match role {

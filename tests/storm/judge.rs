@@ -3,7 +3,6 @@
 
 use crate::blows::names;
 use crate::cast::Cast;
-use crate::common::lines::whole_lines;
 use ringreel::SampleId;
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
@@ -13,6 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use testkit::lines::whole_lines;
 
 /// With no new manifest for so long, while generators work and the disk has room, the ring hangs.
 const HANGS: Duration = Duration::from_secs(60);

@@ -9,16 +9,11 @@
 
 mod blows;
 mod cast;
-#[path = "../cli_support/mod.rs"]
-mod cli_support;
-#[path = "../common/mod.rs"]
-mod common;
 mod judge;
 mod plan;
 
 use blows::Disk;
 use cast::{CAP, Cast, LEASE, Role};
-use cli_support::loudly;
 use judge::{Watcher, check_seen, ledgers, litter};
 use plan::{Blow, Event, Plan};
 use ringreel::ring::MANIFESTS_KEPT;
@@ -28,6 +23,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use testkit::cli::{self, loudly};
+use testkit::ring;
 
 /// After the storm, all that is finished is listed, and the dead's litter is gone, within so long.
 const CALM: Duration = Duration::from_secs(60);
@@ -119,7 +116,7 @@ impl Storm {
     /// Nobody is hindered any more, and only managers are left: how long it takes until all of `wanted` is listed and
     /// the litter of the dead is gone. The last generation, which is not full, is promoted from here.
     fn calm_down(&mut self, wanted: &HashSet<String>) -> (Duration, Duration) {
-        let ring = common::another(&self.config);
+        let ring = ring::another(&self.config);
         let (begun, mut listed) = (Instant::now(), None);
         loop {
             self.look_after(true);
@@ -157,7 +154,7 @@ fn in_a_storm_nothing_finished_is_lost_or_doubled_and_nobody_sees_anything_torn(
     let (lost, twice) = (storm.watcher.lost(&wanted), storm.watcher.twice());
     let litter = litter(&storm.disk.ring, &storm.cast);
     let quarantined = blows::names(&storm.disk.ring.join("quarantine"));
-    let verified = Command::new(env!("CARGO_BIN_EXE_ringreel")).arg("verify").arg(&storm.disk.ring).output().unwrap();
+    let verified = Command::new(testkit::binary()).arg("verify").arg(&storm.disk.ring).output().unwrap();
     let rows = [
         ("blows", format!("{:?}", storm.blows)),
         ("kills", storm.kills.to_string()),
@@ -202,7 +199,7 @@ fn a_manager_and_a_generator_that_were_stopped_past_their_leases_and_go_on_harm_
     let root = dir.path().to_owned();
     let _kept = Kept(Some(dir), root.join("ring")); // it ends after the cast
     let mut cast = Cast::new(&root, vec![root.join("ring")]);
-    let ring = common::another(&cast.config());
+    let ring = ring::another(&cast.config());
     [Role::Manager, Role::Generator(0), Role::Reader(0), Role::Manager].into_iter().for_each(|role| cast.start(role));
     let mut watcher = Watcher::new(ring.layout.root());
     let mut holder_other_than = |cast: &mut Cast, last: u64| {
@@ -230,7 +227,7 @@ fn a_manager_and_a_generator_that_were_stopped_past_their_leases_and_go_on_harm_
         cast.look_after(true); // they go on
     }
     cast.look_after(true); // all go on
-    cli_support::eventually("a generation is finished", || ledgers(&root).len() as u64 > CAP);
+    cli::eventually("a generation is finished", || ledgers(&root).len() as u64 > CAP);
     cast.only_managers();
     let wanted = ledgers(&root);
     let begun = Instant::now();

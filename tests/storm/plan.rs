@@ -1,8 +1,8 @@
 //! What befalls whom, and when: drawn from a seed, so that a seed repeats the plan. (What the processes are doing at that
 //! moment, the machine decides.)
 
-use crate::common::splitmix;
 use std::time::Duration;
+use testkit::ring::splitmix;
 
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

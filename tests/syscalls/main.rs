@@ -6,15 +6,10 @@
 //! each kind are taken. A table is printed.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::duplicate_mod, missing_docs)]
 
-#[path = "../cli_support/mod.rs"]
-mod cli_support;
-#[path = "../common/mod.rs"]
-mod common;
 mod rescue;
 mod scene;
 mod traced;
 
-use cli_support::there_is_strace;
 use rescue::{Rescue, ledger, sealed};
 use ringreel::fs::Posix;
 use ringreel::ring::recover::GRACE;
@@ -27,6 +22,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use testkit::cli::there_is_strace;
 use traced::{Call, Fate, Strike, Traced, calls_in};
 
 /// Nothing takes longer, unless it hangs.

@@ -1,8 +1,6 @@
 //! Others who go on where somebody was struck.
 
 use crate::PATIENCE;
-use crate::common::lines::whole_lines;
-use crate::common::{another, listed};
 use crate::scene::load;
 use ringreel::SampleId;
 use ringreel::fs::{Fs, Posix};
@@ -14,6 +12,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use testkit::lines::whole_lines;
+use testkit::ring::{another, listed};
 
 /// What is finished: sealed, although nobody may have been told yet.
 pub fn sealed(dir: &Path) -> HashSet<String> {
@@ -46,7 +46,7 @@ impl<'a> Rescue<'a> {
     pub fn start(dir: &'a Path) -> Rescue<'a> {
         let begun = Instant::now();
         let start = |args: &str| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_ringreel"));
+            let mut command = Command::new(testkit::binary());
             command.args(args.split(' ')).args(["-c", "rescue.yaml"]).current_dir(dir);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
         };

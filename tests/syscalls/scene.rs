@@ -1,7 +1,6 @@
 //! Where a case begins: who works in what ring.
 
-use crate::common::{Action, EACCES, HookFs, another, scratch, write};
-use ringreel::coordination::Report;
+use ringreel::index::Report;
 use ringreel::ring::Ring;
 use ringreel::{Config, Generator, SampleId};
 use std::collections::HashSet;
@@ -11,6 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
+use testkit::ring::{Action, EACCES, HookFs, another, scratch, write};
 
 pub const CAP: u64 = 2;
 pub const LEASE: Duration = Duration::from_millis(200);

@@ -66,7 +66,7 @@ impl<'a> Traced<'a> {
             let signal = if strike == Strike::KillBefore { "SIGKILL" } else { "SIGSTOP" };
             command.args(["-e", &format!("inject={name}:signal={signal}:when={count}")]);
         }
-        command.arg(env!("CARGO_BIN_EXE_ringreel")).args(scene.arguments()).current_dir(dir);
+        command.arg(testkit::binary()).args(scene.arguments()).current_dir(dir);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         Traced { scene, dir, child, log }
     }

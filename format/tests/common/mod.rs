@@ -1,5 +1,4 @@
 //! Segments to test with.
-#![allow(dead_code)]
 
 use ringreel_format::{
     DType, Meta, PartRef, SampleRef, Schema, SegmentId, SegmentInfo, SegmentWriter, WriteOptions, frame,

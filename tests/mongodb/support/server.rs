@@ -269,7 +269,7 @@ fn ask_socket(path: &Path) -> io::Result<()> {
 }
 
 fn built(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers").join(name);
+    let path = testkit::workspace().join("target/servers").join(name);
     assert!(path.exists(), "{} is missing: run scripts/mongodb.sh", path.display());
     path
 }

@@ -1,0 +1,384 @@
+//! `ringreel pack`: every input becomes a record or a sample, in order, whatever the threads and whatever is broken.
+//! (That lists and records are those of MXNet's im2rec is compared in python/tests/test_pack_im2rec.py.)
+
+use flate2::{Compression, write::GzEncoder};
+use image::{GrayImage, RgbImage};
+use ringreel::reader::{ReadPart, ReadSample};
+use ringreel::{Reader, inspect};
+use ringreel_format::recordio::image::Image;
+use ringreel_format::recordio::index::entries;
+use ringreel_format::{DType, Part, Value};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+use testkit::cli::{Place, Said, eventually, loudly, records};
+
+/// A folder `photos` of eight images in four directories, with names that are not easy.
+fn photos() -> Place {
+    let place = Place::verbatim("");
+    for dir in ["", "b", "a/x", "Ä ö"] {
+        let dir = place.path().join("photos").join(dir);
+        fs::create_dir_all(&dir).unwrap();
+        let seed = dir.as_os_str().len() as u32;
+        let noise = |x: u32, y: u32| (x * 7 + y * 13 + x * y + seed) as u8;
+        RgbImage::from_fn(40, 24, |x, y| image::Rgb([noise(x, y), noise(y, x), 9])).save(dir.join("UP 1.PNG")).unwrap();
+        GrayImage::from_fn(17, 31, |x, y| image::Luma([noise(x, y)])).save(dir.join("gray.png")).unwrap();
+        fs::write(dir.join("notes.txt"), "no image").unwrap();
+    }
+    place
+}
+
+fn pack(place: &Place, args: &str) -> Said {
+    place.run(&[&["pack", "--json"], &args.split(' ').collect::<Vec<_>>()[..]].concat())
+}
+
+/// A number of the summary.
+fn said(said: &Said, key: &str) -> u64 {
+    said.json()[0][key].as_u64().unwrap()
+}
+
+fn keys(path: &Path) -> Vec<String> {
+    entries(&fs::read(path).unwrap()).map(|entry| entry.unwrap().key.to_owned()).collect()
+}
+
+/// An `.npy` file, written here a second time.
+fn npy(descr: &str, fortran: bool, shape: &str, data: &[u8]) -> Vec<u8> {
+    let fortran = if fortran { "True" } else { "False" };
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': ({shape}), }}");
+    header += &" ".repeat(117 - header.len());
+    [b"\x93NUMPY\x01\0\x76\0", header.as_bytes(), b"\n", data].concat()
+}
+
+fn samples(place: &Place) -> Vec<ReadSample> {
+    let reader = Reader::open(&place.config()).unwrap();
+    let generation = reader.newest().unwrap();
+    (0..generation.summary.samples).map(|n| reader.sample(&generation, n).unwrap()).collect()
+}
+
+/// The input that a sample is made of.
+fn input(sample: &ReadSample) -> &str {
+    sample.meta.text("input").unwrap()
+}
+
+#[test]
+fn a_list_names_every_image_once_with_the_label_of_its_directory() {
+    let place = photos();
+    symlink("..", place.path().join("photos/b/up")).unwrap();
+    fs::write(place.path().join("photos/a/tab\there.png"), "x").unwrap();
+    let done = pack(&place, "--list --recursive --no-shuffle train photos");
+    let expected = "0\t0.000000\tUP 1.PNG\n1\t0.000000\tgray.png\n2\t1.000000\ta/x/UP 1.PNG\n3\t1.000000\ta/x/gray.png\n\
+                    4\t2.000000\tb/UP 1.PNG\n5\t2.000000\tb/gray.png\n6\t3.000000\tÄ ö/UP 1.PNG\n7\t3.000000\tÄ ö/gray.png\n";
+    assert_eq!(fs::read_to_string(place.path().join("train.lst")).unwrap(), expected);
+    assert_eq!(done.code, Some(1), "two things were left out: {done:?}");
+    assert!(done.err.contains("leads back") && done.err.contains("tab\\there.png"), "{done:?}");
+    assert_eq!(done.json()[0]["labels"], serde_json::json!([".", "a/x", "b", "Ä ö"]));
+
+    pack(&place, "--list --no-shuffle --exts .png flat photos").ok();
+    assert_eq!(fs::read_to_string(place.path().join("flat.lst")).unwrap().lines().count(), 2);
+    // Shuffled and divided: all of them once, with the same numbers and labels.
+    pack(&place, "--list --recursive --train-ratio 0.5 --test-ratio 0.25 --chunks 2 part photos");
+    let mut lines: Vec<String> = Vec::new();
+    for name in ["0_train", "0_test", "0_val", "1_train", "1_test", "1_val"] {
+        let text = fs::read_to_string(place.path().join(format!("part_{name}.lst"))).unwrap();
+        lines.extend(text.lines().map(|line| line.to_owned() + "\n"));
+    }
+    assert_ne!(lines.concat(), expected);
+    lines.sort();
+    assert_eq!(lines.concat(), expected);
+    let again = pack(&place, "--list flat photos");
+    assert!(again.code == Some(2) && again.err.contains("flat.lst is in the way"), "{again:?}");
+}
+
+#[test]
+fn records_hold_header_labels_and_the_files_bytes() {
+    let place = photos();
+    let list = "7\t1.5\t2\t-3\tb/gray.png\n3\t0.25\tÄ ö/UP 1.PNG\n";
+    fs::write(place.path().join("train.lst"), list).unwrap();
+    pack(&place, "train photos --pass-through").ok();
+    pack(&place, "train photos --pass-through --pack-label -o all.rec").ok();
+    let file = |path: &str| fs::read(place.path().join("photos").join(path)).unwrap();
+    let (first, all) = (records(&place.path().join("train.rec")), records(&place.path().join("all.rec")));
+    assert_eq!(keys(&place.path().join("train.idx")), ["7", "3"]);
+    let image = Image::decode(&first[0]).unwrap();
+    assert_eq!((image.id, image.id2, image.labels().collect::<Vec<_>>()), (7, 0, vec![1.5]));
+    assert!(image.content == file("b/gray.png"));
+    let image = Image::decode(&all[0]).unwrap();
+    assert_eq!((image.id, image.labels().collect::<Vec<_>>()), (7, vec![1.5, 2.0, -3.0]));
+    assert!(image.content == file("b/gray.png"));
+    assert!(first[1] == all[1] && Image::decode(&all[1]).unwrap().content == file("Ä ö/UP 1.PNG"));
+}
+
+#[test]
+fn the_bytes_do_not_depend_on_the_threads() {
+    let place = photos();
+    pack(&place, "--list --recursive train photos").ok();
+    for options in ["--pass-through", "--resize 20 --center-crop --encoding .png --quality 1", "--quality 60"] {
+        pack(&place, &format!("train photos {options} --threads 1 -o one --force")).ok();
+        pack(&place, &format!("train photos {options} --threads 8 -o eight --force")).ok();
+        let file = |name: &str| fs::read(place.path().join(name)).unwrap();
+        assert!(file("one.rec") == file("eight.rec") && file("one.idx") == file("eight.idx"), "{options}");
+        assert_eq!(records(&place.path().join("one.rec")).len(), 8);
+    }
+}
+
+#[test]
+fn images_get_the_size_and_the_channels_that_are_wished_for() {
+    let place = photos();
+    fs::write(place.path().join("train.lst"), "0\t0\tUP 1.PNG\n").unwrap();
+    for (options, size, gray) in [
+        ("--encoding .png", (40, 24), false),
+        ("--encoding .png --resize 12 --color 0", (20, 12), true),
+        ("--resize 30 --center-crop", (30, 30), false),
+        ("--encoding .png --color -1", (40, 24), false),
+    ] {
+        pack(&place, &format!("train photos {options} --force")).ok();
+        let record = &records(&place.path().join("train.rec"))[0];
+        let image = image::load_from_memory(Image::decode(record).unwrap().content).unwrap();
+        assert_eq!(((image.width(), image.height()), image.color().has_color()), (size, !gray), "{options}");
+    }
+    let same = image::open(place.path().join("photos/UP 1.PNG")).unwrap();
+    let record = &records(&place.path().join("train.rec"))[0];
+    assert!(image::load_from_memory(Image::decode(record).unwrap().content).unwrap() == same);
+}
+
+#[test]
+fn what_is_broken_is_named_and_left_out() {
+    let place = photos();
+    fs::write(place.path().join("photos/b/broken.png"), b"\x89PNG\r\n\x1a\n and no more").unwrap();
+    assert!(Command::new("mkfifo").arg(place.path().join("photos/b/fifo.png")).status().unwrap().success());
+    let list = "0\t0\tb/gray.png\n1\t0\tb/broken.png\nnonsense\n2\t0\tb/fifo.png\n3\t0\tnothing.png\n4\t0\tgray.png\n";
+    fs::write(place.path().join("train.lst"), list).unwrap();
+    let done = pack(&place, "train photos");
+    assert_eq!((done.code, said(&done, "samples"), said(&done, "skipped")), (Some(1), 2, 4), "{done:?}");
+    for name in ["b/broken.png", "line 3", "b/fifo.png", "nothing.png"] {
+        assert!(done.err.contains(name), "{name}: {done:?}");
+    }
+    assert_eq!(keys(&place.path().join("train.idx")), ["0", "4"]);
+    let strict = pack(&place, "train photos --strict -o other");
+    assert!(strict.code == Some(2) && strict.out.is_empty(), "{strict:?}");
+    let left =
+        fs::read_dir(place.path()).unwrap().any(|entry| entry.unwrap().path().to_string_lossy().contains("other"));
+    assert!(!left, "nothing is left of what was not finished");
+}
+
+#[test]
+fn whoever_is_killed_leaves_nothing_that_looks_whole() {
+    let place = photos();
+    let list: String = (0..3000).map(|n| format!("{n}\t0\tUP 1.PNG\n")).collect();
+    fs::write(place.path().join("train.lst"), list).unwrap();
+    let args = ["pack", "train", "photos", "--encoding", ".png", "--resize", "64"];
+    let running = place.start(&args);
+    eventually("it has begun", || place.path().join("train.rec.part").exists());
+    drop(running); // SIGKILL
+    if place.path().join("train.rec").exists() {
+        loudly("SKIPPED: whoever_is_killed_leaves_nothing_that_looks_whole: it had ended before it was killed");
+        return;
+    }
+    assert!(!place.path().join("train.idx").exists());
+    fs::write(place.path().join("train.lst"), "0\t0\tUP 1.PNG\n").unwrap();
+    place.run(&args).ok();
+    assert_eq!(records(&place.path().join("train.rec")).len(), 1);
+    assert!(!place.path().join("train.rec.part").exists());
+    let again = place.run(&args);
+    assert!(again.code == Some(2) && again.err.contains("in the way"), "{again:?}");
+}
+
+#[test]
+fn arrays_become_records_of_npy_files() {
+    let place = Place::verbatim("");
+    let dir = place.path().join("arrays");
+    fs::create_dir(&dir).unwrap();
+    for n in 0..20u8 {
+        fs::write(dir.join(format!("{n:02}.npy")), npy("<i2", false, "2, 3", &[n; 12])).unwrap();
+    }
+    fs::write(dir.join("05.npy"), npy("|O", false, "1,", &[0; 8])).unwrap();
+    fs::write(dir.join("06.npy"), &npy("<i2", false, "2, 3", &[6; 12])[..130]).unwrap();
+    for threads in ["1", "8"] {
+        let done = pack(&place, &format!("--from npy arrays -o {threads} --threads {threads}"));
+        assert_eq!((done.code, said(&done, "samples"), said(&done, "skipped")), (Some(1), 18, 2), "{done:?}");
+        assert!(done.err.contains("05.npy: it holds |O") && done.err.contains("06.npy"), "{done:?}");
+    }
+    let expected: Vec<_> =
+        (0..20).filter(|n| ![5, 6].contains(n)).map(|n| npy("<i2", false, "2, 3", &[n; 12])).collect();
+    assert_eq!(records(&place.path().join("1.rec")), expected);
+    assert_eq!(fs::read(place.path().join("1.rec")).unwrap(), fs::read(place.path().join("8.rec")).unwrap());
+}
+
+#[test]
+fn lines_become_records() {
+    let place = Place::new("SAMPLE: [text]\nSWAP_CAP: 100");
+    fs::write(place.path().join("a.txt"), "first\r\n\nthird, long ä\nlast").unwrap();
+    fs::write(place.path().join("b.txt"), "another\n").unwrap();
+    pack(&place, "--from text a.txt b.txt -o words").ok();
+    let expected = ["first", "", "third, long ä", "last", "another"];
+    assert_eq!(records(&place.path().join("words.rec")), expected.map(|line| line.as_bytes().to_vec()));
+    pack(&place, "--from text a.txt b.txt -c config.yaml").ok();
+    let there = samples(&place);
+    let text = |sample: &ReadSample| String::from_utf8(sample.parts[0].data().unwrap().to_vec()).unwrap();
+    assert_eq!(there.iter().map(text).collect::<Vec<_>>(), expected);
+    assert_eq!((there[3].meta.text("file"), there[3].meta.get("line")), (Some("a.txt"), Some(&Value::Int(4))));
+}
+
+/// Two volumes, of which one has no segmentation, in files as other programs write them.
+fn scans() -> Place {
+    let place = Place::new("SAMPLE: [data, label]\nSWAP_CAP: 3");
+    let write = |path: &str, bytes: &[u8]| {
+        let path = place.path().join("scans").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(bytes).unwrap();
+        fs::write(path, packed.finish().unwrap()).unwrap();
+    };
+    for n in 0..5u8 {
+        write(&format!("s{n}/x_t1.nii.gz"), &nifti(DType::F32, &[2, 3, 4], &volume(n)));
+        write(&format!("s{n}/x_seg.nii.gz"), &nifti(DType::U8, &[2, 3, 4], &[n; 24]));
+    }
+    fs::remove_file(place.path().join("scans/s3/x_seg.nii.gz")).unwrap();
+    place
+}
+
+fn volume(n: u8) -> Vec<u8> {
+    (0..24u8).flat_map(|i| (f32::from(i) + f32::from(n) * 100.0).to_le_bytes()).collect()
+}
+
+/// As `ringreel cat --as nifti` writes it.
+fn nifti(dtype: DType, shape: &[u64], data: &[u8]) -> Vec<u8> {
+    let part = Part::new(dtype, shape.to_vec(), data.to_vec().into()).unwrap();
+    let mut out = Vec::new();
+    inspect::formats::nifti::write(&ReadPart { name: "data".into(), part }, "", &mut out).unwrap();
+    out
+}
+
+#[test]
+fn volumes_that_belong_together_become_samples_of_a_ring() {
+    let place = scans();
+    let parts = "--part data=*_t1.nii.gz --part label=*_seg.nii.gz";
+    let done = pack(&place, &format!("--from nifti scans -c config.yaml --journal done {parts}"));
+    assert_eq!((done.code, said(&done, "samples"), said(&done, "skipped")), (Some(1), 4, 1), "{done:?}");
+    assert!(done.err.contains("\"s3/x\" has no file for the part label"), "{done:?}");
+    // Generation 1 held three of them; the last one is not full, and can be read all the same.
+    let there = samples(&place);
+    assert_eq!((there.len(), input(&there[0])), (1, "s4/x"));
+    let (data, label) = (&there[0].parts[0], &there[0].parts[1]);
+    assert_eq!(
+        (&data.dtype, &data.shape[..], &label.dtype, &label.shape[..]),
+        (&DType::F32, &[2, 3, 4][..], &DType::U8, &[2, 3, 4][..])
+    );
+    assert!(data.data().unwrap()[..] == volume(4) && label.data().unwrap()[..] == [4; 24]);
+
+    // Once more, with the file that was missing: only that sample is new.
+    fs::copy(place.path().join("scans/s2/x_seg.nii.gz"), place.path().join("scans/s3/x_seg.nii.gz")).unwrap();
+    let done = pack(&place, &format!("--from nifti scans -c config.yaml --journal done {parts}")).ok();
+    assert_eq!((said(&done, "samples"), said(&done, "kept")), (1, 4), "{done:?}");
+    assert_eq!(samples(&place).iter().map(input).collect::<Vec<_>>(), ["s3/x"]);
+}
+
+#[test]
+fn a_journal_tells_files_of_the_same_name_apart() {
+    let place = Place::new("SAMPLE: [data]\nSWAP_CAP: 100");
+    for day in ["day1", "day2"] {
+        fs::create_dir(place.path().join(day)).unwrap();
+        for n in 0..3u8 {
+            fs::write(place.path().join(format!("{day}/{n}.npy")), npy("|u1", false, "2,", &[n; 2])).unwrap();
+        }
+        fs::write(place.path().join(format!("{day}/words.txt")), "one\ntwo\n").unwrap();
+    }
+    let args = "-c config.yaml --journal done";
+    for (kind, from, samples, kept) in [
+        ("npy", "day1", 3, 0),
+        ("npy", "day2", 3, 0),
+        ("npy", "day1", 0, 3),
+        ("npy", "day2/../day1 day2/1.npy", 0, 4),
+        ("text", "day1/words.txt", 2, 0),
+        ("text", "day2/words.txt", 2, 0),
+        ("text", "./day2/words.txt", 0, 2),
+    ] {
+        let done = pack(&place, &format!("--from {kind} {from} {args}")).ok();
+        assert_eq!((said(&done, "samples"), said(&done, "kept")), (samples, kept), "{from}: {done:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_written_takes_nothing_away() {
+    let place = Place::verbatim("");
+    fs::write(place.path().join("a.txt"), "old\n").unwrap();
+    pack(&place, "--from text a.txt -o words").ok();
+    let old = fs::read(place.path().join("words.rec")).unwrap();
+    fs::write(place.path().join("a.txt"), "new\n".repeat(5000)).unwrap();
+    let limited = "trap '' XFSZ; ulimit -f 16; exec \"$0\" pack --from text a.txt -o words --force";
+    let said = Command::new("sh").args(["-c", limited, testkit::binary()]).current_dir(place.path()).output();
+    let said = said.unwrap();
+    assert!(!said.status.success(), "{said:?}");
+    assert_eq!(fs::read(place.path().join("words.rec")).unwrap(), old);
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 4, "no .part is left: a.txt, config.yaml, .rec, .idx");
+}
+
+#[test]
+fn a_path_that_is_no_utf8_is_told_all_the_same() {
+    let place = Place::verbatim("");
+    fs::write(place.path().join("a.txt"), "one\n").unwrap();
+    let odd = OsStr::from_bytes(b"odd\xff.rec");
+    let run = |args: &[&OsStr]| {
+        let said = Command::new(testkit::binary()).args(args).current_dir(place.path()).output().unwrap();
+        assert!(said.status.success(), "{said:?}");
+    };
+    let words = |text: &'static str| text.split(' ').map(OsStr::new).collect::<Vec<_>>();
+    run(&[&words("pack --from text a.txt --json -o"), &[odd][..]].concat());
+    run(&[&words("export --json -o again.rec"), &[odd][..]].concat());
+    run(&[&words("export again.rec --json -o"), &[OsStr::from_bytes(b"more\xfe")][..]].concat());
+}
+
+#[test]
+fn files_that_are_given_one_by_one_go_together_by_the_patterns() {
+    let place = scans();
+    let given = "scans/s0/x_seg.nii.gz scans/s1/x_t1.nii.gz scans/s0/x_t1.nii.gz scans/s1/x_seg.nii.gz";
+    let parts = "--part data=*_t1.nii.gz --part label=*_seg.nii.gz";
+    let done = pack(&place, &format!("--from nifti {given} scans/s2 -o all {parts}")).ok();
+    assert_eq!((said(&done, "samples"), said(&done, "skipped")), (3, 0), "{done:?}");
+    assert_eq!(records(&place.path().join("all.label.rec")).len(), 3);
+}
+
+#[test]
+fn arrays_of_any_order_become_row_major() {
+    let place = Place::new("SAMPLE: [data]\nSWAP_CAP: 2");
+    fs::create_dir(place.path().join("in")).unwrap();
+    let big: Vec<u8> = (0..6u16).flat_map(u16::to_be_bytes).collect();
+    let fortran: Vec<u8> = [0u16, 3, 1, 4, 2, 5].iter().flat_map(|x| x.to_le_bytes()).collect();
+    fs::write(place.path().join("in/a.npy"), npy(">u2", false, "2, 3", &big)).unwrap();
+    fs::write(place.path().join("in/b.npy"), npy("<u2", true, "2, 3", &fortran)).unwrap();
+    pack(&place, "--from npy in -c config.yaml").ok();
+    let expected: Vec<u8> = (0..6u16).flat_map(u16::to_le_bytes).collect();
+    let there = samples(&place);
+    assert_eq!(there.iter().map(input).collect::<Vec<_>>(), ["a.npy", "b.npy"]);
+    for sample in there {
+        assert_eq!((&sample.parts[0].shape[..], &sample.parts[0].data().unwrap()[..]), (&[2, 3][..], &expected[..]));
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_two() {
+    let place = scans();
+    fs::write(place.path().join("a.txt"), "line\n").unwrap();
+    fs::create_dir(place.path().join("none")).unwrap();
+    for args in [
+        "only-one-path",
+        "nolist scans",
+        "--list --train-ratio 1.5 x scans",
+        "--from nifti scans",
+        "--from nifti scans -c config.yaml",
+        "--from nifti scans -c config.yaml --part data=*_t1.nii.gz",
+        "--from nifti scans -o x --part data=nothing",
+        "--from npy none -o x",
+        "--from text a.txt -o x --part a=*",
+        "--from text a.txt -o x -c config.yaml",
+        "--color 2 a b",
+    ] {
+        let done = pack(&place, args);
+        assert!(done.code == Some(2) && done.out.is_empty(), "{args}: {done:?}");
+    }
+    assert!(!place.ring().exists());
+}

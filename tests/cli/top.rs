@@ -1,0 +1,184 @@
+//! `ringreel top`: what it shows of rings in every state, in every size, and that it leaves a terminal as it was.
+
+use ringreel::Generator;
+use std::io::Write;
+use std::process::Command;
+use testkit::cli::{Place, Running, Said, eventually, generate, listing, loudly, put};
+
+fn place(more: &str) -> Place {
+    Place::new(&format!("SWAP_CAP: 5\nSAMPLE: [data, label]\n{more}"))
+}
+
+fn once(place: &Place, size: &str) -> Said {
+    let said = place.run(&["top", "--once", "--size", size]);
+    let (width, height) = size.split_once('x').unwrap();
+    assert_eq!(said.out.lines().count(), height.parse::<usize>().unwrap(), "{said:?}");
+    assert!(said.out.lines().all(|line| line.chars().count() <= width.parse().unwrap()), "{}", said.out);
+    assert!(!said.out.contains('\x1b') && !said.err.contains("panicked"), "{said:?}");
+    said
+}
+
+#[test]
+fn a_frame_shows_fill_swaps_rates_and_who_takes_part() {
+    let place = place("");
+    let mut generator = Generator::open(&place.config()).unwrap();
+    (0..22).for_each(|n| drop(put(&mut generator, n)));
+    let before = listing(&place.ring().join("manifests"));
+    let text = once(&place, "80x24").ok().out;
+    for part in [
+        "5 fills: 2/5 samples",
+        "generation 4,",
+        "20 samples, 2 wait",
+        "swaps     4, blocked",
+        " free",
+        "1 members",
+        "generator ",
+        "q quit",
+        "read so often",
+    ] {
+        assert!(text.contains(part), "no {part:?}:\n{text}");
+    }
+    let swaps = text.lines().skip_while(|line| !line.contains("blocked   samples")).skip(1).take(4);
+    let numbers: Vec<_> = swaps.map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert_eq!(numbers, ["4", "3", "2", "1"], "{text}");
+    assert_eq!(listing(&place.ring().join("manifests")), before);
+    let wide = once(&place, "200x60").ok().out;
+    assert!(wide.contains("samples/s") && wide.contains(" host "), "{wide}");
+}
+
+#[test]
+fn every_size_is_drawn() {
+    let place = place("");
+    generate(&place.config(), 0..15);
+    for size in ["1x1", "2x7", "10x3", "19x9", "20x6", "40x12", "69x24", "70x10", "81x15", "120x35", "300x100"] {
+        once(&place, size).ok();
+    }
+    let small = once(&place, "40x12").ok().out;
+    assert!(small.contains("4 fills: 0/5") && small.contains("delivered 15") && small.contains("q quit"), "{small}");
+    for wrong in ["0x5", "5x0", "80", "80x", "9999x9999", "axb"] {
+        assert_eq!(place.run(&["top", "--once", "--size", wrong]).code, Some(2), "{wrong}");
+    }
+}
+
+#[test]
+fn a_ring_that_is_not_there_or_empty_or_without_its_manifests_says_so() {
+    let place = place("");
+    let said = once(&place, "100x10");
+    assert!(said.code == Some(1) && said.out.contains("no ring at") && said.out.contains("looking again"), "{said:?}");
+    drop(Generator::open(&place.config()).unwrap());
+    let text = once(&place, "80x24").ok().out;
+    assert!(
+        text.contains("none yet: readers wait") && text.contains("1 fills: 0/5") && text.contains("nobody"),
+        "{text}"
+    );
+    generate(&place.config(), 0..5);
+    let by_path = place.run(&["top", "demo.ring", "--once"]).ok().out;
+    assert!(by_path.contains("generation 1,"), "{by_path}");
+    std::fs::remove_dir_all(place.ring().join("manifests")).unwrap();
+    assert!(once(&place, "80x24").out.contains("no ring at"));
+}
+
+#[test]
+fn an_index_that_is_away_is_told_and_the_rest_is_shown() {
+    let place = place("");
+    generate(&place.config(), 0..10);
+    let away = "MONGOURI: mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=200\nINDEX: mongodb\n";
+    place.configure(&format!("DBNAME: demo\nSAMPLE: [data, label]\n{away}"));
+    let text = once(&place, "100x30").ok().out;
+    assert!(text.contains("AWAY") && text.contains("generation 2,") && text.contains("not known"), "{text}");
+}
+
+#[test]
+fn failures_are_shown_on_one_line_each_whatever_they_say() {
+    let place = place("");
+    generate(&place.config(), 0..5);
+    let ring = ringreel::Ring::find(std::sync::Arc::new(ringreel::fs::Posix), &place.config()).unwrap();
+    ringreel::failure_log::record(&*ring.coordination, "me", ringreel::Role::Generator, "first\nsecond\x1b[2J\u{7}");
+    let text = once(&place, "80x24").ok().out;
+    assert!(text.contains("failures: the last 1") && text.contains(r": first\nsecond\u{1b}[2J"), "{text}");
+}
+
+#[test]
+fn without_a_terminal_it_points_elsewhere() {
+    let place = place("");
+    let said = place.run(&["top"]);
+    assert!(said.code == Some(2) && said.err.contains("status --watch") && said.err.contains("metrics"), "{said:?}");
+    let said = place.run(&["top", "--once", "--json"]);
+    assert!(said.code == Some(2) && said.err.contains("metrics --json"), "{said:?}");
+}
+
+const ENTER: &str = "\x1b[?1049h";
+const LEAVE: &str = "\x1b[?1049l";
+
+/// The command in a terminal of its own; what it draws is its output. None, loudly, where there is no `script`.
+///
+/// (Only what changes is drawn, and of words those that were not there; so single words are looked for.)
+fn in_a_terminal(test: &str, place: &Place, then: &str) -> Option<(Running, std::process::ChildStdin)> {
+    if Command::new("script").arg("--version").output().is_err() {
+        loudly(&format!("SKIPPED: {test}: there is no command `script`"));
+        return None;
+    }
+    let top = format!("stty rows 24 cols 80; {} top --interval 0.1{then}; echo ended $?; stty -a", testkit::binary());
+    let mut command = Command::new("script");
+    command.args(["-qec", &top, "/dev/null"]).current_dir(place.path()).env_remove("NO_COLOR").env("TERM", "xterm");
+    Some(Running::start_with_input(command))
+}
+
+#[test]
+fn keys_are_heard_and_the_terminal_is_left_as_it_was() {
+    let place = place("");
+    let Some((mut running, mut keys)) = in_a_terminal("keys_are_heard", &place, "") else { return };
+    eventually("it says that there is no ring", || running.out().contains("no ring at"));
+    generate(&place.config(), 0..10);
+    eventually("it finds the ring", || running.out().contains("generation"));
+    assert!(running.out().contains(ENTER) && !running.out().contains(LEAVE));
+    keys.write_all(b"?").unwrap();
+    eventually("it tells its keys", || running.out().contains("words"));
+    assert!(running.is_running());
+    keys.write_all(b"qq").unwrap();
+    let said = running.finish();
+    let (_, after) = said.out.rsplit_once(LEAVE).unwrap();
+    assert!(after.contains("ended 0") && after.contains(" echo ") && after.contains(" icanon "), "{after}");
+}
+
+#[test]
+fn a_signal_leaves_the_terminal_as_it_was() {
+    let place = place("");
+    generate(&place.config(), 0..10);
+    for signal in ["TERM", "HUP", "INT", "QUIT"] {
+        let then =
+            format!(" </dev/tty & top=$!; while ! [ -e go ]; do sleep 0.02; done; kill -{signal} $top; wait $top");
+        let _ = std::fs::remove_file(place.path().join("go"));
+        let Some((running, _keys)) = in_a_terminal("a_signal_leaves_the_terminal", &place, &then) else { return };
+        eventually("it shows the ring", || running.out().contains("generation"));
+        std::fs::write(place.path().join("go"), "").unwrap();
+        let said = running.finish();
+        let (_, after) = said.out.rsplit_once(LEAVE).unwrap();
+        assert!(
+            after.contains("ended 0") && after.contains(" echo ") && after.contains(" icanon "),
+            "{signal}: {after}"
+        );
+    }
+}
+
+/// Processes of the command that were started in this directory.
+fn running_in(dir: &std::path::Path) -> usize {
+    let dir = dir.canonicalize().unwrap();
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
+    let ours = |process: &std::path::PathBuf| {
+        std::fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd == dir)
+            && std::fs::read_to_string(process.join("comm")).is_ok_and(|name| name.trim() == "ringreel")
+    };
+    processes.filter(ours).count()
+}
+
+#[test]
+fn it_ends_with_its_terminal() {
+    let place = place("");
+    generate(&place.config(), 0..10);
+    let Some((running, keys)) = in_a_terminal("it_ends_with_its_terminal", &place, "") else { return };
+    eventually("it shows the ring", || running.out().contains("generation"));
+    assert_eq!(running_in(place.path()), 1);
+    drop((running, keys));
+    eventually("it ends", || running_in(place.path()) == 0);
+}

@@ -1,0 +1,87 @@
+//! The indexes that need no server, against the contract that all of them share.
+
+<<<<<<<< HEAD:tests/coordination.rs
+mod coordination_contract;
+
+use coordination_contract::Place;
+use ringreel::coordination::{CoordinationStore, FileStore, MemoryStore, Report, SwapStatus};
+========
+>>>>>>>> 309ce5a (Put the tests into few programs, and their harness into a crate):tests/coordination/index.rs
+use ringreel::fs::Posix;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use testkit::contract::{self, Place};
+
+testkit::contract!(memory, super::memory_place);
+testkit::contract!(files, super::files_place);
+
+fn memory_place() -> Place {
+    let index = Arc::new(MemoryStore::default());
+    Box::new(move || index.clone())
+}
+
+fn files_at(root: &Path, me: &str) -> Arc<dyn CoordinationStore> {
+    Arc::new(FileStore::new(Arc::new(Posix), root.to_owned(), me, 4))
+}
+
+fn files_place() -> Place {
+    let (dir, n) = (tempfile::tempdir().unwrap(), AtomicU32::new(0));
+    Box::new(move || files_at(&dir.path().join("index"), &format!("me-{}", n.fetch_add(1, Ordering::Relaxed))))
+}
+
+#[test]
+fn files_give_no_number_twice_to_processes() {
+    let dir = tempfile::tempdir().unwrap();
+<<<<<<<< HEAD:tests/coordination.rs
+    coordination_contract::gives_no_number_twice_to_processes("child_of_files", dir.path().to_str().unwrap(), 8, 300);
+========
+    contract::gives_no_number_twice_to_processes(
+        &testkit::test_name!("child_of_files"),
+        dir.path().to_str().unwrap(),
+        8,
+        300,
+    );
+>>>>>>>> 309ce5a (Put the tests into few programs, and their harness into a crate):tests/coordination/index.rs
+}
+
+#[test]
+fn child_of_files() {
+<<<<<<<< HEAD:tests/coordination.rs
+    coordination_contract::child(|place| files_at(Path::new(place), &format!("me-{}", std::process::id())));
+========
+    contract::child(|place| files_at(Path::new(place), &format!("me-{}", std::process::id())));
+>>>>>>>> 309ce5a (Put the tests into few programs, and their harness into a crate):tests/coordination/index.rs
+}
+
+#[test]
+fn files_that_were_deleted_by_hand_are_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = files_at(&dir.path().join("index"), "me");
+    assert_eq!(index.next_index(1).unwrap(), Some(0));
+    std::fs::remove_dir_all(dir.path().join("index")).unwrap();
+    (0..8).for_each(|_| assert!(index.next_index(1).unwrap().is_some()));
+    index.beat("me", 1, &Report::default()).unwrap();
+    assert!(index.claim_lease("manager", 1, "me").unwrap());
+    assert!(index.publish_status(&SwapStatus { generation: 1, unix_ms: 0, total_samples: 0 }).unwrap());
+}
+
+#[test]
+fn files_that_were_cut_off_say_nothing_and_are_written_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("index");
+    let index = files_at(&root, "me");
+    let status = |generation| SwapStatus { generation, unix_ms: 7, total_samples: 9 };
+    let cut = |name: &str| std::fs::File::options().write(true).open(root.join(name)).unwrap().set_len(1).unwrap();
+    assert!(index.publish_status(&status(1)).unwrap() && index.publish_status(&status(2)).unwrap());
+    cut("status/2");
+    assert_eq!(index.status().unwrap(), Some(status(1)));
+    assert!(index.publish_status(&status(2)).unwrap());
+    assert_eq!(index.status().unwrap(), Some(status(2)));
+    assert!(index.claim_lease("manager", 5, "me").unwrap());
+    cut("leases/manager.5");
+    let lease = index.lease("manager").unwrap().unwrap();
+    assert_eq!((lease.token, &*lease.holder, lease.released), (5, "", false));
+    assert!(!index.claim_lease("manager", 5, "other").unwrap() && index.claim_lease("manager", 6, "other").unwrap());
+    assert_eq!(index.lease("manager").unwrap().unwrap().holder, "other");
+}

@@ -1,0 +1,198 @@
+//! Members of a ring: how long each may be silent, and who is counted as living.
+
+use ringreel::Config;
+use ringreel::coordination::{MemoryStore, Report};
+use ringreel::fs::Posix;
+use ringreel::manager::Manager;
+use ringreel::metrics::prometheus;
+use ringreel::ring::Ring;
+use ringreel::status::{Status, status};
+use ringreel::watch::Watcher;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use testkit::ring::{Action, HookFs, another, config, scratch};
+
+const EACCES: i32 = 13;
+/// Only catches hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn report(lease_seconds: f64) -> Report {
+    Report { role: "generator".into(), lease_seconds, per_second: 20.0, unix_ms: now(), ..Report::default() }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+/// A file that `owner` began, as a killed generator leaves it.
+fn begun(ring: &Ring, owner: &str) -> PathBuf {
+    let dir = ring.layout.staging_of(owner);
+    std::fs::create_dir_all(&dir).unwrap();
+    let path = dir.join("x.part");
+    std::fs::write(&path, "begun").unwrap();
+    path
+}
+
+/// A ring of short leases.
+fn impatient(dir: &Path) -> Config {
+    Config { lease: Duration::from_millis(40), ..config(dir, 8, "") }
+}
+
+#[test]
+fn each_member_is_judged_by_its_own_lease() {
+    type Round = fn(&Ring);
+    let rounds: [Round; 2] = [|ring| ring.gc().unwrap(), |ring| assert!(ring.recover(&mut ring.watch()).is_ok())];
+    for (round, in_memory) in rounds.into_iter().flat_map(|round| [(round, false), (round, true)]) {
+        let dir = scratch();
+        let mut ring = another(&impatient(dir.path()));
+        if in_memory {
+            ring.coordination = Arc::new(MemoryStore::default());
+        }
+        let (patient, impatient) = (begun(&ring, "patient-1-a"), begun(&ring, "impatient-2-b"));
+        ring.coordination.beat("patient-1-a", 1, &report(600.0)).unwrap();
+        ring.coordination.beat("impatient-2-b", 1, &report(0.01)).unwrap();
+        assert!(ring.coordination.claim_lease("manager", 1, "patient-1-a").unwrap());
+        let ring = Arc::new(ring);
+        let mut manager = Manager::on_ring(ring.clone());
+        wait_until("the impatient one's file is removed", || {
+            round(&ring);
+            assert_eq!(manager.turn().unwrap().map(|swap| swap.generation), None);
+            !impatient.exists()
+        });
+        assert!(patient.exists() && !ring.watch().is_dead("patient-1-a"));
+        assert_eq!(
+            ring.coordination.lease("manager").unwrap().unwrap().holder,
+            "patient-1-a",
+            "the lease was taken over"
+        );
+        assert!(ring.garbage_of_the_dead().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn roles_publish_their_lease() {
+    let dir = scratch();
+    let config = Config { lease: Duration::from_millis(2500), ..config(dir.path(), 8, "") };
+    let manager = Manager::open(&config).unwrap();
+    let (member, beat) = manager.ring().coordination.members().unwrap().remove(0);
+    let report = another(&config).coordination.report(&member, beat).unwrap().unwrap();
+    assert_eq!((report.lease_seconds, report.lease()), (2.5, Duration::from_millis(2500)));
+}
+
+fn names(members: &[ringreel::status::MemberStatus]) -> Vec<&str> {
+    members.iter().map(|member| member.name.as_str()).collect()
+}
+
+#[test]
+fn status_does_not_count_members_without_heartbeat() {
+    let dir = scratch();
+    let config = impatient(dir.path());
+    let ring = another(&config);
+    let old = |unix_ms| Report { unix_ms, ..report(0.04) };
+    ring.coordination.beat("killed-1-a", 40, &old(now() - 38 * 60_000)).unwrap();
+    ring.coordination.beat("ahead-2-b", 40, &old(now() + 38 * 60_000)).unwrap();
+    assert!(ring.coordination.claim_lease("manager", 1, "killed-1-a").unwrap());
+    // Each time like a command of its own: only the filesystem's clock tells that the lease is over.
+    wait_until("both are silent", || {
+        let Status { generators, silent, manager, .. } = status(&another(&config)).unwrap();
+        let are_silent = names(&silent) == ["ahead-2-b", "killed-1-a"];
+        assert!(!are_silent || manager.is_none(), "a dead manager manages nothing");
+        are_silent && generators.is_empty()
+    });
+}
+
+/// A ring with a member whose last report is as old as 1970 by its clock, and the lists of members
+/// that one call of `status` asked for.
+fn status_with_old_report(refused: &'static str) -> (Status, usize) {
+    let dir = scratch();
+    let config = Config { lease: Duration::from_secs(600), ..config(dir.path(), 8, "") };
+    another(&config).coordination.beat("slow-clock-1-a", 7, &Report { unix_ms: 1, ..report(600.0) }).unwrap();
+    let (fs, lists) = (HookFs::on(Posix), Arc::new(AtomicUsize::new(0)));
+    let counted = lists.clone();
+    fs.hook(move |_, call, path| {
+        if call == "list" && path.ends_with("index/members") {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+        if call == refused { Action::Refuse(EACCES) } else { Action::Pass }
+    });
+    let ring = Ring::find(Arc::new(fs), &config).unwrap();
+    let status = status(&ring).unwrap();
+    assert_eq!(std::fs::read_dir(ring.layout.root().join("index/tmp")).unwrap().count(), 0);
+    (status, lists.load(Ordering::Relaxed))
+}
+
+#[test]
+fn status_trusts_the_filesystem_clock_at_first_sight() {
+    let (status, lists) = status_with_old_report("none");
+    assert_eq!((names(&status.generators), names(&status.silent)), (vec!["slow-clock-1-a"], vec![]));
+    assert!(status.generators[0].silent_seconds < 600.0);
+    assert_eq!(lists, 1, "status waited for another heartbeat");
+}
+
+#[test]
+fn status_of_an_unwritable_ring_uses_report_times() {
+    let (status, lists) = status_with_old_report("create");
+    assert_eq!((names(&status.generators), names(&status.silent)), (vec![], vec!["slow-clock-1-a"]));
+    assert!(status.silent[0].silent_seconds > 1e9);
+    assert_eq!(lists, 1, "status waited for another heartbeat");
+}
+
+#[test]
+fn long_lived_observers_stop_counting_a_killed_generator() {
+    let dir = scratch();
+    let config = Config { lease: Duration::from_millis(200), ..config(dir.path(), 8, "") };
+    let (ring, mut watcher) = (another(&config), Watcher::new(config.clone(), 4));
+    let counted = |watcher: &mut Watcher| {
+        let text = prometheus::text(&watcher.look().unwrap());
+        let line = text.lines().find(|line| line.starts_with("ringreel_members{") && line.contains("generator"));
+        let is_rated = text.lines().any(|line| line.starts_with("ringreel_member_samples_per_second{"));
+        (line.unwrap().rsplit_once(' ').unwrap().1.to_owned(), is_rated)
+    };
+    let mut beat = 0;
+    // Its clock is an hour ahead: the time in its report never grows old.
+    let report = Report { unix_ms: now() + 3_600_000, ..report(0.2) };
+    wait_until("it is counted while it lives", || {
+        beat += 1;
+        ring.coordination.beat("killed-1-a", beat, &report).unwrap();
+        counted(&mut watcher) == ("1".to_owned(), true)
+    });
+    wait_until("it is not counted any more", || counted(&mut watcher) == ("0".to_owned(), false));
+    assert_eq!(names(&watcher.look().unwrap().status.silent), ["killed-1-a"]);
+}
+
+#[test]
+fn files_held_open_elsewhere_hold_up_no_other_owner() {
+    const EBUSY: i32 = 16;
+    let dir = scratch();
+    let config = impatient(dir.path());
+    let fs = HookFs::on(Posix);
+    let ring = Ring::find_or_make(Arc::new(fs.clone()), &config).unwrap();
+    let owners: Vec<String> = (0..4).map(|n| format!("dead-{n}-a")).collect();
+    let files: Vec<PathBuf> = owners.iter().map(|owner| begun(&ring, owner)).collect();
+    let held = ring.layout.staging_of(&owners[1]).join(".nfs0001");
+    std::fs::write(&held, "").unwrap();
+    fs.hook(|_, call, path| match path.file_name().is_some_and(|name| name == ".nfs0001") {
+        true if call == "remove_file" => Action::Refuse(EBUSY),
+        _ => Action::Pass,
+    });
+    wait_until("the others' files are removed", || {
+        ring.recover(&mut ring.watch()).unwrap();
+        files.iter().enumerate().all(|(n, file)| n == 1 || !file.exists())
+    });
+    assert!(held.exists());
+    fs.unhook();
+    wait_until("the file is removed once it is closed", || {
+        ring.recover(&mut ring.watch()).unwrap();
+        !held.exists()
+    });
+}

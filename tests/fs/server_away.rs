@@ -1,0 +1,162 @@
+//! A server that is away for a few calls: nobody ends because of it, and nothing is lost or doubled.
+
+use ringreel::manager::Manager;
+use ringreel::ring::liveness::Watch;
+use ringreel::ring::promote::When;
+use ringreel::{Generator, Reader};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use testkit::ring::{Action, ESTALE, HookFs, another, config, listed, never, scratch, write};
+
+const CAP: u64 = 4;
+const SAMPLES: u64 = 10;
+const ENOTCONN: i32 = 107;
+
+#[test]
+fn a_server_that_is_away_for_one_call_ends_no_generator() {
+    const EBADFD: i32 = 77; // GlusterFS, of a directory that was open when the connection was lost
+    const ESHUTDOWN: i32 = 108;
+    for errno in [ENOTCONN, EBADFD, ESHUTDOWN] {
+        for at in 0.. {
+            let dir = scratch();
+            let fs = Arc::new(HookFs::default());
+            let config = config(dir.path(), CAP, "");
+            let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
+            fs.hook(move |n, _, _| if n == at { Action::Refuse(errno) } else { Action::Pass });
+            for n in 0..SAMPLES {
+                write(&mut generator, n).unwrap();
+            }
+            let summary = generator.finish(true, &never).unwrap();
+            assert_eq!((summary.finished, summary.delivered), (SAMPLES, SAMPLES), "errno {errno} at call {at}");
+            if fs.calls() <= at {
+                break; // all calls of a run were refused once
+            }
+        }
+    }
+}
+
+/// Refuses the first `calls` calls with `errno`.
+fn away_for(calls: usize, errno: i32) -> Arc<HookFs> {
+    let fs = Arc::new(HookFs::default());
+    fs.hook(move |n, _, _| if n < calls { Action::Refuse(errno) } else { Action::Pass });
+    fs
+}
+
+#[test]
+fn a_role_that_starts_while_the_server_is_away_waits_for_it() {
+    const EBADFD: i32 = 77;
+    const ESHUTDOWN: i32 = 108;
+    const EHOSTDOWN: i32 = 112;
+    for errno in [ENOTCONN, EBADFD, ESHUTDOWN, EHOSTDOWN, ESTALE] {
+        for calls in [1, 2, 30] {
+            let dir = scratch();
+            let config = config(dir.path(), CAP, "");
+            let mut generator = Generator::open_on(away_for(calls, errno), &config).unwrap();
+            Manager::open_on(away_for(calls, errno), &config).unwrap();
+            write(&mut generator, 0).unwrap();
+            assert_eq!(generator.finish(true, &never).unwrap().delivered, 1, "errno {errno}, {calls} calls");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_stays_away_is_told_after_a_lease_and_a_wrong_path_at_once() {
+    let dir = scratch();
+    let mut config = config(dir.path(), CAP, "");
+    config.lease = Duration::from_secs(1); // long enough for a second attempt on a busy machine
+    for errno in [ENOTCONN, ESTALE] {
+        let fs = away_for(usize::MAX, errno);
+        let error = Generator::open_on(fs.clone(), &config).map(drop).unwrap_err();
+        assert!(error.to_string().contains("file server, which does not answer") && fs.calls() > 1, "{error}");
+        assert!(!config.ring.exists());
+    }
+    config.ring = dir.path().join("not/there");
+    let fs = away_for(0, 0);
+    let error = Manager::open_on(fs.clone(), &config).map(drop).unwrap_err();
+    assert!(error.to_string().contains("does not exist") && fs.calls() < 10, "{error} after {} calls", fs.calls());
+}
+
+/// A file that is open is stale from now on, each one, until it is opened (or made) anew.
+fn restart(fs: &HookFs) -> Arc<Mutex<BTreeSet<PathBuf>>> {
+    let (fresh, stale) = (Mutex::new(BTreeSet::new()), Arc::new(Mutex::new(BTreeSet::new())));
+    let seen = stale.clone();
+    fs.hook(move |_, op, path| {
+        let mut fresh = fresh.lock().unwrap();
+        match op {
+            "open" | "create" => drop(fresh.insert(path.to_owned())),
+            "size" | "read" | "map" | "write" | "cut" | "sync" | "close" if !fresh.contains(path) => {
+                seen.lock().unwrap().insert(path.to_owned());
+                return Action::Refuse(ESTALE);
+            }
+            _ => {}
+        }
+        Action::Pass
+    });
+    stale
+}
+
+#[test]
+fn files_that_were_open_when_the_server_was_started_anew_are_opened_again() {
+    for read in ["mmap", "pread"] {
+        let dir = scratch();
+        let fs = Arc::new(HookFs::default());
+        let config = config(dir.path(), CAP, &format!("READ: {read}\nSEGMENT_SAMPLES: 2"));
+        let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
+        for n in 0..CAP + 1 {
+            write(&mut generator, n).unwrap(); // one more than is sealed
+        }
+        let reader = Reader::open_on(fs.clone(), &config).unwrap();
+        let newest = reader.newest().unwrap();
+        let read_all = || (0..CAP).for_each(|n| assert_eq!(reader.sample(&newest, n).unwrap().position, n));
+        read_all();
+        let stale = restart(&fs);
+        for _ in 0..2 {
+            read_all();
+        }
+        assert_eq!(reader.damaged(), 0);
+        for n in CAP + 1..CAP * 2 {
+            write(&mut generator, n).unwrap();
+        }
+        generator.finish(true, &never).unwrap();
+        let of = |end: &str| stale.lock().unwrap().iter().filter(|path| path.to_string_lossy().ends_with(end)).count();
+        assert_eq!((of(".rec"), of(".part")), (2, 1), "{read}: each was met, once: {:?}", stale.lock().unwrap());
+        // What was in the file that was being written was never told to be finished.
+        let delivered = listed(&config.ring);
+        assert!(delivered.values().all(|generations| generations.len() == 1) && delivered.len() as u64 >= CAP * 2 - 1);
+    }
+}
+
+#[test]
+fn a_server_that_is_lost_while_a_segment_gets_its_name_doubles_no_sample() {
+    for (happens, away) in [(true, 1), (true, 2), (true, 5), (false, 1), (false, 5)] {
+        let dir = scratch();
+        let fs = Arc::new(HookFs::default());
+        let config = config(dir.path(), CAP, "");
+        let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
+        let lost = Mutex::new(0);
+        // The fifth segment's rename, and the calls after it: but for those by which it is thrown away.
+        fs.hook(move |_, op, path| {
+            let mut lost = lost.lock().unwrap();
+            let of_name = op == "rename" && path.extension().is_some_and(|is| is == "rec");
+            *lost += usize::from(of_name || *lost >= 5);
+            match *lost {
+                5 if happens => Action::LoseReply(ENOTCONN),
+                n if (5..=5 + away).contains(&n) && op != "remove_file" => Action::Refuse(ENOTCONN),
+                _ => Action::Pass,
+            }
+        });
+        for n in 0..SAMPLES {
+            write(&mut generator, n).unwrap();
+        }
+        let summary = generator.finish(true, &never).unwrap();
+        let heir = another(&config); // brings in what was thrown away, and had got its name after all
+        for _ in 0..3 {
+            heir.recover(&mut Watch::new(Duration::ZERO)).unwrap();
+            heir.promote(When::NotEmpty).unwrap();
+        }
+        let there = listed(&config.ring).len() as u64;
+        assert_eq!((summary.finished, there), (SAMPLES, SAMPLES), "happens {happens}, away for {away} more calls");
+    }
+}

@@ -1,0 +1,242 @@
+//! A ring that somebody else may write to: he may put in what he likes, and neither read, nor change, nor remove by our
+//! hands what lies elsewhere, nor keep us waiting, nor have us take all the memory.
+
+use ringreel::fs::Posix;
+use ringreel::manager::Manager;
+use ringreel::segment::reader::{check_stored, check_whole};
+use ringreel::{Config, Error, Generator, Reader};
+use ringreel_format::FormatError;
+use ringreel_format::input::SliceInput;
+use ringreel_format::segment::walk;
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use testkit::cli::{self, Place, eventually, generate, listing, put};
+
+const YAML: &str =
+    "SWAP_CAP: 2\nSAMPLE: [data, label]\nKEEP: 0\nINDEX: files\nLEASE_SECONDS: 0.05\nPOLL_SECONDS: 0.01\n";
+
+/// A ring of three generations, and a directory of somebody else's, whose names are all that a ring might remove.
+fn ring_and_foreign() -> (Place, PathBuf) {
+    let place = Place::verbatim(&format!("DBNAME: demo\n{YAML}"));
+    (0..3).for_each(|n| generate(&place.config(), 2 * n..2 * n + 2));
+    let foreign = place.path().join("foreign");
+    for dir in ["", "0", "1", "2", "3", "epochs.x", "dead-1-00000000", "read.1"] {
+        let dir = foreign.join(dir);
+        fs::create_dir_all(&dir).unwrap();
+        for name in
+            ["17", "000000.rec", "manager.1", "dead-1-00000000.1", "x.part", "0123456789abcdef0123456789abcdef.rec"]
+        {
+            fs::write(dir.join(name), "precious").unwrap();
+        }
+    }
+    (place, foreign)
+}
+
+/// Everything that removes, moves or makes files does so: a manager with what old and dead ones left, a generator, and
+/// the commands. What they say of it is up to them.
+fn everybody_works(place: &Place) -> Vec<String> {
+    let mut said = Vec::new();
+    let mut note = |result: Result<(), Error>| said.extend(result.err().map(|error| error.to_string()));
+    let config = place.config();
+    let generating = || -> Result<(), Error> {
+        let mut generator = Generator::open(&config)?;
+        let waited = Instant::now();
+        let stop = move || waited.elapsed() > Duration::from_millis(300);
+        for n in 0..5 {
+            cli::try_put(&mut generator, n, &stop)?;
+        }
+        generator.finish(true, &stop).map(drop)
+    };
+    note(generating());
+    match Manager::open(&config) {
+        Ok(mut manager) => {
+            let begun = Instant::now();
+            // Beyond the time after which what the dead had begun is removed.
+            while begun.elapsed() < Duration::from_millis(700) {
+                note(manager.turn().map(drop));
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Err(error) => note(Err(error)),
+    }
+    for args in [
+        &["gc", "-c", "config.yaml"][..],
+        &["repair", "-c", "config.yaml", "--apply"],
+        &["status"],
+        &["read", "--all", "--json"],
+        &["verify", "demo.ring"],
+        &["inspect", "demo.ring"],
+        &["inspect", "demo.ring", "--tree"],
+        &["cat", "demo.ring", "--as", "json"],
+    ] {
+        let done = place.run(args);
+        assert!(done.code.is_some() && !done.err.contains("panicked"), "{args:?}: {done:?}");
+        said.push(done.err);
+    }
+    said
+}
+
+/// Puts a link to `to` in place of what is at `path`, if anything is.
+fn replace(path: &Path, to: &Path) {
+    if path.is_dir() {
+        fs::remove_dir_all(path).unwrap();
+    } else if path.exists() {
+        fs::remove_file(path).unwrap();
+    }
+    symlink(to, path).unwrap();
+}
+
+fn unchanged(before: &BTreeMap<PathBuf, (String, Vec<u8>)>, foreign: &Path, what: &str) {
+    let after = listing(foreign);
+    let gone: Vec<_> = before.keys().filter(|path| !after.contains_key(*path)).collect();
+    let new: Vec<_> = after.keys().filter(|path| !before.contains_key(*path)).collect();
+    assert!(gone.is_empty() && new.is_empty() && after == *before, "{what}: gone {gone:?}, new {new:?}");
+}
+
+#[test]
+fn a_link_in_place_of_any_directory_of_a_ring_leads_nobody_out_of_it() {
+    let places = [
+        "trash",
+        "trash/read.0.00000000",
+        "staging",
+        "staging/dead-1-00000000",
+        "manifests",
+        "quarantine",
+        "write.4",
+        "read.3",
+        "read.2",
+        "read.1",
+        "index",
+        "index/counter",
+        "index/counter/1",
+        "index/members",
+        "index/status",
+        "index/leases",
+        "index/notes",
+        "index/notes/epochs.x",
+        "index/tmp",
+    ];
+    std::thread::scope(|scope| {
+        for some in places.chunks(5) {
+            scope.spawn(move || {
+                for at in some {
+                    let (place, foreign) = ring_and_foreign();
+                    let before = listing(&foreign);
+                    replace(&place.ring().join(at), &foreign);
+                    let said = everybody_works(&place);
+                    unchanged(&before, &foreign, &format!("{at}: {said:?}"));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn links_to_the_very_same_bytes_are_refused_by_readers() {
+    for at in ["read.3", "manifests", "manifests/3", "ring.json"] {
+        let (place, _) = ring_and_foreign();
+        let (path, elsewhere) = (place.ring().join(at), place.path().join("elsewhere"));
+        fs::rename(&path, &elsewhere).unwrap();
+        symlink(&elsewhere, &path).unwrap();
+        let read = Reader::open(&place.config()).and_then(|reader| {
+            let newest = reader.newest()?;
+            reader.sample(&newest, 0)
+        });
+        let Err(error) = read else { panic!("{at} was followed") };
+        assert!(error.to_string().contains(at.split('/').next().unwrap()), "{at}: {error}");
+    }
+}
+
+#[test]
+fn a_dead_owner_that_is_a_link_holds_up_nobody_elses_segments() {
+    let (place, foreign) = ring_and_foreign();
+    symlink(&foreign, place.ring().join("staging/a-1-00000000")).unwrap();
+    let mut generator = Generator::open(&place.config()).unwrap();
+    let owner = generator.ring().layout.staging_of(&generator.ring().me);
+    let id = put(&mut generator, 0)[0].segment;
+    // As if another one had written it, who died before he could link it.
+    let dead = place.ring().join("staging/b-1-00000000");
+    fs::create_dir(&dead).unwrap();
+    fs::rename(owner.join(format!("{id}.rec")), dead.join(format!("{id}.rec"))).unwrap();
+    let linked = || fs::read_dir(place.ring().join("write.4")).unwrap().map(|entry| entry.unwrap().path());
+    linked().for_each(|path| fs::remove_file(path).unwrap());
+    let mut manager = Manager::open(&place.config()).unwrap();
+    eventually("it is linked", || {
+        manager.turn().unwrap();
+        linked().count() == 1
+    });
+}
+
+#[test]
+fn a_link_in_the_trash_is_removed_and_not_what_it_leads_to() {
+    let (place, foreign) = ring_and_foreign();
+    let (before, link) = (listing(&foreign), place.ring().join("trash/read.0.00000000"));
+    symlink(&foreign, &link).unwrap();
+    Manager::open(&place.config()).unwrap().ring().reclaim().unwrap();
+    unchanged(&before, &foreign, "reclaim");
+    assert!(fs::symlink_metadata(&link).is_err(), "the link itself is litter");
+}
+
+#[test]
+fn a_ring_that_is_reached_by_a_link_is_a_ring() {
+    let (place, _) = ring_and_foreign();
+    symlink(place.ring(), place.path().join("link.ring")).unwrap();
+    let config: Config = place.with("RING: link.ring");
+    assert_eq!(Reader::open(&config).unwrap().newest().unwrap().summary.generation, 3);
+    assert_eq!(place.run(&["verify", "link.ring"]).code, Some(0));
+}
+
+#[test]
+fn a_pipe_or_a_device_in_place_of_any_file_keeps_nobody_waiting() {
+    for at in [
+        "ring.json",
+        "manifests/3",
+        "read.3/000000.rec",
+        "staging/x-1-00000000",
+        "index/status/3",
+        "index/members/a-1-00000000.1",
+    ] {
+        let (place, _) = ring_and_foreign();
+        let path = place.ring().join(at);
+        let _ = fs::remove_file(&path);
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        everybody_works(&place);
+    }
+}
+
+#[test]
+fn files_of_terabytes_of_holes_are_refused_unread_where_small_ones_belong() {
+    for at in ["ring.json", "manifests/3", "index/status/3", "index/leases/manager.1", "index/members/a-1-00000000.1"] {
+        let (place, _) = ring_and_foreign();
+        let path = place.ring().join(at);
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).unwrap();
+        file.set_len(1 << 40).unwrap();
+        for args in ["status", "read --all --json", "gc", "repair"] {
+            // With less memory than any of these files claims.
+            let run = format!("ulimit -v 4000000; exec {} {args} -c config.yaml", testkit::binary());
+            let done = Command::new("sh").args(["-c", &run]).current_dir(place.path()).output().unwrap();
+            let said = String::from_utf8_lossy(&done.stderr);
+            assert!(matches!(done.status.code(), Some(0..=2)) && !said.contains("panicked"), "{at}, {args}: {done:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_part_claims_to_hold_is_not_decoded_beyond_the_limit_and_its_checksum_is_compared_all_the_same() {
+    let place = Place::verbatim(&format!("DBNAME: demo\n{YAML}COMPRESS: 3\n"));
+    generate(&place.config(), 0..2);
+    let path = place.ring().join("read.1/000000.rec");
+    let mut bytes = fs::read(&path).unwrap();
+    let within = |limit| walk::check(SliceInput::new(&bytes, 0), limit);
+    assert!(within(1 << 20).is_ok() && check_whole(&Posix, &path).is_ok() && check_stored(&Posix, &path).is_ok());
+    assert!(matches!(within(1000), Err(FormatError::TooLarge { .. })));
+    assert!(walk::check_stored(SliceInput::new(&bytes, 0)).is_ok());
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    assert!(check_stored(&Posix, &path).is_err());
+}

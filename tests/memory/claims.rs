@@ -1,0 +1,119 @@
+//! Files that claim a lot of memory, in a process that has little: all of it together is bounded, in whatever thread, and
+//! what is too much is an error, not the end of the process.
+
+use ringreel::reader::stream::Item;
+use ringreel::{Error, Generator, NamedPart, Reader, Stream, StreamOptions};
+use ringreel_format::{DType, Meta};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::process::Command;
+use testkit::cli::Place;
+use testkit::process::alone;
+
+const MIB: u64 = 1 << 20;
+/// Bytes of each part.
+const LEN: u64 = 90 * MIB;
+const SAMPLES: u64 = 4;
+/// Addresses that a process may have: enough for three of them, not for four, nor for two as they are stored and decoded.
+const ADDRESSES: u64 = 400 * MIB;
+
+fn ring(more: &str) -> Place {
+    let yaml = format!("SWAP_CAP: {SAMPLES}\nSAMPLE: [data]\nREAD: pread\n{more}");
+    let place = Place::new(&yaml);
+    let mut generator = Generator::open(&place.config()).unwrap();
+    let zeros = vec![0; LEN as usize];
+    for _ in 0..SAMPLES {
+        generator.write(&[NamedPart::new("data", DType::U8, &[LEN], &zeros)], &Meta::new(), &|| false).unwrap();
+    }
+    generator.finish(true, &|| false).unwrap();
+    place
+}
+
+#[test]
+fn verify_decodes_in_many_threads_what_all_of_them_together_have_no_memory_for() {
+    let (_alone, place) = (alone(), ring("COMPRESS: 1\n"));
+    let verify = format!("ulimit -v {} && exec \"$0\" \"$@\"", ADDRESSES >> 10);
+    let mut command = Command::new("sh");
+    command.args(["-c", &verify, testkit::binary(), "verify", "--threads", "16"]).arg(place.ring());
+    // Each thread has its own heap else, which takes 64 MiB of addresses.
+    let done = command.env("MALLOC_ARENA_MAX", "1").output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr) + String::from_utf8_lossy(&done.stdout);
+    assert_eq!(done.status.code(), Some(0), "{:?}: {said}", done.status);
+}
+
+/// In a process that may have few addresses: holds all samples that it gets, in several threads.
+fn hold_all(place: &str) {
+    let hard = getrlimit(Resource::As).maximum;
+    setrlimit(Resource::As, Rlimit { current: Some(ADDRESSES), maximum: hard }).unwrap();
+    let yaml = std::fs::read_to_string(place).unwrap();
+    let config = ringreel::Config::parse(&yaml, place, std::path::Path::new(place).parent().unwrap(), true).unwrap();
+    let reader = Reader::open(&config).unwrap();
+    let newest = reader.newest().unwrap();
+    for round in 0..3 {
+        let read =
+            |position| std::thread::scope(|scope| scope.spawn(|| reader.sample(&newest, position)).join().unwrap());
+        let samples: Vec<_> = (0..SAMPLES).map(read).collect();
+        let held = samples.iter().filter(|sample| sample.is_ok()).count();
+        assert!((1..SAMPLES as usize).contains(&held), "{held} of {SAMPLES} in round {round}");
+        for refused in samples.into_iter().filter_map(Result::err) {
+            let text = refused.to_string();
+            assert!(!matches!(refused, Error::Damaged { .. }) && text.contains("no memory"), "{text}");
+        }
+        assert_eq!(reader.damaged(), 0, "want of memory is no damage");
+        assert!(reader.sample(&newest, SAMPLES - 1).is_ok(), "there is memory again");
+    }
+}
+
+/// In a process that may have few addresses: takes samples of a stream and gives none of them back.
+fn hold_all_of_stream(place: &str) {
+    let hard = getrlimit(Resource::As).maximum;
+    setrlimit(Resource::As, Rlimit { current: Some(ADDRESSES), maximum: hard }).unwrap();
+    let yaml = std::fs::read_to_string(place).unwrap();
+    let config = ringreel::Config::parse(&yaml, place, std::path::Path::new(place).parent().unwrap(), true).unwrap();
+    let reader = std::sync::Arc::new(Reader::open(&config).unwrap());
+    let mut stream = Stream::new(reader, StreamOptions::default()).unwrap();
+    let mut held = Vec::new();
+    let error = loop {
+        match stream.next(&|| false, &mut |_| {}) {
+            Ok(item) => held.push(item.unwrap()),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(!held.is_empty() && error.contains("hold fewer samples"), "{} held: {error}", held.len());
+    held.clear();
+    assert!(matches!(stream.next(&|| false, &mut |_| {}).unwrap(), Some(Item::Sample(_))), "there is memory again");
+}
+
+#[test]
+fn streams_fail_after_a_lease_when_the_caller_holds_all_memory() {
+    let name = testkit::test_name!("streams_fail_after_a_lease_when_the_caller_holds_all_memory");
+    if let Ok(place) = std::env::var("RINGREEL_HOLD_STREAM") {
+        return hold_all_of_stream(&place);
+    }
+    let (_alone, place) = (alone(), ring(""));
+    let mut command = Command::new("timeout"); // the defect was a wait for ever
+    command.arg("60").arg(std::env::current_exe().unwrap()).args(["--exact", &name]);
+    command.env("RINGREEL_HOLD_STREAM", place.path().join("config.yaml")).env("MALLOC_ARENA_MAX", "1");
+    let done = command.output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(0), "{:?}: {said}", done.status);
+    assert!(said.contains("1 passed"), "{said}");
+}
+
+#[test]
+fn a_reader_holds_no_more_than_there_is_and_goes_on_when_some_was_given_back() {
+    if let Ok(place) = std::env::var("RINGREEL_HOLD_ALL") {
+        return hold_all(&place);
+    }
+    let name = testkit::test_name!("a_reader_holds_no_more_than_there_is_and_goes_on_when_some_was_given_back");
+    let _alone = alone();
+    for more in ["", "COMPRESS: 1\n"] {
+        let place = ring(more);
+        let mut command = Command::new("timeout"); // who has no memory to say so may wait for ever
+        command.arg("60").arg(std::env::current_exe().unwrap());
+        command.args(["--exact", &name]);
+        command.env("RINGREEL_HOLD_ALL", place.path().join("config.yaml")).env("MALLOC_ARENA_MAX", "1");
+        let done = command.output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success() && said.contains("1 passed"), "{more}: {:?}: {said}", done.status);
+    }
+}

@@ -1,0 +1,250 @@
+//! Repair dies at every change, or fails at every call: run again, it ends where it would have ended, and nothing is
+//! lost or twice.
+
+use ringreel::index::Claim;
+use ringreel::layout::Layout;
+use ringreel::ring::Ring;
+use ringreel::ring::manifests::Manifests;
+use ringreel::ring::promote::When;
+use ringreel::ring::repair::Life;
+use ringreel::{Config, Generator, SampleId};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use testkit::ring::{Action, CHANGES, EACCES, EIO, HookFs, another, assert_delivered_once, scratch, write};
+
+const CAP: u64 = 3;
+
+fn config(dir: &Path) -> Config {
+    let yaml = format!(
+        "DBNAME: t\nINDEX: files\nSWAP_CAP: {CAP}\nSAMPLE: [data]\nPOLL_SECONDS: 0.001\nLEASE_SECONDS: 0.006\nKEEP: 9\n"
+    );
+    Config::parse(&yaml, "test", dir, true).unwrap()
+}
+
+/// Manifest 2 is gone, manifest 1 damaged, the promotion of 4 half done, a segment's last name is in a wrong place, one is
+/// staged and not linked, one is staged and damaged, the index is emptied.
+fn damaged(dir: &Path) -> Vec<SampleId> {
+    let config = config(dir);
+    let mut generator = Generator::open(&config).unwrap();
+    let mut ids: Vec<SampleId> = (0..3 * CAP + 2).flat_map(|n| write(&mut generator, n).unwrap()).collect();
+    let ring = generator.ring().clone();
+    drop(generator);
+    let mut late = Generator::open(&config).unwrap();
+    for n in 0..3 {
+        ids.extend(write(&mut late, 50 + n).unwrap());
+    }
+    drop(late);
+    // Whatever was promoted, what fills now is generation `n`; three of its segments lose their links.
+    let n = ring.manifests.newest_listed().unwrap() + 1;
+    let fills = ring.fs.list(&ring.layout.write(n)).unwrap();
+    assert!(n >= 4 && fills.len() >= 2, "{n} {fills:?}");
+    let (stray, unlinked) = (ring.layout.write(n).join(&fills[0]), ring.layout.write(n).join(&fills[1]));
+    let staged = |path: &Path| {
+        let tail = ringreel::segment::reader::read_tail(&*ring.fs, path).unwrap().footer;
+        ring.layout.sealed(tail.info.owner(), tail.info.id)
+    };
+    std::fs::remove_file(staged(&stray)).unwrap();
+    std::fs::create_dir(ring.layout.write(1)).unwrap();
+    std::fs::rename(stray, ring.layout.write(1).join("000007.rec")).unwrap();
+    std::fs::remove_file(unlinked).unwrap();
+    std::fs::rename(ring.layout.write(n), ring.layout.read(n)).unwrap();
+    std::fs::remove_file(ring.layout.manifest(2)).unwrap();
+    std::fs::write(ring.layout.manifest(1), "nothing\n").unwrap();
+    let dead = ring.layout.staging_of("dead-1-ab");
+    std::fs::create_dir(&dead).unwrap();
+    std::fs::write(dead.join(format!("{:032x}.rec", 7)), "no segment").unwrap();
+    std::fs::remove_dir_all(ring.layout.index()).unwrap();
+    ids
+}
+
+fn repair(fs: Arc<HookFs>, config: &Config) -> ringreel::Result<usize> {
+    let (ring, _) = Ring::find_damaged(fs, config, Claim::IfUnowned, true)?;
+    let (plan, life) = ring.plan_repair_watching(&|_| ())?;
+    ring.apply_repair(&plan, &life)?;
+    Ok(ring.plan_repair(&life)?.open().count())
+}
+
+/// Runs it until nothing is to be mended, and makes all visible; nothing may be lost or twice.
+fn check(dir: &Path, ids: &[SampleId], lists: &[(u64, BTreeSet<String>)], what: &str) {
+    let config = config(dir);
+    let staged = |ring: &Ring| {
+        let owners = ring.fs.list(&ring.layout.staging()).unwrap();
+        let names = owners.iter().flat_map(|owner| ring.fs.list(&ring.layout.staging_of(owner)).unwrap_or_default());
+        names.filter(|name| name.ends_with(".rec")).count()
+    };
+    // Times are short: who is dead may be taken for a living one for a while.
+    for round in 0.. {
+        let left = repair(Arc::new(HookFs::default()), &config).unwrap();
+        let ring = another(&config);
+        if left == 0 && staged(&ring) > 0 {
+            ring.promote(When::NotEmpty).unwrap();
+        }
+        if left == 0 && staged(&ring) == 0 {
+            break;
+        }
+        assert!(round < 100, "{what}: {left} are left to be mended, {} segments are staged", staged(&ring));
+    }
+    let ring = another(&config);
+    assert_delivered_once(&config.ring, ids, what);
+    for (n, before) in lists {
+        assert_eq!(&of(&config.ring, *n), before, "{what}: generation {n} lists what it listed");
+    }
+    let quarantine = ring.fs.list(&ring.layout.quarantine()).unwrap();
+    assert!(quarantine.iter().any(|name| name.starts_with("manifest.1.")), "{what}: the damaged manifest is kept");
+}
+
+fn of(ring: &Path, n: u64) -> BTreeSet<String> {
+    let manifest = Manifests::new(Arc::new(ringreel::fs::Posix), Layout::new(ring)).get(n).unwrap().unwrap();
+    manifest.segments.iter().map(|entry| entry.id.to_string()).collect()
+}
+
+struct Case {
+    dir: tempfile::TempDir,
+    ids: Vec<SampleId>,
+    lists: Vec<(u64, BTreeSet<String>)>,
+}
+
+impl Case {
+    fn new() -> Case {
+        let dir = scratch();
+        let here = dir.path().join("0");
+        std::fs::create_dir(&here).unwrap();
+        // What the manifests listed is taken from an undamaged copy of the same names: the segments are in read.<n>.
+        let ids = damaged(&here);
+        let root = config(&here).ring;
+        let names =
+            |n: u64| std::fs::read_dir(root.join(format!("read.{n}"))).unwrap().map(|entry| entry.unwrap().path());
+        let id = |path: PathBuf| {
+            ringreel::segment::reader::read_tail(&ringreel::fs::Posix, &path).unwrap().footer.info.id.to_string()
+        };
+        let lists = [1, 2, 3].map(|n| (n, names(n).map(id).collect())).to_vec();
+        Case { dir, ids, lists }
+    }
+
+    /// A copy, hard links and all.
+    fn copy(&self, name: &str) -> PathBuf {
+        let to = self.dir.path().join(name);
+        let from = self.dir.path().join("0");
+        assert!(Command::new("cp").arg("-a").arg(&from).arg(&to).status().unwrap().success());
+        to
+    }
+
+    fn run(&self, name: &str, hook: impl Fn(usize, &str, &Path) -> Action + Send + Sync + 'static) {
+        let dir = self.copy(name);
+        let fs = Arc::new(HookFs::default());
+        fs.hook(hook);
+        let _ = repair(fs, &config(&dir));
+        check(&dir, &self.ids, &self.lists, name);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// How many calls an undisturbed run makes, and how many of them change something.
+    fn calls(&self) -> (usize, usize) {
+        for n in 0..100 {
+            let dir = self.copy(&format!("undisturbed.{n}"));
+            let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+            let (fs, seen) = (Arc::new(HookFs::default()), counts.clone());
+            fs.hook(move |_, op, _| {
+                seen[0].fetch_add(1, Ordering::SeqCst);
+                seen[1].fetch_add(usize::from(CHANGES.contains(&op)), Ordering::SeqCst);
+                Action::Pass
+            });
+            let left = repair(fs, &config(&dir)).unwrap();
+            let [calls, changes] = [0, 1].map(|k| counts[k].load(Ordering::SeqCst));
+            // Else somebody dead was taken for living: times are short.
+            if left == 0 && changes > 25 {
+                return (calls, changes);
+            }
+        }
+        panic!("it never mends all at once")
+    }
+}
+
+#[test]
+fn repair_may_die_at_every_change() {
+    let case = Case::new();
+    let (_, changes) = case.calls();
+    // To die after a change happened is to die before the next one.
+    for at in 0..=changes {
+        let count = AtomicUsize::new(0);
+        case.run(&format!("death before change {at}"), move |_, op, _| {
+            let changes = CHANGES.contains(&op);
+            let n = if changes { count.fetch_add(1, Ordering::SeqCst) } else { count.load(Ordering::SeqCst) };
+            if n < at || (n == at && !changes) { Action::Pass } else { Action::Refuse(EACCES) }
+        });
+    }
+}
+
+#[test]
+fn every_call_of_repair_may_fail_once() {
+    let case = Case::new();
+    let (calls, _) = case.calls();
+    for at in (0..calls).step_by(5) {
+        case.run(&format!("call {at} fails"), move |n, _, _| if n == at { Action::Refuse(EIO) } else { Action::Pass });
+    }
+}
+
+#[test]
+fn the_reply_of_every_change_of_repair_may_be_lost() {
+    let case = Case::new();
+    let (_, changes) = case.calls();
+    for at in 0..changes {
+        let count = AtomicUsize::new(0);
+        case.run(&format!("lost reply of change {at}"), move |_, op, _| {
+            let hit = CHANGES.contains(&op) && count.fetch_add(1, Ordering::SeqCst) == at;
+            if hit { Action::LoseReply(EIO) } else { Action::Pass }
+        });
+    }
+}
+
+#[test]
+fn at_every_change_another_repair_may_do_it_all() {
+    let case = Case::new();
+    let (_, changes) = case.calls();
+    for at in 0..changes {
+        let count = AtomicUsize::new(0);
+        let name = format!("a rival at change {at}");
+        let dir = case.dir.path().join(&name);
+        case.run(&name, move |_, op, _| {
+            if CHANGES.contains(&op) && count.fetch_add(1, Ordering::SeqCst) == at {
+                let _ = repair(Arc::new(HookFs::default()), &config(&dir));
+                let ring = another(&config(&dir));
+                let _ = ring.promote(When::NotEmpty);
+                let _ = ring.reclaim();
+            }
+            Action::Pass
+        });
+    }
+}
+
+#[test]
+fn a_ring_that_turns_while_repair_looks_is_not_taken_for_a_damaged_one() {
+    let mut at = 0;
+    loop {
+        let dir = scratch();
+        let config = config(dir.path());
+        let mut generator = Generator::open(&config).unwrap();
+        (0..2 * CAP).for_each(|n| drop(write(&mut generator, n).unwrap()));
+        let fs = Arc::new(HookFs::default());
+        let (ring, _) = Ring::find_damaged(fs.clone(), &config, Claim::Never, false).unwrap();
+        let generator = Mutex::new(generator);
+        fs.hook(move |n, _, _| {
+            if n == at {
+                let mut generator = generator.lock().unwrap();
+                (0..3 * CAP).for_each(|n| drop(write(&mut generator, n).unwrap()));
+            }
+            Action::Pass
+        });
+        let plan = ring.plan_repair(&Life::Unknown).unwrap();
+        let wrong: Vec<_> = plan.open().filter(|mend| ["manifest", "promotion"].contains(&mend.what)).collect();
+        assert!(wrong.is_empty(), "it turned at call {at}: {wrong:#?}");
+        if fs.calls() <= at {
+            break;
+        }
+        at += 1;
+    }
+    assert!(at > 20);
+}

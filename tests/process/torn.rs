@@ -1,0 +1,384 @@
+//! A segment that is truncated while it is mapped: nobody dies of it, it is told, and a bus error that is not ours ends
+//! the process as it always did. One test at a time: the list of torn files is the process's.
+
+use bytes::Bytes;
+use ringreel::fs::sigbus::{is_torn, newly_torn};
+use ringreel::fs::{FileReader, FileWriter, Fs, FsResult, Identity, Kind, MapMode, Posix, Space};
+use ringreel::reader::stream::Item;
+use ringreel::{Error, Generator, NamedPart, Reader, Stream, StreamOptions};
+use ringreel_format::{DType, Meta};
+use std::fs::{self, File, OpenOptions};
+use std::ops::Range;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+use testkit::cli::{Place, Through};
+use testkit::process::alone;
+
+const PAGE: usize = 4096;
+const MODES: [MapMode; 2] = [MapMode::Shared, MapMode::Private];
+
+fn file_of(dir: &Path, name: &str, pages: usize) -> PathBuf {
+    let path = dir.join(name);
+    fs::write(&path, vec![7; pages * PAGE]).unwrap();
+    path
+}
+
+fn cut(path: &Path, len: u64) {
+    OpenOptions::new().write(true).open(path).unwrap().set_len(len).unwrap();
+}
+
+fn map(path: &Path, mode: MapMode) -> Bytes {
+    let len = fs::metadata(path).unwrap().len();
+    Posix.open(path).unwrap().map(0..len, mode).unwrap().unwrap()
+}
+
+#[test]
+fn what_a_mapped_file_has_lost_reads_as_zeros_and_is_told_once() {
+    let (_alone, dir) = (alone(), TempDir::new().unwrap());
+    for mode in MODES {
+        let (path, other) = (file_of(dir.path(), "a", 64), file_of(dir.path(), "b", 64));
+        let (bytes, whole) = (map(&path, mode), map(&other, mode));
+        cut(&path, PAGE as u64 * 3 / 2);
+        assert!(!is_torn(&bytes), "nobody has looked");
+        let kept = PAGE * 3 / 2;
+        assert!(bytes[..kept].iter().all(|byte| *byte == 7) && bytes[kept..].iter().all(|byte| *byte == 0));
+        assert!(is_torn(&bytes) && is_torn(&bytes.slice(9..17)) && !is_torn(&whole) && !is_torn(&[1; 9]));
+        assert!(newly_torn().contains(&path) && !newly_torn().contains(&path), "told once");
+        drop(bytes);
+        assert!(whole.iter().all(|byte| *byte == 7));
+        assert!(!is_torn(&map(&other, mode)), "a new map in the same place is another one");
+    }
+}
+
+#[test]
+fn whoever_looks_at_one_page_of_a_lost_file_has_few_faults_however_large_it_is() {
+    let (_alone, dir) = (alone(), TempDir::new().unwrap());
+    let path = file_of(dir.path(), "a", 4096);
+    let bytes = map(&path, MapMode::Private);
+    cut(&path, 0);
+    // From behind, so that no fault mends what the next one looks at.
+    assert!((0..4096).rev().step_by(7).all(|page| bytes[page * PAGE] == 0));
+    assert!(bytes.iter().all(|byte| *byte == 0) && is_torn(&bytes));
+}
+
+#[test]
+fn maps_come_and_go_in_many_threads_while_their_files_are_truncated() {
+    let (_alone, dir) = (alone(), TempDir::new().unwrap());
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let dir = dir.path();
+            scope.spawn(move || {
+                let mut held = Vec::new();
+                for n in 0..400usize {
+                    let path = file_of(dir, &format!("{thread}.{n}"), 3);
+                    let bytes = map(&path, MODES[n % 2]);
+                    if n % 3 == 0 {
+                        cut(&path, 0);
+                    }
+                    assert_eq!(bytes[2 * PAGE], if n % 3 == 0 { 0 } else { 7 });
+                    assert_eq!(is_torn(&bytes), n % 3 == 0);
+                    held.push((bytes, n % 3 == 0));
+                    if n % 5 == 0 {
+                        held.drain(..held.len() / 2).for_each(|(bytes, torn)| assert_eq!(is_torn(&bytes), torn));
+                    }
+                    fs::remove_file(&path).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(newly_torn().iter().filter(|path| path.starts_with(dir.path())).count(), 8 * 134);
+}
+
+#[test]
+fn a_child_made_by_fork_is_guarded_as_its_parent_was() {
+    let (_alone, dir) = (alone(), TempDir::new().unwrap());
+    let path = file_of(dir.path(), "a", 8);
+    let bytes = map(&path, MapMode::Private);
+    cut(&path, 0);
+    // SAFETY: the child looks at memory, drops a map, and ends.
+    let status = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            let fine = bytes.iter().all(|byte| *byte == 0) && is_torn(&bytes);
+            drop(bytes);
+            libc::_exit(if fine { 0 } else { 1 });
+        }
+        let mut status = 0;
+        libc::waitpid(child, &raw mut status, 0);
+        status
+    };
+    assert_eq!(status, 0, "it died, or saw something else");
+    assert!(!is_torn(&bytes), "what the child saw is the child's");
+}
+
+/// A filesystem on which each file of a generation is truncated as soon as it is mapped, while `cuts` is set.
+#[derive(Debug)]
+struct Cutting {
+    through: Through,
+    cuts: Arc<AtomicBool>,
+    to: u64,
+}
+
+struct CuttingFile {
+    file: Box<dyn FileReader>,
+    path: PathBuf,
+    cuts: Arc<AtomicBool>,
+    to: u64,
+}
+
+impl FileReader for CuttingFile {
+    fn size(&self) -> FsResult<u64> {
+        self.file.size()
+    }
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+    fn map(&self, range: Range<u64>, mode: MapMode) -> FsResult<Option<Bytes>> {
+        let bytes = self.file.map(range, mode)?;
+        if self.cuts.load(Ordering::SeqCst) && self.path.extension().is_some_and(|name| name == "rec") {
+            cut(&self.path, self.to);
+        }
+        Ok(bytes)
+    }
+}
+
+impl Fs for Cutting {
+    fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
+        let file = self.through.open(path)?;
+        Ok(Box::new(CuttingFile { file, path: path.to_owned(), cuts: self.cuts.clone(), to: self.to }))
+    }
+    fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
+        self.through.create_new(path)
+    }
+    fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
+        self.through.list(dir)
+    }
+    fn make_dir(&self, path: &Path) -> FsResult<()> {
+        self.through.make_dir(path)
+    }
+    fn link(&self, from: &Path, to: &Path) -> FsResult<()> {
+        self.through.link(from, to)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> FsResult<()> {
+        self.through.rename(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> FsResult<()> {
+        self.through.remove_file(path)
+    }
+    fn remove_dir(&self, path: &Path) -> FsResult<()> {
+        self.through.remove_dir(path)
+    }
+    fn identity(&self, path: &Path) -> FsResult<Identity> {
+        self.through.identity(path)
+    }
+    fn sync_dir(&self, path: &Path) -> FsResult<()> {
+        self.through.sync_dir(path)
+    }
+    fn space(&self, path: &Path) -> FsResult<Space> {
+        self.through.space(path)
+    }
+    fn kind(&self, path: &Path) -> FsResult<Kind> {
+        self.through.kind(path)
+    }
+}
+
+/// A ring of three samples of `len` bytes, all of them 7, and a filesystem that cuts what is mapped down to `to` bytes.
+fn ring_of_three(len: usize, to: u64, more: &str) -> (Place, Arc<Cutting>) {
+    let place = Place::new(&format!("SWAP_CAP: 3\nSAMPLE: [data]\nREAD: mmap\n{more}"));
+    let mut generator = Generator::open(&place.config()).unwrap();
+    for _ in 0..3 {
+        let (shape, bytes) = ([len as u64], vec![7; len]);
+        generator.write(&[NamedPart::new("data", DType::U8, &shape, &bytes)], &Meta::new(), &|| false).unwrap();
+    }
+    generator.finish(true, &|| false).unwrap();
+    let through = Through::default();
+    (place, Arc::new(Cutting { through, cuts: Arc::new(AtomicBool::new(true)), to }))
+}
+
+/// Bytes of a sample.
+const SIZES: [usize; 2] = [100_000, 3_000_000];
+
+#[test]
+fn a_segment_that_is_truncated_while_its_checksum_is_computed_is_damage_and_the_others_are_delivered() {
+    let _alone = alone();
+    for case in 0..8 {
+        let (len, to, private) = (SIZES[case & 1], [100, 2 * PAGE as u64][case >> 1 & 1], case & 4 == 0);
+        let (place, fs) = ring_of_three(len, to, "");
+        let reader = Reader::open_on(fs.clone(), &place.config()).unwrap();
+        let reader = if private { reader.with_private_maps() } else { reader };
+        let newest = reader.newest().unwrap();
+        let Err(Error::Damaged { path, message, .. }) = reader.sample(&newest, 0) else { panic!("not seen: {len}") };
+        assert!(path.ends_with("read.1/000000.rec") && message.contains("truncated while it was read"), "{message}");
+        assert!(message.contains("now: "), "and how it looks afterwards: {message}");
+        fs.cuts.store(false, Ordering::SeqCst);
+        let sample = reader.sample(&newest, 1).unwrap();
+        assert!(sample.parts[0].data().unwrap().iter().all(|byte| *byte == 7) && sample.check_whole().is_ok());
+        assert_eq!(reader.damaged(), 1);
+    }
+}
+
+#[test]
+fn a_sample_that_is_torn_in_its_users_hands_shows_zeros_and_says_so_when_asked() {
+    let _alone = alone();
+    for len in SIZES {
+        let (place, fs) = ring_of_three(len, 2 * PAGE as u64, "VERIFY: never\n");
+        let reader = Reader::open_on(fs.clone(), &place.config()).unwrap().with_private_maps();
+        let newest = reader.newest().unwrap();
+        let sample = reader.sample(&newest, 0).unwrap();
+        assert!(sample.check_whole().is_ok(), "nobody has looked yet");
+        assert_eq!(sample.parts[0].data().unwrap()[len - 1], 0);
+        assert!(matches!(sample.check_whole(), Err(Error::Damaged { .. })));
+        drop(sample);
+        assert!(newly_torn().iter().any(|path| path.ends_with("read.1/000000.rec")), "and the next call tells");
+    }
+}
+
+#[test]
+fn a_stream_that_finds_a_page_gone_while_it_reads_ahead_gives_damage_in_its_place() {
+    let _alone = alone();
+    let (place, fs) = ring_of_three(300_000, 2 * PAGE as u64, "VERIFY: never\n");
+    let reader = Arc::new(Reader::open_on(fs, &place.config()).unwrap().with_private_maps());
+    let options = StreamOptions { epochs: Some(1), prefetch_bytes: 1 << 20, ..StreamOptions::default() };
+    let mut stream = Stream::new(reader.clone(), options).unwrap();
+    for _ in 0..3 {
+        let given = stream.next(&|| false, &mut |_| {}).unwrap();
+        assert!(matches!(given, Some(Item::Damaged(Error::Damaged { .. }))));
+    }
+    assert_eq!(reader.damaged(), 3);
+}
+
+/// What a child process does, by its name; it is this program, started again in a directory of its own.
+fn misbehave(how: &str) {
+    // SAFETY: the call reads a value that lives until it returns. It is to leave no core behind.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }) };
+    let dir = Path::new(".");
+    let ours = file_of(dir, "ours", 4);
+    let guarded = map(&ours, MapMode::Private);
+    cut(&ours, 0);
+    assert_eq!(guarded[0], 0);
+    let foreign = file_of(dir, "foreign", 4);
+    // SAFETY: the map is looked at after its file was truncated, which is to end this process.
+    let unguarded = unsafe { memmap2::Mmap::map(&File::open(&foreign).unwrap()).unwrap() };
+    cut(&foreign, 0);
+    let (touch, handlers) = how.split_once(", with ").unwrap_or((how, ""));
+    let put = |handler: usize, flags| {
+        // SAFETY: all zeros are values of these structures; the call reads one and writes the other.
+        let before = unsafe {
+            let (mut new, mut before): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
+            (new.sa_sigaction, new.sa_flags) = (handler, flags);
+            libc::sigaction(libc::SIGBUS, &raw const new, &raw mut before);
+            before.sa_sigaction
+        };
+        FOUND.store(before, Ordering::SeqCst);
+    };
+    match handlers {
+        "the default below" => put(libc::SIG_DFL, 0),
+        "nobody to hear it below" => put(libc::SIG_IGN, 0),
+        "a handler below that raises it again" => put(raises_again as *const () as usize, 0),
+        "a handler below that tells and gives way" => put(tells as *const () as usize, libc::SA_SIGINFO),
+        "a handler below that does nothing" => put(does_nothing as *const () as usize, 0),
+        // That of Rust's own runtime is below ours.
+        "" | "one above that hands it on" | "one between that hands it on" => {}
+        other => panic!("{other}"),
+    }
+    if handlers.ends_with("hands it on") {
+        put(hands_on as *const () as usize, libc::SA_SIGINFO | libc::SA_ONSTACK);
+    }
+    // SAFETY: these calls take numbers.
+    unsafe {
+        if !handlers.is_empty() && !handlers.starts_with("one above") {
+            drop(map(&file_of(dir, "again", 1), MapMode::Shared)); // ours above it
+        }
+        match touch {
+            "touch" => _ = std::hint::black_box(unguarded[PAGE]),
+            "kill" => _ = libc::kill(libc::getpid(), libc::SIGBUS),
+            "raise" => _ = (libc::raise(libc::SIGBUS), libc::raise(libc::SIGBUS)),
+            other => panic!("{other}"),
+        }
+    }
+    std::thread::sleep(Duration::from_secs(10)); // another thread may have got it
+    std::process::exit(0);
+}
+
+extern "C" fn raises_again(signal: libc::c_int) {
+    // SAFETY: this call takes a number.
+    unsafe { libc::raise(signal) };
+}
+
+/// What the last handler found in place.
+static FOUND: AtomicUsize = AtomicUsize::new(0);
+
+fn say(text: &str) {
+    // SAFETY: the call reads bytes that live until it returns.
+    unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+}
+
+extern "C" fn tells(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the system gave this account of the signal; the other call takes numbers.
+    let code = unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        (*info).si_code
+    };
+    say(if code == 2 { "told of a fault\n" } else { "told of something else\n" });
+}
+
+extern "C" fn does_nothing(_: libc::c_int) {}
+
+/// As a handler does that lets others go on: it calls whoever was there before it.
+extern "C" fn hands_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    say("handed on\n");
+    let found = FOUND.load(Ordering::SeqCst);
+    // SAFETY: it found ours there, which is called with SA_SIGINFO.
+    unsafe {
+        let call: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = std::mem::transmute(found);
+        call(signal, info, context);
+    }
+}
+
+#[test]
+fn a_bus_error_that_is_not_ours_ends_the_process_as_it_did() {
+    if let Ok(how) = std::env::var("RINGREEL_MISBEHAVE") {
+        misbehave(&how);
+    }
+    let _alone = alone();
+    let all = [
+        "touch",
+        "touch, with the default below",
+        "touch, with a handler below that raises it again",
+        "kill, with the default below",
+        "raise, with the default below",
+        "touch, with nobody to hear it below",
+        "touch, with a handler below that tells and gives way",
+        "touch, with a handler below that does nothing",
+        "touch, with one above that hands it on",
+        "touch, with one between that hands it on",
+    ];
+    for how in all {
+        let dir = TempDir::new().unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.current_dir(dir.path()).args([
+            "--exact",
+            &testkit::test_name!("a_bus_error_that_is_not_ours_ends_the_process_as_it_did"),
+            "--nocapture",
+        ]);
+        // Who does not die of it would do so for ever.
+        // SAFETY: between fork and exec, one call that reads a value that lives until it returns.
+        unsafe {
+            command.pre_exec(|| {
+                libc::setrlimit(libc::RLIMIT_CPU, &libc::rlimit { rlim_cur: 5, rlim_max: 5 });
+                Ok(())
+            });
+        }
+        let done = command.env("RINGREEL_MISBEHAVE", how).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.signal(), Some(libc::SIGBUS), "{how}: {:?}: {said}", done.status);
+        let times = |text| said.matches(text).count();
+        assert_eq!(times("told of a fault"), usize::from(how.contains("tells")), "{how}: {said}");
+        assert!(times("handed on") <= 3 && (times("handed on") > 0) == how.contains("hands"), "{how}: {said}");
+    }
+}

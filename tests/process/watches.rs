@@ -1,0 +1,46 @@
+//! Directories that a manager watches, as `/proc` lists them for this process.
+
+use ringreel::Generator;
+use ringreel::manager::Manager;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::scope;
+use testkit::process::alone;
+use testkit::ring::manage;
+use testkit::stream::{World, eventually, patience, put};
+
+const SAMPLES: u64 = 6;
+
+/// Whether this process watches the directory (Linux tells of its own watches in /proc).
+fn is_watched(dir: &Path) -> bool {
+    let inode = format!("ino:{:x} ", fs::metadata(dir).unwrap().ino());
+    let all = fs::read_dir("/proc/self/fdinfo").unwrap().map(|entry| entry.unwrap().path());
+    all.filter_map(|info| fs::read_to_string(info).ok())
+        .any(|text| text.lines().any(|line| line.starts_with("inotify ") && line.contains(&inode)))
+}
+
+#[test]
+fn a_manager_that_waits_for_a_reader_watches_no_directory_that_a_link_among_the_notes_leads_to() {
+    let _alone = alone();
+    let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\n"));
+    let (manager, stop) = (Manager::open(&place.config()).unwrap(), AtomicBool::new(false));
+    let (ring, notes) = (manager.ring().clone(), place.path().join("index/notes"));
+    let (ours, elsewhere) = (notes.join("run.r"), place.path().with_file_name("elsewhere"));
+    fs::create_dir_all(&ours).unwrap();
+    fs::create_dir(&elsewhere).unwrap();
+    symlink(&elsewhere, notes.join("run.x")).unwrap();
+    scope(|scope| {
+        scope.spawn(|| {
+            let late = patience();
+            manage(manager, || stop.load(SeqCst) || late());
+        });
+        let mut generator = Generator::open(&place.config()).unwrap();
+        (0..2 * SAMPLES).for_each(|n| put(&mut generator, n));
+        eventually("it waits", || ring.held().is_some());
+        eventually("it watches the notes of runs", || is_watched(&ours));
+        assert!(!is_watched(&elsewhere));
+        stop.store(true, SeqCst);
+    });
+}

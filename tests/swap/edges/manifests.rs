@@ -1,0 +1,208 @@
+//! What the rules say of numbers, and manifests.
+
+use super::{entry, write_manifests};
+use ringreel::Error;
+use ringreel::fs::Posix;
+use ringreel::layout::{GenerationDir, Layout};
+use ringreel::ring::commit::{Standing, standing};
+use ringreel::ring::manifest::{Manifest, Summary};
+use ringreel::ring::manifests::{Lookup, Manifests};
+use ringreel::ring::promote::fitting;
+use ringreel::ring::reclaim::is_old;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use testkit::ring::{Action, EIO, ESTALE, HookFs, scratch};
+
+/// The second generation of a ring whose first one had 5 samples: 3 and 4 samples, of which one was lost.
+fn second() -> Manifest {
+    let first = Summary::empty("r", "a").next("a", &[entry(0, 5)], 0.5);
+    let segments = vec![entry(1, 3), entry(2, 4)];
+    let mut summary = first.next("b", &segments, 0.5);
+    (summary.lost, summary.total_samples) = (1, summary.total_samples + 1);
+    Manifest::new(summary, segments)
+}
+
+#[test]
+fn a_directory_is_old_when_more_than_keep_are_newer() {
+    for (g, newest, keep, old) in
+        [(3, 5, 1, true), (4, 5, 1, false), (5, 5, 1, false), (5, 5, 0, false), (4, 5, 0, true)]
+    {
+        assert_eq!(is_old(GenerationDir::Read(g), newest, keep), old, "{g} {newest} {keep}");
+    }
+    let writes = [4, 5, 6].map(|g| is_old(GenerationDir::Write(g), 5, 1));
+    assert_eq!(writes, [true, true, false]);
+}
+
+#[test]
+fn segments_are_listed_as_long_as_they_fit_and_one_that_does_not_is_skipped() {
+    let fit = |samples: &[u64], cap| fitting(samples.iter().copied(), cap).collect::<Vec<_>>();
+    assert_eq!(fit(&[2, 2, 1], 4), [true, true, false]);
+    assert_eq!(fit(&[3, 2, 1, 0, 1], 4), [true, false, true, false, false]);
+    assert_eq!(fit(&[5, 4], 4), [false, true]);
+}
+
+#[test]
+fn where_a_segment_stands_the_manifests_say() {
+    assert_eq!(standing(Some(3), Some(4), 5), Standing::Listed(3));
+    assert_eq!(standing(None, Some(6), 5), Standing::Linked(6));
+    assert_eq!(standing(None, Some(5), 5), Standing::LeftOut);
+    assert_eq!(standing(None, None, 5), Standing::Staged);
+}
+
+#[test]
+fn a_summary_counts_on_from_the_one_before() {
+    let summary = second().summary;
+    assert_eq!((summary.generation, summary.samples, summary.bytes), (2, 7, 2003));
+    assert_eq!((summary.total_samples, summary.total_bytes, summary.before()), (13, 3003, 5));
+    assert_eq!((summary.ring.as_str(), summary.by.as_str()), ("r", "b"));
+}
+
+#[test]
+fn the_first_samples_of_a_ring_are_held_out_and_no_others() {
+    // Generation 2 has the samples 5 to 12, of which one is lost.
+    for (validation, held_out, lost) in [(0, 0, 0), (5, 0, 0), (6, 1, 0), (12, 7, 0), (13, 7, 1), (20, 7, 1)] {
+        let manifest = second();
+        assert_eq!(manifest.held_out(validation), 0..held_out, "{validation}");
+        assert_eq!(manifest.training(validation), held_out..7, "{validation}");
+        assert_eq!(manifest.held_out_lost(validation), lost, "{validation}");
+    }
+}
+
+#[test]
+fn a_manifest_names_what_is_lost_only_where_something_is() {
+    let names_lost =
+        |manifest: &Manifest| String::from_utf8(manifest.encode().unwrap()).unwrap().contains("\"lost\":1");
+    let mut manifest = second();
+    assert!(names_lost(&manifest));
+    assert_eq!(Manifest::decode(&manifest.encode().unwrap()).unwrap().summary, manifest.summary);
+    manifest.summary.lost = 0;
+    assert!(!String::from_utf8(manifest.encode().unwrap()).unwrap().contains("lost"));
+}
+
+#[test]
+fn a_manifest_that_contradicts_itself_is_refused_whatever_its_checksum_says() {
+    let whole = second().encode().unwrap();
+    let text = String::from_utf8(whole.clone()).unwrap();
+    let sealed = |body: &str, end: u64, lines: usize| {
+        let crc = crc32fast::hash(body.as_bytes());
+        format!("{body}{{\"end\":{end},\"lines\":{lines},\"crc32\":\"{crc:08x}\"}}\n")
+    };
+    let body = &text[..text[..text.len() - 1].rfind('\n').unwrap() + 1];
+    assert_eq!(sealed(body, 2, 3), text);
+    let refused = |text: &str| Manifest::decode(text.as_bytes()).unwrap_err();
+    for contradiction in [
+        sealed(body, 3, 3),
+        sealed(body, 2, 4),
+        sealed(body, 2, 2),
+        sealed(&body.replace("\"samples\":4", "\"samples\":5").replace(".4.rec", ".5.rec"), 2, 3),
+    ] {
+        assert!(refused(&contradiction).contains("contradict"), "{contradiction}");
+    }
+    assert!(refused(&sealed(&body.replace("\"manifest\":1", "\"manifest\":2"), 2, 3)).contains("version 2"));
+    assert!(refused(&text.replace("\"samples\":4", "\"samples\":5")).contains("damaged"));
+    assert!(refused(text.trim_end()).contains("cut off") && refused("").contains("cut off"));
+    assert!(refused(&sealed(&body.replace("node-1-ab", ".."), 2, 3)).contains("no name of ours"));
+    for file in ["2.4.rec", "000002.rec", "000002.3.rec"] {
+        assert!(refused(&sealed(&body.replace("000002.4.rec", file), 2, 3)).contains("no name of ours"), "{file}");
+    }
+}
+
+/// These, as a process sees them.
+fn manifests(root: &Path, newest: u64) -> (Manifests, Layout, Arc<HookFs>) {
+    let (layout, hooks) = (Layout::new(root), Arc::new(HookFs::default()));
+    write_manifests(&layout, newest);
+    (Manifests::new(hooks.clone(), layout.clone()), layout, hooks)
+}
+
+#[test]
+fn manifests_are_found_each_by_its_number_and_none_that_is_another_ones() {
+    let dir = scratch();
+    let (manifests, layout, hooks) = manifests(dir.path(), 70);
+    assert_eq!((manifests.newest().unwrap(), manifests.newest_listed().unwrap()), (70, 70));
+    let id = |n: u64| entry(n, 1).id;
+    assert_eq!(manifests.find(id(7), 1, 70).unwrap(), Lookup::Listed(7));
+    assert_eq!(manifests.find(id(7), 7, 7).unwrap(), Lookup::Listed(7));
+    assert_eq!(manifests.find(id(7), 8, 70).unwrap(), Lookup::NotListed);
+    assert_eq!(manifests.find(id(7), 1, 6).unwrap(), Lookup::NotListed);
+    assert_eq!(manifests.between(3, 6).unwrap(), [3, 4, 5, 6]);
+    assert_eq!((manifests.get(71).unwrap().is_none(), manifests.usable(71).unwrap().is_none()), (true, true));
+
+    // Small ones are kept in memory.
+    let calls = |n: u64| {
+        let before = hooks.calls();
+        manifests.get(n).unwrap().unwrap();
+        hooks.calls() - before
+    };
+    manifests.find(id(0), 1, 70).unwrap();
+    assert_eq!((calls(70), calls(7)), (0, 0));
+
+    fs::copy(layout.manifest(3), layout.manifest(71)).unwrap();
+    assert!(matches!(manifests.get(71), Err(Error::Manifest { passing: false, .. })));
+    assert!(manifests.usable(71).unwrap().is_none());
+    fs::write(layout.manifest(71), "").unwrap();
+    assert!(matches!(manifests.get(71), Err(Error::Manifest { passing: true, .. })));
+    // One that must be there, and is not.
+    fs::remove_file(layout.manifest(1)).unwrap();
+    let fresh = Manifests::new(Arc::new(Posix), layout);
+    assert!(matches!(fresh.find(id(7), 1, 70), Err(Error::Fs { .. })));
+}
+
+#[test]
+fn of_old_manifests_only_those_that_are_there_are_looked_at() {
+    let dir = scratch();
+    let (manifests, layout, _) = manifests(dir.path(), 3);
+    // 1024 stay at least: of 1 to 1026 the first two may have been pruned, of 1 to 1024 none.
+    assert_eq!(manifests.between(1, 1026).unwrap(), (1..=1026).collect::<Vec<_>>());
+    fs::remove_file(layout.manifest(1)).unwrap();
+    assert_eq!(manifests.between(1, 1026).unwrap(), (2..=1026).collect::<Vec<_>>());
+    assert_eq!(manifests.between(1, 1025).unwrap(), (2..=1025).collect::<Vec<_>>());
+    assert_eq!(manifests.between(1, 1024).unwrap(), (1..=1024).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_handle_that_went_stale_is_opened_once_more_and_no_other_error_is_passed_over() {
+    let dir = scratch();
+    let (manifests, _, hooks) = manifests(dir.path(), 2);
+    let fails = |errno: i32, times: usize| {
+        let left = AtomicUsize::new(times);
+        hooks.hook(move |_, op, path| {
+            let hit = op == "open" && path.ends_with("manifests/2");
+            let fail = hit && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok();
+            if fail { Action::Refuse(errno) } else { Action::Pass }
+        });
+    };
+    fails(EIO, 1);
+    assert!(matches!(manifests.get(2), Err(Error::Fs { .. })));
+    fails(ESTALE, 2);
+    assert!(manifests.get(2).unwrap().is_none());
+    fails(ESTALE, 2);
+    assert!(manifests.get_surely(2).is_err(), "it is there");
+    assert!(manifests.get_surely(3).unwrap().is_none());
+    fails(ESTALE, 1);
+    assert!(manifests.get(2).unwrap().is_some());
+    hooks.hook(|_, op, _| if op == "list" { Action::Refuse(EIO) } else { Action::Pass });
+    assert!(manifests.numbers().is_err());
+    hooks.hook(|_, op, _| if op == "list" { Action::Refuse(ESTALE) } else { Action::Pass });
+    assert!(manifests.numbers().unwrap().is_empty());
+}
+
+#[test]
+fn a_hint_is_believed_when_it_is_seen() {
+    let dir = scratch();
+    let (manifests, layout, _) = manifests(dir.path(), 2);
+    assert_eq!(manifests.newest().unwrap(), 2);
+    manifests.hint(9);
+    assert_eq!(manifests.newest().unwrap(), 2);
+    fs::write(layout.manifest(3), "").unwrap();
+    assert_eq!(manifests.newest().unwrap(), 3, "the next ones are asked for by name");
+    fs::write(layout.manifest(9), "").unwrap();
+    assert_eq!(manifests.newest().unwrap(), 3, "the directory was listed just now");
+    manifests.hint(9);
+    manifests.hint(1);
+    assert_eq!(manifests.newest().unwrap(), 9);
+    let fresh = Manifests::new(Arc::new(Posix), layout);
+    assert_eq!(fresh.newest().unwrap(), 9);
+    assert!(Manifests::new(Arc::new(Posix), Layout::new(Path::new("/dev/null"))).newest().is_err());
+}

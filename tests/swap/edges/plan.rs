@@ -1,0 +1,122 @@
+//! What repair looks at and what it passes by, and how a manifest is put in the place of a damaged one.
+
+use super::generations;
+use super::repair::living;
+use ringreel::layout::segment_name;
+use ringreel::ring::Ring;
+use ringreel::ring::manifest::{Manifest, Summary};
+use ringreel::ring::repair::State;
+use std::fs;
+use std::path::{Path, PathBuf};
+use testkit::ring::{
+    Action, EIO, ESTALE, HookFs, another, assert_delivered_once, bring_in, config, hooked, scratch, staged,
+};
+
+const ENOENT: i32 = 2;
+
+/// What is to be mended, and what is litter.
+fn planned(ring: &Ring) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let plan = ring.plan_repair(&living(&[])).unwrap();
+    let (litter, open): (Vec<_>, Vec<_>) = plan.mends.into_iter().partition(|mend| mend.state == State::Litter);
+    let paths = |mends: Vec<ringreel::ring::repair::Mend>| mends.into_iter().map(|mend| mend.path).collect();
+    (paths(open), paths(litter))
+}
+
+fn refuse(hooks: &HookFs, call: &'static str, of: &Path, errno: i32) {
+    let of = of.to_owned();
+    hooks.hook(move |_, op, path| if op == call && path == of { Action::Refuse(errno) } else { Action::Pass });
+}
+
+#[test]
+fn a_damaged_manifest_is_replaced_or_that_is_an_error_whatever_the_reply_was() {
+    for (action, is_told) in [(Action::Refuse as fn(i32) -> Action, true), (Action::LoseReply, false)] {
+        let dir = scratch();
+        let config = config(dir.path(), 2, "KEEP: 9");
+        generations(&config, 3);
+        let (ring, hooks) = hooked(&config);
+        let path = ring.layout.manifest(2);
+        fs::write(&path, "damaged\n").unwrap();
+        let plan = ring.plan_repair(&living(&[])).unwrap();
+        let of = path.clone();
+        hooks.hook(move |_, op, path| if op == "rename" && path == of { action(EIO) } else { Action::Pass });
+        assert_eq!(ring.apply_repair(&plan, &living(&[])).is_err(), is_told);
+        hooks.unhook();
+        assert_eq!(fs::read(&path).unwrap() == b"damaged\n", is_told);
+        let begun = fs::read_dir(ring.layout.staging_of(&ring.me)).map_or(0, Iterator::count);
+        assert_eq!(begun, 0, "nothing is left of it");
+    }
+}
+
+#[test]
+fn of_more_manifests_than_are_kept_twice_the_older_half_may_have_been_pruned() {
+    let dir = scratch();
+    let config = config(dir.path(), 8, "");
+    let ring = another(&config);
+    let mut summary = Summary::empty(&ring.birth.ring_id, "a");
+    for (newest, first) in [(2047, 0), (2048, 1025)] {
+        while summary.generation <= newest {
+            fs::write(
+                ring.layout.manifest(summary.generation),
+                Manifest::new(summary.clone(), vec![]).encode().unwrap(),
+            )
+            .unwrap();
+            summary = summary.next("a", &[], 0.0);
+        }
+        for n in [3, 1023, 1024, 1025] {
+            let kept = ring.layout.root().join("kept");
+            fs::rename(ring.layout.manifest(n), &kept).unwrap();
+            let is_asked_for = planned(&another(&config)).0.contains(&ring.layout.manifest(n));
+            assert_eq!(is_asked_for, n >= first, "{n} of {newest}");
+            fs::rename(&kept, ring.layout.manifest(n)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_a_manager_removes_is_litter_and_what_goes_meanwhile_is_nothing() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "KEEP: 9");
+    generations(&config, 2);
+    let (ring, hooks) = hooked(&config);
+    [1, 2].iter().for_each(|n| fs::create_dir(ring.layout.write(*n)).unwrap());
+    fs::create_dir(ring.layout.trash().join("read.0.1")).unwrap();
+    let litter = vec![ring.layout.write(1), ring.layout.write(2), ring.layout.trash().join("read.0.1")];
+    assert_eq!(planned(&ring), (vec![], litter.clone()));
+    refuse(&hooks, "list", &ring.layout.trash(), ENOENT);
+    assert_eq!(planned(&ring), (vec![], litter[..2].to_vec()));
+    refuse(&hooks, "identity", &ring.layout.read(1), ENOENT);
+    assert_eq!(planned(&ring), (vec![], litter));
+    let looks = [("list", ring.layout.trash(), EIO), ("identity", ring.layout.read(1), EIO)];
+    for (call, of, errno) in looks.into_iter().chain([("identity", ring.layout.read(1), ESTALE)]) {
+        refuse(&hooks, call, &of, errno);
+        assert!(ring.plan_repair(&living(&[])).is_err(), "{call} {errno}");
+    }
+}
+
+#[test]
+fn what_cannot_be_brought_in_is_an_error_unless_something_is_gone() {
+    for (errno, is_told) in [(EIO, true), (ENOENT, false)] {
+        let dir = scratch();
+        let (ring, hooks) = hooked(&config(dir.path(), 2, ""));
+        let plan = ring.plan_repair(&living(&[])).unwrap();
+        refuse(&hooks, "list", &ring.layout.staging(), errno);
+        assert_eq!(ring.apply_repair(&plan, &living(&[])).is_err(), is_told, "{errno}");
+    }
+}
+
+#[test]
+fn a_last_name_is_brought_in_although_a_manifest_that_is_to_be_made_again_may_have_listed_it() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "KEEP: 9");
+    let (id, file) = staged(&config, 7);
+    let ids = generations(&config, 3);
+    let ring = another(&config);
+    fs::rename(&file, ring.layout.read(1).join(segment_name(50, 1))).unwrap();
+    fs::write(ring.layout.manifest(2), "damaged\n").unwrap();
+    let plan = ring.plan_repair(&living(&[])).unwrap();
+    let states: Vec<_> = plan.open().map(|mend| (mend.what, &mend.state)).collect();
+    assert_eq!(states, [("manifest", &State::ToDo), ("segment", &State::ToDo)]);
+    ring.apply_repair(&plan, &living(&[])).unwrap();
+    bring_in(&another(&config));
+    assert_delivered_once(&config.ring, &[&ids[..], &[id]].concat(), "it had one name only");
+}

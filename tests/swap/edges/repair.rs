@@ -1,0 +1,449 @@
+//! What a lost manifest is made of again, and what stays as it is.
+
+use super::{generations, promote_only};
+use ringreel::config::Config;
+use ringreel::fs::Posix;
+use ringreel::layout::segment_name;
+use ringreel::ring::Ring;
+use ringreel::ring::manifest::Manifest;
+use ringreel::ring::repair::{Life, Mend, State};
+use ringreel::segment::reader::read_tail;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use testkit::ring::{
+    Action, EACCES, EIO, ESTALE, another, assert_delivered_once, bring_in, config, hooked, linked, listed, scratch,
+    staged,
+};
+
+pub(crate) fn living(names: &[&str]) -> Life {
+    Life::Living(names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>())
+}
+
+/// What repair would do about the manifest of generation `n`.
+fn mend_of(ring: &Ring, n: u64, life: &Life) -> Mend {
+    let plan = ring.plan_repair(life).unwrap();
+    let found: Vec<_> = plan.open().filter(|mend| mend.path == ring.layout.manifest(n)).cloned().collect();
+    assert_eq!((found.len(), found[0].what), (1, "manifest"), "{:?}", plan.mends);
+    found[0].clone()
+}
+
+fn apply(ring: &Ring, life: &Life) {
+    ring.apply_repair(&ring.plan_repair(life).unwrap(), life).unwrap();
+}
+
+fn rewrite(path: &Path, this: &str, that: &str) {
+    let text = fs::read_to_string(path).unwrap();
+    let body = text[..text[..text.len() - 1].rfind('\n').unwrap() + 1].replacen(this, that, 1);
+    let last = text[..text.len() - 1].rsplit('\n').next().unwrap().to_owned();
+    let old = &last[last.find("crc32\":\"").unwrap() + 8..][..8];
+    let last = last.replace(old, &format!("{:08x}", crc32fast::hash(body.as_bytes())));
+    fs::write(path, format!("{body}{last}\n")).unwrap();
+}
+
+#[test]
+fn a_lost_manifest_is_made_again_as_it_was_beside_the_living() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "KEEP: 9");
+    let ids = generations(&config, 3);
+    let was = another(&config).manifests.get(2).unwrap().unwrap();
+    // It came too late for generation 2, and its owner will link it once more.
+    let (late, file) = staged(&config, 99);
+    let ring = another(&config);
+    fs::hard_link(&file, ring.layout.read(2).join(segment_name(50, 1))).unwrap();
+    fs::remove_file(ring.layout.manifest(2)).unwrap();
+    let ring = another(&config);
+    let life = living(&["somebody-1-a"]);
+    let mend = mend_of(&ring, 2, &life);
+    assert_eq!(mend.state, State::ToDo);
+    assert!(mend.action.ends_with("2 samples in 2 segments, as many as it listed"), "{}", mend.action);
+    apply(&ring, &life);
+    let is = another(&config).manifests.get(2).unwrap().unwrap();
+    assert_eq!(is.segments, was.segments);
+    assert_eq!(
+        (is.summary.total_samples, is.summary.total_bytes, is.summary.lost, is.summary.generation),
+        (4, was.summary.total_bytes, 0, 2)
+    );
+    assert!(file.exists() && ring.fs.list(&ring.layout.quarantine()).unwrap().is_empty());
+    bring_in(&another(&config));
+    assert_delivered_once(&config.ring, &[&ids[..], &[late]].concat(), "one came too late");
+}
+
+#[test]
+fn what_a_lost_manifest_listed_and_is_gone_is_counted_as_lost() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "KEEP: 9");
+    let ids = generations(&config, 3);
+    let ring = another(&config);
+    let gone = ring.manifests.get(2).unwrap().unwrap().segments[1].clone();
+    fs::remove_file(ring.layout.read(2).join(gone.file())).unwrap();
+    fs::remove_file(ring.layout.manifest(2)).unwrap();
+    let ring = another(&config);
+    // Nothing of it is inferred: nobody has to be stopped.
+    let life = living(&["somebody-1-a"]);
+    let mend = mend_of(&ring, 2, &life);
+    assert_eq!(mend.state, State::ToDo);
+    assert!(mend.action.contains("1 samples in 1 segments of the 2 that it listed"), "{}", mend.action);
+    apply(&ring, &life);
+    let manifests = another(&config).manifests;
+    let (second, third) = (manifests.get(2).unwrap().unwrap(), manifests.get(3).unwrap().unwrap());
+    assert_eq!((second.summary.samples, second.summary.lost, second.summary.total_samples), (1, 1, 4));
+    assert_eq!(third.summary.before(), second.summary.total_samples);
+    assert_eq!(listed(&config.ring).len(), ids.len() - 1);
+}
+
+#[test]
+fn a_manifest_of_another_version_or_ring_stays_as_it_is_and_none_is_made_upon_it() {
+    for (this, that, why) in [
+        ("\"manifest\":1", "\"manifest\":2", "use a ringreel of that version"),
+        ("\"ring\":\"", "\"ring\":\"another", "put the right one back"),
+    ] {
+        let dir = scratch();
+        let config = config(dir.path(), 2, "KEEP: 9");
+        generations(&config, 3);
+        let layout = another(&config).layout;
+        rewrite(&layout.manifest(1), this, that);
+        let stands = fs::read(layout.manifest(1)).unwrap();
+        let ring = another(&config);
+        assert_eq!(mend_of(&ring, 1, &living(&[])).state, State::Blocked(why.to_owned()));
+        apply(&ring, &living(&[]));
+        assert!(fs::read(layout.manifest(1)).unwrap() == stands && !layout.manifest(7).exists());
+        if this.contains("manifest") {
+            fs::remove_file(layout.manifest(2)).unwrap();
+            let ring = another(&config);
+            let State::Blocked(first) = mend_of(&ring, 2, &living(&[])).state else { unreachable!() };
+            assert_eq!(first, "the manifest of generation 1 comes first");
+            apply(&ring, &living(&[]));
+            assert!(!layout.manifest(2).exists());
+        }
+    }
+}
+
+#[test]
+fn what_dead_owners_finished_is_to_be_brought_in_unless_it_is_linked_already() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "KEEP: 9");
+    generations(&config, 2);
+    let mut ids = vec![linked(&config, 0).0];
+    let ring = another(&config);
+    let plan = ring.plan_repair(&living(&[])).unwrap();
+    assert_eq!((plan.open().count(), plan.depends_on_life), (0, false), "{:?}", plan.mends);
+    let (id, file) = staged(&config, 7);
+    let owner = file.parent().unwrap().file_name().unwrap().to_str().unwrap();
+    let of = |life: &Life| {
+        let plan = ring.plan_repair(life).unwrap();
+        let found: Vec<_> = plan.open().map(|mend| (mend.what, mend.state.clone())).collect();
+        assert!(found.iter().all(|(what, _)| *what == "staged") && plan.depends_on_life != found.is_empty());
+        found.into_iter().map(|(_, state)| state == State::ToDo).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        [Life::Unknown, Life::Unheard, living(&[]), living(&[owner])].map(|life| of(&life)),
+        [vec![true], vec![false], vec![true], vec![]]
+    );
+    ids.push(id);
+    bring_in(&another(&config));
+    assert_delivered_once(&config.ring, &ids, "brought in");
+}
+
+#[test]
+fn a_damaged_segment_goes_to_quarantine_when_its_owner_is_known_to_be_dead() {
+    for damage in ["tail", "bytes"] {
+        let dir = scratch();
+        let config = config(dir.path(), 2, "");
+        let (_, file) = staged(&config, 7);
+        let mut bytes = fs::read(&file).unwrap();
+        match damage {
+            "tail" => bytes.truncate(bytes.len() - 1),
+            _ => bytes[20] ^= 1, // the header: its end is whole
+        }
+        fs::write(&file, bytes).unwrap();
+        let ring = another(&config);
+        let states = |life: &Life| {
+            let plan = ring.plan_repair(life).unwrap();
+            let damaged = plan.open().filter(|mend| mend.why.contains("damaged"));
+            damaged.map(|mend| (mend.what, mend.state == State::ToDo)).collect::<Vec<_>>()
+        };
+        assert_eq!(states(&Life::Unheard), [("staged", false)], "{damage}");
+        let owner = file.parent().unwrap().file_name().unwrap().to_str().unwrap();
+        assert_eq!(states(&living(&[owner])), []);
+        assert_eq!(states(&living(&[])), [("staged", true)], "{damage}");
+        apply(&ring, &Life::Unheard);
+        assert!(file.exists());
+        apply(&ring, &living(&[]));
+        assert!(!file.exists() && ring.fs.list(&ring.layout.quarantine()).unwrap().len() == 2, "{damage}");
+        assert_eq!(ring.plan_repair(&living(&[])).unwrap().open().count(), 0);
+    }
+}
+
+#[test]
+fn a_last_name_is_found_in_any_generation_but_in_those_that_fill() {
+    type Place = fn(&Ring) -> PathBuf;
+    let places: [(Place, bool); 6] = [
+        (|ring| ring.layout.read(1), true),
+        (|ring| ring.layout.read(2), true),
+        (|ring| ring.layout.write(1), true),
+        (|ring| ring.layout.write(3), false),
+        (|ring| ring.layout.write(4), false),
+        (|ring| ring.layout.write(5), true),
+    ];
+    for (place, found) in places {
+        let dir = scratch();
+        let config = config(dir.path(), 2, "KEEP: 9");
+        let mut ids = generations(&config, 2);
+        let (id, file) = staged(&config, 7);
+        let ring = another(&config);
+        let place = place(&ring);
+        fs::create_dir_all(&place).unwrap();
+        fs::rename(&file, place.join(segment_name(0, 1).replace('0', "1"))).unwrap();
+        let plan = ring.plan_repair(&living(&[])).unwrap();
+        let strays: Vec<_> = plan.open().filter(|mend| mend.what == "segment").map(|mend| &mend.state).collect();
+        assert_eq!(strays, if found { vec![&State::ToDo] } else { vec![] }, "{}", place.display());
+        apply(&ring, &living(&[]));
+        ids.push(id);
+        if !place.ends_with("write.4") {
+            bring_in(&another(&config));
+            assert_delivered_once(&config.ring, &ids, "it had one name only");
+        }
+    }
+}
+
+#[test]
+fn a_link_that_came_late_of_what_the_newest_manifest_lists_is_no_last_name() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "KEEP: 9");
+    generations(&config, 2);
+    let ring = another(&config);
+    let listed = &ring.manifests.get(2).unwrap().unwrap().segments[0];
+    fs::hard_link(ring.layout.read(2).join(listed.file()), ring.layout.read(1).join(segment_name(50, 1))).unwrap();
+    let plan = ring.plan_repair(&living(&[])).unwrap();
+    assert!(listed.born == 2 && plan.open().count() == 0, "{:?}", plan.mends);
+}
+
+#[test]
+fn a_damaged_segment_that_another_user_owns_is_left_and_other_errors_are_told() {
+    for (errno, is_told) in [(EACCES, false), (EIO, true)] {
+        let dir = scratch();
+        let config = config(dir.path(), 2, "");
+        let (_, file) = staged(&config, 7);
+        fs::write(&file, "damaged").unwrap();
+        let (ring, hooks) = hooked(&config);
+        let life = living(&[]);
+        let plan = ring.plan_repair(&life).unwrap();
+        hooks.hook(move |_, op, path| {
+            let hit = op == "rename" && path.to_string_lossy().contains("quarantine");
+            if hit { Action::Refuse(errno) } else { Action::Pass }
+        });
+        assert_eq!(ring.apply_repair(&plan, &life).is_err(), is_told, "{errno}");
+        assert!(file.exists());
+    }
+}
+
+#[test]
+fn what_cannot_be_read_just_now_is_not_taken_for_damaged() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "KEEP: 9");
+    generations(&config, 3);
+    let layout = another(&config).layout;
+    fs::write(layout.read(2).join(segment_name(40, 1)), "damaged").unwrap();
+    fs::remove_file(layout.manifest(2)).unwrap();
+    // What the system will not say now, it may say later.
+    for (errno, damaged) in [(0, Some(true)), (ESTALE, None), (EIO, None), (EACCES, None)] {
+        let (ring, hooks) = hooked(&config);
+        hooks.hook(move |_, op, path| {
+            let hit = op == "open" && path.ends_with(segment_name(40, 1)) && errno != 0;
+            if hit { Action::Refuse(errno) } else { Action::Pass }
+        });
+        let plan = ring.plan_repair(&living(&[])).ok();
+        let says = plan.map(|plan| plan.open().next().unwrap().action.contains("1 files there are damaged"));
+        assert_eq!(says, damaged, "{errno}");
+    }
+}
+
+#[test]
+fn of_two_lost_manifests_in_a_row_one_lists_a_segment_that_lies_in_both_generations() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "KEEP: 9");
+    let ids = generations(&config, 4);
+    let layout = another(&config).layout;
+    let delivered = another(&config).manifests.get(2).unwrap().unwrap().segments[0].clone();
+    fs::hard_link(layout.read(2).join(delivered.file()), layout.read(3).join(segment_name(50, 1))).unwrap();
+    [2, 3].iter().for_each(|n| fs::remove_file(layout.manifest(*n)).unwrap());
+    let ring = another(&config);
+    assert!([2, 3].iter().all(|n| mend_of(&ring, *n, &living(&["a"])).state != State::ToDo), "somebody lives");
+    apply(&ring, &living(&[]));
+    let manifests = another(&config).manifests;
+    let samples = [1, 2, 3, 4].map(|n| manifests.get(n).unwrap().unwrap().summary.samples);
+    assert_eq!(samples, [2; 4]);
+    assert_delivered_once(&config.ring, &ids, "two were lost");
+}
+
+#[test]
+fn a_last_name_that_cannot_be_staged_again_is_an_error_unless_it_is_gone_or_was_staged() {
+    for (action, is_told) in [
+        (Action::Refuse as fn(i32) -> Action, [(EIO, true), (ESTALE, false)]),
+        (Action::LoseReply, [(EIO, false), (ESTALE, false)]),
+    ] {
+        for (errno, is_told) in is_told {
+            let dir = scratch();
+            let config = config(dir.path(), 2, "KEEP: 9");
+            generations(&config, 2);
+            let (_, file) = staged(&config, 7);
+            let (ring, hooks) = hooked(&config);
+            fs::rename(&file, ring.layout.read(1).join(segment_name(50, 1))).unwrap();
+            let life = living(&[]);
+            let plan = ring.plan_repair(&life).unwrap();
+            hooks.hook(move |_, op, path| if op == "link" && path == file { action(errno) } else { Action::Pass });
+            assert_eq!(ring.apply_repair(&plan, &life).is_err(), is_told, "{errno}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_listed_just_now_is_not_taken_for_an_empty_one() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "KEEP: 9");
+    generations(&config, 3);
+    linked(&config, 7);
+    let layout = another(&config).layout;
+    fs::remove_file(layout.manifest(2)).unwrap();
+    let dirs = [layout.read(2), layout.write(4)];
+    let looks = dirs.iter().flat_map(|dir| [("identity", dir.clone()), ("list", dir.clone())]);
+    for (call, dir) in looks.chain([("list", layout.quarantine())]) {
+        for errno in [EIO, EACCES, ESTALE] {
+            let (ring, hooks) = hooked(&config);
+            let of = dir.clone();
+            hooks.hook(move |_, op, path| if op == call && path == of { Action::Refuse(errno) } else { Action::Pass });
+            let plan = ring.plan_repair(&living(&[]));
+            assert!(plan.is_err(), "{call} {errno} of {}: {:?}", dir.display(), plan.unwrap().mends);
+        }
+    }
+    // None, and a file: nothing is in them.
+    fs::remove_dir(layout.quarantine()).unwrap();
+    fs::remove_dir(layout.trash()).unwrap();
+    fs::write(layout.staging_of("file-1-a"), "x").unwrap();
+    let ring = another(&config);
+    assert_eq!(mend_of(&ring, 2, &living(&[])).state, State::ToDo);
+    assert!(ring.garbage().unwrap().is_empty() && ring.garbage_of_the_dead().is_ok());
+    fs::create_dir(layout.trash()).unwrap();
+    ring.gc().unwrap();
+}
+
+/// Generations 1 to 4, of which the third is lost with its manifest; and something that was staged before it.
+fn third_is_lost(config: &Config) -> (Ring, PathBuf) {
+    generations(config, 2);
+    let (_, file) = staged(config, 7);
+    for _ in [3, 4] {
+        [0, 1].iter().for_each(|index| drop(linked(config, *index)));
+        promote_only(&another(config));
+    }
+    let ring = another(config);
+    fs::remove_file(ring.layout.manifest(3)).unwrap();
+    fs::remove_dir_all(ring.layout.read(3)).unwrap();
+    (another(config), file)
+}
+
+#[test]
+fn what_a_generation_that_is_gone_may_have_listed_goes_to_quarantine_wherever_it_is_staged() {
+    type Moved = fn(&Ring, &Path) -> PathBuf;
+    let cases: [(&str, Moved, bool); 6] = [
+        ("by its owner", |_, file| file.to_owned(), true),
+        (
+            "by somebody else",
+            |ring, file| {
+                let elsewhere = ring.layout.staging_of("other-1-ab");
+                fs::rename(file.parent().unwrap(), &elsewhere).unwrap();
+                elsewhere.join(file.file_name().unwrap())
+            },
+            true,
+        ),
+        (
+            "under another's id",
+            |_, file| {
+                let other = file.with_file_name(format!("{:032x}.rec", 7));
+                fs::rename(file, &other).unwrap();
+                other
+            },
+            false,
+        ),
+        (
+            "since then",
+            |ring, file| {
+                fs::remove_file(file).unwrap();
+                let config = config(ring.layout.root().parent().unwrap(), 2, "KEEP: 9");
+                staged(&config, 8).1
+            },
+            false,
+        ),
+        (
+            "and linked since",
+            |ring, file| {
+                fs::hard_link(file, ring.layout.write(5).join(segment_name(7, 1))).unwrap();
+                file.to_owned()
+            },
+            false,
+        ),
+        (
+            "and delivered by the next",
+            |ring, file| {
+                let path = ring.layout.manifest(4);
+                let manifest = ring.manifests.get(4).unwrap().unwrap();
+                let tail = read_tail(&Posix, file).unwrap();
+                let mut segments = manifest.segments.clone();
+                segments[0].id = tail.footer.info.id;
+                fs::write(path, Manifest::new(manifest.summary.clone(), segments).encode().unwrap()).unwrap();
+                file.to_owned()
+            },
+            false,
+        ),
+    ];
+    for (what, moved, goes) in cases {
+        let dir = scratch();
+        let config = config(dir.path(), 2, "KEEP: 9");
+        let (ring, file) = third_is_lost(&config);
+        let file = moved(&ring, &file);
+        let ring = another(&config);
+        assert_eq!(
+            mend_of(&ring, 3, &living(&[])).action.contains("1 staged segments go to quarantine"),
+            goes,
+            "{what}"
+        );
+        assert_eq!(mend_of(&ring, 3, &living(&["a"])).state == State::ToDo, !goes, "{what}");
+        // What is left is brought in by nobody.
+        ring.apply_repair(&ring.plan_repair(&living(&[])).unwrap(), &Life::Unheard).unwrap();
+        let kept = fs::read_dir(ring.layout.quarantine()).unwrap().count();
+        assert_eq!((file.exists(), kept), (!goes, if goes { 2 } else { 0 }), "{what}");
+    }
+}
+
+#[test]
+fn what_is_staged_and_cannot_be_read_just_now_hinders_the_repair_of_a_generation_that_is_gone() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "KEEP: 9");
+    let (_, file) = third_is_lost(&config);
+    const ENOENT: i32 = 2;
+    for (call, errno, is_told) in [
+        ("list", EIO, true),
+        ("list", EACCES, true),
+        ("list", ESTALE, true),
+        ("list", ENOENT, false),
+        ("open", EIO, true),
+        ("open", EACCES, true),
+        ("open", ESTALE, true),
+        ("open", ENOENT, false),
+        ("read", EIO, true),
+    ] {
+        let (ring, hooks) = hooked(&config);
+        let of = if call == "list" { file.parent().unwrap().to_owned() } else { file.clone() };
+        // Once: what looks at it afterwards finds it.
+        let met = AtomicBool::new(false);
+        hooks.hook(move |_, op, path| {
+            let hit = op == call && path == of && !met.swap(true, Ordering::SeqCst);
+            if hit { Action::Refuse(errno) } else { Action::Pass }
+        });
+        assert_eq!(ring.plan_repair(&living(&[])).is_err(), is_told, "{call} {errno}");
+    }
+    fs::write(&file, "damaged").unwrap();
+    let ring = another(&config);
+    assert!(!mend_of(&ring, 3, &living(&[])).action.contains("staged"), "nobody commits what is damaged");
+}

@@ -1,0 +1,347 @@
+//! Commit and promotion, a step at a time.
+
+use super::{promote_only, write_manifests};
+use ringreel::config::Config;
+use ringreel::layout::segment_name;
+use ringreel::ring::Ring;
+use ringreel::ring::commit::{Commit, Staged, Step};
+use ringreel::ring::promote::When;
+use ringreel::{Error, Generator, SampleId};
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+use testkit::ring::{
+    self, Action, EACCES, EIO, another, assert_delivered_once, bring_in, config, hooked, linked, scratch, staged, write,
+};
+
+/// A staged segment, on its way.
+pub(crate) fn on_its_way(ring: &Ring, id: SampleId, file: &Path) -> Commit {
+    let owner = file.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
+    let bytes = fs::metadata(file).unwrap().len();
+    let born = ring.manifests.newest().unwrap() + 1;
+    Commit::new(Staged { owner, id: id.segment, born, samples: 1, bytes })
+}
+
+#[test]
+fn a_commit_takes_the_next_free_number_and_waits_when_the_generation_is_full() {
+    let dir = scratch();
+    let config = config(dir.path(), 8, "");
+    let ring = another(&config);
+    // The index has handed out 0 to 8 when all are staged. What it hands out next is taken; it is told where to go on.
+    (9..14).chain([20]).for_each(|index| drop(linked(&config, index)));
+    let ways = [20, 21, 22].map(|n| staged(&config, n));
+    let mut commits = ways.each_ref().map(|(id, file)| on_its_way(&ring, *id, file));
+    assert_eq!(ring.commit_step(&mut commits[0], true).unwrap(), Step::Linked(1));
+    assert_eq!(commits[0].linked(), Some(1));
+    let names = ring.fs.list(&ring.layout.write(1)).unwrap();
+    assert!(names.len() == 7 && names.contains(&segment_name(21, 1)), "{names:?}");
+    assert_eq!(ring.coordination.handed_out(1).unwrap(), 22);
+    assert_eq!(ring.commit_step(&mut commits[0], true).unwrap(), Step::Linked(1), "and is not linked twice");
+    assert!(!ring.seems_full(0));
+    assert_eq!(ring.commit_step(&mut commits[1], true).unwrap(), Step::Linked(1));
+    assert!(ring.seems_full(0));
+    for thorough in [false, true] {
+        assert_eq!(ring.commit_step(&mut commits[2], thorough).unwrap(), Step::Wait(1));
+    }
+    assert_eq!(promote_only(&another(&config)), 1);
+    assert_eq!(ring.commit_step(&mut commits[1], false).unwrap(), Step::Delivered(Some(1)));
+    assert_eq!(ring.commit_step(&mut commits[2], false).unwrap(), Step::Linked(2));
+    assert!(!ways[1].1.exists() && ways[2].1.exists());
+}
+
+#[test]
+fn that_a_generation_is_full_is_looked_at_again_after_a_while() {
+    let dir = scratch();
+    let mut config = config(dir.path(), 8, "");
+    ring::a_manager_seems_to_live(&config);
+    (0..8).for_each(|index| drop(linked(&config, index)));
+    let (id, file) = staged(&config, 8);
+    let rings = [Duration::from_secs(3600), Duration::from_millis(10)].map(|poll| {
+        config.poll = Some(poll);
+        another(&config)
+    });
+    let mut commits = rings.each_ref().map(|ring| (ring, on_its_way(ring, id, &file)));
+    for (ring, commit) in &mut commits {
+        assert_eq!(ring.commit_step(commit, false).unwrap(), Step::Wait(1));
+    }
+    fs::remove_file(rings[0].layout.write(1).join(segment_name(0, 1))).unwrap();
+    sleep(Duration::from_millis(30));
+    let [(patient, for_hours), (soon, for_moments)] = &mut commits;
+    assert_eq!(patient.commit_step(for_hours, false).unwrap(), Step::Wait(1), "not at each step");
+    assert_eq!(soon.commit_step(for_moments, false).unwrap(), Step::Linked(1));
+}
+
+/// Estimating the fill by the number of files would link both single samples.
+#[test]
+fn names_say_how_full_a_generation_of_unequal_segments_is() {
+    let dir = scratch();
+    let single = config(dir.path(), 8, "");
+    ring::a_manager_seems_to_live(&single);
+    let mut generator = Generator::open(&config(dir.path(), 8, "SEGMENT_SAMPLES: 7")).unwrap();
+    (0..7).for_each(|n| drop(write(&mut generator, n).unwrap()));
+    let ring = another(&single);
+    assert_eq!(ring.fs.list(&ring.layout.write(1)).unwrap(), [segment_name(0, 7)]);
+    let ways = [7, 8].map(|n| staged(&single, n));
+    let mut commits = ways.each_ref().map(|(id, file)| on_its_way(&ring, *id, file));
+    assert_eq!(ring.commit_step(&mut commits[0], false).unwrap(), Step::Linked(1));
+    assert_eq!(ring.commit_step(&mut commits[1], false).unwrap(), Step::Wait(1));
+}
+
+/// Only a look at the footers tells, and it is remembered.
+#[test]
+fn names_that_claim_too_much_delay_a_commit_once() {
+    let dir = scratch();
+    let config = config(dir.path(), 8, "");
+    (0..3).for_each(|n| drop(linked(&config, n)));
+    let ring = another(&config);
+    let write = ring.layout.write(1);
+    fs::write(write.join(segment_name(100, 9)), "more samples than a generation").unwrap();
+    fs::write(write.join(segment_name(101, 5)), "damaged").unwrap();
+    let ways = [3, 4].map(|n| staged(&config, n));
+    let mut commits = ways.each_ref().map(|(id, file)| on_its_way(&ring, *id, file));
+    assert_eq!(ring.commit_step(&mut commits[0], false).unwrap(), Step::Wait(1));
+    assert_eq!(ring.commit_step(&mut commits[0], true).unwrap(), Step::Linked(1));
+    assert_eq!(ring.commit_step(&mut commits[1], false).unwrap(), Step::Linked(1));
+    fs::remove_file(write.join(segment_name(101, 5))).unwrap();
+    let (id, file) = staged(&config, 5);
+    assert_eq!(
+        ring.commit_step(&mut on_its_way(&ring, id, &file), false).unwrap(),
+        Step::Linked(1),
+        "9 samples do not count"
+    );
+}
+
+#[test]
+fn numbers_of_a_closed_generation_are_drawn_at_random_and_only_for_who_waits_long() {
+    let dir = scratch();
+    let config = config(dir.path(), 8, "");
+    let ring = another(&config);
+    ring.coordination.close_generation(1).unwrap();
+    let (id, file) = staged(&config, 20);
+    let mut commit = on_its_way(&ring, id, &file);
+    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Wait(1));
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(1));
+    let name = ring.fs.list(&ring.layout.write(1)).unwrap().remove(0);
+    assert!(name.strip_suffix(".rec").unwrap().parse::<u64>().unwrap() >= 1 << 40, "{name}");
+}
+
+#[test]
+fn a_link_that_fails_is_another_ones_to_make_or_an_error() {
+    for (errno, step) in [(EACCES, Some(Step::Refused)), (EIO, None)] {
+        let dir = scratch();
+        let config = config(dir.path(), 8, "");
+        let (id, file) = staged(&config, 20);
+        let (ring, hooks) = hooked(&config);
+        let mut commit = on_its_way(&ring, id, &file);
+        let filling = ring.layout.write(1);
+        hooks.hook(
+            move |_, op, path| {
+                if op == "link" && path.starts_with(&filling) { Action::Refuse(errno) } else { Action::Pass }
+            },
+        );
+        assert_eq!(ring.commit_step(&mut commit, true).ok(), step);
+        // Of its own, it is an error whatever it says.
+        commit.staged.owner.clone_from(&ring.me);
+        let ours = ring.layout.staging_of(&ring.me);
+        fs::create_dir_all(&ours).unwrap();
+        fs::hard_link(&file, ours.join(file.file_name().unwrap())).unwrap();
+        assert!(ring.commit_step(&mut commit, true).is_err(), "{errno}");
+    }
+}
+
+#[test]
+fn a_staging_name_that_we_may_not_remove_is_left_to_its_owner_and_other_errors_are_told() {
+    for (errno, is_told) in [(EACCES, false), (EIO, true)] {
+        let dir = scratch();
+        let config = config(dir.path(), 2, "");
+        let ids = [0, 1].map(|n| linked(&config, n));
+        let (ring, hooks) = hooked(&config);
+        let owners = ring.layout.staging();
+        hooks.hook(move |_, op, path| {
+            let hit =
+                op == "remove_file" && path.starts_with(&owners) && path.extension().is_some_and(|end| end == "rec");
+            if hit { Action::Refuse(errno) } else { Action::Pass }
+        });
+        assert_eq!(ring.promote(When::Full).is_err(), is_told, "{errno}");
+        assert!(ids.iter().all(|(_, file)| file.exists()) && ring.layout.manifest(1).exists());
+        hooks.unhook();
+        bring_in(&another(&config));
+        assert_delivered_once(&config.ring, &ids.map(|(id, _)| id), "left to its owner");
+    }
+}
+
+#[test]
+fn a_staged_file_that_somebody_removed_is_waited_for_and_then_lost() {
+    let dir = scratch();
+    let config = Config { lease: Duration::from_millis(200), ..config(dir.path(), 8, "") };
+    let ring = another(&config);
+    let (id, file) = staged(&config, 20);
+    let mut commit = on_its_way(&ring, id, &file);
+    let away = dir.path().join("away");
+    fs::rename(&file, &away).unwrap();
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Wait(1));
+    std::thread::sleep(Duration::from_millis(250));
+    assert!(matches!(ring.commit_step(&mut commit, true), Err(Error::Lost { .. })));
+    fs::rename(&away, &file).unwrap();
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(1));
+}
+
+#[test]
+fn a_promotion_says_what_it_left_out() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "");
+    let staged = [0, 1, 2].map(|n| staged(&config, n));
+    let ring = another(&config);
+    for (index, (_, file)) in staged.iter().enumerate() {
+        fs::hard_link(file, ring.layout.write(1).join(segment_name(index as u64, 1))).unwrap();
+    }
+    let ids = staged.map(|(id, _)| id);
+    fs::write(ring.layout.write(1).join(segment_name(9, 1)), "damaged").unwrap();
+    let promotion = ring.promote(When::Full).unwrap().done().unwrap();
+    assert_eq!((promotion.left_out, promotion.damaged, promotion.ours), (2, 1, true));
+    let (told, swap_ms) = (promotion.manifest.summary.swap_ms, promotion.swap_ms);
+    assert!(0.0 < told && told <= swap_ms && swap_ms < 60_000.0, "{told} {swap_ms}");
+    assert!(ring.layout.write(2).exists() && !ring.layout.write(1).exists());
+    // The link of what came too late is removed, and what is damaged stays: it may only be seen too early.
+    let mut names = ring.fs.list(&ring.layout.read(1)).unwrap();
+    names.sort();
+    assert_eq!(names, [0, 1, 9].map(|n| segment_name(n, 1)));
+    assert!(ring.promote(When::NotEmpty).unwrap().done().is_none());
+    bring_in(&ring);
+    assert_delivered_once(&config.ring, &ids, "one came too late");
+}
+
+#[test]
+fn a_generation_is_promoted_when_it_is_full_or_when_it_holds_a_sample() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "");
+    let ring = another(&config);
+    assert!(ring.promote(When::NotEmpty).unwrap().done().is_none());
+    linked(&config, 0);
+    assert!(ring.promote(When::Full).unwrap().done().is_none());
+    assert!(ring.layout.write(1).exists());
+    assert!(ring.promote(When::NotEmpty).unwrap().done().is_some());
+    fs::remove_dir(ring.layout.write(2)).unwrap();
+    assert!(ring.promote(When::Full).unwrap().done().is_none() && ring.layout.write(2).exists());
+}
+
+#[test]
+fn a_segment_counts_once_under_two_names_and_not_with_more_samples_than_a_generation() {
+    let dir = scratch();
+    let config = config(dir.path(), 3, "");
+    let (_, file) = linked(&config, 0);
+    let ring = another(&config);
+    let filling = ring.layout.write(1);
+    fs::hard_link(&file, filling.join(segment_name(1, 1))).unwrap();
+    let bytes = fs::metadata(&file).unwrap().len();
+    assert_eq!((ring.fill_of(1).unwrap(), ring.fill_in(1, &filling).unwrap()), (1, (1, bytes)));
+    assert_eq!(ring.look_at(1, &filling).unwrap().segments.len(), 2);
+    // A directory that was made anew is looked at anew.
+    fs::rename(&filling, ring.layout.trash().join("old")).unwrap();
+    fs::create_dir(&filling).unwrap();
+    assert_eq!(ring.fill_of(1).unwrap(), 0);
+
+    // Three samples in a segment are as many as a generation may have; four are too many. A name tells
+    // their number, or the segment does not count.
+    let elsewhere = scratch();
+    let large = ring::config(elsewhere.path(), 100, "SEGMENT_SAMPLES: 4");
+    for (samples, named, counts) in [(3, 3, 1), (4, 4, 0), (3, 1, 0)] {
+        let mut generator = Generator::open(&large).unwrap();
+        let mut ids: Vec<SampleId> = (0..samples).flat_map(|n| write(&mut generator, n).unwrap()).collect();
+        ids.extend(generator.seal(&ring::never).unwrap());
+        let staged = generator.ring().layout.sealed(&generator.ring().me, ids[0].segment);
+        fs::hard_link(staged, filling.join(segment_name(10, named))).unwrap();
+        let found = ring.look_at(1, &filling).unwrap();
+        assert_eq!((found.segments.len(), found.damaged.len()), (counts, 1 - counts), "{samples} {named}");
+        fs::remove_dir_all(&filling).unwrap();
+        fs::create_dir(&filling).unwrap();
+    }
+}
+
+#[test]
+fn what_was_looked_up_for_one_generation_is_not_believed_of_the_next() {
+    let dir = scratch();
+    let config = config(dir.path(), 2, "");
+    [0, 1].iter().for_each(|index| drop(linked(&config, *index)));
+    let ring = another(&config);
+    let looked = |n: u64| ring.look_at(n, &ring.layout.write(n)).unwrap().segments;
+    let first = looked(1);
+    fs::create_dir(ring.layout.write(2)).unwrap();
+    // Another thread has gone on to the next one.
+    assert!(looked(2).is_empty() && ring.countable(1, &first).unwrap().len() == 2);
+    assert_eq!(promote_only(&another(&config)), 1);
+    fs::hard_link(ring.layout.read(1).join(first[0].file()), ring.layout.write(2).join(segment_name(50, 1))).unwrap();
+    let late = looked(2);
+    assert!(late.len() == 1 && ring.countable(2, &late).unwrap().is_empty(), "it is delivered already");
+}
+
+#[test]
+fn the_directory_of_the_generation_that_fills_is_made_where_it_is_gone_and_the_next_one_fills_where_it_is_promoted() {
+    let dir = scratch();
+    let config = config(dir.path(), 8, "");
+    let ring = another(&config);
+    let (id, file) = staged(&config, 20);
+    fs::remove_dir(ring.layout.write(1)).unwrap();
+    let linked = ring.commit_step(&mut on_its_way(&ring, id, &file), true).unwrap();
+    assert!(linked == Step::Linked(1) && ring.layout.write(1).exists());
+    fs::rename(ring.layout.write(1), ring.layout.read(1)).unwrap();
+    // The one after it was promoted, too: a power cut took the manifests back.
+    fs::create_dir(ring.layout.read(2)).unwrap();
+    let (id, file) = staged(&config, 21);
+    let mut commit = on_its_way(&ring, id, &file);
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Wait(1));
+    fs::remove_dir(ring.layout.read(2)).unwrap();
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(2));
+    assert!(!ring.layout.write(1).exists());
+}
+
+/// A pruned manifest listed nothing that still has a staging name, and everything that has none.
+#[test]
+fn staging_name_tells_what_pruned_manifests_listed() {
+    for (newest, first_exists, is_staged, want) in [
+        (1025, true, true, Some(Step::Linked(1026))),
+        (1025, false, true, Some(Step::Linked(1026))),
+        (1025, false, false, Some(Step::Delivered(None))),
+        (1024, false, true, None), // too young to be pruned: it cannot be seen, and may list the segment
+    ] {
+        let dir = scratch();
+        let config = config(dir.path(), 8, "");
+        let ring = another(&config);
+        let (id, file) = staged(&config, 20);
+        let mut commit = on_its_way(&ring, id, &file);
+        write_manifests(&ring.layout, newest);
+        if !first_exists {
+            fs::remove_file(ring.layout.manifest(1)).unwrap();
+        }
+        if !is_staged {
+            fs::remove_file(&file).unwrap();
+        }
+        let step = another(&config).commit_step(&mut commit, true);
+        assert!(step.as_ref().err().is_none_or(Error::is_retryable), "{step:?}");
+        assert_eq!(step.ok(), want, "newest {newest}, manifest 1 {first_exists}, staged {is_staged}");
+        assert_eq!(ring.fs.list(&ring.layout.quarantine()).unwrap(), [""; 0]);
+    }
+}
+
+#[test]
+fn how_full_a_generation_is_its_footers_tell_where_its_names_do_not() {
+    let dir = scratch();
+    let config = config(dir.path(), 4, "");
+    let ring = another(&config);
+    let ways = [0, 1, 2].map(|n| staged(&config, n));
+    for (index, (_, file)) in ways.iter().take(2).enumerate() {
+        fs::hard_link(file, ring.layout.write(1).join(segment_name(10 + index as u64, 1))).unwrap();
+    }
+    // Two names, of which each might be of two samples.
+    let mut commit = on_its_way(&ring, ways[2].0, &ways[2].1);
+    commit.staged.samples = 2;
+    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Linked(1));
+    // Four names, of which two are of one segment.
+    fs::hard_link(&ways[0].1, ring.layout.write(1).join(segment_name(20, 1))).unwrap();
+    let (id, file) = staged(&config, 30);
+    let ring = another(&config);
+    let mut commit = on_its_way(&ring, id, &file);
+    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Wait(1));
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(1));
+}

@@ -1,0 +1,65 @@
+//! What is told as a warning, and how often.
+
+use super::steps::on_its_way;
+use ringreel::layout::segment_name;
+use ringreel::ring::Ring;
+use ringreel::ring::commit::Step;
+use ringreel::ring::liveness::Watch;
+use std::fs;
+use std::time::Duration;
+use testkit::log::warnings;
+use testkit::ring::{Action, EIO, another, config, hooked, linked, scratch, staged};
+
+/// How many warnings with these words `call` gives.
+fn told(words: &str, call: impl FnOnce()) -> usize {
+    let ((), all) = warnings(call);
+    all.lines().filter(|warning| warning.contains(words)).count()
+}
+
+#[test]
+fn a_segment_that_cannot_be_read_is_told_of_once_and_not_at_first_sight() {
+    let dir = scratch();
+    let ring = another(&config(dir.path(), 8, ""));
+    fs::write(ring.layout.write(1).join(segment_name(3, 1)), "damaged").unwrap();
+    let looks = |many| {
+        told("a segment cannot be read", || {
+            (0..many).for_each(|_| assert_eq!(ring.look_at(1, &ring.layout.write(1)).unwrap().damaged.len(), 1));
+        })
+    };
+    assert_eq!([looks(4), looks(1), looks(7)], [0, 1, 0]);
+}
+
+#[test]
+fn of_a_dead_owners_segment_it_is_told_that_it_cannot_be_read_and_not_that_it_is_gone() {
+    const ENOENT: i32 = 2;
+    for (errno, is_told) in [(EIO, true), (ENOENT, false)] {
+        let dir = scratch();
+        let config = config(dir.path(), 8, "");
+        let (_, file) = staged(&config, 7);
+        let (ring, hooks) = hooked(&config);
+        hooks.hook(move |_, op, path| if op == "open" && path == file { Action::Refuse(errno) } else { Action::Pass });
+        let mut watch = Watch::new(Duration::ZERO);
+        let times = told("a dead owner's segment cannot be read", || {
+            for _ in 0..3 {
+                ring.recover(&mut watch).unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        assert_eq!(times > 0, is_told, "{errno}");
+    }
+}
+
+#[test]
+fn a_counter_that_repeats_itself_is_told_of_once() {
+    let dir = scratch();
+    let config = config(dir.path(), 32, "");
+    (0..14).for_each(|index| drop(linked(&config, index)));
+    let ways = [21, 22, 23].map(|n| staged(&config, n));
+    let commit = |ring: &Ring, n: usize| {
+        ring.coordination.clear().unwrap(); // what it hands out next is taken
+        let mut commit = on_its_way(ring, ways[n].0, &ways[n].1);
+        told("repeats itself", || assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(1)))
+    };
+    let ring = another(&config);
+    assert_eq!([commit(&ring, 0), commit(&ring, 1), commit(&another(&config), 2)], [1, 0, 1], "once by each process");
+}

@@ -1,0 +1,511 @@
+//! What the tests share that run the command, or look at a ring from outside: a directory with a configuration, the
+//! binary and what it said, samples that are known by their number, small filesystems, and listings with contents.
+
+use crate::{index, lines};
+use ringreel::fs::{FileReader, FileWriter, Fs, FsResult, Identity, Kind, Posix, Space};
+use ringreel::reader::ReadSample;
+use ringreel::{Config, Generator, NamedPart};
+use ringreel_format::recordio::RecordReader;
+use ringreel_format::{DType, Meta, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Longest time that anything here is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory that holds a `config.yaml`; its ring is `demo.ring`, unless the configuration says otherwise.
+pub struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    /// A new directory with this configuration. `DBNAME: demo` and short times are put before it.
+    pub fn new(yaml: &str) -> Place {
+        let place = Place::verbatim("");
+        let index = coordination::lines(place.path());
+        place.configure(&format!("DBNAME: demo\nPOLL_SECONDS: 0.02\nLEASE_SECONDS: 1\n{yaml}\n{index}"));
+        place
+    }
+
+    /// A new directory with this configuration and nothing else.
+    pub fn verbatim(yaml: &str) -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+        let place = Place { dir };
+        place.configure(yaml);
+        place
+    }
+
+    /// Replaces the configuration.
+    pub fn configure(&self, yaml: &str) {
+        fs::write(self.dir.path().join("config.yaml"), yaml).unwrap();
+    }
+
+    /// The same configuration, with these lines after it.
+    pub fn with(&self, more: &str) -> Config {
+        let text = fs::read_to_string(self.dir.path().join("config.yaml")).unwrap();
+        Config::parse(&format!("{text}\n{more}"), "config.yaml", self.dir.path(), true).unwrap()
+    }
+
+    pub fn config(&self) -> Config {
+        self.with("")
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn ring(&self) -> PathBuf {
+        self.dir.path().join("demo.ring")
+    }
+
+    /// The command, to be run here.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(crate::binary());
+        command.args(args).current_dir(self.dir.path()).env_remove("RINGREEL_LOG");
+        command
+    }
+
+    /// Runs the command here and waits for its end.
+    pub fn run(&self, args: &[&str]) -> Said {
+        Running::start(self.command(args)).finish()
+    }
+
+    /// Starts the command here.
+    pub fn start(&self, args: &[&str]) -> Running {
+        Running::start(self.command(args))
+    }
+}
+
+/// A command that runs. It is killed when it is dropped.
+pub struct Running {
+    child: Child,
+    out: Arc<Mutex<Vec<u8>>>,
+    err: Arc<Mutex<Vec<u8>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What a command said.
+#[derive(Debug)]
+pub struct Said {
+    pub code: Option<i32>,
+    pub status: ExitStatus,
+    pub out: String,
+    pub err: String,
+}
+
+impl Running {
+    pub fn start(command: Command) -> Running {
+        Running::start_with(command, Stdio::null()).0
+    }
+
+    /// The same, and the pipe to its stdin.
+    pub fn start_with_input(command: Command) -> (Running, ChildStdin) {
+        let (running, input) = Running::start_with(command, Stdio::piped());
+        (running, input.unwrap())
+    }
+
+    fn start_with(mut command: Command, input: Stdio) -> (Running, Option<ChildStdin>) {
+        let piped = command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().unwrap();
+        let input = child.stdin.take();
+        let (out, err) = (Arc::default(), Arc::default());
+        let stdout = collect(child.stdout.take().unwrap(), &out);
+        let stderr = collect(child.stderr.take().unwrap(), &err);
+        (Running { child, out, err, threads: vec![stdout, stderr] }, input)
+    }
+
+    pub fn err(&self) -> String {
+        String::from_utf8(self.err.lock().unwrap().clone()).unwrap()
+    }
+
+    pub fn out(&self) -> String {
+        String::from_utf8_lossy(&self.out.lock().unwrap()).into_owned()
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Waits until stderr holds `text`.
+    pub fn await_err(&mut self, text: &str) {
+        let begun = Instant::now();
+        while !self.err().contains(text) {
+            let said = self.err();
+            assert!(self.is_running(), "it ended without saying {text:?}: {said}");
+            assert!(begun.elapsed() < PATIENCE, "it never said {text:?}: {said}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Whether the process catches SIGTERM by now, or has ended.
+    pub fn catches_sigterm(&self) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+        let caught = u64::from_str_radix(field("SigCgt:"), 16).unwrap();
+        caught & (1 << (15 - 1)) != 0 || field("State:").starts_with('Z')
+    }
+
+    /// Sends SIGTERM, as a batch system does, once the process catches it. The process may have ended already.
+    pub fn terminate(&self) {
+        eventually("the process catches SIGTERM", || self.catches_sigterm());
+        let kill = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).stderr(Stdio::null()).status();
+        kill.unwrap();
+    }
+
+    /// Waits for its end.
+    pub fn finish(mut self) -> Said {
+        let begun = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it does not end: {}", self.err());
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        self.threads.drain(..).for_each(|thread| thread.join().unwrap());
+        let text = |bytes: &Mutex<Vec<u8>>| String::from_utf8(bytes.lock().unwrap().clone()).unwrap();
+        Said { code: status.code(), status, out: text(&self.out), err: text(&self.err) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn collect(mut from: impl Read + Send + 'static, to: &Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {
+    let to = to.clone();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(n @ 1..) = from.read(&mut buffer) {
+            to.lock().unwrap().extend_from_slice(&buffer[..n]);
+        }
+    })
+}
+
+impl Said {
+    /// The lines of stdout, each a JSON object.
+    pub fn json(&self) -> Vec<serde_json::Value> {
+        self.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The values of `key` in the lines that have it.
+    pub fn values(&self, key: &str) -> Vec<String> {
+        let text = |value: &serde_json::Value| value.as_str().map_or(value.to_string(), str::to_owned);
+        self.json().iter().filter_map(|line| line.get(key).map(text)).collect()
+    }
+
+    pub fn ok(self) -> Said {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self
+    }
+}
+
+/// Prints a line past the harness, which would keep it to itself.
+pub fn loudly(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Whether processes can be traced; what is not tested where they cannot is told.
+pub fn there_is_strace(for_what: &str) -> bool {
+    let traced = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
+    let there = traced.is_ok_and(|done| done.status.success());
+    if !there {
+        loudly(&format!("SKIPPED: {for_what}: there is no strace (Debian's package strace), or it may not trace"));
+    }
+    there
+}
+
+/// Waits until it is true.
+pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < PATIENCE, "it never came to this: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What a ledger calls finished so far.
+pub fn ledger(path: &Path) -> BTreeSet<String> {
+    lines::whole_lines(path).into_iter().collect()
+}
+
+/// Everything below a directory: kind, mode, and contents (for a link, where it leads). The directory's own times and
+/// link counts are left out.
+pub fn listing(dir: &Path) -> BTreeMap<PathBuf, (String, Vec<u8>)> {
+    let mut all = BTreeMap::new();
+    let mut todo = vec![dir.to_owned()];
+    while let Some(dir) = todo.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let kind = meta.file_type();
+            let (name, contents) = if kind.is_dir() {
+                todo.push(path.clone());
+                ("directory", Vec::new())
+            } else if kind.is_symlink() {
+                ("link", fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes())
+            } else if kind.is_file() {
+                ("file", fs::read(&path).unwrap())
+            } else {
+                (if kind.is_fifo() { "fifo" } else { "other" }, Vec::new())
+            };
+            all.insert(path, (format!("{name} {:o} {}", meta.mode(), meta.uid()), contents));
+        }
+    }
+    all
+}
+
+/// The command as a user who is not root. None, loudly, where that cannot be.
+pub fn as_nobody(test: &str, place: &Place, args: &[&str]) -> Option<Said> {
+    let am_root = fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
+    let other = |args: &[&str]| {
+        let mut command = place.command(args);
+        if am_root {
+            command.uid(65534).gid(65534);
+        }
+        command
+    };
+    match other(&["--version"]).output() {
+        Ok(done) if done.status.success() => Some(Running::start(other(args)).finish()),
+        why => {
+            loudly(&format!("SKIPPED: {test}: the command cannot be run as another user: {why:?}"));
+            None
+        }
+    }
+}
+
+/// Runs a tool of the system. False where it cannot be done: the test is then skipped, loudly.
+fn done_or_skipped(test: &str, command: &mut Command) -> bool {
+    let tool = command.get_program().to_string_lossy().into_owned();
+    let why = match command.output() {
+        Ok(done) if done.status.success() => return true,
+        Ok(done) => String::from_utf8_lossy(&done.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    loudly(&format!("SKIPPED: {test}: {tool} cannot be run: {why}"));
+    false
+}
+
+/// A small filesystem of its own, gone when this is dropped.
+pub struct Mount {
+    dir: TempDir,
+    /// The disk that it is on, if any.
+    image: Option<PathBuf>,
+}
+
+impl Mount {
+    /// A tmpfs with these options. None where this user may not mount.
+    pub fn tmpfs(test: &str, options: &str) -> Option<Mount> {
+        let dir = tempfile::tempdir().unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "none"]).arg(dir.path());
+        done_or_skipped(test, &mut mount).then_some(Mount { dir, image: None })
+    }
+
+    /// A filesystem of this kind (`ext4`, `xfs`) on a disk of its own of so many MiB, which is a file in `home`. None
+    /// where this user may not mount, or has no tool to make it.
+    pub fn disk(test: &str, kind: &str, mib: u64, home: &Path) -> Option<Mount> {
+        let image = home.join(format!("disk.{kind}"));
+        fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
+        let mut make = Command::new(format!("mkfs.{kind}"));
+        make.arg("-q").arg(&image);
+        let mount = Mount { dir: tempfile::tempdir().unwrap(), image: Some(image) };
+        (done_or_skipped(test, &mut make) && done_or_skipped(test, &mut mount.mounting())).then_some(mount)
+    }
+
+    fn mounting(&self) -> Command {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", "loop"]).args(&self.image).arg(self.path());
+        mount
+    }
+
+    /// The power of its disk is cut (FS_IOC_SHUTDOWN without flushing the journal, `linux/fs.h`), whoever works on it.
+    pub fn cut_power(&self) {
+        let cut = "import fcntl, os, struct, sys\n\
+                   fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587D, struct.pack('I', 2))";
+        assert!(Command::new("python3").args(["-c", cut]).arg(self.path()).status().unwrap().success());
+    }
+
+    /// The power comes back: what the disk has now is what is there.
+    pub fn start_again(&self) {
+        assert!(Command::new("umount").arg(self.path()).status().unwrap().success());
+        assert!(self.mounting().status().unwrap().success());
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Changes its options.
+    pub fn remount(&self, options: &str) {
+        let done = Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(self.path()).status();
+        assert!(done.unwrap().success());
+    }
+
+    /// Takes all the room there is but for so many pages.
+    pub fn fill_up(&self, but_pages: usize) {
+        let path = self.path().join("filler");
+        let mut file = fs::File::create(&path).unwrap();
+        while file.write_all(&[7; 4096]).is_ok() {}
+        let len = file.metadata().unwrap().len();
+        file.set_len(len - 4096 * but_pages as u64).unwrap();
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let done = Command::new("umount").arg(self.path()).output();
+        if !done.is_ok_and(|done| done.status.success()) {
+            let _ = Command::new("umount").arg("-l").arg(self.path()).output();
+        }
+    }
+}
+
+/// Bytes of sample `n`'s part `data`, the large one, and of `label`, the small one.
+pub const DATA: usize = 4096;
+pub const LABEL: usize = 16;
+
+/// What part `part` of sample `n` holds. Full of zeros where a word of text would be, so that it can be compressed.
+pub fn contents(n: u64, part: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| if i % 8 < 4 { 0 } else { (i / 8 * 31 + n * 7 + part * 101 + i % 8) as u8 }).collect()
+}
+
+/// Puts sample `n` in.
+pub fn put(generator: &mut Generator, n: u64) -> Vec<ringreel::SampleId> {
+    try_put(generator, n, &|| false).unwrap()
+}
+
+/// Puts sample `n` in, unless something is in the way, or `stop` says so.
+pub fn try_put(
+    generator: &mut Generator,
+    n: u64,
+    stop: &dyn Fn() -> bool,
+) -> ringreel::Result<Vec<ringreel::SampleId>> {
+    let (data, label) = (contents(n, 0, DATA), contents(n, 1, LABEL));
+    let parts = [
+        NamedPart::new("data", DType::U8, &[DATA as u64], &data),
+        NamedPart::new("label", DType::U8, &[LABEL as u64], &label),
+    ];
+    let mut meta = Meta::new();
+    meta.set("n", n);
+    generator.write(&parts, &meta, stop)
+}
+
+/// Puts these samples in, and makes all of them visible.
+pub fn generate(config: &Config, numbers: std::ops::Range<u64>) {
+    let mut generator = Generator::open(config).unwrap();
+    numbers.for_each(|n| drop(put(&mut generator, n)));
+    let summary = generator.finish(true, &|| false).unwrap();
+    assert_eq!(summary.waiting, 0, "{summary:?}");
+}
+
+/// The number of a sample that [`put`] made, after a look at every byte of it.
+pub fn checked(sample: &ReadSample) -> u64 {
+    let Some(Value::Int(n)) = sample.meta.get("n") else { panic!("no number: {:?}", sample.meta) };
+    let n = *n as u64;
+    let names: Vec<_> = sample.parts.iter().map(|part| part.name.as_str()).collect();
+    assert_eq!(names, ["data", "label"]);
+    for (part, (which, len)) in sample.parts.iter().zip([(0, DATA), (1, LABEL)]) {
+        assert_eq!(part.shape, [len as u64]);
+        assert!(part.data().unwrap()[..] == contents(n, which, len)[..], "sample {n} has other bytes in {}", part.name);
+    }
+    n
+}
+
+type Told = Box<dyn Fn(&Path) + Send + Sync>;
+
+/// The real filesystem, seen through something: who opens what, and how much room there seems to be.
+#[derive(Default)]
+pub struct Through {
+    /// Is told of each path that is opened for reading.
+    pub on_open: Option<Told>,
+    /// Is told of each directory before it is made.
+    pub on_make_dir: Option<Told>,
+    /// Is told of each file before it is made.
+    pub on_create: Option<Told>,
+    /// Is said to be free, whatever there is.
+    pub free: Option<Space>,
+}
+
+impl std::fmt::Debug for Through {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Through")
+    }
+}
+
+impl Fs for Through {
+    fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
+        self.on_open.as_ref().inspect(|told| told(path));
+        Posix.open(path)
+    }
+
+    fn space(&self, path: &Path) -> FsResult<Space> {
+        self.free.map_or_else(|| Posix.space(path), Ok)
+    }
+
+    fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
+        self.on_create.as_ref().inspect(|told| told(path));
+        Posix.create_new(path)
+    }
+
+    fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
+        Posix.list(dir)
+    }
+
+    fn make_dir(&self, path: &Path) -> FsResult<()> {
+        self.on_make_dir.as_ref().inspect(|told| told(path));
+        Posix.make_dir(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> FsResult<()> {
+        Posix.link(from, to)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> FsResult<()> {
+        Posix.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> FsResult<()> {
+        Posix.remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> FsResult<()> {
+        Posix.remove_dir(path)
+    }
+
+    fn identity(&self, path: &Path) -> FsResult<Identity> {
+        Posix.identity(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> FsResult<()> {
+        Posix.sync_dir(path)
+    }
+
+    fn kind(&self, path: &Path) -> FsResult<Kind> {
+        Posix.kind(path)
+    }
+}
+
+/// The payloads in a RecordIO file.
+pub fn records(path: &Path) -> Vec<Vec<u8>> {
+    let bytes = fs::read(path).unwrap();
+    let mut reader = RecordReader::new(&bytes[..]);
+    let mut all = Vec::new();
+    while let Some(record) = reader.next().unwrap() {
+        all.push(record.payload.to_vec());
+    }
+    all
+}

@@ -1,0 +1,188 @@
+//! What the command says of fixed rings, kept as text and compared word for word: `tests/golden/`.
+//!
+//! `tests/golden/healthy.ring` is a ring as generators left it once; the others are made of it, always in the same way.
+//! After a change that is meant: `INSTA_UPDATE=always cargo test --test main golden::`, and read what `git diff` shows.
+
+use ringreel_format::recordio::{RecordWriter, image};
+use std::collections::HashMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// The fixed rings, and a file of somebody else's.
+pub const FIXED: [&str; 6] = ["healthy", "half-promoted", "damaged", "other-version", "empty", "foreign"];
+
+/// A copy of one of [`FIXED`], in a directory of its own, beside a `config.yaml`.
+pub struct Fixed {
+    dir: TempDir,
+    name: String,
+}
+
+impl Fixed {
+    /// A fresh copy.
+    pub fn new(name: &str) -> Fixed {
+        let dir = tempfile::tempdir().unwrap();
+        let fixed = Fixed { dir, name: name.to_owned() };
+        fs::write(fixed.dir.path().join("config.yaml"), format!("RING: {name}.ring\nKEEP: 5\nLEASE_SECONDS: 0.2\n"))
+            .unwrap();
+        let ring = fixed.path();
+        if name == "foreign" {
+            write_foreign(&ring);
+            return fixed;
+        }
+        copy(&home().join("healthy.ring"), &ring);
+        match name {
+            "half-promoted" => fs::rename(ring.join("write.4"), ring.join("read.4")).unwrap(),
+            "damaged" => {
+                let file = |name: &str| ring.join("read.2").join(name);
+                let mut bytes = fs::read(file("000001.rec")).unwrap();
+                bytes[1000] ^= 1;
+                fs::write(file("000001.rec"), &bytes).unwrap();
+                fs::OpenOptions::new().write(true).open(file("000002.rec")).unwrap().set_len(1500).unwrap();
+                fs::remove_file(file("000003.rec")).unwrap();
+                fs::remove_file(ring.join("manifests/1")).unwrap();
+            }
+            "other-version" => {
+                let text = fs::read_to_string(ring.join("ring.json")).unwrap();
+                let other = text.replace("\"ringreel\": 1", "\"ringreel\": 7");
+                assert_ne!(text, other);
+                fs::write(ring.join("ring.json"), other).unwrap();
+            }
+            "empty" => {
+                (1..=3).for_each(|n| fs::remove_dir_all(ring.join(format!("read.{n}"))).unwrap());
+                (1..=3).for_each(|n| fs::remove_file(ring.join(format!("manifests/{n}"))).unwrap());
+                fs::remove_dir_all(ring.join("write.4")).unwrap();
+                for dir in ["staging", "index"] {
+                    fs::remove_dir_all(ring.join(dir)).unwrap();
+                    fs::create_dir(ring.join(dir)).unwrap();
+                }
+                fs::create_dir(ring.join("write.1")).unwrap();
+            }
+            _ => assert_eq!(name, "healthy"),
+        }
+        fixed
+    }
+
+    /// The ring, or the file.
+    pub fn path(&self) -> PathBuf {
+        let end = if self.name == "foreign" { "rec" } else { "ring" };
+        self.dir.path().join(format!("{}.{end}", self.name))
+    }
+
+    /// What the command says, run beside it: `PATH` among the arguments stands for its path. With its exit status, and
+    /// whatever changes from run to run left out.
+    pub fn told(&self, args: &[&str]) -> String {
+        let path = self.path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let args: Vec<String> = args.iter().map(|arg| arg.replace("PATH", name)).collect();
+        let mut command = Command::new(crate::binary());
+        command.args(&args).current_dir(self.dir.path()).env_remove("RINGREEL_LOG").env("TZ", "UTC");
+        let said = command.output().unwrap();
+        let root = self.dir.path().canonicalize().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(root.to_str().unwrap(), "[DIR]");
+        let (out, err) = (text(&said.stdout), text(&said.stderr));
+        assert!(!err.contains("panicked"), "{err}");
+        let status = said.status.code().map_or("killed".to_owned(), |code| code.to_string());
+        let err = if err.is_empty() { err } else { format!("\n--- stderr\n{err}") };
+        format!("$ ringreel {}\n{out}--- exit status {status}{err}", args.join(" "))
+    }
+}
+
+/// Compares what `ringreel ARGS` says of the fixed ring with what it said, in `tests/golden/snapshots/`.
+pub fn golden(command: &str, fixed: &str, args: &[&str]) {
+    golden_lines(command, fixed, args, "");
+}
+
+/// The same of those lines on stdout that hold `words`, and of the exit status.
+pub fn golden_lines(command: &str, fixed: &str, args: &[&str], words: &str) {
+    let told = Fixed::new(fixed).told(args);
+    let counts = |line: &&str| !line.starts_with('{') || line.contains(words);
+    let told = told.split_inclusive('\n').filter(counts).collect::<String>();
+    let mut filters = vec![
+        // As Prometheus' text has times, and room on a disk.
+        (r"(?m)^(ringreel_\w*seconds\S*) \S+$", "$1 [TIME]"),
+        (r"(?m)^(ringreel_free_\S*) \S+$", "$1 [ROOM]"),
+        (r"\d\d:\d\d:\d\d UTC", "[WHEN]"),
+        (r"report.html: \S+ \S+", "report.html: [SIZE]"),
+        (r"\S+ \S+ free", "[ROOM] free"),
+        // Rates, and times that pass, whatever their unit.
+        (r"\b\d+(\.\d+)? samples/s", "[RATE]"),
+        (r"\b\d+(\.\d+)? (ms|s|min|h|d)\b", "[TIME]"),
+        (r#""(\w*(?:seconds|_ms|ms_mean))":[0-9.eE+-]+"#, r#""$1":"[TIME]""#),
+        (r#""(free_\w+)":\d+"#, r#""$1":"[ROOM]""#),
+        (r"\b\d{4}-\d\d-\d\dT[0-9:.]+Z", "[WHEN]"),
+    ];
+    if command == "top" {
+        filters.extend([(" +", " "), ("─+", "─"), ("░+", "░"), ("█+", "█")]); // what stands beside a time, moves with it
+    }
+    insta::with_settings!({
+        snapshot_path => home().join("snapshots"), prepend_module_to_snapshot => false, omit_expression => true,
+        filters => filters,
+    }, { insta::assert_snapshot!(format!("{command}.{fixed}"), told) });
+}
+
+/// Prints a line past the harness, which would keep it to itself.
+pub fn loudly(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+fn home() -> PathBuf {
+    crate::workspace().join("tests/golden")
+}
+
+/// Everything below a directory, with contents.
+pub fn listing(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let (mut todo, mut all) = (vec![dir.to_owned()], Vec::new());
+    while let Some(dir) = todo.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            all.push((path.clone(), if path.is_dir() { Vec::new() } else { fs::read(&path).unwrap() }));
+            if path.is_dir() {
+                todo.push(path);
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+/// Three records: bytes, a payload that holds the magic, and an image of MXNet's.
+fn write_foreign(path: &Path) {
+    let mut writer = RecordWriter::new(fs::File::create(path).unwrap());
+    writer.write(b"hello").unwrap();
+    writer.write(&[&b"four"[..], &0xced7_230a_u32.to_le_bytes(), b"more"].concat()).unwrap();
+    writer.write(&image::encode(7, 0, &[3.0], b"\x89PNG\r\n\x1a\nno real image")).unwrap();
+}
+
+/// Copies a directory; what are two names of one segment in a ring (and two files in a repository) becomes one again.
+fn copy(from: &Path, to: &Path) {
+    let mut links: HashMap<Vec<u8>, PathBuf> = HashMap::new();
+    let mut todo = vec![PathBuf::new()];
+    fs::create_dir(to).unwrap();
+    // Empty ones are not kept in a repository.
+    for dir in
+        ringreel::layout::DIRECTORIES.into_iter().chain(["index/leases", "index/members", "index/notes", "index/tmp"])
+    {
+        fs::create_dir(to.join(dir)).unwrap();
+    }
+    while let Some(dir) = todo.pop() {
+        for entry in fs::read_dir(from.join(&dir)).unwrap() {
+            let path = dir.join(entry.unwrap().file_name());
+            if from.join(&path).is_dir() {
+                fs::create_dir_all(to.join(&path)).unwrap();
+                todo.push(path);
+                continue;
+            }
+            let bytes = fs::read(from.join(&path)).unwrap();
+            match links.get(&bytes).filter(|_| path.extension().is_some_and(|end| end == "rec")) {
+                Some(first) => fs::hard_link(to.join(first), to.join(&path)).unwrap(),
+                None => {
+                    fs::write(to.join(&path), &bytes).unwrap();
+                    links.insert(bytes, path);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Tests that change or measure their whole process: one at a time, or each in a process of its own.
+
+use std::io::Write;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The name of the test that a process of its own runs.
+const ALONE: &str = "RINGREEL_TEST_ALONE";
+
+/// Holds back the other tests of this process that call it.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs `body` in a process of its own: the running program once more, with the test `name` and nothing else. One such
+/// process at a time. `name` comes from [`test_name!`](crate::test_name).
+pub fn in_own_process(name: &str, body: impl FnOnce()) {
+    if std::env::var(ALONE).is_ok_and(|test| test == name) {
+        return body();
+    }
+    let _alone = alone();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let done = command.args(["--exact", name, "--nocapture"]).env(ALONE, name).output().unwrap();
+    let said = [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(done.status.success(), "{}: {}{}", done.status, said[0], said[1]);
+    assert!(said[0].contains("1 passed"), "no test is named {name}: {}", said[0]);
+    print!("{}", said[0]);
+    // Past the harness, which would keep it to itself.
+    said[1].lines().filter(|line| line.starts_with("SKIPPED")).for_each(|line| {
+        let _ = writeln!(std::io::stderr(), "{line}");
+    });
+}
+
+/// The name that the harness gives to the test `name` of the module `module`.
+pub fn test_name(module: &str, name: &str) -> String {
+    module.split_once("::").map_or_else(|| name.to_owned(), |(_, module)| format!("{module}::{name}"))
+}
+
+/// The name that the harness gives to a test of the calling module.
+#[macro_export]
+macro_rules! test_name {
+    ($name:expr) => {
+        $crate::process::test_name(module_path!(), $name)
+    };
+}

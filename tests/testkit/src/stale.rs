@@ -1,0 +1,353 @@
+//! Clients of a filesystem that answer lookups from what they remember, as NFS clients do.
+//!
+//! All clients of one root share the real filesystem below it, and a server that knows when each name
+//! came and went. A client may answer that a name is absent if the name was absent at some moment
+//! within the last 60 s, unless the client opened the name's directory for reading since, or made the
+//! name itself. This is more than a real client does, which remembers only names that one of its
+//! processes looked for. In the same way, a client may follow the old path of a renamed directory.
+//! Creating, linking and renaming ask the server; when the server answers that a name exists, the
+//! client forgets that the name was absent, as Linux does. [`advance`] moves the clock.
+
+use crate::ring::splitmix;
+use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Posix, Space};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::SystemTime;
+
+/// For how long a client remembers.
+const REMEMBERED_MS: u64 = 60_000;
+
+/// A name: the inode of its directory, and what it is called there.
+type Name = (u64, OsString);
+
+/// When something happened: its number among all events, and the time.
+type Moment = (u64, u64);
+
+/// What all clients of one root share.
+#[derive(Debug, Default)]
+struct Server {
+    now_ms: AtomicU64,
+    events: AtomicU64,
+    came: Mutex<HashMap<Name, Moment>>,
+    went: Mutex<HashMap<Name, Moment>>,
+}
+
+static SERVERS: LazyLock<Mutex<HashMap<PathBuf, Arc<Server>>>> = LazyLock::new(Mutex::default);
+
+/// Chances of what goes wrong in this thread, out of 1000.
+#[derive(Clone, Copy, Debug)]
+pub struct Chances {
+    /// That a client remembers a name as absent.
+    pub absent: u64,
+    /// That a client follows the old path of a renamed directory.
+    pub old_path: u64,
+    /// That a call happens, and its reply says that it did not.
+    pub lost_reply: u64,
+    /// That another process runs before a call.
+    pub preempt: u64,
+}
+
+impl Chances {
+    /// Every name that may be remembered as absent is, and nothing else goes wrong.
+    pub const ABSENT: Chances = Chances { absent: 1000, old_path: 0, lost_reply: 0, preempt: 0 };
+    /// Nothing goes wrong. Threads that a role starts have these.
+    const NONE: Chances = Chances { absent: 0, old_path: 0, lost_reply: 0, preempt: 0 };
+}
+
+thread_local! {
+    static CHANCES: Cell<Option<Chances>> = const { Cell::new(None) };
+    static RANDOM: Cell<u64> = const { Cell::new(0) };
+    static OTHERS: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
+}
+
+/// From now on, in this thread, the chances are these, and `seed` decides.
+pub fn begin(seed: u64, chances: Chances) {
+    RANDOM.set(seed);
+    CHANCES.set(Some(chances));
+}
+
+/// The chances of this thread.
+pub fn chances() -> Option<Chances> {
+    CHANCES.get()
+}
+
+/// What runs when a call of this thread is preempted.
+pub fn preempt_by(others: Option<Rc<dyn Fn()>>) {
+    OTHERS.set(others);
+}
+
+/// The next random number of this thread.
+pub fn random() -> u64 {
+    let mut state = RANDOM.get();
+    let next = splitmix(&mut state);
+    RANDOM.set(state);
+    next
+}
+
+/// Lets this much time pass for all clients of `root`.
+pub fn advance(root: &Path, seconds: u64) {
+    let servers = SERVERS.lock().unwrap();
+    servers[root].now_ms.fetch_add(seconds * 1000, Ordering::SeqCst);
+}
+
+/// One client.
+#[derive(Debug)]
+pub struct StaleClient {
+    root: PathBuf,
+    root_inode: u64,
+    server: Arc<Server>,
+    memory: Mutex<Memory>,
+    /// Chances where [`begin`] set none.
+    chances: Chances,
+    /// Lookups that memory answered and the server would have answered differently.
+    lies: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    /// When each directory was opened for reading last.
+    opened: HashMap<u64, u64>,
+    /// Names that it remembers: whether as absent, and which arrival of the name that concerns.
+    names: HashMap<Name, (bool, u64)>,
+    /// Directories that it has seen, by the names that they had.
+    dirs: HashMap<Name, Arc<File>>,
+}
+
+impl StaleClient {
+    /// Remembers every name as absent for as long as it may.
+    pub fn new(root: &Path) -> StaleClient {
+        let server = SERVERS.lock().unwrap().entry(root.to_owned()).or_default().clone();
+        let (memory, chances) = (Mutex::default(), Chances::ABSENT);
+        let root_inode = root.metadata().unwrap().ino();
+        StaleClient { root: root.to_owned(), root_inode, server, memory, chances, lies: AtomicU64::new(0) }
+    }
+
+    /// Remembers as [`begin`] says, in the thread that called it.
+    pub fn random(root: &Path) -> StaleClient {
+        StaleClient { chances: Chances::NONE, ..StaleClient::new(root) }
+    }
+
+    pub fn lies(&self) -> u64 {
+        self.lies.load(Ordering::Relaxed)
+    }
+
+    fn chances(&self) -> Chances {
+        CHANCES.get().unwrap_or(self.chances)
+    }
+
+    fn happens(&self, of: impl Fn(Chances) -> u64) -> bool {
+        match of(self.chances()) {
+            0 => false,
+            1000.. => true,
+            chance => random() % 1000 < chance,
+        }
+    }
+
+    fn moment(&self) -> Moment {
+        (self.server.events.fetch_add(1, Ordering::SeqCst) + 1, self.server.now_ms.load(Ordering::SeqCst))
+    }
+
+    /// Whether this client may still have the view from before that moment of a name in `dir`.
+    fn may_predate(&self, memory: &Memory, dir: u64, moment: Option<&Moment>) -> bool {
+        let now = self.server.now_ms.load(Ordering::SeqCst);
+        let opened = memory.opened.get(&dir).copied().unwrap_or(0);
+        moment.is_some_and(|(event, at)| *event > opened && at + REMEMBERED_MS > now)
+    }
+
+    /// Looks up each component of `path` below the root, as a kernel does. Returns where it is.
+    fn walk(&self, path: &Path) -> FsResult<PathBuf> {
+        let Ok(below) = path.strip_prefix(&self.root) else { return Ok(path.to_owned()) };
+        let (mut here, mut dir) = (self.root.clone(), self.root_inode);
+        for component in below.components() {
+            let name = (dir, component.as_os_str().to_owned());
+            (here, dir) = self.step(&here, &name).ok_or_else(|| absent(path))?;
+        }
+        Ok(here)
+    }
+
+    /// One component and its inode; none where it is absent, or remembered so.
+    fn step(&self, dir: &Path, name: &Name) -> Option<(PathBuf, u64)> {
+        let (path, mut memory) = (dir.join(&name.1), self.memory.lock().unwrap());
+        let Ok(found) = path.symlink_metadata() else {
+            memory.names.remove(name);
+            let went = self.server.went.lock().unwrap().get(name).copied();
+            let seen = memory.dirs.get(name).cloned();
+            let seen = seen.filter(|_| self.may_predate(&memory, name.0, went.as_ref()))?;
+            if !self.happens(|chances| chances.old_path) {
+                return None;
+            }
+            let now = std::fs::read_link(format!("/proc/self/fd/{}", seen.as_raw_fd())).ok()?;
+            let inode = now.symlink_metadata().ok()?.ino();
+            return Some((now, inode));
+        };
+        let came = self.server.came.lock().unwrap().get(name).copied();
+        if let Some(moment) = came.filter(|moment| self.may_predate(&memory, name.0, Some(moment))) {
+            let known = memory.names.get(name).filter(|(_, of)| *of == moment.0).map(|(absent, _)| *absent);
+            let is_absent = known.unwrap_or_else(|| self.happens(|chances| chances.absent));
+            memory.names.insert(name.clone(), (is_absent, moment.0));
+            if is_absent {
+                self.lies.fetch_add(1, Ordering::Relaxed);
+                return None;
+            }
+        }
+        if found.is_dir() && self.chances().old_path > 0 && !memory.dirs.contains_key(name) {
+            memory.dirs.extend(File::open(&path).ok().map(|file| (name.clone(), Arc::new(file))));
+        }
+        Some((path, found.ino()))
+    }
+
+    fn name_of(path: &Path) -> Option<Name> {
+        let dir = path.parent()?.metadata().ok()?;
+        Some((dir.ino(), path.file_name()?.to_owned()))
+    }
+
+    /// Where the last component of `path` is to be made or found; the directories above are looked up.
+    fn place(&self, path: &Path) -> FsResult<PathBuf> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(path.to_owned()) };
+        Ok(if parent.starts_with(&self.root) { self.walk(parent)?.join(name) } else { path.to_owned() })
+    }
+
+    /// Asks the server to make a name, after which this client knows that it exists. Where the reply is
+    /// lost, the request is sent again, and the server answers with `again`.
+    fn make<T>(
+        &self,
+        path: &Path,
+        again: Option<io::ErrorKind>,
+        call: impl FnOnce(&Path) -> FsResult<T>,
+    ) -> FsResult<T> {
+        let place = self.place(path)?;
+        let made = call(&place);
+        let Some(name) = StaleClient::name_of(&place) else { return made };
+        let mut came = self.server.came.lock().unwrap();
+        let mut event = came.get(&name).map_or(0, |(event, _)| *event);
+        if made.is_ok() {
+            let moment = self.moment();
+            came.insert(name.clone(), moment);
+            event = moment.0;
+        }
+        drop(came);
+        let again = again.filter(|_| made.is_ok() && self.happens(|chances| chances.lost_reply));
+        let made = again.map_or(made, |again| Err(FsError::new("make", path, again.into())));
+        if made.as_ref().map_or_else(FsError::is_taken, |_| true) {
+            self.memory.lock().unwrap().names.insert(name, (false, event));
+        }
+        made
+    }
+
+    /// Notes that the name at `place`, which had this name, is gone.
+    fn unmake(&self, name: Option<Name>) {
+        if let Some(name) = name {
+            let moment = self.moment();
+            self.server.came.lock().unwrap().remove(&name);
+            self.server.went.lock().unwrap().insert(name, moment);
+        }
+    }
+
+    /// Before each call: other processes may run.
+    fn call(&self) {
+        if self.happens(|chances| chances.preempt) {
+            let others = OTHERS.with_borrow(|others| others.clone());
+            if let Some(others) = others {
+                others();
+            }
+        }
+    }
+}
+
+fn absent(path: &Path) -> FsError {
+    FsError::new("look up", path, io::ErrorKind::NotFound.into())
+}
+
+impl Fs for StaleClient {
+    fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
+        self.call();
+        self.make(path, None, |place| Posix.create_new(place))
+    }
+    fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
+        self.call();
+        self.walk(path).and_then(|place| Posix.open(&place))
+    }
+    fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
+        self.call();
+        self.open_dir(dir).and_then(|place| Posix.list(&place))
+    }
+    fn refresh(&self, dir: &Path) -> FsResult<()> {
+        self.call();
+        self.open_dir(dir).map(drop)
+    }
+    fn make_dir(&self, path: &Path) -> FsResult<()> {
+        self.call();
+        self.make(path, Some(io::ErrorKind::AlreadyExists), |place| Posix.make_dir(place))
+    }
+    fn link(&self, from: &Path, to: &Path) -> FsResult<()> {
+        self.call();
+        let from = self.walk(from)?;
+        self.make(to, Some(io::ErrorKind::AlreadyExists), |place| Posix.link(&from, place))
+    }
+    fn rename(&self, from: &Path, to: &Path) -> FsResult<()> {
+        self.call();
+        let from = self.walk(from)?;
+        let name = StaleClient::name_of(&from);
+        self.make(to, Some(io::ErrorKind::NotFound), |place| {
+            Posix.rename(&from, place)?;
+            self.unmake(name);
+            Ok(())
+        })
+    }
+    fn remove_file(&self, path: &Path) -> FsResult<()> {
+        self.call();
+        let place = self.walk(path)?;
+        let name = StaleClient::name_of(&place);
+        Posix.remove_file(&place)?;
+        self.unmake(name);
+        Ok(())
+    }
+    fn remove_dir(&self, path: &Path) -> FsResult<()> {
+        self.call();
+        let place = self.walk(path)?;
+        let name = StaleClient::name_of(&place);
+        Posix.remove_dir(&place)?;
+        self.unmake(name);
+        Ok(())
+    }
+    fn identity(&self, path: &Path) -> FsResult<Identity> {
+        self.call();
+        self.walk(path).and_then(|place| Posix.identity(&place))
+    }
+    fn changed(&self, path: &Path) -> FsResult<SystemTime> {
+        self.walk(path).and_then(|place| Posix.changed(&place))
+    }
+    fn sync_dir(&self, path: &Path) -> FsResult<()> {
+        self.walk(path).and_then(|place| Posix.sync_dir(&place))
+    }
+    fn space(&self, path: &Path) -> FsResult<Space> {
+        Posix.space(path)
+    }
+    fn kind(&self, _path: &Path) -> FsResult<Kind> {
+        Ok(Kind { name: "nfs", local: false })
+    }
+}
+
+impl StaleClient {
+    /// Opens a directory for reading: from now on this client knows which names it has at this moment.
+    fn open_dir(&self, dir: &Path) -> FsResult<PathBuf> {
+        let place = self.walk(dir)?;
+        Posix.refresh(&place)?;
+        let event = self.server.events.load(Ordering::SeqCst);
+        if let Ok(found) = place.metadata() {
+            let mut memory = self.memory.lock().unwrap();
+            memory.opened.insert(found.ino(), event);
+            memory.names.retain(|(of, _), _| *of != found.ino());
+        }
+        Ok(place)
+    }
+}
