@@ -1,7 +1,7 @@
 //! Bad input is refused in a sentence, and leaves what is there as it was.
 
 use ringreel::Generator;
-use ringreel::fs::Space;
+use ringreel::fs::{Fs, FsResult, Posix, Space};
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,7 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use testkit::cli::{Mount, Place, Running, Said, Through, as_nobody, eventually, generate, ledger, listing, put};
+use testkit::cli::{Mount, Place, Running, Said, as_nobody, eventually, generate, ledger, listing, put};
+use testkit::hook::{Action, HookFs};
+use testkit::layer::{Layer, Layered};
 
 const SMALL: &str = "SWAP_CAP: 4\nSAMPLE: [data, label]\n";
 /// Every subcommand that uses a ring. `read --all` stands for the reader, which would wait for a ring.
@@ -361,6 +363,19 @@ fn a_generator_on_a_full_disk_waits_says_so_and_loses_nothing_and_readers_go_on(
     assert!(finished.is_subset(&once), "lost: {:?}", finished.difference(&once));
 }
 
+/// A server that says that there is room, and has none when it comes to it.
+#[derive(Debug)]
+struct Roomy;
+
+impl Layer for Roomy {
+    fn inner(&self) -> &dyn Fs {
+        &Posix
+    }
+    fn space(&self, _: &Path) -> FsResult<Space> {
+        Ok(Space { bytes: 1 << 40, inodes: None })
+    }
+}
+
 #[test]
 fn a_write_that_finds_the_disk_full_is_done_again_when_there_is_room() {
     let Some(mount) = Mount::tmpfs("a write to a full disk", "size=256k") else { return };
@@ -368,10 +383,7 @@ fn a_write_that_finds_the_disk_full_is_done_again_when_there_is_room() {
     for more in ["", "SEGMENT_SAMPLES: 7\n"] {
         let place =
             Place::new(&format!("RING: {}\nSWAP_CAP: 10\nSAMPLE: [data, label]\nKEEP: 500\n{more}", ring.display()));
-        // A server that says that there is room, and has none when it comes to it.
-        let free = Some(Space { bytes: 1 << 40, inodes: None });
-        let mut generator =
-            Generator::open_on(Arc::new(Through { free, ..Through::default() }), &place.config()).unwrap();
+        let mut generator = Generator::open_on(Arc::new(Layered(Roomy)), &place.config()).unwrap();
         let written = AtomicU64::new(0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -419,12 +431,13 @@ fn a_budget_is_used_and_not_passed_and_the_generator_says_that_it_waits_for_it()
 fn a_ring_that_is_made_and_turns_just_before_another_one_makes_it_is_used_by_both() {
     let place = Place::new(SMALL);
     let (ring, config) = (place.ring(), place.config());
-    let on_make_dir = move |path: &Path| {
-        if path == ring && !ring.exists() {
+    let fs = HookFs::default();
+    fs.hook(move |_, op, path| {
+        if op == "make_dir" && path == ring && !ring.exists() {
             generate(&config, 0..8); // somebody else was faster, and far faster
         }
-    };
-    let fs = Through { on_make_dir: Some(Box::new(on_make_dir)), ..Through::default() };
+        Action::Pass
+    });
     let mut late = Generator::open_on(Arc::new(fs), &place.config()).unwrap();
     (8..12).for_each(|n| drop(put(&mut late, n)));
     late.finish(true, &|| false).unwrap();
@@ -435,14 +448,15 @@ fn a_ring_that_is_made_and_turns_just_before_another_one_makes_it_is_used_by_bot
 fn a_counter_that_others_forget_at_the_same_moment_keeps_nobody_from_delivering() {
     let place = Place::new(SMALL);
     let left = AtomicU64::new(5);
-    let on_create = move |path: &Path| {
+    let fs = HookFs::default();
+    fs.hook(move |_, op, path| {
         let dir = path.parent().unwrap();
-        let counts = dir.parent().is_some_and(|dir| dir.ends_with("counter"));
+        let counts = op == "create" && dir.parent().is_some_and(|dir| dir.ends_with("counter"));
         if counts && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
             let _ = fs::remove_dir_all(dir);
         }
-    };
-    let fs = Through { on_create: Some(Box::new(on_create)), ..Through::default() };
+        Action::Pass
+    });
     let mut generator = Generator::open_on(Arc::new(fs), &place.config()).unwrap();
     (0..12).for_each(|n| drop(put(&mut generator, n)));
     assert_eq!(generator.finish(true, &|| false).unwrap().delivered, 12);

@@ -3,20 +3,20 @@
 
 use bytes::Bytes;
 use ringreel::fs::sigbus::{is_torn, newly_torn};
-use ringreel::fs::{FileReader, FileWriter, Fs, FsResult, Identity, Kind, MapMode, Posix, Space};
+use ringreel::fs::{Fs, MapMode, Posix};
 use ringreel::reader::stream::Item;
 use ringreel::{Error, Generator, NamedPart, Reader, Stream, StreamOptions};
 use ringreel_format::{DType, Meta};
 use std::fs::{self, File, OpenOptions};
-use std::ops::Range;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
-use testkit::cli::{Place, Through};
+use testkit::cli::Place;
+use testkit::hook::{Action, HookFs};
 use testkit::process::alone;
 
 const PAGE: usize = 4096;
@@ -116,79 +116,9 @@ fn a_child_made_by_fork_is_guarded_as_its_parent_was() {
     assert!(!is_torn(&bytes), "what the child saw is the child's");
 }
 
-/// A filesystem on which each file of a generation is truncated as soon as it is mapped, while `cuts` is set.
-#[derive(Debug)]
-struct Cutting {
-    through: Through,
-    cuts: Arc<AtomicBool>,
-    to: u64,
-}
-
-struct CuttingFile {
-    file: Box<dyn FileReader>,
-    path: PathBuf,
-    cuts: Arc<AtomicBool>,
-    to: u64,
-}
-
-impl FileReader for CuttingFile {
-    fn size(&self) -> FsResult<u64> {
-        self.file.size()
-    }
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<()> {
-        self.file.read_exact_at(buffer, offset)
-    }
-    fn map(&self, range: Range<u64>, mode: MapMode) -> FsResult<Option<Bytes>> {
-        let bytes = self.file.map(range, mode)?;
-        if self.cuts.load(Ordering::SeqCst) && self.path.extension().is_some_and(|name| name == "rec") {
-            cut(&self.path, self.to);
-        }
-        Ok(bytes)
-    }
-}
-
-impl Fs for Cutting {
-    fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
-        let file = self.through.open(path)?;
-        Ok(Box::new(CuttingFile { file, path: path.to_owned(), cuts: self.cuts.clone(), to: self.to }))
-    }
-    fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
-        self.through.create_new(path)
-    }
-    fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
-        self.through.list(dir)
-    }
-    fn make_dir(&self, path: &Path) -> FsResult<()> {
-        self.through.make_dir(path)
-    }
-    fn link(&self, from: &Path, to: &Path) -> FsResult<()> {
-        self.through.link(from, to)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> FsResult<()> {
-        self.through.rename(from, to)
-    }
-    fn remove_file(&self, path: &Path) -> FsResult<()> {
-        self.through.remove_file(path)
-    }
-    fn remove_dir(&self, path: &Path) -> FsResult<()> {
-        self.through.remove_dir(path)
-    }
-    fn identity(&self, path: &Path) -> FsResult<Identity> {
-        self.through.identity(path)
-    }
-    fn sync_dir(&self, path: &Path) -> FsResult<()> {
-        self.through.sync_dir(path)
-    }
-    fn space(&self, path: &Path) -> FsResult<Space> {
-        self.through.space(path)
-    }
-    fn kind(&self, path: &Path) -> FsResult<Kind> {
-        self.through.kind(path)
-    }
-}
-
-/// A ring of three samples of `len` bytes, all of them 7, and a filesystem that cuts what is mapped down to `to` bytes.
-fn ring_of_three(len: usize, to: u64, more: &str) -> (Place, Arc<Cutting>) {
+/// A ring of three samples of `len` bytes, all of them 7, and a filesystem that truncates each segment to `to` bytes as
+/// soon as it is mapped.
+fn ring_of_three(len: usize, to: u64, more: &str) -> (Place, Arc<HookFs>) {
     let place = Place::new(&format!("SWAP_CAP: 3\nSAMPLE: [data]\nREAD: mmap\n{more}"));
     let mut generator = Generator::open(&place.config()).unwrap();
     for _ in 0..3 {
@@ -196,8 +126,13 @@ fn ring_of_three(len: usize, to: u64, more: &str) -> (Place, Arc<Cutting>) {
         generator.write(&[NamedPart::new("data", DType::U8, &shape, &bytes)], &Meta::new(), &|| false).unwrap();
     }
     generator.finish(true, &|| false).unwrap();
-    let through = Through::default();
-    (place, Arc::new(Cutting { through, cuts: Arc::new(AtomicBool::new(true)), to }))
+    let fs = HookFs::default();
+    fs.hook(move |_, op, path| {
+        let path = path.to_owned();
+        let is_segment = path.extension().is_some_and(|name| name == "rec");
+        if op == "map" && is_segment { Action::Then(Box::new(move || cut(&path, to))) } else { Action::Pass }
+    });
+    (place, Arc::new(fs))
 }
 
 /// Bytes of a sample.
@@ -215,7 +150,7 @@ fn a_segment_that_is_truncated_while_its_checksum_is_computed_is_damage_and_the_
         let Err(Error::Damaged { path, message, .. }) = reader.sample(&newest, 0) else { panic!("not seen: {len}") };
         assert!(path.ends_with("read.1/000000.rec") && message.contains("truncated while it was read"), "{message}");
         assert!(message.contains("now: "), "and how it looks afterwards: {message}");
-        fs.cuts.store(false, Ordering::SeqCst);
+        fs.unhook();
         let sample = reader.sample(&newest, 1).unwrap();
         assert!(sample.parts[0].data().unwrap().iter().all(|byte| *byte == 7) && sample.check_whole().is_ok());
         assert_eq!(reader.damaged(), 1);

@@ -6,10 +6,10 @@ use ringreel::reader::stream::Item;
 use ringreel::ring::{MANIFESTS_KEPT, Ring};
 use ringreel::{Config, Generator, Reader, Stream, StreamOptions};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use testkit::cli::{self, Place, Through, checked, generate, listing, loudly, put};
+use testkit::cli::{self, Place, checked, generate, listing, loudly, put};
+use testkit::hook::{Action, HookFs};
 
 type Opened = BTreeMap<u64, u32>;
 
@@ -21,13 +21,15 @@ impl Count {
     /// The filesystem, counted.
     fn fs(&self) -> Arc<dyn Fs> {
         let count = self.0.clone();
-        let on_open = move |path: &Path| {
-            if path.parent().is_some_and(|dir| dir.ends_with("manifests")) {
+        let fs = HookFs::default();
+        fs.hook(move |_, op, path| {
+            if op == "open" && path.parent().is_some_and(|dir| dir.ends_with("manifests")) {
                 let number = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
                 *count.lock().unwrap().entry(number).or_default() += 1;
             }
-        };
-        Arc::new(Through { on_open: Some(Box::new(on_open)), ..Through::default() })
+            Action::Pass
+        });
+        Arc::new(fs)
     }
 
     fn take(&self) -> Opened {

@@ -11,11 +11,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use testkit::ring::{
     self, Action, EACCES, EIO, HookFs, a_manager_seems_to_live, another, assert_delivered_once, bring_in, config,
     hooked, linked, listed, never, scratch, staged, write,
 };
+use testkit::wait::eventually;
 
 const CAP: u64 = 4;
 
@@ -505,13 +506,4 @@ fn busy_callers_sample_gets_its_place_in_a_closed_generation() {
     eventually("its sample is linked", || ring.fs.list(&ring.layout.write(1)).unwrap().len() == 1);
     drop(generator);
     all_is_well(&config, &ids, "a promoter that died");
-}
-
-/// Waits for a fact. The limit only catches hangs.
-fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < Duration::from_secs(120), "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

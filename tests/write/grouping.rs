@@ -10,17 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use testkit::ring::{self, Action, HookFs, assert_delivered_once, config, never, scratch, write};
-
-/// Only catches hangs.
-const LIMIT: Duration = Duration::from_secs(120);
-
-fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < LIMIT, "{what}: never");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
+use testkit::wait::{PATIENCE, eventually};
 
 fn manifests(config: &Config) -> Vec<Arc<Manifest>> {
     let ring = Ring::find(Arc::new(ringreel::fs::Posix), config).unwrap();
@@ -157,7 +147,7 @@ fn group_of_a_generator_that_waits_for_its_budget_is_placed() {
     (0..53).for_each(|n| assert_eq!(write(&mut single, n).unwrap().len(), 1));
     let ring = ring::another(&config);
     let begun = Instant::now();
-    let is_readable = || ring.manifests.newest_listed().unwrap() == 1 || begun.elapsed() > LIMIT;
+    let is_readable = || ring.manifests.newest_listed().unwrap() == 1 || begun.elapsed() > PATIENCE;
     std::thread::sleep(Duration::from_millis(20)); // it looks at the ring and the disk again
     let stopped = ring::write_until(&mut grouping, 12, &is_readable);
     assert!(matches!(stopped, Err(ringreel::Error::Interrupted { .. })), "{stopped:?}");

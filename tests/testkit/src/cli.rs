@@ -2,7 +2,6 @@
 //! binary and what it said, samples that are known by their number, small filesystems, and listings with contents.
 
 use crate::{index, lines};
-use ringreel::fs::{FileReader, FileWriter, Fs, FsResult, Identity, Kind, Posix, Space};
 use ringreel::reader::ReadSample;
 use ringreel::{Config, Generator, NamedPart};
 use ringreel_format::recordio::RecordReader;
@@ -19,8 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Longest time that anything here is waited for.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub use crate::wait::{PATIENCE, eventually, loudly};
 
 /// A directory that holds a `config.yaml`; its ring is `demo.ring`, unless the configuration says otherwise.
 pub struct Place {
@@ -213,11 +211,6 @@ impl Said {
     }
 }
 
-/// Prints a line past the harness, which would keep it to itself.
-pub fn loudly(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
-}
-
 /// Whether processes can be traced; what is not tested where they cannot is told.
 pub fn there_is_strace(for_what: &str) -> bool {
     let traced = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
@@ -226,15 +219,6 @@ pub fn there_is_strace(for_what: &str) -> bool {
         loudly(&format!("SKIPPED: {for_what}: there is no strace (Debian's package strace), or it may not trace"));
     }
     there
-}
-
-/// Waits until it is true.
-pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < PATIENCE, "it never came to this: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// What a ledger calls finished so far.
@@ -423,80 +407,6 @@ pub fn checked(sample: &ReadSample) -> u64 {
         assert!(part.data().unwrap()[..] == contents(n, which, len)[..], "sample {n} has other bytes in {}", part.name);
     }
     n
-}
-
-type Told = Box<dyn Fn(&Path) + Send + Sync>;
-
-/// The real filesystem, seen through something: who opens what, and how much room there seems to be.
-#[derive(Default)]
-pub struct Through {
-    /// Is told of each path that is opened for reading.
-    pub on_open: Option<Told>,
-    /// Is told of each directory before it is made.
-    pub on_make_dir: Option<Told>,
-    /// Is told of each file before it is made.
-    pub on_create: Option<Told>,
-    /// Is said to be free, whatever there is.
-    pub free: Option<Space>,
-}
-
-impl std::fmt::Debug for Through {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Through")
-    }
-}
-
-impl Fs for Through {
-    fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
-        self.on_open.as_ref().inspect(|told| told(path));
-        Posix.open(path)
-    }
-
-    fn space(&self, path: &Path) -> FsResult<Space> {
-        self.free.map_or_else(|| Posix.space(path), Ok)
-    }
-
-    fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
-        self.on_create.as_ref().inspect(|told| told(path));
-        Posix.create_new(path)
-    }
-
-    fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
-        Posix.list(dir)
-    }
-
-    fn make_dir(&self, path: &Path) -> FsResult<()> {
-        self.on_make_dir.as_ref().inspect(|told| told(path));
-        Posix.make_dir(path)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> FsResult<()> {
-        Posix.link(from, to)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> FsResult<()> {
-        Posix.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> FsResult<()> {
-        Posix.remove_file(path)
-    }
-
-    fn remove_dir(&self, path: &Path) -> FsResult<()> {
-        Posix.remove_dir(path)
-    }
-
-    fn identity(&self, path: &Path) -> FsResult<Identity> {
-        Posix.identity(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> FsResult<()> {
-        Posix.sync_dir(path)
-    }
-
-    fn kind(&self, path: &Path) -> FsResult<Kind> {
-        Posix.kind(path)
-    }
 }
 
 /// The payloads in a RecordIO file.

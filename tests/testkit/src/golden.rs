@@ -6,10 +6,11 @@
 use ringreel_format::recordio::{RecordWriter, image};
 use std::collections::HashMap;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
+
+pub use crate::wait::loudly;
 
 /// The fixed rings, and a file of somebody else's.
 pub const FIXED: [&str; 6] = ["healthy", "half-promoted", "damaged", "other-version", "empty", "foreign"];
@@ -121,11 +122,6 @@ pub fn golden_lines(command: &str, fixed: &str, args: &[&str], words: &str) {
         snapshot_path => home().join("snapshots"), prepend_module_to_snapshot => false, omit_expression => true,
         filters => filters,
     }, { insta::assert_snapshot!(format!("{command}.{fixed}"), told) });
-}
-
-/// Prints a line past the harness, which would keep it to itself.
-pub fn loudly(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 fn home() -> PathBuf {

@@ -1,5 +1,6 @@
 //! Filesystems that lie, and what the doctor says of them.
 
+use crate::layer::{Layer, Layered};
 use bytes::Bytes;
 use ringreel::config::Config;
 use ringreel::doctor::{Check, Doctor, Verdict, examine};
@@ -86,15 +87,11 @@ fn name(path: &Path) -> String {
 
 impl Liar {
     pub fn subject(self) -> Subject {
-        Subject { fs: Arc::new(self.clone()), extra: Arc::new(self) }
+        Subject { fs: Arc::new(Layered(self.clone())), extra: Arc::new(self) }
     }
 
     fn two_win(&self, path: &Path) -> bool {
         matches!(self.0, Lie::TwoWin(dir) if is_in(path, dir))
-    }
-
-    fn writer(&self, path: &Path, inner: Box<dyn FileWriter>) -> Box<dyn FileWriter> {
-        Box::new(Writer { inner, lie: self.0.clone(), path: path.to_owned(), written: 0 })
     }
 }
 
@@ -146,7 +143,6 @@ struct Reader {
     inner: Box<dyn FileReader>,
     lie: Lie,
     path: PathBuf,
-    leftover: Option<PathBuf>,
 }
 
 impl FileReader for Reader {
@@ -186,7 +182,19 @@ impl FileReader for Reader {
 /// How long a call hangs: longer than the limit of any test, even on a busy machine.
 const HANG: Duration = Duration::from_secs(20);
 
-impl Fs for Liar {
+impl Layer for Liar {
+    fn inner(&self) -> &dyn Fs {
+        &Posix
+    }
+
+    fn writing(&self, path: &Path, inner: Box<dyn FileWriter>) -> Box<dyn FileWriter> {
+        Box::new(Writer { inner, lie: self.0.clone(), path: path.to_owned(), written: 0 })
+    }
+
+    fn reading(&self, path: &Path, inner: Box<dyn FileReader>) -> Box<dyn FileReader> {
+        Box::new(Reader { inner, lie: self.0.clone(), path: path.to_owned() })
+    }
+
     fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
         match self.0 {
             Lie::Slow(time) => std::thread::sleep(time),
@@ -222,7 +230,7 @@ impl Fs for Liar {
             let thread = format!("{:?}", std::thread::current().id()).replace(['(', ')'], "-");
             return Posix.create_new(&path.with_file_name(format!("{}-{thread}", name(path))));
         }
-        made.map(|inner| self.writer(path, inner))
+        made.map(|inner| self.writing(path, inner))
     }
 
     fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
@@ -233,15 +241,14 @@ impl Fs for Liar {
         if self.0 == Lie::AbsenceIsRemembered && is_in(path, "missing") && !listed(path.parent().unwrap()).exists() {
             return errno("open", path, 2);
         }
-        let inner = Posix.open(path)?;
-        Ok(Box::new(Reader { inner, lie: self.0.clone(), path: path.to_owned(), leftover: None }))
+        Posix.open(path).map(|inner| self.reading(path, inner))
     }
 
     fn read(&self, path: &Path, limit: u64) -> FsResult<Vec<u8>> {
         if self.0 == Lie::VerdictIsReadLate && name(path) == "verdict" {
             std::thread::sleep(Duration::from_secs(1));
         }
-        let bytes = read_all(path, limit)?;
+        let bytes = Posix.read(path, limit)?;
         if self.0 == Lie::ReadsStale && is_in(path, "replaced") {
             let kept = path.with_file_name(format!("kept-{}", name(path)));
             if !kept.exists() {
@@ -268,6 +275,11 @@ impl Fs for Liar {
             }
         }
         Ok(names)
+    }
+
+    /// Opens the directory, as [`Layer::list`] does.
+    fn refresh(&self, dir: &Path) -> FsResult<()> {
+        self.list(dir).map(drop)
     }
 
     fn make_dir(&self, path: &Path) -> FsResult<()> {
@@ -326,10 +338,6 @@ impl Fs for Liar {
         Posix.remove_file(path)
     }
 
-    fn remove_dir(&self, path: &Path) -> FsResult<()> {
-        Posix.remove_dir(path)
-    }
-
     fn identity(&self, path: &Path) -> FsResult<Identity> {
         if self.0 == Lie::CaseFolds && name(path) == "CASE" {
             return Posix.identity(&path.with_file_name("case"));
@@ -337,10 +345,6 @@ impl Fs for Liar {
         let found = Posix.identity(path)?;
         let device = if self.0 == Lie::TwoDevices && name(path) == "staging" { 1 } else { 0 };
         Ok(Identity { inode: (found.inode.0 + device, found.inode.1), ..found })
-    }
-
-    fn sync_dir(&self, path: &Path) -> FsResult<()> {
-        Posix.sync_dir(path)
     }
 
     fn space(&self, path: &Path) -> FsResult<Space> {
@@ -366,10 +370,6 @@ fn listed(dir: &Path) -> PathBuf {
 
 fn rand(path: &Path) -> String {
     path.display().to_string().replace('/', "-")
-}
-
-fn read_all(path: &Path, limit: u64) -> FsResult<Vec<u8>> {
-    Posix.read(path, limit)
 }
 
 impl Extra for Liar {

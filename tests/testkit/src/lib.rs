@@ -2,7 +2,8 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | [`ring`] | a small ring, numbered samples, a filesystem with a hook before each call, what was delivered |
+//! | [`ring`] | a small ring, numbered samples, what was delivered |
+//! | [`hook`], [`layer`] | a filesystem with a hook before each call; one that changes answers |
 //! | [`stream`] | a ring whose samples are read by streams, and what a stream gave |
 //! | [`cli`] | a directory with a configuration, the command `ringreel` and its output, mounts, listings |
 //! | [`golden`] | fixed rings, and the text that the command prints about them |
@@ -12,13 +13,16 @@
 //! | [`contract`] | the contract of the coordination store, as a macro that makes a module of tests |
 //! | [`process`] | tests that need a process of their own |
 //! | [`log`] | the warnings of a call |
+//! | [`wait`] | waiting until something is true |
 //! | [`index`], [`lines`] | where the rings keep their index; ledgers |
 
 pub mod cli;
 pub mod contract;
 pub mod disk;
 pub mod golden;
+pub mod hook;
 pub mod index;
+pub mod layer;
 pub mod liar;
 pub mod lines;
 pub mod log;
@@ -26,6 +30,7 @@ pub mod process;
 pub mod ring;
 pub mod stale;
 pub mod stream;
+pub mod wait;
 
 use std::path::Path;
 use std::sync::OnceLock;

@@ -1,6 +1,6 @@
 //! Tests that change or measure their whole process: one at a time, or each in a process of its own.
 
-use std::io::Write;
+use crate::wait::loudly;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -26,10 +26,7 @@ pub fn in_own_process(name: &str, body: impl FnOnce()) {
     assert!(done.status.success(), "{}: {}{}", done.status, said[0], said[1]);
     assert!(said[0].contains("1 passed"), "no test is named {name}: {}", said[0]);
     print!("{}", said[0]);
-    // Past the harness, which would keep it to itself.
-    said[1].lines().filter(|line| line.starts_with("SKIPPED")).for_each(|line| {
-        let _ = writeln!(std::io::stderr(), "{line}");
-    });
+    said[1].lines().filter(|line| line.starts_with("SKIPPED")).for_each(loudly);
 }
 
 /// The name that the harness gives to the test `name` of the module `module`.

@@ -1,9 +1,8 @@
 //! What the tests of streams share: a ring whose samples are known by their numbers, and what a stream gave.
 
 use crate::index;
-
-use ringreel::reader::shard::{Equal, Share};
-use ringreel::reader::shuffle::mix;
+use ringreel::reader::order::mix;
+use ringreel::reader::split::{Equal, Share};
 use ringreel::reader::stream::Item;
 use ringreel::reader::{ReadSample, Reader};
 use ringreel::ring::runs::{Epoch, Turn};
@@ -13,11 +12,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tempfile::TempDir;
 
-/// Longest time that anything here is waited for.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub use crate::wait::{PATIENCE, eventually};
+
 /// Every element of a sample that is none.
 pub const FILL: f64 = -7.5;
 /// Of every sample's one part.
@@ -200,15 +199,6 @@ pub fn decide(ring: &Ring, run: &str, generations: &[u64], workers: u64) {
         let epoch =
             Epoch { generation: *generation, samples, workers, shuffle: false, seed: 0, repeats: 0, unix_ms: 0 };
         assert_eq!(ring.run(run).unwrap().decide(k as u64, &epoch).unwrap(), epoch);
-    }
-}
-
-/// Waits until it is true.
-pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < PATIENCE, "it never came to this: {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
