@@ -75,7 +75,7 @@ fn a_disk_runs_out_of_inodes_and_gets_more() {
 }
 
 #[test]
-fn where_twenty_inodes_do_not_do_a_ring_is_born_or_not_and_says_what_it_lacks() {
+fn births_with_twenty_inodes_succeed_or_name_what_is_missing() {
     let Some(mount) = Mount::tmpfs("twenty inodes", "size=4m,nr_inodes=20") else { return };
     let place = place_of(&mount.path().join("ring"), "");
     let mut generator = place.start(&["generate", "--shape", "8", "--ledger", "ledger.1", "--samples", "40"]);
@@ -144,7 +144,7 @@ fn an_xfs_whose_power_is_cut_loses_nothing_that_was_finished() {
 }
 
 #[test]
-fn a_sync_that_begins_after_the_power_cut_is_not_taken_for_one_that_was_done() {
+fn syncs_begun_after_a_power_cut_do_not_count() {
     if !there_is_strace("power cuts just before a sync") {
         return;
     }

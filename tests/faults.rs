@@ -187,17 +187,17 @@ fn generators_survive(more: &str) {
 }
 
 #[test]
-fn whatever_goes_wrong_at_any_call_of_a_generator_what_it_told_is_delivered() {
+fn generators_deliver_what_they_reported_at_any_failing_call() {
     generators_survive("");
 }
 
 #[test]
-fn whatever_goes_wrong_where_all_is_synced_what_was_told_is_delivered() {
+fn synced_generators_deliver_what_they_reported() {
     generators_survive("DURABILITY: node\n");
 }
 
 #[test]
-fn whatever_goes_wrong_at_any_call_of_a_manager_all_is_delivered_in_the_end() {
+fn managers_deliver_everything_at_any_failing_call() {
     let turns = |scene: &Scene, errors: &mut Vec<Error>| {
         let mut manager = loop {
             match Manager::open_on(scene.fs.clone(), &scene.config) {
@@ -263,7 +263,7 @@ fn read_all(reader: &Reader, numbers: &BTreeMap<SampleId, u64>, errors: &mut Vec
 }
 
 #[test]
-fn whatever_goes_wrong_at_any_call_of_a_reader_it_gives_right_bytes_or_an_error_and_then_goes_on() {
+fn readers_give_right_bytes_or_errors_at_any_failing_call() {
     let scene = Scene::new("");
     let told = scene.filled();
     scene.assert_delivered_once(&told, "nothing");

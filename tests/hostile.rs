@@ -181,7 +181,7 @@ fn times() -> u64 {
 }
 
 #[test]
-fn with_pread_and_every_checksum_compared_no_wrong_byte_is_delivered_whatever_is_done_to_the_files() {
+fn pread_with_verify_always_delivers_no_wrong_byte() {
     let [_, wrong, _] = storm("READ: pread\nVERIFY: always\n", times());
     assert_eq!(wrong, 0);
 }

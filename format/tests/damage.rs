@@ -157,7 +157,7 @@ fn every_truncation_is_found_and_costs_only_what_it_touched() {
 }
 
 #[test]
-fn an_undamaged_segment_is_salvaged_whole_and_an_unfinished_one_but_for_its_end() {
+fn whole_segments_are_salvaged_whole() {
     let (file, models) = golden();
     let found = Salvage::new(file.clone().into(), ReadOptions::default()).collect::<Vec<_>>();
     assert_eq!(found.len(), models.len());
@@ -186,7 +186,7 @@ fn a_head_in_another_place_or_of_another_segment_is_no_head() {
 }
 
 #[test]
-fn the_resynchronising_reader_loses_no_record_that_a_flipped_bit_or_a_cut_did_not_touch() {
+fn resynchronising_readers_lose_no_untouched_record() {
     let (file, _) = golden();
     let mut records = Vec::new();
     let mut reader = RecordReader::over(&file);

@@ -278,7 +278,7 @@ fn found(bytes: &[u8]) -> (Vec<u64>, usize) {
 }
 
 #[test]
-fn a_writer_that_dies_before_the_head_leaves_no_sample_to_be_found() {
+fn writers_that_die_before_the_head_leave_no_sample() {
     let one = sample(vec![plain(100, 0), plain(2 * HALF, 2)]);
     let mut sink = Watched::default();
     let mut writer = begin(&mut sink, 2, false);

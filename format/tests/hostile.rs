@@ -23,7 +23,7 @@ fn frame_header(flag: u32, len: u32) -> [u8; 8] {
 }
 
 #[test]
-fn resynchronising_takes_time_in_proportion_to_a_stream_of_frames_that_claim_much() {
+fn resynchronising_takes_time_in_proportion_to_the_file() {
     let claim = 8 << 20;
     let file = frame_header(0, claim - 8).repeat(2 * claim as usize / 8);
     let started = Instant::now();
@@ -75,7 +75,7 @@ fn common_tail(samples: u64, tail: usize) -> Vec<u8> {
 }
 
 #[test]
-fn salvage_takes_time_in_proportion_to_a_file_whose_parts_all_lead_to_one_place() {
+fn salvage_takes_time_in_proportion_to_the_file() {
     let file = common_tail(16, 1 << 19);
     let started = Instant::now();
     assert!(Salvage::new(file.into(), ReadOptions::default()).count() > 16);
@@ -83,7 +83,7 @@ fn salvage_takes_time_in_proportion_to_a_file_whose_parts_all_lead_to_one_place(
 }
 
 #[test]
-fn a_compressed_part_that_claims_a_terabyte_is_an_error_and_ends_nobody() {
+fn parts_that_claim_a_terabyte_are_errors() {
     // A zstd frame of raw blocks, 17 MiB of them, that says nothing of its size.
     let mut stored = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58];
     let (blocks, size) = (17 * 8, 128u32 << 10);
@@ -102,7 +102,7 @@ fn a_compressed_part_that_claims_a_terabyte_is_an_error_and_ends_nobody() {
 }
 
 #[test]
-fn what_the_parts_of_one_sample_decode_to_is_bounded_together_where_it_is_salvaged() {
+fn parts_of_one_salvaged_sample_are_bounded_together() {
     let names = ["a", "b", "c"];
     let schema = Schema::new(names.map(|name| (name, DType::U8, vec![1 << 20]))).unwrap();
     let (mut file, zeros) = (Vec::new(), vec![0; 1 << 20]);
@@ -155,7 +155,7 @@ fn what_could_not_be_read_again_is_not_written() {
 }
 
 #[test]
-fn a_map_of_many_keys_is_collected_and_the_last_value_of_a_key_stays() {
+fn maps_of_many_keys_keep_the_last_value_of_a_key() {
     let started = Instant::now();
     let entries = (0..60_000u64).map(|n| (format!("{}", n % 50_000), n.into()));
     let meta = entries.collect::<Meta>();

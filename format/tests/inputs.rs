@@ -24,7 +24,7 @@ impl Read for Counted<'_> {
 }
 
 #[test]
-fn an_input_gives_what_is_there_and_reads_no_further_than_a_step() {
+fn inputs_give_all_bytes_and_read_at_most_a_step() {
     let bytes: Vec<u8> = (0..3 * STEP + 77).map(|n| (n * 7 % 251) as u8).collect();
     let read = Rc::new(Cell::new((0, 0)));
     let mut stream = StreamInput::new(Counted { bytes: &bytes, read: read.clone() }, 1000);
@@ -117,7 +117,7 @@ fn a_reader_that_goes_on_behind_damage_says_where_it_is() {
 }
 
 #[test]
-fn a_bad_line_is_named_by_its_number_and_its_byte_whatever_ends_the_lines_before() {
+fn bad_lines_are_named_by_number_and_byte() {
     let text = b"a\t0\r\nb\t1\nc\t2\r\nd\n";
     let read: Vec<_> = index::entries(text).collect();
     assert!(read[..3].iter().all(Result::is_ok) && read.len() == 4);

@@ -236,7 +236,7 @@ fn a_part_stands_in_the_head_as_long_as_it_is_small_enough() {
 }
 
 #[test]
-fn a_compressed_part_may_be_as_large_as_the_reader_allows_and_no_larger() {
+fn compressed_parts_may_be_as_large_as_the_reader_allows() {
     let zeros = vec![0; 100_000];
     let options = WriteOptions { compress: vec![Some(3)], inline_max: 8 };
     let file = Bytes::from(one_sample(&[&zeros], options));
@@ -327,7 +327,7 @@ fn a_large_part_is_gathered_from_a_file_as_it_stands_there() {
 }
 
 #[test]
-fn a_record_that_ends_where_it_should_and_has_another_length_is_not_taken_for_the_part() {
+fn records_of_another_length_are_not_the_part() {
     let data = [&[7; 3000][..], &MAGIC.to_le_bytes(), &[9; 3000]].concat();
     let file = one_sample(&[&data], WriteOptions::default());
     let mut walk = SegmentWalk::new(&file[..], 0).unwrap();

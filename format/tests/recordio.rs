@@ -159,7 +159,7 @@ fn readers_agree_with_the_model_on_whole_and_on_damaged_files() {
 }
 
 #[test]
-fn a_reader_says_the_same_error_again_and_gives_nothing_behind_it() {
+fn readers_repeat_an_error_and_give_nothing_behind_it() {
     let mut file = written(&[b"one".to_vec(), b"two".to_vec(), b"three".to_vec()]);
     file[12] ^= 1; // the second record's magic
     let mut reader = RecordReader::over(&file);
@@ -181,7 +181,7 @@ fn a_promise_of_half_a_gigabyte_costs_no_memory() {
 }
 
 #[test]
-fn a_record_over_the_limit_is_refused_by_the_writer_and_writes_nothing() {
+fn records_over_the_limit_are_refused_and_not_written() {
     let mut writer = RecordWriter::new(Vec::new());
     let payload = vec![0; 1 << 29];
     assert!(matches!(writer.write(&payload), Err(FormatError::TooLarge { .. })));

@@ -7,7 +7,7 @@ use ringreel_format::{
 };
 
 #[test]
-fn samples_come_back_bit_for_bit_with_or_without_compression_and_are_aligned() {
+fn samples_come_back_bit_for_bit_and_aligned() {
     let samples: Vec<_> = (0..20).map(|n| (noise(n * 500, n as u32), noise(n * 37, 99 + n as u32))).collect();
     let zstd = WriteOptions { compress: vec![Some(3), Some(1)], ..Default::default() };
     let all_large = WriteOptions { inline_max: 0, ..Default::default() };
@@ -31,7 +31,7 @@ fn samples_come_back_bit_for_bit_with_or_without_compression_and_are_aligned() {
 }
 
 #[test]
-fn what_was_compressed_is_aligned_in_memory_as_what_was_not_is_in_the_file() {
+fn decompressed_parts_are_aligned_as_stored_ones_are() {
     let lengths = [400_usize, 1_000, 5_000, 200_000, 3 << 20, (3 << 20) + 7];
     let samples: Vec<_> = lengths.iter().map(|len| (vec![7; *len], vec![9; len / 3])).collect();
     let segment = write(&samples, WriteOptions { compress: vec![Some(1), Some(-5)], ..Default::default() });
@@ -66,14 +66,14 @@ fn overhead(len: usize, count: u64) -> f64 {
 }
 
 #[test]
-fn a_100_byte_sample_costs_at_most_32_bytes_more_and_a_16_mib_part_256() {
+fn overhead_is_32_bytes_a_small_sample_and_256_a_16_mib_part() {
     let (small, large) = (overhead(100, 20_000), overhead(16 << 20, 4));
     println!("beyond the payload: {small:.1} bytes for a sample of 100 bytes, {large:.1} for a part of 16 MiB");
     assert!(small <= 32.0 && large <= 256.0, "{small}, {large}");
 }
 
 #[test]
-fn scalars_empty_tensors_and_other_shapes_than_the_schema_come_back() {
+fn scalars_empty_tensors_and_other_shapes_come_back() {
     let schema = Schema::new([("x", DType::F32, vec![])]).unwrap();
     let mut file = Vec::new();
     let mut writer = SegmentWriter::begin(&mut file, info(schema), WriteOptions::default()).unwrap();
@@ -97,7 +97,7 @@ fn scalars_empty_tensors_and_other_shapes_than_the_schema_come_back() {
 }
 
 #[test]
-fn a_sample_that_does_not_fit_is_refused_and_leaves_the_segment_as_it_was() {
+fn misfit_samples_are_refused_and_leave_the_segment_unchanged() {
     let schema = Schema::new([("x", DType::U8, vec![4])]).unwrap();
     let mut file = Vec::new();
     let mut writer = SegmentWriter::begin(&mut file, info(schema), WriteOptions::default()).unwrap();

@@ -77,7 +77,7 @@ fn every_bad_vector_keeps_the_promises() {
 }
 
 #[test]
-fn every_small_segment_keeps_the_promises_wherever_it_is_cut_off() {
+fn small_segments_keep_the_promises_wherever_they_are_cut() {
     for (n, file) in segments().iter().enumerate() {
         run_rec(file, &format!("segment {n}"), 0, 1);
         parts_of(file).iter().for_each(|(name, data)| run_cut(name, data, &format!("a part of segment {n}"), 0, 1));

@@ -15,13 +15,13 @@ fn holds(outcome: &Outcome, at_least: usize) {
 }
 
 #[test]
-fn the_rules_hold_for_an_owner_a_manager_and_those_who_take_their_place() {
+fn rules_hold_for_an_owner_a_manager_and_successors() {
     holds(&search(Model::new(1, 1, 1).keeping(0), 2, None), 1_000);
 }
 
 /// Not to the end: what needs two generations, or two managers, in the states that come first.
 #[test]
-fn the_rules_hold_for_a_while_with_more_generations_and_managers() {
+fn rules_hold_for_a_while_with_more_managers() {
     for model in [Model::new(1, 1, 2), Model::new(1, 2, 2)] {
         // A busy machine gets more time for as many states.
         let enough = [6, 24, 96].into_iter().any(|seconds| {

@@ -41,7 +41,7 @@ fn refused(place: &Place, args: &[&str], words: &[&str]) -> Said {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_used_is_refused_by_every_subcommand_with_file_and_line() {
+fn invalid_configurations_are_refused_with_file_and_line() {
     let cases: [(&str, &[&str]); 12] = [
         ("DBNAME: demo\n\nSWAP_CAPP: 3\n", &["config.yaml:3", "SWAP_CAPP", "did you mean SWAP_CAP?"]),
         ("DBNAME: demo\nswap_cap: 3\n", &["config.yaml:2", "did you mean SWAP_CAP?"]),
@@ -66,7 +66,7 @@ fn a_configuration_that_cannot_be_used_is_refused_by_every_subcommand_with_file_
 }
 
 #[test]
-fn a_configuration_that_is_no_file_of_text_is_refused_by_its_path() {
+fn binary_configurations_are_refused_by_path() {
     let place = Place::verbatim("DBNAME: demo\n");
     fs::write(place.path().join("binary.yaml"), [0xff, 0xfe, 0, 1]).unwrap();
     fs::create_dir(place.path().join("directory.yaml")).unwrap();
@@ -96,7 +96,7 @@ fn refused_with_and_without_a_ring(cases: &[(&[&str], &[&str])]) {
 }
 
 #[test]
-fn arguments_that_make_no_sense_are_refused_and_leave_all_as_it_was() {
+fn senseless_arguments_are_refused_and_change_nothing() {
     refused_with_and_without_a_ring(&[
         (&["generate", "--samples", "1", "--dtype", "float7"], &["--dtype", "float7", "f32"]),
         (&["generate", "--samples", "1", "--shape", "4294967296,4294967296"], &["--shape"]),
@@ -121,7 +121,7 @@ fn a_timeout_that_is_no_time_is_refused_by_its_name() {
 }
 
 #[test]
-fn parts_that_do_not_match_the_configuration_are_refused_before_a_ring_is_made() {
+fn parts_against_the_configuration_make_no_ring() {
     refused_with_and_without_a_ring(&[
         (&["generate", "--samples", "1", "--parts", "data,mask"], &["mask", "data, label"]),
         (&["generate", "--samples", "1", "--parts", "data"], &["label", "data, label"]),
@@ -131,13 +131,13 @@ fn parts_that_do_not_match_the_configuration_are_refused_before_a_ring_is_made()
 }
 
 #[test]
-fn a_shape_of_more_axes_than_a_tensor_may_have_is_refused_before_a_ring_is_made() {
+fn shapes_of_too_many_axes_make_no_ring() {
     let axes = ["1"; 65].join(",");
     refused_with_and_without_a_ring(&[(&["generate", "--samples", "1", "--shape", &axes], &["65", "64", "axes"])]);
 }
 
 #[test]
-fn parts_that_can_be_no_sample_make_no_ring_where_the_configuration_names_none() {
+fn parts_that_cannot_be_a_sample_make_no_ring() {
     for parts in ["data,data", "", "data,,label"] {
         let place = Place::new("SWAP_CAP: 4\n");
         refused(&place, &["generate", "--samples", "1", "--parts", parts], &["part"]);
@@ -145,7 +145,7 @@ fn parts_that_can_be_no_sample_make_no_ring_where_the_configuration_names_none()
 }
 
 #[test]
-fn a_place_for_the_ring_that_cannot_hold_one_is_refused_and_stays_as_it_is() {
+fn unusable_places_for_a_ring_are_refused_and_stay_unchanged() {
     let place = Place::new(SMALL);
     fs::create_dir(place.path().join("full")).unwrap();
     fs::write(place.path().join("full/thesis.tex"), "years of work").unwrap();
@@ -182,7 +182,7 @@ fn an_empty_directory_and_a_relative_or_absolute_ring_are_fine() {
 }
 
 #[test]
-fn another_rings_configuration_and_a_ring_of_another_version_are_refused_by_all() {
+fn rings_of_other_names_or_versions_are_refused() {
     let place = Place::new(SMALL);
     generate(&place.config(), 0..6);
     let everybody = || MAKERS.into_iter().chain(READERS).chain([&["read"][..]]);
@@ -211,7 +211,7 @@ fn another_rings_configuration_and_a_ring_of_another_version_are_refused_by_all(
 }
 
 #[test]
-fn a_directory_that_may_not_be_written_is_refused_by_its_path_and_stays_as_it_is() {
+fn unwritable_directories_are_refused_by_path() {
     let test = "a directory that may not be written";
     let place = Place::new(&format!("RING: closed/ring\n{SMALL}"));
     let closed = place.path().join("closed");
@@ -244,7 +244,7 @@ fn a_directory_that_may_not_be_written_is_refused_by_its_path_and_stays_as_it_is
 }
 
 #[test]
-fn a_filesystem_that_is_mounted_read_only_is_refused_by_its_path_and_can_be_read() {
+fn read_only_filesystems_are_refused_by_path_and_readable() {
     let Some(mount) = Mount::tmpfs("a read-only filesystem", "size=4m") else { return };
     let place = Place::new(&format!("RING: {}/ring\n{SMALL}", mount.path().display()));
     for born in [false, true] {
@@ -295,7 +295,7 @@ fn born_on_a_full_disk(mount: &Mount, place: &Place, make_room: impl FnOnce()) -
 }
 
 #[test]
-fn a_ring_that_cannot_be_made_on_a_full_disk_leaves_nothing_behind() {
+fn full_disks_without_room_for_a_ring_are_left_clean() {
     for pages in 0.. {
         let Some(mount) = Mount::tmpfs("birth on a full disk", "size=512k") else { return };
         let place = Place::new(&format!("RING: {}/ring\n{SMALL}", mount.path().display()));
@@ -308,7 +308,7 @@ fn a_ring_that_cannot_be_made_on_a_full_disk_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_ring_that_cannot_be_made_for_lack_of_inodes_leaves_nothing_behind() {
+fn disks_without_inodes_for_a_ring_are_left_clean() {
     for inodes in 1.. {
         let Some(mount) = Mount::tmpfs("birth without inodes", &format!("size=2m,nr_inodes={inodes}")) else { return };
         let place = Place::new(&format!("RING: {}/ring\n{SMALL}", mount.path().display()));
@@ -320,7 +320,7 @@ fn a_ring_that_cannot_be_made_for_lack_of_inodes_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_generator_on_a_full_disk_waits_says_so_and_loses_nothing_and_readers_go_on() {
+fn generators_on_a_full_disk_wait_and_readers_go_on() {
     let Some(mount) = Mount::tmpfs("a generator on a full disk", "size=1m") else { return };
     let ring = mount.path().join("ring");
     let place = Place::new(&format!("RING: {}\nSWAP_CAP: 10\nSAMPLE: [data]\nKEEP: 500\n", ring.display()));
@@ -377,7 +377,7 @@ impl Layer for Roomy {
 }
 
 #[test]
-fn a_write_that_finds_the_disk_full_is_done_again_when_there_is_room() {
+fn writes_on_a_full_disk_are_repeated_when_there_is_room() {
     let Some(mount) = Mount::tmpfs("a write to a full disk", "size=256k") else { return };
     let ring = mount.path().join("ring");
     for more in ["", "SEGMENT_SAMPLES: 7\n"] {
@@ -412,7 +412,7 @@ fn a_write_that_finds_the_disk_full_is_done_again_when_there_is_room() {
 }
 
 #[test]
-fn a_budget_is_used_and_not_passed_and_the_generator_says_that_it_waits_for_it() {
+fn budgets_are_used_and_kept_and_waiting_is_reported() {
     for (budget, segments, most) in
         [("MAX_BYTES: 60000", "1", 13), ("MAX_FILES: 9", "1", 9), ("MAX_BYTES: 60000", "auto", 13)]
     {
@@ -428,7 +428,7 @@ fn a_budget_is_used_and_not_passed_and_the_generator_says_that_it_waits_for_it()
 }
 
 #[test]
-fn a_ring_that_is_made_and_turns_just_before_another_one_makes_it_is_used_by_both() {
+fn rings_created_by_two_processes_at_once_are_one() {
     let place = Place::new(SMALL);
     let (ring, config) = (place.ring(), place.config());
     let fs = HookFs::default();
@@ -445,7 +445,7 @@ fn a_ring_that_is_made_and_turns_just_before_another_one_makes_it_is_used_by_bot
 }
 
 #[test]
-fn a_counter_that_others_forget_at_the_same_moment_keeps_nobody_from_delivering() {
+fn counters_forgotten_by_others_do_not_stop_delivery() {
     let place = Place::new(SMALL);
     let left = AtomicU64::new(5);
     let fs = HookFs::default();

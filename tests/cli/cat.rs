@@ -68,7 +68,7 @@ fn a_sample_is_found_by_its_id_wherever_in_the_ring_it_is() {
 }
 
 #[test]
-fn what_is_there_is_not_overwritten_and_what_cannot_be_leaves_nothing() {
+fn existing_files_stay_and_failed_output_leaves_nothing() {
     let place = ring();
     let file = place.path().join("x.npy");
     let cat = |more: &[&str]| place.run(&[&["cat", "demo.ring", "--part", "data", "-o", "x.npy"], more].concat());

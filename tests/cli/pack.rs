@@ -65,7 +65,7 @@ fn input(sample: &ReadSample) -> &str {
 }
 
 #[test]
-fn a_list_names_every_image_once_with_the_label_of_its_directory() {
+fn lists_name_every_image_once_with_its_directory_label() {
     let place = photos();
     symlink("..", place.path().join("photos/b/up")).unwrap();
     fs::write(place.path().join("photos/a/tab\there.png"), "x").unwrap();

@@ -91,7 +91,7 @@ fn near(found: [f64; 4], expected: [f64; 4]) {
 }
 
 #[test]
-fn a_bright_box_is_where_it_lies_in_all_three_slices_and_volumes_keep_their_proportions() {
+fn bright_boxes_are_drawn_where_they_lie_to_scale() {
     let bytes = volume(|at| if in_box(at) { 900.0 } else { 100.0 });
     let place = ring("data", &[vec![NamedPart::new("data", DType::F32, &SHAPE, &bytes)]]);
     let picture = drawn(&place, &options(600, 1));
@@ -117,7 +117,7 @@ fn a_bright_box_is_where_it_lies_in_all_three_slices_and_volumes_keep_their_prop
 }
 
 #[test]
-fn labels_are_half_transparent_over_the_image_each_in_its_colour() {
+fn labels_are_translucent_over_the_image_each_in_its_colour() {
     let image = volume(|at| if in_box(at) { 900.0 } else { 100.0 });
     // Label 2 on the left half, label 1 in the box's right half, nothing elsewhere.
     let labels: Vec<u8> = volume(|[x, y, z]| if x < 15 { 2.0 } else { f32::from(in_box([x, y, z])) })
@@ -152,7 +152,7 @@ fn labels_are_half_transparent_over_the_image_each_in_its_colour() {
 }
 
 #[test]
-fn every_number_type_is_drawn_and_neither_nan_nor_infinity_spoils_it() {
+fn every_number_type_is_drawn_despite_nan_and_infinity() {
     let gradient = |size: usize, of: &dyn Fn(f64) -> Vec<u8>| -> Vec<u8> {
         let bytes: Vec<u8> = (0..16 * 16).flat_map(|n| of(f64::from(n % 16))).collect();
         assert_eq!(bytes.len(), 256 * size);
@@ -188,7 +188,7 @@ fn every_number_type_is_drawn_and_neither_nan_nor_infinity_spoils_it() {
 }
 
 #[test]
-fn images_are_shown_as_they_are_and_the_rest_as_curves_and_words() {
+fn images_are_drawn_and_other_parts_become_curves_and_words() {
     let colours: Vec<u8> = (0..20 * 30).flat_map(|n| if n % 30 < 15 { [200, 30, 40] } else { [10, 120, 60] }).collect();
     let curve: Vec<u8> = (0..500u16).flat_map(|n| (n % 50).to_le_bytes()).collect();
     let age = 42.5f64.to_le_bytes();
@@ -286,7 +286,7 @@ fn a_damaged_sample_is_marked_and_told_and_the_others_are_drawn() {
 }
 
 #[test]
-fn images_in_recordio_files_are_shown_with_and_without_mxnets_header() {
+fn recordio_images_are_drawn_with_and_without_mxnet_headers() {
     let place = Place::verbatim("");
     let red = RgbImage::from_pixel(30, 20, Rgb([250, 0, 0]));
     let green = RgbImage::from_pixel(20, 20, Rgb([0, 250, 0]));

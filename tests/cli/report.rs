@@ -127,7 +127,7 @@ fn a_ring_without_a_generation_has_a_page() {
 }
 
 #[test]
-fn a_hundred_thousand_swaps_make_a_page_of_bounded_size_in_which_no_gap_is_lost() {
+fn pages_of_many_swaps_stay_small_and_show_every_gap() {
     let place = ring();
     let mut facts = facts(&place);
     let begin = facts.unix_ms - 100_000_000 - 3_600_000;

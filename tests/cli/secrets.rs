@@ -39,7 +39,7 @@ const COMMANDS: [&[&str]; 27] = [
 ];
 
 #[test]
-fn a_password_is_in_nothing_that_any_command_says_or_writes_down() {
+fn passwords_are_in_no_output_and_no_file() {
     // Nobody is there; and somebody who says nothing that a server would.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let places = [

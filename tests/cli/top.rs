@@ -61,7 +61,7 @@ fn every_size_is_drawn() {
 }
 
 #[test]
-fn a_ring_that_is_not_there_or_empty_or_without_its_manifests_says_so() {
+fn absent_empty_and_damaged_rings_are_named() {
     let place = place("");
     let said = once(&place, "100x10");
     assert!(said.code == Some(1) && said.out.contains("no ring at") && said.out.contains("looking again"), "{said:?}");

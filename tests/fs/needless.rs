@@ -31,7 +31,7 @@ fn count(fs: &HookFs, op: &'static str, within: &'static str) -> Arc<AtomicU32> 
 }
 
 #[test]
-fn a_manager_lists_no_generation_again_and_again_into_which_nothing_comes() {
+fn managers_do_not_relist_generations_without_news() {
     let dir = scratch();
     let config = config(dir.path(), 10, "");
     let fs = HookFs::default();
@@ -98,7 +98,7 @@ fn manager_waiting_for_readers_does_not_list_the_generation() {
 }
 
 #[test]
-fn a_generator_that_filled_a_generation_and_waits_for_its_promotion_does_not_list_it() {
+fn waiting_generators_do_not_list_the_generation_they_filled() {
     let dir = scratch();
     let mut config = config(dir.path(), 4, "");
     config.poll = Some(Duration::from_secs(60));
@@ -120,7 +120,7 @@ fn a_generator_that_filled_a_generation_and_waits_for_its_promotion_does_not_lis
 }
 
 #[test]
-fn a_reader_that_waits_opens_no_file_of_a_large_generation_that_fills() {
+fn waiting_readers_open_no_file_of_the_filling_generation() {
     let dir = scratch();
     let config = config(dir.path(), 100, "");
     let mut generator = Generator::open(&config).unwrap();
@@ -138,7 +138,7 @@ fn a_reader_that_waits_opens_no_file_of_a_large_generation_that_fills() {
 }
 
 #[test]
-fn what_a_dead_generator_has_linked_is_not_asked_for_again_by_each_recovery() {
+fn recovery_does_not_ask_again_for_linked_files_of_the_dead() {
     let dir = scratch();
     let config = config(dir.path(), 100, "");
     let mut generator = Generator::open(&config).unwrap();
@@ -170,7 +170,7 @@ fn what_a_dead_generator_has_linked_is_not_asked_for_again_by_each_recovery() {
 }
 
 #[test]
-fn generators_that_wait_for_a_reader_leave_its_work_to_a_manager_that_lives() {
+fn generators_leave_waiting_for_readers_to_a_living_manager() {
     let dir = scratch();
     let mut config = config(dir.path(), 2, "");
     (config.reuse, config.lease) = (Reuse { min: 1, max: 0 }, Duration::from_secs(2));
@@ -208,7 +208,7 @@ fn promote_and_die(config: &Config) {
 }
 
 #[test]
-fn a_call_for_one_sample_does_not_wait_for_the_names_of_a_whole_generation() {
+fn calls_for_one_sample_do_not_wait_for_a_whole_listing() {
     let dir = scratch();
     let config = config(dir.path(), 500, "");
     let fs = HookFs::default();

@@ -62,7 +62,7 @@ fn a_role_that_starts_while_the_server_is_away_waits_for_it() {
 }
 
 #[test]
-fn a_server_that_stays_away_is_told_after_a_lease_and_a_wrong_path_at_once() {
+fn absent_servers_fail_after_a_lease_and_wrong_paths_at_once() {
     let dir = scratch();
     let mut config = config(dir.path(), CAP, "");
     config.lease = Duration::from_secs(1); // long enough for a second attempt on a busy machine
@@ -98,7 +98,7 @@ fn restart(fs: &HookFs) -> Arc<Mutex<BTreeSet<PathBuf>>> {
 }
 
 #[test]
-fn files_that_were_open_when_the_server_was_started_anew_are_opened_again() {
+fn files_open_across_a_server_restart_are_opened_again() {
     for read in ["mmap", "pread"] {
         let dir = scratch();
         let fs = Arc::new(HookFs::default());
@@ -129,7 +129,7 @@ fn files_that_were_open_when_the_server_was_started_anew_are_opened_again() {
 }
 
 #[test]
-fn a_server_that_is_lost_while_a_segment_gets_its_name_doubles_no_sample() {
+fn servers_lost_while_a_segment_is_named_double_no_sample() {
     for (happens, away) in [(true, 1), (true, 2), (true, 5), (false, 1), (false, 5)] {
         let dir = scratch();
         let fs = Arc::new(HookFs::default());

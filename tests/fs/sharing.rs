@@ -39,7 +39,7 @@ fn made(umask: &str, yaml: &str) -> Place {
 }
 
 #[test]
-fn without_ring_mode_files_and_directories_have_what_the_umask_leaves() {
+fn modes_follow_the_umask_without_ring_mode() {
     for (umask, file, dir) in
         [("022", 0o644, 0o755), ("002", 0o664, 0o775), ("077", 0o600, 0o700), ("000", 0o666, 0o777)]
     {
@@ -82,7 +82,7 @@ fn shared(yaml: &str) -> Option<Place> {
 }
 
 #[test]
-fn another_user_of_the_group_reads_and_writes_and_manages_a_ring_made_under_umask_077() {
+fn group_members_use_a_ring_made_under_umask_077() {
     let Some(place) = shared("RING_MODE: \"2770\"\n") else { return };
     let test = "another user of the group";
     let Some(said) = as_nobody(test, &place, &["read", "--all", "--json"]) else { return };
@@ -158,7 +158,7 @@ fn left_by_the_dead(place: &Place) -> PathBuf {
 }
 
 #[test]
-fn a_manager_of_another_user_adopts_what_it_may_and_leaves_alone_what_it_may_not() {
+fn managers_adopt_only_what_they_may_of_other_users() {
     let hardlinks = fs::read_to_string("/proc/sys/fs/protected_hardlinks").unwrap_or_default();
     for (mode, may) in [("\"2770\"", true), ("\"2750\"", false)] {
         let Some(place) = shared(&format!("RING_MODE: {mode}\n")) else { return };

@@ -98,7 +98,7 @@ fn unchanged(before: &BTreeMap<PathBuf, (String, Vec<u8>)>, foreign: &Path, what
 }
 
 #[test]
-fn a_link_in_place_of_any_directory_of_a_ring_leads_nobody_out_of_it() {
+fn links_in_place_of_directories_are_not_followed() {
     let places = [
         "trash",
         "trash/read.0.00000000",
@@ -209,7 +209,7 @@ fn a_pipe_or_a_device_in_place_of_any_file_keeps_nobody_waiting() {
 }
 
 #[test]
-fn files_of_terabytes_of_holes_are_refused_unread_where_small_ones_belong() {
+fn huge_sparse_files_are_refused_unread() {
     for at in ["ring.json", "manifests/3", "index/status/3", "index/leases/manager.1", "index/members/a-1-00000000.1"] {
         let (place, _) = ring_and_foreign();
         let path = place.ring().join(at);
@@ -226,7 +226,7 @@ fn files_of_terabytes_of_holes_are_refused_unread_where_small_ones_belong() {
 }
 
 #[test]
-fn what_a_part_claims_to_hold_is_not_decoded_beyond_the_limit_and_its_checksum_is_compared_all_the_same() {
+fn parts_that_claim_too_much_are_checked_and_not_decoded() {
     let place = Place::verbatim(&format!("DBNAME: demo\n{YAML}COMPRESS: 3\n"));
     generate(&place.config(), 0..2);
     let path = place.ring().join("read.1/000000.rec");

@@ -29,7 +29,7 @@ fn ring(more: &str) -> Place {
 }
 
 #[test]
-fn verify_decodes_in_many_threads_what_all_of_them_together_have_no_memory_for() {
+fn verify_stays_within_memory_in_many_threads() {
     let (_alone, place) = (alone(), ring("COMPRESS: 1\n"));
     let verify = format!("ulimit -v {} && exec \"$0\" \"$@\"", ADDRESSES >> 10);
     let mut command = Command::new("sh");
@@ -100,11 +100,11 @@ fn streams_fail_after_a_lease_when_the_caller_holds_all_memory() {
 }
 
 #[test]
-fn a_reader_holds_no_more_than_there_is_and_goes_on_when_some_was_given_back() {
+fn readers_stay_within_memory_and_go_on_when_some_is_free() {
     if let Ok(place) = std::env::var("RINGREEL_HOLD_ALL") {
         return hold_all(&place);
     }
-    let name = testkit::test_name!("a_reader_holds_no_more_than_there_is_and_goes_on_when_some_was_given_back");
+    let name = testkit::test_name!("readers_stay_within_memory_and_go_on_when_some_is_free");
     let _alone = alone();
     for more in ["", "COMPRESS: 1\n"] {
         let place = ring(more);

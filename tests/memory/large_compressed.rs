@@ -30,13 +30,8 @@ fn noise() -> Vec<u8> {
 }
 
 #[test]
-fn a_part_of_300_mib_of_which_it_is_found_out_whether_to_compress_it_takes_less_than_24_mib_beyond_itself() {
-    in_own_process(
-        &testkit::test_name!(
-            "a_part_of_300_mib_of_which_it_is_found_out_whether_to_compress_it_takes_less_than_24_mib_beyond_itself"
-        ),
-        body,
-    );
+fn deciding_on_300_mib_takes_less_than_24_mib_beyond_the_part() {
+    in_own_process(&testkit::test_name!("deciding_on_300_mib_takes_less_than_24_mib_beyond_the_part"), body);
 }
 
 fn body() {

@@ -55,11 +55,8 @@ fn tensor(magics: &[u64]) -> Vec<u8> {
 }
 
 #[test]
-fn a_part_of_600_mib_is_written_and_read_in_less_than_64_mib_beyond_itself() {
-    in_own_process(
-        &testkit::test_name!("a_part_of_600_mib_is_written_and_read_in_less_than_64_mib_beyond_itself"),
-        body,
-    );
+fn part_of_600_mib_takes_less_than_64_mib_beyond_itself() {
+    in_own_process(&testkit::test_name!("part_of_600_mib_takes_less_than_64_mib_beyond_itself"), body);
 }
 
 fn body() {

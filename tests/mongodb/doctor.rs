@@ -39,7 +39,7 @@ fn verdicts(checks: &[Check]) -> Vec<(&str, Verdict)> {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn a_good_server_is_in_order_and_the_doctor_leaves_nothing_there() {
+fn good_servers_pass_and_the_doctor_leaves_nothing() {
     let server = Server::good();
     let dir = tempfile::tempdir().unwrap();
     let config = config_at(&server.uri(), dir.path(), 4, "");

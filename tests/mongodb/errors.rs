@@ -31,7 +31,7 @@ pub(crate) fn assert_says(error: &Error, words: &[&str]) {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn a_wrong_port_an_unreachable_and_an_unknown_host_are_told_apart() {
+fn wrong_ports_and_hosts_have_errors_of_their_own() {
     let port = free_port();
     let wrong_port = error_at(&format!("mongodb://127.0.0.1:{port}"));
     assert!(matches!(wrong_port, Error::CoordinationUnavailable { .. }));
@@ -89,7 +89,7 @@ fn ferretdb_a_wrong_password_is_named_and_never_shown() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn a_connection_string_that_is_none_is_told_without_its_password() {
+fn invalid_connection_strings_are_reported_without_the_password() {
     for uri in [
         "mongodb://me:s3cr3t@:1",
         "mongodb://me:s3/cr3t@127.0.0.1",
@@ -119,7 +119,7 @@ fn a_connection_string_that_is_none_is_told_without_its_password() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn two_rings_in_one_database_do_not_mix_and_one_place_is_for_one_ring() {
+fn rings_in_one_database_stay_apart_one_in_each_place() {
     let server = Server::good();
     let dir = tempfile::tempdir().unwrap();
     let database = unique("test");
@@ -179,7 +179,7 @@ fn two_rings_in_one_database_do_not_mix_and_one_place_is_for_one_ring() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn to_look_at_a_ring_claims_nothing_and_one_document_that_makes_no_sense_disturbs_nothing_else() {
+fn looking_claims_nothing_and_bad_documents_stay_alone() {
     let server = Server::good();
     let dir = tempfile::tempdir().unwrap();
     let config = config_at(&server.uri(), dir.path(), 4, "");

@@ -132,7 +132,7 @@ fn a_server_that_hangs_is_done_without_and_used_when_it_answers() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn readers_begin_and_go_on_without_a_server_and_generators_that_begin_are_told() {
+fn readers_go_on_without_a_server_and_new_generators_fail() {
     let server = Server::start(Kind::Good);
     let dir = tempfile::tempdir().unwrap();
     let config = config_at(&server.uri(), dir.path(), 5, SHORT);
@@ -222,6 +222,6 @@ fn a_counter_that_is_not_atomic_loses_and_doubles_nothing() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
-fn ferretdb_a_counter_that_hardly_counts_loses_and_doubles_nothing() {
+fn ferretdb_stuck_counter_loses_and_doubles_nothing() {
     a_counter_that_repeats(Kind::FerretDb);
 }

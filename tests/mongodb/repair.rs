@@ -77,7 +77,7 @@ fn an_emptied_index_is_rebuilt_and_moved_there_and_back() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn the_index_of_a_ring_that_is_gone_is_taken_over_when_that_is_asked_for() {
+fn index_of_a_lost_ring_is_taken_over_on_request() {
     let server = Server::good();
     let dir = tempfile::tempdir().unwrap();
     let yaml = yaml_at(&server.uri());

@@ -175,7 +175,7 @@ fn ferretdb_a_certificate_for_another_host_is_named() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
-fn ferretdb_a_server_that_wants_tls_and_is_asked_without_is_named() {
+fn ferretdb_server_that_requires_tls_is_named() {
     let server = Server::start(Kind::FerretDbWithTls);
     let uri = uri_with(&server, "localhost", server.port(), "").replace("&tls=true", "");
     let error = error_at(&uri);
@@ -201,7 +201,7 @@ fn ferretdb_a_file_of_tls_that_cannot_be_used_is_named() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
-fn ferretdb_a_server_behind_tls_that_falls_silent_is_done_without() {
+fn ferretdb_silent_server_behind_tls_is_done_without() {
     let server = Server::start(Kind::FerretDbWithTls);
     let relay = Relay::start(Ipv4Addr::LOCALHOST, server.address());
     let dir = tempfile::tempdir().unwrap();
@@ -231,7 +231,7 @@ fn ferretdb_a_server_that_wants_a_certificate_of_ours_gets_it() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
-fn ferretdb_each_kind_of_login_works_with_an_odd_password_and_is_refused_with_another() {
+fn ferretdb_each_login_works_and_wrong_passwords_fail() {
     let server = Server::start(Kind::FerretDbWithTls);
     for mechanism in ["SCRAM-SHA-1", "SCRAM-SHA-256"] {
         let options = format!("&authMechanism={mechanism}{}", trusting("ca.pem"));
@@ -248,7 +248,7 @@ fn ferretdb_each_kind_of_login_works_with_an_odd_password_and_is_refused_with_an
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
-fn ferretdb_nobody_is_told_a_user_or_password_in_plain_text_where_tls_was_asked_for() {
+fn ferretdb_credentials_are_never_sent_without_requested_tls() {
     let server = Server::start(Kind::FerretDbWithUsers);
     let (user, password) = (server.user(), server.password());
     for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN"] {

@@ -94,7 +94,7 @@ fn text_says_the_same_without_colours_in_a_pipe() {
 }
 
 #[test]
-fn a_configuration_that_does_not_load_is_told_and_nothing_is_looked_at() {
+fn unloadable_configurations_are_reported_without_any_check() {
     let place = Place::verbatim("DBNAME: demo\nSWAPCAP: 10\n");
     let said = doctor(&place);
     assert_eq!(said.code, Some(2));
@@ -339,7 +339,7 @@ fn what_a_killed_doctor_left_is_removed_a_day_later() {
 }
 
 #[test]
-fn an_empty_directory_is_measured_itself_and_stays_good_for_a_ring() {
+fn empty_directories_are_measured_and_stay_usable_for_a_ring() {
     let place = Place::new(YAML);
     fs::create_dir(place.ring()).unwrap();
     let said = doctor(&place);

@@ -13,7 +13,7 @@ fn known(place: &Place) -> Vec<Failure> {
 }
 
 #[test]
-fn the_command_that_cannot_go_on_leaves_word_and_one_that_ends_well_does_not() {
+fn failing_commands_record_why_and_others_do_not() {
     let place = Place::new("SWAP_CAP: 4\nSAMPLE: [data, label]\n");
     let args = ["generate", "--samples", "3", "--shape", "8"];
     place.run(&args).ok();
@@ -43,7 +43,7 @@ fn a_reader_of_its_output_that_goes_away_is_no_failure() {
 }
 
 #[test]
-fn a_generator_and_a_manager_that_meet_a_ruined_ring_leave_word_why_they_ended() {
+fn generators_and_managers_record_why_a_ruined_ring_ended_them() {
     let place = Place::new("SWAP_CAP: 2\nSAMPLE: [data, label]\n");
     let mut generator = Generator::open(&place.config()).unwrap();
     (0..3).for_each(|n| drop(put(&mut generator, n)));
@@ -67,7 +67,7 @@ fn a_generator_and_a_manager_that_meet_a_ruined_ring_leave_word_why_they_ended()
 }
 
 #[test]
-fn what_is_told_by_hand_is_remembered_and_what_comes_after_it_is_not() {
+fn failures_reported_by_hand_are_kept_and_later_ones_are_not() {
     let place = Place::new("SWAP_CAP: 4\nSAMPLE: [data, label]\n");
     let mut generator = Generator::open(&place.config()).unwrap();
     let me = generator.ring().me.clone();

@@ -269,7 +269,7 @@ fn a_damaged_sample_is_dumped_as_far_as_it_is_understood() {
 }
 
 #[test]
-fn a_large_tensor_is_shown_in_part_and_what_is_left_out_is_counted() {
+fn large_tensors_are_shortened_with_a_count_of_the_rest() {
     let place = Place::new("SWAP_CAP: 1\nSAMPLE: [data]\n");
     floats(&place.config(), &[(&[5000], &[1.5; 5000])]);
     let said = inspect(&place, &["demo.ring", "--hex", "-n", "0"]).ok();
@@ -277,7 +277,7 @@ fn a_large_tensor_is_shown_in_part_and_what_is_left_out_is_counted() {
 }
 
 #[test]
-fn the_records_of_another_ones_file_are_told_by_what_they_look_like() {
+fn foreign_records_are_described_by_what_they_look_like() {
     let place = Place::verbatim("");
     let mut file = Vec::new();
     let mut writer = RecordWriter::new(&mut file);
@@ -406,7 +406,7 @@ fn whoever_is_hostile_is_survived() {
 }
 
 #[test]
-fn a_directory_of_very_many_files_is_counted_and_the_first_are_told() {
+fn directories_of_many_files_are_counted_and_shortened() {
     let place = ring();
     // In memory, where there is such a place: so many files take long to make on a disk.
     let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();

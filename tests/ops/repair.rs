@@ -166,7 +166,7 @@ fn a_ring_with_five_damages_is_mended_as_far_as_it_can_be() {
 }
 
 #[test]
-fn a_damaged_manifest_is_kept_in_quarantine_and_made_again_when_nobody_works() {
+fn damaged_manifests_are_quarantined_and_rebuilt_when_idle() {
     let (place, ids) = ring();
     let (ring, before) = (place.ring(), listed(&place.ring()));
     for n in [2, 3] {
@@ -261,7 +261,7 @@ fn a_manifest_whose_generation_is_gone_leaves_its_number_taken() {
 }
 
 #[test]
-fn a_damaged_segment_of_a_dead_owner_goes_to_quarantine_and_the_others_are_linked() {
+fn damaged_segments_of_dead_owners_are_quarantined() {
     let (place, ids) = ring();
     let ring = place.ring();
     for path in segments(&ring.join("write.4")) {
@@ -281,7 +281,7 @@ fn a_damaged_segment_of_a_dead_owner_goes_to_quarantine_and_the_others_are_linke
 }
 
 #[test]
-fn the_last_name_of_an_undelivered_sample_is_brought_in_and_never_reclaimed() {
+fn last_name_of_an_undelivered_sample_is_recovered() {
     let (place, ids) = ring();
     let ring = place.ring();
     fs::create_dir(ring.join("write.1")).unwrap();
@@ -307,7 +307,7 @@ fn the_last_name_of_an_undelivered_sample_is_brought_in_and_never_reclaimed() {
 }
 
 #[test]
-fn a_last_name_that_is_damaged_goes_to_quarantine_and_holds_up_no_reclaim() {
+fn damaged_last_names_are_quarantined_and_do_not_block_reclaim() {
     let (place, ids) = ring();
     let ring = place.ring();
     let last = segments(&ring.join("write.4"))[2].clone();
@@ -327,7 +327,7 @@ fn a_last_name_that_is_damaged_goes_to_quarantine_and_holds_up_no_reclaim() {
 }
 
 #[test]
-fn a_lost_ring_json_is_made_again_from_the_manifests_and_the_configuration() {
+fn lost_ring_json_is_rebuilt_from_manifests_and_configuration() {
     for damage in ["", "{"] {
         let (place, _) = ring();
         let file = place.ring().join("ring.json");
@@ -369,7 +369,7 @@ fn when_too_many_manifests_are_lost_nothing_is_delivered_again() {
 }
 
 #[test]
-fn an_index_that_is_newer_than_our_view_is_kept_while_somebody_lives() {
+fn index_newer_than_this_view_is_kept_while_a_process_lives() {
     let (place, _) = ring();
     let status = place.ring().join("index/status");
     let text = fs::read_to_string(status.join("3")).unwrap().replace("\"generation\":3", "\"generation\":9");

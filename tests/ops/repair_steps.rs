@@ -221,7 +221,7 @@ fn at_every_change_another_repair_may_do_it_all() {
 }
 
 #[test]
-fn a_ring_that_turns_while_repair_looks_is_not_taken_for_a_damaged_one() {
+fn repair_does_not_mistake_a_turning_ring_for_a_damaged_one() {
     let mut at = 0;
     loop {
         let dir = scratch();

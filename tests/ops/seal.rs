@@ -40,7 +40,7 @@ fn ledgers(place: &Place) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_generation_that_is_not_full_is_sealed_once_and_its_owner_goes_on() {
+fn partial_generations_are_sealed_once_and_the_owner_goes_on() {
     let place = Place::new(YAML);
     let mut generator = Generator::open(&place.config()).unwrap();
     let nothing = place.run(&["seal"]);
@@ -57,7 +57,7 @@ fn a_generation_that_is_not_full_is_sealed_once_and_its_owner_goes_on() {
 }
 
 #[test]
-fn a_generation_whose_promotion_was_left_half_done_and_the_next_are_sealed_together() {
+fn half_promoted_and_next_generations_are_sealed_together() {
     let place = Place::new(YAML);
     let mut generator = Generator::open(&place.config()).unwrap();
     let ids: Vec<SampleId> = (0..2).flat_map(|n| put(&mut generator, n)).collect();
@@ -82,7 +82,7 @@ fn what_waits_for_readers_is_not_sealed_and_the_reason_is_told() {
 }
 
 #[test]
-fn gc_removes_what_a_manager_would_and_says_beforehand_what_that_is() {
+fn gc_removes_what_a_manager_would_and_lists_it_first() {
     let place = Place::new("SWAP_CAP: 10\nSAMPLE: [data, label]\nKEEP: 5\nSEGMENT_SAMPLES: 2\n");
     let mut generator = Generator::open(&place.config()).unwrap();
     (0..40).for_each(|n| drop(put(&mut generator, n)));
@@ -113,7 +113,7 @@ fn gc_removes_what_a_manager_would_and_says_beforehand_what_that_is() {
 }
 
 #[test]
-fn what_a_generator_had_begun_is_removed_when_it_is_long_dead_and_what_it_finished_is_not() {
+fn unfinished_files_of_the_long_dead_are_removed() {
     let place = Place::verbatim(&format!("DBNAME: demo\nINDEX: files\nLEASE_SECONDS: 0.3\n{YAML}"));
     let mut generator = Generator::open(&place.config()).unwrap();
     put(&mut generator, 0);
@@ -132,7 +132,7 @@ fn what_a_generator_had_begun_is_removed_when_it_is_long_dead_and_what_it_finish
 }
 
 #[test]
-fn beside_a_manager_and_generators_nothing_is_lost_or_twice_by_repair_gc_and_seal() {
+fn repair_gc_and_seal_lose_nothing_beside_other_roles() {
     let place = Place::new(YAML);
     let manager = place.start(&["manager"]);
     let generate = |n: u32| {

@@ -159,7 +159,7 @@ fn a_manifest_with_a_number_far_away_keeps_nobody_busy() {
 }
 
 #[test]
-fn every_vector_of_the_format_has_the_status_that_it_should_have() {
+fn every_format_vector_has_its_exit_status() {
     let place = Place::verbatim("");
     let vectors = testkit::workspace().join("format/vectors");
     for (kind, statuses) in [("ok", &[0][..]), ("bad", &[1, 2])] {

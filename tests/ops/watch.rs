@@ -149,7 +149,7 @@ fn value(families: &Families, name: &str) -> f64 {
 }
 
 #[test]
-fn prometheus_text_is_what_its_format_says_and_tells_what_status_tells() {
+fn prometheus_text_is_valid_and_agrees_with_status() {
     let place = ring();
     let mut living = Generator::open(&place.config()).unwrap();
     put(&mut living, 12);
@@ -220,7 +220,7 @@ fn a_json_line_has_our_names_and_wireheads() {
 }
 
 #[test]
-fn lines_come_again_and_again_while_a_ring_is_not_there_and_when_it_comes() {
+fn json_lines_continue_while_the_ring_is_absent() {
     let place = no_ring();
     let mut running = place.start(&["metrics", "--json", "--every", "0.05"]);
     running.await_err("no ring at");
@@ -234,7 +234,7 @@ fn lines_come_again_and_again_while_a_ring_is_not_there_and_when_it_comes() {
 }
 
 #[test]
-fn prometheus_text_in_a_file_is_always_whole_and_tells_a_ring_that_is_away() {
+fn prometheus_files_are_whole_and_report_an_absent_ring() {
     let place = ring();
     let file = place.path().join("ring.prom");
     let running = place.start(&["metrics", "--every", "0.05", "-o", "ring.prom"]);
@@ -264,7 +264,7 @@ fn json_lines_in_a_file_are_appended() {
 }
 
 #[test]
-fn nothing_is_written_into_the_ring_and_nothing_but_a_file_is_replaced() {
+fn metrics_write_nothing_into_the_ring_and_replace_only_files() {
     let place = ring();
     symlink(place.ring(), place.path().join("elsewhere")).unwrap();
     symlink("/dev/null", place.path().join("link")).unwrap();
@@ -332,7 +332,7 @@ fn metrics_are_served_on_a_local_port() {
 }
 
 #[test]
-fn requests_that_make_no_sense_or_never_end_do_not_stop_the_others() {
+fn malformed_or_endless_requests_do_not_block_others() {
     let place = ring();
     let (running, address) = listening(&place);
     for request in ["\r\n\r\n", "nonsense\r\n\r\n", "GET", "\0\u{1}\r\n\r\n"] {

@@ -117,7 +117,7 @@ fn items_come_in_order_in_buffers_that_are_used_again() {
 }
 
 #[test]
-fn the_producer_is_no_further_ahead_than_it_may_and_held_items_come_on_top() {
+fn producers_stay_within_their_depth_plus_held_items() {
     let _alone = Threads::alone();
     for depth in [1, 3] {
         let (count, counter) = counted();
@@ -135,7 +135,7 @@ fn the_producer_is_no_further_ahead_than_it_may_and_held_items_come_on_top() {
 }
 
 #[test]
-fn an_error_comes_in_its_place_and_the_producer_waits_until_more_is_asked_for() {
+fn errors_come_in_order_and_the_producer_waits_after_them() {
     let _alone = Threads::alone();
     let (count, mut counter) = counted();
     let mut ahead = numbers(4, 8, move |n| {
@@ -155,7 +155,7 @@ fn an_error_comes_in_its_place_and_the_producer_waits_until_more_is_asked_for() 
 }
 
 #[test]
-fn a_producer_that_fails_for_ever_is_called_once_for_each_time_it_is_asked() {
+fn failing_producers_are_called_once_per_request() {
     let _alone = Threads::alone();
     let (count, mut counter) = counted();
     let mut ahead = numbers(4, 1000, move |n| counter(n).and(Err(Bad::At(n))));
@@ -167,7 +167,7 @@ fn a_producer_that_fails_for_ever_is_called_once_for_each_time_it_is_asked() {
 }
 
 #[test]
-fn a_panic_is_an_error_after_the_items_before_it_and_then_there_is_nothing() {
+fn panics_become_errors_after_the_items_before_them() {
     let _alone = Threads::alone();
     std::panic::set_hook(Box::new(|_| {}));
     for depth in [1, 4] {

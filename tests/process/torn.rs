@@ -56,7 +56,7 @@ fn what_a_mapped_file_has_lost_reads_as_zeros_and_is_told_once() {
 }
 
 #[test]
-fn whoever_looks_at_one_page_of_a_lost_file_has_few_faults_however_large_it_is() {
+fn lookups_in_a_lost_file_cause_few_faults() {
     let (_alone, dir) = (alone(), TempDir::new().unwrap());
     let path = file_of(dir.path(), "a", 4096);
     let bytes = map(&path, MapMode::Private);
@@ -67,7 +67,7 @@ fn whoever_looks_at_one_page_of_a_lost_file_has_few_faults_however_large_it_is()
 }
 
 #[test]
-fn maps_come_and_go_in_many_threads_while_their_files_are_truncated() {
+fn maps_come_and_go_in_threads_while_files_are_truncated() {
     let (_alone, dir) = (alone(), TempDir::new().unwrap());
     std::thread::scope(|scope| {
         for thread in 0..8 {
@@ -139,7 +139,7 @@ fn ring_of_three(len: usize, to: u64, more: &str) -> (Place, Arc<HookFs>) {
 const SIZES: [usize; 2] = [100_000, 3_000_000];
 
 #[test]
-fn a_segment_that_is_truncated_while_its_checksum_is_computed_is_damage_and_the_others_are_delivered() {
+fn segments_truncated_during_the_checksum_are_damage() {
     let _alone = alone();
     for case in 0..8 {
         let (len, to, private) = (SIZES[case & 1], [100, 2 * PAGE as u64][case >> 1 & 1], case & 4 == 0);
@@ -158,7 +158,7 @@ fn a_segment_that_is_truncated_while_its_checksum_is_computed_is_damage_and_the_
 }
 
 #[test]
-fn a_sample_that_is_torn_in_its_users_hands_shows_zeros_and_says_so_when_asked() {
+fn samples_torn_in_use_show_zeros_and_fail_their_check() {
     let _alone = alone();
     for len in SIZES {
         let (place, fs) = ring_of_three(len, 2 * PAGE as u64, "VERIFY: never\n");
@@ -174,7 +174,7 @@ fn a_sample_that_is_torn_in_its_users_hands_shows_zeros_and_says_so_when_asked()
 }
 
 #[test]
-fn a_stream_that_finds_a_page_gone_while_it_reads_ahead_gives_damage_in_its_place() {
+fn streams_report_damage_for_pages_lost_while_prefetching() {
     let _alone = alone();
     let (place, fs) = ring_of_three(300_000, 2 * PAGE as u64, "VERIFY: never\n");
     let reader = Arc::new(Reader::open_on(fs, &place.config()).unwrap().with_private_maps());

@@ -22,7 +22,7 @@ fn is_watched(dir: &Path) -> bool {
 }
 
 #[test]
-fn a_manager_that_waits_for_a_reader_watches_no_directory_that_a_link_among_the_notes_leads_to() {
+fn managers_watch_no_directory_behind_a_link_among_the_notes() {
     let _alone = alone();
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\n"));
     let (manager, stop) = (Manager::open(&place.config()).unwrap(), AtomicBool::new(false));

@@ -120,7 +120,7 @@ fn each_way_of_reading(mut test: impl FnMut(&str)) {
 }
 
 #[test]
-fn a_reader_that_comes_afterwards_reports_a_damaged_segment_and_delivers_the_others() {
+fn late_readers_report_a_damaged_segment_and_deliver_the_rest() {
     each_way_of_reading(|how| {
         for kind in IN_PLACE.into_iter().chain(BY_NAME) {
             let (place, victim, another) = ring_of_eight(how);
@@ -136,7 +136,7 @@ fn a_reader_that_comes_afterwards_reports_a_damaged_segment_and_delivers_the_oth
 }
 
 #[test]
-fn a_reader_that_has_the_segment_open_survives_and_reports_what_is_done_to_it() {
+fn readers_with_an_open_segment_survive_and_report_damage() {
     each_way_of_reading(|how| {
         for kind in IN_PLACE.into_iter().chain(BY_NAME) {
             let (place, victim, another) = ring_of_eight(how);
@@ -189,7 +189,7 @@ fn a_stream_skips_a_segment_that_is_damaged_between_two_passes() {
 }
 
 #[test]
-fn a_stream_over_nothing_but_damage_tells_each_once_and_then_waits_for_a_better_generation() {
+fn damage_alone_is_reported_once_and_then_waited_out() {
     let (place, ..) = ring_of_eight("");
     for position in 0..SAMPLES {
         fs::write(file_of(&place.config(), position), "rubbish").unwrap();
@@ -208,7 +208,7 @@ fn a_stream_over_nothing_but_damage_tells_each_once_and_then_waits_for_a_better_
 }
 
 #[test]
-fn in_a_segment_of_many_samples_only_those_that_are_damaged_are_lost() {
+fn only_the_damaged_samples_of_a_segment_are_lost() {
     for read in READS {
         let (place, file, _) = ring_of_eight(&format!("SEGMENT_SAMPLES: 8\n{read}"));
         let (bytes, wanted) = (fs::read(&file).unwrap(), contents(3, 0, DATA));
@@ -220,7 +220,7 @@ fn in_a_segment_of_many_samples_only_those_that_are_damaged_are_lost() {
 }
 
 #[test]
-fn a_flipped_byte_anywhere_in_a_part_is_found_when_the_sample_is_first_read() {
+fn flipped_bytes_in_a_part_are_found_at_the_first_read() {
     let (place, victim, _) = ring_of_eight("");
     let bytes = fs::read(&victim).unwrap();
     let find = |part: u64, len: usize| {
@@ -244,7 +244,7 @@ fn a_flipped_byte_anywhere_in_a_part_is_found_when_the_sample_is_first_read() {
 }
 
 #[test]
-fn a_byte_that_is_flipped_after_a_first_reading_is_found_with_verify_always() {
+fn bytes_flipped_after_a_read_are_found_with_verify_always() {
     for read in READS {
         let (place, victim, _) = ring_of_eight(&format!("{read}VERIFY: always\n"));
         let bytes = fs::read(&victim).unwrap();
@@ -259,7 +259,7 @@ fn a_byte_that_is_flipped_after_a_first_reading_is_found_with_verify_always() {
 }
 
 #[test]
-fn the_command_prints_a_line_for_each_damage_and_exits_with_1_and_with_0_on_a_clean_ring() {
+fn read_prints_each_damage_and_exits_with_1() {
     for read in READS {
         for kind in IN_PLACE.into_iter().chain(BY_NAME) {
             let (place, victim, another) = ring_of_eight(read);
@@ -283,7 +283,7 @@ fn the_command_prints_a_line_for_each_damage_and_exits_with_1_and_with_0_on_a_cl
 
 /// (Mapped: tests/process/torn.rs and tests/hostile.rs.)
 #[test]
-fn with_pread_a_segment_may_be_truncated_in_the_midst_of_a_reading() {
+fn truncation_during_a_pread_is_survived() {
     let place = Place::new("SWAP_CAP: 6\nSAMPLE: [data]\nREAD: pread\nVERIFY: always\n");
     place.run(&["generate", "--samples", "6", "--shape", "4000000", "--seal"]).ok();
     let reader = place.start(&["read", "--json", "--timeout", "1"]);
@@ -303,7 +303,7 @@ fn with_pread_a_segment_may_be_truncated_in_the_midst_of_a_reading() {
 }
 
 #[test]
-fn when_a_whole_generation_is_removed_the_stream_goes_on_with_the_newest() {
+fn streams_go_on_with_the_newest_after_a_removed_generation() {
     for read in READS {
         let (place, ..) = ring_of_eight(&format!("KEEP: 5\n{read}"));
         let reader = Arc::new(Reader::open(&place.config()).unwrap());
@@ -320,7 +320,7 @@ fn when_a_whole_generation_is_removed_the_stream_goes_on_with_the_newest() {
 }
 
 #[test]
-fn when_the_newest_generation_itself_is_removed_the_stream_waits_for_the_next() {
+fn streams_wait_for_the_next_when_the_newest_is_removed() {
     let (place, ..) = ring_of_eight("KEEP: 5\n");
     let reader = Arc::new(Reader::open(&place.config()).unwrap());
     let timeout = Some(Duration::from_millis(300));
@@ -382,7 +382,7 @@ fn ring_of_three_generations() -> Place {
 }
 
 #[test]
-fn a_damaged_manifest_is_a_clear_error_for_everybody_and_no_panic() {
+fn damaged_manifests_are_clear_errors_and_no_panics() {
     let harms = manifest_harms(&ring_of_three_generations().ring()).len();
     for n in 0..harms {
         let place = ring_of_three_generations();
@@ -412,7 +412,7 @@ fn a_damaged_manifest_is_a_clear_error_for_everybody_and_no_panic() {
 }
 
 #[test]
-fn a_damaged_manifest_of_an_older_generation_does_not_keep_anybody_from_the_newest() {
+fn damaged_old_manifests_do_not_hide_the_newest() {
     let place = ring_of_three_generations();
     fs::write(place.ring().join("manifests/1"), "rubbish").unwrap();
     let said = place.run(&["read", "--samples", "8", "--json"]).ok();

@@ -21,7 +21,7 @@ fn filled(dir: &Path, more: &str) -> (Config, PathBuf) {
 }
 
 #[test]
-fn the_table_is_mapped_where_samples_are_and_read_where_they_are_read() {
+fn sample_tables_are_mapped_or_read_as_their_samples_are() {
     for (read, private, want) in [("mmap", false, [2, 1]), ("mmap", true, [1, 2]), ("pread", false, [0, 3])] {
         let (dir, fs) = (scratch(), HookFs::default());
         let (config, segment) = filled(dir.path(), &format!("READ: {read}"));
@@ -48,7 +48,7 @@ fn the_table_is_mapped_where_samples_are_and_read_where_they_are_read() {
 }
 
 #[test]
-fn a_table_that_is_truncated_or_changed_under_its_reader_is_an_error() {
+fn sample_tables_that_change_under_a_reader_are_errors() {
     for read in ["mmap", "pread"] {
         let dir = scratch();
         let (config, segment) = filled(dir.path(), &format!("READ: {read}"));

@@ -58,7 +58,7 @@ fn read_up_to(stream: &mut Stream, last: u64, seen: &Seen) {
 }
 
 #[test]
-fn with_reuse_min_every_sample_is_read_before_the_next_generation_and_nothing_is_thrown_away() {
+fn reuse_min_reads_every_sample_before_the_next_generation() {
     for (workers, named) in [(1, true), (3, true), (1, false), (3, false)] {
         let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\nLEASE_SECONDS: 5\n"));
         drop(Generator::open(&place.config()).unwrap());
@@ -93,7 +93,7 @@ fn with_reuse_min_2_each_generation_is_read_twice() {
 }
 
 #[test]
-fn without_a_reader_generators_fill_one_generation_ahead_and_wait_for_one() {
+fn generators_without_readers_fill_one_generation_ahead() {
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1, max: 0}}\nLEASE_SECONDS: 5\n"));
     drop(Generator::open(&place.config()).unwrap());
     let ring = place.ring();
@@ -121,7 +121,7 @@ fn is_watched(dir: &Path) -> bool {
 }
 
 #[test]
-fn a_manager_that_waits_for_a_reader_hears_of_its_last_sample_at_once() {
+fn waiting_managers_learn_of_the_last_sample_at_once() {
     for options in [of_run(0, 1), worker(0, 1)] {
         let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1, max: 1}}\nLEASE_SECONDS: 300\n"));
         let mut config = place.config();
@@ -150,7 +150,7 @@ fn a_manager_that_waits_for_a_reader_hears_of_its_last_sample_at_once() {
 }
 
 #[test]
-fn who_held_a_generation_back_that_somebody_else_promoted_waits_for_nobody_any_more() {
+fn generations_promoted_by_others_are_no_longer_held_back() {
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\n"));
     place.generation(0..SAMPLES);
     let mut generator = Generator::open(&place.config()).unwrap();
@@ -166,7 +166,7 @@ fn who_held_a_generation_back_that_somebody_else_promoted_waits_for_nobody_any_m
 }
 
 #[test]
-fn a_worker_that_dies_or_leaves_in_the_middle_is_not_waited_for_and_one_that_lives_is() {
+fn dead_and_absent_workers_are_not_waited_for() {
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\nLEASE_SECONDS: 3\n"));
     drop(Generator::open(&place.config()).unwrap());
     let ring = place.ring();
@@ -197,7 +197,7 @@ fn a_worker_that_dies_or_leaves_in_the_middle_is_not_waited_for_and_one_that_liv
 }
 
 #[test]
-fn the_last_generation_is_sealed_when_those_who_read_have_read_and_stays_staged_where_nobody_does() {
+fn last_generation_is_sealed_after_reading_or_stays_staged() {
     scope(|scope| {
         // Who reads is waited for, however long it takes: longer than the patience that a sealed end has otherwise.
         scope.spawn(|| {
@@ -240,7 +240,7 @@ fn soon(options: StreamOptions) -> StreamOptions {
 }
 
 #[test]
-fn after_reuse_max_passes_a_stream_waits_for_fresh_samples_and_goes_on_as_soon_as_there_are() {
+fn streams_wait_after_reuse_max_passes_for_fresh_samples() {
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{max: 2}}\n"));
     place.generation(0..SAMPLES);
     for prefetch_bytes in [0, 1 << 20] {
@@ -274,7 +274,7 @@ fn after_reuse_max_passes_a_stream_waits_for_fresh_samples_and_goes_on_as_soon_a
 }
 
 #[test]
-fn passes_are_counted_for_the_run_however_many_streams_its_workers_make() {
+fn passes_are_counted_per_run_over_all_streams() {
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{max: 2}}\n"));
     place.generation(0..SAMPLES);
     let mut states = Vec::new();
@@ -337,7 +337,7 @@ fn on_stale_stop_is_an_error_and_warn_says_so_once_and_reads_on() {
 }
 
 #[test]
-fn when_no_generator_has_lived_for_stale_after_the_samples_are_stale_and_not_while_one_lives() {
+fn samples_are_stale_when_no_generator_lives() {
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nSTALE_AFTER: 3\nLEASE_SECONDS: 3\n"));
     let mut generator = Generator::open(&place.config()).unwrap();
     (0..SAMPLES).for_each(|n| put(&mut generator, n));
@@ -372,7 +372,7 @@ fn when_no_generator_has_lived_for_stale_after_the_samples_are_stale_and_not_whi
 }
 
 #[test]
-fn who_makes_a_stream_for_each_epoch_is_told_when_the_generators_have_ended() {
+fn streams_made_per_epoch_learn_that_the_generators_ended() {
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nSTALE_AFTER: 3\nLEASE_SECONDS: 3\nON_STALE: stop\n"));
     place.generation(0..SAMPLES); // by a generator that has left
     let mut epochs = 0;
@@ -409,7 +409,7 @@ fn index_away(fs: &HookFs, errno: Option<i32>) {
 const ENOTCONN: i32 = 107;
 
 #[test]
-fn without_its_index_a_stream_on_its_own_goes_on_and_workers_of_a_run_wait_for_it() {
+fn lone_streams_go_on_without_an_index_and_runs_wait_for_it() {
     for errno in [ENOTCONN, ring::EACCES] {
         let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nINDEX: files\n"));
         place.generation(0..SAMPLES);

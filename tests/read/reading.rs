@@ -46,7 +46,7 @@ fn one_pass(config: &Config, rank: u64, world: u64) -> Vec<u64> {
 }
 
 #[test]
-fn three_workers_over_ten_samples_get_every_third_each_whatever_the_segments() {
+fn three_workers_get_every_third_sample_each() {
     for segment_samples in [1, 3, 10] {
         let place = Place::new(&format!("SWAP_CAP: 10\nSAMPLE: [data, label]\nSEGMENT_SAMPLES: {segment_samples}\n"));
         let mut generator = Generator::open(&place.config()).unwrap();
@@ -63,7 +63,7 @@ fn three_workers_over_ten_samples_get_every_third_each_whatever_the_segments() {
 }
 
 #[test]
-fn two_ranks_of_the_command_share_a_generation_disjoint_and_complete() {
+fn two_ranks_of_the_command_share_a_generation() {
     let place = Place::new("SWAP_CAP: 11\nSAMPLE: [data, label]\n");
     generate(&place.config(), 0..11);
     let of = |rank: &str, how: &[&str]| {
@@ -77,7 +77,7 @@ fn two_ranks_of_the_command_share_a_generation_disjoint_and_complete() {
 }
 
 #[test]
-fn a_worker_that_has_no_sample_in_a_generation_waits_and_the_others_do_not() {
+fn workers_without_a_sample_wait_and_others_do_not() {
     let place = Place::new("SWAP_CAP: 2\nSAMPLE: [data, label]\n");
     generate(&place.config(), 0..2);
     let stream = |rank| {
@@ -150,7 +150,7 @@ fn large_parts_begin_at_multiples_of_64_in_memory() {
 }
 
 #[test]
-fn a_stream_survives_generations_that_come_and_go_between_two_samples() {
+fn streams_survive_generations_that_come_and_go() {
     for read in READS {
         for keep in [0, 1] {
             let place = Place::new(&format!("SWAP_CAP: 4\nSAMPLE: [data, label]\nKEEP: {keep}\n{read}"));
@@ -218,7 +218,7 @@ fn streams_survive_a_generator_that_never_rests() {
 }
 
 #[test]
-fn a_reader_that_is_there_before_the_ring_waits_says_so_and_gets_the_first_sample() {
+fn readers_started_before_the_ring_get_the_first_sample() {
     let place = Place::new("SWAP_CAP: 2\nSAMPLE: [data, label]\n");
     let mut reader = place.start(&["read", "--samples", "1", "--json"]);
     reader.await_err("waiting for a ring at");
@@ -232,7 +232,7 @@ fn a_reader_that_is_there_before_the_ring_waits_says_so_and_gets_the_first_sampl
 }
 
 #[test]
-fn a_reader_that_comes_while_the_ring_is_being_born_waits_until_it_is() {
+fn readers_wait_while_the_ring_is_being_created() {
     let place = Place::new("SWAP_CAP: 2\nSAMPLE: [data, label]\n");
     generate(&place.config(), 0..2);
     let unborn = place.path().join("unborn");
@@ -254,7 +254,7 @@ fn a_reader_that_comes_while_the_ring_is_being_born_waits_until_it_is() {
 }
 
 #[test]
-fn a_reader_that_waits_ends_at_a_signal_or_after_its_timeout_and_says_what_it_waited_for() {
+fn waiting_readers_end_at_signals_and_timeouts() {
     let place = Place::new("SWAP_CAP: 2\nSAMPLE: [data, label]\n");
     let said = place.run(&["read", "--timeout", "0.3"]);
     assert!(said.code == Some(1) && said.err.contains("demo.ring") && said.err.contains("waited"), "{said:?}");
@@ -316,7 +316,7 @@ fn so_many_generations_are_so_many_different_ones_each_once() {
 }
 
 #[test]
-fn segments_that_do_not_divide_a_generation_lose_nothing_and_pass_no_cap() {
+fn uneven_segments_lose_nothing_and_respect_the_cap() {
     for segment_samples in [1, 3, 7] {
         let place = Place::new(&format!(
             "SWAP_CAP: 10\nSAMPLE: [data, label]\nKEEP: 100\nSEGMENT_SAMPLES: {segment_samples}\n"
@@ -340,7 +340,7 @@ fn segments_that_do_not_divide_a_generation_lose_nothing_and_pass_no_cap() {
 }
 
 #[test]
-fn only_the_parts_that_are_to_be_compressed_are_and_come_back_as_they_were() {
+fn only_chosen_parts_are_compressed_and_all_come_back() {
     let size = |more: &str| {
         let place = Place::new(&format!("SWAP_CAP: 3\nSAMPLE: [data, label]\n{more}"));
         let mut generator = Generator::open(&place.config()).unwrap();

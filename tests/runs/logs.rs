@@ -91,7 +91,7 @@ fn workers_who_begin_again_and_again_meet_in_the_same_epochs() {
 }
 
 #[test]
-fn a_stream_that_ends_does_not_speak_for_the_one_that_took_its_place() {
+fn ended_streams_do_not_speak_for_their_successors() {
     let place = World::new("SWAP_CAP: 4\nKEEP: 0\n");
     place.generation(0..4);
     let reader = place.reader();
@@ -108,7 +108,7 @@ fn a_stream_that_ends_does_not_speak_for_the_one_that_took_its_place() {
 }
 
 #[test]
-fn for_workers_that_are_behind_so_many_generations_are_kept_and_no_more() {
+fn generations_are_kept_for_slow_workers_up_to_a_limit() {
     let place = World::new("SWAP_CAP: 2\nKEEP: 0\n");
     place.generation(0..2);
     let mut slow = place.stream(StreamOptions { run: Some("r".into()), ..worker(0, 2) });
@@ -125,7 +125,7 @@ fn for_workers_that_are_behind_so_many_generations_are_kept_and_no_more() {
 }
 
 #[test]
-fn runs_that_are_over_are_put_away_and_of_their_logs_a_hundred_are_kept() {
+fn finished_runs_are_retired_and_100_of_their_logs_are_kept() {
     let place = World::new("SWAP_CAP: 2\nKEEP: 1\nLEASE_SECONDS: 5\n");
     place.generation(0..2);
     let ring = place.ring();
@@ -227,7 +227,7 @@ fn whatever_fails_once_while_ranks_join_they_stay_in_step() {
 }
 
 #[test]
-fn a_note_that_cannot_be_read_stops_neither_its_run_nor_the_ring() {
+fn unreadable_notes_stop_neither_the_run_nor_the_ring() {
     let place = World::new("SWAP_CAP: 4\nKEEP: 0\n");
     place.generation(0..4);
     let options = || StreamOptions { run: Some("r".into()), goes_on: turn(0), epochs: Some(1), ..worker(0, 1) };
@@ -366,7 +366,7 @@ fn of_three_generations() -> World {
 }
 
 #[test]
-fn a_generation_was_read_when_all_who_came_have_finished_it_or_left() {
+fn generations_are_read_when_all_workers_finished_or_left() {
     let place = of_three_generations();
     let mut ring = place.ring();
     assert_eq!((ring.passes(1).unwrap(), ring.has_readers().unwrap()), (0, false));
@@ -458,7 +458,7 @@ fn readers_name_the_worker_that_holds_up_the_next_generation() {
 }
 
 #[test]
-fn workers_without_a_common_run_have_read_a_generation_when_each_has_read_its_share() {
+fn separate_workers_have_read_when_each_has_read_its_share() {
     let place = of_three_generations();
     let ring = place.ring();
     let logs = [0, 1].map(|_| {
@@ -505,8 +505,8 @@ fn epochs_that_repeat_are_written_once_and_counted_each() {
 }
 
 #[test]
-fn of_a_long_run_the_last_4096_epochs_are_kept_and_of_a_worker_the_last_place() {
-    let index: Arc<dyn CoordinationStore> = Arc::new(MemoryStore::default());
+fn long_runs_keep_4096_epochs_and_the_last_places() {
+    let index: Arc<dyn Index> = Arc::new(MemoryIndex::default());
     let log = RunLog::new(index.clone(), "r").unwrap();
     (0..6).for_each(|k| assert_eq!(log.decide(k, &epoch(k)).unwrap(), epoch(k)));
     let left = || {

@@ -137,7 +137,7 @@ impl Storm {
 }
 
 #[test]
-fn in_a_storm_nothing_finished_is_lost_or_doubled_and_nobody_sees_anything_torn() {
+fn storms_lose_double_and_tear_nothing() {
     let seconds = given("RINGREEL_STORM_SECONDS").unwrap_or(30);
     let seed = given("RINGREEL_STORM_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     let dir = tempfile::tempdir().unwrap();
@@ -194,7 +194,7 @@ fn in_a_storm_nothing_finished_is_lost_or_doubled_and_nobody_sees_anything_torn(
 }
 
 #[test]
-fn a_manager_and_a_generator_that_were_stopped_past_their_leases_and_go_on_harm_nothing() {
+fn processes_stopped_past_their_leases_do_no_harm() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().to_owned();
     let _kept = Kept(Some(dir), root.join("ring")); // it ends after the cast

@@ -89,7 +89,7 @@ fn those_who_join_late_read_only_the_manifests_they_need() {
 }
 
 #[test]
-fn a_running_reader_and_a_running_generator_read_each_manifest_once_at_most() {
+fn running_readers_and_generators_read_each_manifest_once() {
     let place = Place::new("SWAP_CAP: 3\nSAMPLE: [data, label]\nKEEP: 2\n");
     generate(&place.config(), 0..3);
     let (reads, writes) = (Count::default(), Count::default());
@@ -116,7 +116,7 @@ fn slow_generator(place: &Place) -> Generator {
 }
 
 #[test]
-fn a_segment_that_was_begun_many_generations_ago_makes_nobody_read_manifests_again_and_again() {
+fn segments_begun_long_ago_cause_no_repeated_reads() {
     let place = Place::new("SWAP_CAP: 4\nSAMPLE: [data, label]\n");
     let mut slow = slow_generator(&place);
     turn_until(&mut Generator::open(&place.config()).unwrap(), 60, 4);

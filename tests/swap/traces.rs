@@ -68,7 +68,7 @@ fn who_publishes_second_uses_the_manifest_of_the_first() {
 }
 
 #[test]
-fn who_dies_before_its_manifest_is_out_has_removed_no_staging_name() {
+fn promoters_that_die_early_have_removed_no_staging_name() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let late = staged(&config, 99);
@@ -120,7 +120,7 @@ fn a_rename_that_comes_generations_late_delivers_nothing_again() {
 }
 
 #[test]
-fn what_seems_damaged_to_an_old_view_is_left_alone_and_listed_later() {
+fn damage_seen_by_an_old_view_is_left_alone() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let samples = full(&config);
@@ -138,7 +138,7 @@ fn what_seems_damaged_to_an_old_view_is_left_alone_and_listed_later() {
 }
 
 #[test]
-fn whose_view_of_the_manifests_is_old_reclaims_nothing_that_is_new() {
+fn old_views_of_the_manifests_reclaim_nothing_new() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let mut samples = Vec::new();
@@ -203,7 +203,7 @@ fn what_an_owner_had_begun_when_it_died_is_never_listed() {
 }
 
 #[test]
-fn however_often_managers_die_before_they_reclaim_the_ring_takes_no_more_room_than_promised() {
+fn dying_managers_do_not_grow_the_ring_beyond_its_bound() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "KEEP: 1");
     let mut samples = Vec::new();
@@ -236,7 +236,7 @@ fn published_and_not_synced(config: &Config) -> Vec<(SampleId, PathBuf)> {
 }
 
 #[test]
-fn on_a_directory_whose_sync_failed_nothing_is_built_even_when_the_next_sync_says_that_all_is_well() {
+fn failed_directory_syncs_are_never_built_upon() {
     for failing in ["manifests", "read.1", "t.ring"] {
         let dir = scratch();
         let config = ring::config(dir.path(), CAP, "DURABILITY: node");

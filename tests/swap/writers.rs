@@ -39,7 +39,7 @@ fn write_for_a_while(generator: &mut Generator, n: u64, time: Duration) -> ringr
 }
 
 #[test]
-fn generators_fill_the_next_generation_while_one_waits_for_its_manifest() {
+fn generators_fill_ahead_while_a_manifest_is_missing() {
     go_on_while_one_waits(1);
 }
 
@@ -120,7 +120,7 @@ fn segments_count_once_and_only_if_a_manifest_would_list_them() {
 }
 
 #[test]
-fn who_fills_a_generation_promotes_it_though_he_has_not_read_the_large_manifest_before_it() {
+fn fillers_promote_without_reading_a_large_manifest_before() {
     const MANY: u64 = 500;
     let dir = scratch();
     let config = config(dir.path(), MANY, "");
@@ -143,7 +143,7 @@ fn who_fills_a_generation_promotes_it_though_he_has_not_read_the_large_manifest_
 }
 
 #[test]
-fn what_a_dead_generator_linked_ahead_is_brought_in_and_not_linked_once_more() {
+fn linked_samples_of_the_dead_are_recovered_once() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     a_manager_seems_to_live(&config);
@@ -165,7 +165,7 @@ fn what_a_dead_generator_linked_ahead_is_brought_in_and_not_linked_once_more() {
 }
 
 #[test]
-fn a_generation_that_was_promoted_before_a_power_cut_took_its_manifest_is_not_filled_again() {
+fn generations_promoted_before_a_power_cut_are_not_refilled() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let mut generator = Generator::open(&config).unwrap();
@@ -206,7 +206,7 @@ fn a_generation_that_was_promoted_before_a_power_cut_took_its_manifest_is_not_fi
 }
 
 #[test]
-fn where_no_manager_lives_a_manifest_that_nobody_publishes_is_published_by_who_goes_on() {
+fn unpublished_manifests_are_published_without_a_manager() {
     let dir = scratch();
     let config = config(dir.path(), 10, "");
     let mut generator = Generator::open(&config).unwrap();
@@ -230,7 +230,7 @@ fn where_no_manager_lives_a_manifest_that_nobody_publishes_is_published_by_who_g
 }
 
 #[test]
-fn a_lost_manifest_lists_what_was_linked_ahead_as_well_when_it_is_rebuilt() {
+fn rebuilt_manifests_list_what_was_linked_ahead() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let mut generator = Generator::open(&config).unwrap();

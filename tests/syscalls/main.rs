@@ -179,7 +179,7 @@ fn strike(role: Role) {
 }
 
 #[test]
-fn a_generator_that_is_killed_or_stopped_at_any_system_call_loses_and_doubles_nothing() {
+fn killed_or_stopped_generators_lose_and_double_nothing() {
     strike(Role::Generator);
 }
 

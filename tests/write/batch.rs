@@ -102,7 +102,7 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
 
 /// Bytes of several lengths, and a compressed part, which cannot be lent.
 #[test]
-fn bytes_of_several_lengths_are_stacked_and_other_shapes_are_not() {
+fn byte_strings_of_several_lengths_stack_other_shapes_do_not() {
     let dir = scratch();
     let config = config(dir.path(), 6, "SEGMENT_SAMPLES: 6\nCOMPRESS: 1");
     let config = Config { sample: Some(vec!["text".to_owned(), "data".to_owned()]), ..config };
@@ -132,7 +132,7 @@ fn segments(config: &Config) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_flipped_bit_or_a_truncated_file_fails_the_batch_as_it_does_the_sample() {
+fn damaged_files_fail_a_batch_as_they_fail_a_sample() {
     for read in ["mmap", "pread"] {
         let dir = scratch();
         let config = two_parts(dir.path(), &format!("READ: {read}\nVERIFY: always"));
@@ -165,7 +165,7 @@ fn scattered() -> impl Iterator<Item = u64> + Clone {
 }
 
 #[test]
-fn a_batch_in_any_order_asks_no_more_of_a_file_than_one_in_a_row() {
+fn batches_in_any_order_make_no_more_calls_than_in_a_row() {
     for (read, reads) in [("mmap", 0), ("pread", 100)] {
         let (dir, fs) = (scratch(), HookFs::on(Posix));
         let config = two_parts(dir.path(), &format!("READ: {read}"));
@@ -188,7 +188,7 @@ fn a_batch_in_any_order_asks_no_more_of_a_file_than_one_in_a_row() {
 }
 
 #[test]
-fn what_was_lent_of_a_segment_that_is_truncated_meanwhile_is_an_error_in_the_end() {
+fn lent_bytes_of_a_truncated_segment_end_in_an_error() {
     for (read, gives_up) in [("mmap", false), ("mmap", true), ("pread", false), ("pread", true)] {
         let dir = scratch();
         let config = two_parts(dir.path(), &format!("READ: {read}"));
@@ -308,7 +308,7 @@ fn what_a_visit_did_not_come_to_is_compared_when_it_is_read() {
 
 /// The look costs more than a small sample.
 #[test]
-fn in_the_middle_of_a_segment_no_call_is_made_for_a_small_sample() {
+fn small_samples_inside_a_segment_make_no_calls() {
     let dir = scratch();
     let fs = Arc::new(HookFs::on(Posix));
     let config = Config { poll: Some(Duration::from_secs(60)), ..config(dir.path(), 4000, "SEGMENT_SAMPLES: 4000") };
@@ -321,7 +321,7 @@ fn in_the_middle_of_a_segment_no_call_is_made_for_a_small_sample() {
 }
 
 #[test]
-fn a_generator_that_waits_for_a_place_looks_for_it_at_every_sample() {
+fn generators_without_a_place_look_for_it_at_every_sample() {
     let dir = scratch();
     let fs = Arc::new(HookFs::on(Posix));
     let config = Config { poll: Some(Duration::from_secs(60)), ..config(dir.path(), 4, "SEGMENT_SAMPLES: 4") };
@@ -366,7 +366,7 @@ fn no_id_is_lost_by_a_batch_that_ends_early() {
 
 /// A file that cannot be closed takes its samples with it: a batch of which more than the last one is lost ends there.
 #[test]
-fn a_batch_does_not_go_on_over_samples_that_were_lost_with_their_file() {
+fn batches_stop_at_samples_that_were_lost_with_their_file() {
     let dir = scratch();
     let fs = Arc::new(HookFs::on(Posix));
     let config = config(dir.path(), 200, "SEGMENT_SAMPLES: 10");

@@ -62,7 +62,7 @@ fn found(dir: &Path, parts: usize) -> Found {
 }
 
 #[test]
-fn label_maps_are_compressed_and_noise_is_not_and_both_come_back_bit_for_bit() {
+fn label_maps_are_compressed_and_noise_is_not() {
     for (compress, segment_samples, want) in [
         ("auto", 1, [false, true]),
         ("auto", 4, [false, true]),
@@ -103,7 +103,7 @@ fn label_maps_are_compressed_and_noise_is_not_and_both_come_back_bit_for_bit() {
 }
 
 #[test]
-fn data_that_changes_is_soon_treated_otherwise_and_comes_back_bit_for_bit() {
+fn changing_data_soon_changes_the_decision() {
     let place = Place::new("SWAP_CAP: 400\nSAMPLE: [x]\nSEGMENT_SAMPLES: 400\nCOMPRESS: auto\n");
     let mut generator = Generator::open(&place.config()).unwrap();
     let is_label = |n: u64| !(100..250).contains(&n);
@@ -142,7 +142,7 @@ fn short_parts_are_left_as_they_are_and_not_tried() {
 }
 
 #[test]
-fn what_was_decided_is_logged_once_and_shown_by_status_inspect_and_config() {
+fn decisions_are_logged_once_and_shown_by_the_command() {
     let place = Place::new("SWAP_CAP: 10\nSAMPLE: [image, label]\nCOMPRESS: {image: auto, label: auto}\n");
     let mut command = place.command(&["generate", "-c", "config.yaml", "--samples", "3"]);
     command.env("RINGREEL_LOG", "info");

@@ -137,7 +137,7 @@ fn a_head_is_written_over_in_the_file_or_in_the_buffer() {
 }
 
 #[test]
-fn whatever_call_goes_wrong_the_sample_is_given_again_and_the_bytes_are_the_same() {
+fn samples_survive_any_failing_call_with_the_same_bytes() {
     let samples = samples();
     let want = in_order(&samples);
     for buffer in [1000, HALF] {

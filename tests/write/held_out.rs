@@ -61,7 +61,7 @@ fn there(config: &Config) -> Vec<u64> {
 }
 
 #[test]
-fn the_first_samples_of_a_ring_are_kept_and_never_served_for_training() {
+fn first_samples_are_held_out_and_never_served_for_training() {
     let (_dir, config) = six_held_out(0..0);
     for newest in 1..=8 {
         add(&config, 4 * (newest - 1)..4 * newest);
@@ -136,7 +136,7 @@ fn as_long_as_all_samples_are_held_out_nothing_goes() {
 }
 
 #[test]
-fn a_configuration_that_says_otherwise_is_refused_and_one_that_says_nothing_takes_what_the_ring_was_made_with() {
+fn validation_must_match_the_ring_or_be_left_out() {
     let (dir, made) = six_held_out(0..8);
     for (more, ok) in [("VALIDATION: 6\n", true), ("", true), ("VALIDATION: 5\n", false), ("VALIDATION: 0\n", false)] {
         let config = with(dir.path(), more);
@@ -208,7 +208,7 @@ fn what_is_kept_counts_for_the_budget() {
 }
 
 #[test]
-fn a_held_out_sample_that_cannot_be_read_is_damaged_and_not_gone() {
+fn unreadable_held_out_samples_are_damaged_and_not_gone() {
     let (_dir, config) = six_held_out(0..40);
     let reader = Reader::open(&config).unwrap();
     let (manifest, _) = reader.held_out().unwrap().remove(0);

@@ -98,7 +98,7 @@ fn a_call_that_fails_once_loses_and_doubles_nothing() {
 }
 
 #[test]
-fn a_write_that_fails_and_cannot_be_taken_back_spoils_no_finished_sample() {
+fn writes_that_cannot_be_undone_spoil_no_finished_sample() {
     for more in ["", "SEGMENT_SAMPLES: 3\nDURABILITY: node"] {
         for at in 0..40 {
             let dir = scratch();
@@ -179,7 +179,7 @@ fn at_every_call_a_rival_may_promote_what_is_there() {
 }
 
 #[test]
-fn at_every_call_a_rival_may_adopt_what_is_staged_and_promote_it_twice() {
+fn rivals_may_adopt_and_promote_twice_at_every_call() {
     interrupted_by(|ring, _| {
         let mut watch = Watch::new(Duration::ZERO);
         for _ in 0..2 {
@@ -191,7 +191,7 @@ fn at_every_call_a_rival_may_adopt_what_is_staged_and_promote_it_twice() {
 }
 
 #[test]
-fn at_every_call_rivals_may_fill_and_promote_generations_and_none_of_what_is_kept_is_removed() {
+fn rivals_may_promote_at_every_call_and_kept_files_stay() {
     interrupted_by(|ring, config| {
         let mut generator = Generator::on_ring(ring.clone(), config);
         for n in 0..CAP * 3 {
@@ -212,7 +212,7 @@ fn by_the_old_name(path: &Path) -> Option<PathBuf> {
 }
 
 #[test]
-fn a_commit_that_lands_in_the_promoted_directory_is_made_again_in_the_next_generation() {
+fn commits_into_a_promoted_directory_are_made_again() {
     let dir = scratch();
     let fs = Arc::new(HookFs::default());
     let config = config(dir.path(), CAP, "KEEP: 100");
@@ -278,7 +278,7 @@ fn a_manager_that_cannot_read_its_own_lease_once_keeps_it() {
 }
 
 #[test]
-fn an_index_that_somebody_removes_while_it_is_made_again_ends_nobody() {
+fn index_removed_while_it_is_remade_ends_no_process() {
     const ENOENT: i32 = 2;
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
@@ -296,7 +296,7 @@ fn an_index_that_somebody_removes_while_it_is_made_again_ends_nobody() {
 }
 
 #[test]
-fn a_segment_that_could_not_get_its_name_gets_it_before_the_next_sample_is_taken() {
+fn unnamed_segments_get_their_name_before_the_next_sample() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "SEGMENT_SAMPLES: 3");
     let fs = Arc::new(HookFs::default());
@@ -320,7 +320,7 @@ fn a_segment_that_could_not_get_its_name_gets_it_before_the_next_sample_is_taken
 }
 
 #[test]
-fn a_generation_does_not_wait_for_the_indices_that_a_dead_generator_took() {
+fn generations_do_not_wait_for_numbers_of_dead_generators() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let dead = another(&config);
@@ -335,7 +335,7 @@ fn a_generation_does_not_wait_for_the_indices_that_a_dead_generator_took() {
 }
 
 #[test]
-fn a_generation_that_was_closed_by_somebody_who_died_still_fills() {
+fn generations_closed_by_a_dead_process_still_fill() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     another(&config).coordination.close_generation(1).unwrap();
@@ -388,7 +388,7 @@ fn on_a_full_disk_the_living_still_give_signs_of_life() {
 }
 
 #[test]
-fn a_promotion_that_somebody_left_half_done_is_finished_by_the_next() {
+fn half_done_promotions_are_finished_by_the_next_process() {
     let dir = scratch();
     let fs = Arc::new(HookFs::default());
     let mut at = 0;
@@ -434,7 +434,7 @@ fn a_ring_is_born_once_whatever_call_its_maker_dies_at() {
 }
 
 #[test]
-fn a_generation_that_is_filled_where_no_manager_lives_is_readable_at_once() {
+fn full_generations_are_readable_at_once_without_a_manager() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "");
     let mut generator = Generator::open(&config).unwrap();
@@ -464,7 +464,7 @@ fn a_segment_that_was_linked_again_is_listed_once() {
 }
 
 #[test]
-fn a_manifest_that_cannot_be_seen_is_not_taken_for_one_that_lists_nothing() {
+fn invisible_manifests_do_not_count_as_empty() {
     let dir = scratch();
     let config = config(dir.path(), CAP, "KEEP: 100");
     let mut generator = Generator::open(&config).unwrap();

@@ -37,7 +37,7 @@ fn story(equal: Equal, shuffle: bool, prefetch_bytes: u64, threads: usize) -> Ve
 }
 
 #[test]
-fn what_comes_does_not_depend_on_how_far_ahead_and_by_how_many_threads_it_is_read() {
+fn samples_do_not_depend_on_prefetch_and_threads() {
     for (equal, shuffle) in MODES.into_iter().zip([false, true, false, true]) {
         let plain = story(equal, shuffle, 0, 1);
         let steps = if matches!(equal, Equal::Pad | Equal::Mask) { 11 } else { 10 };
@@ -132,7 +132,7 @@ fn what_is_read_ahead_grows_with_what_was_given() {
 }
 
 #[test]
-fn while_the_files_are_away_a_stream_waits_and_then_goes_on_with_the_same_sample() {
+fn streams_wait_for_absent_files_and_go_on_with_the_same_sample() {
     const ENOTCONN: i32 = 107;
     for (equal, prefetch_bytes) in MODES.into_iter().flat_map(|equal| [(equal, 0), (equal, 1 << 30)]) {
         let place = World::new("SWAP_CAP: 9\nKEEP: 9\n");

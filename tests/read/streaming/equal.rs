@@ -71,7 +71,7 @@ fn due(order: &[u64], rank: u64, world: u64, equal: Equal) -> Vec<Option<u64>> {
 }
 
 #[test]
-fn every_world_reads_every_generation_in_equal_steps_disjoint_and_complete() {
+fn every_world_reads_in_equal_steps_disjoint_and_complete() {
     for samples in SIZES {
         let place = World::new("SWAP_CAP: 100\nSEGMENT_SAMPLES: 9\n");
         place.generation(0..samples);
@@ -161,7 +161,7 @@ fn empty_shares_are_errors_that_name_the_numbers_and_ways_out() {
 }
 
 #[test]
-fn in_a_ring_without_a_sample_every_worker_waits_until_its_timeout() {
+fn workers_of_an_empty_ring_wait_until_their_timeout() {
     let place = World::new("SWAP_CAP: 100\n");
     drop(ringreel::Generator::open(&place.config()).unwrap());
     let reader = Arc::new(Reader::open(&place.config()).unwrap());

@@ -27,7 +27,7 @@ fn told(keep: u64) -> (World, Vec<Got>) {
 }
 
 #[test]
-fn a_replay_gives_the_same_samples_in_the_same_order_and_ends_with_the_log() {
+fn replays_give_the_same_order_and_end_with_the_log() {
     let (place, got) = told(9);
     place.generation(30..40); // newer, but the run did not read it
     for prefetch_bytes in [0, 1 << 20] {
@@ -58,7 +58,7 @@ fn a_replay_can_be_saved_and_gone_on_from() {
 }
 
 #[test]
-fn a_run_that_began_with_a_state_of_another_one_is_replayed_from_there() {
+fn runs_begun_from_a_foreign_state_are_replayed_from_there() {
     let (place, got) = told(9);
     let mut stream = place.stream(StreamOptions { shuffle: true, seed: 4, ..run("r") });
     take(&mut stream, 25);
@@ -80,7 +80,7 @@ fn of_a_run_that_nobody_knows_there_is_no_replay() {
 }
 
 #[test]
-fn what_was_reclaimed_is_left_out_of_a_replay_or_made_up_for_where_steps_count() {
+fn reclaimed_samples_are_skipped_or_replaced_in_replays() {
     let (place, got) = told(0);
     place.ring().reclaim().unwrap();
     assert!(!place.has(1) && !place.has(2) && place.has(3));

@@ -48,7 +48,7 @@ fn saved(stream: &Stream) -> State {
 }
 
 #[test]
-fn what_comes_after_a_state_is_exactly_what_would_have_come_without_it() {
+fn resumed_streams_continue_exactly_after_the_state() {
     let place = place();
     let (ring, mut dice) = (place.ring(), Dice(1));
     let mut at_ends = 0;
@@ -146,7 +146,7 @@ fn is_complete(got: &[Got], epoch: u64, samples: u64, equal: Equal, spare: u64, 
 }
 
 #[test]
-fn another_number_of_workers_shares_what_is_left_and_no_sample_comes_twice_and_none_is_left_out() {
+fn other_numbers_of_workers_share_the_rest_once() {
     let place = place();
     let (ring, mut dice) = (place.ring(), Dice(2));
     for case in 0..200 {
@@ -183,7 +183,7 @@ fn another_number_of_workers_shares_what_is_left_and_no_sample_comes_twice_and_n
 }
 
 #[test]
-fn states_at_the_end_of_an_epoch_and_at_the_beginning_of_the_next_belong_together() {
+fn states_at_an_epoch_boundary_belong_together() {
     let place = place();
     let ring = place.ring();
     decide(&ring, "r", &[1, 3, 3], 2);
@@ -222,7 +222,7 @@ fn beyond_of(state: &State) -> State {
 }
 
 #[test]
-fn a_state_that_does_not_fit_is_refused_and_the_error_says_what_differs() {
+fn foreign_states_are_refused_and_the_difference_is_named() {
     let place = place();
     let other = World::new(
         "SWAP_CAP: 60
@@ -274,7 +274,7 @@ fn a_state_that_does_not_fit_is_refused_and_the_error_says_what_differs() {
 }
 
 #[test]
-fn a_state_before_the_first_sample_and_after_the_last_one_goes_on_from_there() {
+fn states_before_the_first_and_after_the_last_sample_resume() {
     let place = place();
     let options = StreamOptions { epochs: Some(2), run: Some("r".into()), ..worker(0, 1) };
     let fresh = place.stream(options.clone());

@@ -20,7 +20,7 @@ fn epochs(got: &[Got]) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn a_slow_worker_follows_through_the_same_generations_and_none_is_reclaimed_before_it_came() {
+fn slow_workers_follow_and_their_generations_are_kept() {
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nKEEP: 1\n"));
     let add = |n: u64| place.generation(n * SAMPLES..(n + 1) * SAMPLES);
     add(0);
@@ -73,7 +73,7 @@ fn generation_pinned_by_a_dead_worker_goes_with_its_lease() {
 }
 
 #[test]
-fn what_a_stream_that_was_left_had_still_to_read_is_reclaimed_although_its_process_lives() {
+fn generations_of_dropped_streams_are_reclaimed() {
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nKEEP: 0\n"));
     let add = |n: u64| place.generation(n * SAMPLES..(n + 1) * SAMPLES);
     add(0);
@@ -96,7 +96,7 @@ fn what_a_stream_that_was_left_had_still_to_read_is_reclaimed_although_its_proce
 }
 
 #[test]
-fn a_state_that_is_gone_on_from_keeps_its_generation_before_the_epoch_is_over() {
+fn resumed_states_keep_their_generation_during_the_epoch() {
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nKEEP: 0\nLEASE_SECONDS: 3\n"));
     let add = |n: u64| place.generation(n * SAMPLES..(n + 1) * SAMPLES);
     add(0);
@@ -132,7 +132,7 @@ fn bytes(place: &World) -> u64 {
 }
 
 #[test]
-fn over_budget_the_oldest_is_given_up_and_the_slow_worker_makes_the_same_steps() {
+fn oldest_generation_is_given_up_over_budget_in_equal_steps() {
     for equal in [Equal::Drop, Equal::Pad, Equal::Mask, Equal::No] {
         let (size, one_generation) = {
             let place = World::new(&format!("SWAP_CAP: {SAMPLES}\n"));
@@ -179,7 +179,7 @@ fn over_budget_the_oldest_is_given_up_and_the_slow_worker_makes_the_same_steps()
 }
 
 #[test]
-fn a_run_whose_workers_all_left_pins_nothing_and_is_retired_and_can_be_replayed() {
+fn runs_whose_workers_left_are_retired_and_replayable() {
     let place = World::new("SWAP_CAP: 2\nKEEP: 9\nLEASE_SECONDS: 0.2\n");
     place.generation(0..2);
     let mut stream = place.stream(StreamOptions { run: Some("r".into()), epochs: Some(2), ..worker(0, 1) });
@@ -199,7 +199,7 @@ fn a_run_whose_workers_all_left_pins_nothing_and_is_retired_and_can_be_replayed(
 }
 
 #[test]
-fn a_generation_that_others_see_sooner_is_waited_for_and_not_taken_for_one_that_is_gone() {
+fn generations_seen_later_are_waited_for_and_not_gone() {
     for equal in [Equal::No, Equal::Pad] {
         let place = World::new(&format!("SWAP_CAP: {SAMPLES}\n"));
         place.generation(0..SAMPLES);

@@ -76,7 +76,7 @@ fn for_each_set(sets: u64, seed: u64, check: impl Fn(&mut Random, &[Vec<u8>])) {
 }
 
 #[test]
-fn by_bytes_each_record_is_in_the_split_of_its_first_byte_and_nowhere_else() {
+fn byte_splits_hold_each_record_once_by_its_first_byte() {
     for_each_set(40, 1, |_, files| {
         let (fs, paths) = MemFs::of(files);
         let want = whole(files);
@@ -98,7 +98,7 @@ fn by_bytes_each_record_is_in_the_split_of_its_first_byte_and_nowhere_else() {
 }
 
 #[test]
-fn by_records_shares_are_contiguous_and_differ_by_one_at_most_with_and_without_indexes() {
+fn record_splits_are_contiguous_and_equal_within_one() {
     for_each_set(30, 2, |random, files| {
         let (fs, paths) = MemFs::of(files);
         let want = whole(files);
@@ -128,7 +128,7 @@ fn by_records_shares_are_contiguous_and_differ_by_one_at_most_with_and_without_i
 }
 
 #[test]
-fn many_small_records_are_counted_and_found_again_in_little_memory() {
+fn many_small_records_are_counted_in_little_memory() {
     let mut random = Random(5);
     let payloads: Vec<_> = (0..20_011).map(|_| random.payload(12)).collect();
     let (fs, paths) = MemFs::of(&[file(&payloads[..7]), file(&payloads[7..])]);
@@ -168,7 +168,7 @@ fn damage(random: &mut Random, file: &mut Vec<u8>) {
 }
 
 #[test]
-fn over_damaged_files_the_records_and_the_skipped_stretches_are_the_same_for_every_number_of_splits() {
+fn damaged_files_give_the_same_for_every_number_of_splits() {
     let judged = AtomicU64::new(0);
     for_each_set(120, 3, |random, files| {
         let mut files = files.to_vec();
@@ -220,7 +220,7 @@ fn over_damaged_files_the_records_and_the_skipped_stretches_are_the_same_for_eve
 }
 
 #[test]
-fn where_damage_is_skipped_an_index_whose_cuts_are_damaged_still_makes_splits() {
+fn indexes_with_damaged_cuts_still_make_splits() {
     let mut random = Random(77);
     let undamaged = [random.file(60, 90), random.file(60, 90), random.file(60, 90)];
     let mut files = undamaged.clone();
@@ -256,7 +256,7 @@ fn said(error: &Error) -> (String, &'static str, u64) {
 }
 
 #[test]
-fn each_kind_of_damage_has_one_error_with_path_and_byte_and_one_region() {
+fn each_damage_is_one_error_with_path_byte_and_region() {
     let three = file(&["one", "second", "third record"]); // at 0, 12, 28; 48 bytes
     assert_eq!(three.len(), 48);
     let cut = |n: usize| three[..n].to_vec();
@@ -358,7 +358,7 @@ fn a_record_may_be_larger_than_a_window_and_span_many_stretches() {
 }
 
 #[test]
-fn the_buffer_grows_by_an_eighth_beyond_the_record_and_no_length_is_believed() {
+fn buffers_grow_by_an_eighth_and_believe_no_length() {
     let record = vec![1; 3_000_000];
     let mut files = [file(&[&record[..], b"x"])];
     let (fs, paths) = MemFs::of(&files);
@@ -422,7 +422,7 @@ fn unescaped(payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn other_dialects_are_refused_by_name_and_nothing_inside_their_records_is_taken_for_one() {
+fn other_dialects_are_refused_by_name() {
     let inner = file(&["never", "a record"]);
     let nested = unescaped(&[b"12345678", &inner[..]].concat());
     let mut joined = [&MAGIC[..], &(1u32 << 29 | 5).to_le_bytes(), b"hello\0\0\0"].concat();
@@ -462,7 +462,7 @@ fn other_dialects_are_refused_by_name_and_nothing_inside_their_records_is_taken_
 }
 
 #[test]
-fn an_index_that_does_not_fit_is_an_error_with_its_line_and_never_another_record() {
+fn indexes_that_do_not_fit_are_errors_with_their_line() {
     let rec = file(&["one", "second", "third record"]); // at 0, 12, 28; 48 bytes
     let long = [b"0\t0\n".to_vec(), vec![b'7'; 70_000]].concat();
     let made: [(&[u8], u64, &str); 12] = [
@@ -546,7 +546,7 @@ fn an_index_that_does_not_fit_is_an_error_with_its_line_and_never_another_record
 }
 
 #[test]
-fn from_each_position_another_reader_goes_on_with_the_same_records() {
+fn readers_resume_at_each_position() {
     let mut random = Random(23);
     let mut files = [random.file(12, 300), random.file(9, 300)];
     files[0].splice(200..220, [0; 8]).for_each(drop);
@@ -579,7 +579,7 @@ fn from_each_position_another_reader_goes_on_with_the_same_records() {
 }
 
 #[test]
-fn a_read_that_fails_is_told_and_the_next_call_goes_on_where_it_was() {
+fn failed_reads_are_reported_and_repeated_by_the_next_call() {
     let mut random = Random(31);
     // The index of the second is read in several pieces, one of them while its damage is passed over.
     let mut files = [random.file(40, 900), random.file(12_000, 9)];
@@ -615,7 +615,7 @@ fn a_file_that_changed_its_length_is_refused_when_it_is_opened() {
 }
 
 #[test]
-fn chunks_hold_the_same_records_and_errors_come_after_the_records_before_them() {
+fn chunks_hold_the_same_records_and_errors_follow_them() {
     let mut random = Random(41);
     let mut files = [random.file(30, 500), random.file(30, 500)];
     let at = whole(&files)[12].1;

@@ -54,7 +54,7 @@ fn a_ring_json_that_is_not_ours_is_refused_and_says_why() {
 }
 
 #[test]
-fn a_configuration_that_says_something_else_than_the_ring_is_refused() {
+fn configurations_that_contradict_the_ring_are_refused() {
     let dir = scratch();
     let ours = config(dir.path(), 4, "VALIDATION: 2");
     let birth = another(&ours).birth;
@@ -95,7 +95,7 @@ fn a_ring_is_made_only_where_nothing_else_is() {
 }
 
 #[test]
-fn a_birth_that_fails_for_a_moment_is_tried_again_and_one_that_cannot_be_is_taken_back() {
+fn failed_births_are_repeated_or_undone() {
     let make = |errno: i32, times: usize| {
         let dir = scratch();
         let config = config(dir.path(), 4, "");
@@ -123,7 +123,7 @@ fn a_birth_that_fails_for_a_moment_is_tried_again_and_one_that_cannot_be_is_take
 }
 
 #[test]
-fn a_directory_above_that_may_not_or_cannot_be_synced_hinders_no_ring() {
+fn unsyncable_parent_directories_do_not_stop_a_birth() {
     for (errno, is_made) in [(EACCES, true), (EINVAL, true), (ENOTSUP, true), (EIO, false)] {
         let dir = scratch();
         let config = config(dir.path(), 8, "DURABILITY: node");
@@ -138,7 +138,7 @@ fn a_directory_above_that_may_not_or_cannot_be_synced_hinders_no_ring() {
 }
 
 #[test]
-fn a_process_has_a_name_of_its_own_and_looks_some_times_in_a_lease() {
+fn processes_have_names_and_look_several_times_a_lease() {
     let dir = scratch();
     let config = Config { poll: None, ..config(dir.path(), 8, "") };
     let (one, two) = (another(&config), another(&config));
@@ -155,7 +155,7 @@ fn a_process_has_a_name_of_its_own_and_looks_some_times_in_a_lease() {
 }
 
 #[test]
-fn a_ring_json_that_is_gone_or_damaged_is_made_again_and_one_that_is_whole_is_not() {
+fn lost_or_damaged_ring_json_is_rebuilt_and_whole_ones_stay() {
     let dir = scratch();
     let ours = config(dir.path(), 2, "VALIDATION: 0");
     generations(&ours, 2);

@@ -36,7 +36,7 @@ fn a_directory_is_old_when_more_than_keep_are_newer() {
 }
 
 #[test]
-fn segments_are_listed_as_long_as_they_fit_and_one_that_does_not_is_skipped() {
+fn segments_are_listed_while_they_fit_and_skipped_otherwise() {
     let fit = |samples: &[u64], cap| fitting(samples.iter().copied(), cap).collect::<Vec<_>>();
     assert_eq!(fit(&[2, 2, 1], 4), [true, true, false]);
     assert_eq!(fit(&[3, 2, 1, 0, 1], 4), [true, false, true, false, false]);
@@ -82,7 +82,7 @@ fn a_manifest_names_what_is_lost_only_where_something_is() {
 }
 
 #[test]
-fn a_manifest_that_contradicts_itself_is_refused_whatever_its_checksum_says() {
+fn contradictory_manifests_are_refused_despite_their_checksum() {
     let whole = second().encode().unwrap();
     let text = String::from_utf8(whole.clone()).unwrap();
     let sealed = |body: &str, end: u64, lines: usize| {
@@ -117,7 +117,7 @@ fn manifests(root: &Path, newest: u64) -> (Manifests, Layout, Arc<HookFs>) {
 }
 
 #[test]
-fn manifests_are_found_each_by_its_number_and_none_that_is_another_ones() {
+fn manifests_are_found_by_number_and_foreign_ones_are_not() {
     let dir = scratch();
     let (manifests, layout, hooks) = manifests(dir.path(), 70);
     assert_eq!((manifests.newest().unwrap(), manifests.newest_listed().unwrap()), (70, 70));
@@ -162,7 +162,7 @@ fn of_old_manifests_only_those_that_are_there_are_looked_at() {
 }
 
 #[test]
-fn a_handle_that_went_stale_is_opened_once_more_and_no_other_error_is_passed_over() {
+fn stale_handles_are_reopened_once_and_other_errors_reported() {
     let dir = scratch();
     let (manifests, _, hooks) = manifests(dir.path(), 2);
     let fails = |errno: i32, times: usize| {

@@ -28,7 +28,7 @@ fn refuse(hooks: &HookFs, call: &'static str, of: &Path, errno: i32) {
 }
 
 #[test]
-fn a_damaged_manifest_is_replaced_or_that_is_an_error_whatever_the_reply_was() {
+fn damaged_manifests_are_replaced_whatever_the_reply_was() {
     for (action, is_told) in [(Action::Refuse as fn(i32) -> Action, true), (Action::LoseReply, false)] {
         let dir = scratch();
         let config = config(dir.path(), 2, "KEEP: 9");
@@ -48,7 +48,7 @@ fn a_damaged_manifest_is_replaced_or_that_is_an_error_whatever_the_reply_was() {
 }
 
 #[test]
-fn of_more_manifests_than_are_kept_twice_the_older_half_may_have_been_pruned() {
+fn missing_old_manifests_may_have_been_pruned() {
     let dir = scratch();
     let config = config(dir.path(), 8, "");
     let ring = another(&config);
@@ -73,7 +73,7 @@ fn of_more_manifests_than_are_kept_twice_the_older_half_may_have_been_pruned() {
 }
 
 #[test]
-fn what_a_manager_removes_is_litter_and_what_goes_meanwhile_is_nothing() {
+fn litter_is_what_a_manager_removes() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 9");
     generations(&config, 2);
@@ -94,7 +94,7 @@ fn what_a_manager_removes_is_litter_and_what_goes_meanwhile_is_nothing() {
 }
 
 #[test]
-fn what_cannot_be_brought_in_is_an_error_unless_something_is_gone() {
+fn unrecoverable_samples_are_errors_unless_they_are_gone() {
     for (errno, is_told) in [(EIO, true), (ENOENT, false)] {
         let dir = scratch();
         let (ring, hooks) = hooked(&config(dir.path(), 2, ""));
@@ -105,7 +105,7 @@ fn what_cannot_be_brought_in_is_an_error_unless_something_is_gone() {
 }
 
 #[test]
-fn a_last_name_is_brought_in_although_a_manifest_that_is_to_be_made_again_may_have_listed_it() {
+fn last_names_are_recovered_although_a_lost_manifest_had_them() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 9");
     let (id, file) = staged(&config, 7);

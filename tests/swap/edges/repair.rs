@@ -94,7 +94,7 @@ fn what_a_lost_manifest_listed_and_is_gone_is_counted_as_lost() {
 }
 
 #[test]
-fn a_manifest_of_another_version_or_ring_stays_as_it_is_and_none_is_made_upon_it() {
+fn foreign_manifests_stay_and_nothing_is_built_on_them() {
     for (this, that, why) in [
         ("\"manifest\":1", "\"manifest\":2", "use a ringreel of that version"),
         ("\"ring\":\"", "\"ring\":\"another", "put the right one back"),
@@ -121,7 +121,7 @@ fn a_manifest_of_another_version_or_ring_stays_as_it_is_and_none_is_made_upon_it
 }
 
 #[test]
-fn what_dead_owners_finished_is_to_be_brought_in_unless_it_is_linked_already() {
+fn finished_samples_of_the_dead_are_recovered_unless_linked() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 9");
     generations(&config, 2);
@@ -147,7 +147,7 @@ fn what_dead_owners_finished_is_to_be_brought_in_unless_it_is_linked_already() {
 }
 
 #[test]
-fn a_damaged_segment_goes_to_quarantine_when_its_owner_is_known_to_be_dead() {
+fn damaged_segments_are_quarantined_when_the_owner_is_dead() {
     for damage in ["tail", "bytes"] {
         let dir = scratch();
         let config = config(dir.path(), 2, "");
@@ -177,7 +177,7 @@ fn a_damaged_segment_goes_to_quarantine_when_its_owner_is_known_to_be_dead() {
 }
 
 #[test]
-fn a_last_name_is_found_in_any_generation_but_in_those_that_fill() {
+fn last_names_are_found_in_any_generation_not_filling() {
     type Place = fn(&Ring) -> PathBuf;
     let places: [(Place, bool); 6] = [
         (|ring| ring.layout.read(1), true),
@@ -209,7 +209,7 @@ fn a_last_name_is_found_in_any_generation_but_in_those_that_fill() {
 }
 
 #[test]
-fn a_link_that_came_late_of_what_the_newest_manifest_lists_is_no_last_name() {
+fn late_links_of_listed_segments_are_no_last_names() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 9");
     generations(&config, 2);
@@ -221,7 +221,7 @@ fn a_link_that_came_late_of_what_the_newest_manifest_lists_is_no_last_name() {
 }
 
 #[test]
-fn a_damaged_segment_that_another_user_owns_is_left_and_other_errors_are_told() {
+fn damaged_segments_of_other_users_are_left_alone() {
     for (errno, is_told) in [(EACCES, false), (EIO, true)] {
         let dir = scratch();
         let config = config(dir.path(), 2, "");
@@ -261,7 +261,7 @@ fn what_cannot_be_read_just_now_is_not_taken_for_damaged() {
 }
 
 #[test]
-fn of_two_lost_manifests_in_a_row_one_lists_a_segment_that_lies_in_both_generations() {
+fn one_of_two_lost_manifests_lists_a_segment_in_both() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 9");
     let ids = generations(&config, 4);
@@ -279,7 +279,7 @@ fn of_two_lost_manifests_in_a_row_one_lists_a_segment_that_lies_in_both_generati
 }
 
 #[test]
-fn a_last_name_that_cannot_be_staged_again_is_an_error_unless_it_is_gone_or_was_staged() {
+fn last_names_that_cannot_be_restaged_are_errors() {
     for (action, is_told) in [
         (Action::Refuse as fn(i32) -> Action, [(EIO, true), (ESTALE, false)]),
         (Action::LoseReply, [(EIO, false), (ESTALE, false)]),
@@ -300,7 +300,7 @@ fn a_last_name_that_cannot_be_staged_again_is_an_error_unless_it_is_gone_or_was_
 }
 
 #[test]
-fn a_directory_that_cannot_be_listed_just_now_is_not_taken_for_an_empty_one() {
+fn unlistable_directories_do_not_count_as_empty() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 9");
     generations(&config, 3);
@@ -344,7 +344,7 @@ fn third_is_lost(config: &Config) -> (Ring, PathBuf) {
 }
 
 #[test]
-fn what_a_generation_that_is_gone_may_have_listed_goes_to_quarantine_wherever_it_is_staged() {
+fn maybe_delivered_segments_are_quarantined_when_staged() {
     type Moved = fn(&Ring, &Path) -> PathBuf;
     let cases: [(&str, Moved, bool); 6] = [
         ("by its owner", |_, file| file.to_owned(), true),
@@ -417,7 +417,7 @@ fn what_a_generation_that_is_gone_may_have_listed_goes_to_quarantine_wherever_it
 }
 
 #[test]
-fn what_is_staged_and_cannot_be_read_just_now_hinders_the_repair_of_a_generation_that_is_gone() {
+fn unreadable_staged_files_stop_repair_of_a_lost_generation() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 9");
     let (_, file) = third_is_lost(&config);

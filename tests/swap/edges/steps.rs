@@ -24,7 +24,7 @@ pub(crate) fn on_its_way(ring: &Ring, id: SampleId, file: &Path) -> Commit {
 }
 
 #[test]
-fn a_commit_takes_the_next_free_number_and_waits_when_the_generation_is_full() {
+fn commits_take_the_next_number_and_wait_when_full() {
     let dir = scratch();
     let config = config(dir.path(), 8, "");
     let ring = another(&config);
@@ -113,7 +113,7 @@ fn names_that_claim_too_much_delay_a_commit_once() {
 }
 
 #[test]
-fn numbers_of_a_closed_generation_are_drawn_at_random_and_only_for_who_waits_long() {
+fn numbers_of_closed_generations_are_random_for_long_waiters() {
     let dir = scratch();
     let config = config(dir.path(), 8, "");
     let ring = another(&config);
@@ -151,7 +151,7 @@ fn a_link_that_fails_is_another_ones_to_make_or_an_error() {
 }
 
 #[test]
-fn a_staging_name_that_we_may_not_remove_is_left_to_its_owner_and_other_errors_are_told() {
+fn staging_names_of_other_owners_are_left_to_them() {
     for (errno, is_told) in [(EACCES, false), (EIO, true)] {
         let dir = scratch();
         let config = config(dir.path(), 2, "");
@@ -172,7 +172,7 @@ fn a_staging_name_that_we_may_not_remove_is_left_to_its_owner_and_other_errors_a
 }
 
 #[test]
-fn a_staged_file_that_somebody_removed_is_waited_for_and_then_lost() {
+fn removed_staged_files_are_waited_for_and_then_lost() {
     let dir = scratch();
     let config = Config { lease: Duration::from_millis(200), ..config(dir.path(), 8, "") };
     let ring = another(&config);
@@ -213,7 +213,7 @@ fn a_promotion_says_what_it_left_out() {
 }
 
 #[test]
-fn a_generation_is_promoted_when_it_is_full_or_when_it_holds_a_sample() {
+fn generations_are_promoted_when_full_or_not_empty() {
     let dir = scratch();
     let config = config(dir.path(), 2, "");
     let ring = another(&config);
@@ -227,7 +227,7 @@ fn a_generation_is_promoted_when_it_is_full_or_when_it_holds_a_sample() {
 }
 
 #[test]
-fn a_segment_counts_once_under_two_names_and_not_with_more_samples_than_a_generation() {
+fn segments_count_once_and_not_beyond_the_cap() {
     let dir = scratch();
     let config = config(dir.path(), 3, "");
     let (_, file) = linked(&config, 0);
@@ -260,7 +260,7 @@ fn a_segment_counts_once_under_two_names_and_not_with_more_samples_than_a_genera
 }
 
 #[test]
-fn what_was_looked_up_for_one_generation_is_not_believed_of_the_next() {
+fn lookups_of_one_generation_are_not_used_for_the_next() {
     let dir = scratch();
     let config = config(dir.path(), 2, "");
     [0, 1].iter().for_each(|index| drop(linked(&config, *index)));
@@ -277,7 +277,7 @@ fn what_was_looked_up_for_one_generation_is_not_believed_of_the_next() {
 }
 
 #[test]
-fn the_directory_of_the_generation_that_fills_is_made_where_it_is_gone_and_the_next_one_fills_where_it_is_promoted() {
+fn filling_directory_is_made_again_or_the_next_one_fills() {
     let dir = scratch();
     let config = config(dir.path(), 8, "");
     let ring = another(&config);
@@ -325,7 +325,7 @@ fn staging_name_tells_what_pruned_manifests_listed() {
 }
 
 #[test]
-fn how_full_a_generation_is_its_footers_tell_where_its_names_do_not() {
+fn footers_tell_how_full_a_generation_is() {
     let dir = scratch();
     let config = config(dir.path(), 4, "");
     let ring = another(&config);

@@ -17,7 +17,7 @@ fn told(words: &str, call: impl FnOnce()) -> usize {
 }
 
 #[test]
-fn a_segment_that_cannot_be_read_is_told_of_once_and_not_at_first_sight() {
+fn unreadable_segments_are_reported_once_after_some_looks() {
     let dir = scratch();
     let ring = another(&config(dir.path(), 8, ""));
     fs::write(ring.layout.write(1).join(segment_name(3, 1)), "damaged").unwrap();
@@ -30,7 +30,7 @@ fn a_segment_that_cannot_be_read_is_told_of_once_and_not_at_first_sight() {
 }
 
 #[test]
-fn of_a_dead_owners_segment_it_is_told_that_it_cannot_be_read_and_not_that_it_is_gone() {
+fn unreadable_segments_of_the_dead_are_reported_unless_gone() {
     const ENOENT: i32 = 2;
     for (errno, is_told) in [(EIO, true), (ENOENT, false)] {
         let dir = scratch();

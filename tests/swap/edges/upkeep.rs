@@ -53,7 +53,7 @@ fn what_is_reclaimed_is_counted_and_what_is_kept_is_there() {
 }
 
 #[test]
-fn what_cannot_be_removed_now_is_left_for_the_next_time_and_other_errors_are_told() {
+fn unremovable_files_are_left_for_the_next_time() {
     // The call that fails, with what, whether that is an error, and whether the generation is gone from its place.
     for (op, errno, is_error, moved) in [
         ("rename", EACCES, false, false),
@@ -88,7 +88,7 @@ fn what_cannot_be_removed_now_is_left_for_the_next_time_and_other_errors_are_tol
 }
 
 #[test]
-fn a_generation_that_cannot_be_looked_at_just_now_is_not_reclaimed() {
+fn unlistable_generations_are_not_reclaimed() {
     for op in ["identity", "list", "open"] {
         for errno in [EIO, ESTALE] {
             let dir = scratch();
@@ -130,7 +130,7 @@ fn last_name_of_an_undelivered_segment_keeps_its_generation() {
 }
 
 #[test]
-fn trash_and_quarantine_that_somebody_removed_are_made_again_when_they_are_needed() {
+fn removed_trash_and_quarantine_are_made_again() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 3");
     generations(&config, 3);
@@ -189,7 +189,7 @@ fn what_recovery_does_is_counted() {
 }
 
 #[test]
-fn what_a_process_has_begun_itself_it_removes_not_and_what_the_long_dead_had_it_does() {
+fn own_unfinished_files_stay_and_those_of_the_long_dead_do_not() {
     type Round = fn(&Ring);
     let rounds: [Round; 2] = [|ring| ring.gc().unwrap(), |ring| assert!(ring.recover(&mut ring.watch()).is_ok())];
     for round in rounds {
@@ -255,7 +255,7 @@ fn old_manifests_are_pruned_a_bounded_number_in_each_pass() {
 }
 
 #[test]
-fn the_ring_takes_what_its_manifests_list_and_what_the_filling_generation_holds() {
+fn ring_size_counts_manifests_and_the_filling_generation() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 1");
     generations(&config, 3);
@@ -291,7 +291,7 @@ fn an_index_knows_nobody_only_where_somebody_worked_without_it() {
 }
 
 #[test]
-fn an_index_is_told_what_the_directory_says_and_not_more_than_once() {
+fn index_learns_what_the_directory_says_once() {
     let dir = scratch();
     let config = config(dir.path(), 2, "KEEP: 3");
     generations(&config, 2);
@@ -347,7 +347,7 @@ fn who_may_be_dead_is_known_only_when_all_were_watched() {
 }
 
 #[test]
-fn generations_that_hold_held_out_samples_are_kept_and_none_after_them() {
+fn generations_with_held_out_samples_are_kept() {
     for (count, kept, held_out) in
         [(1, 2, vec![(1, 0..2)]), (2, 3, vec![(1, 0..2), (2, 0..1)]), (4, 3, vec![(1, 0..2), (2, 0..1)])]
     {
@@ -370,7 +370,7 @@ fn generations_that_hold_held_out_samples_are_kept_and_none_after_them() {
 }
 
 #[test]
-fn a_promotion_that_was_left_half_done_and_the_samples_behind_it_are_sealed_together() {
+fn half_promotions_and_the_samples_behind_are_sealed_together() {
     let dir = scratch();
     let config = config(dir.path(), 2, "");
     let ways = [0, 1].map(|n| staged(&config, n));
