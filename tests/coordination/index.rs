@@ -1,12 +1,6 @@
 //! The indexes that need no server, against the contract that all of them share.
 
-<<<<<<<< HEAD:tests/coordination.rs
-mod coordination_contract;
-
-use coordination_contract::Place;
 use ringreel::coordination::{CoordinationStore, FileStore, MemoryStore, Report, SwapStatus};
-========
->>>>>>>> 309ce5a (Put the tests into few programs, and their harness into a crate):tests/coordination/index.rs
 use ringreel::fs::Posix;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,25 +27,17 @@ fn files_place() -> Place {
 #[test]
 fn files_give_no_number_twice_to_processes() {
     let dir = tempfile::tempdir().unwrap();
-<<<<<<<< HEAD:tests/coordination.rs
-    coordination_contract::gives_no_number_twice_to_processes("child_of_files", dir.path().to_str().unwrap(), 8, 300);
-========
     contract::gives_no_number_twice_to_processes(
         &testkit::test_name!("child_of_files"),
         dir.path().to_str().unwrap(),
         8,
         300,
     );
->>>>>>>> 309ce5a (Put the tests into few programs, and their harness into a crate):tests/coordination/index.rs
 }
 
 #[test]
 fn child_of_files() {
-<<<<<<<< HEAD:tests/coordination.rs
-    coordination_contract::child(|place| files_at(Path::new(place), &format!("me-{}", std::process::id())));
-========
     contract::child(|place| files_at(Path::new(place), &format!("me-{}", std::process::id())));
->>>>>>>> 309ce5a (Put the tests into few programs, and their harness into a crate):tests/coordination/index.rs
 }
 
 #[test]

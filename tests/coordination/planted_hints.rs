@@ -1,6 +1,7 @@
 //! The index is a hint, and may be wrong: whatever names and values stand in it, every step of the ring comes to an end,
 //! and samples are delivered once.
 
+use ringreel::coordination::{CoordinationStore, MemoryStore, Report, SwapStatus};
 use ringreel::fs::Posix;
 use ringreel::ring::promote::When;
 use ringreel::ring::runs::Epoch;

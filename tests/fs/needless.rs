@@ -165,7 +165,7 @@ fn recovery_does_not_ask_again_for_linked_files_of_the_dead() {
     assert_eq!(opened.load(Ordering::SeqCst), 0);
     let calls = calls.load(Ordering::SeqCst);
     assert!((1..3 * 20).contains(&calls), "{calls} calls in 3 rounds for 20 files");
-    ring.promote(When::NotEmpty).unwrap().unwrap();
+    ring.promote(When::NotEmpty).unwrap().done().unwrap();
     ring::assert_delivered_once(ring.layout.root(), &ids, "linked by a dead generator");
 }
 

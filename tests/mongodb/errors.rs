@@ -75,7 +75,7 @@ fn ferretdb_a_wrong_password_is_named_and_never_shown() {
     let right = config_at(&format!("mongodb://{user}:{password}@127.0.0.1:{port}"), dir.path(), 2, "");
     let mut generator = Generator::open(&right).unwrap();
     (0..4).for_each(|n| drop(ring::write(&mut generator, n).unwrap()));
-    let shown = format!("{right:?} {:?} {}", generator.ring().index, generator.ring().index.place());
+    let shown = format!("{right:?} {:?} {}", generator.ring().coordination, generator.ring().coordination.place());
     assert!(!shown.contains(password), "{shown}");
     generator.finish(true, &|| false).unwrap();
 
@@ -185,7 +185,7 @@ fn looking_claims_nothing_and_bad_documents_stay_alone() {
     let config = config_at(&server.uri(), dir.path(), 4, "");
     let mut generator = Generator::open(&config).unwrap();
     (0..6).for_each(|n| drop(ring::write(&mut generator, n).unwrap()));
-    let index = generator.ring().index.clone();
+    let index = generator.ring().coordination.clone();
     index.clear().unwrap();
     let reader = ringreel::Reader::open(&config).unwrap();
     reader.ring().coordination.ping().unwrap();

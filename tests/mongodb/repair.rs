@@ -69,7 +69,7 @@ fn an_emptied_index_is_rebuilt_and_moved_there_and_back() {
     let (code, said) = ringreel(dir.path(), &["index", "show", "--json"]);
     assert_eq!(code, 0, "{said}");
     let config = configure(dir.path(), &yaml);
-    assert_eq!(Generator::open(&config).unwrap().ring().index.status().unwrap().unwrap().generation, 5);
+    assert_eq!(Generator::open(&config).unwrap().ring().coordination.status().unwrap().unwrap().generation, 5);
     let ids: Vec<_> = ring::listed(&config.ring).into_keys().collect();
     assert_eq!(ids.len(), 50);
     ring::assert_delivered_once(&config.ring, &ids, "moved there and back");

@@ -1,6 +1,6 @@
 //! What ended a generator or a manager is known when it is gone.
 
-use ringreel::failures::{Failure, failures};
+use ringreel::failure_log::{Failure, failures};
 use ringreel::fs::Posix;
 use ringreel::{Generator, Ring};
 use std::fs;

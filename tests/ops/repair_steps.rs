@@ -1,7 +1,7 @@
 //! Repair dies at every change, or fails at every call: run again, it ends where it would have ended, and nothing is
 //! lost or twice.
 
-use ringreel::index::Claim;
+use ringreel::coordination::Claim;
 use ringreel::layout::Layout;
 use ringreel::ring::Ring;
 use ringreel::ring::manifests::Manifests;

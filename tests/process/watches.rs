@@ -3,30 +3,21 @@
 use ringreel::Generator;
 use ringreel::manager::Manager;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
-use std::path::Path;
+use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::scope;
-use testkit::process::alone;
+use testkit::process::{alone, is_watched};
 use testkit::ring::manage;
 use testkit::stream::{World, eventually, patience, put};
 
 const SAMPLES: u64 = 6;
-
-/// Whether this process watches the directory (Linux tells of its own watches in /proc).
-fn is_watched(dir: &Path) -> bool {
-    let inode = format!("ino:{:x} ", fs::metadata(dir).unwrap().ino());
-    let all = fs::read_dir("/proc/self/fdinfo").unwrap().map(|entry| entry.unwrap().path());
-    all.filter_map(|info| fs::read_to_string(info).ok())
-        .any(|text| text.lines().any(|line| line.starts_with("inotify ") && line.contains(&inode)))
-}
 
 #[test]
 fn managers_watch_no_directory_behind_a_link_among_the_notes() {
     let _alone = alone();
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\n"));
     let (manager, stop) = (Manager::open(&place.config()).unwrap(), AtomicBool::new(false));
-    let (ring, notes) = (manager.ring().clone(), place.path().join("index/notes"));
+    let notes = place.path().join("index/notes");
     let (ours, elsewhere) = (notes.join("run.r"), place.path().with_file_name("elsewhere"));
     fs::create_dir_all(&ours).unwrap();
     fs::create_dir(&elsewhere).unwrap();
@@ -38,7 +29,7 @@ fn managers_watch_no_directory_behind_a_link_among_the_notes() {
         });
         let mut generator = Generator::open(&place.config()).unwrap();
         (0..2 * SAMPLES).for_each(|n| put(&mut generator, n));
-        eventually("it waits", || ring.held().is_some());
+        eventually("it waits", || is_watched(&notes));
         eventually("it watches the notes of runs", || is_watched(&ours));
         assert!(!is_watched(&elsewhere));
         stop.store(true, SeqCst);

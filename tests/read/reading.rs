@@ -1,6 +1,6 @@
 //! Reading: who gets which samples, in which order, from which generation, and how their bytes lie in memory.
 
-use ringreel::reader::split::Share;
+use ringreel::reader::shard::Share;
 use ringreel::reader::stream::Item;
 use ringreel::reader::{ReadSample, Reader};
 use ringreel::{Config, Error, Generator, NamedPart, Stream, StreamOptions};

@@ -1,6 +1,6 @@
 //! The logs of runs: what was decided first stands for all, who leaves is not waited for, and what is over is put away.
 
-use ringreel::index::{Index, MemoryIndex};
+use ringreel::coordination::{CoordinationStore, MemoryStore};
 use ringreel::ring::runs::{Epoch, MAX_PINNED, RunLog, Turn};
 use ringreel::status::status;
 use ringreel::{Error, StreamOptions};
@@ -506,7 +506,7 @@ fn epochs_that_repeat_are_written_once_and_counted_each() {
 
 #[test]
 fn long_runs_keep_4096_epochs_and_the_last_places() {
-    let index: Arc<dyn Index> = Arc::new(MemoryIndex::default());
+    let index: Arc<dyn CoordinationStore> = Arc::new(MemoryStore::default());
     let log = RunLog::new(index.clone(), "r").unwrap();
     (0..6).for_each(|k| assert_eq!(log.decide(k, &epoch(k)).unwrap(), epoch(k)));
     let left = || {

@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use testkit::index;
+use testkit::coordination;
 
 pub const LEASE: f64 = 0.3;
 pub const CAP: u64 = 20;
@@ -79,7 +79,7 @@ impl Cast {
             let base = format!(
                 "DBNAME: storm{database}\nRING: {}\nSWAP_CAP: {CAP}\nSAMPLE: [data, label]\nLEASE_SECONDS: {LEASE}\nKEEP: 2\nVALIDATION: 7\n{}",
                 ring.display(),
-                index::lines(dir)
+                coordination::lines(dir)
             );
             let write = |name: String, more: &str| {
                 fs::create_dir_all(dir.join(&name)).unwrap();

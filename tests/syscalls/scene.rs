@@ -1,6 +1,6 @@
 //! Where a case begins: who works in what ring.
 
-use ringreel::index::Report;
+use ringreel::coordination::Report;
 use ringreel::ring::Ring;
 use ringreel::{Config, Generator, SampleId};
 use std::collections::HashSet;

@@ -1,5 +1,6 @@
 //! Samples that are held out: which they are, that they stay, and that nobody is served them for training.
 
+use ringreel::coordination::Claim;
 use ringreel::fs::Posix;
 use ringreel::reader::ReadSample;
 use ringreel::ring::manifest::Manifest;
@@ -10,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use testkit::index;
+use testkit::coordination;
 use testkit::ring::{Action, HookFs, config, never, scratch, write};
 
 const ENOENT: i32 = 2;

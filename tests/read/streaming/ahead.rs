@@ -1,6 +1,6 @@
 //! Reading ahead changes when samples are read, and nothing else.
 
-use ringreel::reader::split::Equal;
+use ringreel::reader::shard::Equal;
 use ringreel::reader::stream::Item;
 use ringreel::{Error, Generator, NamedPart, Reader, Stream, StreamOptions};
 use ringreel_format::{DType, Meta};

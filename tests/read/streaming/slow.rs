@@ -1,6 +1,6 @@
 //! A worker that is behind the others: it follows, and what it has to read is kept, as long as it lives and there is room.
 
-use ringreel::reader::split::Equal;
+use ringreel::reader::shard::Equal;
 use ringreel::ring::runs::Epoch;
 use ringreel::{Error, Generator, Stream, StreamOptions};
 use std::time::{Duration, Instant};

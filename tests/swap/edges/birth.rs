@@ -148,8 +148,8 @@ fn processes_have_names_and_look_several_times_a_lease() {
     let default = if one.settings.kind.local { 200 } else { 1000 };
     assert_eq!(one.settings.poll, Duration::from_millis(default));
     let short = Config { lease: Duration::from_millis(100), ..config.clone() };
-    assert_eq!(another(&short).poll, Duration::from_millis(25));
-    assert_eq!((one.syncs_files(), one.syncs_dirs()), (!one.kind.local, false));
+    assert_eq!(another(&short).settings.poll, Duration::from_millis(25));
+    assert_eq!((one.syncs_files(), one.syncs_dirs()), (!one.settings.kind.local, false));
     let node = ring::config(dir.path(), 8, "DURABILITY: node");
     assert_eq!((another(&node).syncs_files(), another(&node).syncs_dirs()), (true, true));
 }

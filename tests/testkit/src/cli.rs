@@ -1,7 +1,7 @@
 //! What the tests share that run the command, or look at a ring from outside: a directory with a configuration, the
 //! binary and what it said, samples that are known by their number, small filesystems, and listings with contents.
 
-use crate::{index, lines};
+use crate::{coordination, lines};
 use ringreel::reader::ReadSample;
 use ringreel::{Config, Generator, NamedPart};
 use ringreel_format::recordio::RecordReader;

@@ -17,11 +17,7 @@ pub type Place = Box<dyn Fn() -> Arc<dyn CoordinationStore> + Send + Sync>;
 macro_rules! contract {
     ($kind:ident, $open:path $(, $ignored:meta)?) => {
         mod $kind {
-<<<<<<<< HEAD:tests/coordination_contract/mod.rs
-            use $crate::coordination_contract as contract;
-========
             use $crate::contract;
->>>>>>>> 309ce5a (Put the tests into few programs, and their harness into a crate):tests/testkit/src/contract.rs
 
             $crate::contract!(@ $open; $($ignored)?;
                 gives_no_number_twice, skips_what_is_taken, the_status_never_goes_back,

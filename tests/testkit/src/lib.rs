@@ -18,10 +18,10 @@
 
 pub mod cli;
 pub mod contract;
+pub mod coordination;
 pub mod disk;
 pub mod golden;
 pub mod hook;
-pub mod index;
 pub mod layer;
 pub mod liar;
 pub mod lines;

@@ -1,6 +1,9 @@
 //! Tests that change or measure their whole process: one at a time, or each in a process of its own.
 
 use crate::wait::loudly;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -40,4 +43,12 @@ macro_rules! test_name {
     ($name:expr) => {
         $crate::process::test_name(module_path!(), $name)
     };
+}
+
+/// Whether this process watches the directory (Linux tells of its own watches in /proc).
+pub fn is_watched(dir: &Path) -> bool {
+    let inode = format!("ino:{:x} ", fs::metadata(dir).unwrap().ino());
+    let all = fs::read_dir("/proc/self/fdinfo").unwrap().map(|entry| entry.unwrap().path());
+    all.filter_map(|info| fs::read_to_string(info).ok())
+        .any(|text| text.lines().any(|line| line.starts_with("inotify ") && line.contains(&inode)))
 }

@@ -1,6 +1,6 @@
 //! What the tests of the ring share: a small ring, numbered samples, and a look at what was delivered.
 
-use crate::index;
+use crate::coordination;
 use ringreel::format::{DType, Meta};
 use ringreel::fs::{Fs, Posix};
 use ringreel::layout::{Layout, segment_name};

@@ -1,8 +1,8 @@
 //! What the tests of streams share: a ring whose samples are known by their numbers, and what a stream gave.
 
-use crate::index;
-use ringreel::reader::order::mix;
-use ringreel::reader::split::{Equal, Share};
+use crate::coordination;
+use ringreel::reader::shard::{Equal, Share};
+use ringreel::reader::shuffle::mix;
 use ringreel::reader::stream::Item;
 use ringreel::reader::{ReadSample, Reader};
 use ringreel::ring::runs::{Epoch, Turn};
