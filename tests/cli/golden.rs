@@ -148,7 +148,11 @@ fn what_is_looked_at_is_not_changed() {
     }
 }
 
-/// Makes `tests/golden/healthy.ring` anew: `unshare --uts sh -c 'hostname node-1 && cargo test --test golden -- --ignored'`.
+/// Makes `tests/golden/healthy.ring` anew:
+///
+/// ```text
+/// unshare --uts sh -c 'hostname node-1 && cargo test --test main cli::golden::make -- --ignored'
+/// ```
 #[test]
 #[ignore = "it makes what the others look at"]
 fn make_the_fixed_ring() {

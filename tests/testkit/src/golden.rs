@@ -1,7 +1,7 @@
 //! What the command says of fixed rings, kept as text and compared word for word: `tests/golden/`.
 //!
 //! `tests/golden/healthy.ring` is a ring as generators left it once; the others are made of it, always in the same way.
-//! After a change that is meant: `INSTA_UPDATE=always cargo test --test main golden::`, and read what `git diff` shows.
+//! After a change that is meant: `INSTA_UPDATE=always cargo test --test main cli::golden::`, and read what `git diff` shows.
 
 use ringreel_format::recordio::{RecordWriter, image};
 use std::collections::HashMap;
