@@ -17,7 +17,7 @@ test:
 storm:
 	scripts/mongodb.sh java
 	RINGREEL_STORM_SECONDS=600 cargo test --release --test storm -- --nocapture
-	RINGREEL_STORM_SECONDS=600 cargo test --release --features short-history --test storm -- --nocapture
+	RINGREEL_STORM_SECONDS=600 cargo test --release --package ringreel-cli --features short-history --test storm -- --nocapture
 	RINGREEL_STORM_SECONDS=300 scripts/with_mongodb.sh cargo test --release --test storm -- --nocapture
 
 # All that `make test` has a short slice of, as docs/reliability.md has the figures of: an hour.

@@ -73,7 +73,7 @@ def crates():
     found = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
     packages = {package["id"]: package for package in found["packages"]}
     nodes = {node["id"]: node for node in found["resolve"]["nodes"]}
-    todo = [id for id, package in packages.items() if package["name"] in ("ringreel", "ringreel-python")]
+    todo = [id for id, package in packages.items() if package["name"] in ("ringreel-cli", "ringreel-python")]
     seen = set(todo)
     while todo:
         for dep in nodes[todo.pop()]["deps"]:

@@ -86,16 +86,16 @@ for part in "$@"; do
             thorough . --package ringreel-format --cargo-arg=--lib --cargo-arg=--tests -- -- --skip takes_time
             ;;
         ring)
-            quick --package ringreel --no-default-features --cargo-arg=--test=main \
+            ring=(--package ringreel --package ringreel-ops --test-package ringreel,ringreel-cli --no-default-features --cargo-arg=--test=main)
+            quick "${ring[@]}" \
                 -- -- swap::edges:: write::steps:: swap::traces:: runs::logs:: ops::repair_steps:: \
                 --skip at_any_call --skip every_call --skip call_that_fails --skip reply --skip every_change
-            ring=(--package ringreel --no-default-features --features cli --cargo-arg=--test=main)
             # `::tests::` are those of the library.
             thorough 'ring/(birth|commit|liveness|manifest|mod|promote|reclaim|recover|scan)\.rs' "${ring[@]}" --cargo-arg=--lib \
                 -- -- ::tests:: write::steps:: swap::many_generations:: read::reading:: cli::bad_input:: fs::sharing::
             thorough 'ring/held_out\.rs|ring/runs' "${ring[@]}" \
                 -- -- write::held_out:: read::streaming:: read::policy:: read::reading::
-            thorough 'ring/(gc|last_names|seal)\.rs|ring/repair/' "${ring[@]}" \
+            thorough 'ring/(last_names|seal)\.rs|ops/src/(gc\.rs|repair/)' "${ring[@]}" \
                 -- -- ops::repair:: ops::repair_steps:: ops::seal:: write::held_out::
             ;;
     esac

@@ -45,7 +45,8 @@ rust_tests() {
 }
 
 documentation() {
-    RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --package ringreel --package ringreel-format
+    RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --package ringreel --package ringreel-format \
+        --package ringreel-recordio --package ringreel-ops --package ringreel-cli
 }
 
 torch_tests() {
@@ -82,15 +83,15 @@ part_if_it_can "a cluster on this machine" env RINGREEL="${CARGO_TARGET_DIR:-tar
 
 # The index in MongoDB. The tests of the ring, which were run above with the index in files, are run with that one too.
 mongodb_tests() {
-    cargo test --quiet --package ringreel --test mongodb -- --ignored --skip ferretdb
+    cargo test --quiet --package ringreel-cli --test mongodb -- --ignored --skip ferretdb
 }
 ring_tests_on_mongodb() {
-    scripts/with_mongodb.sh cargo test --quiet --package ringreel --test main -- \
+    scripts/with_mongodb.sh cargo test --quiet --package ringreel-cli --test main -- \
         cli::bad_input:: read::damage:: read::reading:: swap::many_generations:: write::steps::
-    scripts/with_mongodb.sh cargo test --quiet --package ringreel --test storm
+    scripts/with_mongodb.sh cargo test --quiet --package ringreel-cli --test storm
 }
 ferretdb_tests() {
-    cargo test --quiet --package ringreel --test mongodb -- --ignored ferretdb
+    cargo test --quiet --package ringreel-cli --test mongodb -- --ignored ferretdb
 }
 part_if_it_can "a MongoDB for tests" scripts/mongodb.sh java
 if [ $could = 0 ]; then

@@ -12,8 +12,7 @@ pub use place::{IndexPlace, MongoPlace, STATUS_COLLECTION};
 
 use crate::error::{Error, Result};
 use crate::fs::Modes;
-#[cfg(feature = "cli")]
-pub(crate) use given::bytes_option;
+pub use given::bytes_option;
 use given::{FROM_UMASK, Given, is_plain_name, nearest, quoted};
 use serde_yaml::Value;
 use std::collections::BTreeMap;
@@ -280,16 +279,7 @@ impl Config {
     }
 
     fn of(given: &Given<'_>, base: &Path) -> Result<Config> {
-        let ring = match (given.text_of("RING")?, given.text_of("DBNAME")?) {
-            (Some(ring), _) => base.join(ring),
-            (None, Some(name)) if is_plain_name(&name) => base.join(format!("{name}.ring")),
-            (None, Some(name)) => {
-                return Err(given.bad("DBNAME", &format!("{} cannot be part of a file name; give RING", quoted(&name))));
-            }
-            (None, None) => return Err(given.fail("neither RING nor DBNAME is given: say where the ring is")),
-        };
-        let of_ring = || ring.file_name().map(|name| name.to_string_lossy().trim_end_matches(".ring").to_owned());
-        let name = given.text_of("DBNAME")?.or_else(of_ring).unwrap_or_default();
+        let (name, ring) = Config::place(given, base)?;
         let index = given.index()?;
         let (compress, compress_all) = given.compress()?;
         let sample = given.sample()?;
@@ -343,6 +333,21 @@ impl Config {
         }
         config.effective = given.effective(&config);
         Ok(config)
+    }
+
+    /// The name of the ring, and its directory.
+    fn place(given: &Given<'_>, base: &Path) -> Result<(String, PathBuf)> {
+        let ring = match (given.text_of("RING")?, given.text_of("DBNAME")?) {
+            (Some(ring), _) => base.join(ring),
+            (None, Some(name)) if is_plain_name(&name) => base.join(format!("{name}.ring")),
+            (None, Some(name)) => {
+                return Err(given.bad("DBNAME", &format!("{} cannot be part of a file name; give RING", quoted(&name))));
+            }
+            (None, None) => return Err(given.fail("neither RING nor DBNAME is given: say where the ring is")),
+        };
+        let of_ring = || ring.file_name().map(|name| name.to_string_lossy().trim_end_matches(".ring").to_owned());
+        let name = given.text_of("DBNAME")?.or_else(of_ring).unwrap_or_default();
+        Ok((name, ring))
     }
 
     /// How each of `parts` is to be stored.

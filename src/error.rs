@@ -82,7 +82,7 @@ impl FsError {
     }
 
     /// The system grants this process no further map.
-    pub(crate) fn is_out_of_maps(&self) -> bool {
+    pub fn is_out_of_maps(&self) -> bool {
         self.op == "map" && self.source.raw_os_error() == Some(ENOMEM)
     }
 
@@ -97,7 +97,7 @@ impl FsError {
     }
 
     /// The error says nothing about the contents of the file.
-    pub(crate) fn is_no_damage(&self) -> bool {
+    pub fn is_no_damage(&self) -> bool {
         let is_busy = self.source.kind() == io::ErrorKind::ResourceBusy;
         self.is_away() || self.is_denied() || self.is_exhausted() || is_busy
     }
@@ -248,7 +248,7 @@ pub enum Error {
 }
 
 /// The command that looks for structural damage, as messages name it.
-pub(crate) const REPAIR: &str = "`ringreel repair -c config.yaml`";
+pub const REPAIR: &str = "`ringreel repair -c config.yaml`";
 
 fn advice(source: &FsError) -> String {
     if source.is_full() {
@@ -298,12 +298,12 @@ impl Error {
     }
 
     /// Whether the filesystem says that something is not there.
-    pub(crate) fn is_gone(&self) -> bool {
+    pub fn is_gone(&self) -> bool {
         matches!(self, Error::Fs { source } if source.is_gone())
     }
 
     /// What the format said of the file at `path`, in which the call `op` may have failed.
-    pub(crate) fn format<'a>(op: &'static str, path: &'a Path) -> impl FnOnce(FormatError) -> Error + 'a {
+    pub fn format<'a>(op: &'static str, path: &'a Path) -> impl FnOnce(FormatError) -> Error + 'a {
         move |source| match source {
             FormatError::Io(source) => FsError::new(op, path, owned(&source)).into(),
             FormatError::Input(message) => Error::Sample(message),

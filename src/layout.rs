@@ -10,6 +10,8 @@ pub struct Layout {
     root: PathBuf,
 }
 
+/// The scratch directories of `ringreel doctor` begin with it. No name of a ring does.
+pub const SCRATCH: &str = ".doctor-";
 /// The directories that every ring has from its birth on.
 pub const DIRECTORIES: [&str; 5] = ["manifests", "staging", "index", "quarantine", "trash"];
 

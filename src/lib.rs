@@ -3,12 +3,12 @@
 //! Generators stage samples in segment files and link them into the generation that fills; a manager promotes a full
 //! generation by one rename and publishes its manifest; readers, split by rank, map or read what manifests list.
 //!
-//! - [`generator`]: put samples in.   [`manager`]: keep the ring turning.   [`reader`]: take samples out.
-//! - [`ring`]: the steps that all of them share.   [`coordination`]: counter, status, leases.   [`fs`]: what is asked of a disk.
-//! - [`inspect`]: look at what lies on a disk, by path.   [`doctor`]: whether a ring can live in a place.
-//! - [`status`]: how a ring is doing.   [`history`]: its last swaps.   [`watch`], [`metrics`]: again and again.
-//! - `convert`: other formats into records, and samples into other formats (feature `cli`).
-//! - [`segment`]: files of samples; their bytes are in the crate `ringreel_format`.
+//! - [`Generator`] puts samples in, [`Manager`] keeps the ring turning, [`Reader`] and [`Stream`] take samples out.
+//! - [`Config`] is what all roles share, [`Ring`] one process's view of a ring.
+//! - [`format`] is the crate of the bytes, `ringreel_format`.
+//!
+//! Around it: `ringreel_recordio` (plain `.rec` files), `ringreel_ops` (inspect, verify, repair, doctor, status),
+//! `ringreel_cli` (the command).
 //!
 //! ```
 //! use ringreel::{Config, Generator, NamedPart, Reader};
@@ -34,45 +34,57 @@
 //! ```
 #![deny(unsafe_code)]
 
-#[cfg(feature = "cli")]
-pub mod cli;
+// Public for the other crates of this repository, and hidden: they may change at any time. What programs use stands below.
+#[doc(hidden)]
 pub mod config;
-#[cfg(feature = "cli")]
-pub mod convert;
+#[doc(hidden)]
 pub mod coordination;
-pub mod doctor;
+#[doc(hidden)]
 pub mod error;
+#[doc(hidden)]
 pub mod escape;
+#[doc(hidden)]
 pub mod failure_log;
+#[doc(hidden)]
 pub mod fs;
+#[doc(hidden)]
 pub mod generator;
+#[doc(hidden)]
 pub mod heartbeat;
-pub mod history;
+#[doc(hidden)]
 pub mod humanize;
-pub mod inspect;
+#[doc(hidden)]
 pub mod layout;
+#[doc(hidden)]
 pub mod manager;
-mod memory;
-pub mod metrics;
+#[doc(hidden)]
+pub mod memory;
 mod minutely;
-mod random;
+#[doc(hidden)]
+pub mod random;
+#[doc(hidden)]
 pub mod reader;
-#[cfg(feature = "cli")]
-pub mod report;
+#[doc(hidden)]
 pub mod ring;
+#[doc(hidden)]
 pub mod role;
+#[doc(hidden)]
 pub mod sched;
+#[doc(hidden)]
 pub mod segment;
-pub mod status;
-pub mod watch;
+#[doc(hidden)]
+pub mod value_stats;
 
-pub use config::Config;
-pub use error::{Error, Result};
-pub use generator::{Generator, NamedPart};
-pub use reader::Reader;
-pub use reader::input_split::{InputSplit, SplitOptions};
-pub use reader::prefetch::Prefetch;
-pub use reader::stream::{Stream, StreamOptions};
+pub use config::{CheckFinite, Compress, Config, Durability, IndexPlace, MongoPlace, OnStale, ReadMode, Reuse, Verify};
+pub use error::{Error, FsError, Result};
+pub use generator::{Generator, NamedPart, Summary};
+pub use manager::{Manager, Swap};
+pub use reader::batch::{Batch, StackedPart};
+pub use reader::checkpoint::State;
+pub use reader::shard::{Equal, Share};
+pub use reader::shuffle::Order;
+pub use reader::stream::{Item, Position, Stream, StreamOptions};
+pub use reader::{ReadPart, ReadSample, Reader};
 pub use ring::Ring;
 pub use ringreel_format as format;
 pub use role::Role;

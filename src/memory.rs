@@ -11,7 +11,7 @@ use std::sync::{Condvar, LazyLock, Mutex, OnceLock, PoisonError};
 const COUNTED: u64 = 1 << 20;
 
 /// The least `memory.max` from this process's control group up (version 2).
-pub(crate) fn group_limit() -> Option<u64> {
+pub fn group_limit() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let root = Path::new("/sys/fs/cgroup");
@@ -22,7 +22,7 @@ pub(crate) fn group_limit() -> Option<u64> {
 
 /// Bytes of memory that this machine has, that its group may use, or that this process may have addresses for (`ulimit
 /// -v`), whichever is less. Asked of the system once.
-pub(crate) fn bytes() -> u64 {
+pub fn bytes() -> u64 {
     static BYTES: OnceLock<u64> = OnceLock::new();
     *BYTES.get_or_init(|| {
         let system = rustix::system::sysinfo();
@@ -33,14 +33,14 @@ pub(crate) fn bytes() -> u64 {
 }
 
 /// For what readers read and hand out. An eighth is left to all else.
-pub(crate) static HANDED_OUT: LazyLock<Budget> = LazyLock::new(|| Budget::new(bytes() - bytes() / 8));
+pub static HANDED_OUT: LazyLock<Budget> = LazyLock::new(|| Budget::new(bytes() - bytes() / 8));
 /// For what is read in order to be checked, and forgotten.
-pub(crate) static CHECKED: LazyLock<Budget> = LazyLock::new(|| Budget::new(bytes() / 4 * 3));
+pub static CHECKED: LazyLock<Budget> = LazyLock::new(|| Budget::new(bytes() / 4 * 3));
 
 /// Memory that all threads together may hold for one purpose. Taking some and giving it back takes no lock: it happens for
 /// each sample, and a child that was forked meanwhile goes on with it.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub struct Budget {
     most: u64,
     held: AtomicU64,
     /// How many wait for others to give back.
@@ -51,7 +51,7 @@ pub(crate) struct Budget {
 
 /// Some of a budget, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Held<'b> {
+pub struct Held<'b> {
     of: &'b Budget,
     len: u64,
 }

@@ -97,7 +97,6 @@ mod fs {
     /// Several users, RING_MODE and the umask.
     mod sharing;
     /// Clients that remember absent names.
-    #[cfg(feature = "cli")]
     mod stale;
     /// Random schedules of all roles on such clients.
     mod stale_schedules;
@@ -128,7 +127,6 @@ mod ops {
 }
 
 /// The command: its input, its output, and converting samples.
-#[cfg(feature = "cli")]
 mod cli {
     /// What messages tell the user to do next.
     mod advice;

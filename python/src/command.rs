@@ -6,5 +6,5 @@ use std::ffi::OsString;
 /// Runs the command with these arguments, the first being its own name. Returns its exit status.
 #[pyfunction]
 pub fn run_command(py: Python<'_>, args: Vec<OsString>) -> i32 {
-    py.detach(|| ringreel::cli::run_from(args))
+    py.detach(|| ringreel_cli::run_from(args))
 }

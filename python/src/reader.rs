@@ -216,7 +216,7 @@ pub fn status(py: Python<'_>, config: &Bound<'_, Config>) -> PyResult<String> {
     let config = &config.get().inner;
     let status = detached(py, &Listeners::default(), |_, _| {
         let ring = ringreel::Ring::find(Arc::new(Posix), config)?;
-        ringreel::status::status(&ring)
+        ringreel_ops::status::status(&ring)
     })?;
     serde_json::to_string(&status).map_err(|error| errors::defect(&format!("the status as JSON: {error}")))
 }

@@ -6,12 +6,12 @@ use crate::exclusive::Exclusive;
 use crate::forked::OwnProcess;
 use crate::{errors, logging};
 use pyo3::prelude::*;
-use ringreel::metrics;
+use ringreel_ops::metrics;
 
 /// One who looks at a ring, and takes no part in it.
 #[pyclass(frozen, module = "ringreel._ringreel")]
 pub struct Watcher {
-    watcher: OwnProcess<Exclusive<ringreel::watch::Watcher, ()>>,
+    watcher: OwnProcess<Exclusive<ringreel_ops::monitor::Watcher, ()>>,
     name: String,
 }
 
@@ -22,7 +22,7 @@ impl Watcher {
     fn new(config: &Bound<'_, Config>, swaps: usize) -> Watcher {
         let config = config.get().inner.clone();
         let name = config.name.clone();
-        let watcher = ringreel::watch::Watcher::new(config, swaps);
+        let watcher = ringreel_ops::monitor::Watcher::new(config, swaps);
         let watcher = Exclusive::new("watcher", "cannot look at the ring again", watcher, |_| ());
         Watcher { watcher: OwnProcess::new(watcher), name }
     }

@@ -393,8 +393,10 @@ const UNITS: [(&str, u64); 9] = [
 const BYTES_WANTED: &str = "expected a number of bytes, with or without a unit, as in 10GB or 512MiB";
 
 /// Parses the bytes that an option of the command gives, 1 or more.
-#[cfg(feature = "cli")]
-pub(crate) fn bytes_option(text: &str) -> std::result::Result<u64, String> {
+///
+/// # Errors
+/// The sentence that says what is expected.
+pub fn bytes_option(text: &str) -> std::result::Result<u64, String> {
     let bytes = parse_bytes(text.trim()).filter(|bytes| *bytes > 0);
     bytes.ok_or_else(|| format!("{BYTES_WANTED}, 1 or more"))
 }

@@ -20,7 +20,7 @@ const DIRECTORY: Mode = Mode::from_raw_mode(0o777);
 /// The bit by which names in a directory belong to the directory's group.
 const SETGID: u32 = 0o2000;
 /// What to do where a directory cannot keep it.
-pub(crate) const SETGID_CURE: &str = "add this user to that group, or give the directory above the ring a group that all \
+pub const SETGID_CURE: &str = "add this user to that group, or give the directory above the ring a group that all \
      its users are in (`chgrp GROUP DIR; chmod g+s DIR`), or set a default ACL there (`setfacl -d -m g:GROUP:rwx DIR`)";
 
 /// What failed before a directory could be synced.
@@ -53,7 +53,7 @@ impl Modes {
 
 /// A name, in an open directory or as a path. A link under this name is never followed, but for a path that is listed or
 /// synced.
-pub(super) struct At<'p> {
+pub struct At<'p> {
     /// None: `name` is a path.
     dir: Option<OwnedFd>,
     name: &'p Path,

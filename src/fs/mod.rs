@@ -5,11 +5,11 @@
 //! every filesystem that was measured), never by locks or by contents that change.
 
 mod absence;
-mod at;
+pub mod at;
+pub mod delays;
 mod fenced;
 pub mod map;
 mod posix;
-pub mod probe;
 pub mod publish;
 pub mod sigbus;
 pub mod watch;
@@ -17,7 +17,7 @@ pub mod watch;
 pub use crate::error::FsError;
 pub use absence::surely;
 pub use at::Modes;
-pub(crate) use at::SETGID_CURE;
+pub use at::SETGID_CURE;
 pub use fenced::Fenced;
 pub use posix::Posix;
 

@@ -82,7 +82,7 @@ impl Pacer {
 }
 
 /// Calls `on_change` when a name comes or goes in `dir`, or may have, where the system reports it.
-pub(crate) fn watcher(dir: &Path, on_change: impl Fn() + Send + 'static) -> notify::Result<RecommendedWatcher> {
+pub fn watcher(dir: &Path, on_change: impl Fn() + Send + 'static) -> notify::Result<RecommendedWatcher> {
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
         if event.map_or(true, |event| !event.kind.is_access()) {
             on_change();

@@ -3,7 +3,7 @@
 
 use crate::config::CheckFinite;
 use crate::error::{Error, Result};
-use crate::inspect::numbers::Range;
+use crate::value_stats::Range;
 use ringreel_format::{DType, PartRef};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -14,19 +14,15 @@
 //! | [`producer_status`] | which generators live, and why none does |
 //! | `retry` | pauses before another try |
 //! | [`padding`] | padding samples, which equalise the number of steps |
-//! | [`input_split`] | plain `.rec` files, no ring: the records of one rank |
-//! | [`prefetch`] | any producer, in a thread of its own |
 //!
 //! A sample that is listed and cannot be read is an error that says why; the reader goes on.
 
 pub mod batch;
 pub mod checkpoint;
 pub mod epoch_policy;
-pub mod input_split;
 mod missing;
 pub mod padding;
-pub(crate) mod plan;
-pub mod prefetch;
+mod plan;
 pub mod producer_status;
 mod retry;
 pub mod shard;
@@ -57,7 +53,7 @@ use std::time::Duration;
 use verified::{Ordinals, Verified};
 
 /// Segments that are held open.
-pub(crate) const OPEN_SEGMENTS: usize = 128;
+pub const OPEN_SEGMENTS: usize = 128;
 
 /// One part of a sample.
 #[derive(Clone, Debug)]
@@ -527,7 +523,7 @@ impl Reader {
 }
 
 /// The parts of a sample with their names, and the user's meta over ours, as [`ReadSample`] has them.
-pub(crate) fn named(info: &SegmentInfo, sample: Sample) -> (Vec<ReadPart>, Meta) {
+pub fn named(info: &SegmentInfo, sample: Sample) -> (Vec<ReadPart>, Meta) {
     let names = info.schema.parts.iter().map(|named| named.name.clone());
     let parts = names.zip(sample.parts).map(|(name, part)| ReadPart { name, part });
     let ours = [

@@ -5,10 +5,9 @@ use super::manifest::{Manifest, Summary};
 use super::manifests::Manifests;
 use crate::config::Config;
 use crate::error::{Error, FsError, REPAIR, Result};
-use crate::fs::probe::SCRATCH;
 use crate::fs::publish::{publish, publish_by};
 use crate::fs::{Fs, surely};
-use crate::layout::{DIRECTORIES, Layout, parse_number};
+use crate::layout::{DIRECTORIES, Layout, SCRATCH, parse_number};
 use crate::random::random_u32;
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
@@ -221,7 +220,7 @@ fn fill(fs: &dyn Fs, layout: &Layout, birth: &Birth, owner: &str) -> Result<()> 
 }
 
 /// The bytes of `ring.json`.
-pub(super) fn encode(birth: &Birth) -> Result<Vec<u8>> {
+pub fn encode(birth: &Birth) -> Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec_pretty(birth).map_err(|error| Error::Sample(error.to_string()))?;
     bytes.push(b'\n');
     Ok(bytes)

@@ -184,7 +184,7 @@ impl Commit {
 
 impl Ring {
     /// The number after the highest one in `write.<n>`; 0 where there is none from the index, or no such directory.
-    pub(super) fn first_free_index(&self, n: u64) -> Result<u64> {
+    pub fn first_free_index(&self, n: u64) -> Result<u64> {
         // After a wrong no the next link collides, and the number after it is tried.
         let names = match self.fs.list(&self.layout.write(n)) {
             Ok(names) => names,
@@ -495,7 +495,7 @@ impl Ring {
     }
 
     /// Moves a staged segment to `quarantine/`, and notes why.
-    pub(super) fn quarantine_staged(&self, owner: &str, id: SegmentId, why: String) -> Result<Step> {
+    pub fn quarantine_staged(&self, owner: &str, id: SegmentId, why: String) -> Result<Step> {
         let staged = self.layout.sealed(owner, id);
         let name = format!("{owner}.{id}.{:08x}", random_u32());
         let to = self.layout.quarantine();
@@ -510,7 +510,7 @@ impl Ring {
     }
 
     /// Writes beside what lies in quarantine under `name` why it does.
-    pub(super) fn note_why(&self, name: &str, why: &str) {
+    pub fn note_why(&self, name: &str, why: &str) {
         let note = self.layout.quarantine().join(format!("{name}.why"));
         let noted = crate::fs::publish::write_new(&*self.fs, &note, format!("{why}\n").as_bytes(), false);
         noted.unwrap_or_else(|error: FsError| tracing::warn!(%error, "the reason could not be written beside it"));

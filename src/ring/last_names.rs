@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// What the manifests say of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub enum Verdict {
     /// One lists it.
     Delivered,
     /// None does, and all that could are there.
@@ -37,7 +37,7 @@ impl Ring {
     }
 
     /// Whether a manifest from `from` on does.
-    pub(super) fn verdict_from(&self, entry: &SegmentEntry, from: u64, newest: u64) -> Result<Verdict> {
+    pub fn verdict_from(&self, entry: &SegmentEntry, from: u64, newest: u64) -> Result<Verdict> {
         match self.manifests.find(entry.id, from, newest) {
             Ok(Lookup::Listed(_)) => Ok(Verdict::Delivered),
             Ok(Lookup::Pruned) => Ok(Verdict::TooOld),
@@ -50,7 +50,7 @@ impl Ring {
 
     /// The readable segments in the directory of a generation that `judge` does not find delivered and that have no other
     /// name, `limit` of them at most. `manifest` is the generation's own, where it has one; `newest` the newest generation.
-    pub(super) fn last_names(
+    pub fn last_names(
         &self,
         dir: &Path,
         manifest: Option<&Manifest>,
@@ -106,7 +106,7 @@ impl Ring {
     }
 
     /// Ids of what is linked into generation `n`, which fills or is being promoted; then into the one after it, too.
-    pub(super) fn in_filling(&self, n: u64) -> Result<HashSet<SegmentId>> {
+    pub fn in_filling(&self, n: u64) -> Result<HashSet<SegmentId>> {
         let mut ids = HashSet::new();
         let (write, read) = (|n| self.layout.write(n), |n| self.layout.read(n));
         for dir in [write(n), read(n), write(n + 1), read(n + 1)] {
@@ -118,7 +118,7 @@ impl Ring {
 
     /// The segments in a directory; none where there is none. What cannot be read just now is an error, not a damaged
     /// segment: what follows from this cannot be taken back.
-    pub(super) fn segments_in(&self, dir: &Path) -> Result<Option<Found>> {
+    pub fn segments_in(&self, dir: &Path) -> Result<Option<Found>> {
         match surely(&*self.fs, dir, || self.fs.identity(dir)) {
             Ok(is) if is.is_dir => {}
             Ok(_) => return Ok(None), // a link, for one: not ours
@@ -140,7 +140,7 @@ impl Ring {
     }
 
     /// Ids of segments in quarantine.
-    pub(super) fn quarantined(&self) -> Result<HashSet<SegmentId>> {
+    pub fn quarantined(&self) -> Result<HashSet<SegmentId>> {
         let names = self.list_or_none(&self.layout.quarantine())?;
         Ok(names.iter().flat_map(|name| name.split('.')).filter_map(|word| word.parse().ok()).collect())
     }

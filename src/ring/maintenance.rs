@@ -136,7 +136,7 @@ impl Ring {
     }
 
     /// This process promotes where nobody else does, and removes nothing by that.
-    pub(crate) fn leave_reclaiming(&self) {
+    pub fn leave_reclaiming(&self) {
         self.maintenance.reclaimed.store(u64::MAX, Ordering::Relaxed);
     }
 

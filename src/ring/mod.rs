@@ -15,9 +15,7 @@
 //! | [`maintenance`] | a round of promotion, reclaim and recovery |
 //! | [`liveness`] | who is alive |
 //! | [`runs`] | which generation each epoch of a run is read from; which ones are still needed |
-//! | [`repair`] | a damaged ring is mended, its index included |
 //! | [`mod@missing`] | generations that must be there and are not |
-//! | [`gc`] | what a manager would reclaim is named, and reclaimed |
 //! | [`seal`] | a generation that is not full becomes readable |
 //! | [`settings`] | how this process works with the ring |
 //! | `durability` | what is synced |
@@ -28,9 +26,8 @@
 pub mod birth;
 pub mod commit;
 mod durability;
-pub mod gc;
 pub mod held_out;
-mod last_names;
+pub mod last_names;
 pub mod liveness;
 pub mod maintenance;
 pub mod manifest;
@@ -40,7 +37,6 @@ pub mod promote;
 mod prune;
 pub mod reclaim;
 pub mod recover;
-pub mod repair;
 pub mod runs;
 pub mod scan;
 pub mod seal;
@@ -157,7 +153,11 @@ impl Ring {
         Ring::assemble(fs, config, birth, owner_name(), backend, claim)
     }
 
-    fn assemble(
+    /// The ring of these parts.
+    ///
+    /// # Errors
+    /// A place of the index that cannot be used; a filesystem that cannot be told.
+    pub fn assemble(
         fs: Arc<dyn Fs>,
         config: &Config,
         birth: Birth,
@@ -241,7 +241,7 @@ impl Ring {
     }
 
     /// The names in a directory; none where there is none. (A stale handle does not say that there is none.)
-    pub(super) fn list_or_none(&self, dir: &Path) -> Result<Vec<String>> {
+    pub fn list_or_none(&self, dir: &Path) -> Result<Vec<String>> {
         match surely(&*self.fs, dir, || self.fs.list(dir)) {
             Ok(mut names) => {
                 names.sort_unstable();

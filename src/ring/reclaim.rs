@@ -86,7 +86,7 @@ impl Ring {
     ///
     /// # Errors
     /// A newest manifest that cannot be used, whoever put it there: nothing counts as old because of that.
-    pub(super) fn retirable(&self, newest: u64) -> Result<Vec<(String, GenerationDir)>> {
+    pub fn retirable(&self, newest: u64) -> Result<Vec<(String, GenerationDir)>> {
         if self.manifests.get(newest)?.is_none() {
             return Ok(Vec::new()); // it cannot be seen
         }
@@ -101,7 +101,7 @@ impl Ring {
     }
 
     /// Why a directory is needed after all: the samples of a segment in it would be lost. By the rules there is none.
-    pub(super) fn is_needed(&self, path: &Path, dir: GenerationDir, newest: u64) -> Result<Option<String>> {
+    pub fn is_needed(&self, path: &Path, dir: GenerationDir, newest: u64) -> Result<Option<String>> {
         let manifest = match dir {
             GenerationDir::Read(g) => match self.manifests.get(g) {
                 Ok(manifest) => manifest,

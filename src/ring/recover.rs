@@ -30,7 +30,7 @@ struct Present {
 }
 
 /// Held open by a process elsewhere (an `.nfs*` file on NFS), or changed on the server meanwhile.
-pub(super) fn is_left_for_later(error: &FsError) -> bool {
+pub fn is_left_for_later(error: &FsError) -> bool {
     error.source.kind() == ErrorKind::ResourceBusy || error.is_stale()
 }
 
@@ -132,7 +132,7 @@ impl Ring {
     }
 
     /// Logs why files of a dead owner stay, once for each owner: every round meets the same error.
-    fn log_once(&self, owner: &str, error: &FsError) {
+    pub fn log_once(&self, owner: &str, error: &FsError) {
         let mut told = self.maintenance.told_of_owners.lock().unwrap_or_else(PoisonError::into_inner);
         if told.insert(owner.to_owned()) {
             tracing::warn!(%error, owner, "a dead owner's files cannot be removed yet; every round tries again");
@@ -140,7 +140,7 @@ impl Ring {
     }
 
     /// Removes what an owner had begun who has been dead for long, and his directory when nothing is left in it.
-    fn sweep(&self, owner: &str, watch: &mut Watch) -> Result<u64> {
+    pub fn sweep(&self, owner: &str, watch: &mut Watch) -> Result<u64> {
         if !watch.is_silent_for(owner, GRACE) {
             return Ok(0);
         }

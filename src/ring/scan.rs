@@ -213,7 +213,7 @@ impl Ring {
     }
 
     /// As [`Ring::usage`], for a caller that has looked at the generations after `newest`.
-    pub(crate) fn usage_with(&self, newest: u64, filling: &[Found]) -> Result<(u64, u64)> {
+    pub fn usage_with(&self, newest: u64, filling: &[Found]) -> Result<(u64, u64)> {
         let oldest = newest.saturating_sub(self.settings.keep);
         let mut there: BTreeSet<u64> = self.kept_for_ever()?.iter().map(|kept| kept.generation).collect();
         there.extend(oldest..=newest);
@@ -238,7 +238,7 @@ impl Ring {
     ///
     /// # Errors
     /// What the filesystem says.
-    pub(crate) fn look_at_filling(&self, newest: u64) -> Result<Vec<Found>> {
+    pub fn look_at_filling(&self, newest: u64) -> Result<Vec<Found>> {
         let next = newest + 1;
         let look = |n, dir: &Path| match self.look_at(n, dir) {
             Err(Error::Fs { source }) if source.is_gone() => Ok(None),

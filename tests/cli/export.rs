@@ -1,11 +1,11 @@
 //! `ringreel export`: what comes out is what is in the ring, in its order, whatever interrupts it.
 
 use ringreel::Generator;
-use ringreel::convert::export::{self, Format, Options, Watch};
 use ringreel::fs::{Fs, Posix};
-use ringreel::inspect::Subject;
+use ringreel_cli::convert::export::{self, Format, Options, Watch};
 use ringreel_format::recordio::RecordWriter;
 use ringreel_format::recordio::index::entries;
+use ringreel_ops::inspect::Subject;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,8 +3,8 @@
 
 use flate2::{Compression, write::GzEncoder};
 use image::{GrayImage, RgbImage};
+use ringreel::Reader;
 use ringreel::reader::{ReadPart, ReadSample};
-use ringreel::{Reader, inspect};
 use ringreel_format::recordio::image::Image;
 use ringreel_format::recordio::index::entries;
 use ringreel_format::{DType, Part, Value};
@@ -249,7 +249,7 @@ fn volume(n: u8) -> Vec<u8> {
 fn nifti(dtype: DType, shape: &[u64], data: &[u8]) -> Vec<u8> {
     let part = Part::new(dtype, shape.to_vec(), data.to_vec().into()).unwrap();
     let mut out = Vec::new();
-    inspect::formats::nifti::write(&ReadPart { name: "data".into(), part }, "", &mut out).unwrap();
+    ringreel_cli::formats::nifti::write(&ReadPart { name: "data".into(), part }, "", &mut out).unwrap();
     out
 }
 

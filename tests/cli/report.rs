@@ -2,10 +2,10 @@
 
 use base64::Engine;
 use ringreel::fs::Posix;
-use ringreel::history::{Share, Swap};
-use ringreel::report::{Facts, page};
 use ringreel::{Generator, NamedPart, Ring};
+use ringreel_cli::report::{facts::Facts, page};
 use ringreel_format::{DType, Meta};
+use ringreel_ops::history::{Share, Swap};
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;

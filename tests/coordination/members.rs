@@ -4,10 +4,11 @@ use ringreel::Config;
 use ringreel::coordination::{MemoryStore, Report};
 use ringreel::fs::Posix;
 use ringreel::manager::Manager;
-use ringreel::metrics::prometheus;
 use ringreel::ring::Ring;
-use ringreel::status::{Status, status};
-use ringreel::watch::Watcher;
+use ringreel_ops::gc;
+use ringreel_ops::metrics::prometheus;
+use ringreel_ops::monitor::Watcher;
+use ringreel_ops::status::{Status, status};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,7 +52,7 @@ fn impatient(dir: &Path) -> Config {
 #[test]
 fn each_member_is_judged_by_its_own_lease() {
     type Round = fn(&Ring);
-    let rounds: [Round; 2] = [|ring| ring.gc().unwrap(), |ring| assert!(ring.recover(&mut ring.watch()).is_ok())];
+    let rounds: [Round; 2] = [|ring| gc::gc(ring).unwrap(), |ring| assert!(ring.recover(&mut ring.watch()).is_ok())];
     for (round, in_memory) in rounds.into_iter().flat_map(|round| [(round, false), (round, true)]) {
         let dir = scratch();
         let mut ring = another(&impatient(dir.path()));
@@ -75,7 +76,7 @@ fn each_member_is_judged_by_its_own_lease() {
             "patient-1-a",
             "the lease was taken over"
         );
-        assert!(ring.garbage_of_the_dead().unwrap().is_empty());
+        assert!(gc::garbage_of_the_dead(&ring).unwrap().is_empty());
     }
 }
 
@@ -89,7 +90,7 @@ fn roles_publish_their_lease() {
     assert_eq!((report.lease_seconds, report.lease()), (2.5, Duration::from_millis(2500)));
 }
 
-fn names(members: &[ringreel::status::MemberStatus]) -> Vec<&str> {
+fn names(members: &[ringreel_ops::status::MemberStatus]) -> Vec<&str> {
     members.iter().map(|member| member.name.as_str()).collect()
 }
 

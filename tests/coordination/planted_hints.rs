@@ -5,9 +5,9 @@ use ringreel::coordination::{CoordinationStore, MemoryStore, Report, SwapStatus}
 use ringreel::fs::Posix;
 use ringreel::ring::promote::When;
 use ringreel::ring::runs::Epoch;
-use ringreel::status::status;
 use ringreel::{Generator, NamedPart, Reader, Ring, StreamOptions};
 use ringreel_format::{DType, Meta};
+use ringreel_ops::status::status;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;

@@ -395,7 +395,7 @@ fn status_opens_each_waiting_segment_once() {
     let fs = HookFs::default();
     let ring = Ring::find(Arc::new(fs.clone()), &config).unwrap();
     let opened = count(&fs, "open", ".rec");
-    let seen = ringreel::status::status(&ring).unwrap();
+    let seen = ringreel_ops::status::status(&ring).unwrap();
     assert!(seen.samples_waiting > 0 && seen.samples_waiting == seen.writing.samples, "{seen:?}");
     assert_eq!(u64::from(opened.load(Ordering::SeqCst)), seen.samples_waiting);
 }

@@ -1,9 +1,7 @@
 //! Rings on a filesystem whose clients remember absent names (`docs/filesystems.md`).
 
-use ringreel::convert::export::{self, Format, Report};
 use ringreel::fs::Fs;
 use ringreel::fs::publish::publish;
-use ringreel::inspect::Subject;
 use ringreel::layout::Layout;
 use ringreel::manager::Manager;
 use ringreel::reader::Reader;
@@ -12,6 +10,8 @@ use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
 use ringreel::ring::promote::When;
 use ringreel::{Config, Generator, SampleId, Stream, StreamOptions};
+use ringreel_cli::convert::export::{self, Format, Report};
+use ringreel_ops::inspect::Subject;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;

@@ -15,9 +15,10 @@ use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
 use ringreel::ring::manifests::Manifests;
 use ringreel::ring::promote::When;
-use ringreel::ring::repair::Life;
 use ringreel::ring::runs::Epoch;
 use ringreel::{Config, Error, Generator, SampleId, Stream, StreamOptions};
+use ringreel_ops::repair::Life;
+use ringreel_ops::{gc, repair};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -237,7 +238,7 @@ impl World {
             6 => drop(self.bear(ring.promote(When::NotEmpty))),
             7..10 => drop(self.bear(ring.reclaim())),
             10..13 => drop(self.bear(ring.recover(watch))),
-            13 => drop(self.bear(ring.gc())),
+            13 => drop(self.bear(gc::gc(ring))),
             14 if !self.reuse => drop(self.bear(ring.seal())),
             _ => self.repair(ring),
         }
@@ -245,14 +246,14 @@ impl World {
 
     /// In a ring in which nothing is damaged there is nothing to repair.
     fn repair(&self, ring: &Ring) {
-        let Some(plan) = self.bear(ring.plan_repair(&Life::Unknown)) else { return };
+        let Some(plan) = self.bear(repair::plan_repair(ring, &Life::Unknown)) else { return };
         let wrong: Vec<_> =
             plan.open().filter(|mend| ["ring", "manifest", "segment", "held-out"].contains(&mend.what)).collect();
         // Others work meanwhile where they may run within its calls: then what was seen is not of one moment.
         if !wrong.is_empty() && self.depth.get() == 1 && self.is_calm() {
             panic!("seed {}: {wrong:?}", self.seed);
         }
-        self.bear(ring.apply_repair(&plan, &Life::Unknown));
+        self.bear(repair::apply_repair(ring, &plan, &Life::Unknown));
     }
 
     fn is_calm(&self) -> bool {

@@ -3,8 +3,8 @@
 use crate::support::{Kind, Server};
 use crate::{config_at, unique};
 use ringreel::config::{Config, IndexPlace};
-use ringreel::doctor::{Check, Doctor, Verdict, examine};
-use ringreel::fs::probe::Subject;
+use ringreel_ops::doctor::{Check, Doctor, Verdict, examine};
+use ringreel_ops::probe::Subject;
 use std::sync::Arc;
 use testkit::ring;
 

@@ -143,7 +143,7 @@ fn readers_go_on_without_a_server_and_new_generators_fail() {
     (10..20).for_each(|n| drop(write(&mut generator, n).unwrap()));
     let reader = ringreel::Reader::open(&config).unwrap();
     assert_eq!(reader.newest().unwrap().summary.generation, 4);
-    let status = ringreel::status::status(reader.ring()).unwrap();
+    let status = ringreel_ops::status::status(reader.ring()).unwrap();
     assert!(status.index_away.is_some() && status.samples_delivered == 20, "{status:?}");
     assert!(Generator::open(&config).is_err());
 }

@@ -1,11 +1,11 @@
 //! `ringreel doctor`: a healthy place has no failures, each thing that is wrong is named, and nothing is left behind.
 
 use ringreel::config::Config;
-use ringreel::doctor::config::Size;
-use ringreel::doctor::space::{Rights, budget, judge, room};
-use ringreel::doctor::{CannotLook, Check, Doctor, Verdict, examine};
 use ringreel::fs::Space;
-use ringreel::fs::probe::Facts;
+use ringreel_ops::doctor::config::Size;
+use ringreel_ops::doctor::space::{Rights, budget, judge, room};
+use ringreel_ops::doctor::{CannotLook, Check, Doctor, Verdict, examine};
+use ringreel_ops::probe::Facts;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

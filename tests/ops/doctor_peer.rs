@@ -2,8 +2,8 @@
 //! whoever dies.
 
 use ringreel::Config;
-use ringreel::doctor::peer::{self, Times};
-use ringreel::doctor::{self, CannotLook, Check, Doctor, Stop, Verdict};
+use ringreel_ops::doctor::peer::{self, Times};
+use ringreel_ops::doctor::{self, CannotLook, Check, Doctor, Stop, Verdict};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

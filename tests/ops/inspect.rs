@@ -1,12 +1,12 @@
 //! `ringreel inspect`: it says what is there, whatever is there, and writes nothing.
 
 use ringreel::fs::{Fs, Posix};
-use ringreel::inspect::fields::fields;
-use ringreel::inspect::records::{Record, What, walk};
 use ringreel::{Config, Error, Generator, NamedPart};
 use ringreel_format::recordio::RecordWriter;
 use ringreel_format::recordio::image::encode;
 use ringreel_format::{DType, FormatError, Meta};
+use ringreel_ops::inspect::fields::fields;
+use ringreel_ops::inspect::records::{Record, What, walk};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;

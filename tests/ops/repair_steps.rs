@@ -6,8 +6,9 @@ use ringreel::layout::Layout;
 use ringreel::ring::Ring;
 use ringreel::ring::manifests::Manifests;
 use ringreel::ring::promote::When;
-use ringreel::ring::repair::Life;
 use ringreel::{Config, Generator, SampleId};
+use ringreel_ops::repair;
+use ringreel_ops::repair::Life;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -61,10 +62,10 @@ fn damaged(dir: &Path) -> Vec<SampleId> {
 }
 
 fn repair(fs: Arc<HookFs>, config: &Config) -> ringreel::Result<usize> {
-    let (ring, _) = Ring::find_damaged(fs, config, Claim::IfUnowned, true)?;
-    let (plan, life) = ring.plan_repair_watching(&|_| ())?;
-    ring.apply_repair(&plan, &life)?;
-    Ok(ring.plan_repair(&life)?.open().count())
+    let (ring, _) = repair::ring_json::find_damaged(fs, config, Claim::IfUnowned, true)?;
+    let (plan, life) = repair::plan_repair_watching(&ring, &|_| ())?;
+    repair::apply_repair(&ring, &plan, &life)?;
+    Ok(repair::plan_repair(&ring, &life)?.open().count())
 }
 
 /// Runs it until nothing is to be mended, and makes all visible; nothing may be lost or twice.
@@ -229,7 +230,7 @@ fn repair_does_not_mistake_a_turning_ring_for_a_damaged_one() {
         let mut generator = Generator::open(&config).unwrap();
         (0..2 * CAP).for_each(|n| drop(write(&mut generator, n).unwrap()));
         let fs = Arc::new(HookFs::default());
-        let (ring, _) = Ring::find_damaged(fs.clone(), &config, Claim::Never, false).unwrap();
+        let (ring, _) = repair::ring_json::find_damaged(fs.clone(), &config, Claim::Never, false).unwrap();
         let generator = Mutex::new(generator);
         fs.hook(move |n, _, _| {
             if n == at {
@@ -238,7 +239,7 @@ fn repair_does_not_mistake_a_turning_ring_for_a_damaged_one() {
             }
             Action::Pass
         });
-        let plan = ring.plan_repair(&Life::Unknown).unwrap();
+        let plan = repair::plan_repair(&ring, &Life::Unknown).unwrap();
         let wrong: Vec<_> = plan.open().filter(|mend| ["manifest", "promotion"].contains(&mend.what)).collect();
         assert!(wrong.is_empty(), "it turned at call {at}: {wrong:#?}");
         if fs.calls() <= at {

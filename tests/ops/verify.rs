@@ -1,10 +1,10 @@
 //! `ringreel verify`: it names all that is damaged, and nothing that is not, whatever lies there.
 
 use ringreel::fs::Posix;
-use ringreel::inspect::{Subject, samples::Samples};
 use ringreel::{Generator, NamedPart};
 use ringreel_format::recordio::RecordWriter;
 use ringreel_format::{DType, Meta};
+use ringreel_ops::inspect::{Subject, samples::Samples};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

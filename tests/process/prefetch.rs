@@ -1,8 +1,8 @@
 //! Reading ahead: order, buffers that are used again, errors, panics, and an end at every stage. One test at a time: the
 //! threads of this process are counted.
 
-use ringreel::Prefetch;
-use ringreel::reader::prefetch::{Lent, Panicked};
+use ringreel_recordio::Prefetch;
+use ringreel_recordio::prefetch::{Lent, Panicked};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -2,8 +2,8 @@
 
 use ringreel::coordination::{CoordinationStore, MemoryStore};
 use ringreel::ring::runs::{Epoch, MAX_PINNED, RunLog, Turn};
-use ringreel::status::status;
 use ringreel::{Error, StreamOptions};
+use ringreel_ops::status::status;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};

@@ -8,7 +8,7 @@
 //! ```
 
 use ringreel::ring::runs::{Epoch, RunLog};
-use ringreel::status::status;
+use ringreel_ops::status::status;
 use std::path::Path;
 use std::time::Instant;
 use testkit::stream::{World, eventually};

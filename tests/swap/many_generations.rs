@@ -84,7 +84,7 @@ fn those_who_join_late_read_only_the_manifests_they_need() {
     put(&mut generator, 300);
     assert!(counting.take().len() <= 3, "a generator needs the newest, the one that it publishes, and one to reclaim");
     generator.finish(true, &|| false).unwrap();
-    ringreel::status::status(&Ring::find(counting.fs(), &place.config()).unwrap()).unwrap();
+    ringreel_ops::status::status(&Ring::find(counting.fs(), &place.config()).unwrap()).unwrap();
     assert!(counting.take().len() <= 16, "status looks back over the last few");
 }
 

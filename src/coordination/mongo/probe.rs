@@ -6,7 +6,7 @@ use super::documents::RingName;
 use crate::config::MongoPlace;
 use crate::coordination::{Claim, IfUnreachable};
 use crate::error::Result;
-use crate::fs::probe::delays::Delays;
+use crate::fs::delays::Delays;
 use crate::random::random_u32;
 use crate::unix_ms;
 use mongodb::Collection;

@@ -56,7 +56,7 @@ pub(in crate::ring) struct Owners(HashSet<Arc<str>>);
 
 impl Owners {
     /// The name, from here on shared by all who ask for it.
-    pub(in crate::ring) fn share(&mut self, owner: &str) -> Arc<str> {
+    pub fn share(&mut self, owner: &str) -> Arc<str> {
         if let Some(shared) = self.0.get(owner) {
             return shared.clone();
         }
@@ -129,7 +129,7 @@ impl Manifest {
     ///
     /// # Errors
     /// In words: why they will refuse it.
-    pub(in crate::ring) fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         let mut decoder = Decoder { only_checks: true, ..Decoder::default() };
         self.write_to(io::BufWriter::new(&mut decoder)).map_err(|error| error.to_string())?;
         decoder.end().map(drop)
@@ -165,7 +165,7 @@ pub(in crate::ring) struct Decoder {
 }
 
 impl Decoder {
-    pub(in crate::ring) fn feed(&mut self, bytes: &[u8]) {
+    pub fn feed(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             if self.line.ends_with(b"\n") {
                 let line = std::mem::take(&mut self.line);
@@ -210,7 +210,7 @@ impl Decoder {
     }
 
     /// The manifest, once all of it was fed.
-    pub(in crate::ring) fn end(self) -> Result<Manifest, String> {
+    pub fn end(self) -> Result<Manifest, String> {
         let Decoder { line, crc32, summary, listed, samples, segments, wrong, .. } = self;
         let last = line.strip_suffix(b"\n").ok_or(format!("{CUT_OFF}: no end of line"))?;
         if summary.is_none() && wrong.is_none() {

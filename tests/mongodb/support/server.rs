@@ -135,7 +135,7 @@ impl Server {
 
     /// Where a file of `tests/mongodb/servers/tls` is.
     pub fn tls_file(name: &str) -> String {
-        format!("{}/tests/mongodb/servers/tls/{name}", env!("CARGO_MANIFEST_DIR"))
+        format!("{}/../tests/mongodb/servers/tls/{name}", env!("CARGO_MANIFEST_DIR"))
     }
 
     /// How many commands of each name the server was asked for so far. Good and Racy only.

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, MapMode, Space};
-use ringreel::reader::input_split::{InputSplit, SplitOptions};
 use ringreel::reader::shard::Share;
+use ringreel_recordio::input_split::{InputSplit, SplitOptions};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;

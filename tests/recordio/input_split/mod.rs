@@ -9,8 +9,8 @@ use model::{MAGIC, Piece, Why, owner, strict, whole};
 use random::{Random, file, index};
 use ringreel::Error;
 use ringreel::format::FormatError;
-use ringreel::reader::input_split::{By, Found, InputSplit, OnDamage, Place, Position, SplitOptions};
 use ringreel::reader::shard::Share;
+use ringreel_recordio::input_split::{By, Found, InputSplit, OnDamage, Place, Position, SplitOptions};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -641,7 +641,7 @@ fn chunks_hold_the_same_records_and_errors_follow_them() {
 
 #[test]
 fn the_example_in_the_document_is_what_is_written_and_read() {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/format/RECORDIO.md")).unwrap();
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../format/RECORDIO.md")).unwrap();
     let example = text.split("## 8 ").nth(1).unwrap();
     let lines = example.lines().filter_map(|line| line.strip_prefix("    00").map(|line| &line[4..]));
     let hex: String = lines.flat_map(|line| line.chars().filter(|c| !c.is_whitespace())).collect();

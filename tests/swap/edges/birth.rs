@@ -7,6 +7,7 @@ use ringreel::coordination::Claim;
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
 use ringreel::ring::{Ring, birth};
+use ringreel_ops::repair;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -161,7 +162,7 @@ fn lost_or_damaged_ring_json_is_rebuilt_and_whole_ones_stay() {
     generations(&ours, 2);
     let path = Layout::new(&ours.ring).ring_json();
     let was = fs::read(&path).unwrap();
-    let find = |config: &Config, apply| Ring::find_damaged(Arc::new(Posix), config, Claim::Never, apply);
+    let find = |config: &Config, apply| repair::ring_json::find_damaged(Arc::new(Posix), config, Claim::Never, apply);
     assert!(find(&ours, true).unwrap().1.is_none());
     for damage in [None, Some("{")] {
         fs::remove_file(&path).unwrap();

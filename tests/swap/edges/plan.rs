@@ -5,7 +5,8 @@ use super::repair::living;
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
 use ringreel::ring::manifest::{Manifest, Summary};
-use ringreel::ring::repair::State;
+use ringreel_ops::repair;
+use ringreel_ops::repair::State;
 use std::fs;
 use std::path::{Path, PathBuf};
 use testkit::ring::{
@@ -16,9 +17,9 @@ const ENOENT: i32 = 2;
 
 /// What is to be mended, and what is litter.
 fn planned(ring: &Ring) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let plan = ring.plan_repair(&living(&[])).unwrap();
+    let plan = repair::plan_repair(ring, &living(&[])).unwrap();
     let (litter, open): (Vec<_>, Vec<_>) = plan.mends.into_iter().partition(|mend| mend.state == State::Litter);
-    let paths = |mends: Vec<ringreel::ring::repair::Mend>| mends.into_iter().map(|mend| mend.path).collect();
+    let paths = |mends: Vec<ringreel_ops::repair::Mend>| mends.into_iter().map(|mend| mend.path).collect();
     (paths(open), paths(litter))
 }
 
@@ -36,10 +37,10 @@ fn damaged_manifests_are_replaced_whatever_the_reply_was() {
         let (ring, hooks) = hooked(&config);
         let path = ring.layout.manifest(2);
         fs::write(&path, "damaged\n").unwrap();
-        let plan = ring.plan_repair(&living(&[])).unwrap();
+        let plan = repair::plan_repair(&ring, &living(&[])).unwrap();
         let of = path.clone();
         hooks.hook(move |_, op, path| if op == "rename" && path == of { action(EIO) } else { Action::Pass });
-        assert_eq!(ring.apply_repair(&plan, &living(&[])).is_err(), is_told);
+        assert_eq!(repair::apply_repair(&ring, &plan, &living(&[])).is_err(), is_told);
         hooks.unhook();
         assert_eq!(fs::read(&path).unwrap() == b"damaged\n", is_told);
         let begun = fs::read_dir(ring.layout.staging_of(&ring.me)).map_or(0, Iterator::count);
@@ -89,7 +90,7 @@ fn litter_is_what_a_manager_removes() {
     let looks = [("list", ring.layout.trash(), EIO), ("identity", ring.layout.read(1), EIO)];
     for (call, of, errno) in looks.into_iter().chain([("identity", ring.layout.read(1), ESTALE)]) {
         refuse(&hooks, call, &of, errno);
-        assert!(ring.plan_repair(&living(&[])).is_err(), "{call} {errno}");
+        assert!(repair::plan_repair(&ring, &living(&[])).is_err(), "{call} {errno}");
     }
 }
 
@@ -98,9 +99,9 @@ fn unrecoverable_samples_are_errors_unless_they_are_gone() {
     for (errno, is_told) in [(EIO, true), (ENOENT, false)] {
         let dir = scratch();
         let (ring, hooks) = hooked(&config(dir.path(), 2, ""));
-        let plan = ring.plan_repair(&living(&[])).unwrap();
+        let plan = repair::plan_repair(&ring, &living(&[])).unwrap();
         refuse(&hooks, "list", &ring.layout.staging(), errno);
-        assert_eq!(ring.apply_repair(&plan, &living(&[])).is_err(), is_told, "{errno}");
+        assert_eq!(repair::apply_repair(&ring, &plan, &living(&[])).is_err(), is_told, "{errno}");
     }
 }
 
@@ -113,10 +114,10 @@ fn last_names_are_recovered_although_a_lost_manifest_had_them() {
     let ring = another(&config);
     fs::rename(&file, ring.layout.read(1).join(segment_name(50, 1))).unwrap();
     fs::write(ring.layout.manifest(2), "damaged\n").unwrap();
-    let plan = ring.plan_repair(&living(&[])).unwrap();
+    let plan = repair::plan_repair(&ring, &living(&[])).unwrap();
     let states: Vec<_> = plan.open().map(|mend| (mend.what, &mend.state)).collect();
     assert_eq!(states, [("manifest", &State::ToDo), ("segment", &State::ToDo)]);
-    ring.apply_repair(&plan, &living(&[])).unwrap();
+    repair::apply_repair(&ring, &plan, &living(&[])).unwrap();
     bring_in(&another(&config));
     assert_delivered_once(&config.ring, &[&ids[..], &[id]].concat(), "it had one name only");
 }

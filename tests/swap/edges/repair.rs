@@ -6,8 +6,9 @@ use ringreel::fs::Posix;
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
 use ringreel::ring::manifest::Manifest;
-use ringreel::ring::repair::{Life, Mend, State};
 use ringreel::segment::reader::read_tail;
+use ringreel_ops::repair::{Life, Mend, State};
+use ringreel_ops::{gc, repair};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,14 +24,14 @@ pub(crate) fn living(names: &[&str]) -> Life {
 
 /// What repair would do about the manifest of generation `n`.
 fn mend_of(ring: &Ring, n: u64, life: &Life) -> Mend {
-    let plan = ring.plan_repair(life).unwrap();
+    let plan = repair::plan_repair(ring, life).unwrap();
     let found: Vec<_> = plan.open().filter(|mend| mend.path == ring.layout.manifest(n)).cloned().collect();
     assert_eq!((found.len(), found[0].what), (1, "manifest"), "{:?}", plan.mends);
     found[0].clone()
 }
 
 fn apply(ring: &Ring, life: &Life) {
-    ring.apply_repair(&ring.plan_repair(life).unwrap(), life).unwrap();
+    repair::apply_repair(ring, &repair::plan_repair(ring, life).unwrap(), life).unwrap();
 }
 
 fn rewrite(path: &Path, this: &str, that: &str) {
@@ -127,12 +128,12 @@ fn finished_samples_of_the_dead_are_recovered_unless_linked() {
     generations(&config, 2);
     let mut ids = vec![linked(&config, 0).0];
     let ring = another(&config);
-    let plan = ring.plan_repair(&living(&[])).unwrap();
+    let plan = repair::plan_repair(&ring, &living(&[])).unwrap();
     assert_eq!((plan.open().count(), plan.depends_on_life), (0, false), "{:?}", plan.mends);
     let (id, file) = staged(&config, 7);
     let owner = file.parent().unwrap().file_name().unwrap().to_str().unwrap();
     let of = |life: &Life| {
-        let plan = ring.plan_repair(life).unwrap();
+        let plan = repair::plan_repair(&ring, life).unwrap();
         let found: Vec<_> = plan.open().map(|mend| (mend.what, mend.state.clone())).collect();
         assert!(found.iter().all(|(what, _)| *what == "staged") && plan.depends_on_life != found.is_empty());
         found.into_iter().map(|(_, state)| state == State::ToDo).collect::<Vec<_>>()
@@ -160,7 +161,7 @@ fn damaged_segments_are_quarantined_when_the_owner_is_dead() {
         fs::write(&file, bytes).unwrap();
         let ring = another(&config);
         let states = |life: &Life| {
-            let plan = ring.plan_repair(life).unwrap();
+            let plan = repair::plan_repair(&ring, life).unwrap();
             let damaged = plan.open().filter(|mend| mend.why.contains("damaged"));
             damaged.map(|mend| (mend.what, mend.state == State::ToDo)).collect::<Vec<_>>()
         };
@@ -172,7 +173,7 @@ fn damaged_segments_are_quarantined_when_the_owner_is_dead() {
         assert!(file.exists());
         apply(&ring, &living(&[]));
         assert!(!file.exists() && ring.fs.list(&ring.layout.quarantine()).unwrap().len() == 2, "{damage}");
-        assert_eq!(ring.plan_repair(&living(&[])).unwrap().open().count(), 0);
+        assert_eq!(repair::plan_repair(&ring, &living(&[])).unwrap().open().count(), 0);
     }
 }
 
@@ -196,7 +197,7 @@ fn last_names_are_found_in_any_generation_not_filling() {
         let place = place(&ring);
         fs::create_dir_all(&place).unwrap();
         fs::rename(&file, place.join(segment_name(0, 1).replace('0', "1"))).unwrap();
-        let plan = ring.plan_repair(&living(&[])).unwrap();
+        let plan = repair::plan_repair(&ring, &living(&[])).unwrap();
         let strays: Vec<_> = plan.open().filter(|mend| mend.what == "segment").map(|mend| &mend.state).collect();
         assert_eq!(strays, if found { vec![&State::ToDo] } else { vec![] }, "{}", place.display());
         apply(&ring, &living(&[]));
@@ -216,7 +217,7 @@ fn late_links_of_listed_segments_are_no_last_names() {
     let ring = another(&config);
     let listed = &ring.manifests.get(2).unwrap().unwrap().segments[0];
     fs::hard_link(ring.layout.read(2).join(listed.file()), ring.layout.read(1).join(segment_name(50, 1))).unwrap();
-    let plan = ring.plan_repair(&living(&[])).unwrap();
+    let plan = repair::plan_repair(&ring, &living(&[])).unwrap();
     assert!(listed.born == 2 && plan.open().count() == 0, "{:?}", plan.mends);
 }
 
@@ -229,12 +230,12 @@ fn damaged_segments_of_other_users_are_left_alone() {
         fs::write(&file, "damaged").unwrap();
         let (ring, hooks) = hooked(&config);
         let life = living(&[]);
-        let plan = ring.plan_repair(&life).unwrap();
+        let plan = repair::plan_repair(&ring, &life).unwrap();
         hooks.hook(move |_, op, path| {
             let hit = op == "rename" && path.to_string_lossy().contains("quarantine");
             if hit { Action::Refuse(errno) } else { Action::Pass }
         });
-        assert_eq!(ring.apply_repair(&plan, &life).is_err(), is_told, "{errno}");
+        assert_eq!(repair::apply_repair(&ring, &plan, &life).is_err(), is_told, "{errno}");
         assert!(file.exists());
     }
 }
@@ -254,7 +255,7 @@ fn what_cannot_be_read_just_now_is_not_taken_for_damaged() {
             let hit = op == "open" && path.ends_with(segment_name(40, 1)) && errno != 0;
             if hit { Action::Refuse(errno) } else { Action::Pass }
         });
-        let plan = ring.plan_repair(&living(&[])).ok();
+        let plan = repair::plan_repair(&ring, &living(&[])).ok();
         let says = plan.map(|plan| plan.open().next().unwrap().action.contains("1 files there are damaged"));
         assert_eq!(says, damaged, "{errno}");
     }
@@ -292,9 +293,9 @@ fn last_names_that_cannot_be_restaged_are_errors() {
             let (ring, hooks) = hooked(&config);
             fs::rename(&file, ring.layout.read(1).join(segment_name(50, 1))).unwrap();
             let life = living(&[]);
-            let plan = ring.plan_repair(&life).unwrap();
+            let plan = repair::plan_repair(&ring, &life).unwrap();
             hooks.hook(move |_, op, path| if op == "link" && path == file { action(errno) } else { Action::Pass });
-            assert_eq!(ring.apply_repair(&plan, &life).is_err(), is_told, "{errno}");
+            assert_eq!(repair::apply_repair(&ring, &plan, &life).is_err(), is_told, "{errno}");
         }
     }
 }
@@ -314,7 +315,7 @@ fn unlistable_directories_do_not_count_as_empty() {
             let (ring, hooks) = hooked(&config);
             let of = dir.clone();
             hooks.hook(move |_, op, path| if op == call && path == of { Action::Refuse(errno) } else { Action::Pass });
-            let plan = ring.plan_repair(&living(&[]));
+            let plan = repair::plan_repair(&ring, &living(&[]));
             assert!(plan.is_err(), "{call} {errno} of {}: {:?}", dir.display(), plan.unwrap().mends);
         }
     }
@@ -324,9 +325,9 @@ fn unlistable_directories_do_not_count_as_empty() {
     fs::write(layout.staging_of("file-1-a"), "x").unwrap();
     let ring = another(&config);
     assert_eq!(mend_of(&ring, 2, &living(&[])).state, State::ToDo);
-    assert!(ring.garbage().unwrap().is_empty() && ring.garbage_of_the_dead().is_ok());
+    assert!(gc::garbage(&ring).unwrap().is_empty() && gc::garbage_of_the_dead(&ring).is_ok());
     fs::create_dir(layout.trash()).unwrap();
-    ring.gc().unwrap();
+    gc::gc(&ring).unwrap();
 }
 
 /// Generations 1 to 4, of which the third is lost with its manifest; and something that was staged before it.
@@ -410,7 +411,7 @@ fn maybe_delivered_segments_are_quarantined_when_staged() {
         );
         assert_eq!(mend_of(&ring, 3, &living(&["a"])).state == State::ToDo, !goes, "{what}");
         // What is left is brought in by nobody.
-        ring.apply_repair(&ring.plan_repair(&living(&[])).unwrap(), &Life::Unheard).unwrap();
+        repair::apply_repair(&ring, &repair::plan_repair(&ring, &living(&[])).unwrap(), &Life::Unheard).unwrap();
         let kept = fs::read_dir(ring.layout.quarantine()).unwrap().count();
         assert_eq!((file.exists(), kept), (!goes, if goes { 2 } else { 0 }), "{what}");
     }
@@ -441,7 +442,7 @@ fn unreadable_staged_files_stop_repair_of_a_lost_generation() {
             let hit = op == call && path == of && !met.swap(true, Ordering::SeqCst);
             if hit { Action::Refuse(errno) } else { Action::Pass }
         });
-        assert_eq!(ring.plan_repair(&living(&[])).is_err(), is_told, "{call} {errno}");
+        assert_eq!(repair::plan_repair(&ring, &living(&[])).is_err(), is_told, "{call} {errno}");
     }
     fs::write(&file, "damaged").unwrap();
     let ring = another(&config);

@@ -9,7 +9,8 @@ use ringreel::ring::liveness::Watch;
 use ringreel::ring::promote::When;
 use ringreel::ring::reclaim::Reclaimed;
 use ringreel::ring::recover::Recovered;
-use ringreel::ring::repair::{Life, Repair};
+use ringreel_ops::repair::{Life, Repair};
+use ringreel_ops::{gc, repair};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ fn what_is_reclaimed_is_counted_and_what_is_kept_is_there() {
     fs::create_dir(ring.layout.write(3)).unwrap();
     fs::write(ring.layout.trash().join("stray"), "x").unwrap();
     fs::create_dir_all(ring.layout.trash().join("taken/apart")).unwrap();
-    let garbage = ring.garbage().unwrap();
+    let garbage = gc::garbage(&ring).unwrap();
     let brief = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
     let names: Vec<_> = garbage.iter().map(|found| (brief(&found.path), found.files, found.stays.is_some())).collect();
     let name = |name: &str, files| (name.to_owned(), files, false);
@@ -142,9 +143,9 @@ fn removed_trash_and_quarantine_are_made_again() {
     assert_eq!(keeping(another(&config), 3).reclaim().unwrap(), Reclaimed::default(), "it is not needed");
     assert_eq!(ring.reclaim().unwrap(), Reclaimed { generations: 1, samples: 2, files: 2, more: true });
     assert!(!ring.layout.read(1).exists() && dirs[0].exists());
-    assert_eq!(ringreel::status::status(&ring).unwrap().quarantined, 0);
+    assert_eq!(ringreel_ops::status::status(&ring).unwrap().quarantined, 0);
     let nobody = Life::Living(BTreeSet::new());
-    ring.apply_repair(&ring.plan_repair(&nobody).unwrap(), &nobody).unwrap();
+    repair::apply_repair(&ring, &repair::plan_repair(&ring, &nobody).unwrap(), &nobody).unwrap();
     assert!(!damaged.exists() && fs::read_dir(&dirs[1]).unwrap().count() == 2, "the segment, and why");
 }
 
@@ -191,7 +192,7 @@ fn what_recovery_does_is_counted() {
 #[test]
 fn own_unfinished_files_stay_and_those_of_the_long_dead_do_not() {
     type Round = fn(&Ring);
-    let rounds: [Round; 2] = [|ring| ring.gc().unwrap(), |ring| assert!(ring.recover(&mut ring.watch()).is_ok())];
+    let rounds: [Round; 2] = [|ring| gc::gc(ring).unwrap(), |ring| assert!(ring.recover(&mut ring.watch()).is_ok())];
     for round in rounds {
         let dir = scratch();
         let config = Config { lease: Duration::from_millis(10), ..config(dir.path(), 8, "") };
@@ -201,7 +202,7 @@ fn own_unfinished_files_stay_and_those_of_the_long_dead_do_not() {
             fs::create_dir_all(ring.layout.staging_of(owner)).unwrap();
             fs::write(begun(owner), "begun").unwrap();
         }
-        assert!(ring.has_begun_files().unwrap());
+        assert!(gc::has_begun_files(&ring).unwrap());
         let mut after = 0;
         for _ in 0..1000 {
             round(&ring);
@@ -212,7 +213,7 @@ fn own_unfinished_files_stay_and_those_of_the_long_dead_do_not() {
             std::thread::sleep(Duration::from_millis(4));
         }
         assert!(begun(&ring.me).exists() && !ring.layout.staging_of("dead-1-a").exists());
-        assert!(!ring.has_begun_files().unwrap() && ring.garbage_of_the_dead().unwrap().is_empty());
+        assert!(!gc::has_begun_files(&ring).unwrap() && gc::garbage_of_the_dead(&ring).unwrap().is_empty());
     }
 }
 
@@ -281,13 +282,13 @@ fn an_index_knows_nobody_only_where_somebody_worked_without_it() {
     let dir = scratch();
     let config = config(dir.path(), 2, "");
     let ring = another(&config);
-    assert!(!ring.coordination_is_elsewhere().unwrap(), "nobody worked yet");
+    assert!(!repair::coordination::coordination_is_elsewhere(&ring).unwrap(), "nobody worked yet");
     linked(&config, 0);
-    assert!(!ring.coordination_is_elsewhere().unwrap(), "a number was handed out");
+    assert!(!repair::coordination::coordination_is_elsewhere(&ring).unwrap(), "a number was handed out");
     ring.coordination.clear().unwrap();
-    assert!(ring.coordination_is_elsewhere().unwrap());
+    assert!(repair::coordination::coordination_is_elsewhere(&ring).unwrap());
     ring.coordination.beat("somebody-1-a", 1, &Report::default()).unwrap();
-    assert!(!ring.coordination_is_elsewhere().unwrap());
+    assert!(!repair::coordination::coordination_is_elsewhere(&ring).unwrap());
 }
 
 #[test]
@@ -297,8 +298,9 @@ fn index_learns_what_the_directory_says_once() {
     generations(&config, 2);
     linked(&config, 5);
     let ring = another(&config);
-    let repair =
-        |index: &MemoryStore, apply, nobody_works| ring.repair_coordination(index, apply, nobody_works).unwrap();
+    let repair = |index: &MemoryStore, apply, nobody_works| {
+        repair::coordination::repair_coordination(&ring, index, apply, nobody_works).unwrap()
+    };
     let counter = Repair::Counter { generation: 3, handed_out: 0, free: 6 };
     let empty = MemoryStore::default();
     for apply in [false, false, true] {
@@ -327,7 +329,7 @@ fn index_learns_what_the_directory_says_once() {
     // The next manager's token is higher than that of the last one, wherever the index is then.
     assert!(ring.coordination.claim_lease("manager", 7, "somebody-1-a").unwrap());
     let moved = MemoryStore::default();
-    ring.move_coordination(&moved).unwrap();
+    repair::coordination::move_coordination(&ring, &moved).unwrap();
     let lease = moved.lease("manager").unwrap().unwrap();
     assert_eq!((lease.token, lease.released, ring.coordination.handed_out(3).unwrap()), (7, true, 0));
 }

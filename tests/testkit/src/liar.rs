@@ -3,9 +3,9 @@
 use crate::layer::{Layer, Layered};
 use bytes::Bytes;
 use ringreel::config::Config;
-use ringreel::doctor::{Check, Doctor, Verdict, examine};
-use ringreel::fs::probe::{Extra, Facts, Subject, System};
 use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, MapMode, Modes, Posix, Space};
+use ringreel_ops::doctor::{Check, Doctor, Verdict, examine};
+use ringreel_ops::probe::{Extra, Facts, Subject, System};
 use std::any::Any;
 use std::io::{self, Write};
 use std::ops::Range;

@@ -1,0 +1,260 @@
+//! `ringreel cat`
+
+use super::output::file_of;
+use super::target_args::{Pick, failed};
+use crate::formats::json::meta_json;
+use crate::formats::png::Slice;
+use crate::formats::{json, nifti, npy, npz, png};
+use clap::{Args, ValueEnum};
+use ringreel::error::Error;
+use ringreel::reader::ReadPart;
+use ringreel_format::recordio::image::Image;
+use ringreel_format::{DType, Part};
+use ringreel_ops::inspect::samples::{Item, Samples};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+/// The part of a record that is the image in it.
+const IMAGE: &str = "image";
+
+/// What it takes.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel cat demo.ring -n 3 --part data -o data.npy       a part, for numpy.load
+  ringreel cat demo.ring -n 3 -o sample.npz                 a whole sample
+  ringreel cat demo.ring/read.7 -n 0 --part data -o v.nii   a volume, for an image viewer
+  ringreel cat demo.ring --part data --axis 2 --slice 40 -o slice.png
+  ringreel cat demo.ring --id 0a...1f.3 --as json | jq .meta
+  ringreel cat 000017.rec --part label --as raw | xxd | head
+  ringreel cat train.rec -n 12 --part image -o 12.jpg       an MXNet record, without its header (IRHeader)
+
+The format follows from the ending of FILE: .npy .npz .nii .png .json, anything else is raw: the elements, little
+endian, row-major. A record of a RecordIO file has one part, `record`, its payload as it is; the part `image` is what
+follows the header of an MXNet image record. bfloat16 becomes two bytes of no type in .npy and .npz (view them as
+ml_dtypes.bfloat16), and f32 in .nii.
+
+Nothing but FILE is written, and no index is asked. Exit status: 0 it was written, 1 it is damaged or could not be
+written, 2 it makes no sense, or could not be looked at.")]
+pub struct Options {
+    #[command(flatten)]
+    pub pick: Pick,
+    /// This part alone; needed where there are several, but for npz and json
+    #[arg(short, long, value_name = "NAME")]
+    part: Option<String>,
+    /// Write to this file, which must not be there yet [default: `-`, stdout]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write over a file that is there
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// The format, whatever the ending of FILE is
+    #[arg(long = "as", value_name = "FORMAT")]
+    format: Option<Format>,
+    /// For png, of a volume: the axis that is cut, from 0 [default: 0]
+    #[arg(long, value_name = "N")]
+    axis: Option<usize>,
+    /// For png, of a volume: the slice on that axis, from 0 [default: the middle]
+    #[arg(long, value_name = "N")]
+    slice: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// The elements: little endian, row-major
+    Raw,
+    /// NumPy's file of one array
+    Npy,
+    /// NumPy's file of several arrays
+    Npz,
+    /// NIfTI-1, one file, not compressed
+    Nii,
+    /// An image, or a slice of a volume, scaled to its range
+    Png,
+    /// Text: dtype, shape, values; of a whole sample its meta as well
+    Json,
+}
+
+/// Gives one sample, or one part.
+pub fn run(options: &Options) -> anyhow::Result<i32> {
+    Ok(give(options).map_or_else(|error| failed(&error), |()| 0))
+}
+
+fn give(options: &Options) -> anyhow::Result<()> {
+    let format = options.format()?;
+    if file_of(options.output.as_deref()).is_none() && format != Format::Json && io::stdout().is_terminal() {
+        let why = "this is binary, and stdout is a terminal: write it to a file (-o FILE) or into a pipe, or read it as \
+                   text (--as json)";
+        return Err(Error::Sample(why.to_owned()).into());
+    }
+    let (fs, subject) = options.pick.subject()?;
+    let samples = Samples::open(fs, &subject)?;
+    samples.notes().iter().for_each(|note| tracing::warn!("{note}"));
+    let item = samples.get(options.pick.position(&samples)?)?;
+    let parts = options.parts(&item, format)?;
+    match file_of(options.output.as_deref()) {
+        None => options.write(format, &item, &parts, &mut io::stdout().lock())?,
+        Some(path) => {
+            let mut target = Target { path, force: options.force, file: None };
+            let done = options.write(format, &item, &parts, &mut target).and_then(|()| target.finish());
+            done.inspect_err(|_| target.forget())?;
+        }
+    }
+    Ok(())
+}
+
+impl Options {
+    fn format(&self) -> anyhow::Result<Format> {
+        if let Some(format) = self.format {
+            return Ok(format);
+        }
+        let name =
+            self.output.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy().to_lowercase();
+        Ok(match name.rsplit_once('.').map_or("", |(_, ending)| ending) {
+            "npy" => Format::Npy,
+            "npz" => Format::Npz,
+            "nii" => Format::Nii,
+            "png" => Format::Png,
+            "json" => Format::Json,
+            "gz" => {
+                let why = format!("{name}: nothing is compressed here: leave out .gz, and compress it afterwards");
+                return Err(Error::Sample(why).into());
+            }
+            _ => Format::Raw,
+        })
+    }
+
+    /// The parts that are asked for.
+    fn parts(&self, item: &Item, format: Format) -> anyhow::Result<Vec<ReadPart>> {
+        let names: Vec<&str> = item.parts.iter().map(|part| &*part.name).collect();
+        let Some(name) = &self.part else {
+            if item.parts.len() == 1 || matches!(format, Format::Npz | Format::Json) {
+                return Ok(item.parts.clone());
+            }
+            let why = format!(
+                "sample {} has {} parts ({}): say which (--part NAME), or take all (--as npz, --as json)",
+                item.position,
+                names.len(),
+                names.join(", ")
+            );
+            return Err(Error::Sample(why).into());
+        };
+        if let Some(part) = item.parts.iter().find(|part| part.name == *name) {
+            return Ok(vec![part.clone()]);
+        }
+        match &item.parts[..] {
+            [record] if item.id.is_none() && name == IMAGE => Ok(vec![image(record)?]),
+            _ => Err(Error::Sample(format!("there is no part {name:?}: there are {}", names.join(", "))).into()),
+        }
+    }
+
+    fn write(&self, format: Format, item: &Item, parts: &[ReadPart], out: &mut dyn Write) -> io::Result<()> {
+        if let Some(part) = parts.iter().find(|part| part.dtype == DType::BF16)
+            && matches!(format, Format::Npy | Format::Npz)
+        {
+            tracing::info!("NumPy has no bfloat16: read part {} with .view(ml_dtypes.bfloat16)", part.name);
+        }
+        match (format, parts) {
+            (Format::Npz, parts) => npz::write(parts, out),
+            (Format::Json, [part]) if self.part.is_some() => {
+                json::write(part, out)?;
+                out.write_all(b"\n")
+            }
+            (Format::Json, parts) => sample_json(item, parts, out),
+            (Format::Raw, [part]) => {
+                out.write_all(part.data().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?)
+            }
+            (Format::Npy, [part]) => npy::write(part, out),
+            (Format::Nii, [part]) => {
+                let of = item.id.map_or_else(|| format!("record {}", item.position), |id| id.to_string());
+                nifti::write(part, &format!("ringreel {of} {}", part.name), out)
+            }
+            (Format::Png, [part]) => {
+                let notes = png::write(part, Slice { axis: self.axis, place: self.slice }, out)?;
+                notes.iter().for_each(|note| tracing::info!("{note}"));
+                Ok(())
+            }
+            _ => Ok(()), // one part was chosen
+        }?;
+        out.flush()
+    }
+}
+
+/// What follows the header of an MXNet image record.
+fn image(record: &ReadPart) -> anyhow::Result<ReadPart> {
+    let payload = record.data()?;
+    let no =
+        || Error::Sample("this record is no MXNet image record: it is shorter than the header and its labels".into());
+    let content = payload.slice_ref(Image::decode(payload).map_err(|_| no())?.content);
+    let part =
+        Part::new(DType::Bytes, vec![content.len() as u64], content).map_err(|e| Error::Sample(e.to_string()))?;
+    Ok(ReadPart { name: IMAGE.to_owned(), part })
+}
+
+fn sample_json(item: &Item, parts: &[ReadPart], out: &mut dyn Write) -> io::Result<()> {
+    let text = |text: &str| serde_json::Value::from(text);
+    let id = item.id.map_or(serde_json::Value::Null, |id| id.to_string().into());
+    let file = text(&item.file.to_string_lossy());
+    let meta = meta_json(&item.meta);
+    write!(out, "{{\"position\": {}, \"id\": {id}, \"file\": {file}, \"meta\": {meta}, \"parts\": {{", item.position)?;
+    for (n, part) in parts.iter().enumerate() {
+        write!(out, "{}{}: ", if n > 0 { ", " } else { "" }, text(&part.name))?;
+        json::write(part, out)?;
+    }
+    out.write_all(b"}}\n")
+}
+
+/// The file that is written: made when its first byte comes, so that none is left where there is nothing to write.
+struct Target<'a> {
+    path: &'a Path,
+    force: bool,
+    file: Option<BufWriter<File>>,
+}
+
+impl Target<'_> {
+    fn file(&mut self) -> io::Result<&mut BufWriter<File>> {
+        if self.file.is_none() {
+            let mut how = OpenOptions::new();
+            let how = if self.force { how.create(true).truncate(true) } else { how.create_new(true) };
+            let file = how.write(true).open(self.path).map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => {
+                    self.told("is there already: choose another name, or use --force", error)
+                }
+                _ => self.told("cannot be written", error),
+            })?;
+            self.file = Some(BufWriter::new(file));
+        }
+        self.file.as_mut().ok_or_else(|| io::Error::other("no file"))
+    }
+
+    fn told(&self, what: &str, error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("{} {what}: {error}", self.path.display()))
+    }
+
+    /// Makes the file, also an empty one, and whole.
+    fn finish(&mut self) -> io::Result<()> {
+        self.file()?.flush()?;
+        self.file()?.get_ref().sync_all().or_else(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => Ok(()), // a pipe or a terminal
+            _ => Err(error),
+        })
+    }
+
+    /// Takes back what was begun and not finished, where it was not there before.
+    fn forget(&mut self) {
+        if self.file.take().is_some() && !self.force {
+            let _ = std::fs::remove_file(self.path);
+        }
+    }
+}
+
+impl Write for Target<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file()?.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), Write::flush)
+    }
+}

@@ -1,0 +1,143 @@
+//! Files that go together into a sample: found below folders, told apart by patterns, matched by what the pattern's `*`
+//! stands for.
+
+use ringreel::error::{Error, FsError, Result};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Most directories inside one another that are looked through.
+const MAX_DEPTH: usize = 64;
+
+/// The files of one part: those whose path, from the folder on, begins and ends so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// The part's name; none: that of the only part that there is.
+    pub part: Option<String>,
+    /// What stands before the `*`.
+    pub begin: String,
+    /// What stands behind it: one of these.
+    pub ends: Vec<String>,
+}
+
+impl Pattern {
+    /// Of `NAME=PATTERN`, where the pattern holds one `*`, which stands for anything, `/` included.
+    ///
+    /// # Errors
+    /// Another text, in words.
+    pub fn parse(text: &str) -> std::result::Result<Pattern, String> {
+        let parsed = text.split_once('=').and_then(|(name, pattern)| {
+            let (begin, end) = pattern.split_once('*').filter(|(_, end)| !end.contains('*'))?;
+            Some(Pattern { part: Some(name.to_owned()), begin: begin.to_owned(), ends: vec![end.to_owned()] })
+        });
+        parsed
+            .filter(|pattern| pattern.part.as_deref() != Some(""))
+            .ok_or_else(|| format!("{text:?} is no NAME=PATTERN with one *"))
+    }
+
+    fn stem<'a>(&self, path: &'a str) -> Option<&'a str> {
+        {
+            let path = path.strip_prefix(self.begin.as_str())?;
+            self.ends.iter().find_map(|end| path.strip_suffix(end.as_str()))
+        }
+    }
+}
+
+/// A name for files by where they are, whatever folder they were found from: their paths, one a line.
+pub fn where_they_are(files: &[PathBuf]) -> String {
+    let name = |path: &PathBuf| {
+        let path = fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.clone());
+        // What is no UTF-8 must not become the same as another path.
+        path.to_str().map_or_else(|| format!("{path:?}"), str::to_owned)
+    };
+    files.iter().map(name).collect::<Vec<_>>().join("\n")
+}
+
+/// The files of one sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// What they have in common: what the `*` stands for, or the path of the only file, from the folder on.
+    pub stem: String,
+    /// The file of each pattern, in their order.
+    pub files: Vec<PathBuf>,
+}
+
+/// The samples of the files at `paths` (folders are looked through), in the order of their names; and what does not go
+/// together, in words.
+///
+/// # Errors
+/// Nothing at a path; what the filesystem says.
+pub fn find(paths: &[PathBuf], patterns: &[Pattern]) -> Result<(Vec<Input>, Vec<String>)> {
+    let (mut inputs, mut notes) = (Vec::new(), Vec::new());
+    let mut were_given = false;
+    for path in paths {
+        let there = fs::metadata(path).map_err(|error| FsError::new("look at", path, error))?;
+        let is_given = !there.is_dir();
+        let mut found = Vec::new();
+        if !is_given {
+            walk(path, &PathBuf::new(), &mut Vec::new(), &mut found, &mut notes)?;
+        } else if patterns.len() == 1 {
+            found.push(path.clone());
+        } else if !std::mem::replace(&mut were_given, true) {
+            // Files that were given by their names go together, wherever among the paths they stand.
+            found.extend(paths.iter().filter(|path| !path.is_dir()).cloned());
+        }
+        let mut stems: BTreeMap<String, Vec<Option<PathBuf>>> = BTreeMap::new();
+        for name in found {
+            let full = if is_given { name.clone() } else { path.join(&name) };
+            let Some(name) = name.to_str() else {
+                notes.push(format!("{} is no UTF-8", full.display()));
+                continue;
+            };
+            for (n, pattern) in patterns.iter().enumerate() {
+                // A file that was given by its name needs no pattern where there is one part.
+                let stem = if is_given && patterns.len() == 1 { Some(name) } else { pattern.stem(name) };
+                let stem = if patterns.len() == 1 { stem.map(|_| name) } else { stem };
+                if let Some(stem) = stem {
+                    stems.entry(stem.to_owned()).or_insert_with(|| vec![None; patterns.len()])[n] = Some(full.clone());
+                }
+            }
+        }
+        for (stem, files) in stems {
+            match files.iter().position(Option::is_none) {
+                None => inputs.push(Input { stem, files: files.into_iter().flatten().collect() }),
+                Some(n) => {
+                    let part = patterns[n].part.as_deref().unwrap_or_default();
+                    notes.push(format!("{stem:?} has no file for the part {part}"));
+                }
+            }
+        }
+    }
+    if inputs.is_empty() && notes.is_empty() {
+        return Err(Error::Sample("no file was found that fits".to_owned()));
+    }
+    Ok((inputs, notes))
+}
+
+fn walk(
+    root: &Path,
+    dir: &Path,
+    above: &mut Vec<(u64, u64)>,
+    found: &mut Vec<PathBuf>,
+    notes: &mut Vec<String>,
+) -> Result<()> {
+    let full = root.join(dir);
+    let bad = |error| FsError::new("list", &full, error);
+    let here = fs::metadata(&full).map(|here| (here.dev(), here.ino())).map_err(bad)?;
+    if above.contains(&here) || above.len() >= MAX_DEPTH {
+        notes.push(format!("{} leads back to a directory that it lies in, or is too deep", full.display()));
+        return Ok(());
+    }
+    above.push(here);
+    for entry in fs::read_dir(&full).map_err(bad)? {
+        let path = dir.join(entry.map_err(bad)?.file_name());
+        match fs::metadata(root.join(&path)) {
+            Ok(there) if there.is_dir() => walk(root, &path, above, found, notes)?,
+            Ok(there) if there.is_file() => found.push(path),
+            _ => {}
+        }
+    }
+    above.pop();
+    Ok(())
+}

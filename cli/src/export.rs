@@ -1,0 +1,168 @@
+//! `ringreel export`
+
+use super::output::{failed, json_line, line, plain_path, progress};
+use super::signals::Stop;
+use crate::convert::export::{Format, Options as Wished, Report, Watch, export};
+use clap::{Args, ValueEnum};
+use ringreel::config::bytes_option;
+use ringreel::error::Error;
+use ringreel::fs::{Fs, Posix};
+use ringreel::humanize::human_bytes;
+use ringreel_ops::inspect::Subject;
+use serde_json::json;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What it takes.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel export demo.ring -o train                        train.rec and train.idx, of the newest generation
+  ringreel export demo.ring -o volumes --as npy             a folder: a file for each part of each sample
+  ringreel export demo.ring -o shards/train --as wds        shards/train-000000.tar and so on, for webdataset
+  ringreel export demo.ring -o few --samples 0..10 --part data
+  ringreel export old.rec   -o new --shard-samples 10000    another program's records, in smaller files
+
+Order is kept, and the bytes are the same for any number of threads. An interrupted export is taken up again by the same
+command: what is whole is left as it is. Damaged samples are left out and named. Exit status: 0 all is there, 1 something
+was left out or failed, 2 it was asked for something that makes no sense.")]
+pub struct Options {
+    /// A ring, a generation in it, a segment, or a RecordIO file
+    path: PathBuf,
+    /// The folder for `npy`; else what the names of the files begin with
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// Into what
+    #[arg(long = "as", value_name = "FORMAT", value_enum, default_value_t = As::Rec)]
+    format: As,
+    /// Of a ring, this generation; by default the newest one
+    #[arg(long, value_name = "N")]
+    generation: Option<u64>,
+    /// Only this part; may be given several times
+    #[arg(long = "part", value_name = "NAME")]
+    parts: Vec<String>,
+    /// `rec`: the bare elements of every part, without type and shape
+    #[arg(long)]
+    raw: bool,
+    /// Positions A to B - 1 (A.. and ..B do as well)
+    #[arg(long, value_name = "A..B", value_parser = range)]
+    samples: Option<Range<u64>>,
+    /// Most samples in a file
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    shard_samples: Option<u64>,
+    /// End a file with the sample that brings it to this size, as in 512MiB [default for `wds`: 1GiB]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_option)]
+    shard_bytes: Option<u64>,
+    /// Threads that read; by default one for each processor
+    #[arg(short, long, value_name = "N")]
+    threads: Option<usize>,
+    /// Write over what is in the way
+    #[arg(long)]
+    force: bool,
+    /// One JSON object a line on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum As {
+    /// RecordIO: a record for each sample. Bytes and one axis of u8 as they are, all else as .npy; several parts: a
+    /// file for each
+    Rec,
+    /// A folder: <position>.<part>.npy and <position>.meta.json
+    Npy,
+    /// Tar files of <id>.<part>.npy and <id>.json, as webdataset reads them
+    Wds,
+}
+
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let bad = || format!("{text:?} is no range: 0..10, 10.., or ..10");
+    let (begin, end) = text.split_once("..").ok_or_else(bad)?;
+    let number = |text: &str, none: u64| if text.is_empty() { Ok(none) } else { text.parse().map_err(|_| bad()) };
+    let range = number(begin, 0)?..number(end, u64::MAX)?;
+    if range.is_empty() { Err(format!("{text:?} holds no position")) } else { Ok(range) }
+}
+
+/// Writes the samples.
+pub fn run(options: &Options) -> anyhow::Result<i32> {
+    let started = Instant::now();
+    match work(options) {
+        Ok(report) => {
+            tell(options, &report, started.elapsed().as_secs_f64())?;
+            Ok(i32::from(report.is_incomplete()))
+        }
+        // A path that leads nowhere, as much as one that leads to nothing of ours.
+        Err(error) if matches!(error.downcast_ref(), Some(Error::Fs { source }) if source.op == "look at") => {
+            Ok(failed(&error, 2))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn work(options: &Options) -> anyhow::Result<Report> {
+    let fs: Arc<dyn Fs> = Arc::new(Posix);
+    let subject = Subject::at(&*fs, &options.path)?;
+    let fs = subject.fenced(&fs);
+    let format = match options.format {
+        As::Rec => Format::Rec,
+        As::Npy => Format::Npy,
+        As::Wds => Format::Wds,
+    };
+    if options.raw && format != Format::Rec {
+        return Err(Error::Sample("--raw is for --as rec: the other formats keep type and shape".to_owned()).into());
+    }
+    let end = if format == Format::Wds { ".tar" } else { ".rec" };
+    let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
+    let wished = Wished {
+        format,
+        out: without_end(&options.output, if format == Format::Npy { "" } else { end }),
+        parts: options.parts.clone(),
+        raw: options.raw,
+        positions: options.samples.clone().unwrap_or(0..u64::MAX),
+        shard_samples: options.shard_samples,
+        shard_bytes: options.shard_bytes,
+        threads,
+        force: options.force,
+    };
+    let stop = Stop::on_signals()?;
+    let bar = progress(Some(0), "exporting");
+    let watch = Watch { total: &|n| bar.set_length(n), step: &|| bar.inc(1), stop: &|| stop.is_set() };
+    let report = export(&fs, subject, options.generation, &wished, &watch);
+    bar.finish_and_clear();
+    Ok(report?)
+}
+
+/// `-o train.rec` means `-o train`.
+fn without_end(path: &Path, end: &str) -> PathBuf {
+    let name = path.file_name().and_then(|name| name.to_str());
+    match name.and_then(|name| name.strip_suffix(end)) {
+        Some(name) if !name.is_empty() => path.with_file_name(name),
+        _ => path.to_owned(),
+    }
+}
+
+fn tell(options: &Options, report: &Report, seconds: f64) -> anyhow::Result<()> {
+    let Report { generation, samples, kept, skipped, bytes, files, notes } = report;
+    if options.json {
+        return Ok(json_line(&json!({
+            "generation": generation, "samples": samples, "kept": kept, "skipped": skipped, "bytes": bytes,
+            "files": files.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(), "notes": notes, "seconds": seconds,
+        }))?);
+    }
+    let records = files.iter().filter(|path| path.extension().is_none_or(|end| end != "idx"));
+    for path in records.clone().take(20) {
+        line(&plain_path(path))?;
+    }
+    match records.count() {
+        n @ 21.. => line(&format!("and {} more", n - 20))?,
+        0 => line(&plain_path(&options.output))?,
+        _ => {}
+    }
+    let of = generation.map_or(String::new(), |n| format!(" of generation {n}"));
+    let kept = if *kept > 0 { format!(", {kept} of them there already and left as they are") } else { String::new() };
+    let skipped = if *skipped > 0 { format!(", {skipped} DAMAGED and left out") } else { String::new() };
+    line(&format!("{samples} samples{of} ({}) in {seconds:.1} s{kept}{skipped}", human_bytes(*bytes)))?;
+    Ok(())
+}

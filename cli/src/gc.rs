@@ -1,0 +1,97 @@
+//! `ringreel gc`
+
+use super::RingArgs;
+use super::output::{json_line, line, plain_path, tell};
+use clap::Args;
+use ringreel::config::MAX_KEEP;
+use ringreel::coordination::Claim;
+use ringreel::fs::Posix;
+use ringreel::humanize::human_bytes;
+use ringreel::ring::Ring;
+use ringreel::ring::recover::GRACE;
+use ringreel_ops::gc::Garbage;
+use ringreel_ops::{gc, repair};
+use serde_json::json;
+use std::sync::Arc;
+
+/// What it takes.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel gc -c config.yaml --dry-run     what would be removed
+  ringreel gc -c config.yaml               remove it
+  ringreel gc demo.ring --keep 1           without a configuration
+
+It removes what a manager would: generations beyond KEEP that no reader needs, what lies in trash/, directories of late
+calls, and what generators had begun who are dead for six leases (they are watched for so long). No sample that was not
+delivered is removed. Exit status: 0 well, 1 something stays that should go.")]
+pub struct Options {
+    #[command(flatten)]
+    pub ring: RingArgs,
+    /// Only say what would be removed
+    #[arg(long)]
+    dry_run: bool,
+    /// Generations to keep besides the newest, at most 1000: needed where there is no configuration that says it
+    #[arg(long, value_name = "N", requires = "ring", value_parser = clap::value_parser!(u64).range(..=MAX_KEEP))]
+    keep: Option<u64>,
+}
+
+/// Removes it. 1 when something stays where it is.
+pub fn run(options: &Options) -> anyhow::Result<i32> {
+    let mut config = options.ring.config()?;
+    if options.ring.ring.is_some() && options.keep.is_none() {
+        let message = "how many generations are kept is said by no file in it: give --keep, or the configuration (-c)";
+        return Err(
+            ringreel::Error::Config { origin: config.ring.display().to_string(), message: message.to_owned() }.into()
+        );
+    }
+    config.keep = options.keep.unwrap_or(config.keep);
+    let claim = if options.dry_run { Claim::Never } else { Claim::IfUnowned };
+    let ring = Ring::find_with(Arc::new(Posix), &config, claim)?;
+    if options.ring.ring.is_some() && !options.dry_run && repair::coordination::coordination_is_elsewhere(&ring)? {
+        let message = "its index is not in its directory (in a MongoDB?), so who reads in it cannot be seen: give the \
+                       configuration (-c config.yaml)";
+        return Err(ringreel::Error::WrongRing { path: config.ring.clone(), message: message.to_owned() }.into());
+    }
+    let mut found = gc::garbage(&ring)?;
+    if gc::has_begun_files(&ring)? {
+        repair::liveness_survey::watch_for(&ring, GRACE, &tell)?;
+        found.extend(gc::garbage_of_the_dead(&ring)?);
+    }
+    if !options.dry_run {
+        gc::gc(&ring)?;
+    }
+    let (mut freed, mut stays) = (0, 0);
+    for garbage in &found {
+        let gone = garbage.stays.is_none() && (options.dry_run || !ring.fs.exists(&garbage.path)?);
+        freed += if gone { garbage.bytes } else { 0 };
+        stays += usize::from(!gone);
+        say(options, garbage, gone)?;
+    }
+    let would = if options.dry_run { "would be freed" } else { "freed" };
+    if options.ring.common.json {
+        json_line(&json!({ "bytes": freed, "removed": !options.dry_run, "stays": stays }))?;
+    } else {
+        line(&format!(
+            "{} {would}{}",
+            human_bytes(freed),
+            if stays > 0 { format!(", {stays} stay") } else { String::new() }
+        ))?;
+    }
+    Ok(i32::from(stays > 0))
+}
+
+fn say(options: &Options, garbage: &Garbage, gone: bool) -> anyhow::Result<()> {
+    let Garbage { path, why, files, bytes, stays } = garbage;
+    if options.ring.common.json {
+        let value = json!({ "path": path.to_string_lossy(), "why": why, "files": files, "bytes": bytes, "gone": gone, "stays": stays });
+        return Ok(json_line(&json!({ "garbage": value }))?);
+    }
+    let name = if gone { "remove" } else { "stays " };
+    let reason = match stays {
+        Some(stays) => format!(" [{stays}]"),
+        None if !gone => " [in use, or another user's]".to_owned(),
+        None => String::new(),
+    };
+    Ok(line(&format!("{name} {}: {files} files, {}: {why}{reason}", plain_path(path), human_bytes(*bytes)))?)
+}

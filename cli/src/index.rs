@@ -1,0 +1,142 @@
+//! `ringreel index`
+
+use super::Common;
+use super::output::{json_line, line};
+use clap::{Args, Subcommand, ValueEnum};
+use ringreel::Config;
+use ringreel::coordination::{Backend, Claim, IfUnreachable};
+use ringreel::fs::Posix;
+use ringreel::ring::Ring;
+use ringreel::role::Role;
+use ringreel_ops::repair;
+use serde_json::json;
+use std::sync::Arc;
+
+/// What it takes.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel index show -c config.yaml              what the index says, and where it is
+  ringreel index move -c config.yaml --to files   keep it in another place from now on")]
+pub struct Options {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Show what the index says
+    Show(Common),
+    /// Keep the index in another place from now on
+    Move(Move),
+}
+
+#[derive(Args)]
+struct Move {
+    #[command(flatten)]
+    common: Common,
+    /// Where to
+    #[arg(long)]
+    to: Kind,
+    /// Throw away the index of another ring that is there
+    #[arg(long)]
+    take_over: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Kind {
+    Files,
+    Mongodb,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Files => "files",
+            Kind::Mongodb => "mongodb",
+        }
+    }
+}
+
+/// Shows it, or moves it.
+pub fn run(options: &Options) -> anyhow::Result<i32> {
+    match &options.action {
+        Action::Show(common) => show(common),
+        Action::Move(options) => move_to(options),
+    }
+}
+
+fn show(common: &Common) -> anyhow::Result<i32> {
+    let ring = Ring::find(Arc::new(Posix), &super::load(common)?)?;
+    let index = &*ring.coordination;
+    index.ping()?;
+    let (status, lease) = (index.status()?, index.lease(Role::Manager.as_str())?);
+    let filling = status.as_ref().map_or(0, |status| status.generation).saturating_add(1);
+    let (handed_out, members) = (index.handed_out(filling)?, index.members()?);
+    if common.json {
+        json_line(&json!({
+            "place": index.place(),
+            "ring_id": ring.birth.ring_id,
+            "status": status,
+            "filling": filling,
+            "handed_out": handed_out,
+            "manager": lease.map(|lease| json!({
+                "holder": lease.holder, "token": lease.token, "released": lease.released,
+            })),
+            "members": members.iter().map(|(name, beat)| json!({ "name": name, "beat": beat })).collect::<Vec<_>>(),
+        }))?;
+        return Ok(0);
+    }
+    line(&format!("place      {}", index.place()))?;
+    line(&match status {
+        Some(status) => format!("status     generation {}, {} samples in all", status.generation, status.total_samples),
+        None => "status     no swap yet".to_owned(),
+    })?;
+    line(&format!("counter    {handed_out} numbers handed out in generation {filling}"))?;
+    line(&match lease {
+        Some(lease) if lease.released => format!("manager    none; {} gave the lease up", lease.holder),
+        Some(lease) => format!("manager    {} (token {})", lease.holder, lease.token),
+        None => "manager    none ever".to_owned(),
+    })?;
+    line(&format!("members    {}", members.len()))?;
+    for (name, beat) in members {
+        line(&format!("  {name}: beat {beat}"))?;
+    }
+    Ok(0)
+}
+
+fn move_to(options: &Move) -> anyhow::Result<i32> {
+    let from = if options.to == Kind::Files { Kind::Mongodb } else { Kind::Files };
+    let path = &options.common.config;
+    let target = Config::load_with_index(path, Some(options.to.name()))?;
+    let ring = match Config::load_with_index(path, Some(from.name())) {
+        Ok(source) => Ring::find(Arc::new(Posix), &source)?,
+        Err(error) if options.to == Kind::Files => {
+            return Err(ringreel::Error::Config {
+                origin: path.display().to_string(),
+                message: format!(
+                    "there is nowhere to move the index from ({error}); `ringreel repair` mends the one in files"
+                ),
+            }
+            .into());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let claim = if options.take_over { Claim::TakeOver } else { Claim::IfUnowned };
+    let index =
+        Backend::connect(&target.index, IfUnreachable::Fail)?.open(ring.fs.clone(), ring.ring_context(), claim)?;
+    index.ping()?;
+    let using = ring.coordination.members().map_or(0, |members| members.len());
+    let told = repair::coordination::move_coordination(&ring, &*index)?;
+    if options.common.json {
+        let told: Vec<_> = told.iter().map(ToString::to_string).collect();
+        json_line(&json!({ "from": ring.coordination.place(), "to": index.place(), "told": told, "using": using }))?;
+        return Ok(0);
+    }
+    line(&format!("the index is now in {}; it was in {}", index.place(), ring.coordination.place()))?;
+    line(&format!("write `INDEX: {}` into {}, and start what runs again", options.to.name(), path.display()))?;
+    if using > 0 {
+        line(&format!("{using} processes use the old one: nothing is lost meanwhile, but two managers may work"))?;
+    }
+    Ok(0)
+}

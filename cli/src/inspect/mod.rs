@@ -1,0 +1,320 @@
+//! `ringreel inspect`
+
+mod words;
+
+use super::output::{json_line, line, plain, plain_path};
+use super::target_args::{Pick, failed};
+use crate::formats::json::meta_json;
+use clap::Args;
+use ringreel::error::Error;
+use ringreel::fs::Fs;
+use ringreel::humanize::human_bytes;
+use ringreel::ring::birth;
+use ringreel::segment::reader::read_tail;
+use ringreel::value_stats;
+use ringreel_format::{Codec, PartPlace, SegmentInfo};
+use ringreel_ops::inspect::fields::{Field, fields};
+use ringreel_ops::inspect::file::{self, File};
+use ringreel_ops::inspect::records::{Record, What, walk};
+use ringreel_ops::inspect::samples::Samples;
+use ringreel_ops::inspect::{Subject, summary, tree};
+use serde_json::json;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What it takes.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel inspect demo.ring                   a whole ring: generations, who generated, shapes, ranges, what is odd
+  ringreel inspect demo.ring --generation 7    one generation (or: inspect demo.ring/read.7)
+  ringreel inspect demo.ring -n 3              one sample: its parts and its meta
+  ringreel inspect demo.ring --tree            what each name in the directory is
+  ringreel inspect 000017.rec                  a segment
+  ringreel inspect 000017.rec --tree           every record in it, with its offset
+  ringreel inspect 000017.rec --hex -n 0       the bytes of a sample, field by field
+  ringreel inspect train.rec --hex --record 5  those of the sixth record of anybody's RecordIO file
+  ringreel inspect demo.ring --json | jq .odd
+
+Nothing is written, and no index is asked: the ring may be in use, and need not be yours. Frames and heads are looked
+at, and the values of a few samples (--glance); `ringreel verify` looks at every byte. Exit status: 0 nothing that was
+seen is damaged, 1 something is, 2 it makes no sense, or could not be looked at.")]
+pub struct Options {
+    #[command(flatten)]
+    pub pick: Pick,
+    /// JSON on stdout: one object, or with --tree and --hex one a line
+    #[arg(long)]
+    json: bool,
+    /// Every record of a file, or every name in a ring
+    #[arg(long, conflicts_with_all = ["sample", "id", "hex"])]
+    tree: bool,
+    /// The bytes of a sample (-n, --id) or of a record (--record), field by field
+    #[arg(long)]
+    hex: bool,
+    /// With --hex: record N of a file, from 0, as --tree counts them
+    #[arg(long, value_name = "N", requires = "hex", conflicts_with_all = ["sample", "id"])]
+    record: Option<u64>,
+    /// Look at the values of so many samples
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    glance: u64,
+}
+
+/// Says what is there.
+pub fn run(options: &Options) -> anyhow::Result<i32> {
+    Ok(look(options).map_or_else(|error| failed(&error), i32::from))
+}
+
+/// Whether something is damaged.
+fn look(options: &Options) -> anyhow::Result<bool> {
+    let (fs, subject) = options.pick.subject()?;
+    match &subject {
+        _ if options.hex => hex(options, &fs, &subject),
+        _ if options.tree => show_tree(options, &fs, &subject),
+        _ if options.pick.sample.is_some() || options.pick.id.is_some() => sample(options, &fs, &subject),
+        Subject::Ring(layout) => {
+            let told = summary::ring(&fs, layout, options.glance)?;
+            if options.json {
+                json_line(&serde_json::to_value(&told)?)?;
+            } else {
+                words::ring(&told).iter().try_for_each(|text| line(text))?;
+            }
+            if birth::is_of_another_version(&*fs, layout) {
+                // What was told is what can be seen, which need not be what is there.
+                birth::read(&*fs, layout)?;
+            }
+            Ok(told.odd.iter().any(|odd| odd.damage))
+        }
+        Subject::Generation(layout, dir) => {
+            let (told, glance, odd) = summary::generation(&fs, layout, *dir, options.glance)?;
+            if options.json {
+                json_line(&json!({ "generation": told, "glance": glance, "odd": odd }))?;
+            } else {
+                words::generation(&told, glance.as_ref(), &odd).iter().try_for_each(|text| line(text))?;
+            }
+            Ok(odd.iter().any(|odd| odd.damage))
+        }
+        Subject::File(path) => match file::file(&fs, path, options.glance)? {
+            File::Segment(told) => {
+                if options.json {
+                    json_line(&words::segment_json(&told))?;
+                } else {
+                    words::segment(&told).iter().try_for_each(|text| line(text))?;
+                }
+                Ok(told.odd.iter().any(|odd| odd.damage))
+            }
+            File::Records(told) => {
+                if options.json {
+                    json_line(&serde_json::to_value(&told)?)?;
+                } else {
+                    words::records(&told).iter().try_for_each(|text| line(text))?;
+                }
+                Ok(told.odd.iter().any(|odd| odd.damage))
+            }
+        },
+    }
+}
+
+/// One sample, or one record.
+fn sample(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Result<bool> {
+    let samples = Samples::open(fs.clone(), subject)?;
+    samples.notes().iter().for_each(|note| tracing::warn!("{note}"));
+    let position = options.pick.position(&samples)?;
+    let (item, head) = (samples.get(position)?, samples.head(position)?);
+    let stored = |n: usize| head.as_ref().and_then(|head| head.parts.get(n));
+    if options.json {
+        let part = |(n, part): (usize, &ringreel::reader::ReadPart)| {
+            json!({
+                "name": part.name, "dtype": part.dtype.to_string(), "shape": part.shape, "bytes": part.len(),
+                "stored": stored(n).map(|head| head.stored_len),
+                "codec": stored(n).map(|head| words::codec(head.codec)),
+                "file_offset": part.file_offset, "range": range(part),
+                "readable": part.data().is_ok(),
+            })
+        };
+        json_line(&json!({
+            "position": item.position, "id": item.id.map(|id| id.to_string()), "generation": samples.generation(),
+            "file": item.file.to_string_lossy(), "bytes": item.bytes.as_ref().map(|bytes| [bytes.start, bytes.end]),
+            "parts": item.parts.iter().enumerate().map(part).collect::<Vec<_>>(), "meta": meta_json(&item.meta),
+        }))?;
+        return Ok(samples.has_damage());
+    }
+    let of = samples.generation().map_or(String::new(), |n| format!(" of generation {n}"));
+    line(&match item.id {
+        Some(id) => format!("sample {position}{of}: {id}"),
+        None => format!("record {position} of {}", samples.len()),
+    })?;
+    let place = item.bytes.as_ref().map_or(String::new(), |at| format!(", bytes {} to {}", at.start, at.end));
+    line(&format!("  in     {}{place}", plain_path(&item.file)))?;
+    line("parts")?;
+    for (n, part) in item.parts.iter().enumerate() {
+        line(&part_line(part, stored(n)))?;
+    }
+    if samples.are_records() {
+        let payload = item.parts.first().and_then(|part| part.data().ok().cloned()).unwrap_or_default();
+        let content = ringreel_ops::inspect::records::Content::of(&payload, payload.len() as u64);
+        return line(&format!("  looks like: {content}")).map(|()| samples.has_damage()).map_err(Into::into);
+    }
+    line("meta")?;
+    for (key, value) in meta_json(&item.meta).as_object().into_iter().flatten() {
+        line(&plain(&format!("  {key}: {value}")))?;
+    }
+    Ok(samples.has_damage())
+}
+
+fn range(part: &ringreel_format::Part) -> Option<value_stats::Range> {
+    value_stats::Range::of(&part.dtype, part.data().ok()?)
+}
+
+/// A part of a sample: what it is, how it is stored, its values.
+fn part_line(part: &ringreel::ReadPart, stored: Option<&ringreel_format::PartHead>) -> String {
+    let what = plain(&format!("{}: {} {:?}", part.name, part.dtype, part.shape));
+    let mut text = format!("  {what}, {}", human_bytes(part.len()));
+    if let Some(head) = stored {
+        if head.codec != Codec::Plain {
+            text += &format!(", stored as {} ({})", human_bytes(head.stored_len), words::codec(head.codec));
+        }
+        text += &match (&head.place, part.file_offset) {
+            (PartPlace::Inline(_), _) => ", in the head".to_owned(),
+            (PartPlace::Large { .. }, Some(at)) => format!(", at byte {at}"),
+            (PartPlace::Large { records, .. }, None) => format!(", from byte {}", records.frames().start),
+        };
+    }
+    text += &range(part).map_or(String::new(), |range| format!(": {}", words::range(&range)));
+    if let Err(why) = part.data() {
+        text += &format!(": {}", plain(&why.to_string()));
+    }
+    text
+}
+
+/// Every name, or every record.
+fn show_tree(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Result<bool> {
+    let mut done = Ok(());
+    let mut entry = |entry: tree::Entry| {
+        if done.is_ok() {
+            done = if options.json {
+                serde_json::to_value(&entry).map_err(std::io::Error::from).and_then(|value| json_line(&value))
+            } else {
+                line(&words::entry(&entry))
+            };
+        }
+    };
+    match subject {
+        Subject::Ring(layout) => tree::tree(fs, layout, &mut entry)?,
+        Subject::Generation(layout, dir) => tree::generation(fs, layout, *dir, &mut entry)?,
+        Subject::File(path) => return records(options, &**fs, path),
+    }
+    done?;
+    Ok(false)
+}
+
+fn records(options: &Options, fs: &dyn Fs, path: &Path) -> anyhow::Result<bool> {
+    let (mut done, mut damaged, mut count) = (Ok(()), false, 0u64);
+    walk(fs, path, &mut |record| {
+        damaged |= matches!(record.what, What::Damage(_));
+        count += 1;
+        done = if options.json { json_line(&words::record_json(&record)) } else { line(&words::record(&record)) };
+        done.is_ok()
+    })?;
+    done?;
+    if count == 0 {
+        tracing::error!("{}: it is empty: nothing was written, or all was cut off", path.display());
+    }
+    Ok(damaged || count == 0)
+}
+
+/// Which records are shown byte by byte.
+enum Shown {
+    /// This one.
+    Record(u64),
+    /// Those that lie here: a sample's, by what the footer says.
+    Between(u64, u64),
+    /// The head of the sample with this ordinal, and what belongs to it.
+    Sample(u64),
+}
+
+fn hex(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Result<bool> {
+    let (path, shown) = match (subject, options.pick.sample.is_some() || options.pick.id.is_some()) {
+        (Subject::File(path), false) => (path.clone(), Shown::Record(options.record.unwrap_or(0))),
+        (_, false) => {
+            let why = "--hex shows the bytes of a sample (-n N, --id SAMPLE_ID), or of a record of a file (--record N)";
+            return Err(Error::Sample(why.to_owned()).into());
+        }
+        (_, true) => {
+            let samples = Samples::open(fs.clone(), subject)?;
+            let position = options.pick.position(&samples)?;
+            let beyond = || Error::Sample(format!("there is no sample {position}: there are {}", samples.len()));
+            let (path, ordinal) = samples.place(position).ok_or_else(beyond)?;
+            let shown = match read_tail(&**fs, &path).ok().and_then(|tail| tail.footer.extent(ordinal).ok().flatten()) {
+                Some(extent) => Shown::Between(extent.start, extent.end),
+                None if samples.are_records() => match samples.get(position)?.bytes {
+                    Some(bytes) => Shown::Between(bytes.start, bytes.end),
+                    None => Shown::Record(ordinal),
+                },
+                None => Shown::Sample(ordinal),
+            };
+            (path, shown)
+        }
+    };
+    let (found, info) = pick(&**fs, &path, &shown)?;
+    if found.is_empty() {
+        let what = match shown {
+            Shown::Record(n) => format!("{}: there is no record {n}", path.display()),
+            _ => format!("{}: this sample is not there any more", path.display()),
+        };
+        return Err(Error::Sample(what).into());
+    }
+    let file = fs.open(&path)?;
+    let mut damaged = false;
+    for mut record in found {
+        damaged |= matches!(record.what, What::Damage(_));
+        if let (Shown::Between(begin, end), What::Damage(_)) = (&shown, &record.what) {
+            (record.at, record.end) = (record.at.max(*begin), record.end.min(*end));
+        }
+        if !options.json {
+            line(&words::record(&record))?;
+        }
+        for field in fields(&*file, &record, info.as_ref())? {
+            show(options, &record, &field)?;
+        }
+    }
+    Ok(damaged)
+}
+
+fn show(options: &Options, record: &Record, field: &Field) -> std::io::Result<()> {
+    if !options.json {
+        return words::dump(field).iter().try_for_each(|text| line(text));
+    }
+    let bytes: String = field.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    json_line(&json!({
+        "record": record.number, "at": field.at, "bytes": bytes, "left_out": field.left_out, "name": field.name,
+        "says": field.says,
+    }))
+}
+
+/// The records that are shown, and what the segment says of itself.
+fn pick(fs: &dyn Fs, path: &Path, shown: &Shown) -> anyhow::Result<(Vec<Record>, Option<SegmentInfo>)> {
+    let mut info = read_tail(fs, path).ok().map(|tail| tail.footer.info);
+    let (mut found, mut belongs) = (Vec::new(), false);
+    walk(fs, path, &mut |record| {
+        if let What::Header(header) = &record.what {
+            info.get_or_insert((**header).clone());
+        }
+        let (here, more) = match shown {
+            Shown::Record(n) => (record.number == *n, record.number < *n),
+            Shown::Between(begin, end) => (record.at < *end && record.end > *begin, record.end < *end),
+            Shown::Sample(ordinal) => {
+                belongs = match &record.what {
+                    What::Head(head) => head.ordinal == *ordinal,
+                    What::Pad | What::Tensor { .. } | What::Damage(_) => belongs,
+                    _ => false,
+                };
+                (belongs, belongs || found.is_empty())
+            }
+        };
+        if here {
+            found.push(record);
+        }
+        more
+    })?;
+    Ok((found, info))
+}

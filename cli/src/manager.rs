@@ -1,0 +1,31 @@
+//! `ringreel manager`
+
+use super::Common;
+use super::output::json_line;
+use super::signals::Stop;
+use ringreel::manager::{Manager, until};
+use serde_json::json;
+
+/// Runs until a signal.
+pub fn run(common: &Common) -> anyhow::Result<i32> {
+    let stop = Stop::on_signals()?; // first, so that an early SIGTERM also ends in an orderly exit
+    let config = super::load(common)?;
+    let manager = Manager::open(&config)?;
+    let json = common.json;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    runtime.block_on(manager.run(until(|| stop.is_set()), |swap| {
+        if json {
+            let line = json_line(&json!({
+                "generation": swap.generation,
+                "time": swap.unix_ms as f64 / 1e3,
+                "samples": swap.samples,
+                "generated": swap.generated,
+                "deleted": swap.deleted,
+                "samples_per_second": swap.per_second,
+                "swap_ms": swap.swap_ms,
+            }));
+            line.unwrap_or_else(|error| tracing::debug!(%error, "nobody reads our output"));
+        }
+    }))?;
+    Ok(0)
+}

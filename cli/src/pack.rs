@@ -1,0 +1,400 @@
+//! `ringreel pack`
+
+use super::output::{json_line, line, plain_path, progress};
+use super::signals::Stop;
+use crate::convert::output::with_end;
+use crate::convert::pack::inputs::{Pattern, find};
+use crate::convert::pack::target::{Journal, Target, rec_paths};
+use crate::convert::pack::{Done, Watch, files, im2rec, image, list};
+use clap::{Args, ValueEnum};
+use ringreel::Config;
+use ringreel::config::check_names;
+use ringreel::error::Error;
+use ringreel::humanize::human_bytes;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// What it takes.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel pack --list --recursive train photos     train.lst of the images below photos, a label for each directory
+  ringreel pack train photos --resize 256           train.rec and train.idx of what train.lst names
+  ringreel pack train photos --pass-through         the same, with the files' bytes as they are
+  ringreel pack --from npy   volumes -o volumes     volumes.rec: an .npy file in each record
+  ringreel pack --from text  words.txt -o words     words.rec: a line in each record
+  ringreel pack --from nifti scans -c config.yaml --part 'data=*_t1.nii.gz' --part 'label=*_seg.nii.gz'
+                                                    samples of two parts into a ring, matched by the *
+
+Lists and images: as MXNet's im2rec.py. Order is that of the input, and the bytes are the same for any number of threads. What cannot be
+packed is named and left out. Exit status: 0 all is packed, 1 something was left out or failed, 2 it was asked for
+something that makes no sense.")]
+pub struct Options {
+    /// Images: the lists' prefix (or one list), and the folder. Others: files and folders
+    #[arg(value_name = "PATH", num_args = 1.., required = true)]
+    paths: Vec<PathBuf>,
+    /// Where to: NAME.rec and NAME.idx; images: by default beside the list
+    #[arg(short, long, value_name = "NAME")]
+    output: Option<PathBuf>,
+    /// What is packed
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = From::Images)]
+    from: From,
+    #[command(flatten)]
+    others: Others,
+    #[command(flatten)]
+    lists: Lists,
+    #[command(flatten)]
+    images: Images,
+    /// Threads; by default one for each processor
+    #[arg(short, long, alias = "num-thread", value_name = "N")]
+    threads: Option<usize>,
+    /// End at the first input that cannot be packed
+    #[arg(long)]
+    strict: bool,
+    /// Write over what is in the way
+    #[arg(long)]
+    force: bool,
+    /// One JSON object a line on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is packed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum From {
+    /// Images that lists name
+    Images,
+    /// Arrays in .npy files
+    Npy,
+    /// Volumes in .nii and .nii.gz files
+    Nifti,
+    /// Lines of text
+    Text,
+}
+
+/// Where arrays and text go.
+#[derive(Args)]
+#[command(next_help_heading = "Arrays and text")]
+struct Others {
+    /// Into the ring of this configuration, not into RecordIO files; what is packed becomes visible at the end
+    #[arg(short, long, value_name = "FILE", conflicts_with = "output")]
+    config: Option<PathBuf>,
+    /// Into a ring: note each finished input in this file, and leave out those that stand there
+    #[arg(long, value_name = "FILE", requires = "config")]
+    journal: Option<PathBuf>,
+    /// The files of one part, as a path below the folder with one *, which stands for the same in all parts
+    #[arg(long = "part", value_name = "NAME=PATTERN", value_parser = Pattern::parse)]
+    parts: Vec<Pattern>,
+}
+
+/// How lists are made.
+#[derive(Args)]
+#[command(next_help_heading = "Lists of images")]
+struct Lists {
+    /// Make PREFIX.lst of the images in a folder
+    #[arg(long)]
+    list: bool,
+    /// With its subfolders, each a label of its own
+    #[arg(long, requires = "list")]
+    recursive: bool,
+    /// In the order of the names
+    #[arg(long, requires = "list")]
+    no_shuffle: bool,
+    /// Shuffle as Python's random does with this seed
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    seed: u64,
+    /// Part of the images for PREFIX_train.lst
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    train_ratio: f64,
+    /// Part of the images for PREFIX_test.lst; the rest is for PREFIX_val.lst
+    #[arg(long, value_name = "X", default_value_t = 0.0)]
+    test_ratio: f64,
+    /// Divide them into so many lists first
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    chunks: usize,
+    /// How names of images end
+    #[arg(long, value_name = "EXT,...", value_delimiter = ',', default_value = ".jpeg,.jpg,.png")]
+    exts: Vec<String>,
+}
+
+/// What becomes of images.
+#[derive(Args)]
+#[command(next_help_heading = "Images")]
+struct Images {
+    /// The files' bytes as they are, not decoded
+    #[arg(long)]
+    pass_through: bool,
+    /// Length of the shorter side; 0: as it is
+    #[arg(long, value_name = "PIXELS", default_value_t = 0)]
+    resize: u32,
+    /// Take the square in the middle
+    #[arg(long)]
+    center_crop: bool,
+    /// Quality of JPEG, 1 to 100; compression of PNG, 1 to 9
+    #[arg(long, value_name = "N", default_value_t = 95)]
+    quality: u8,
+    /// Into which format
+    #[arg(long, value_enum, default_value_t = Encoding::Jpg)]
+    encoding: Encoding,
+    /// 1: three channels; 0: gray; -1: as they are, with transparency
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
+          value_parser = clap::value_parser!(i8).range(-1..=1))]
+    color: i8,
+    /// All labels of an image, not the first alone
+    #[arg(long)]
+    pack_label: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Encoding {
+    #[value(name = ".jpg", alias = "jpg")]
+    Jpg,
+    #[value(name = ".png", alias = "png")]
+    Png,
+}
+
+impl Options {
+    fn threads(&self) -> usize {
+        self.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1)
+    }
+}
+
+/// Packs.
+pub fn run(options: &Options) -> anyhow::Result<i32> {
+    match options.from {
+        _ if options.lists.list => make_lists(options),
+        From::Images if options.others.config.is_some() => {
+            Err(Error::Sample("images go into RecordIO files: -c is for --from npy, nifti and text".to_owned()).into())
+        }
+        From::Images => pack_images(options),
+        _ => pack_others(options),
+    }
+}
+
+/// The two paths that images are packed with.
+fn prefix_and_root(options: &Options) -> anyhow::Result<(&Path, &Path)> {
+    match &options.paths[..] {
+        [prefix, root] => Ok((prefix, root)),
+        _ => {
+            Err(Error::Sample("two paths are needed: PREFIX of the lists, and the folder of the images".to_owned())
+                .into())
+        }
+    }
+}
+
+fn make_lists(options: &Options) -> anyhow::Result<i32> {
+    let (prefix, root) = prefix_and_root(options)?;
+    let Lists { recursive, no_shuffle, seed, train_ratio, test_ratio, chunks, exts, .. } = &options.lists;
+    let wished = list::Options {
+        recursive: *recursive,
+        shuffle: (!no_shuffle).then_some(*seed),
+        train_ratio: *train_ratio,
+        test_ratio: *test_ratio,
+        chunks: *chunks,
+        ends: exts.iter().map(|end| end.to_lowercase()).collect(),
+        force: options.force,
+    };
+    let made = list::make(prefix, root, &wished)?;
+    made.notes.iter().for_each(|note| tracing::warn!("left out: {note}"));
+    if options.json {
+        let told = |(path, images): &(PathBuf, usize)| json!({ "file": path.to_string_lossy(), "images": images });
+        let files: Vec<_> = made.files.iter().map(told).collect();
+        json_line(&json!({ "lists": files, "labels": made.labels, "notes": made.notes }))?;
+    } else {
+        for (label, dir) in made.labels.iter().enumerate().filter(|_| *recursive) {
+            line(&format!("{} {label}", plain_path(Path::new(dir))))?;
+        }
+        for (path, images) in &made.files {
+            line(&format!("{}: {images} images", plain_path(path)))?;
+        }
+    }
+    Ok(i32::from(!made.notes.is_empty()))
+}
+
+fn pack_images(options: &Options) -> anyhow::Result<i32> {
+    let (prefix, root) = prefix_and_root(options)?;
+    let lists = lists_of(prefix)?;
+    if options.output.is_some() && lists.len() > 1 {
+        let names: Vec<_> = lists.iter().map(|path| plain_path(path)).collect();
+        return Err(Error::Sample(format!("-o is for one list, and these begin so: {}", names.join(", "))).into());
+    }
+    let Images { pass_through, resize, center_crop, quality, encoding, color, pack_label } = &options.images;
+    let color = match color {
+        0 => image::Color::Gray,
+        1 => image::Color::Rgb,
+        _ => image::Color::AsTheyAre,
+    };
+    let wished = im2rec::Options {
+        image: image::Options {
+            pass_through: *pass_through,
+            resize: *resize,
+            center_crop: *center_crop,
+            quality: *quality,
+            png: *encoding == Encoding::Png,
+            color,
+        },
+        pack_label: *pack_label,
+        threads: options.threads(),
+        strict: options.strict,
+    };
+    let outputs: Vec<PathBuf> = lists.iter().map(|list| options.output.as_ref().unwrap_or(list).clone()).collect();
+    let outputs: Vec<PathBuf> = outputs.iter().map(|path| rec_path(path)).collect();
+    outputs.iter().try_for_each(|path| not_in_the_way(path, options.force))?;
+    let stop = Stop::on_signals()?;
+    let mut left_out = 0;
+    for (list, output) in lists.iter().zip(&outputs) {
+        let started = Instant::now();
+        let bar = progress(Some(0), "packing");
+        let watch = Watch { total: &|n| bar.set_length(n), step: &|| bar.inc(1), stop: &|| stop.is_set() };
+        let done = im2rec::pack(list, root, output, &wished, &watch);
+        bar.finish_and_clear();
+        let done = done?;
+        tell(options, &done, started.elapsed().as_secs_f64())?;
+        left_out += done.skipped;
+    }
+    Ok(i32::from(left_out > 0))
+}
+
+fn pack_others(options: &Options) -> anyhow::Result<i32> {
+    let Others { config, journal, parts } = &options.others;
+    let config = config.as_ref().map(|path| Config::load(path)).transpose()?;
+    let ends: &[&str] = match options.from {
+        From::Npy => &[".npy"],
+        _ => &[".nii", ".nii.gz"],
+    };
+    let any = Pattern { part: None, begin: String::new(), ends: ends.iter().map(|end| (*end).to_owned()).collect() };
+    let patterns = if parts.is_empty() { vec![any] } else { parts.clone() };
+    if options.from == From::Text && !parts.is_empty() {
+        return Err(Error::Sample("--part is for --from npy and nifti: a line is all of its sample".to_owned()).into());
+    }
+    let names = names(&patterns, config.as_ref())?;
+    let stop = Stop::on_signals()?;
+    let stopped = || stop.is_set();
+    let mut notes = Vec::new();
+    let mut inputs = Vec::new();
+    if options.from != From::Text {
+        (inputs, notes) = find(&options.paths, &patterns)?;
+    }
+    if options.strict && !notes.is_empty() {
+        return Err(Error::Sample(notes.remove(0)).into());
+    }
+    notes.iter().for_each(|note| tracing::warn!("left out: {note}"));
+    let target = match (&config, &options.output) {
+        (Some(config), _) => {
+            let journal = journal.as_ref().map(|path| Journal::open(path)).transpose()?;
+            Target::ring(config, &names, journal, &stopped)?
+        }
+        (None, Some(output)) => {
+            let output =
+                if output.extension() == Some(OsStr::new("rec")) { output.with_extension("") } else { output.clone() };
+            rec_paths(&output, &names).iter().try_for_each(|path| not_in_the_way(path, options.force))?;
+            Target::rec(&output, &names)?
+        }
+        (None, None) => return Err(Error::Sample("where to? -o NAME, or -c CONFIG for a ring".to_owned()).into()),
+    };
+    let started = Instant::now();
+    let bar = progress((options.from != From::Text).then_some(0), "packing");
+    let watch = Watch { total: &|n| bar.set_length(n), step: &|| bar.inc(1), stop: &stopped };
+    let how = files::Options { threads: options.threads(), strict: options.strict };
+    let done = match options.from {
+        From::Text => files::lines(&options.paths, target, how, &watch),
+        _ => files::arrays(&inputs, &names, target, how, &watch),
+    };
+    bar.finish_and_clear();
+    let mut done = done?;
+    done.skipped += notes.len() as u64;
+    tell(options, &done, started.elapsed().as_secs_f64())?;
+    Ok(i32::from(done.skipped > 0))
+}
+
+/// The parts' names: as given, or of one that has none, the only one of SAMPLE.
+fn names(patterns: &[Pattern], config: Option<&Config>) -> anyhow::Result<Vec<String>> {
+    let sample = config.and_then(|config| config.sample.as_ref());
+    let names: Vec<String> = match (patterns, sample) {
+        ([Pattern { part: None, .. }], Some(sample)) if sample.len() > 1 => {
+            let parts = sample.join(", ");
+            return Err(
+                Error::Sample(format!("SAMPLE has the parts {parts}: say with --part which files are which")).into()
+            );
+        }
+        ([Pattern { part: None, .. }], Some(sample)) => sample.clone(),
+        _ => patterns.iter().map(|pattern| pattern.part.clone().unwrap_or_else(|| "data".to_owned())).collect(),
+    };
+    check_names(&names).map_err(|why| Error::Sample(format!("the parts {}: {why}", names.join(", "))))?;
+    let sorted = |names: &[String]| names.iter().cloned().collect::<BTreeSet<_>>();
+    if let Some(sample) = sample.filter(|sample| sorted(sample) != sorted(&names)) {
+        let (given, wanted) = (names.join(", "), sample.join(", "));
+        return Err(
+            Error::Sample(format!("--part names [{given}], and SAMPLE is [{wanted}]: they must be the same")).into()
+        );
+    }
+    Ok(names)
+}
+
+/// The lists whose path begins with `prefix`, as im2rec takes them; or the one that it is.
+fn lists_of(prefix: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    if prefix.extension() == Some(OsStr::new("lst")) {
+        return Ok(vec![prefix.to_owned()]);
+    }
+    let (dir, name) = match (prefix.is_dir(), prefix.parent(), prefix.file_name()) {
+        (false, Some(dir), Some(name)) => (dir, name.to_owned()),
+        _ => (prefix, OsStr::new("").to_owned()),
+    };
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    let begins = |path: &Path| {
+        path.file_name().is_some_and(|there| there.as_encoded_bytes().starts_with(name.as_encoded_bytes()))
+    };
+    let mut lists = Vec::new();
+    let entries = std::fs::read_dir(dir).map_err(|error| ringreel::fs::FsError::new("list", dir, error));
+    for entry in entries.map_err(Error::from)? {
+        let path = entry.map_err(|error| Error::from(ringreel::fs::FsError::new("list", dir, error)))?.path();
+        if path.extension() == Some(OsStr::new("lst")) && begins(&path) && path.is_file() {
+            lists.push(if dir == Path::new(".") { path.strip_prefix(".").unwrap_or(&path).to_owned() } else { path });
+        }
+    }
+    lists.sort();
+    if lists.is_empty() {
+        let prefix = prefix.display();
+        return Err(Error::Sample(format!("there is no list {prefix}*.lst: make one with --list")).into());
+    }
+    Ok(lists)
+}
+
+/// `NAME.rec`, for NAME, NAME.rec or NAME.lst.
+fn rec_path(path: &Path) -> PathBuf {
+    match path.extension().and_then(OsStr::to_str) {
+        Some("rec" | "lst") => path.with_extension("rec"),
+        _ => with_end(path, ".rec"),
+    }
+}
+
+fn not_in_the_way(path: &Path, force: bool) -> anyhow::Result<()> {
+    for path in [path.to_owned(), path.with_extension("idx")] {
+        if !force && path.symlink_metadata().is_ok() {
+            return Err(
+                Error::Sample(format!("{} is in the way: choose another name, or --force", path.display())).into()
+            );
+        }
+    }
+    Ok(())
+}
+
+fn tell(options: &Options, done: &Done, seconds: f64) -> anyhow::Result<()> {
+    let Done { samples, skipped, kept, bytes, files } = done;
+    if options.json {
+        let files: Vec<_> = files.iter().map(|path| path.to_string_lossy()).collect();
+        return Ok(json_line(&json!({
+            "files": files, "samples": samples, "skipped": skipped, "kept": kept, "bytes": bytes, "seconds": seconds,
+        }))?);
+    }
+    for path in files.iter().filter(|path| path.extension().is_none_or(|end| end != "idx")) {
+        line(&plain_path(path))?;
+    }
+    let skipped = if *skipped > 0 { format!(", {skipped} LEFT OUT") } else { String::new() };
+    let kept = if *kept > 0 { format!(", {kept} were packed before") } else { String::new() };
+    let what = if options.others.config.is_some() { "samples" } else { "records" };
+    Ok(line(&format!("{samples} {what} ({}) in {seconds:.1} s{kept}{skipped}", human_bytes(*bytes)))?)
+}

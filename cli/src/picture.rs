@@ -1,0 +1,222 @@
+//! `ringreel picture`
+
+use super::output::{failed, json_line, plain_path};
+use super::terminal::{self, Graphics};
+use crate::drawing::terminal::{blocks, kitty, sixel};
+use crate::drawing::{Axes, MOST_SAMPLES, Sheet, SheetOptions, WIDTHS, contact_sheet};
+use clap::{Args, ValueEnum};
+use image::RgbImage;
+use ringreel::error::{Error, FsError};
+use ringreel::fs::{Fs, Posix};
+use ringreel::layout::GenerationDir;
+use ringreel_ops::inspect::Subject;
+use ringreel_ops::inspect::samples::Samples;
+use serde_json::json;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What it takes.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel picture demo.ring                              in the terminal: slices of six samples
+  ringreel picture demo.ring -o sheet.png --samples 12    as a file
+  ringreel picture demo.ring --generation 7 --part t1     one part, of a generation that is still there
+  ringreel picture train.rec -o train.jpg                 the images in anybody's RecordIO file
+
+Volumes are shown by their three middle slices; labels in colours over them. Nothing is written but the picture.
+Exit status: 0 all is well, 1 damage was found (it is marked), 2 nothing can be shown.")]
+pub struct Options {
+    /// A ring, a generation in it, or a file
+    path: PathBuf,
+    /// The picture: a .png or .jpg file
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// A generation of the ring; by default the newest one
+    #[arg(long, value_name = "N")]
+    generation: Option<u64>,
+    /// Samples, spread over all there are
+    #[arg(long, value_name = "K", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=MOST_SAMPLES as i64))]
+    samples: u16,
+    /// Width of the picture in pixels; by default 1200, or what the terminal has
+    #[arg(long, value_name = "PX", value_parser = clap::value_parser!(u32).range(*WIDTHS.start() as i64..=*WIDTHS.end() as i64))]
+    width: Option<u32>,
+    /// The part to draw; by default all that can be
+    #[arg(long, value_name = "NAME")]
+    part: Option<String>,
+    /// The part to draw in colours over the others; by default the one that looks like labels
+    #[arg(long, value_name = "NAME")]
+    label: Option<String>,
+    /// What the axes of a volume are: right, front, up as in NIfTI; or outermost first, as in a stack of images
+    #[arg(long, value_enum, default_value = "xyz")]
+    axes: AxesName,
+    /// How it is shown in a terminal
+    #[arg(long = "as", value_enum, default_value = "auto", conflicts_with = "out")]
+    shown: As,
+    /// One JSON object on stdout: what was drawn where (with -o)
+    #[arg(long, requires = "out")]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum As {
+    Auto,
+    Kitty,
+    Sixel,
+    Blocks,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum AxesName {
+    Xyz,
+    Zyx,
+}
+
+/// Draws. 1 when a sample is damaged.
+pub fn run(options: &Options) -> anyhow::Result<i32> {
+    match draw(options) {
+        Err(error) if super::output::is_broken_pipe(&error) => Err(error),
+        Err(error) => Ok(failed(&error, 2)),
+        done => done,
+    }
+}
+
+fn draw(options: &Options) -> anyhow::Result<i32> {
+    let graphics = match (&options.out, options.shown) {
+        (Some(path), _) => {
+            is_a_picture(path)?;
+            None
+        }
+        (None, As::Kitty) => Some(Graphics::Kitty),
+        (None, As::Sixel) => Some(Graphics::Sixel),
+        (None, As::Blocks) => Some(Graphics::Blocks),
+        (None, As::Auto) => Some(terminal::graphics()?),
+    };
+    let fs: Arc<dyn Fs> = Arc::new(Posix);
+    let mut subject = Subject::at(&*fs, &options.path)?;
+    let fs = subject.fenced(&fs);
+    if let Some(n) = options.generation {
+        subject = generation(&*fs, subject, n)?;
+    }
+    let samples = Samples::open(fs, &subject)?;
+    let mut wanted = SheetOptions::new(title(&subject, &samples));
+    wanted.samples = options.samples.into();
+    wanted.part.clone_from(&options.part);
+    wanted.label.clone_from(&options.label);
+    wanted.axes = match options.axes {
+        AxesName::Xyz => Axes::Xyz,
+        AxesName::Zyx => Axes::Zyx,
+    };
+    match graphics {
+        Some(Graphics::Blocks) => {
+            wanted.width = options.width.unwrap_or_else(terminal::columns).clamp(*WIDTHS.start(), *WIDTHS.end());
+            wanted.columns = Some(1);
+        }
+        Some(_) => wanted.width = options.width.unwrap_or_else(terminal::pixels),
+        None => wanted.width = options.width.unwrap_or(wanted.width),
+    }
+    let sheet = contact_sheet(&samples, &wanted)?;
+    for note in &sheet.notes {
+        tracing::warn!("{}", plain_path(Path::new(note)));
+    }
+    show(options, graphics, &sheet, &samples)?;
+    Ok(i32::from(sheet.damaged() > 0 || !samples.notes().is_empty()))
+}
+
+fn show(options: &Options, graphics: Option<Graphics>, sheet: &Sheet, samples: &Samples) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match graphics {
+        Some(Graphics::Kitty) => out.write_all(kitty(&sheet.image())?.as_bytes())?,
+        Some(Graphics::Sixel) => out.write_all(sixel(&sheet.image()).as_bytes())?,
+        Some(Graphics::Blocks) => in_blocks(sheet, &mut out)?,
+        None => {
+            let Some(path) = &options.out else { return Ok(()) };
+            let picture = sheet.image();
+            save(&picture, path)?;
+            drop(out);
+            if options.json {
+                return Ok(json_line(&told(sheet, samples, path, &picture))?);
+            }
+            tracing::info!("{}: {} x {} pixels", plain_path(path), picture.width(), picture.height());
+            return Ok(());
+        }
+    }
+    Ok(out.flush()?)
+}
+
+/// Letters of the terminal's own, where a picture's would be a few blocks.
+fn in_blocks(sheet: &Sheet, out: &mut impl Write) -> std::io::Result<()> {
+    for tile in &sheet.tiles {
+        let generator = tile.generator.as_deref().unwrap_or_default();
+        writeln!(out, "{}  {}", tile.caption(), plain_path(Path::new(generator)))?;
+        if let Some(why) = &tile.damage {
+            writeln!(out, "  DAMAGED: {}", plain_path(Path::new(why)))?;
+        }
+        for line in tile.picture.iter().flat_map(blocks) {
+            writeln!(out, "{line}")?;
+        }
+        for text in &tile.texts {
+            writeln!(out, "  {}", plain_path(Path::new(text)))?;
+        }
+    }
+    Ok(())
+}
+
+fn told(sheet: &Sheet, samples: &Samples, path: &Path, picture: &RgbImage) -> serde_json::Value {
+    let tiles = sheet.tiles.iter().map(|tile| {
+        json!({
+            "position": tile.position, "id": tile.id.map(|id| id.to_string()), "generator": tile.generator,
+            "drawn": tile.picture.is_some(), "damage": tile.damage,
+        })
+    });
+    json!({
+        "picture": path.to_string_lossy(), "width": picture.width(), "height": picture.height(), "generation": samples.generation(),
+        "there": samples.len(), "samples": tiles.collect::<Vec<_>>(), "damaged": sheet.damaged(), "notes": sheet.notes,
+    })
+}
+
+/// What the first line says.
+fn title(subject: &Subject, samples: &Samples) -> String {
+    let name = |path: &Path| plain_path(Path::new(path.file_name().unwrap_or(path.as_os_str())));
+    let what = if samples.are_records() { "records" } else { "samples" };
+    let of = match subject {
+        Subject::Ring(layout) | Subject::Generation(layout, _) => name(layout.root()),
+        Subject::File(path) => name(path),
+    };
+    let generation = samples.generation().map_or(String::new(), |n| format!("   generation {n}"));
+    format!("{of}{generation}   {} {what}", samples.len())
+}
+
+fn generation(fs: &dyn Fs, subject: Subject, n: u64) -> anyhow::Result<Subject> {
+    let Subject::Ring(layout) = subject else {
+        anyhow::bail!("--generation is of a ring: this path leads to something else");
+    };
+    let there = |path: PathBuf| fs.exists(&path);
+    let dir = match (there(layout.read(n))?, there(layout.write(n))?) {
+        (true, _) => GenerationDir::Read(n),
+        (_, true) => GenerationDir::Write(n),
+        _ => anyhow::bail!("{} holds no generation {n}: ringreel status tells which ones", layout.root().display()),
+    };
+    Ok(Subject::Generation(layout, dir))
+}
+
+fn is_a_picture(path: &Path) -> anyhow::Result<bool> {
+    match path.extension().and_then(|end| end.to_str()).map(str::to_lowercase).as_deref() {
+        Some("png") => Ok(true),
+        Some("jpg" | "jpeg") => Ok(false),
+        _ => anyhow::bail!("{}: pictures are written as .png or .jpg", plain_path(path)),
+    }
+}
+
+fn save(picture: &RgbImage, path: &Path) -> anyhow::Result<()> {
+    let bytes = if is_a_picture(path)? {
+        crate::drawing::terminal::png(picture)?
+    } else {
+        let mut bytes = Vec::new();
+        picture.write_with_encoder(image::codecs::jpeg::JpegEncoder::new_with_quality(&mut bytes, 90))?;
+        bytes
+    };
+    std::fs::write(path, bytes).map_err(|error| Error::from(FsError::new("write", path, error)))?;
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! `ringreel repair`
+
+use super::output::{failed, json_line, line, plain_path};
+use super::{RingArgs, output};
+use clap::Args;
+use ringreel::config::IndexPlace;
+use ringreel::coordination::Claim;
+use ringreel::fs::Posix;
+use ringreel::ring::Ring;
+use ringreel::ring::held_out::DamagedSample;
+use ringreel_ops::repair;
+use ringreel_ops::repair::{Mend, State};
+use serde_json::json;
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What it takes.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel repair demo.ring                        what is to be mended; nothing is changed
+  ringreel repair -c config.yaml --apply           mend it
+  ringreel repair -c config.yaml --apply --salvage saved   and save what is left of damaged segments
+  ringreel repair -c config.yaml --json            one JSON object a line
+
+No sample is deleted. Where it matters who works in the ring, everybody is watched for a lease (LEASE_SECONDS). With
+--apply give the configuration, not the directory, where its index is in MongoDB.
+Exit status: 0 nothing is to be mended any more, 1 something is or could not be, 2 it could not look.")]
+pub struct Options {
+    #[command(flatten)]
+    pub ring: RingArgs,
+    /// Do it
+    #[arg(long)]
+    apply: bool,
+    /// Only say what would be done: the default
+    #[arg(long, conflicts_with = "apply")]
+    dry_run: bool,
+    /// Throw away the index of another ring that is in the place of this one's
+    #[arg(long, requires = "apply")]
+    take_over: bool,
+    /// Write what can be read of damaged segments into new segments in this directory; the ring itself is not changed
+    #[arg(long, value_name = "DIR")]
+    salvage: Option<PathBuf>,
+}
+
+/// Makes a plan, and carries it out. 1 when something is left to be mended.
+pub fn run(options: &Options) -> anyhow::Result<i32> {
+    match look_and_mend(options) {
+        Err(error) if !options.apply && !output::is_broken_pipe(&error) => Ok(failed(&error, 2)),
+        other => other,
+    }
+}
+
+fn look_and_mend(options: &Options) -> anyhow::Result<i32> {
+    let config = options.ring.config()?;
+    let claim = match (options.apply, options.take_over) {
+        (true, true) => Claim::TakeOver,
+        (true, false) => Claim::IfUnowned,
+        _ => Claim::Never,
+    };
+    let (ring, first) = repair::ring_json::find_damaged(Arc::new(Posix), &config, claim, options.apply)?;
+    let by_path = options.ring.ring.is_some() && config.index == IndexPlace::Files;
+    if by_path && options.apply && repair::coordination::coordination_is_elsewhere(&ring)? {
+        let message = "its index is not in its directory (in a MongoDB?), so who works in it cannot be seen: give the \
+                       configuration (-c config.yaml)";
+        return Err(ringreel::Error::WrongRing { path: config.ring.clone(), message: message.to_owned() }.into());
+    }
+    let (plan, life) = repair::plan_repair_watching(&ring, &output::tell)?;
+    let lost = held_out_damage(&ring)?;
+    let before: Vec<&Mend> = first.iter().chain(&plan.mends).collect();
+    let mut open = before.iter().filter(|mend| mend.state != State::Litter).count();
+    if options.apply && plan.open().next().is_some() {
+        repair::apply_repair(&ring, &plan, &life)?;
+        let after = repair::plan_repair(&ring, &life)?;
+        let left: HashSet<_> = after.open().map(|mend| (mend.what, &mend.path)).collect();
+        for mend in &before {
+            tell(options, mend, !left.contains(&(mend.what, &mend.path)))?;
+        }
+        let known: HashSet<_> = before.iter().map(|mend| (mend.what, &mend.path)).collect();
+        for mend in after.open().filter(|mend| !known.contains(&(mend.what, &mend.path))) {
+            tell(options, mend, false)?;
+        }
+        open = after.open().count();
+    } else {
+        for mend in &before {
+            tell(options, mend, options.apply)?;
+        }
+        open -= if options.apply { usize::from(first.is_some()) } else { 0 };
+    }
+    let can_mend = before.iter().any(|mend| mend.state == State::ToDo);
+    for mend in &lost {
+        tell(options, mend, false)?;
+    }
+    open += lost.len();
+    if let Some(dir) = &options.salvage {
+        super::salvage::run(&ring, dir, options.ring.common.json)?;
+    }
+    if !options.ring.common.json {
+        line(&match (open, options.apply) {
+            (0, true) if !before.is_empty() => "all that could be mended is mended".to_owned(),
+            (0, _) => format!(
+                "nothing is to be mended ({}); repair does not read segments: `ringreel verify {}` does, and --salvage \
+                 DIR saves what is whole of damaged ones",
+                ring.coordination.place(),
+                ring.layout.root().display()
+            ),
+            (n, true) => format!("{n} could not be mended"),
+            (n, _) if !can_mend => format!("{n} cannot be repaired"),
+            (n, _) => format!("{n} to mend: run it again with --apply"),
+        })?;
+    }
+    Ok(i32::from(open > 0))
+}
+
+/// Lists the damaged held-out samples. Nothing replaces them, since the held-out slice never changes.
+fn held_out_damage(ring: &Ring) -> ringreel::Result<Vec<Mend>> {
+    let damaged = match ring.damaged_held_out() {
+        Err(ringreel::Error::Manifest { .. } | ringreel::Error::NoRing { .. }) => Vec::new(), // the manifests come first
+        other => other?,
+    };
+    let mend = |sample: DamagedSample| {
+        let DamagedSample { generation, position, id, path, why } = sample;
+        let place = format!("held-out sample {id} (position {position} of generation {generation})");
+        Mend {
+            what: "held-out",
+            path,
+            why: format!("{place} is damaged: {why}"),
+            action: "restore this file from a copy; until then readers leave the sample out".to_owned(),
+            state: State::Blocked("the ring holds no second copy of a sample".to_owned()),
+        }
+    };
+    Ok(damaged.into_iter().map(mend).collect())
+}
+
+fn tell(options: &Options, mend: &Mend, gone: bool) -> anyhow::Result<()> {
+    let Mend { what, path, why, action, state } = mend;
+    let (name, reason) = match state {
+        State::Litter => ("litter", None),
+        _ if options.apply && gone => ("mended", None),
+        State::Blocked(reason) => ("left", Some(reason.as_str())),
+        State::ToDo if options.apply => ("left", Some("it was tried, and is still so: see the log, and run it again")),
+        State::ToDo => ("planned", None),
+    };
+    if options.ring.common.json {
+        let mend = json!({
+            "what": what, "path": path.to_string_lossy(), "why": why, "action": action, "state": name, "reason": reason,
+        });
+        return Ok(json_line(&json!({ "mend": mend }))?);
+    }
+    let reason = reason.map_or(String::new(), |reason| format!(" [not now: {reason}]"));
+    Ok(line(&format!("{name:<8} {what:<9} {}: {why} -> {action}{reason}", plain_path(path)))?)
+}

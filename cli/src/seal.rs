@@ -1,0 +1,53 @@
+//! `ringreel seal`
+
+use super::Common;
+use super::output::{json_line, line};
+use clap::Args;
+use ringreel::coordination::Claim;
+use ringreel::fs::Posix;
+use ringreel::ring::Ring;
+use serde_json::json;
+use std::sync::Arc;
+
+/// What it takes.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel seal -c config.yaml             what was generated so far can be read
+  ringreel seal -c config.yaml --json
+
+The generation that fills becomes readable as it is; whoever generates goes on in the next one. What a dead generator
+finished and nobody has linked yet is the manager's (or `ringreel repair --apply`).
+Exit status: 0 it is readable, 1 there was nothing, or it waits for readers (REUSE min).")]
+pub struct Options {
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Seals. 1 when there was nothing to seal, or when that has to wait.
+pub fn run(options: &Options) -> anyhow::Result<i32> {
+    let config = super::load(&options.common)?;
+    let ring = Ring::find_with(Arc::new(Posix), &config, Claim::IfUnowned)?;
+    let sealed = ring.seal()?;
+    for promotion in &sealed.promotions {
+        let summary = &promotion.manifest.summary;
+        let (generation, samples) = (summary.generation, summary.samples);
+        if options.common.json {
+            json_line(&json!({ "sealed": { "generation": generation, "samples": samples } }))?;
+        } else {
+            line(&format!("generation {generation} is readable: {samples} samples"))?;
+        }
+    }
+    let why = match (&sealed.held, sealed.promotions.is_empty()) {
+        (Some(held), _) => format!("the generation that fills waits for {held}"),
+        (None, true) if sealed.by_another => "somebody else made it readable just now".to_owned(),
+        (None, true) => "there is nothing to seal: no sample is in the generation that fills".to_owned(),
+        (None, false) => return Ok(0),
+    };
+    if options.common.json {
+        json_line(&json!({ "sealed": null, "why": why }))?;
+    } else {
+        line(&why)?;
+    }
+    Ok(i32::from(!sealed.by_another))
+}

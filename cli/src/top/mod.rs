@@ -1,0 +1,168 @@
+//! `ringreel top`: a ring on the terminal, live.
+//!
+//! | file | |
+//! |---|---|
+//! | here | arguments, the terminal, and the thread that looks |
+//! | `state` | what is known, and what keys do |
+//! | `view`, `members`, `graph` | how it is drawn |
+//! | `frame` | one frame as text, without a terminal |
+
+mod frame;
+mod graph;
+mod members;
+mod state;
+mod view;
+
+use super::RingArgs;
+use super::output::line;
+use super::signals::{Stop, interval};
+use crate::output::refused;
+use clap::Args;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event};
+use ringreel_ops::monitor::{Look, Watcher};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use state::State;
+use std::io::{self, IsTerminal};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::time::Duration;
+
+/// Swaps that are remembered.
+const SWAPS: usize = 256;
+/// Longest time in which a key, a look or a signal is not noticed.
+const TICK: Duration = Duration::from_millis(200);
+
+/// What it takes.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringreel top demo.ring                     live; q ends it, ? tells the other keys
+  ringreel top -c config.yaml --interval 5   a look every five seconds
+  ringreel top demo.ring --once --size 100x30    one frame, as text
+
+Without a terminal: `ringreel status --watch`, or `ringreel metrics`.")]
+pub struct Options {
+    #[command(flatten)]
+    pub ring: RingArgs,
+    /// Seconds between two looks
+    #[arg(short, long, value_name = "S", default_value = "2", value_parser = interval)]
+    interval: Duration,
+    /// Print one frame as text, and end
+    #[arg(long)]
+    pub once: bool,
+    /// Size of that frame
+    #[arg(long, value_name = "COLUMNSxROWS", default_value = "80x24", requires = "once", value_parser = size)]
+    size: (u16, u16),
+}
+
+fn size(text: &str) -> Result<(u16, u16), String> {
+    let numbers = text.split_once('x').and_then(|(width, height)| width.parse().ok().zip(height.parse().ok()));
+    match numbers {
+        Some((width @ 1..=1000, height @ 1..=1000)) => Ok((width, height)),
+        _ => Err("expected COLUMNSxROWS, as in 100x30, each from 1 to 1000".to_owned()),
+    }
+}
+
+/// Shows it until the user ends it; or once.
+pub fn run(options: &Options) -> anyhow::Result<i32> {
+    if options.ring.common.json {
+        return Ok(refused("this is for people: programs use `ringreel metrics --json`"));
+    }
+    let config = options.ring.config()?;
+    let colours = std::env::var_os("NO_COLOR").is_none();
+    let watcher = Watcher::new(config, SWAPS);
+    let mut state = State::new(watcher.place(), options.interval);
+    if options.once {
+        return once(watcher, &mut state, options.size, colours && io::stdout().is_terminal());
+    }
+    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        return Ok(refused(
+            "this needs a terminal: use `ringreel status --watch` or `ringreel metrics`, or give --once",
+        ));
+    }
+    let stop = Stop::on_all_signals()?;
+    let looks = look_in_background(watcher, options.interval)?;
+    let mut terminal = ratatui::try_init()?; // from here on, a panic restores the terminal
+    let done = show(&mut terminal, &mut state, &looks, &stop, colours);
+    let restored = ratatui::try_restore();
+    done?;
+    restored?;
+    Ok(0)
+}
+
+/// One frame. 1: the ring could not be looked at, which the frame says.
+fn once(mut watcher: Watcher, state: &mut State, size: (u16, u16), colours: bool) -> anyhow::Result<i32> {
+    state.arrive(watcher.look().map_err(|error| error.to_string()));
+    for text in frame::lines(state, size, colours)? {
+        line(&text)?;
+    }
+    Ok(i32::from(state.look.is_none()))
+}
+
+/// What a thread sees that looks again and again: a filesystem that does not answer holds up nothing but that thread.
+struct Looks {
+    seen: Receiver<Result<Look, String>>,
+    /// When this is gone, the thread ends.
+    _wish: Sender<()>,
+}
+
+fn look_in_background(mut watcher: Watcher, interval: Duration) -> io::Result<Looks> {
+    let (tell, seen) = sync_channel(1); // a terminal that takes nothing for an hour costs no memory
+    let (wish, wishes) = channel::<()>();
+    std::thread::Builder::new().name("ringreel-top".into()).spawn(move || {
+        while tell.send(watcher.look().map_err(|error| error.to_string())).is_ok() {
+            match wishes.recv_timeout(interval) {
+                Err(RecvTimeoutError::Timeout) => {}
+                _ => break,
+            }
+        }
+    })?;
+    Ok(Looks { seen, _wish: wish })
+}
+
+fn show(
+    terminal: &mut DefaultTerminal,
+    state: &mut State,
+    looks: &Looks,
+    stop: &Stop,
+    colours: bool,
+) -> anyhow::Result<()> {
+    while !stop.is_set() {
+        looks.seen.try_iter().for_each(|seen| state.arrive(seen));
+        terminal.draw(|frame| view::draw(frame, state, colours))?;
+        match wait_for_input()? {
+            Input::Gone => break,
+            Input::None => {}
+            Input::Some => {
+                if event::poll(Duration::ZERO)?
+                    && let Event::Key(key) = event::read()?
+                    && state.on_key(key)
+                {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+enum Input {
+    None,
+    Some,
+    /// The terminal was closed.
+    Gone,
+}
+
+/// Waits for a key, or a tick. (`crossterm` would wait for ever, and busily, for one from a terminal that was closed.)
+fn wait_for_input() -> io::Result<Input> {
+    let stdin = io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let tick = Timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as i64 };
+    match poll(&mut fds, Some(&tick)) {
+        Err(Errno::INTR) | Ok(0) => return Ok(Input::None),
+        other => other?,
+    };
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    Ok(if fds[0].revents().intersects(gone) { Input::Gone } else { Input::Some })
+}

@@ -1,0 +1,335 @@
+//! What `ringreel top` knows and what its user wants to see: changed by looks that arrive and by keys, drawn by `view`.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ringreel_ops::monitor::Look;
+use ringreel_ops::status::{MemberStatus, Status};
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Looks whose rates are kept for the graph.
+const LIVE: usize = 1000;
+
+/// Rates at one look, in samples a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Live {
+    pub unix_ms: u64,
+    /// Finished by all generators since the look before.
+    pub finished: Option<f64>,
+    /// Read by all readers, as they say.
+    pub read: Option<f64>,
+}
+
+/// By what members are sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    Role,
+    Name,
+    Host,
+    Samples,
+    Rate,
+    Seen,
+}
+
+impl Column {
+    /// In the order of the key `s`.
+    pub const ALL: [Column; 6] =
+        [Column::Role, Column::Name, Column::Host, Column::Samples, Column::Rate, Column::Seen];
+
+    fn next(self) -> Column {
+        let at = Column::ALL.iter().position(|column| *column == self).unwrap_or(0);
+        Column::ALL[(at + 1) % Column::ALL.len()]
+    }
+
+    /// Which of two comes first: of numbers, the larger one.
+    fn order(self, a: &Member<'_>, b: &Member<'_>) -> Ordering {
+        let (x, y) = (&a.status.report, &b.status.report);
+        match self {
+            Column::Role => a.role.cmp(b.role),
+            Column::Name => Ordering::Equal,
+            Column::Host => x.host.cmp(&y.host),
+            Column::Samples => y.samples.cmp(&x.samples),
+            Column::Rate => y.per_second.total_cmp(&x.per_second),
+            Column::Seen => b.status.silent_seconds.total_cmp(&a.status.silent_seconds),
+        }
+    }
+}
+
+/// One who takes part.
+pub struct Member<'a> {
+    pub role: &'static str,
+    pub status: &'a MemberStatus,
+    /// It has no heartbeat within its lease.
+    pub silent: bool,
+}
+
+fn role_of(member: &MemberStatus) -> &str {
+    match &*member.report.role {
+        role @ ("manager" | "generator") => role,
+        _ => "reader",
+    }
+}
+
+/// All of it.
+pub struct State {
+    /// The ring's directory.
+    pub place: String,
+    /// Time between two looks.
+    pub interval: Duration,
+    /// The last look that saw something.
+    pub look: Option<Arc<Look>>,
+    /// When it arrived.
+    pub arrived: Option<Instant>,
+    /// When any arrived, or when the first one was begun.
+    pub heard: Instant,
+    /// Why the last look saw nothing.
+    pub trouble: Option<String>,
+    /// Rates at the last looks.
+    pub live: VecDeque<Live>,
+    pub sort: Column,
+    pub reversed: bool,
+    /// Members above the first one that is shown.
+    pub scroll: usize,
+    /// Members for which there is room, as they were drawn last.
+    pub page: usize,
+    pub paused: bool,
+    pub help: bool,
+}
+
+impl State {
+    pub fn new(place: String, interval: Duration) -> State {
+        State {
+            place,
+            interval,
+            look: None,
+            arrived: None,
+            heard: Instant::now(),
+            trouble: None,
+            live: VecDeque::new(),
+            sort: Column::Role,
+            reversed: false,
+            scroll: 0,
+            page: 1,
+            paused: false,
+            help: false,
+        }
+    }
+
+    /// A look arrived; or why it saw nothing. What was seen before stays.
+    pub fn arrive(&mut self, seen: Result<Look, String>) {
+        self.heard = Instant::now();
+        if self.paused {
+            return;
+        }
+        match seen {
+            Err(why) => self.trouble = Some(why),
+            Ok(look) => {
+                let read = look.status.readers.iter().map(|reader| reader.report.per_second).reduce(|a, b| a + b);
+                let finished = look.speed.map(|speed| speed.samples_per_second);
+                self.live.push_back(Live { unix_ms: look.unix_ms, finished, read });
+                if self.live.len() > LIVE {
+                    self.live.pop_front();
+                }
+                (self.look, self.arrived, self.trouble) = (Some(Arc::new(look)), Some(Instant::now()), None);
+            }
+        }
+    }
+
+    /// True: it is to end.
+    pub fn on_key(&mut self, key: KeyEvent) -> bool {
+        if key.kind == KeyEventKind::Release {
+            return false;
+        }
+        let helped = std::mem::take(&mut self.help);
+        match key.code {
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return true,
+            KeyCode::Esc if helped => {}
+            KeyCode::Char('q') | KeyCode::Esc => return true,
+            KeyCode::Char('s') => self.sort = self.sort.next(),
+            KeyCode::Char('r') => self.reversed = !self.reversed,
+            KeyCode::Char('p') => self.paused = !self.paused,
+            KeyCode::Char('?') | KeyCode::Char('h') | KeyCode::F(1) => self.help = !helped,
+            KeyCode::Down | KeyCode::Char('j') => self.scroll_by(1),
+            KeyCode::Up | KeyCode::Char('k') => self.scroll_by(-1),
+            KeyCode::PageDown | KeyCode::Char(' ') => self.scroll_by(self.page as isize),
+            KeyCode::PageUp => self.scroll_by(-(self.page as isize)),
+            KeyCode::Home => self.scroll = 0,
+            KeyCode::End => self.scroll_by(isize::MAX),
+            _ => {}
+        }
+        false
+    }
+
+    /// Never beyond the last page.
+    fn scroll_by(&mut self, members: isize) {
+        let most = self.members().len().saturating_sub(self.page);
+        self.scroll = self.scroll.saturating_add_signed(members).min(most);
+    }
+
+    /// Who takes part, in the order that was asked for.
+    pub fn members(&self) -> Vec<Member<'_>> {
+        let Some(status) = self.look.as_ref().map(|look| &look.status) else { return Vec::new() };
+        let Status { managers, generators, readers, silent, .. } = status;
+        let mut members = Vec::new();
+        for (role, of_role) in [("manager", managers), ("generator", generators), ("reader", readers)] {
+            members.extend(of_role.iter().map(|status| Member { role, status, silent: false }));
+            let of_role = silent.iter().filter(|member| role_of(member) == role);
+            members.extend(of_role.map(|status| Member { role, status, silent: true }));
+        }
+        members.sort_by(|a, b| self.sort.order(a, b).then_with(|| a.status.name.cmp(&b.status.name)));
+        if self.reversed {
+            members.reverse();
+        }
+        members
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use ratatui::crossterm::event::KeyEventState;
+    use ringreel::coordination::Report;
+    use ringreel_ops::status::WritingStatus;
+
+    fn member(name: &str, host: &str, samples: u64, per_second: f64, silent_seconds: f64) -> MemberStatus {
+        let report = Report { host: host.to_owned(), samples, per_second, ..Report::default() };
+        MemberStatus { name: name.to_owned(), silent_seconds, report }
+    }
+
+    fn look(readers: Vec<MemberStatus>) -> Look {
+        let (readers, silent) = readers.into_iter().partition(|reader| reader.silent_seconds < 30.0);
+        let writing = WritingStatus { generation: 1, samples: 0, cap: 1, bytes: 0, swapping: false };
+        let status = Status {
+            ring: "demo.ring".to_owned(),
+            ring_id: "id".to_owned(),
+            sample: Vec::new(),
+            swap_cap: 1,
+            validation: 0,
+            validation_readable: 0,
+            validation_damaged: 0,
+            newest: 0,
+            newest_age_seconds: None,
+            swaps: 0,
+            swap_ms_mean: None,
+            samples_delivered: 0,
+            samples_waiting: 0,
+            samples_generated: 0,
+            bytes_delivered: 0,
+            samples_per_second: None,
+            bytes: 0,
+            files: 0,
+            free_bytes: None,
+            free_files: None,
+            max_bytes: None,
+            generations: Vec::new(),
+            missing: Vec::new(),
+            reuse: Vec::new(),
+            writing,
+            manager: None,
+            managers: vec![member("m", "c", 7, 0.0, 1.0)],
+            generators: vec![member("b", "a", 1, 3.0, 99.0), member("a", "b", 9, 2.0, 2.0)],
+            readers,
+            silent,
+            index: "files".to_owned(),
+            index_away: None,
+            failures: Vec::new(),
+            quarantined: 0,
+        };
+        Look { unix_ms: 1, status, swaps: Vec::new(), speed: None }
+    }
+
+    fn state(readers: Vec<MemberStatus>) -> State {
+        let mut state = State::new("demo.ring".to_owned(), Duration::from_secs(2));
+        state.arrive(Ok(look(readers)));
+        state
+    }
+
+    fn press(state: &mut State, code: KeyCode) -> bool {
+        state.on_key(KeyEvent::new(code, KeyModifiers::NONE))
+    }
+
+    fn names(state: &State) -> String {
+        state.members().iter().map(|member| member.status.name.as_str()).collect()
+    }
+
+    #[test]
+    fn s_goes_through_the_columns_and_r_turns_the_order() {
+        let mut state = state(vec![member("r", "d", 2, 50.0, 0.5)]);
+        assert_eq!((state.sort, names(&state).as_str()), (Column::Role, "abmr"));
+        for (column, order) in [
+            (Column::Name, "abmr"),
+            (Column::Host, "bamr"),
+            (Column::Samples, "amrb"),
+            (Column::Rate, "rbam"),
+            (Column::Seen, "bamr"),
+            (Column::Role, "abmr"),
+        ] {
+            assert!(!press(&mut state, KeyCode::Char('s')));
+            assert_eq!((state.sort, names(&state).as_str()), (column, order));
+        }
+        press(&mut state, KeyCode::Char('r'));
+        assert_eq!(names(&state), "rmba");
+    }
+
+    #[test]
+    fn members_are_scrolled_to_the_last_page_and_no_further() {
+        let mut state = state((0..20).map(|n| member(&format!("r{n}"), "h", n, 0.0, 0.0)).collect());
+        state.page = 5; // of 23
+        for (key, at) in [
+            (KeyCode::Up, 0),
+            (KeyCode::Down, 1),
+            (KeyCode::PageDown, 6),
+            (KeyCode::PageUp, 1),
+            (KeyCode::End, 18),
+            (KeyCode::PageDown, 18),
+            (KeyCode::Up, 17),
+            (KeyCode::Home, 0),
+            (KeyCode::PageUp, 0),
+        ] {
+            press(&mut state, key);
+            assert_eq!(state.scroll, at, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn q_escape_and_control_c_end_it_and_escape_leaves_the_help_first() {
+        let mut state = state(Vec::new());
+        press(&mut state, KeyCode::Char('?'));
+        assert!(state.help);
+        assert!(!press(&mut state, KeyCode::Esc));
+        assert!(!state.help);
+        assert!(press(&mut state, KeyCode::Esc) && press(&mut state, KeyCode::Char('q')));
+        assert!(!press(&mut state, KeyCode::Char('c')) && !press(&mut state, KeyCode::Char('x')));
+        assert!(state.on_key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));
+        let (code, modifiers) = (KeyCode::Char('q'), KeyModifiers::NONE);
+        let released = KeyEvent { code, modifiers, kind: KeyEventKind::Release, state: KeyEventState::NONE };
+        assert!(!state.on_key(released), "a key that is let go does nothing");
+    }
+
+    #[test]
+    fn while_it_is_paused_nothing_changes() {
+        let mut state = state(Vec::new());
+        press(&mut state, KeyCode::Char('p'));
+        state.arrive(Ok(look(vec![member("r", "h", 1, 1.0, 0.0)])));
+        state.arrive(Err("away".to_owned()));
+        assert!(names(&state) == "abm" && state.trouble.is_none());
+        press(&mut state, KeyCode::Char('p'));
+        state.arrive(Err("away".to_owned()));
+        assert!(names(&state) == "abm" && state.trouble.as_deref() == Some("away"), "what was seen stays");
+        state.arrive(Ok(look(Vec::new())));
+        assert_eq!(state.trouble, None);
+    }
+
+    #[test]
+    fn silent_readers_read_nothing() {
+        let reader = |per_second, silent| member("r", "h", 1, per_second, silent);
+        let read = |readers| state(readers).live[0].read;
+        assert_eq!(read(vec![reader(2.0, 1.0), reader(3.0, 29.0), reader(100.0, 31.0)]), Some(5.0));
+        assert_eq!(read(vec![reader(2.0, 60.0)]), None);
+        let mut state = state(Vec::new());
+        (0..2 * LIVE).for_each(|_| state.arrive(Ok(look(Vec::new()))));
+        assert_eq!(state.live.len(), LIVE);
+    }
+}

@@ -1,0 +1,360 @@
+//! This machine: what its limits, memory and clock mean for generators, managers and readers.
+
+use super::filesystem::millis;
+use super::space::bytes;
+use super::{CannotLook, Doctor, Outcome};
+use ringreel::memory::group_limit;
+use ringreel::reader::OPEN_SEGMENTS;
+use ringreel::unix_ms;
+use rustix::process::{Resource, getrlimit};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const GROUP: &str = "machine";
+/// Files that a process opens besides segments: libraries, sockets, pipes to workers.
+const OTHER_FILES: u64 = 64;
+/// A loader with workers opens many more: bytes travel in files.
+const ROOMY_FILES: u64 = 1024;
+/// Threads and processes that a training with workers has.
+const PROCESSES: u64 = 256;
+const MIB: u64 = 1 << 20;
+/// 2020-01-01, in milliseconds since 1970.
+const YEAR_2020_MS: u64 = 1_577_836_800_000;
+/// Longest time for Python to import a package.
+const PYTHON: Duration = Duration::from_secs(5);
+
+/// What is looked at. None: no limit, or not known.
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    /// Files that a process may open.
+    pub open_files: Option<u64>,
+    /// Processes and threads that this user may have.
+    pub processes: Option<u64>,
+    /// Bytes that a process may map.
+    pub address_space: Option<u64>,
+    /// Bytes that a process may lock in memory.
+    pub locked: Option<u64>,
+    /// Bytes free in /dev/shm.
+    pub shm: Option<u64>,
+    /// Bytes of memory that are available.
+    pub memory: Option<u64>,
+    /// Bytes that this control group may use.
+    pub memory_limit: Option<u64>,
+    /// Processors that this process may use, by affinity and control group; and those of the machine.
+    pub processors: (usize, usize),
+    /// Milliseconds since 1970, by the clock.
+    pub unix_ms: u64,
+    /// Where temporary files go, and whether it can be written to.
+    pub temp: (PathBuf, bool),
+    /// What SLURM and others say of this process: names and values.
+    pub job: Vec<(&'static str, String)>,
+}
+
+/// What names the rank of a process, and its job.
+const JOB: [&str; 8] = [
+    "RANK",
+    "WORLD_SIZE",
+    "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
+    "SLURM_PROCID",
+    "SLURM_STEP_NUM_TASKS",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+];
+
+impl Machine {
+    /// This one.
+    pub fn look(doctor: &super::Subject) -> Machine {
+        let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+        let may = std::thread::available_parallelism().map_or(1, Into::into);
+        let temp = std::env::temp_dir();
+        let writable = doctor.extra.may_write(&temp);
+        Machine {
+            open_files: getrlimit(Resource::Nofile).current,
+            processes: getrlimit(Resource::Nproc).current,
+            address_space: getrlimit(Resource::As).current,
+            locked: getrlimit(Resource::Memlock).current,
+            shm: doctor.fs.space(Path::new("/dev/shm")).ok().map(|space| space.bytes),
+            memory: available(&meminfo),
+            memory_limit: group_limit(),
+            processors: (may, in_list(&online).max(may)),
+            unix_ms: unix_ms(),
+            temp: (temp, writable),
+            job: JOB.iter().filter_map(|name| Some((*name, std::env::var(name).ok()?))).collect(),
+        }
+    }
+
+    /// Each check: its name, why it matters, how it comes out.
+    pub fn judge(&self) -> Vec<(&'static str, &'static str, Outcome)> {
+        vec![
+            ("open files (ulimit -n)", "a reader holds segments open, a loader with workers more", self.files()),
+            ("processes (ulimit -u)", "loaders start workers, and each has threads", self.of_processes()),
+            ("address space (ulimit -v)", "mapped segments count, and so does torch", self.mapped()),
+            (
+                "locked memory (ulimit -l)",
+                "pinned memory of loaders; a ring locks none",
+                Outcome::ok(limit(self.locked)),
+            ),
+            ("/dev/shm", "torch's workers hand their batches over in it", self.of_shm()),
+            ("memory", "streams read ahead up to PREFETCH_BYTES", self.of_memory()),
+            ("processors", "generators and loaders are run by them", self.of_processors()),
+            ("clock", "for people who compare times; nothing is decided by it", self.clock()),
+            ("TMPDIR", "Python's workers and libraries put files there", self.of_temp()),
+            ("job", "ranks find their share by it", self.of_job()),
+        ]
+    }
+
+    fn files(&self) -> Outcome {
+        let least = OPEN_SEGMENTS as u64 + OTHER_FILES;
+        let measured = limit(self.open_files);
+        match self.open_files {
+            Some(n) if n < least => Outcome::failure(
+                format!("{measured}; a reader needs {least}"),
+                format!("ulimit -n {ROOMY_FILES} (or LimitNOFILE, or the batch system's own limit)"),
+            ),
+            Some(n) if n < ROOMY_FILES => {
+                Outcome::warning(measured, format!("ulimit -n {ROOMY_FILES}, for loaders with workers"))
+            }
+            _ => Outcome::ok(format!("{measured}; a reader holds up to {OPEN_SEGMENTS} segments open")),
+        }
+    }
+
+    fn of_processes(&self) -> Outcome {
+        match self.processes {
+            Some(n) if n < PROCESSES => {
+                Outcome::warning(limit(self.processes), format!("ulimit -u {PROCESSES} or more"))
+            }
+            _ => Outcome::ok(limit(self.processes)),
+        }
+    }
+
+    fn mapped(&self) -> Outcome {
+        match self.address_space {
+            Some(_) => {
+                let measured = self.address_space.map_or(String::new(), bytes);
+                Outcome::warning(measured, "ulimit -v unlimited, or READ: pread, so that nothing is mapped")
+            }
+            None => Outcome::ok("no limit"),
+        }
+    }
+
+    fn of_shm(&self) -> Outcome {
+        match self.shm {
+            None => Outcome::warning("there is none", "torch's DataLoader with workers needs it: mount a tmpfs there"),
+            Some(free) if free < 64 * MIB => Outcome::warning(
+                format!("{} free", bytes(free)),
+                "in containers: docker run --shm-size=8g; or fewer workers, or smaller batches",
+            ),
+            Some(free) => Outcome::ok(format!("{} free", bytes(free))),
+        }
+    }
+
+    fn of_memory(&self) -> Outcome {
+        let available = self.memory.map_or("not known".to_owned(), |memory| format!("{} available", bytes(memory)));
+        let limited =
+            self.memory_limit.map_or(String::new(), |limit| format!(", {} in this control group", bytes(limit)));
+        let least = [self.memory, self.memory_limit].into_iter().flatten().min();
+        match least {
+            Some(least) if least < 1024 * MIB => {
+                Outcome::warning(available + &limited, "lower PREFETCH_BYTES, or ask the batch system for more (--mem)")
+            }
+            _ => Outcome::ok(available + &limited),
+        }
+    }
+
+    fn of_processors(&self) -> Outcome {
+        let (may, all) = self.processors;
+        let measured = format!("{may} of {all}, by affinity and control group");
+        match may == 1 && all > 1 {
+            true => Outcome::warning(
+                measured,
+                "ask the batch system for more (--cpus-per-task), where loaders have workers",
+            ),
+            false => Outcome::ok(measured),
+        }
+    }
+
+    fn clock(&self) -> Outcome {
+        let seconds = self.unix_ms / 1000;
+        match self.unix_ms < YEAR_2020_MS {
+            true => Outcome::warning(
+                format!("{seconds} s since 1970: before 2020"),
+                "let NTP set it: certificates fail too",
+            ),
+            false => Outcome::ok(format!("{seconds} s since 1970")),
+        }
+    }
+
+    fn of_temp(&self) -> Outcome {
+        let (path, writable) = &self.temp;
+        match writable {
+            true => Outcome::ok(path.display().to_string()),
+            false => Outcome::warning(
+                format!("{} cannot be written to", path.display()),
+                "set TMPDIR to a directory of yours",
+            ),
+        }
+    }
+
+    fn of_job(&self) -> Outcome {
+        let of = |wanted: &str| self.job.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+        let seen = self.job.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ");
+        let pairs = [
+            ("RANK", "WORLD_SIZE"),
+            ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+            ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ];
+        for (rank, size) in pairs {
+            let number = |name| of(name).and_then(|value| value.trim().parse::<u64>().ok());
+            match (of(rank), of(size), number(rank), number(size)) {
+                (None, None, ..) => {}
+                (_, _, Some(rank), Some(size)) if rank < size => {
+                    return Outcome::ok(format!("rank {rank} of {size} ({seen})"));
+                }
+                // A batch script has a rank, and its size belongs to steps.
+                (Some(_), None, ..) if rank == "SLURM_PROCID" => {}
+                _ => {
+                    return Outcome::warning(
+                        seen,
+                        format!("{rank} and {size} do not fit together: set both, or neither"),
+                    );
+                }
+            }
+        }
+        Outcome::ok(if seen.is_empty() { "none seen: rank 0 of 1".to_owned() } else { format!("rank 0 of 1 ({seen})") })
+    }
+}
+
+fn limit(limit: Option<u64>) -> String {
+    limit.map_or("no limit".to_owned(), |limit| limit.to_string())
+}
+
+/// `MemAvailable` in /proc/meminfo, in bytes.
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// How many a list like `0-3,8` names.
+fn in_list(list: &str) -> usize {
+    let number = |text: &str| text.trim().parse::<usize>().ok();
+    let count = |range: &str| match range.split_once('-') {
+        Some((first, last)) => Some(number(last)?.checked_sub(number(first)?)?.saturating_add(1)),
+        None => number(range).map(|_| 1),
+    };
+    list.split(',').filter_map(count).fold(0, usize::saturating_add)
+}
+
+/// Looks at this machine, its clock against the filesystem's, and Python's package.
+pub(super) fn examine(doctor: &mut Doctor<'_>) -> Result<(), CannotLook> {
+    let subject = doctor.subject.clone();
+    let looked = doctor.measure(GROUP, "limits", "they bound every process", move || Machine::look(&subject))?;
+    for (check, why, outcome) in looked.into_iter().flat_map(|machine| machine.judge()) {
+        doctor.say(GROUP, check, why, outcome);
+    }
+    let why = "a ring's file formats are those of one version";
+    doctor.check(GROUP, "Python package", why, || python(Command::new("python3"))).map(drop)
+}
+
+/// The version of the package that `python` imports, against this one.
+pub fn python(mut python: Command) -> Outcome {
+    const ASK: &str = "import ringreel; print(ringreel.__version__)";
+    let none = |why: &str| Outcome::ok(format!("not looked at: {why}"));
+    let command = python.args(["-c", ASK]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let Ok(mut child) = command.spawn() else { return none("there is no python3") };
+    let begun = Instant::now();
+    let ended = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Some(status),
+            Ok(None) if begun.elapsed() < PYTHON => std::thread::sleep(Duration::from_millis(10)),
+            _ => break None,
+        }
+    };
+    if ended.is_none() {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Outcome::warning(format!("python3 does not import it within {}", millis(PYTHON)), "try it by hand");
+    }
+    let said = child.wait_with_output().map(|done| String::from_utf8_lossy(&done.stdout).trim().to_owned());
+    let (ours, theirs) = (env!("CARGO_PKG_VERSION"), said.unwrap_or_default());
+    match theirs == ours {
+        _ if theirs.is_empty() => none("python3 does not find the package `ringreel`"),
+        true => Outcome::ok(format!("{theirs}, as this command")),
+        false => Outcome::warning(format!("{theirs}; this command is {ours}"), "install both from one version"),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    fn healthy() -> Machine {
+        Machine {
+            shm: Some(1 << 30),
+            processors: (2, 2),
+            unix_ms: YEAR_2020_MS + 1,
+            temp: ("/tmp".into(), true),
+            ..Machine::default()
+        }
+    }
+
+    fn verdict(machine: &Machine, check: &str) -> Verdict {
+        machine.judge().into_iter().find(|(name, ..)| name.starts_with(check)).unwrap().2.verdict
+    }
+
+    #[test]
+    fn each_limit_that_is_too_small_is_named_and_nothing_else() {
+        assert!(healthy().judge().iter().all(|(_, _, outcome)| outcome.verdict == Verdict::Ok));
+        let job =
+            |rank: &str, size: &str| vec![("SLURM_PROCID", rank.to_owned()), ("SLURM_STEP_NUM_TASKS", size.to_owned())];
+        let (bad, low) = (Verdict::Failure, Verdict::Warning);
+        let cases = [
+            ("open files", bad, Machine { open_files: Some(100), ..healthy() }),
+            ("open files", low, Machine { open_files: Some(1023), ..healthy() }),
+            ("processes", low, Machine { processes: Some(100), ..healthy() }),
+            ("address", low, Machine { address_space: Some(1 << 32), ..healthy() }),
+            ("/dev/shm", low, Machine { shm: Some(64 * MIB - 1), ..healthy() }),
+            ("/dev/shm", low, Machine { shm: None, ..healthy() }),
+            ("memory", low, Machine { memory: Some(1 << 29), ..healthy() }),
+            ("memory", low, Machine { memory_limit: Some(1 << 29), memory: Some(1 << 40), ..healthy() }),
+            ("processors", low, Machine { processors: (1, 64), ..healthy() }),
+            ("clock", low, Machine { unix_ms: 1000, ..healthy() }),
+            ("TMPDIR", low, Machine { temp: ("/nowhere".into(), false), ..healthy() }),
+            ("job", low, Machine { job: job("2", "2"), ..healthy() }),
+            ("job", low, Machine { job: job("x", "2"), ..healthy() }),
+        ];
+        for (check, expected, machine) in cases {
+            assert_eq!(verdict(&machine, check), expected, "{machine:?}");
+            let others = machine.judge().into_iter().filter(|(_, _, outcome)| outcome.verdict != Verdict::Ok);
+            assert_eq!(others.count(), 1, "{machine:?}");
+        }
+        assert_eq!(verdict(&Machine { job: job("1", "2"), ..healthy() }, "job"), Verdict::Ok);
+        let script = Machine { job: vec![("SLURM_PROCID", "0".to_owned())], ..healthy() };
+        assert_eq!(verdict(&script, "job"), Verdict::Ok, "a batch script");
+    }
+
+    #[test]
+    fn what_the_kernel_writes_is_understood_and_nonsense_is_nothing() {
+        assert_eq!(available("MemTotal: 9 kB\nMemAvailable:   12 kB\n"), Some(12_288));
+        assert_eq!(available("MemAvailable: 99999999999999999999 kB"), None);
+        assert_eq!((in_list("0-3,8\n"), in_list("0"), in_list("5-2"), in_list("")), (5, 1, 0, 0));
+        assert_eq!(in_list(&format!("0-{},0-{}", usize::MAX, usize::MAX)), usize::MAX);
+    }
+
+    #[test]
+    fn another_version_of_the_python_package_is_named() {
+        let shell = |text: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", text]);
+            python(command)
+        };
+        assert_eq!(shell("echo 0.0.0").verdict, Verdict::Warning);
+        assert_eq!(shell(concat!("echo ", env!("CARGO_PKG_VERSION"))).verdict, Verdict::Ok);
+        assert_eq!(shell("exit 1").verdict, Verdict::Ok);
+        assert_eq!(python(Command::new("/nowhere/python3")).verdict, Verdict::Ok);
+    }
+}

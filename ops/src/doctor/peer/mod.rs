@@ -1,0 +1,229 @@
+//! What two nodes see of each other: `ringreel doctor --peer`, started on both.
+//!
+//! They meet by names in a directory that both see (`rendezvous`), talk by names (`session`), and measure in lockstep: one,
+//! A, acts, the other, B, looks. Delays are measured on A's clock alone, from the end of its call to the arrival of B's
+//! answer: a bound from above, since the answer takes its time too. In the end A tells B the verdict.
+
+mod conflict_checks;
+mod rendezvous;
+mod session;
+mod visibility_checks;
+
+use super::{CannotLook, Check, Doctor, Outcome, Stop, Verdict};
+use crate::probe::{Subject, remove_tree_while};
+use session::{Answer, Attempt, Session, Trouble};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+const GROUP: &str = "peer";
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// For the other one to come.
+    pub meeting: Duration,
+    /// For the other one to answer.
+    pub answer: Duration,
+    /// For a name to be seen.
+    pub look: Duration,
+    /// LEASE_SECONDS: what delays are compared to.
+    pub lease: Duration,
+}
+
+impl Times {
+    /// With so much time for the other one to come.
+    pub fn new(meeting: Duration, lease: Duration) -> Times {
+        Times { meeting, answer: Duration::from_secs(20), look: Duration::from_secs(10), lease }
+    }
+}
+
+/// A step: its name, why it matters, what A does and finds, what B does.
+struct Step {
+    name: &'static str,
+    why: &'static str,
+    a: fn(&mut Session) -> Attempt<Outcome>,
+    b: fn(&mut Session) -> Attempt<()>,
+}
+
+const STEPS: [Step; 12] = [
+    Step {
+        name: "nodes",
+        why: "two nodes are to be compared",
+        a: visibility_checks::nodes_a,
+        b: visibility_checks::nodes_b,
+    },
+    Step {
+        name: "round trip",
+        why: "every delay below holds one",
+        a: visibility_checks::echo_a,
+        b: visibility_checks::echo_b,
+    },
+    Step {
+        name: "clocks",
+        why: "for people who compare times; nothing is decided by it",
+        a: visibility_checks::clocks_a,
+        b: visibility_checks::clocks_b,
+    },
+    Step {
+        name: "rename is seen",
+        why: "so late a reader sees that a generation was promoted",
+        a: visibility_checks::rename_a,
+        b: visibility_checks::rename_b,
+    },
+    Step {
+        name: "new name is listed",
+        why: "signs of life and manifests are found in listings",
+        a: visibility_checks::listing_a,
+        b: visibility_checks::listing_b,
+    },
+    Step {
+        name: "missing name appears",
+        why: "a node remembers for a while that a name which it looked for was absent",
+        a: visibility_checks::missing_a,
+        b: visibility_checks::missing_b,
+    },
+    Step {
+        name: "inotify",
+        why: "where it is silent, readers look every POLL_SECONDS",
+        a: visibility_checks::inotify_a,
+        b: visibility_checks::inotify_b,
+    },
+    Step {
+        name: "late names",
+        why: "a generator may link into a generation that was just promoted",
+        a: conflict_checks::late_a,
+        b: conflict_checks::late_b,
+    },
+    Step {
+        name: "replaced files",
+        why: "for your own use: a ring never replaces or rewrites a file",
+        a: conflict_checks::replaced_a,
+        b: conflict_checks::replaced_b,
+    },
+    Step {
+        name: "sealed files",
+        why: "samples are read by other nodes than wrote them",
+        a: conflict_checks::sealed_a,
+        b: conflict_checks::sealed_b,
+    },
+    Step {
+        name: "one winner",
+        why: "everything is decided by who gets a name first, and by no lock",
+        a: conflict_checks::race_a,
+        b: conflict_checks::race_b,
+    },
+    Step { name: "end", why: "both did all of it", a: visibility_checks::end_a, b: visibility_checks::end_b },
+];
+
+/// Meets another process that does the same in `place`, and measures. Both tell the same.
+///
+/// # Errors
+/// Nobody came; the other one fell silent or ended early; somebody asked to stop; the filesystem does not answer.
+pub fn examine(doctor: &mut Doctor<'_>, place: &Path, times: Times, stop: &Stop) -> Result<(), CannotLook> {
+    let alive = Arc::new(Mutex::new(Instant::now()));
+    let (seen, asked) = (alive.clone(), stop.clone());
+    // Asked in every loop: so it also tells that no call hangs.
+    let stop: Stop = Arc::new(move || {
+        *seen.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        asked()
+    });
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let (subject, at) = (doctor.subject.clone(), place.to_owned());
+    let pair = move || drop(sender.send(pair(&subject, &at, times, &stop)));
+    let thread = std::thread::Builder::new().name("ringreel-doctor".to_owned()).spawn(pair);
+    thread.map_err(|error| CannotLook(format!("no thread can be started ({error})")))?;
+    let checks = loop {
+        match receiver.recv_timeout(super::SLICE) {
+            Ok(checks) => break checks?,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Err(CannotLook("the measurement failed".to_owned())),
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+        if alive.lock().unwrap_or_else(PoisonError::into_inner).elapsed() > doctor.limit {
+            return Err(CannotLook(format!(
+                "the filesystem of {} hangs: no answer within {:.0} s",
+                place.display(),
+                doctor.limit.as_secs_f64()
+            )));
+        }
+    };
+    checks.into_iter().for_each(|check| doctor.told(check));
+    Ok(())
+}
+
+fn pair(subject: &Subject, place: &Path, times: Times, stop: &Stop) -> Result<Vec<Check>, CannotLook> {
+    let met = rendezvous::meet(subject, place, times.meeting, stop)?;
+    let mut session = Session::new(subject.clone(), &met, times, stop.clone());
+    let partner = introduce(&mut session, &met.me);
+    let known = partner.as_ref().ok().cloned();
+    let done = partner.and_then(|_| if met.is_a { lead(&mut session) } else { follow(&mut session) });
+    // Where both came to the end, A alone removes the directory. It asks `stop` before each name, so
+    // a slow filesystem is not mistaken for one that hangs.
+    let left = if met.is_a || done.is_err() {
+        remove_tree_while(&*subject.fs, &met.dir, &|| {
+            stop();
+        })
+    } else {
+        Ok(())
+    };
+    met.clean(&*subject.fs, known.as_deref());
+    let mut checks = done.map_err(|trouble| CannotLook(session.in_words(trouble)))?;
+    if let Err(error) = left {
+        let advice = format!("remove {} by hand", met.dir.display());
+        checks.push(line("cleaning up", "nothing is left behind", Outcome::warning(error.to_string(), advice)));
+    }
+    Ok(checks)
+}
+
+/// Both say who they are, so that each can clean up after both.
+fn introduce(session: &mut Session, me: &str) -> Attempt<String> {
+    session.step = "meeting";
+    session.begin()?;
+    session.say(me)?;
+    session.hear()
+}
+
+fn line(check: &str, why: &str, outcome: Outcome) -> Check {
+    let (group, check, why) = (GROUP.to_owned(), check.to_owned(), why.to_owned());
+    let Outcome { verdict, measured, advice } = outcome;
+    Check { group, check, verdict, measured, why, advice }
+}
+
+/// A's part.
+fn lead(session: &mut Session) -> Attempt<Vec<Check>> {
+    let mut checks = Vec::with_capacity(STEPS.len());
+    for step in &STEPS {
+        session.step = step.name;
+        let begun = Instant::now();
+        let outcome = match (step.a)(session) {
+            Ok(outcome) => outcome,
+            Err(Trouble::Refused(what)) => Outcome::failure(what, super::ANOTHER),
+            Err(trouble) => return Err(trouble),
+        };
+        tracing::debug!(step = step.name, took = ?begun.elapsed(), "measured");
+        let ends = outcome.verdict == Verdict::Failure;
+        checks.push(line(step.name, step.why, outcome));
+        if ends {
+            break; // nothing that follows would tell more
+        }
+    }
+    session.publish_verdict(&checks)?;
+    Ok(checks)
+}
+
+/// B's part.
+fn follow(session: &mut Session) -> Attempt<Vec<Check>> {
+    for step in &STEPS {
+        session.step = step.name;
+        match (step.b)(session) {
+            Ok(()) => {}
+            Err(Trouble::Refused(what)) => {
+                session.send(Answer::Broken, &what)?;
+                break;
+            }
+            Err(Trouble::Verdict) => return session.read_verdict(),
+            Err(trouble) => return Err(trouble),
+        }
+    }
+    session.await_verdict()
+}

@@ -1,0 +1,293 @@
+//! What B sees of what A did, and when.
+
+use super::super::filesystem::{late, millis, spread};
+use super::super::{Outcome, Verdict};
+use super::session::{Attempt, Session, Trouble};
+use crate::probe::delays::Delays;
+use ringreel::fs::surely;
+use ringreel::unix_ms;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 10;
+/// What B says of what A did.
+const SEEN: &str = "seen";
+const NEVER: &str = "never";
+/// For so long B looks for a name before A creates it.
+const LOOK_BEFORE: Duration = Duration::from_millis(100);
+/// A name that a lookup finds so late was remembered to be absent.
+const HIDDEN: Duration = Duration::from_secs(1);
+/// For so long B waits for inotify.
+const TELLS_WITHIN: Duration = Duration::from_millis(1500);
+/// Clocks that differ so much make times misleading.
+const OFF_MS: u64 = 5000;
+
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+pub fn nodes_a(session: &mut Session) -> Attempt<Outcome> {
+    let here = format!("{}:{}", host(), std::process::id());
+    session.say(&here)?;
+    let there = session.hear()?;
+    let measured = format!("A is {here} (it acts), B is {there} (it looks)");
+    let node = |name: &str| name.rsplit_once(':').map(|(node, _)| node.to_owned());
+    Ok(match node(&here) == node(&there) {
+        false => Outcome::ok(measured),
+        true => Outcome::warning(
+            format!("{measured}: one node"),
+            "start it on two nodes (srun -N2 --ntasks-per-node=1 ...): what follows tells nothing about two",
+        ),
+    })
+}
+
+pub fn nodes_b(session: &mut Session) -> Attempt<()> {
+    session.hear()?;
+    session.say(&format!("{}:{}", host(), std::process::id()))
+}
+
+pub fn echo_a(session: &mut Session) -> Attempt<Outcome> {
+    let (mut trips, begun) = (Delays::default(), Instant::now());
+    loop {
+        let asked = Instant::now();
+        if !session.goes_on(begun, trips.seen.len(), ROUNDS)? {
+            break;
+        }
+        session.expect("pong")?;
+        trips.add(Some(asked.elapsed()));
+    }
+    session.trip = trips.median();
+    Ok(Outcome::ok(format!("a name and its answer: {}", spread(&trips))))
+}
+
+pub fn echo_b(session: &mut Session) -> Attempt<()> {
+    while session.goes_on_there()? {
+        session.say("pong")?;
+    }
+    Ok(())
+}
+
+pub fn clocks_a(session: &mut Session) -> Attempt<Outcome> {
+    let (before, begun) = (unix_ms(), Instant::now());
+    session.say("time")?;
+    let heard = session.hear()?;
+    let there: u64 = heard.parse().map_err(|_| Trouble::Nonsense(heard))?;
+    let half = begun.elapsed() / 2;
+    let here = before + half.as_millis() as u64;
+    let off = there as f64 - here as f64;
+    let measured = format!("B's is {:+.3} s off A's (± {})", off / 1e3, millis(half));
+    Ok(match there.abs_diff(here) > OFF_MS {
+        false => Outcome::ok(measured),
+        true => Outcome::warning(measured, "let NTP set both: ages in `ringreel status` are of the clock that looks"),
+    })
+}
+
+pub fn clocks_b(session: &mut Session) -> Attempt<()> {
+    session.expect("time")?;
+    session.say(&unix_ms().to_string())
+}
+
+/// A does `act` each round once B looked. Returns the times until B says that it saw that. The first
+/// round in which B does not see it is the last one.
+fn rounds(session: &mut Session, mut act: impl FnMut(&Session, usize) -> Attempt<()>) -> Attempt<Delays> {
+    let (mut delays, begun) = (Delays::default(), Instant::now());
+    loop {
+        let round = if delays.never > 0 { ROUNDS } else { delays.seen.len() };
+        if !session.goes_on(begun, round, ROUNDS)? {
+            return Ok(delays);
+        }
+        session.expect("ready")?;
+        act(session, round)?;
+        let done = Instant::now();
+        delays.add(hear_of(session, done)?);
+    }
+}
+
+/// The time from `done` until B says that it saw that; `None` if it did not.
+fn hear_of(session: &mut Session, done: Instant) -> Attempt<Option<Duration>> {
+    match session.hear()?.as_str() {
+        SEEN => Ok(Some(done.elapsed())),
+        NEVER => Ok(None),
+        other => Err(Trouble::Nonsense(other.to_owned())),
+    }
+}
+
+/// B looks each round, and then until it sees.
+fn look(session: &mut Session, mut sees: impl FnMut(&Session, usize) -> bool) -> Attempt<()> {
+    let mut round = 0;
+    while session.goes_on_there()? {
+        sees(session, round);
+        session.say("ready")?;
+        let seen = session.until(session.times.look, || sees(session, round))?;
+        session.say(if seen { SEEN } else { NEVER })?;
+        round += 1;
+    }
+    Ok(())
+}
+
+fn at_most(session: &Session, delays: &Delays) -> Outcome {
+    let outcome = late(delays, session.times.lease);
+    let measured = match outcome.verdict {
+        _ if delays.seen.is_empty() => format!("not within {}", millis(session.times.look)),
+        Verdict::Ok => format!("{} (bounds from above: B's answer is in them)", outcome.measured),
+        _ => outcome.measured.clone(),
+    };
+    Outcome { measured, ..outcome }
+}
+
+pub fn rename_a(session: &mut Session) -> Attempt<Outcome> {
+    let dir = session.make_dir("renames")?;
+    for round in 0..ROUNDS {
+        let old = dir.join(format!("write.{round}"));
+        session.subject.fs.make_dir(&old)?;
+        session.write(&old.join("file"), b"x")?;
+    }
+    session.say("made")?;
+    let delays = rounds(session, |session, round| {
+        let name = |kind: &str| dir.join(format!("{kind}.{round}"));
+        Ok(session.subject.fs.rename(&name("write"), &name("read"))?)
+    })?;
+    Ok(at_most(session, &delays))
+}
+
+pub fn rename_b(session: &mut Session) -> Attempt<()> {
+    session.expect("made")?;
+    look(session, |session, round| {
+        let (fs, dir) = (&session.subject.fs, session.dir.join("renames"));
+        let opens = |kind: &str| fs.open(&dir.join(format!("{kind}.{round}")).join("file")).is_ok();
+        opens("write"); // so that it is remembered
+        let path = dir.join(format!("read.{round}")).join("file");
+        surely(&**fs, &path, || fs.open(&path)).is_ok()
+    })
+}
+
+fn link(session: &Session, dir: &Path, name: &Path) -> Attempt<()> {
+    Ok(session.subject.fs.link(&dir.join("staged"), &dir.join(name))?)
+}
+
+fn name(round: usize) -> String {
+    format!("{round:06}.rec")
+}
+
+pub fn listing_a(session: &mut Session) -> Attempt<Outcome> {
+    let dir = session.make_dir("listed")?;
+    session.write(&dir.join("staged"), b"x")?;
+    session.say("made")?;
+    let delays = rounds(session, |session, round| link(session, &dir, name(round).as_ref()))?;
+    Ok(at_most(session, &delays))
+}
+
+pub fn listing_b(session: &mut Session) -> Attempt<()> {
+    session.expect("made")?;
+    look(session, |session, round| {
+        let names = session.subject.fs.list(&session.dir.join("listed"));
+        names.is_ok_and(|names| names.contains(&name(round)))
+    })
+}
+
+/// Where B looks by the name alone, and where it opens the directory before it looks again: what
+/// the second way makes a client ask must not help the first.
+const PLAINLY: &str = "plainly";
+const SURELY: &str = "surely";
+
+/// B looks for a name, A creates it, B measures when it finds it in either way.
+pub fn missing_a(session: &mut Session) -> Attempt<Outcome> {
+    let dir = session.make_dir("missing")?;
+    session.write(&dir.join("staged"), b"x")?;
+    for way in [PLAINLY, SURELY] {
+        session.subject.fs.make_dir(&dir.join(way))?;
+    }
+    session.say("made")?;
+    let (mut plainly, mut surely, begun) = (Delays::default(), Delays::default(), Instant::now());
+    loop {
+        let round = if plainly.never + surely.never > 0 { ROUNDS } else { plainly.seen.len() };
+        if !session.goes_on(begun, round, ROUNDS)? {
+            return Ok(judge_missing(session, &plainly, &surely));
+        }
+        session.expect("ready")?;
+        for way in [PLAINLY, SURELY] {
+            link(session, &dir, &Path::new(way).join(name(round)))?;
+        }
+        let done = Instant::now();
+        surely.add(hear_of(session, done)?);
+        plainly.add(hear_of(session, done)?);
+    }
+}
+
+pub fn missing_b(session: &mut Session) -> Attempt<()> {
+    session.expect("made")?;
+    let (mut round, fs, dir) = (0, session.subject.fs.clone(), session.dir.join("missing"));
+    while session.goes_on_there()? {
+        let (plain, sure) = (dir.join(PLAINLY).join(name(round)), dir.join(SURELY).join(name(round)));
+        let sees_plainly = || fs.open(&plain).is_ok();
+        let sees_surely = || surely(&*fs, &sure, || fs.open(&sure)).is_ok();
+        session.until(LOOK_BEFORE, || sees_plainly() && sees_surely())?;
+        session.say("ready")?;
+        for sees in [&sees_surely as &dyn Fn() -> bool, &sees_plainly] {
+            let seen = session.until(session.times.look, sees)?;
+            session.say(if seen { SEEN } else { NEVER })?;
+        }
+        round += 1;
+    }
+    Ok(())
+}
+
+/// A ring looks in the second way, so only that delay is compared with the lease.
+fn judge_missing(session: &Session, plainly: &Delays, surely: &Delays) -> Outcome {
+    let look = millis(session.times.look);
+    let Outcome { verdict, measured, advice } = at_most(session, surely);
+    let hidden = plainly.never > 0 || plainly.max() > HIDDEN;
+    let plain = match plainly.never {
+        0 => spread(plainly),
+        _ => format!("more than {look}"),
+    };
+    let measured = format!("once its directory is opened: {measured}; by the name alone: {plain}");
+    if verdict != Verdict::Ok || !hidden {
+        return Outcome { verdict, measured, advice };
+    }
+    let measured = format!("{measured}: B's client remembers that the name was absent");
+    let advice = "nothing for a ring, which opens the directory and looks again; for other programs, mount with \
+                  lookupcache=positive, or list the directory before you conclude that a name is absent";
+    Outcome { verdict, measured, advice: advice.to_owned() }
+}
+
+pub fn inotify_a(session: &mut Session) -> Attempt<Outcome> {
+    let dir = session.make_dir("watched")?;
+    session.say("made")?;
+    session.expect("ready")?;
+    session.write(&dir.join("file"), b"x")?;
+    let said = session.hear()?;
+    Ok(match said.as_str() {
+        "fires" => Outcome::ok("B is told of what A does"),
+        "silent" => Outcome::ok("silent on B for what A does: readers look every POLL_SECONDS"),
+        why => Outcome::ok(format!("not to be had on B ({why}): readers look every POLL_SECONDS")),
+    })
+}
+
+pub fn inotify_b(session: &mut Session) -> Attempt<()> {
+    session.expect("made")?;
+    let (rings, bell) = mpsc::channel();
+    let watch =
+        session.subject.extra.watch(&session.dir.join("watched"), Box::new(move || rings.send(()).unwrap_or_default()));
+    session.say("ready")?;
+    let said = match watch {
+        Err(why) => why,
+        Ok(_watch) => match bell.recv_timeout(TELLS_WITHIN) {
+            Ok(()) => "fires".to_owned(),
+            Err(_) => "silent".to_owned(),
+        },
+    };
+    session.say(&said)
+}
+
+pub fn end_a(session: &mut Session) -> Attempt<Outcome> {
+    session.say("end")?;
+    session.expect("end")?;
+    Ok(Outcome::ok("both sides went through all of it"))
+}
+
+pub fn end_b(session: &mut Session) -> Attempt<()> {
+    session.expect("end")?;
+    session.say("end")
+}

@@ -1,0 +1,179 @@
+//! What one file is, in facts: a segment, or somebody else's RecordIO file.
+
+use super::Subject;
+use super::records::{What, image_kind, walk};
+use super::sample_stats::{Glance, glance};
+use super::samples::Samples;
+use super::summary::Odd;
+use super::verify_file;
+use ringreel::error::{Error, Result};
+use ringreel::fs::Fs;
+use ringreel_format::{Meta, SegmentInfo};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Samples, and damaged stretches, that are told.
+const TOLD: usize = 20;
+
+/// Where a sample lies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// Its position in the segment.
+    pub ordinal: u64,
+    /// File offset of its head.
+    pub at: u64,
+    /// Bytes that it takes, with all its tensors.
+    pub bytes: u64,
+}
+
+/// A segment.
+#[derive(Debug)]
+pub struct Segment {
+    /// Its file.
+    pub path: PathBuf,
+    /// Bytes of it.
+    pub bytes: u64,
+    /// What it says of itself. None: neither header nor footer is whole.
+    pub info: Option<SegmentInfo>,
+    /// Heads of samples that were found.
+    pub samples: u64,
+    /// The first of them.
+    pub first_samples: Vec<Place>,
+    /// File offset and checksum of its footer, which stands for the whole file; none where it has none.
+    pub footer: Option<(u64, u32)>,
+    /// Some samples.
+    pub glance: Option<Glance>,
+    /// What is odd.
+    pub odd: Vec<Odd>,
+}
+
+/// A RecordIO file.
+#[derive(Debug, Default, Serialize)]
+pub struct Records {
+    /// Its file.
+    #[serde(serialize_with = "super::lossy")]
+    pub path: PathBuf,
+    /// Bytes of it.
+    pub bytes: u64,
+    /// Records.
+    pub records: u64,
+    /// Bytes of their payloads,
+    pub payload_bytes: u64,
+    /// of the shortest
+    pub shortest: Option<u64>,
+    /// and of the longest.
+    pub longest: Option<u64>,
+    /// Records that the framing split.
+    pub split: u64,
+    /// Records that begin with MXNet's image header.
+    pub with_image_header: u64,
+    /// How many hold an image file of each kind, by their first bytes.
+    pub kinds: BTreeMap<&'static str, u64>,
+    /// What is odd.
+    pub odd: Vec<Odd>,
+}
+
+/// Either.
+#[derive(Debug)]
+pub enum File {
+    /// A segment.
+    Segment(Box<Segment>),
+    /// A RecordIO file, or what is taken for one.
+    Records(Records),
+}
+
+impl Segment {
+    /// Its provenance: who wrote it, and where.
+    pub fn provenance(&self) -> Option<&Meta> {
+        self.info.as_ref().map(|info| &info.provenance)
+    }
+}
+
+/// What there is to say of a file. `most`: so many samples of a segment are looked at.
+///
+/// # Errors
+/// A segment of another major version; what the filesystem says.
+pub fn file(fs: &Arc<dyn Fs>, path: &Path, most: u64) -> Result<File> {
+    if verify_file::is_segment(&**fs, path)? {
+        return Ok(File::Segment(Box::new(segment(fs, path, most)?)));
+    }
+    records(&**fs, path).map(File::Records)
+}
+
+fn damage(odd: &mut Vec<Odd>, path: &Path, at: u64, end: u64, why: &str) {
+    if odd.len() < TOLD {
+        let what = format!("bytes {at} to {end}: {why}");
+        odd.push(Odd { damage: true, what, next: format!("ringreel verify {}", path.display()) });
+    }
+}
+
+fn segment(fs: &Arc<dyn Fs>, path: &Path, most: u64) -> Result<Segment> {
+    let bytes = fs.identity(path)?.len;
+    let (mut info, mut footer, mut samples) = (None, None, 0);
+    let (mut first_samples, mut odd) = (Vec::new(), Vec::new());
+    walk(&**fs, path, &mut |record| {
+        match record.what {
+            What::Header(header) => info = Some(*header),
+            What::Head(head) => {
+                samples += 1;
+                if first_samples.len() < TOLD {
+                    first_samples.push(Place { ordinal: head.ordinal, at: head.at, bytes: head.end - head.at });
+                }
+            }
+            What::Footer(found) => {
+                footer = Some((found.at, found.check));
+                info.get_or_insert(found.info);
+            }
+            What::Damage(why) => damage(&mut odd, path, record.at, record.end, &why),
+            _ => {}
+        }
+        true
+    })?;
+    let glance = match Samples::open(fs.clone(), &Subject::File(path.to_owned())) {
+        Ok(samples) => Some(glance(&samples, most)?),
+        Err(Error::Fs { source }) => return Err(source.into()),
+        Err(_) => None, // the walk has said why
+    };
+    if let Some(seen) = glance.as_ref().filter(|seen| seen.unreadable > 0) {
+        let why = seen.why.clone().unwrap_or_default();
+        let what = format!("of {} samples {} cannot be read: {why}", seen.looked_at, seen.unreadable);
+        odd.push(Odd { damage: true, what, next: format!("ringreel verify {}", path.display()) });
+    }
+    odd.extend(glance.iter().flat_map(Glance::not_finite));
+    Ok(Segment { path: path.to_owned(), bytes, info, samples, first_samples, footer, glance, odd })
+}
+
+fn records(fs: &dyn Fs, path: &Path) -> Result<Records> {
+    let mut told = Records { path: path.to_owned(), bytes: fs.identity(path)?.len, ..Records::default() };
+    walk(fs, path, &mut |record| {
+        match record.what {
+            What::Plain(content) => {
+                told.records += 1;
+                told.payload_bytes += record.len;
+                told.shortest = Some(told.shortest.map_or(record.len, |len| len.min(record.len)));
+                told.longest = told.longest.max(Some(record.len));
+                told.split += u64::from(record.splits > 0);
+                told.with_image_header += u64::from(content.labels.is_some());
+                content.kind.into_iter().for_each(|kind| *told.kinds.entry(kind).or_default() += 1);
+            }
+            What::Damage(why) => damage(&mut told.odd, path, record.at, record.end, &why),
+            _ => {}
+        }
+        true
+    })?;
+    if told.records == 0 {
+        told.odd.clear();
+        let mut begin = vec![0; told.bytes.min(16) as usize];
+        fs.open(path)?.read_exact_at(&mut begin, 0)?;
+        let what = match image_kind(&begin) {
+            _ if told.bytes == 0 => "it is empty: nothing was written, or all was cut off".to_owned(),
+            Some(kind) => format!("it is no segment and no RecordIO file: it looks like {kind}"),
+            None => "it is no segment and no RecordIO file: there is no record in it".to_owned(),
+        };
+        let next = "look for another file: what is in this one, ringreel cannot tell".to_owned();
+        told.odd.push(Odd { damage: true, what, next });
+    }
+    Ok(told)
+}

@@ -1,0 +1,128 @@
+//! A glance at some samples: what their parts are, how they are stored, the ranges of their values.
+
+use super::samples::Samples;
+use super::summary::Odd;
+use ringreel::error::{Error, Result};
+use ringreel::value_stats::Range;
+use ringreel_format::{Codec, DType, Shape};
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// No more samples are looked at after so many bytes.
+const BYTES: u64 = 512 << 20;
+/// So many dtypes and shapes of one part are told.
+const KINDS: usize = 8;
+
+/// What a part is in some samples.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Kind {
+    /// Type of its elements.
+    pub dtype: String,
+    /// Its shape.
+    pub shape: Shape,
+    /// In so many samples.
+    pub samples: u64,
+}
+
+/// One part, in all samples that were looked at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PartGlance {
+    /// Its name.
+    pub name: String,
+    /// Its dtypes and shapes, the most frequent first, eight at most.
+    pub kinds: Vec<Kind>,
+    /// Whether there are more.
+    pub more_kinds: bool,
+    /// Bytes stored.
+    pub stored: u64,
+    /// Bytes of its elements.
+    pub decoded: u64,
+    /// In so many samples it was found,
+    pub samples: u64,
+    /// and in so many of these it is compressed.
+    pub compressed: u64,
+    /// The range of its values. None: it has no numbers.
+    pub range: Option<Range>,
+}
+
+/// Some samples.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Glance {
+    /// So many were looked at,
+    pub looked_at: u64,
+    /// of so many.
+    pub samples: u64,
+    /// Their generation, where they are of one.
+    pub generation: Option<u64>,
+    /// Of those looked at, so many could not be read.
+    pub unreadable: u64,
+    /// Why the first of them could not.
+    pub why: Option<String>,
+    /// Their parts.
+    pub parts: Vec<PartGlance>,
+}
+
+impl Glance {
+    /// A finding for each part with elements that are not finite, in the samples that were looked at.
+    pub(super) fn not_finite(&self) -> impl Iterator<Item = Odd> + '_ {
+        let next = "CHECK_FINITE: refuse in the configuration of the generators".to_owned();
+        let what = |part: &PartGlance| part.range.and_then(|range| range.not_finite(&part.name));
+        self.parts.iter().filter_map(what).map(move |what| Odd { damage: false, what, next: next.clone() })
+    }
+}
+
+/// Looks at `most` samples, spread evenly; at fewer where they are large. Those whose directory went away meanwhile do not
+/// count.
+///
+/// # Errors
+/// What the filesystem says, but for what is gone.
+pub fn glance(samples: &Samples, most: u64) -> Result<Glance> {
+    let len = samples.len();
+    let mut glance = Glance { samples: len, generation: samples.generation(), ..Glance::default() };
+    let (mut kinds, mut bytes) = (HashMap::<(usize, DType, Shape), u64>::new(), 0);
+    for n in 0..len.min(most) {
+        if bytes > BYTES {
+            break;
+        }
+        let position = (u128::from(n) * u128::from(len) / u128::from(len.min(most))) as u64;
+        let found = samples.get(position).and_then(|item| Ok((item, samples.head(position)?)));
+        let (item, head) = match found {
+            Ok(found) => found,
+            Err(Error::Fs { source }) if source.is_gone() && !samples.is_lost(&source) => continue,
+            Err(Error::Fs { source }) if !source.is_gone() => return Err(source.into()),
+            Err(error) => {
+                glance.looked_at += 1;
+                glance.unreadable += 1;
+                glance.why.get_or_insert_with(|| error.to_string());
+                continue;
+            }
+        };
+        glance.looked_at += 1;
+        glance.parts.resize_with(glance.parts.len().max(item.parts.len()), PartGlance::default);
+        for (n, part) in item.parts.iter().enumerate() {
+            let told = &mut glance.parts[n];
+            if told.name.is_empty() {
+                told.name.clone_from(&part.name);
+            }
+            let stored = head.as_ref().and_then(|head| head.parts.get(n));
+            told.samples += 1;
+            told.decoded = told.decoded.saturating_add(part.len());
+            told.stored = told.stored.saturating_add(stored.map_or(part.len(), |stored| stored.stored_len));
+            told.compressed += u64::from(stored.is_some_and(|stored| stored.codec != Codec::Plain));
+            bytes = bytes.saturating_add(part.len());
+            *kinds.entry((n, part.dtype.clone(), part.shape.clone())).or_default() += 1;
+            if let Some(range) = part.data().ok().and_then(|data| Range::of(&part.dtype, data)) {
+                told.range = Some(told.range.unwrap_or_default().with(range));
+            }
+        }
+    }
+    for ((n, dtype, shape), samples) in kinds {
+        glance.parts[n].kinds.push(Kind { dtype: dtype.to_string(), shape, samples });
+    }
+    for part in &mut glance.parts {
+        part.kinds.sort_by(|a, b| (b.samples, &a.dtype, &a.shape).cmp(&(a.samples, &b.dtype, &b.shape)));
+        part.more_kinds = part.kinds.len() > KINDS;
+        part.kinds.truncate(KINDS);
+    }
+    Ok(glance)
+}

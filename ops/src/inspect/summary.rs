@@ -1,0 +1,500 @@
+//! What a ring, or a generation of it, is: in facts, from its directory alone. It may be in use meanwhile: what goes away
+//! while it is looked at is left out.
+//!
+//! Bounded work, however large the ring is: directories are listed, manifests of what is there are read, and of some
+//! files the footer.
+
+use super::sample_stats::{Glance, glance};
+use super::samples::Samples;
+use super::{Subject, tree};
+use ringreel::error::{Error, FsError, Result};
+use ringreel::fs::{Fs, surely};
+use ringreel::humanize::counted;
+use ringreel::layout::{GenerationDir, Layout, SegmentName};
+use ringreel::ring::birth::{self, Birth};
+use ringreel::ring::manifest::{Manifest, SegmentEntry, Summary};
+use ringreel::ring::manifests::Manifests;
+use ringreel::ring::missing::gaps;
+use ringreel::segment::reader::read_tail;
+use ringreel::unix_ms;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Generations of which more is told than that they are there: the newest ones.
+const GENERATIONS: usize = 64;
+/// Owners that are named.
+const OWNERS: usize = 16;
+/// Segments of a generation that are named.
+const SEGMENTS: usize = 10;
+/// Files without a manifest whose footers are read.
+const FOOTERS: usize = 1000;
+
+/// Something that is not as it should be, or that somebody may wonder about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Odd {
+    /// Whether samples are lost, or cannot be read.
+    pub damage: bool,
+    /// What it is.
+    pub what: String,
+    /// What to do, or to look at.
+    pub next: String,
+}
+
+/// What somebody generated.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Share {
+    /// Who.
+    pub owner: String,
+    /// Samples,
+    pub samples: u64,
+    /// in so many bytes,
+    pub bytes: u64,
+    /// in so many files.
+    pub segments: u64,
+}
+
+/// What a generation's directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// A manifest lists it: readers see it.
+    Readable,
+    /// It is the one that fills.
+    Filling,
+    /// Its promotion was begun: it has no manifest yet.
+    Promoting,
+    /// Its manifest cannot be used, or is gone.
+    Unlisted,
+    /// Nothing belongs to it any more, or yet.
+    Litter,
+}
+
+/// One generation.
+#[derive(Clone, Debug, Serialize)]
+pub struct Generation {
+    /// Its number.
+    pub generation: u64,
+    /// Its directory.
+    #[serde(serialize_with = "super::lossy")]
+    pub path: PathBuf,
+    /// What that is.
+    pub state: State,
+    /// Samples in it. None: there are too many files without a manifest to ask each.
+    pub samples: Option<u64>,
+    /// Bytes of its files; none as for samples.
+    pub bytes: Option<u64>,
+    /// Its files.
+    pub segments: u64,
+    /// Seconds since its manifest was published, by this machine's clock.
+    pub age_seconds: Option<f64>,
+    /// Who published it.
+    pub by: Option<String>,
+    /// For how long generators could not commit then, in milliseconds.
+    pub swap_ms: Option<f64>,
+    /// Who generated it, who made most first; sixteen at most.
+    pub owners: Vec<Share>,
+    /// How many more there are.
+    pub more_owners: u64,
+    /// Its first segments, ten at most.
+    pub first_segments: Vec<SegmentEntry>,
+    /// Of files without a manifest, how many have no footer that can be read, and why the first has none.
+    #[serde(skip)]
+    pub without_footer: Option<(u64, String)>,
+}
+
+/// What waits in staging.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Staging {
+    /// Directories of owners.
+    pub owners: u64,
+    /// Names of finished segments: of those that no manifest lists, or not long ago.
+    pub finished: u64,
+    /// Files that are being written, or were when their writer died.
+    pub begun: u64,
+}
+
+/// A ring.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ring {
+    /// Its directory.
+    #[serde(serialize_with = "super::lossy")]
+    pub path: PathBuf,
+    /// `ring.json`; none where that cannot be used.
+    pub birth: Option<Birth>,
+    /// The newest generation: 0 before the first.
+    pub newest: Option<u64>,
+    /// Samples that were delivered, ever.
+    pub delivered: Option<u64>,
+    /// Bytes of them.
+    pub delivered_bytes: Option<u64>,
+    /// The newest generations that are there, oldest first; 64 at most.
+    pub generations: Vec<Generation>,
+    /// How many older ones there are.
+    pub more_generations: u64,
+    /// Who generated what is readable, who made most first; sixteen at most.
+    pub owners: Vec<Share>,
+    /// How many more there are.
+    pub more_owners: u64,
+    /// What waits.
+    pub staging: Staging,
+    /// Segments in quarantine.
+    pub quarantined: u64,
+    /// Names in the trash.
+    pub trash: u64,
+    /// Some samples of the newest generation that has any.
+    pub glance: Option<Glance>,
+    /// What is odd.
+    pub odd: Vec<Odd>,
+}
+
+/// What there is to say of a ring. `most`: so many samples are looked at.
+///
+/// # Errors
+/// What the filesystem says.
+pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
+    let path = layout.root().to_owned();
+    let (mut odd, mut other_version) = (Vec::new(), None);
+    let verify = format!("ringreel verify {}", path.display());
+    let mut damage = |what: String| odd.push(Odd { damage: true, what, next: verify.clone() });
+    let birth = descriptor(&**fs, layout, &mut damage, &mut other_version)?;
+    let manifests = Manifests::new(fs.clone(), layout.clone());
+    let (newest, summary) = newest(&manifests, &mut damage)?;
+    let (there, more_generations) = directories(&**fs, layout)?;
+    let mut generations = Vec::new();
+    for dir in there {
+        match one(fs, layout, &manifests, newest, dir) {
+            Ok(told) => generations.push(told),
+            Err(Error::Fs { source }) if source.is_gone() => {} // reclaimed, or promoted, meanwhile
+            Err(Error::Fs { source }) if is_denied(&source) => damage(format!("it could not be looked at: {source}")),
+            Err(error) => return Err(error),
+        }
+    }
+    let next = "use a ringreel of that version: what this one tells need not be true".to_owned();
+    odd.extend(other_version.map(|what| Odd { damage: false, what, next }));
+    odd.extend(oddities(layout, newest, summary.as_ref().map(|summary| summary.samples), &generations));
+    if newest.is_some() {
+        let validation = birth.as_ref().map_or(0, |birth| birth.validation);
+        let what =
+            |n| format!("generation {n} is not there, although an older one is: reclaimed, or lost if KEEP covers it");
+        let next = format!("{verify} --keep N, with N as in KEEP");
+        let gaps = gaps(&**fs, layout, &manifests, validation)?;
+        odd.extend(gaps.into_iter().map(|n| Odd { damage: false, what: what(n), next: next.clone() }));
+    }
+    let any = newest.is_some_and(|newest| newest > 0);
+    let glance = any.then(|| glance_of(fs, &Subject::Ring(layout.clone()), most, &mut odd)).flatten();
+    let readable = generations.iter().filter(|told| told.state == State::Readable);
+    let (owners, more_owners) = shares(readable.flat_map(|told| told.owners.iter().cloned()));
+    let staging = staging(&**fs, layout)?;
+    let quarantined = quarantine(&**fs, layout, &mut odd)?;
+    let trash = names(&**fs, layout.trash())?.len() as u64;
+    Ok(Ring {
+        path,
+        birth,
+        newest,
+        delivered: summary.as_ref().map(|summary| summary.total_samples),
+        delivered_bytes: summary.as_ref().map(|summary| summary.total_bytes),
+        generations,
+        more_generations,
+        owners,
+        more_owners,
+        staging,
+        quarantined,
+        trash,
+        glance,
+        odd,
+    })
+}
+
+/// What `ring.json` says. None: it cannot be read, which is told as damage, or it is of another version.
+fn descriptor(
+    fs: &dyn Fs,
+    layout: &Layout,
+    damage: &mut impl FnMut(String),
+    other_version: &mut Option<String>,
+) -> Result<Option<Birth>> {
+    match birth::read(fs, layout) {
+        Ok(Some(birth)) => return Ok(Some(birth)),
+        Ok(None) => damage("ring.json is missing: nobody can open the ring".to_owned()),
+        Err(Error::Fs { source }) => return Err(source.into()),
+        Err(error) if birth::is_of_another_version(fs, layout) => *other_version = Some(error.to_string()),
+        Err(error) => damage(error.to_string()),
+    }
+    Ok(None)
+}
+
+/// The newest generation, and what its manifest says of it. None: that cannot be read, which is told as damage.
+fn newest(manifests: &Manifests, damage: &mut impl FnMut(String)) -> Result<(Option<u64>, Option<Summary>)> {
+    let newest = match manifests.newest_listed() {
+        Ok(newest) => newest,
+        Err(Error::NoRing { .. }) => {
+            damage("there is no manifest: readers see nothing".to_owned());
+            return Ok((None, None));
+        }
+        Err(error) => return Err(error),
+    };
+    let manifest = manifests.get(newest).unwrap_or_else(|error| {
+        damage(error.to_string());
+        None
+    });
+    Ok((Some(newest), manifest.map(|manifest| manifest.summary.clone())))
+}
+
+/// What there is to say of one generation, and a glance at its samples. `most`: so many are looked at.
+///
+/// # Errors
+/// What the filesystem says.
+pub fn generation(
+    fs: &Arc<dyn Fs>,
+    layout: &Layout,
+    dir: GenerationDir,
+    most: u64,
+) -> Result<(Generation, Option<Glance>, Vec<Odd>)> {
+    let manifests = Manifests::new(fs.clone(), layout.clone());
+    let newest = match manifests.newest_listed() {
+        Ok(newest) => Some(newest),
+        Err(Error::NoRing { .. }) => None,
+        Err(error) => return Err(error),
+    };
+    let told = one(fs, layout, &manifests, newest, dir)?;
+    let mut odd = oddities(layout, None, None, std::slice::from_ref(&told));
+    let few = told.state == State::Readable || told.segments <= FOOTERS as u64;
+    let seen = few.then(|| glance_of(fs, &Subject::Generation(layout.clone(), dir), most, &mut odd)).flatten();
+    Ok((told, seen, odd))
+}
+
+/// Directories of generations: the newest ones, oldest first, and how many older ones there are.
+fn directories(fs: &dyn Fs, layout: &Layout) -> Result<(Vec<GenerationDir>, u64)> {
+    let names = fs.list(layout.root())?;
+    let mut there: Vec<GenerationDir> = names.iter().filter_map(|name| GenerationDir::parse(name)).collect();
+    there.sort_unstable_by_key(|dir| (dir.number(), matches!(dir, GenerationDir::Write(_))));
+    let more = there.len().saturating_sub(GENERATIONS);
+    Ok((there.split_off(more), more as u64))
+}
+
+/// One generation.
+fn one(
+    fs: &Arc<dyn Fs>,
+    layout: &Layout,
+    manifests: &Manifests,
+    newest: Option<u64>,
+    dir: GenerationDir,
+) -> Result<Generation> {
+    let state = tree::state(&**fs, layout, newest, dir)?;
+    let (n, path) = (dir.number(), layout.generation(dir));
+    if state == State::Readable {
+        match manifests.get(n) {
+            Ok(Some(manifest)) => return Ok(listed(path, &manifest)),
+            Ok(None) => {}
+            Err(_) => return unlisted(fs, n, path, State::Unlisted),
+        }
+    }
+    unlisted(fs, n, path, state)
+}
+
+fn listed(path: PathBuf, manifest: &Manifest) -> Generation {
+    let summary = &manifest.summary;
+    let each = manifest.segments.iter().map(|entry| Share {
+        owner: entry.owner.to_string(),
+        samples: entry.samples,
+        bytes: entry.bytes,
+        segments: 1,
+    });
+    let (owners, more_owners) = shares(each);
+    Generation {
+        generation: summary.generation,
+        path,
+        state: State::Readable,
+        samples: Some(summary.samples),
+        bytes: Some(summary.bytes),
+        segments: manifest.segments.len() as u64,
+        age_seconds: Some(unix_ms().saturating_sub(summary.unix_ms) as f64 / 1e3),
+        by: Some(summary.by.clone()),
+        swap_ms: Some(summary.swap_ms),
+        owners,
+        more_owners,
+        first_segments: manifest.segments.iter().take(SEGMENTS).cloned().collect(),
+        without_footer: None,
+    }
+}
+
+/// A generation that no manifest speaks of: by its files' footers, where those are not too many.
+fn unlisted(fs: &Arc<dyn Fs>, n: u64, path: PathBuf, state: State) -> Result<Generation> {
+    // A wrong no is an error here.
+    let mut files = match fs.list(&path) {
+        Err(error) if error.source.kind() == io::ErrorKind::NotADirectory => Vec::new(),
+        listed => listed?,
+    };
+    files.retain(|name| SegmentName::parse(name).is_some());
+    files.sort_unstable_by_key(|name| SegmentName::parse(name));
+    let segments = files.len() as u64;
+    let (mut found, mut without_footer) = (Vec::new(), None::<(u64, String)>);
+    if files.len() <= FOOTERS {
+        for file in files {
+            let tail = match read_tail(&**fs, &path.join(&file)) {
+                Ok(tail) => tail,
+                Err(Error::Fs { source }) if source.is_gone() => continue,
+                Err(error) => {
+                    without_footer.get_or_insert_with(|| (0, error.to_string())).0 += 1;
+                    continue;
+                }
+            };
+            found.push(SegmentEntry::of(&tail, SegmentName::parse(&file).map_or(0, |name| name.index)));
+        }
+    }
+    let known = segments <= FOOTERS as u64;
+    let sum = |of: fn(&SegmentEntry) -> u64| known.then(|| found.iter().map(of).fold(0, u64::saturating_add));
+    let each = found.iter().map(|entry| Share {
+        owner: entry.owner.to_string(),
+        samples: entry.samples,
+        bytes: entry.bytes,
+        segments: 1,
+    });
+    let (owners, more_owners) = shares(each);
+    let (samples, bytes) = (sum(|entry| entry.samples), sum(|entry| entry.bytes));
+    found.truncate(SEGMENTS);
+    Ok(Generation {
+        generation: n,
+        path,
+        state,
+        samples,
+        bytes,
+        segments,
+        age_seconds: None,
+        by: None,
+        swap_ms: None,
+        owners,
+        more_owners,
+        first_segments: found,
+        without_footer,
+    })
+}
+
+/// Put together by owner, who made most first, and how many are left out.
+fn shares(each: impl Iterator<Item = Share>) -> (Vec<Share>, u64) {
+    let mut by_owner = BTreeMap::<String, Share>::new();
+    for share in each {
+        let sum = by_owner.entry(share.owner.clone()).or_insert(Share { owner: share.owner, ..Share::default() });
+        sum.samples = sum.samples.saturating_add(share.samples);
+        sum.bytes = sum.bytes.saturating_add(share.bytes);
+        sum.segments = sum.segments.saturating_add(share.segments);
+    }
+    let mut shares: Vec<Share> = by_owner.into_values().collect();
+    shares.sort_by_key(|share| std::cmp::Reverse(share.samples));
+    let more = shares.len().saturating_sub(OWNERS) as u64;
+    shares.truncate(OWNERS);
+    (shares, more)
+}
+
+fn oddities(layout: &Layout, newest: Option<u64>, samples: Option<u64>, there: &[Generation]) -> Vec<Odd> {
+    let root = layout.root().display();
+    let verify = format!("ringreel verify {root}");
+    let mut odd = Vec::new();
+    for told in there {
+        if let Some((count, why)) = told.without_footer.as_ref().filter(|_| told.state != State::Litter) {
+            let more = if *count > 1 { format!(" (and {} more like it)", count - 1) } else { String::new() };
+            odd.push(Odd { damage: true, what: format!("{why}{more}"), next: verify.clone() });
+        }
+        let (n, path) = (told.generation, told.path.display());
+        let (damage, what, next) = match told.state {
+            State::Readable | State::Filling => continue,
+            State::Promoting => (
+                false,
+                format!("the promotion of generation {n} was begun and is not finished: readers do not see it yet"),
+                "a manager or a generator finishes it: start one, if none runs (`ringreel status` tells who does)"
+                    .into(),
+            ),
+            State::Unlisted => {
+                (true, format!("generation {n} cannot be read: its manifest cannot be used"), verify.clone())
+            }
+            State::Litter => (
+                false,
+                format!("{path} is litter: no manifest belongs to it"),
+                "the manager removes what is in nobody's way; `ringreel verify` tells more".to_owned(),
+            ),
+        };
+        odd.push(Odd { damage, what, next });
+    }
+    if let (Some(newest), Some(samples)) = (newest, samples)
+        && samples > 0
+        && !there.iter().any(|told| told.generation == newest)
+        && !there.iter().any(|told| told.generation > newest && told.state == State::Readable)
+    {
+        let what =
+            format!("the directory of the newest generation, {newest}, is missing: its {samples} samples are lost");
+        odd.push(Odd { damage: true, what, next: verify });
+    }
+    odd
+}
+
+/// Some samples of `subject`. None: there are none to be looked at.
+fn glance_of(fs: &Arc<dyn Fs>, subject: &Subject, most: u64, odd: &mut Vec<Odd>) -> Option<Glance> {
+    let path = match subject {
+        Subject::Ring(layout) | Subject::Generation(layout, _) => layout.root(),
+        Subject::File(path) => path,
+    };
+    let mut damage = |what: String| {
+        odd.push(Odd { damage: true, what, next: format!("ringreel verify {}", path.display()) });
+    };
+    match Samples::open(fs.clone(), subject).and_then(|samples| glance(&samples, most)) {
+        Ok(seen) => {
+            if let Some(why) = &seen.why {
+                damage(format!("of {} samples {} cannot be read: {why}", seen.looked_at, seen.unreadable));
+            }
+            odd.extend(seen.not_finite());
+            Some(seen)
+        }
+        Err(Error::Fs { source }) if !source.is_gone() => {
+            damage(format!("no sample can be looked at: {source}"));
+            None
+        }
+        Err(_) => None, // gone meanwhile, or no generation is readable, which was said
+    }
+}
+
+/// Segments in quarantine.
+fn quarantine(fs: &dyn Fs, layout: &Layout, odd: &mut Vec<Odd>) -> Result<u64> {
+    let count = names(fs, layout.quarantine())?.iter().filter(|name| name.ends_with(".rec")).count() as u64;
+    if count > 0 {
+        let what =
+            format!("{} in quarantine: the reason stands beside each, in a file .why", counted(count, "segment"));
+        let next = format!("ringreel inspect --tree {}", layout.root().display());
+        odd.push(Odd { damage: false, what, next });
+    }
+    Ok(count)
+}
+
+fn staging(fs: &dyn Fs, layout: &Layout) -> Result<Staging> {
+    let mut staging = Staging::default();
+    for owner in names(fs, layout.staging())? {
+        // Just listed, so a wrong no is none of this client's memory.
+        let Ok(names) = fs.list(&layout.staging_of(&owner)) else { continue };
+        staging.owners += 1;
+        for name in names {
+            match name.rsplit_once('.') {
+                Some((_, "rec")) => staging.finished += 1,
+                _ => staging.begun += 1,
+            }
+        }
+    }
+    Ok(staging)
+}
+
+fn is_denied(error: &FsError) -> bool {
+    error.source.kind() == io::ErrorKind::PermissionDenied
+}
+
+/// The names in a directory, which may be missing, none, or somebody else's.
+fn names(fs: &dyn Fs, dir: PathBuf) -> Result<Vec<String>> {
+    match surely(fs, &dir, || fs.list(&dir)) {
+        Ok(names) => Ok(names),
+        Err(error) if error.is_gone() || error.source.kind() == io::ErrorKind::NotADirectory => Ok(Vec::new()),
+        Err(error) if is_denied(&error) => {
+            tracing::warn!("what is in it is not counted: {error}");
+            Ok(Vec::new())
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,486 @@
+//! Everything that can be checked of a ring, a generation or a file, by reading alone: each manifest against its
+//! segments, each byte of each segment, and what lies in staging and in quarantine.
+//!
+//! A ring may be in use meanwhile: what is reclaimed while it is looked at is no damage.
+
+use super::Subject;
+use super::verify_file::{self, Checked, Task};
+use ringreel::error::{Error, Result};
+use ringreel::fs::{Fs, surely};
+use ringreel::humanize::counted;
+use ringreel::layout::{GenerationDir, Layout, Phase, SegmentName, is_owner, sealed_id};
+use ringreel::ring::MANIFESTS_KEPT;
+use ringreel::ring::birth;
+use ringreel::ring::manifest::{Manifest, Summary};
+use ringreel::ring::manifests::Manifests;
+use ringreel::ring::missing::{Missing, gaps, missing};
+use ringreel_format::SegmentId;
+use serde::{Serialize, Serializer};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// Samples of one finding that are named.
+pub const NAMED: usize = 100;
+/// Findings of one kind that are listed; more are counted.
+pub const LISTED: usize = 10_000;
+
+/// More threads do not read faster.
+const THREADS: usize = 1024;
+
+/// How bad something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Something is lost, or cannot be read.
+    Damage,
+    /// Somebody began something and did not finish it (yet); nothing is lost.
+    Unfinished,
+    /// Worth knowing.
+    Note,
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub kind: Kind,
+    /// Where.
+    #[serde(serialize_with = "in_utf8")]
+    pub path: PathBuf,
+    /// The bytes of the file that it is about: from the first to behind the last.
+    pub bytes: Option<(u64, u64)>,
+    /// Ids of the samples that it touches, the first [`NAMED`] of them.
+    pub samples: Vec<String>,
+    /// What is wrong, or what it means.
+    pub message: String,
+}
+
+/// A path may be anything; JSON is text.
+fn in_utf8<S: Serializer>(path: &Path, to: S) -> std::result::Result<S::Ok, S::Error> {
+    to.serialize_str(&path.to_string_lossy())
+}
+
+impl Finding {
+    /// One about a whole file, or a whole directory.
+    pub fn new(kind: Kind, path: &Path, message: impl Into<String>) -> Finding {
+        Finding { kind, path: path.to_owned(), bytes: None, samples: Vec::new(), message: message.into() }
+    }
+}
+
+/// What was looked at, and what was found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// What was looked at: a ring, a generation, a segment or a RecordIO file.
+    pub subject: &'static str,
+    /// Generations that a manifest lists and that are there.
+    pub generations: u64,
+    /// Files that were read from front to back.
+    pub files: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Samples (or records of a RecordIO file) that can be read. A sample that stands in two places counts once.
+    pub readable: u64,
+    /// Samples of generations that are there which manifests list and which cannot be read.
+    pub unreadable: u64,
+    /// Damage first; [`LISTED`] of each kind at most.
+    pub findings: Vec<Finding>,
+    /// Those that are not listed, for want of room.
+    pub more: u64,
+}
+
+impl Report {
+    /// Whether anything is damaged.
+    pub fn is_damaged(&self) -> bool {
+        self.findings.iter().any(|finding| finding.kind == Kind::Damage)
+    }
+}
+
+/// Checks `subject` with `threads` threads. In a ring, `keep` generations before the newest must exist (the value of KEEP;
+/// none if it is unknown). `begin` gets the number of bytes to read, `progress` the number of bytes read since its last call.
+///
+/// # Errors
+/// What the filesystem says, where nothing can be looked at.
+pub fn verify(
+    fs: &Arc<dyn Fs>,
+    subject: &Subject,
+    keep: Option<u64>,
+    threads: usize,
+    begin: &dyn Fn(u64),
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Report> {
+    let (report, listed) = (Report::default(), [0; 3]);
+    let mut look = Look { fs: fs.clone(), report, listed, tasks: Vec::new() };
+    match subject {
+        Subject::Ring(layout) => {
+            look.report.subject = "ring";
+            look.ring(layout, keep)?;
+        }
+        Subject::Generation(layout, dir) => {
+            look.report.subject = "generation";
+            look.generation(layout, *dir)?;
+        }
+        Subject::File(path) => {
+            let bytes = fs.identity(path)?.len;
+            begin(bytes);
+            let is_segment = verify_file::is_segment(&**fs, path)?;
+            look.report.subject = if is_segment { "segment" } else { "RecordIO file" };
+            let checked =
+                if is_segment { verify_file::segment(&**fs, path)? } else { verify_file::recordio(&**fs, path)? };
+            progress(bytes);
+            let listed = checked.footer.as_ref().map_or(checked.good, |footer| footer.count);
+            look.report.unreadable = listed.saturating_sub(checked.good);
+            look.take(checked);
+        }
+    }
+    begin(look.tasks.iter().map(|task| task.bytes).fold(0, u64::saturating_add));
+    look.check_all(threads, progress);
+    let mut report = look.report;
+    report.findings.sort_by(|a, b| (a.kind, &a.path, a.bytes).cmp(&(b.kind, &b.path, b.bytes)));
+    report.findings.iter_mut().for_each(|finding| finding.samples.truncate(NAMED));
+    Ok(report)
+}
+
+struct Look {
+    fs: Arc<dyn Fs>,
+    report: Report,
+    /// Findings of each kind.
+    listed: [usize; 3],
+    tasks: Vec<Task>,
+}
+
+impl Look {
+    fn find(&mut self, kind: Kind, path: &Path, message: impl Into<String>) {
+        self.add(Finding::new(kind, path, message));
+    }
+
+    fn add(&mut self, finding: Finding) {
+        let listed = &mut self.listed[finding.kind as usize];
+        if *listed < LISTED {
+            *listed += 1;
+            self.report.findings.push(finding);
+        } else {
+            self.report.more += 1;
+        }
+    }
+
+    fn take(&mut self, checked: Checked) {
+        self.report.files += u64::from(checked.was_read);
+        self.report.bytes = self.report.bytes.saturating_add(checked.bytes);
+        self.report.readable = self.report.readable.saturating_add(checked.good);
+        self.report.more = self.report.more.saturating_add(checked.more);
+        checked.findings.into_iter().for_each(|finding| self.add(finding));
+    }
+
+    /// The names in a directory. One that cannot be looked into is found, and no reason to look at nothing else.
+    fn list(&mut self, dir: &Path, denied: Kind) -> Result<Vec<String>> {
+        match surely(&*self.fs, dir, || self.fs.list(dir)) {
+            Ok(mut names) => {
+                names.sort_unstable();
+                return Ok(names);
+            }
+            Err(error) if error.is_gone() => {}
+            Err(error) if error.source.kind() == io::ErrorKind::NotADirectory => {
+                self.find(Kind::Note, dir, "it is no directory, which it should be");
+            }
+            Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => {
+                self.find(denied, dir, format!("what is in it could not be looked at: {}", error.source));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Vec::new())
+    }
+
+    fn ring(&mut self, layout: &Layout, keep: Option<u64>) -> Result<()> {
+        let mut validation = 0;
+        let ring_id = match birth::read(&*self.fs, layout) {
+            Ok(Some(birth)) => {
+                validation = birth.validation;
+                Some(birth.ring_id)
+            }
+            Ok(None) => {
+                self.find(Kind::Damage, &layout.ring_json(), "it is missing: nobody can open the ring");
+                None
+            }
+            // Of another version nothing is known.
+            Err(error) if matches!(error, Error::Fs { .. }) || birth::is_of_another_version(&*self.fs, layout) => {
+                return Err(error);
+            }
+            Err(error) => {
+                self.find(Kind::Damage, &layout.ring_json(), error.to_string());
+                None
+            }
+        };
+        let listed = self.manifests(layout, ring_id.as_deref())?;
+        let newest = listed.keys().copied().max();
+        let mut ids: HashMap<SegmentId, u64> = HashMap::new();
+        for (n, manifest) in &listed {
+            for entry in manifest.iter().flat_map(|manifest| &manifest.segments) {
+                if let Some(before) = ids.insert(entry.id, *n) {
+                    let message =
+                        format!("it lists segment {}, which manifest {before} lists: its samples come twice", entry.id);
+                    self.find(Kind::Damage, &layout.manifest(*n), message);
+                }
+            }
+        }
+        self.directories(layout, &listed, newest)?;
+        if newest.is_some() {
+            self.missing(layout, keep, validation)?;
+        }
+        self.staging(layout, &ids)?;
+        for name in self.list(&layout.quarantine(), Kind::Note)? {
+            let path = layout.quarantine().join(&name);
+            if let Some(stem) = name.strip_suffix(".rec") {
+                let why = self.fs.read(&layout.quarantine().join(format!("{stem}.why")), 1 << 16).unwrap_or_default();
+                let why = String::from_utf8_lossy(&why).trim().to_owned();
+                let why = if why.is_empty() { "why, was not noted".to_owned() } else { why };
+                self.find(Kind::Note, &path, format!("in quarantine: {why}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// All manifests that are there; none for those that cannot be read or are missing.
+    fn manifests(&mut self, layout: &Layout, ring_id: Option<&str>) -> Result<BTreeMap<u64, Option<Arc<Manifest>>>> {
+        let manifests = Manifests::new(self.fs.clone(), layout.clone());
+        let there: HashSet<u64> = manifests.numbers()?.into_iter().collect();
+        let Some(newest) = there.iter().copied().max() else {
+            self.find(Kind::Damage, &layout.manifests(), "there is no manifest: readers see nothing");
+            return Ok(BTreeMap::new());
+        };
+        // The oldest ones are removed when there are twice as many as are kept (but for some of the first).
+        let expected = if newest < 2 * MANIFESTS_KEPT { 0..=newest } else { newest - MANIFESTS_KEPT + 1..=newest };
+        let expected: BTreeSet<u64> = there.iter().copied().chain(expected).collect();
+        let mut found = BTreeMap::new();
+        let mut before: Option<Arc<Manifest>> = None;
+        for n in expected {
+            before = before.filter(|before| before.summary.generation + 1 == n);
+            let path = layout.manifest(n);
+            if !there.contains(&n) {
+                let readable = self.fs.exists(&layout.read(n))?;
+                let what = if readable { ": the samples in its directory cannot be read" } else { "" };
+                self.find(Kind::Damage, &path, format!("the manifest of generation {n} is missing{what}"));
+                found.insert(n, None);
+                before = None;
+                continue;
+            }
+            match manifests.get(n) {
+                Ok(Some(manifest)) => {
+                    self.summary(&manifest.summary, &path, ring_id, before.as_deref());
+                    before = Some(manifest.clone());
+                    found.insert(n, Some(manifest));
+                }
+                Ok(None) => {} // removed meanwhile
+                Err(error) => {
+                    let why = if let Error::Fs { source } = &error { source.to_string() } else { error.to_string() };
+                    self.find(Kind::Damage, &path, why);
+                    before = None;
+                    found.insert(n, None);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// What a manifest says of its ring and of the generations so far.
+    fn summary(&mut self, summary: &Summary, path: &Path, ring_id: Option<&str>, before: Option<&Manifest>) {
+        if ring_id.is_some_and(|id| id != summary.ring) {
+            self.find(Kind::Damage, path, format!("it is of ring {}, which is another one", summary.ring));
+        }
+        if let Some(before) = before {
+            let had = summary.samples.saturating_add(summary.lost);
+            let total = before.summary.total_samples.saturating_add(had);
+            if total != summary.total_samples {
+                let says = summary.total_samples;
+                let message = format!("it counts {says} samples so far, where {total} were delivered");
+                self.find(Kind::Damage, path, message);
+            }
+        }
+        if summary.lost > 0 {
+            let lost = summary.lost;
+            let message = format!("it was lost and rebuilt: {lost} samples that it listed are not there any more");
+            self.find(Kind::Note, path, message);
+        }
+    }
+
+    fn directories(
+        &mut self,
+        layout: &Layout,
+        listed: &BTreeMap<u64, Option<Arc<Manifest>>>,
+        newest: Option<u64>,
+    ) -> Result<()> {
+        let next = newest.map_or(0, |newest| newest + 1);
+        for name in self.list(layout.root(), Kind::Damage)? {
+            let Some(dir) = GenerationDir::parse(&name) else { continue };
+            match dir {
+                GenerationDir::Read(n) => match listed.get(&n) {
+                    Some(Some(manifest)) => self.promoted(layout, manifest)?,
+                    Some(None) => self.unlisted(&layout.read(n))?, // its manifest was found wrong
+                    None if self.fs.exists(&layout.manifest(n))? => {} // promoted meanwhile
+                    None if dir.phase(next) == Phase::Promoting => {
+                        let message = format!(
+                            "the promotion of generation {n} was begun and not finished: it has no manifest, so \
+                             readers do not see it; a manager, or a generator, finishes it"
+                        );
+                        self.find(Kind::Unfinished, &layout.read(n), message);
+                        self.unlisted(&layout.read(n))?;
+                    }
+                    None => self.find(Kind::Note, &layout.read(n), "litter: no manifest belongs to it"),
+                },
+                GenerationDir::Write(n) if dir.phase(next) == Phase::Filling => self.unlisted(&layout.write(n))?,
+                GenerationDir::Write(n) => {
+                    self.find(Kind::Note, &layout.write(n), "litter: this generation was promoted already");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Generations whose directories are missing. (Missing manifests were found before.)
+    fn missing(&mut self, layout: &Layout, keep: Option<u64>, validation: u64) -> Result<()> {
+        let manifests = Manifests::new(self.fs.clone(), layout.clone());
+        let missing = missing(&*self.fs, layout, &manifests, keep.unwrap_or(0), validation)?;
+        for Missing { generation, path, samples } in &missing {
+            let Some(samples) = *samples else { continue };
+            let message =
+                format!("the directory of generation {generation} is missing: {} lost", counted(samples, "sample"));
+            self.find(Kind::Damage, path, message);
+            self.report.unreadable = self.report.unreadable.saturating_add(samples);
+        }
+        if keep.is_none() {
+            for n in gaps(&*self.fs, layout, &manifests, validation)? {
+                let message = "it is not there, although an older generation is: if KEEP covers it, its samples are lost \
+                               (--keep N, with N as in KEEP, tells)";
+                self.find(Kind::Note, &layout.read(n), message);
+            }
+        }
+        Ok(())
+    }
+
+    /// The files of a generation that has a manifest.
+    fn promoted(&mut self, layout: &Layout, manifest: &Manifest) -> Result<()> {
+        let dir = layout.read(manifest.summary.generation);
+        self.report.generations += 1;
+        let listed = manifest.names();
+        for entry in &manifest.segments {
+            let (path, bytes) = (dir.join(entry.file()), entry.bytes);
+            self.tasks.push(Task { path, listed: Some(entry.clone()), within: dir.clone(), bytes });
+        }
+        let mut more = self.list(&dir, Kind::Damage)?;
+        more.retain(|name| SegmentName::parse(name).is_none_or(|name| !listed.contains(&name)));
+        self.strays(&dir, &more, "the manifest does not list it: readers do not see it");
+        Ok(())
+    }
+
+    /// The segments in a directory that no manifest speaks of.
+    fn unlisted(&mut self, dir: &Path) -> Result<()> {
+        let mut strays = Vec::new();
+        for name in self.list(dir, Kind::Damage)? {
+            let path = dir.join(&name);
+            if SegmentName::parse(&name).is_none() {
+                strays.push(name);
+                continue;
+            }
+            // Just listed, so a wrong no cannot come from this client's memory.
+            match self.fs.identity(&path) {
+                Ok(found) if !found.is_dir => {
+                    self.tasks.push(Task { path, listed: None, within: dir.to_owned(), bytes: found.len });
+                }
+                Ok(_) => strays.push(name),
+                Err(error) if error.is_gone() => {}
+                Err(error) => self.find(Kind::Damage, &path, error.to_string()),
+            }
+        }
+        self.strays(dir, &strays, "this is no segment");
+        Ok(())
+    }
+
+    /// Names that do not belong there: the first ones, and how many more.
+    fn strays(&mut self, dir: &Path, names: &[String], what: &str) {
+        names.iter().take(NAMED).for_each(|name| self.find(Kind::Note, &dir.join(name), what));
+        if let Some(more) = names.len().checked_sub(NAMED).filter(|more| *more > 0) {
+            self.find(Kind::Note, dir, format!("{} more: {what}", counted(more as u64, "name")));
+        }
+    }
+
+    fn staging(&mut self, layout: &Layout, ids: &HashMap<SegmentId, u64>) -> Result<()> {
+        for owner in self.list(&layout.staging(), Kind::Note)? {
+            let dir = layout.staging_of(&owner);
+            if !is_owner(&owner) {
+                self.find(Kind::Note, &dir, "no generator has such a name");
+                continue;
+            }
+            let (mut waiting, mut begun) = (0u64, 0u64);
+            for name in self.list(&dir, Kind::Note)? {
+                match sealed_id(&name) {
+                    Some(id) if ids.contains_key(&id) => {} // only the name is left
+                    Some(_) => {
+                        let path = dir.join(&name);
+                        waiting += 1;
+                        // For the progress bar alone, and just listed: no wrong no.
+                        let bytes = self.fs.identity(&path).map_or(0, |found| found.len);
+                        self.tasks.push(Task { path, listed: None, within: dir.clone(), bytes });
+                    }
+                    None => begun += 1,
+                }
+            }
+            if waiting > 0 {
+                let what = counted(waiting, "finished segment");
+                let message = format!(
+                    "in no readable generation yet: {what}; their owner links them, or a manager when the owner is dead"
+                );
+                self.find(Kind::Unfinished, &dir, message);
+            }
+            if begun > 0 {
+                let message = format!("{} that their owner has begun, or left behind", counted(begun, "file"));
+                self.find(Kind::Note, &dir, message);
+            }
+        }
+        Ok(())
+    }
+
+    fn generation(&mut self, layout: &Layout, dir: GenerationDir) -> Result<()> {
+        let manifests = Manifests::new(self.fs.clone(), layout.clone());
+        match dir {
+            GenerationDir::Write(n) => self.unlisted(&layout.write(n)),
+            GenerationDir::Read(n) => match manifests.get(n) {
+                Ok(Some(manifest)) => self.promoted(layout, &manifest),
+                Ok(None) => {
+                    let message = format!("there is no manifest of generation {n}: readers do not see it");
+                    self.find(Kind::Damage, &layout.manifest(n), message);
+                    self.unlisted(&layout.read(n))
+                }
+                Err(Error::Fs { source }) => Err(source.into()),
+                Err(error) => {
+                    self.find(Kind::Damage, &layout.manifest(n), error.to_string());
+                    self.unlisted(&layout.read(n))
+                }
+            },
+        }
+    }
+
+    fn check_all(&mut self, threads: usize, progress: &(dyn Fn(u64) + Sync)) {
+        let tasks = std::mem::take(&mut self.tasks);
+        let (next, fs) = (AtomicUsize::new(0), self.fs.clone());
+        let seen = Mutex::new(HashSet::new());
+        let all = Mutex::new(self);
+        // Not `sched::in_order`: results are added up in any order, and a large file must not hold up small ones.
+        thread::scope(|scope| {
+            for _ in 0..threads.clamp(1, THREADS.min(tasks.len().max(1))) {
+                scope.spawn(|| {
+                    while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        if let Some((checked, unreadable)) = verify_file::task(&fs, task, &seen) {
+                            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                            all.report.unreadable = all.report.unreadable.saturating_add(unreadable);
+                            all.take(checked);
+                        }
+                        progress(task.bytes);
+                    }
+                });
+            }
+        });
+    }
+}

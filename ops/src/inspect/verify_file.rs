@@ -1,0 +1,239 @@
+//! One file, from its first byte to its last: a segment, or a RecordIO file of somebody else's.
+
+use super::samples::careful;
+use super::verify::{Finding, Kind, LISTED, NAMED};
+use bytes::Bytes;
+use ringreel::error::{Error, Result};
+use ringreel::fs::{Fs, MapMode, surely};
+use ringreel::humanize::counted;
+use ringreel::memory::{self, CHECKED};
+use ringreel::ring::manifest::{ANOTHER, SegmentEntry};
+use ringreel::segment::SampleId;
+use ringreel::segment::reader::{Tail, check_stored, check_whole, largest_record, read_tail, record_room};
+use ringreel_format::frame::HEADER_LEN;
+use ringreel_format::input::{RangeRead, StreamInput};
+use ringreel_format::recordio::{Found, ResyncReader};
+use ringreel_format::segment::header::SIGNATURE;
+use ringreel_format::segment::part::PART;
+use ringreel_format::{Footer, FormatError, Salvage, Salvaged};
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// No part decodes to so many times the bytes of its file: a larger claim is a lie, whatever checksum it has.
+const MAX_RATIO: u64 = 1 << 16;
+/// Larger files are mapped where what is left of them is looked for.
+const READ_AT_MOST: u64 = 256 << 20;
+
+/// What was found in one file.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// Whether it was there, and could be read.
+    pub was_read: bool,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Samples of a segment that can be read, or records of a RecordIO file.
+    pub good: u64,
+    /// What is wrong with it, [`LISTED`] findings or a few more.
+    pub findings: Vec<Finding>,
+    /// Findings that are not listed, for want of room.
+    pub more: u64,
+    /// Its footer, where that is whole.
+    pub footer: Option<Footer>,
+}
+
+/// A file that is to be checked.
+pub(super) struct Task {
+    pub path: PathBuf,
+    /// What its manifest says of it.
+    pub listed: Option<SegmentEntry>,
+    /// The directory whose end makes it no loss that the file is gone.
+    pub within: PathBuf,
+    pub bytes: u64,
+}
+
+/// A file, and how many samples of it that are listed cannot be read. None where it was reclaimed meanwhile, or where it
+/// was looked at by another name.
+pub(super) fn task(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64)>>) -> Option<(Checked, u64)> {
+    let listed = task.listed.as_ref().map_or(0, |entry| entry.samples);
+    let failed = |message: String| {
+        let findings = vec![Finding::new(Kind::Damage, &task.path, message)];
+        Some((Checked { findings, ..Checked::default() }, listed))
+    };
+    let identity = match surely(&**fs, &task.path, || fs.identity(&task.path)) {
+        Ok(identity) => identity,
+        Err(error) if error.is_gone() && (task.listed.is_none() || !fs.exists(&task.within).unwrap_or(true)) => {
+            return None;
+        }
+        Err(error) if error.is_gone() => {
+            return failed(format!("the file is missing: {} lost", counted(listed, "sample")));
+        }
+        Err(error) => return failed(error.to_string()),
+    };
+    let is_first = || seen.lock().unwrap_or_else(PoisonError::into_inner).insert(identity.inode);
+    if task.listed.is_none() && !is_first() {
+        return None;
+    }
+    let mut checked = match segment(&**fs, &task.path) {
+        Ok(checked) => checked,
+        Err(Error::Fs { source }) if source.is_gone() && !fs.exists(&task.within).unwrap_or(true) => return None,
+        Err(error) => return failed(error.to_string()),
+    };
+    if task.listed.is_some() && checked.footer.is_none() {
+        checked.good = 0; // readers begin at the footer
+    }
+    if let (Some(entry), Some(footer)) = (&task.listed, &checked.footer)
+        && !entry.describes(footer, checked.bytes)
+    {
+        checked.findings.push(Finding::new(Kind::Damage, &task.path, ANOTHER));
+        checked.good = 0;
+    }
+    let unreadable = listed.saturating_sub(checked.good);
+    // They count once, and by the name that a manifest lists for them.
+    if task.listed.is_some() && checked.good > 0 && !is_first() {
+        checked.good = 0;
+    }
+    checked.footer = None; // nobody asks for it any more, and it may be large
+    Some((checked, unreadable))
+}
+
+/// Checks a segment: every byte of it.
+///
+/// # Errors
+/// What the filesystem says.
+pub fn segment(fs: &dyn Fs, path: &Path) -> Result<Checked> {
+    let good = |tail: Tail, findings| {
+        let (bytes, good) = (tail.len, tail.footer.count);
+        Checked { was_read: true, bytes, good, findings, footer: Some(tail.footer), ..Checked::default() }
+    };
+    match check_whole(fs, path) {
+        Ok(tail) => Ok(good(tail, Vec::new())),
+        Err(Error::Format { source: FormatError::TooLarge { what: PART, value, limit }, .. }) => {
+            let why = format!(
+                "a part of {value} bytes, as it claims, would take more than a quarter of the memory here: it was not \
+                 decompressed (its checksum is right)"
+            );
+            match check_stored(fs, path) {
+                Ok(tail) if value / MAX_RATIO <= tail.len => Ok(good(tail, vec![Finding::new(Kind::Note, path, why)])),
+                _ => damaged_segment(fs, path, FormatError::TooLarge { what: PART, value, limit }),
+            }
+        }
+        Err(Error::Format { source, .. }) => damaged_segment(fs, path, source),
+        Err(error) => Err(error),
+    }
+}
+
+/// What of a damaged segment can be read, and which samples the damage touches.
+fn damaged_segment(fs: &dyn Fs, path: &Path, why: FormatError) -> Result<Checked> {
+    let footer = read_tail(fs, path).ok().map(|tail| tail.footer);
+    let options = careful();
+    let _room = CHECKED.wait_for(READ_AT_MOST + record_room(u64::MAX) + options.max_part); // others wait
+    let bytes = whole(fs, path)?;
+    let len = bytes.len() as u64;
+    let mut checked = Checked { was_read: true, bytes: len, ..Checked::default() };
+    let mut salvage = Salvage::new(bytes, options);
+    let id = footer.as_ref().map(|footer| footer.info.id).or(salvage.info().map(|info| info.id));
+    // Regions, with what is wrong there; and samples that are whole.
+    let (mut regions, mut whole) = (Vec::<(u64, u64, FormatError)>::new(), BTreeSet::new());
+    for found in &mut salvage {
+        match found {
+            Salvaged::Skipped(_) if regions.len() >= LISTED => checked.more += 1,
+            Salvaged::Skipped(region) => regions.push((region.begin, region.end, region.why)),
+            // Where a part of it is not whole, a region says so.
+            Salvaged::Sample(sample) if sample.parts.iter().all(std::result::Result::is_ok) => {
+                whole.insert(sample.ordinal);
+            }
+            Salvaged::Sample(_) => {}
+        }
+    }
+    checked.good = whole.len() as u64;
+    let lost = |begin: u64, end: u64| -> Vec<String> {
+        let (Some(footer), Some(id)) = (&footer, id) else { return Vec::new() };
+        let touched = (0..footer.count)
+            .filter(|n| !whole.contains(n))
+            .filter(|n| footer.extent(*n).ok().flatten().is_none_or(|extent| extent.start < end && begin < extent.end));
+        touched.take(NAMED).map(|ordinal| SampleId { segment: id, ordinal }.to_string()).collect()
+    };
+    if regions.is_empty() {
+        regions.push((why.at().unwrap_or(0), len, why));
+    }
+    checked.findings = regions
+        .into_iter()
+        .map(|(begin, end, why)| Finding {
+            bytes: Some((begin, end)),
+            samples: lost(begin, end),
+            ..Finding::new(Kind::Damage, path, why.to_string())
+        })
+        .collect();
+    if footer.is_none() {
+        let message = format!(
+            "its end is missing: of its samples {} can be salvaged, how many there were is not known",
+            checked.good
+        );
+        checked.findings.push(Finding::new(Kind::Damage, path, message));
+    }
+    checked.footer = footer;
+    Ok(checked)
+}
+
+/// Checks a RecordIO file: its frames. (It has no checksums.)
+///
+/// # Errors
+/// What the filesystem says.
+pub fn recordio(fs: &dyn Fs, path: &Path) -> Result<Checked> {
+    let file = fs.open(path)?;
+    let len = file.size()?;
+    let mut read_at = |buffer: &mut [u8], at| file.read_exact_at(buffer, at).map_err(|error| error.source);
+    let _room = CHECKED.wait_for(record_room(len));
+    let source = StreamInput::new(RangeRead::new(&mut read_at, 0..len), 0).at_most(largest_record());
+    let mut reader = ResyncReader::with_input(source);
+    let mut checked = Checked { was_read: true, bytes: len, ..Checked::default() };
+    if len == 0 {
+        checked.findings.push(Finding::new(Kind::Note, path, "it is empty: nothing was written, or all was cut off"));
+    }
+    while let Some(found) = reader.next().map_err(Error::format("read", path))? {
+        match found {
+            Found::Record(_) => checked.good += 1,
+            Found::Skipped(_) if checked.findings.len() >= LISTED => checked.more += 1,
+            Found::Skipped(region) => checked.findings.push(Finding {
+                bytes: Some((region.begin, region.end)),
+                ..Finding::new(Kind::Damage, path, region.why.to_string())
+            }),
+        }
+    }
+    Ok(checked)
+}
+
+/// Whether a file begins as a segment does, or ends as one.
+///
+/// # Errors
+/// What the filesystem says.
+pub fn is_segment(fs: &dyn Fs, path: &Path) -> Result<bool> {
+    match read_tail(fs, path) {
+        Ok(_) => return Ok(true),
+        Err(Error::Format { source: FormatError::Version { .. }, .. }) => return Ok(true),
+        Err(Error::Format { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let file = fs.open(path)?;
+    let mut begin = vec![0; file.size()?.min(HEADER_LEN + SIGNATURE.len() as u64) as usize];
+    file.read_exact_at(&mut begin, 0)?;
+    Ok(begin.ends_with(SIGNATURE))
+}
+
+/// The bytes of a file; mapped where it is large.
+///
+/// # Errors
+/// What the filesystem says.
+pub(super) fn whole(fs: &dyn Fs, path: &Path) -> Result<Bytes> {
+    let file = fs.open(path)?;
+    let len = file.size()?;
+    if len > READ_AT_MOST.min(memory::bytes() / 16)
+        && let Some(map) = file.map(0..len, MapMode::Shared)?
+    {
+        return Ok(map);
+    }
+    let mut bytes = vec![0; len as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes.into())
+}

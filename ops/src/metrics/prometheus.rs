@@ -1,0 +1,195 @@
+//! Metrics in Prometheus' text format, version 0.0.4
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>).
+//!
+//! Every metric has the label `ring`, the ring's directory, so that several rings fit into one file. Units are seconds,
+//! bytes and samples. What is not known has no line.
+
+use crate::monitor::Look;
+use crate::status::{MemberStatus, Status};
+use ringreel::escape::escape;
+use ringreel::unix_ms;
+use std::fmt::Write;
+
+/// The media type that goes with the text.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The metrics of what one look saw.
+#[must_use]
+pub fn text(look: &Look) -> String {
+    let status = &look.status;
+    let mut text = Text::of(&status.ring, true);
+    ring(&mut text, look);
+    members(&mut text, status);
+    text.family("generations_read", "gauge", "Generations before the newest (64 at most) by passes made over them.");
+    for bar in &status.reuse {
+        text.sample(&[("passes", &bar.passes.to_string())], bar.generations as f64);
+    }
+    text.one("failures", "gauge", "Failures of generators and managers that are remembered (16 at most).", {
+        status.failures.len() as f64
+    });
+    let newest = status.failures.first().map(|failure| failure.unix_ms as f64 / 1e3);
+    text.maybe("last_failure_timestamp_seconds", "When the last of them was, since 1970.", newest);
+    text.out
+}
+
+/// What stands for a look that saw nothing.
+#[must_use]
+pub fn text_of_failure(ring: &str) -> String {
+    Text::of(ring, false).out
+}
+
+fn ring(text: &mut Text, look: &Look) {
+    let status = &look.status;
+    let whole = |n: u64| n as f64;
+    text.one("index_up", "gauge", "Whether the index answers.", f64::from(u8::from(status.index_away.is_none())));
+    for (name, help, value) in [
+        ("samples_delivered_total", "Samples that ever became readable.", status.samples_delivered),
+        ("bytes_delivered_total", "Bytes of their segments.", status.bytes_delivered),
+        ("swaps_total", "Generations that became readable.", status.swaps),
+    ] {
+        text.one(name, "counter", help, whole(value));
+    }
+    for (name, help, value) in [
+        ("samples_waiting", "Finished samples that are in no readable generation yet.", status.samples_waiting),
+        ("newest_generation", "Number of the newest generation.", status.newest),
+        ("readable_generations", "Generations that can be read.", status.generations.len() as u64),
+        ("writing_samples", "Samples in the generation that fills.", status.writing.samples),
+        ("writing_bytes", "Bytes of its segments.", status.writing.bytes),
+        ("swap_cap_samples", "Samples at which a generation is full.", status.swap_cap),
+        ("ring_bytes", "Bytes that the ring's segments take.", status.bytes),
+        ("ring_files", "Files of them.", status.files),
+        ("quarantined_segments", "Segments in quarantine.", status.quarantined),
+    ] {
+        text.one(name, "gauge", help, whole(value));
+    }
+    let last = look.swaps.last();
+    for (name, help, value) in [
+        ("newest_generation_age_seconds", "For how long the newest generation is readable.", status.newest_age_seconds),
+        (
+            "last_swap_timestamp_seconds",
+            "When it became readable, since 1970.",
+            last.map(|swap| swap.unix_ms as f64 / 1e3),
+        ),
+        (
+            "last_swap_blocked_seconds",
+            "For how long generators could not commit at the last swap.",
+            last.map(|swap| swap.swap_ms / 1e3),
+        ),
+        (
+            "swap_blocked_seconds_mean",
+            "The same, on average over the last swaps.",
+            status.swap_ms_mean.map(|ms| ms / 1e3),
+        ),
+        (
+            "samples_per_second",
+            "Samples that became readable a second, over the last swaps.",
+            status.samples_per_second,
+        ),
+        ("free_bytes", "Bytes free on the ring's filesystem.", status.free_bytes.map(whole)),
+        ("free_files", "Files that may still be made there.", status.free_files.map(whole)),
+        ("max_bytes", "Bytes that the ring may take, by its configuration.", status.max_bytes.map(whole)),
+    ] {
+        text.maybe(name, help, value);
+    }
+}
+
+fn members(text: &mut Text, status: &Status) {
+    let roles = [("manager", &status.managers), ("generator", &status.generators), ("reader", &status.readers)];
+    text.family("members", "gauge", "Living processes that take part, by role.");
+    for (role, members) in roles {
+        text.sample(&[("role", role)], members.len() as f64);
+    }
+    let silent = "Processes without a heartbeat within their lease.";
+    text.one("members_silent", "gauge", silent, status.silent.len() as f64);
+    let one = u8::from(status.manager.is_some());
+    text.one("manager_up", "gauge", "Whether somebody holds the manager's lease.", f64::from(one));
+    type Column = (&'static str, &'static str, &'static str, fn(&MemberStatus) -> f64);
+    let columns: [Column; 4] = [
+        ("member_silent_seconds", "gauge", "Time since its last sign of life.", |member| member.silent_seconds),
+        ("member_samples_total", "counter", "Samples generated, promoted or read by it.", |m| m.report.samples as f64),
+        ("member_bytes_total", "counter", "Bytes of them.", |member| member.report.bytes as f64),
+        ("member_samples_per_second", "gauge", "Samples a second of late.", |member| member.report.per_second),
+    ];
+    for (name, kind, help, value) in columns {
+        text.family(name, kind, help);
+        for (role, members) in roles {
+            for member in members {
+                text.sample(&[("role", role), ("name", &member.name), ("host", &member.report.host)], value(member));
+            }
+        }
+    }
+}
+
+/// Text that grows by families of metrics, all of one ring.
+struct Text {
+    out: String,
+    ring: String,
+    family: &'static str,
+}
+
+impl Text {
+    fn of(ring: &str, is_up: bool) -> Text {
+        let mut text = Text { out: String::new(), ring: label_value(ring), family: "" };
+        text.one("up", "gauge", "Whether the ring could be looked at.", f64::from(u8::from(is_up)));
+        let now = unix_ms() as f64 / 1e3;
+        text.one("looked_timestamp_seconds", "gauge", "When this was written, since 1970.", now);
+        text
+    }
+
+    fn family(&mut self, name: &'static str, kind: &str, help: &str) {
+        self.family = name;
+        let _ = writeln!(self.out, "# HELP ringreel_{name} {help}\n# TYPE ringreel_{name} {kind}");
+    }
+
+    fn sample(&mut self, labels: &[(&str, &str)], value: f64) {
+        let _ = write!(self.out, "ringreel_{}{{ring=\"{}\"", self.family, self.ring);
+        for (name, value) in labels {
+            let _ = write!(self.out, ",{name}=\"{}\"", label_value(value));
+        }
+        let _ = writeln!(self.out, "}} {}", number(value));
+    }
+
+    fn one(&mut self, name: &'static str, kind: &str, help: &str, value: f64) {
+        self.family(name, kind, help);
+        self.sample(&[], value);
+    }
+
+    fn maybe(&mut self, name: &'static str, help: &str, value: Option<f64>) {
+        if let Some(value) = value {
+            self.one(name, "gauge", help, value);
+        }
+    }
+}
+
+/// Returns `text` as a label's value: the format's own escapes for backslash, quote and line feed;
+/// other control and bidi characters as the log shows them.
+fn label_value(text: &str) -> String {
+    let line = |line| escape(line).replace('\\', "\\\\").replace('"', "\\\"");
+    text.split('\n').map(line).collect::<Vec<_>>().join("\\n")
+}
+
+/// A number as the format writes it.
+fn number(value: f64) -> String {
+    match value {
+        v if v.is_nan() => "NaN".to_owned(),
+        v if v.is_infinite() => if v > 0.0 { "+Inf" } else { "-Inf" }.to_owned(),
+        v => v.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped_and_numbers_are_what_the_format_knows() {
+        let mut text = Text { out: String::new(), ring: label_value("a\"b\\c\nd"), family: "" };
+        text.one("x", "gauge", "Words.", 1e300);
+        text.sample(&[("name", "\n")], f64::NEG_INFINITY);
+        let lines: Vec<_> = text.out.lines().collect();
+        assert_eq!(lines[..2], ["# HELP ringreel_x Words.", "# TYPE ringreel_x gauge"]);
+        assert_eq!(lines[2].split_once(' ').map(|(name, _)| name), Some(r#"ringreel_x{ring="a\"b\\c\nd"}"#));
+        assert_eq!(lines[3], r#"ringreel_x{ring="a\"b\\c\nd",name="\n"} -Inf"#);
+        assert_eq!([number(f64::NAN), number(f64::INFINITY), number(0.25), number(3.0)], ["NaN", "+Inf", "0.25", "3"]);
+    }
+}

@@ -1,0 +1,179 @@
+//! Looking at one ring again and again: its status, its last swaps, and how fast it goes between two looks.
+//!
+//! Read-only, as [`mod@crate::status`] is. A ring that is not there yet, or away, is an error of one look; the next one finds
+//! it.
+
+use crate::history::{History, Swap};
+use crate::status::{Status, status};
+use ringreel::config::Config;
+use ringreel::error::Result;
+use ringreel::fs::{Fs, Posix};
+use ringreel::ring::{Ring, birth};
+use ringreel::unix_ms;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What one look saw.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// When, by this machine's clock: milliseconds since 1970.
+    pub unix_ms: u64,
+    /// The ring.
+    pub status: Status,
+    /// Its last swaps, the oldest first.
+    pub swaps: Vec<Swap>,
+    /// How fast it went since the look before; none at the first look.
+    pub speed: Option<Speed>,
+}
+
+/// How fast a ring went between two looks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speed {
+    /// Samples that were finished, a second.
+    pub samples_per_second: f64,
+    /// Bytes that came into the ring's generations, a second.
+    pub bytes_per_second: f64,
+    /// Swaps a second.
+    pub swaps_per_second: f64,
+}
+
+/// What grows.
+#[derive(Clone, Copy)]
+struct Counts {
+    at: Instant,
+    samples: u64,
+    bytes: u64,
+    swaps: u64,
+}
+
+impl Counts {
+    fn of(status: &Status, at: Instant) -> Counts {
+        let bytes = status.bytes_delivered.saturating_add(status.writing.bytes);
+        Counts { at, samples: status.samples_generated, bytes, swaps: status.swaps }
+    }
+
+    /// Nothing goes backwards: where a number is smaller than before, the first look saw more than was to last.
+    fn speed_since(&self, before: &Counts) -> Option<Speed> {
+        let seconds = self.at.saturating_duration_since(before.at).as_secs_f64();
+        let per_second = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
+        (seconds > 0.0).then(|| Speed {
+            samples_per_second: per_second(self.samples, before.samples),
+            bytes_per_second: per_second(self.bytes, before.bytes),
+            swaps_per_second: per_second(self.swaps, before.swaps),
+        })
+    }
+}
+
+/// Whoever looks at a ring again and again.
+pub struct Watcher {
+    config: Config,
+    most: usize,
+    open: Option<Open>,
+}
+
+struct Open {
+    ring: Ring,
+    history: History,
+    before: Option<Counts>,
+}
+
+impl Watcher {
+    /// One who looks at the ring of this configuration, and remembers its last `swaps`. Opens nothing.
+    pub fn new(mut config: Config, swaps: usize) -> Watcher {
+        // Whoever reads what was seen may be anywhere.
+        config.ring = std::path::absolute(&config.ring).unwrap_or(config.ring);
+        Watcher { config, most: swaps, open: None }
+    }
+
+    /// The ring's directory, whether it is there or not.
+    pub fn place(&self) -> String {
+        self.config.ring.display().to_string()
+    }
+
+    /// Looks now.
+    ///
+    /// # Errors
+    /// No ring (yet); a ring that does not fit the configuration; what the filesystem says.
+    pub fn look(&mut self) -> Result<Look> {
+        let mut open = self.opened()?;
+        let looked = open.look();
+        if looked.is_ok() {
+            self.open = Some(open); // else it is opened afresh: whatever ailed it may be in what it remembers
+        }
+        looked
+    }
+
+    /// The ring, as it was opened for the look before; but another one, that was made in its place, is opened anew.
+    fn opened(&mut self) -> Result<Open> {
+        let fs: Arc<dyn Fs> = Arc::new(Posix);
+        if let Some(open) = self.open.take()
+            && birth::read(&*fs, &open.ring.layout)?.as_ref() == Some(&open.ring.birth)
+        {
+            return Ok(open);
+        }
+        let ring = Ring::find(fs, &self.config)?;
+        Ok(Open { ring, history: History::of_last(self.most), before: None })
+    }
+}
+
+impl Open {
+    fn look(&mut self) -> Result<Look> {
+        let (unix_ms, at) = (unix_ms(), Instant::now());
+        let status = status(&self.ring)?;
+        self.history.update(&self.ring)?;
+        let counts = Counts::of(&status, at);
+        let speed = self.before.and_then(|before| counts.speed_since(&before));
+        self.before = Some(counts);
+        Ok(Look { unix_ms, status, swaps: self.history.swaps().cloned().collect(), speed })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use ringreel::{Generator, NamedPart};
+    use ringreel_format::{DType, Meta};
+    use std::time::Duration;
+
+    fn generate(config: &Config, samples: u8) {
+        let mut generator = Generator::open(config).unwrap();
+        for n in 0..samples {
+            generator.write(&[NamedPart::new("data", DType::U8, &[1], &[n])], &Meta::new(), &|| false).unwrap();
+        }
+        generator.finish(true, &|| false).unwrap();
+    }
+
+    #[test]
+    fn a_ring_is_found_when_it_comes_and_another_one_in_its_place_is_not_taken_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config::parse("DBNAME: x\nSWAP_CAP: 2\nSAMPLE: [data]\n", "c", dir.path(), true).unwrap();
+        let mut watcher = Watcher::new(config.clone(), 10);
+        assert!(watcher.look().is_err() && !config.ring.exists());
+        generate(&config, 4);
+        let look = watcher.look().unwrap();
+        assert_eq!((look.status.samples_delivered, look.swaps.len(), look.speed), (4, 2, None));
+        generate(&config, 2);
+        let look = watcher.look().unwrap();
+        assert_eq!((look.status.samples_delivered, look.swaps.len()), (6, 3));
+        assert!(look.speed.unwrap().samples_per_second > 0.0 && look.speed.unwrap().swaps_per_second > 0.0);
+        std::fs::remove_dir_all(&config.ring).unwrap();
+        assert!(watcher.look().is_err());
+        generate(&config, 2);
+        let look = watcher.look().unwrap();
+        assert_eq!((look.status.samples_delivered, look.swaps.len(), look.speed), (2, 1, None));
+        std::fs::remove_dir_all(&config.ring).unwrap(); // and at once another one
+        generate(&config, 4);
+        assert_eq!(watcher.look().unwrap().swaps.len(), 2);
+    }
+
+    #[test]
+    fn speeds_are_differences_over_time_and_never_negative() {
+        let at = Instant::now();
+        let before = Counts { at, samples: 10, bytes: 1000, swaps: 5 };
+        let now = Counts { at: at + Duration::from_secs(2), samples: 20, bytes: 900, swaps: 6 };
+        let speed = Speed { samples_per_second: 5.0, bytes_per_second: 0.0, swaps_per_second: 0.5 };
+        assert_eq!(now.speed_since(&before), Some(speed));
+        assert_eq!(before.speed_since(&before), None);
+    }
+}

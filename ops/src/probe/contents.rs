@@ -1,0 +1,165 @@
+//! What contents do: reading, mapping, syncing, writing much, counting under a lock.
+
+use super::delays::Delays;
+use super::{Extra, Subject};
+use ringreel::fs::publish::write_new;
+use ringreel::fs::{Fs, FsError, FsResult, MapMode};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Bytes of the files that are read and mapped.
+const LEN: usize = 256 << 10;
+/// Bytes between two looks at the clock, and between two syncs.
+const PIECE: usize = 1 << 20;
+const PIECES_PER_SYNC: u64 = 8;
+
+/// Bytes that are the same for the same `seed`, and for no other.
+pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        // xorshift64, Marsaglia 2003
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// Whether a new file gives its own bytes, whole and in pieces from anywhere.
+///
+/// # Errors
+/// What the system says.
+pub fn reads_back(fs: &dyn Fs, dir: &Path) -> FsResult<bool> {
+    let (path, bytes) = (dir.join("pread"), pattern(1, LEN));
+    write_new(fs, &path, &bytes, false)?;
+    let file = fs.open(&path)?;
+    let mut right = file.size()? == LEN as u64;
+    for (from, len) in [(0, LEN), (4095, 2), (LEN - 1, 1), (12_345, 65_537)] {
+        let mut buffer = vec![0; len];
+        file.read_exact_at(&mut buffer, from as u64)?;
+        right &= bytes.get(from..from + len) == Some(&buffer[..]);
+    }
+    Ok(right)
+}
+
+/// What came of mapping a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mapped {
+    /// It shows the file's bytes.
+    Right,
+    /// It shows others.
+    Wrong,
+    /// It cannot be had, for this reason.
+    None(String),
+}
+
+/// Maps `path`, which holds `bytes`.
+pub fn mapped(fs: &dyn Fs, path: &Path, bytes: &[u8], mode: MapMode) -> Mapped {
+    match fs.open(path).and_then(|file| file.map(0..bytes.len() as u64, mode)) {
+        Ok(Some(map)) if map[..] == *bytes => Mapped::Right,
+        Ok(Some(_)) => Mapped::Wrong,
+        Ok(None) => Mapped::None("it is not supported".to_owned()),
+        Err(error) => Mapped::None(error.source.to_string()),
+    }
+}
+
+/// Maps a new file, shared and private.
+///
+/// # Errors
+/// What the system says of making the file.
+pub fn maps(fs: &dyn Fs, dir: &Path) -> FsResult<[Mapped; 2]> {
+    let (path, bytes) = (dir.join("map"), pattern(2, LEN));
+    write_new(fs, &path, &bytes, false)?;
+    Ok([MapMode::Shared, MapMode::Private].map(|mode| mapped(fs, &path, &bytes, mode)))
+}
+
+/// How long it takes to sync small files, and their directory; as many as `limit` allows, one at least, 10 at most.
+///
+/// # Errors
+/// What the system says.
+pub fn syncs(fs: &dyn Fs, dir: &Path, limit: Duration) -> FsResult<[Delays; 2]> {
+    let (mut files, mut dirs) = (Delays::default(), Delays::default());
+    let begun = Instant::now();
+    for n in 0..10 {
+        if n > 0 && begun.elapsed() > limit {
+            break;
+        }
+        let path = dir.join(format!("sync-{n}"));
+        let mut file = fs.create_new(&path)?;
+        file.write_all(&pattern(n, 4096)).map_err(|error| FsError::new("write", &path, error))?;
+        let before = Instant::now();
+        file.sync()?;
+        files.seen.push(before.elapsed());
+        file.close()?;
+        let before = Instant::now();
+        fs.sync_dir(dir)?;
+        dirs.seen.push(before.elapsed());
+    }
+    Ok([files, dirs])
+}
+
+/// How much was written in which time.
+#[derive(Clone, Copy, Debug)]
+pub struct Throughput {
+    /// Bytes, synced.
+    pub bytes: u64,
+    /// In this time.
+    pub time: Duration,
+}
+
+/// Writes and syncs until `most` bytes are there or `limit` is over, and removes it.
+///
+/// # Errors
+/// What the system says; the file is removed then too.
+pub fn throughput(fs: &dyn Fs, dir: &Path, most: u64, limit: Duration) -> FsResult<Throughput> {
+    let path = dir.join("throughput");
+    let mut file = fs.create_new(&path)?;
+    let begun = Instant::now();
+    let mut write = || {
+        let (piece, mut pieces) = (pattern(3, PIECE), 0);
+        while (pieces + 1) * (PIECE as u64) <= most && begun.elapsed() < limit {
+            file.write_all(&piece).map_err(|error| FsError::new("write", &path, error))?;
+            pieces += 1;
+            if pieces % PIECES_PER_SYNC == 0 {
+                file.sync()?;
+            }
+        }
+        file.sync()?;
+        Ok(pieces * PIECE as u64)
+    };
+    let written = write();
+    let time = begun.elapsed();
+    let closed = file.close();
+    let _ = fs.forget_file(&path);
+    let bytes = written?;
+    closed?;
+    Ok(Throughput { bytes, time })
+}
+
+/// Several threads, each with files of its own that it opens, count under flock, for `limit` at most: (expected,
+/// counted).
+///
+/// # Errors
+/// What the system says.
+pub fn count_under_lock(subject: &Subject, dir: &Path, limit: Duration) -> FsResult<(u64, u64)> {
+    const THREADS: u64 = 4;
+    const EACH: u64 = 25;
+    let path = dir.join("counter");
+    write_new(&*subject.fs, &path, format!("{:020}", 0).as_bytes(), false)?;
+    let extra: &dyn Extra = &*subject.extra;
+    let begun = Instant::now();
+    let done: Vec<FsResult<u64>> = std::thread::scope(|scope| {
+        let count = || {
+            let in_time = (0..EACH).take_while(|_| begun.elapsed() < limit);
+            in_time.map(|_| extra.add_under_lock(&path).map(|()| 1)).sum::<FsResult<u64>>()
+        };
+        let all: Vec<_> = (0..THREADS).map(|_| scope.spawn(count)).collect();
+        all.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    });
+    let expected = done.into_iter().sum::<FsResult<u64>>()?;
+    let text = subject.fs.read(&path, 64)?;
+    Ok((expected, String::from_utf8_lossy(&text).trim().parse().unwrap_or(0)))
+}

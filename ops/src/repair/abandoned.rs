@@ -1,0 +1,168 @@
+//! What dead owners finished, promotions that nobody finishes, and what is left for [`Ring::gc`].
+//!
+//! [`Ring::gc`]: ringreel::ring::Ring::gc
+
+use super::misplaced::verdict_with;
+use super::{Life, Mend, Plan, State};
+use ringreel::error::{Error, Result};
+use ringreel::layout::{GenerationDir, Phase, is_owner, sealed_id};
+use ringreel::ring::Ring;
+use ringreel::ring::last_names::Verdict;
+use ringreel::ring::maintenance::{Dead, Due, Round};
+use ringreel::ring::manifest::SegmentEntry;
+use ringreel::ring::promote::{Promoted, When};
+use ringreel::segment::reader::{check_stored, read_tail};
+use ringreel_format::SegmentId;
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+/// A staged segment that is damaged, and whose owner is dead.
+#[derive(Debug)]
+pub(super) struct Damaged {
+    pub(super) owner: String,
+    pub(super) id: SegmentId,
+    pub(super) why: String,
+}
+
+/// A promotion that was begun and not finished, or a full generation that nobody promotes.
+pub(super) fn plan_promotion(ring: &Ring, life: &Life, plan: &mut Plan) -> Result<()> {
+    let n = plan.newest + 1;
+    let read = ring.layout.read(n);
+    if ring.fs.exists(&read)? {
+        if ring.fs.exists(&ring.layout.manifest(n))? {
+            return Ok(()); // it was finished while we looked
+        }
+        plan.depends_on_life = true;
+        let why = format!("the promotion of generation {n} was begun, and not finished: readers do not see it");
+        let blocked = after_manifests(plan);
+        plan.add("promotion", &read, why, "it is finished, as a manager would do it".to_owned(), blocked);
+        return Ok(());
+    }
+    let fill = match ring.fill_of(n) {
+        Ok(fill) => fill,
+        Err(Error::Manifest { .. }) => return Ok(()),
+        Err(Error::Fs { source }) if source.is_gone() => return Ok(()), // a manifest that is lost, or no such directory
+        Err(error) => return Err(error),
+    };
+    if fill >= ring.birth.swap_cap {
+        plan.depends_on_life = true;
+        if !matches!(life, Life::Living(living) if !living.is_empty()) {
+            let why = format!("generation {n} is full ({fill} samples), and nobody promotes it");
+            let held = ring.held_back()?.map(|held| format!("it waits for {held}"));
+            plan.add("promotion", &ring.layout.write(n), why, "it becomes readable".to_owned(), held);
+        }
+    }
+    Ok(())
+}
+
+/// What dead owners finished and nobody has linked.
+pub(super) fn plan_staged(ring: &Ring, life: &Life, plan: &mut Plan) -> Result<()> {
+    let linked = ring.in_filling(plan.newest + 1)?;
+    let unclear: HashSet<SegmentId> =
+        plan.rebuilds.iter().flat_map(|rebuild| &rebuild.unclear).map(|entry| entry.id).collect();
+    let mut owners = ring.fs.list(&ring.layout.staging())?;
+    owners.retain(|owner| *owner != ring.me && is_owner(owner) && (*life == Life::Unheard || life.may_be_dead(owner)));
+    owners.sort_unstable();
+    for owner in owners {
+        let (mut segments, mut samples) = (0u64, 0u64);
+        for name in ring.list_or_none(&ring.layout.staging_of(&owner))? {
+            let Some(id) = sealed_id(&name) else { continue };
+            if unclear.contains(&id) {
+                continue;
+            }
+            let path = ring.layout.sealed(&owner, id);
+            let tail = match read_tail(&*ring.fs, &path) {
+                Ok(tail) => tail,
+                Err(Error::Format { source, .. }) => {
+                    plan_quarantine(ring, life, plan, &owner, id, source.to_string());
+                    continue;
+                }
+                Err(Error::Fs { source }) if source.is_gone() && !source.is_stale() => continue,
+                Err(error) => return Err(error),
+            };
+            let entry = SegmentEntry::of(&tail, 0);
+            if linked.contains(&id) || matches!(verdict_with(ring, &entry, plan)?, Verdict::Delivered) {
+                continue;
+            }
+            plan.depends_on_life = true;
+            // While nobody was watched yet, it may be a living one's, who has it in hand.
+            if *life != Life::Unknown
+                && let Err(Error::Format { source, .. }) = check_stored(&*ring.fs, &path)
+            {
+                plan_quarantine(ring, life, plan, &owner, id, source.to_string());
+                continue;
+            }
+            segments += 1;
+            samples += entry.samples;
+        }
+        if segments > 0 {
+            let why = format!("{segments} finished segments ({samples} samples) of a dead owner are in no generation");
+            let blocked = after_manifests(plan);
+            let blocked = if *life == Life::Unheard { life.is_in_the_way() } else { blocked };
+            let action = "they are linked into the generation that fills".to_owned();
+            plan.add("staged", &ring.layout.staging_of(&owner), why, action, blocked);
+        }
+    }
+    Ok(())
+}
+
+fn plan_quarantine(ring: &Ring, life: &Life, plan: &mut Plan, owner: &str, id: SegmentId, why: String) {
+    plan.depends_on_life = true;
+    let blocked = if *life == Life::Unheard { life.is_in_the_way() } else { None };
+    let path = ring.layout.sealed(owner, id);
+    plan.add("staged", &path, format!("it is damaged: {why}"), "it goes to quarantine".to_owned(), blocked.clone());
+    if blocked.is_none() {
+        plan.damaged.push(Damaged { owner: owner.to_owned(), id, why });
+    }
+}
+
+/// Finishes promotions, and commits what dead owners finished, until nothing goes on any more.
+pub(super) fn bring_in(ring: &Ring, life: &Life) -> Result<()> {
+    if !matches!(life, Life::Living(_)) {
+        return Ok(());
+    }
+    ring.leave_reclaiming();
+    loop {
+        match ring.run_maintenance(Some(When::Full), &mut Due { reclaim: false, dead: Dead::Adopt }) {
+            Ok(Round { promoted: Some(Promoted::Done(_)), .. }) => {}
+            // What was delivered long ago and keeps its staging name (another user's) would be found again for ever.
+            Ok(round) if round.recovered.as_ref().is_some_and(|done| done.adopted > 0) => {}
+            Ok(_) => return Ok(()),
+            // A manifest is lost that could not be rebuilt: the next look tells what is left.
+            Err(error @ Error::Manifest { .. }) => return left(&error),
+            Err(Error::Fs { source }) if source.is_gone() => return left(&source.into()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn left(error: &Error) -> Result<()> {
+    tracing::warn!("not all could be brought in: {error}");
+    Ok(())
+}
+
+/// What nobody needs and the manager removes.
+pub(super) fn plan_litter(ring: &Ring, plan: &mut Plan) -> Result<()> {
+    let mut litter = |path: PathBuf, why: &str| {
+        let action = "a manager removes it, or `ringreel gc`".to_owned();
+        plan.mends.push(Mend { what: "litter", path, why: why.to_owned(), action, state: State::Litter });
+    };
+    let next = plan.newest + 1;
+    let mut names = ring.fs.list(ring.layout.root())?;
+    names.sort_unstable();
+    for name in names {
+        if let Some(dir) = GenerationDir::parse(&name)
+            && dir.phase(next) == Phase::Retired
+        {
+            litter(ring.layout.generation(dir), "this generation was promoted already");
+        }
+    }
+    for name in ring.list_or_none(&ring.layout.trash())? {
+        litter(ring.layout.trash().join(name), "it is being removed");
+    }
+    Ok(())
+}
+
+fn after_manifests(plan: &Plan) -> Option<String> {
+    plan.lacks_manifests().then(|| "manifests that are lost come first".to_owned())
+}

@@ -1,0 +1,96 @@
+//! Who lives: everybody who may is watched for a lease.
+
+use ringreel::coordination::if_available;
+use ringreel::error::Result;
+use ringreel::layout::is_owner;
+use ringreel::ring::Ring;
+use ringreel::ring::liveness::Watch;
+use ringreel::role::Role;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Looks in the time of one lease.
+const LOOKS: u32 = 8;
+
+/// Who was heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// Nobody was watched yet: everybody may be dead, and may live.
+    Unknown,
+    /// It cannot be told: the index does not answer.
+    Unheard,
+    /// These managers and generators live (and whoever did not say what it is); all others are silent.
+    Living(BTreeSet<String>),
+}
+
+impl Life {
+    /// Why what needs that nobody works cannot be done now. None: it can.
+    pub fn is_in_the_way(&self) -> Option<String> {
+        match self {
+            Life::Unknown => Some("whether anybody lives was not watched yet".to_owned()),
+            Life::Unheard => Some("whether anybody lives cannot be told while the index is away".to_owned()),
+            Life::Living(living) => living
+                .first()
+                .map(|one| format!("{} managers and generators live ({one}): stop them first", living.len())),
+        }
+    }
+
+    /// Whether what `owner` left is to be taken for a dead one's, as far as is known.
+    pub fn may_be_dead(&self, owner: &str) -> bool {
+        match self {
+            Life::Unknown => true,
+            Life::Unheard => false,
+            Life::Living(living) => !living.contains(owner),
+        }
+    }
+}
+
+/// Watches, for a lease or two, who gives a sign of life. Nobody is watched for where nobody can be.
+///
+/// # Errors
+/// What the filesystem or the index says.
+pub fn who_lives(ring: &Ring, told: &dyn Fn(&str)) -> Result<Life> {
+    watch_for(ring, 1, told)
+}
+
+/// Watches all members and owners until the heartbeat of each was seen, or was missing for
+/// `leases` leases (each the longer of its own and ours).
+///
+/// # Errors
+/// What the filesystem or the index says.
+pub fn watch_for(ring: &Ring, leases: u32, told: &dyn Fn(&str)) -> Result<Life> {
+    let begun = Instant::now();
+    let mut watch = ring.watch();
+    if if_available(watch.look(&*ring.coordination))?.is_none() {
+        return Ok(Life::Unheard);
+    }
+    for owner in ring.list_or_none(&ring.layout.staging())?.iter().filter(|owner| is_owner(owner)) {
+        watch.silence(owner);
+    }
+    let mut known = watch.known();
+    known.retain(|member| *member != ring.me);
+    let unclear = |watch: &mut Watch, member: &String| {
+        !watch.was_heard_since(member, begun) && !watch.is_silent_for(member, leases)
+    };
+    if known.iter().any(|member| unclear(&mut watch, member)) {
+        let (count, seconds) = (known.len(), ring.settings.lease.saturating_mul(leases).as_secs_f64());
+        told(&format!("heartbeats of {count} processes, for {seconds:.1} s (longer where their leases are longer)"));
+    }
+    while known.iter().any(|member| unclear(&mut watch, member)) {
+        std::thread::sleep((ring.settings.lease / LOOKS).max(Duration::from_millis(1)));
+        if if_available(watch.look(&*ring.coordination))?.is_none() {
+            return Ok(Life::Unheard);
+        }
+    }
+    known.retain(|member| !watch.is_dead(member));
+    drop(watch);
+    let Some(beats) = if_available(ring.coordination.members())? else { return Ok(Life::Unheard) };
+    // Readers and those who only look are in nobody's way.
+    let works = |member: &String| {
+        let beat = beats.iter().find(|(name, _)| name == member).map(|(_, beat)| *beat);
+        let role =
+            beat.and_then(|beat| ring.coordination.report(member, beat).ok().flatten()).map(|report| report.role);
+        role.is_none_or(|role| matches!(Role::parse(&role), Some(Role::Manager | Role::Generator)))
+    };
+    Ok(Life::Living(known.into_iter().filter(works).collect()))
+}

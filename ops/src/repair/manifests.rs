@@ -1,0 +1,304 @@
+//! A manifest that is gone or damaged is rebuilt from what its generation's directory proves.
+//!
+//! Where nothing but what is certain is listed, the rebuilt manifest lists the ids that the lost one listed, as far as
+//! they are there: whoever still knows the lost one sees no difference, and anybody may work meanwhile. It is published
+//! by link, as every manifest: had one been there that we do not see, it counts. What is only inferred, and a damaged
+//! manifest, whose name is used a second time, wait until no manager and no generator lives.
+
+use super::reconstruct::{Choice, drop_listed, evidence, samples, summary_of};
+use super::{Life, Plan};
+use ringreel::error::{Error, Result};
+use ringreel::fs::publish::{publish, same_file, write_new};
+use ringreel::layout::{GenerationDir, Phase, is_owner, read_generations, sealed_id};
+use ringreel::random::random_u32;
+use ringreel::ring::manifest::{Manifest, SegmentEntry, Summary};
+use ringreel::ring::{MANIFESTS_KEPT, Ring};
+use ringreel::segment::reader::read_tail;
+use ringreel_format::SegmentId;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::Path;
+
+/// So many generations may lie beyond the newest manifest, of which we find that they had one.
+const BEYOND: u64 = 64;
+/// How a message begins that says that another version wrote a manifest.
+const OTHER_VERSION: &str = "it has version";
+
+/// Manifests as they are to be, for those that are lost.
+#[derive(Debug, Default)]
+pub(super) struct Rebuilt(BTreeMap<u64, Manifest>);
+
+impl Rebuilt {
+    pub(super) fn lists(&self, n: u64, id: SegmentId) -> bool {
+        self.0.get(&n).is_some_and(|manifest| manifest.lists(id))
+    }
+
+    pub(super) fn summary(&self, n: u64) -> Option<&Summary> {
+        self.0.get(&n).map(|manifest| &manifest.summary)
+    }
+
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.0.keys().copied()
+    }
+
+    pub(super) fn contains(&self, n: u64) -> bool {
+        self.0.contains_key(&n)
+    }
+}
+
+/// One that is to be published.
+#[derive(Debug)]
+pub(super) struct Rebuild {
+    generation: u64,
+    /// Whether a damaged one stands there.
+    replaces: Option<String>,
+    /// Segments of which it cannot be told whether they were delivered.
+    pub(super) unclear: Vec<SegmentEntry>,
+}
+
+/// Finds the manifests that are lost, oldest first, and what takes their place.
+pub(super) fn plan_manifests(ring: &Ring, life: &Life, plan: &mut Plan) -> Result<()> {
+    let newest = ring.manifests.numbers()?.into_iter().max();
+    let mut broken = broken(ring, newest.unwrap_or(0), plan)?;
+    let top = beyond(ring, newest)?;
+    let next = newest.map_or(0, |newest| newest + 1);
+    let gone = || "it is missing, and its generation was readable".to_owned();
+    broken.extend((next..=top.unwrap_or(0)).filter(|n| top.is_some() || *n == 0).map(|n| (n, gone(), false)));
+    plan.newest = top.max(newest).unwrap_or(0);
+    let elsewhere = ring.in_filling(plan.newest + 1)?;
+    let beyond = plan_beyond(ring, plan)?;
+    let numbers: BTreeSet<u64> = broken.iter().map(|(n, ..)| *n).collect();
+    let mut blocked_at = None;
+    for (n, why, damaged) in broken {
+        let before = if n == 0 { None } else { summary_of(ring, n - 1, &plan.rebuilt)? };
+        if n > 0 && before.is_none() {
+            let blocked = format!("the manifest of generation {} comes first", n - 1);
+            plan.add("manifest", &ring.layout.manifest(n), why, "it is rebuilt".to_owned(), Some(blocked));
+            continue;
+        }
+        let after = if numbers.contains(&(n + 1)) { None } else { summary_of(ring, n + 1, &plan.rebuilt)? };
+        let (manifest, choice, action) = rebuild(ring, n, before.as_ref(), after.as_ref(), plan, &elsewhere)?;
+        let mut blocked = beyond.clone();
+        // Where the next one is lost, too, a segment that came late may lie in both directories, and no manifest
+        // says which of them listed it.
+        let in_doubt = choice.inferred || numbers.contains(&(n + 1));
+        if blocked.is_none() && (damaged || in_doubt) {
+            plan.depends_on_life = true;
+            blocked = life.is_in_the_way();
+        }
+        if blocked.is_none() && n > 0 && blocked_at == Some(n - 1) {
+            blocked = Some(format!("the manifest of generation {} comes first", n - 1));
+        }
+        if blocked.is_some() {
+            blocked_at = Some(n);
+        } else {
+            let replaces = damaged.then(|| why.clone());
+            plan.rebuilds.push(Rebuild { generation: n, replaces, unclear: choice.unclear });
+        }
+        plan.add("manifest", &ring.layout.manifest(n), why, action, blocked);
+        plan.rebuilt.0.insert(n, manifest);
+    }
+    Ok(())
+}
+
+/// Manifests up to the newest that are gone or damaged: number, what is wrong, whether something stands there.
+fn broken(ring: &Ring, newest: u64, plan: &mut Plan) -> Result<Vec<(u64, String, bool)>> {
+    // Older ones may have been pruned, and count as listing nothing.
+    let first = if newest < 2 * MANIFESTS_KEPT { 0 } else { newest - MANIFESTS_KEPT + 1 };
+    let mut broken = Vec::new();
+    for n in first..=newest {
+        let path = ring.layout.manifest(n);
+        match ring.manifests.get_surely(n) {
+            Ok(Some(manifest)) if manifest.summary.ring == ring.birth.ring_id => {}
+            Ok(Some(manifest)) => {
+                let why = format!("it is of ring {}, which is another one", manifest.summary.ring);
+                let blocked = Some("put the right one back".to_owned());
+                plan.add("manifest", &path, why, "nothing is known of the right one".to_owned(), blocked);
+            }
+            Ok(None) => broken.push((n, "it is missing".to_owned(), false)),
+            Err(Error::Manifest { message, .. }) if message.starts_with(OTHER_VERSION) => {
+                let blocked = Some("use a ringreel of that version".to_owned());
+                plan.add("manifest", &path, message, "it is whole, as far as is known".to_owned(), blocked);
+            }
+            Err(Error::Manifest { message, .. }) => broken.push((n, message, true)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(broken)
+}
+
+/// Generations that are too far beyond the newest manifest to be rebuilt: who began again below them would deliver
+/// them twice. Why nothing can be done then.
+fn plan_beyond(ring: &Ring, plan: &mut Plan) -> Result<Option<String>> {
+    let mut blocked = None;
+    let names = ring.fs.list(ring.layout.root())?;
+    // In this order: a ring that turns while we look lacks no manifest.
+    let newest = ring.manifests.numbers()?.into_iter().max().max(Some(plan.newest)).unwrap_or(0);
+    for k in read_generations(&names) {
+        let path = ring.layout.read(k);
+        if GenerationDir::Read(k).phase(newest + 1) != Phase::Ahead
+            || ring.segments_in(&path)?.is_none_or(|found| found.segments.is_empty())
+        {
+            continue;
+        }
+        let why = "a manifest that is lost listed it, and too many are lost to tell what".to_owned();
+        let action = "put manifests/ back from a copy; or take its samples out with `ringreel export`".to_owned();
+        blocked = Some(format!("{} and more manifests are lost: put manifests/ back from a copy", path.display()));
+        plan.add("manifest", &ring.layout.manifest(k), why, action, blocked.clone());
+    }
+    Ok(blocked)
+}
+
+/// The highest generation beyond the newest manifest that holds a segment which a manifest must have listed. (A
+/// promotion that is not finished leaves all staging names.)
+fn beyond(ring: &Ring, newest: Option<u64>) -> Result<Option<u64>> {
+    let next = newest.map_or(0, |newest| newest + 1);
+    let mut top = None;
+    for k in read_generations(&ring.fs.list(ring.layout.root())?) {
+        if (next..next.saturating_add(BEYOND)).contains(&k)
+            && !evidence(ring, k, &Rebuilt::default(), &HashSet::new())?.certain.is_empty()
+            && !ring.fs.exists(&ring.layout.manifest(k))?
+        {
+            top = top.max(Some(k));
+        }
+    }
+    Ok(top)
+}
+
+fn rebuild(
+    ring: &Ring,
+    n: u64,
+    before: Option<&Summary>,
+    after: Option<&Summary>,
+    plan: &Plan,
+    elsewhere: &HashSet<SegmentId>,
+) -> Result<(Manifest, Choice, String)> {
+    let Some(before) = before else {
+        let summary = Summary::empty(&ring.birth.ring_id, &ring.me);
+        let choice = Choice { listed: Vec::new(), inferred: false, unclear: Vec::new() };
+        return Ok((Manifest::new(summary, Vec::new()), choice, "the empty one is made again".to_owned()));
+    };
+    let listed = after.map(|after| after.before().saturating_sub(before.total_samples));
+    let evidence = evidence(ring, n, &plan.rebuilt, elsewhere)?;
+    let (there, damaged) = (evidence.there, evidence.damaged);
+    let choice = if there || listed == Some(0) {
+        evidence.choose(listed, ring.birth.swap_cap)
+    } else {
+        let unclear = staged_before(ring, n, plan, elsewhere)?;
+        Choice { listed: Vec::new(), inferred: !unclear.is_empty(), unclear }
+    };
+    let has = samples(&choice.listed);
+    let mut summary = before.next(&ring.me, &choice.listed, 0.0);
+    summary.lost = listed.map_or(0, |listed| listed.saturating_sub(has));
+    summary.total_samples = summary.total_samples.saturating_add(summary.lost);
+    if let Some(after) = after {
+        summary.total_bytes = summary.total_bytes.max(after.total_bytes.saturating_sub(after.bytes));
+        summary.unix_ms = after.unix_ms;
+    }
+    let segments = choice.listed.len();
+    let count = match listed {
+        Some(listed) if listed == has => ", as many as it listed".to_owned(),
+        Some(listed) if listed > has => format!(" of the {listed} that it listed; the others are not there"),
+        Some(listed) => format!(", where its neighbours count {listed}"),
+        None => ": all that can have been listed".to_owned(),
+    };
+    let mut action = if there {
+        format!("it is rebuilt from read.{n}: {has} samples in {segments} segments{count}")
+    } else {
+        let lost = listed.map_or("its samples".to_owned(), |listed| format!("the {listed} samples that it listed"));
+        format!("its generation is gone: one that lists nothing takes its place, and says that {lost} were there")
+    };
+    if damaged > 0 {
+        action += &format!(" ({damaged} files there are damaged)");
+    }
+    if !choice.unclear.is_empty() {
+        let unclear = choice.unclear.len();
+        action += &format!("; {unclear} staged segments go to quarantine: whether they were delivered cannot be told");
+    }
+    Ok((Manifest::new(summary, choice.listed.clone()), choice, action))
+}
+
+/// Staged segments that generation `n` may have listed. What cannot be read just now is an error: once the manifest is
+/// there, it would be committed, perhaps a second time.
+fn staged_before(ring: &Ring, n: u64, plan: &Plan, elsewhere: &HashSet<SegmentId>) -> Result<Vec<SegmentEntry>> {
+    let mut staged = Vec::new();
+    for owner in ring.fs.list(&ring.layout.staging())?.into_iter().filter(|owner| is_owner(owner)) {
+        for name in ring.list_or_none(&ring.layout.staging_of(&owner))? {
+            let Some(id) = sealed_id(&name) else { continue };
+            let tail = match read_tail(&*ring.fs, &ring.layout.sealed(&owner, id)) {
+                Ok(tail) => tail,
+                Err(Error::Fs { source }) if source.is_retryable() || source.is_denied() => {
+                    return Err(source.into());
+                }
+                Err(Error::Fs { .. } | Error::Format { .. }) => continue, // gone, or nobody can commit it
+                Err(error) => return Err(error),
+            };
+            let entry = SegmentEntry { owner: owner.as_str().into(), ..SegmentEntry::of(&tail, 0) };
+            if entry.id == id && entry.born <= n && !elsewhere.contains(&id) {
+                staged.push(entry);
+            }
+        }
+    }
+    drop_listed(ring, n, &mut staged, plan.newest, &plan.rebuilt)?;
+    Ok(staged)
+}
+
+pub(super) fn apply_rebuild(ring: &Ring, rebuild: &Rebuild, rebuilt: &Rebuilt) -> Result<()> {
+    let n = rebuild.generation;
+    let path = ring.layout.manifest(n);
+    let Some(manifest) = rebuilt.0.get(&n) else { return Ok(()) };
+    // Nobody is to commit them once the manifest is there.
+    for entry in &rebuild.unclear {
+        let why = format!("the manifest of generation {n} was lost: whether it was delivered cannot be told");
+        ring.quarantine_staged(&entry.owner, entry.id, why)?;
+    }
+    let refused = |message: String| Error::Manifest { path: path.clone(), message, passing: false };
+    manifest.check().map_err(&refused)?;
+    let bytes = manifest.encode().map_err(|error| refused(error.to_string()))?;
+    ring.fs.ensure_dir(&ring.layout.staging())?;
+    ring.fs.ensure_dir(&ring.layout.staging_of(&ring.me))?;
+    ring.fs.ensure_dir(&ring.layout.manifests())?;
+    let temp = ring.layout.staging_of(&ring.me).join(format!("manifest.{n}.{:08x}", random_u32()));
+    match &rebuild.replaces {
+        None => drop(publish(&*ring.fs, &temp, &path, &bytes, true)?),
+        Some(why) if ring.manifests.get(n).is_err() => {
+            keep_in_quarantine(ring, &path, &format!("manifest.{n}"), why)?;
+            put_in_place(ring, &temp, &path, &bytes)?;
+        }
+        Some(_) => {} // somebody else did it
+    }
+    Ok(ring.fs.sync_dir(&ring.layout.manifests())?)
+}
+
+/// Replaces what stands at `path`. The name is there all the time: were it gone for a moment, somebody might take the
+/// generation for one that was never promoted.
+pub(super) fn put_in_place(ring: &Ring, temp: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
+    write_new(&*ring.fs, temp, bytes, true)?;
+    if let Err(error) = ring.fs.rename(temp, path) {
+        let _ = ring.fs.forget_file(temp); // litter at worst
+        // The reply may have been lost.
+        if ring.fs.read(path, bytes.len() as u64).ok().as_deref() != Some(bytes) {
+            return Err(error.into());
+        }
+    }
+    Ok(())
+}
+
+/// Gives a damaged file a name in quarantine, once.
+pub(super) fn keep_in_quarantine(ring: &Ring, path: &Path, name: &str, why: &str) -> Result<()> {
+    let dir = ring.layout.quarantine();
+    ring.fs.ensure_dir(&dir)?;
+    for other in ring.fs.list(&dir)?.iter().filter(|other| other.starts_with(name)) {
+        if same_file(&*ring.fs, path, &dir.join(other))? == Some(true) {
+            return Ok(());
+        }
+    }
+    let name = format!("{name}.{:08x}", random_u32());
+    let target = dir.join(&name);
+    if let Err(error) = ring.fs.link(path, &target)
+        && same_file(&*ring.fs, path, &target)? != Some(true)
+    {
+        return Err(error.into());
+    }
+    ring.note_why(&name, why);
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! A segment whose last name lies where nobody looks for it is staged again, under its owner: then it is brought in as
+//! what all dead owners finished is.
+
+use super::{Life, Plan};
+use ringreel::error::{Error, Result};
+use ringreel::fs::publish::same_file;
+use ringreel::layout::{GenerationDir, Phase};
+use ringreel::ring::Ring;
+use ringreel::ring::last_names::Verdict;
+use ringreel::ring::manifest::SegmentEntry;
+use ringreel::segment::reader::check_stored;
+use std::path::PathBuf;
+
+/// At most so many are looked at in one directory at a time.
+const AT_ONCE: usize = 10_000;
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Stray {
+    path: PathBuf,
+    entry: SegmentEntry,
+    /// What is wrong with it.
+    damage: Option<String>,
+}
+
+/// Finds segments that are delivered by no manifest, and have a name in a generation's directory only.
+pub(super) fn plan_strays(ring: &Ring, life: &Life, plan: &mut Plan) -> Result<()> {
+    let next = plan.newest + 1;
+    for name in ring.fs.list(ring.layout.root())? {
+        let dir = ring.layout.root().join(&name);
+        let Some(found) = GenerationDir::parse(&name) else { continue };
+        if matches!(found.phase(next), Phase::Filling | Phase::Promoting) {
+            continue; // a manifest to come lists what is in it
+        }
+        let manifest = match found {
+            GenerationDir::Write(_) => None,
+            GenerationDir::Read(k) if !plan.rebuilt.contains(k) => match ring.manifests.get(k) {
+                Ok(manifest) => manifest,
+                Err(Error::Manifest { .. }) => continue,
+                Err(error) => return Err(error),
+            },
+            GenerationDir::Read(_) => continue,
+        };
+        let judge = |entry: &SegmentEntry| verdict_with(ring, entry, plan);
+        for (entry, verdict) in ring.last_names(&dir, manifest.as_deref(), AT_ONCE, plan.newest, &judge)? {
+            let path = dir.join(entry.file());
+            let samples = entry.samples;
+            let why = format!("{samples} samples that no manifest lists, and this is their last name");
+            let damage = match check_stored(&*ring.fs, &path) {
+                Ok(_) => None,
+                Err(Error::Format { source, .. }) => Some(source.to_string()),
+                Err(Error::Fs { source }) if source.is_gone() => continue, // reclaimed meanwhile
+                Err(error) => return Err(error),
+            };
+            let action = match &damage {
+                None => "it is staged again, and linked into the generation that fills".to_owned(),
+                Some(why) => format!("it goes to quarantine: it is damaged: {why}"),
+            };
+            let blocked = match verdict {
+                Verdict::Unclear => Some("a manifest that may list it cannot be read".to_owned()),
+                _ if *life == Life::Unheard => life.is_in_the_way(),
+                _ => None,
+            };
+            plan.depends_on_life |= blocked.is_none();
+            ring.watch().silence(&entry.owner); // from now on
+            plan.add("segment", &path, why, action, blocked.clone());
+            if blocked.is_none() {
+                plan.strays.push(Stray { path, entry, damage });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the manifests say, and those that are to be rebuilt.
+pub(super) fn verdict_with(ring: &Ring, entry: &SegmentEntry, plan: &Plan) -> Result<Verdict> {
+    if entry.born > plan.newest + 1 {
+        return Ok(Verdict::Unclear); // manifests are lost that would list it
+    }
+    if plan.rebuilt.numbers().any(|n| n >= entry.born && plan.rebuilt.lists(n, entry.id)) {
+        return Ok(Verdict::Delivered);
+    }
+    let mut from = entry.born;
+    for n in plan.rebuilt.numbers().filter(|n| *n >= entry.born) {
+        if from < n {
+            let verdict = ring.verdict_from(entry, from, n - 1)?;
+            if verdict != Verdict::Undelivered {
+                return Ok(verdict);
+            }
+        }
+        from = n + 1;
+    }
+    if from > plan.newest { Ok(Verdict::Undelivered) } else { ring.verdict_from(entry, from, plan.newest) }
+}
+
+/// Gives it a staging name again: from there it is brought in, or goes to quarantine.
+pub(super) fn apply_stray(ring: &Ring, stray: &Stray) -> Result<()> {
+    stage_again(ring, stray)?;
+    match &stray.damage {
+        Some(why) => ring.quarantine_staged(&stray.entry.owner, stray.entry.id, why.clone()).map(drop),
+        None => Ok(()),
+    }
+}
+
+fn stage_again(ring: &Ring, stray: &Stray) -> Result<()> {
+    let SegmentEntry { owner, id, .. } = &stray.entry;
+    let staged = ring.layout.sealed(owner, *id);
+    ring.fs.ensure_dir(&ring.layout.staging())?;
+    ring.fs.ensure_dir(&ring.layout.staging_of(owner))?;
+    // A wrong no: the next look finds the stray again.
+    match ring.fs.link(&stray.path, &staged) {
+        Ok(()) => Ok(()),
+        Err(error) if error.is_gone() => Ok(()), // somebody moved it
+        Err(error) => match same_file(&*ring.fs, &stray.path, &staged) {
+            Ok(Some(true)) => Ok(()),
+            _ => Err(error.into()),
+        },
+    }
+}

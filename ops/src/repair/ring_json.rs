@@ -1,0 +1,114 @@
+//! `ring.json` is gone or damaged: the manifests name the ring's id, the configuration says the rest.
+
+use super::{Mend, State};
+use ringreel::config::Config;
+use ringreel::coordination::{Backend, Claim, IfUnreachable};
+use ringreel::error::{Error, Result};
+use ringreel::fs::publish::{publish, same_file, write_new};
+use ringreel::fs::{Fs, within};
+use ringreel::layout::Layout;
+use ringreel::random::random_u32;
+use ringreel::ring::birth::{self, Birth, RING_VERSION};
+use ringreel::ring::manifests::Manifests;
+use ringreel::ring::{Ring, owner_name};
+use std::sync::Arc;
+
+/// Most bytes of a `ring.json`.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Finds the ring that `config` describes, also where its `ring.json` is gone or damaged: that is the first thing to
+/// be mended, and with `apply` it is.
+///
+/// # Errors
+/// As [`Ring::find`]; where `config` does not say what a ring needs, or does not fit what is there.
+pub fn find_damaged(fs: Arc<dyn Fs>, config: &Config, claim: Claim, apply: bool) -> Result<(Ring, Option<Mend>)> {
+    let layout = Layout::new(&config.ring);
+    let fs = within(fs, layout.root(), config.modes);
+    let damage = match fs.read(&layout.ring_json(), MAX_BYTES) {
+        Ok(bytes) => {
+            serde_json::from_slice::<serde_json::Value>(&bytes).err().map(|error| format!("it is damaged: {error}"))
+        }
+        Err(error) if error.is_gone() => Some("it is missing: nobody can open the ring".to_owned()),
+        Err(_) => None, // finding it will tell
+    };
+    let manifests = Manifests::new(fs.clone(), layout.clone());
+    let Some(why) = damage.filter(|_| manifests.numbers().is_ok_and(|numbers| !numbers.is_empty())) else {
+        return Ok((Ring::find_with(fs, config, claim)?, None));
+    };
+    let birth = told_by(&manifests, config, &layout)?;
+    let me = owner_name();
+    if apply {
+        put(&*fs, &layout, &birth, &me)?;
+    }
+    let index = Backend::connect(&config.index, IfUnreachable::Continue)?;
+    let ring = Ring::assemble(fs, config, birth, me, index, claim)?;
+    let action = "it is made again, with the id that the manifests name and what the configuration says".to_owned();
+    Ok((ring, Some(Mend { what: "ring", path: layout.ring_json(), why, action, state: State::ToDo })))
+}
+
+fn told_by(manifests: &Manifests, config: &Config, layout: &Layout) -> Result<Birth> {
+    let needs = |what: &str| Error::WrongRing {
+        path: layout.root().to_owned(),
+        message: format!("its ring.json is lost, and to make it again {what}"),
+    };
+    let (mut ring_id, mut largest) = (None, 0);
+    for n in manifests.numbers()? {
+        let manifest = match manifests.get(n) {
+            Ok(Some(manifest)) => manifest,
+            Ok(None) | Err(Error::Manifest { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        let is = &manifest.summary.ring;
+        if ring_id.get_or_insert_with(|| is.clone()) != is {
+            return Err(needs("its manifests would have to be of one ring: put the right ones back"));
+        }
+        largest = largest.max(manifest.summary.samples);
+    }
+    let (Some(swap_cap), Some(sample)) = (config.swap_cap, config.sample.clone()) else {
+        return Err(needs(
+            "SWAP_CAP and SAMPLE are needed: give the configuration that it was made with (-c config.yaml)",
+        ));
+    };
+    if swap_cap < largest {
+        return Err(needs(&format!("SWAP_CAP {swap_cap} is too small: a generation of it had {largest} samples")));
+    }
+    if config.validation.is_none() {
+        return Err(needs("VALIDATION is needed: the number of samples that are held out, 0 if none are"));
+    }
+    Ok(Birth {
+        ringreel: RING_VERSION,
+        ring_id: ring_id.ok_or_else(|| needs("a manifest is needed that can be read"))?,
+        swap_cap,
+        sample,
+        publish: "link".to_owned(),
+        validation: config.validation.unwrap_or(0),
+    })
+}
+
+fn put(fs: &dyn Fs, layout: &Layout, birth: &Birth, me: &str) -> Result<()> {
+    let bytes = birth::encode(birth)?;
+    fs.ensure_dir(&layout.staging())?;
+    fs.ensure_dir(&layout.staging_of(me))?;
+    let temp = layout.staging_of(me).join(format!("ring.json.{:08x}", random_u32()));
+    if fs.exists(&layout.ring_json())? {
+        // Kept, and replaced: the name is there all the time.
+        fs.ensure_dir(&layout.quarantine())?;
+        let kept = layout.quarantine().join(format!("ring.json.{:08x}", random_u32()));
+        if let Err(error) = fs.link(&layout.ring_json(), &kept)
+            && same_file(fs, &layout.ring_json(), &kept)? != Some(true)
+        {
+            return Err(error.into());
+        }
+        write_new(fs, &temp, &bytes, true)?;
+        if let Err(error) = fs.rename(&temp, &layout.ring_json()) {
+            let _ = fs.forget_file(&temp); // litter at worst
+            if birth::read(fs, layout).ok().flatten().as_ref() != Some(birth) {
+                return Err(error.into());
+            }
+        }
+    } else {
+        publish(fs, &temp, &layout.ring_json(), &bytes, true)?;
+    }
+    let _ = fs.remove_dir(&layout.staging_of(me)); // stays where something is in it
+    Ok(fs.sync_dir(layout.root())?)
+}

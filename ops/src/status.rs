@@ -1,0 +1,368 @@
+//! What a ring looks like now, for people and scripts. It changes nothing and takes no part. (For the
+//! time on a shared filesystem it makes an empty file in `index/tmp` and removes it.)
+
+use crate::history::History;
+use ringreel::coordination::{Report, if_available};
+use ringreel::error::{Error, Result};
+use ringreel::failure_log::{Failure, failures};
+use ringreel::layout::{read_generations, sealed_id};
+use ringreel::ring::Ring;
+use ringreel::ring::manifest::{Manifest, SegmentEntry};
+use ringreel::ring::missing::missing;
+use ringreel::ring::scan::Found;
+use ringreel::role::Role;
+use ringreel::segment::reader::read_tail;
+use ringreel::unix_ms;
+use ringreel_format::SegmentId;
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Swaps over which rates and times are averaged.
+const RECENT: usize = 9;
+/// Generations of which is told how often they were read.
+const REUSE_OF: u64 = 64;
+
+/// A readable generation.
+#[derive(Clone, Debug, Serialize)]
+pub struct GenerationStatus {
+    /// Its number.
+    pub generation: u64,
+    /// Samples in it.
+    pub samples: u64,
+    /// Of those, samples that are held out: its first ones.
+    pub held_out: u64,
+    /// Bytes of its segments.
+    pub bytes: u64,
+    /// Its segments.
+    pub segments: u64,
+    /// Seconds since it became readable, by this machine's clock.
+    pub age_seconds: f64,
+    /// For how long generators could not commit at its promotion, in milliseconds.
+    pub swap_ms: f64,
+    /// How often it was read by streams, as far as their logs are kept; none while the index is away.
+    pub passes: Option<u64>,
+}
+
+/// A bar of the reuse histogram.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ReuseStatus {
+    /// So many passes were made
+    pub passes: u64,
+    /// over so many generations.
+    pub generations: u64,
+}
+
+/// The generation that fills.
+#[derive(Clone, Debug, Serialize)]
+pub struct WritingStatus {
+    /// Its number.
+    pub generation: u64,
+    /// Samples in it.
+    pub samples: u64,
+    /// Samples at which it is promoted.
+    pub cap: u64,
+    /// Bytes of its segments.
+    pub bytes: u64,
+    /// Whether it is being promoted: it is renamed, and its manifest is not out.
+    pub swapping: bool,
+}
+
+/// A process that takes part.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemberStatus {
+    /// Its owner name.
+    pub name: String,
+    /// Seconds since its last sign of life: by the shared filesystem's clock for a member that seems to
+    /// be silent, where that can be told, else by both machines' clocks.
+    pub silent_seconds: f64,
+    /// What it said last.
+    #[serde(flatten)]
+    pub report: Report,
+}
+
+/// A whole ring.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// Its directory.
+    pub ring: String,
+    /// Its id.
+    pub ring_id: String,
+    /// The parts of a sample.
+    pub sample: Vec<String>,
+    /// Samples in a generation.
+    pub swap_cap: u64,
+    /// So many samples, the first ones, are held out.
+    pub validation: u64,
+    /// Held-out samples that can be read.
+    pub validation_readable: u64,
+    /// Held-out samples that readers found damaged, and that still are.
+    pub validation_damaged: u64,
+    /// The newest generation.
+    pub newest: u64,
+    /// Seconds since it became readable; none before the first.
+    pub newest_age_seconds: Option<f64>,
+    /// Promotions so far.
+    pub swaps: u64,
+    /// Mean time for which generators could not commit at a swap, over the last ones, in milliseconds.
+    pub swap_ms_mean: Option<f64>,
+    /// Samples that manifests list: all that were ever delivered.
+    pub samples_delivered: u64,
+    /// Samples that are finished and in no manifest yet.
+    pub samples_waiting: u64,
+    /// Both together.
+    pub samples_generated: u64,
+    /// Bytes of the segments of all that were ever delivered.
+    pub bytes_delivered: u64,
+    /// Samples per second over the last swaps.
+    pub samples_per_second: Option<f64>,
+    /// Bytes that the ring's segments take.
+    pub bytes: u64,
+    /// Their files.
+    pub files: u64,
+    /// Bytes free on the filesystem, for this user; none where it does not tell.
+    pub free_bytes: Option<u64>,
+    /// Files that may still be made there; none where it does not tell, or does not count them.
+    pub free_files: Option<u64>,
+    /// MAX_BYTES: most bytes that the ring may take, where the configuration sets a limit.
+    pub max_bytes: Option<u64>,
+    /// Generations that can be read, oldest first.
+    pub generations: Vec<GenerationStatus>,
+    /// Generations, oldest first, that must be there, by KEEP or because they hold samples that are held out, and
+    /// whose directories or manifests are missing.
+    pub missing: Vec<u64>,
+    /// How often the last generations (64 at most; the newest, which is still read, is not among them) were read by
+    /// streams; empty while the index is away.
+    pub reuse: Vec<ReuseStatus>,
+    /// The generation that fills.
+    pub writing: WritingStatus,
+    /// Who holds the manager's lease.
+    pub manager: Option<String>,
+    /// Managers, standby ones included.
+    pub managers: Vec<MemberStatus>,
+    /// Generators.
+    pub generators: Vec<MemberStatus>,
+    /// Readers.
+    pub readers: Vec<MemberStatus>,
+    /// Members of any role without a heartbeat within their lease, which are in none of the lists above:
+    /// they are dead, stopped, or cut off.
+    pub silent: Vec<MemberStatus>,
+    /// Where the index is.
+    pub index: String,
+    /// Why it does not answer; then nothing is known of who takes part.
+    pub index_away: Option<String>,
+    /// What ended generators and managers, the newest first. None are known while the index is away.
+    pub failures: Vec<Failure>,
+    /// Files in quarantine.
+    pub quarantined: u64,
+}
+
+/// Looks at a ring, without waiting for anything. A member whose report is older than its lease by
+/// this machine's clock counts as silent, unless the index's own clock (that of the shared
+/// filesystem, for an index in files) or its beats, where a caller looks again with the same
+/// [`Ring`], say that it lives.
+///
+/// # Errors
+/// What the filesystem says.
+pub fn status(ring: &Ring) -> Result<Status> {
+    let newest = ring.manifests.newest_listed()?;
+    let now = unix_ms();
+    let reads = if_available(ring.reads())?;
+    let generations = generations(ring, reads.as_ref(), now)?;
+    let totals = |manifest: Arc<Manifest>| (manifest.summary.total_samples, manifest.summary.total_bytes);
+    // On the newest one everything depends: where that is damaged, nothing can be said.
+    let (delivered, bytes_delivered) = ring.manifests.get(newest)?.map_or((0, 0), totals);
+    let filling = ring.look_at_filling(newest)?;
+    let waiting = waiting(ring, newest, &filling)?;
+    let mut recent = History::of_last(RECENT);
+    recent.update(ring)?;
+    let space = ring.fs.space(ring.layout.root()).ok();
+    let (bytes, files) = ring.usage_with(newest, &filling)?;
+    let index_away = ring.coordination.ping().err().map(|error| match error {
+        Error::CoordinationUnavailable { message, .. } | Error::CoordinationDenied { message, .. } => message,
+        other => other.to_string(),
+    });
+    let Members { managers, generators, readers, silent } = members(ring, now)?;
+    let lease =
+        if_available(ring.coordination.lease(Role::Manager.as_str()))?.flatten().filter(|lease| !lease.released);
+    let held_out = ring.held_out_state()?;
+    let missing = missing(&*ring.fs, &ring.layout, &ring.manifests, ring.settings.keep, ring.birth.validation)?;
+    // A holder that is dead holds it until another manager comes.
+    let lives = |name: &str| ring.watch().is_listed(name) && silent.iter().all(|member| member.name != name);
+    let lease = lease.filter(|lease| lives(&lease.holder));
+    Ok(Status {
+        ring: ring.layout.root().display().to_string(),
+        ring_id: ring.birth.ring_id.clone(),
+        sample: ring.birth.sample.clone(),
+        swap_cap: ring.birth.swap_cap,
+        validation: ring.birth.validation,
+        validation_readable: held_out.readable,
+        validation_damaged: held_out.damaged,
+        newest,
+        newest_age_seconds: generations.iter().find(|g| g.generation == newest).map(|g| g.age_seconds),
+        swaps: newest,
+        swap_ms_mean: recent.swap_ms_mean(),
+        samples_delivered: delivered,
+        samples_waiting: waiting,
+        samples_generated: delivered.saturating_add(waiting),
+        samples_per_second: recent.samples_per_second(),
+        bytes_delivered,
+        bytes,
+        files,
+        free_bytes: space.map(|space| space.bytes),
+        free_files: space.and_then(|space| space.inodes),
+        max_bytes: ring.settings.max_bytes,
+        generations,
+        missing: missing.iter().map(|missing| missing.generation).collect(),
+        reuse: reads.map_or(Ok(Vec::new()), |reads| reuse(ring, newest, &reads))?,
+        writing: writing(ring, newest + 1)?,
+        manager: lease.map(|lease| lease.holder),
+        managers,
+        generators,
+        readers,
+        silent,
+        failures: failures(&*ring.coordination)?,
+        index: ring.coordination.place(),
+        index_away,
+        quarantined: ring.list_or_none(&ring.layout.quarantine())?.iter().filter(|name| name.ends_with(".rec")).count()
+            as u64,
+    })
+}
+
+/// The generations that readers can read, the oldest first; `reads`: how often each was read, where that is known.
+fn generations(ring: &Ring, reads: Option<&BTreeMap<u64, u64>>, now: u64) -> Result<Vec<GenerationStatus>> {
+    let mut generations = Vec::new();
+    for n in read_generations(&ring.fs.list(ring.layout.root())?) {
+        if let Some(manifest) = ring.manifests.usable(n)? {
+            let summary = &manifest.summary;
+            generations.push(GenerationStatus {
+                generation: n,
+                samples: summary.samples,
+                held_out: ring.held_out(&manifest).end,
+                bytes: summary.bytes,
+                segments: manifest.segments.len() as u64,
+                age_seconds: now.saturating_sub(summary.unix_ms) as f64 / 1e3,
+                swap_ms: summary.swap_ms,
+                passes: reads.map(|reads| reads.get(&n).copied().unwrap_or(0)),
+            });
+        }
+    }
+    generations.sort_by_key(|generation| generation.generation);
+    Ok(generations)
+}
+
+/// The generation that fills, or is being promoted.
+fn writing(ring: &Ring, generation: u64) -> Result<WritingStatus> {
+    let cap = ring.birth.swap_cap;
+    for (dir, swapping) in [(ring.layout.write(generation), false), (ring.layout.read(generation), true)] {
+        match ring.fill_in(generation, &dir) {
+            Ok(_) if swapping && ring.fs.exists(&ring.layout.manifest(generation))? => {} // it is readable by now
+            Ok((samples, bytes)) => return Ok(WritingStatus { generation, samples, cap, bytes, swapping }),
+            Err(Error::Manifest { .. }) => {} // what of it is delivered already, cannot be told
+            Err(Error::Fs { source }) if source.is_gone() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(WritingStatus { generation, samples: 0, cap, bytes: 0, swapping: false })
+}
+
+/// How many of the last generations were read how often.
+fn reuse(ring: &Ring, newest: u64, reads: &BTreeMap<u64, u64>) -> Result<Vec<ReuseStatus>> {
+    let mut bars = BTreeMap::new();
+    let kept = ring.kept_for_ever()?;
+    for n in newest.saturating_sub(REUSE_OF).max(1)..newest {
+        // Of the first ones, some are not for training. (No manifest is read for any other: they may be large.)
+        let first = kept.iter().any(|kept| kept.generation == n);
+        if !first || ring.manifests.usable(n)?.is_some_and(|manifest| !ring.training(&manifest).is_empty()) {
+            *bars.entry(reads.get(&n).copied().unwrap_or(0)).or_default() += 1;
+        }
+    }
+    Ok(bars.into_iter().map(|(passes, generations)| ReuseStatus { passes, generations }).collect())
+}
+
+/// Returns the number of samples that are sealed in staging and that no manifest lists. Opens no
+/// segment that is linked into the filling generation: its samples are in `filling` already.
+fn waiting(ring: &Ring, newest: u64, filling: &[Found]) -> Result<u64> {
+    let linked = filling.iter().flat_map(|found| &found.segments);
+    let linked: HashMap<SegmentId, &SegmentEntry> = linked.map(|entry| (entry.id, &**entry)).collect();
+    let mut samples: u64 = 0;
+    let mut seen = HashSet::new();
+    for owner in ring.fs.list(&ring.layout.staging())? {
+        let dir = ring.layout.staging_of(&owner);
+        // Just listed, so a wrong no is none of this client's memory.
+        for name in ring.fs.list(&dir).unwrap_or_default() {
+            let Some(id) = sealed_id(&name) else { continue };
+            let (born, count) = match linked.get(&id) {
+                Some(entry) => (entry.born, entry.samples),
+                None => match read_tail(&*ring.fs, &dir.join(&name)) {
+                    Ok(tail) => (tail.footer.info.born, tail.footer.count),
+                    Err(_) => continue,
+                },
+            };
+            let listed = match ring.manifests.find(id, born, newest) {
+                Err(Error::Manifest { .. }) => false, // whether it lists this one, cannot be told
+                other => other?.generation().is_some(),
+            };
+            if !listed && seen.insert(id) {
+                samples = samples.saturating_add(count);
+            }
+        }
+    }
+    Ok(samples)
+}
+
+#[derive(Default)]
+struct Members {
+    managers: Vec<MemberStatus>,
+    generators: Vec<MemberStatus>,
+    readers: Vec<MemberStatus>,
+    silent: Vec<MemberStatus>,
+}
+
+fn members(ring: &Ring, now: u64) -> Result<Members> {
+    let mut found = Members::default();
+    let mut watch = ring.watch();
+    if if_available(watch.look_at_once(&*ring.coordination))?.is_none() {
+        return Ok(found);
+    }
+    let mut beats = watch.listed();
+    beats.sort();
+    let mut members = Vec::new();
+    for (name, beat) in beats {
+        match ring.coordination.report(&name, beat) {
+            Ok(Some(report)) => members.push((name, beat, report)),
+            Ok(None) => {}
+            Err(error) => tracing::debug!(%error, name, "what it reports cannot be read"),
+        }
+    }
+    let unheard = |(name, _, report): &&(String, u64, Report)| {
+        !watch.was_heard(name) && is_over(report.unix_ms.abs_diff(now), report, ring.settings.lease)
+    };
+    let unheard = members.iter().filter(unheard);
+    let unheard: Vec<_> = unheard.map(|(name, beat, _)| (name.clone(), *beat)).collect();
+    let ages = match unheard.is_empty() {
+        true => HashMap::new(),
+        false => if_available(ring.coordination.beat_ages(&unheard))?.unwrap_or_default(),
+    };
+    for (name, _, report) in members {
+        let by_clock = now.abs_diff(report.unix_ms);
+        let age = ages.get(&name).map(|age| age.as_millis() as u64);
+        let silent_ms = age.unwrap_or(now.saturating_sub(report.unix_ms));
+        let was_unheard = !watch.was_heard(&name) && is_over(age.unwrap_or(by_clock), &report, ring.settings.lease);
+        let is_silent = watch.is_dead(&name) || was_unheard;
+        let member = MemberStatus { name, silent_seconds: silent_ms as f64 / 1e3, report };
+        match Role::parse(&member.report.role) {
+            _ if is_silent => found.silent.push(member),
+            Some(Role::Manager) => found.managers.push(member),
+            Some(Role::Generator) => found.generators.push(member),
+            Some(Role::Reader) | None => found.readers.push(member),
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a silence of `ms` milliseconds is longer than the member's lease and ours.
+fn is_over(ms: u64, report: &Report, ours: Duration) -> bool {
+    u128::from(ms) > report.lease().max(ours).as_millis()
+}

@@ -1,0 +1,494 @@
+//! One rank's split of many plain `.rec` files, as dmlc-core's `InputSplit` has it: no record twice, none left out.
+//!
+//! | file | |
+//! |---|---|
+//! | here | [`InputSplit`]: the records of one split, one after the other |
+//! | `chunk` | several records at once, and reading ahead |
+//! | `files` | which files, in which order, and where their concatenation is cut |
+//! | `count` | equal shares of records: from indexes, or by a pass over the headers |
+//! | `window` | frames and records of one file, and the search for the next record |
+//!
+//! `format/RECORDIO.md` has the rules: which split a record belongs to, what counts as damage, and whose it is. In short,
+//! a payload never holds the magic at a multiple of 4, so the first magic behind a cut whose flag is 0 or 1 begins a
+//! record. Where files are damaged, the same records come out for any number of splits.
+//!
+//! All ranks have to see the same files with the same lengths: make the splits when the files are complete.
+
+mod chunk;
+mod count;
+mod files;
+mod window;
+
+pub use chunk::Chunk;
+use count::Comparison;
+use files::{Resolve, Source};
+use ringreel::error::{Error, FsError, Result};
+use ringreel::fs::{Fs, Posix};
+use ringreel::reader::shard::Share;
+use ringreel_format::FormatError;
+use ringreel_format::recordio::Region;
+use std::path::Path;
+use std::sync::Arc;
+use window::{Parsed, Window};
+
+/// What a split has its equal part of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// Of the bytes of all files. Nothing is read beforehand; how many records a split has is not known.
+    #[default]
+    Bytes,
+    /// Of the records: shares differ by one at most. Where no index says where records begin, each rank reads the headers
+    /// of all frames beforehand, and with [`OnDamage::Skip`] all bytes.
+    Records,
+}
+
+/// What becomes of damage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDamage {
+    /// An error that names the file and the byte. The next call goes on behind the damage.
+    #[default]
+    Fail,
+    /// [`Found::Skipped`], which says from where to where, and why.
+    Skip,
+}
+
+/// How to split.
+#[derive(Clone, Copy, Debug)]
+pub struct SplitOptions {
+    /// Equal parts of what.
+    pub by: By,
+    /// What becomes of damage.
+    pub on_damage: OnDamage,
+    /// By records: whether to use `x.idx` beside `x.rec`, where it is there and not empty.
+    pub use_index: bool,
+}
+
+impl Default for SplitOptions {
+    fn default() -> SplitOptions {
+        SplitOptions { by: By::default(), on_damage: OnDamage::default(), use_index: true }
+    }
+}
+
+/// A place in the files of a split.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Which file: see [`InputSplit::path`].
+    pub file: usize,
+    /// Byte offset in it.
+    pub at: u64,
+}
+
+/// Where a record lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Which file: see [`InputSplit::path`].
+    pub file: usize,
+    /// Byte offset of its first frame in the file.
+    pub at: u64,
+    /// Byte offset of the first byte after it, its padding included.
+    pub end: u64,
+    /// How often the framing split it.
+    pub splits: u64,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub enum Found {
+    /// A record.
+    Record(Place),
+    /// A stretch of a file without one.
+    Skipped {
+        /// Which file: see [`InputSplit::path`].
+        file: usize,
+        /// From where to where, and what is wrong at its beginning.
+        region: Region,
+    },
+}
+
+/// Damage that was passed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Stretches. A stretch ends where a split ends, so several ranks may each have a piece of one.
+    pub regions: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
+/// What stands at the position.
+enum State {
+    /// Nothing of ours: the split is empty.
+    Nothing,
+    /// The middle of something that is not ours: go on at the first place where a record may begin.
+    Search { scan: u64 },
+    /// A record, damage, or an end.
+    Here,
+    /// Damage, in which a record is being searched for; `why` until it was told.
+    Damage { scan: u64, why: Option<FormatError> },
+}
+
+/// The index of the open file.
+enum Index {
+    /// It was not looked at yet.
+    Unopened,
+    Open(Comparison),
+    /// There is none, or it was wrong, which was told.
+    Off,
+}
+
+/// What does not change while a split is read.
+struct Plan {
+    fs: Arc<dyn Fs>,
+    sources: Vec<Source>,
+    begin: Position,
+    end: Position,
+    on_damage: OnDamage,
+    records: Option<u64>,
+}
+
+/// The records of one split.
+///
+/// It holds one file open, one window of 256 KiB, and its caller's buffer, which grows no further than the largest record
+/// and an eighth of it, or up to 256 KiB.
+///
+/// ```
+/// use ringreel::format::recordio::RecordWriter;
+/// use ringreel::reader::input_split::{InputSplit, SplitOptions};
+/// use ringreel::reader::shard::Share;
+///
+/// # fn main() -> ringreel::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("train.rec");
+/// # let mut writer = RecordWriter::new(std::fs::File::create(&path).unwrap());
+/// for text in ["one", "two", "three"] {
+///     writer.write(text.as_bytes()).unwrap();
+/// }
+/// let mut seen = Vec::new();
+/// for rank in 0..2 {
+///     let mut split = InputSplit::open(&[dir.path()], Share::new(rank, 2)?, SplitOptions::default())?;
+///     while let Some((place, payload)) = split.next()? {
+///         seen.push((place.at, payload.to_vec()));
+///     }
+/// }
+/// assert_eq!(seen, [(0, b"one".to_vec()), (12, b"two".to_vec()), (24, b"three".to_vec())]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct InputSplit {
+    plan: Arc<Plan>,
+    at: Position,
+    state: State,
+    open: Option<(usize, Window)>,
+    index: Index,
+    passed: Passed,
+    /// An error that comes after the records of a chunk.
+    pending: Option<Error>,
+    buffer: Vec<u8>,
+}
+
+/// `total × rank / world`, rounded down.
+fn share_of(total: u64, rank: u64, world: u64) -> u64 {
+    (u128::from(total) * u128::from(rank) / u128::from(world)) as u64
+}
+
+impl InputSplit {
+    /// The split `share` of the files that `paths` name: files, or directories, of which all `*.rec` are taken (names that
+    /// are not UTF-8 are not seen there). They are sorted by the bytes of their paths. Links are followed.
+    ///
+    /// # Errors
+    /// No path; a directory without a `.rec` file; a file that is named twice; an index that does not fit its file; by
+    /// records and with [`OnDamage::Fail`], damage in the headers; what the filesystem says.
+    pub fn open<P: AsRef<Path>>(paths: &[P], share: Share, options: SplitOptions) -> Result<InputSplit> {
+        let resolve: Resolve =
+            |path| std::fs::canonicalize(path).map_err(|source| FsError::new("look at", path, source));
+        InputSplit::open_with(Arc::new(Posix), paths, share, options, resolve)
+    }
+
+    /// The same on another filesystem, where links are not followed.
+    ///
+    /// # Errors
+    /// As [`InputSplit::open`].
+    pub fn open_on<P: AsRef<Path>>(
+        fs: Arc<dyn Fs>,
+        paths: &[P],
+        share: Share,
+        options: SplitOptions,
+    ) -> Result<InputSplit> {
+        InputSplit::open_with(fs, paths, share, options, |path| Ok(path.to_owned()))
+    }
+
+    fn open_with<P: AsRef<Path>>(
+        fs: Arc<dyn Fs>,
+        paths: &[P],
+        share: Share,
+        options: SplitOptions,
+        resolve: Resolve,
+    ) -> Result<InputSplit> {
+        let share = Share::new(share.rank, share.world)?;
+        let mut sources = files::list(&*fs, paths, resolve)?;
+        let SplitOptions { by, on_damage, use_index } = options;
+        let (begin, end, records) = match by {
+            By::Bytes => {
+                (files::cut(&sources, share.rank, share.world), files::cut(&sources, share.rank + 1, share.world), None)
+            }
+            By::Records => {
+                let (begin, end, records) =
+                    count::share(&*fs, &mut sources, share, on_damage, use_index.then_some(resolve))?;
+                (begin, end, Some(records))
+            }
+        };
+        let mut split = InputSplit::of(Arc::new(Plan { fs, sources, begin, end, on_damage, records }));
+        split.before_first();
+        Ok(split)
+    }
+
+    fn of(plan: Arc<Plan>) -> InputSplit {
+        let (at, passed) = (plan.begin, Passed::default());
+        let (state, open, index, pending, buffer) = (State::Nothing, None, Index::Unopened, None, Vec::new());
+        InputSplit { plan, at, state, open, index, passed, pending, buffer }
+    }
+
+    /// Goes back to the beginning of the split. What was counted as passed over is forgotten.
+    pub fn before_first(&mut self) {
+        let Plan { begin, end, .. } = *self.plan;
+        self.go_to(begin);
+        self.passed = Passed::default();
+        self.state = match (begin < end, begin.at) {
+            (false, _) => State::Nothing,
+            (true, 0) => State::Here,
+            (true, scan) => State::Search { scan },
+        };
+    }
+
+    fn go_to(&mut self, at: Position) {
+        (self.at, self.state, self.index, self.pending) = (at, State::Here, Index::Unopened, None);
+        if self.open.as_ref().is_some_and(|open| open.0 != at.file) {
+            self.open = None;
+        }
+    }
+
+    /// Where the next call will look: of the record, or of the damage, that comes next. With [`InputSplit::seek`] a later
+    /// reader goes on here.
+    pub fn position(&self) -> Position {
+        self.at
+    }
+
+    /// Goes on at a position that [`InputSplit::position`] gave, of this split: same files, same share, same options.
+    ///
+    /// # Errors
+    /// A position that cannot be one of this split's.
+    pub fn seek(&mut self, position: Position) -> Result<()> {
+        let Plan { begin, end, .. } = *self.plan;
+        if position == begin {
+            self.before_first();
+            return Ok(());
+        }
+        let len = self.plan.sources.get(position.file).map_or(0, |source| source.len);
+        let aligned = position.at.is_multiple_of(4) || position.at == len;
+        let end = if end.at == 0 { end } else { Position { at: u64::MAX, ..end } };
+        if position < begin || position > end || position.at > len || !aligned {
+            let Position { file, at } = position;
+            return Err(Error::Sample(format!("file {file}, byte {at} is no position of this split")));
+        }
+        self.go_to(position);
+        Ok(())
+    }
+
+    /// The files of all splits, in order.
+    pub fn paths(&self) -> impl ExactSizeIterator<Item = &Path> {
+        self.plan.sources.iter().map(|source| &*source.path)
+    }
+
+    /// The file with this number, as it was named.
+    pub fn path(&self, file: usize) -> Option<&Path> {
+        self.plan.sources.get(file).map(|source| &*source.path)
+    }
+
+    /// Bytes of all files, those of other splits included.
+    pub fn total_bytes(&self) -> u64 {
+        self.plan.sources.iter().map(|source| source.len).sum()
+    }
+
+    /// Records of this split, where it was made by records. Damage that only a reader of whole payloads finds may make
+    /// them fewer.
+    pub fn records(&self) -> Option<u64> {
+        self.plan.records
+    }
+
+    /// Damage that was passed over since the beginning, as far as it was read.
+    pub fn passed(&self) -> Passed {
+        self.passed
+    }
+
+    /// The next record, in a buffer that is used again; none at the end of the split. Damaged stretches that are skipped
+    /// are counted in [`InputSplit::passed`].
+    ///
+    /// # Errors
+    /// As [`InputSplit::next_into`].
+    #[allow(clippy::should_implement_trait)] // it lends what it gives
+    pub fn next(&mut self) -> Result<Option<(Place, &[u8])>> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let found = loop {
+            match self.next_into(&mut buffer) {
+                Ok(Some(Found::Skipped { .. })) => {}
+                Ok(Some(Found::Record(place))) => break Ok(Some(place)),
+                Ok(None) => break Ok(None),
+                Err(error) => break Err(error),
+            }
+        };
+        self.buffer = buffer;
+        Ok(found?.map(|place| (place, &self.buffer[..])))
+    }
+
+    /// What comes next: a record, whose payload replaces what is in `payload`; or a stretch that is skipped, and `payload`
+    /// is empty; or none at the end of the split.
+    ///
+    /// # Errors
+    /// - [`Error::Format`]: damage where it is an error, and in any case a writer that never escapes the magic or joins
+    ///   parts in another way, and an index that does not fit the records. It is given once; the next call goes on behind.
+    /// - [`Error::Fs`]: what the filesystem says. The next call tries the same again.
+    pub fn next_into(&mut self, payload: &mut Vec<u8>) -> Result<Option<Found>> {
+        payload.clear();
+        self.append(payload)
+    }
+
+    fn append(&mut self, payload: &mut Vec<u8>) -> Result<Option<Found>> {
+        if let Some(error) = self.pending.take() {
+            return Err(error);
+        }
+        let (plan, before) = (self.plan.clone(), payload.len());
+        loop {
+            if matches!(self.state, State::Nothing) || self.is_over()? {
+                self.leave_file(plan.end.at)?;
+                return Ok(None);
+            }
+            let Position { file, at } = self.at;
+            let len = plan.sources.get(file).map_or(0, |source| source.len);
+            if at >= len {
+                self.leave_file(len)?;
+                self.go_to(Position { file: file + 1, at: 0 });
+                continue;
+            }
+            self.open_file(file)?;
+            let Some((_, window)) = self.open.as_mut() else { continue };
+            let cut = if plan.end.file == file { plan.end.at } else { u64::MAX };
+            match &mut self.state {
+                State::Nothing => {}
+                State::Search { scan } => {
+                    let found = window.candidate(scan, cut)?;
+                    (self.at.at, self.state) = (found.unwrap_or(len), State::Here);
+                    if found.is_none() && cut != u64::MAX {
+                        self.state = State::Nothing;
+                    }
+                }
+                State::Damage { scan, why } => {
+                    let (end, why) = (window.resync(scan, cut)?, why.clone());
+                    self.compare(|index| index.pass(end))?;
+                    self.passed.regions += 1;
+                    self.passed.bytes += end - at;
+                    (self.at.at, self.state) = (end, State::Here);
+                    if let Some(why) = why {
+                        return Ok(Some(Found::Skipped { file, region: Region { begin: at, end, why } }));
+                    }
+                }
+                State::Here => {
+                    let parsed = window.record(at, Some(payload))?;
+                    if let Some(found) = self.take(parsed, payload, before)? {
+                        return Ok(Some(found));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes what stands at the place where this split is. `before`: how long `payload` was before it was read.
+    fn take(&mut self, parsed: Parsed, payload: &mut Vec<u8>, before: usize) -> Result<Option<Found>> {
+        let Position { file, at } = self.at;
+        let source = match parsed {
+            Parsed::Record { end, splits } => {
+                if let Err(error) = self.compare(|index| index.take(at)) {
+                    payload.truncate(before);
+                    return Err(error);
+                }
+                self.at.at = end;
+                return Ok(Some(Found::Record(Place { file, at, end, splits })));
+            }
+            Parsed::Damaged { why } if self.plan.on_damage == OnDamage::Skip => {
+                self.state = State::Damage { scan: at + 4, why: Some(why) };
+                return Ok(None);
+            }
+            Parsed::Damaged { why } => {
+                self.state = State::Damage { scan: at + 4, why: None };
+                why
+            }
+            Parsed::Foreign { why, end } => {
+                self.state = State::Damage { scan: end, why: None };
+                why
+            }
+        };
+        Err(Error::Format { path: self.plan.sources[file].path.clone(), source })
+    }
+
+    /// Whether nothing of ours is left. The last record may reach beyond the end: if no record can begin right behind it,
+    /// that damage is still ours, for the next split will begin where a record can.
+    fn is_over(&mut self) -> Result<bool> {
+        let (at, end) = (self.at, self.plan.end);
+        if at < end || !matches!(self.state, State::Here) {
+            return Ok(at.file > end.file);
+        }
+        if at.file != end.file || end.at == 0 || at.at >= self.plan.sources[at.file].len {
+            return Ok(true);
+        }
+        self.open_file(at.file)?;
+        Ok(match self.open.as_mut() {
+            Some((_, window)) => window.is_candidate(at.at)?,
+            None => true,
+        })
+    }
+
+    fn open_file(&mut self, file: usize) -> Result<()> {
+        let plan = self.plan.clone();
+        let source = &plan.sources[file];
+        if self.open.as_ref().is_none_or(|open| open.0 != file) {
+            let reader = plan.fs.open(&source.real)?;
+            let (need, have) = (source.len, reader.size()?);
+            if have != need {
+                let what = "the file (its length changed after the split was made)";
+                let why = FormatError::Truncated { at: have.min(need), what, need, have };
+                return Err(Error::Format { path: source.path.clone(), source: why });
+            }
+            let mut window = Window::new(reader, need);
+            if plan.end.file == file {
+                window.ahead = plan.end.at;
+            }
+            self.open = Some((file, window));
+            self.index = Index::Unopened;
+        }
+        if matches!(self.index, Index::Unopened) {
+            self.index = Index::Off;
+            let opened = source.index.as_ref().map(|path| Comparison::open(&*plan.fs, path, self.at.at)).transpose();
+            self.index = match opened {
+                Ok(index) => index.map_or(Index::Off, Index::Open),
+                Err(error @ Error::Format { .. }) => return Err(error),
+                Err(error) => {
+                    self.index = Index::Unopened;
+                    return Err(error);
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Asks the index, and never again in this file once it was wrong.
+    fn compare(&mut self, ask: impl FnOnce(&mut Comparison) -> Result<()>) -> Result<()> {
+        let Index::Open(index) = &mut self.index else { return Ok(()) };
+        let asked = ask(index);
+        if matches!(asked, Err(Error::Format { .. })) {
+            self.index = Index::Off;
+        }
+        asked
+    }
+
+    fn leave_file(&mut self, end: u64) -> Result<()> {
+        self.compare(|index| index.end(end))
+    }
+}

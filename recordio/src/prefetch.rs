@@ -1,0 +1,229 @@
+//! A producer in a thread of its own, some items ahead of whoever takes them: dmlc-core's `ThreadedIter`.
+//!
+//! - Items and errors come in the order in which they were produced. Buffers are used again: what is taken goes back to
+//!   the producer when it is dropped.
+//! - After an error the producer waits. When the next item is asked for it is called once more, as it would be without a
+//!   thread. After its end, or a panic, which is given as an error, there is nothing more.
+//! - Dropping the iterator stops the producer after the call that it is in, if it is in one, and joins the thread.
+//! - Nothing spins: both sides sleep while they wait.
+
+use ringreel::sched::do_not_preempt;
+use std::any::Any;
+use std::io;
+use std::iter::FusedIterator;
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+/// The producer panicked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a thread that reads ahead has panicked (a bug; please report it): {message}")]
+pub struct Panicked {
+    /// What it said.
+    pub message: String,
+}
+
+/// What the thread is told.
+enum Order<T> {
+    Fill(T),
+    GoOn,
+}
+
+/// Gives what a producer makes in a thread of its own.
+///
+/// The producer fills the buffer it is lent and returns true, or returns false at its end. It is at most `depth` buffers
+/// ahead. Those that the consumer holds come on top: he may hold any number, and what he drops is used again.
+///
+/// ```
+/// use ringreel::Prefetch;
+/// use ringreel::reader::prefetch::Panicked;
+///
+/// let mut n = 0;
+/// let squares = Prefetch::<u64, Panicked>::new(2, move |out| {
+///     n += 1;
+///     *out = n * n;
+///     Ok(n <= 4)
+/// })?;
+/// let squares: Vec<u64> = squares.map(|item| *item.unwrap()).collect();
+/// assert_eq!(squares, [1, 4, 9, 16]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Prefetch<T, E> {
+    /// None once it is over.
+    orders: Option<Sender<Order<T>>>,
+    full: Receiver<Result<T, E>>,
+    returned: Receiver<T>,
+    give_back: Sender<T>,
+    stop: Arc<AtomicBool>,
+    /// The last thing given was an error: the producer waits.
+    paused: bool,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<T, E> Prefetch<T, E>
+where
+    T: Default + Send + 'static,
+    E: From<Panicked> + Send + 'static,
+{
+    /// Starts the thread. A `depth` of 0 counts as 1.
+    ///
+    /// # Errors
+    /// What the system says against another thread.
+    pub fn new(
+        depth: usize,
+        produce: impl FnMut(&mut T) -> Result<bool, E> + Send + 'static,
+    ) -> io::Result<Prefetch<T, E>> {
+        let (orders, ordered) = channel();
+        let (fill, full) = channel();
+        let (give_back, returned) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        for _ in 0..depth.max(1) {
+            let _ = orders.send(Order::Fill(T::default())); // its receiver is here
+        }
+        let worker = Worker { ordered, full: fill, stop: stop.clone(), spare: Vec::new() };
+        let thread = std::thread::Builder::new().name("prefetch".to_owned()).spawn(move || {
+            do_not_preempt();
+            worker.run(produce)
+        })?;
+        Ok(Prefetch { orders: Some(orders), full, returned, give_back, stop, paused: false, thread: Some(thread) })
+    }
+
+    fn order(&self, order: Order<T>) {
+        // Nobody there: it is at its end, and that is what comes next.
+        let _ = self.orders.as_ref().map(|orders| orders.send(order));
+    }
+}
+
+impl<T, E> Iterator for Prefetch<T, E>
+where
+    T: Default + Send + 'static,
+    E: From<Panicked> + Send + 'static,
+{
+    type Item = Result<Lent<T>, E>;
+
+    fn next(&mut self) -> Option<Result<Lent<T>, E>> {
+        if std::mem::take(&mut self.paused) {
+            self.order(Order::GoOn);
+        }
+        match self.full.recv() {
+            Ok(Ok(item)) => {
+                let instead = self.returned.try_recv().unwrap_or_default();
+                self.order(Order::Fill(instead));
+                Some(Ok(Lent { item, give_back: self.give_back.clone() }))
+            }
+            Ok(Err(error)) => {
+                self.paused = true;
+                Some(Err(error))
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+impl<T, E> FusedIterator for Prefetch<T, E>
+where
+    T: Default + Send + 'static,
+    E: From<Panicked> + Send + 'static,
+{
+}
+
+impl<T, E> Drop for Prefetch<T, E> {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.orders = None;
+        // It cannot fail but by a panic in a destructor of the producer's, which has been printed.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// The thread's side.
+struct Worker<T, E> {
+    ordered: Receiver<Order<T>>,
+    full: Sender<Result<T, E>>,
+    stop: Arc<AtomicBool>,
+    /// Buffers that came while it waited after an error, and the one in which that error arose.
+    spare: Vec<T>,
+}
+
+impl<T, E: From<Panicked>> Worker<T, E> {
+    fn run(mut self, mut produce: impl FnMut(&mut T) -> Result<bool, E>) {
+        while let Some(mut buffer) = self.buffer() {
+            // After a panic the producer is not called again, nor is the buffer used.
+            let made = catch_unwind(AssertUnwindSafe(|| produce(&mut buffer)));
+            let told = match made {
+                Ok(Ok(true)) => self.full.send(Ok(buffer)).is_ok(),
+                Ok(Ok(false)) => false,
+                Ok(Err(error)) => {
+                    self.spare.push(buffer);
+                    self.full.send(Err(error)).is_ok() && self.may_go_on()
+                }
+                Err(panic) => {
+                    let _ = self.full.send(Err(Panicked { message: said(&*panic) }.into()));
+                    false
+                }
+            };
+            if !told {
+                return;
+            }
+        }
+    }
+
+    /// A buffer to fill; none when it is to stop.
+    fn buffer(&mut self) -> Option<T> {
+        let buffer = loop {
+            match self.spare.pop().map(Order::Fill).map_or_else(|| self.ordered.recv(), Ok) {
+                Ok(Order::Fill(buffer)) => break buffer,
+                Ok(Order::GoOn) => {}
+                Err(_) => return None,
+            }
+        };
+        (!self.stop.load(Ordering::Acquire)).then_some(buffer)
+    }
+
+    /// Waits until the consumer, who got an error, asks for more; false when he does not.
+    fn may_go_on(&mut self) -> bool {
+        loop {
+            match self.ordered.recv() {
+                Ok(Order::Fill(buffer)) => self.spare.push(buffer),
+                Ok(Order::GoOn) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
+
+/// An item, until it is dropped; then its buffer is used again.
+#[derive(Debug)]
+pub struct Lent<T: Default> {
+    item: T,
+    give_back: Sender<T>,
+}
+
+impl<T: Default> Deref for Lent<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.item
+    }
+}
+
+impl<T: Default> DerefMut for Lent<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.item
+    }
+}
+
+impl<T: Default> Drop for Lent<T> {
+    fn drop(&mut self) {
+        // Nobody there: the iterator is gone, and the buffer goes with this.
+        let _ = self.give_back.send(std::mem::take(&mut self.item));
+    }
+}
