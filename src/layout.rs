@@ -1,4 +1,4 @@
-//! Where everything in a ring lies, how names are told apart, and what the directory of a generation is.
+//! Paths and names of a ring, and the phase of a generation's directory.
 
 use ringreel_format::SegmentId;
 use std::fmt;

@@ -3,29 +3,28 @@
 //! Any number may run; one holds the lease, the others stand by. Two that both think they hold it harm nothing: each
 //! step may be done by two at once.
 
+mod changes;
+mod election;
+
 use crate::config::Config;
-use crate::coordination::files::NOTES;
-use crate::coordination::{Lease, if_available};
+use crate::coordination::if_available;
 use crate::error::{Error, Result};
 use crate::failure_log;
 use crate::fs::publish::write_new;
-use crate::fs::watch::{jittered, watcher};
+use crate::fs::watch::jittered;
 use crate::fs::{Fs, Posix};
 use crate::heartbeat::Heartbeat;
 use crate::humanize::counted;
 use crate::minutely::Minutely;
 use crate::ring::Ring;
-use crate::ring::liveness::LOOKS_PER_LEASE;
 use crate::ring::maintenance::{Dead, Due, MaintenancePolicy};
 use crate::ring::promote::{Promoted, Promotion, When};
 use crate::ring::reclaim::Reclaimed;
-use crate::ring::runs::{PASSES, WORKERS};
 use crate::role::Role;
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use changes::Watch;
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Where the system reports changes, a generation without any is listed again after this time.
@@ -58,21 +57,6 @@ pub struct Swap {
     pub swap_ms: f64,
 }
 
-/// Notices changes of the filling generation's directory, as long as it is kept.
-struct Watch {
-    /// The generation, and the directory's inode: somebody may remove it and make it again.
-    of: (u64, (u64, u64)),
-    changed: Arc<AtomicBool>,
-    _watcher: RecommendedWatcher,
-}
-
-impl Watch {
-    /// Returns whether a name came or went since the last call.
-    fn take(&self) -> bool {
-        self.changed.swap(false, Ordering::Relaxed)
-    }
-}
-
 /// A manager.
 pub struct Manager {
     ring: Arc<Ring>,
@@ -90,7 +74,7 @@ pub struct Manager {
     moved: Instant,
     /// Whether the filling generation may have changed since.
     changed: bool,
-    /// What it waited for at that look, although it was full.
+    /// What the full generation waited for at that look; `None` if it was not blocked.
     blocked: Option<String>,
     /// Samples in it at that look, and how fast they came since the one before.
     fill: u64,
@@ -236,7 +220,7 @@ impl Manager {
             Err(Error::Fs { ref source }) if source.is_full() => {
                 self.ring.fs.forget_file(&self.reserve)?;
                 self.next_reclaim = Instant::now();
-                self.ring.reclaim()?; // alone: what comes first in a round needs the room that this makes
+                self.ring.reclaim()?; // no round: a round begins with the promotion, which needs this room
                 self.work()
             }
             other => other,
@@ -275,7 +259,7 @@ impl Manager {
         Ok(promotion.map(|promotion| self.tell(&promotion, deleted)))
     }
 
-    /// Notes what a look at the filling generation has shown.
+    /// Records the result of a look at the filling generation.
     fn note_look(&mut self, promoted: &Promoted) {
         let (now, fill) = (Instant::now(), self.filled_by(promoted));
         let (before, had) = (self.looked.replace(now), std::mem::replace(&mut self.fill, fill));
@@ -289,7 +273,7 @@ impl Manager {
         };
     }
 
-    /// Whether the generation that the last look found full waited for readers then, and does not wait any more.
+    /// Returns whether the last look found the next generation blocked by readers, who do not block it any more.
     fn is_released(&mut self) -> Result<bool> {
         if self.blocked.is_none() {
             return Ok(false);
@@ -302,7 +286,7 @@ impl Manager {
         Ok(is_released)
     }
 
-    /// Samples in the filling generation after this look, as far as it shows them.
+    /// Returns the number of samples in the filling generation; the number known before if the look does not show it.
     fn filled_by(&self, promoted: &Promoted) -> u64 {
         match promoted {
             Promoted::Done(_) => 0,
@@ -351,59 +335,6 @@ impl Manager {
         swap
     }
 
-    fn hold_lease(&mut self) -> Result<bool> {
-        if self.next_look > Instant::now() {
-            return Ok(self.token.is_some());
-        }
-        // Where the index is away, there is no lease. Two who work at once harm nothing.
-        let Some(lease) = if_available(self.ring.coordination.lease(Role::Manager.as_str()))? else { return Ok(true) };
-        self.next_look = Instant::now() + self.ring.settings.lease / LOOKS_PER_LEASE;
-        let next = match lease {
-            // Ours; also where our claim seemed to fail, or its file cannot be read just now.
-            Some(lease) if !lease.released && self.is_ours(&lease) => {
-                self.token = Some(lease.token);
-                self.standing_by = false;
-                // Once in a lease. (Two that work at once harm nothing.)
-                self.next_look = Instant::now() + self.ring.settings.lease;
-                return Ok(true);
-            }
-            Some(lease) => {
-                if !lease.holder.is_empty() {
-                    self.ring.watch().forget(""); // nobody is silent only for looks in a row that find nobody
-                }
-                if_available(self.ring.watch().look(&*self.ring.coordination))?;
-                if self.token.take().is_some() {
-                    tracing::warn!(holder = lease.holder, "the manager's lease was taken over: standing by");
-                }
-                let silent = self.ring.watch().is_dead(&lease.holder);
-                if !lease.released && !silent {
-                    if !self.standing_by {
-                        tracing::info!(holder = lease.holder, "another manager holds the lease: standing by");
-                        self.standing_by = true;
-                    }
-                    self.heartbeat.report(|report| report.doing = "standing by".to_owned());
-                    return Ok(false);
-                }
-                lease.token.saturating_add(1)
-            }
-            None => 1,
-        };
-        match if_available(self.ring.coordination.claim_lease(Role::Manager.as_str(), next, &self.ring.me))? {
-            Some(true) => {}
-            Some(false) => return Ok(false),
-            None => return Ok(true),
-        }
-        tracing::info!(token = next, ring = %self.ring.layout.root().display(), "this manager holds the lease");
-        self.token = Some(next);
-        self.standing_by = false;
-        self.heartbeat.report(|report| report.doing.clear());
-        Ok(true)
-    }
-
-    fn is_ours(&self, lease: &Lease) -> bool {
-        lease.holder == self.ring.me || (lease.holder.is_empty() && Some(lease.token) == self.token)
-    }
-
     fn keep_reserve(&self) {
         if self.ring.fs.exists(&self.reserve).unwrap_or(true) {
             return;
@@ -414,58 +345,6 @@ impl Manager {
             let made = made.and_then(|()| write_new(&*self.ring.fs, &self.reserve, &vec![0; RESERVE], false));
             made.unwrap_or_else(|error| tracing::debug!(%error, "no reserve can be held"));
         }
-    }
-
-    /// Returns the watch over the generation that fills: `watching`, or a new one if another directory
-    /// fills now. On a network it is only asked whether the generation is another one, which costs no
-    /// request: nothing depends on the watch there.
-    fn watch_filling(&self, watching: Option<Watch>, bell: &Arc<tokio::sync::Notify>) -> Option<Watch> {
-        let (ring, local) = (&self.ring, self.ring.settings.kind.local);
-        let newest = if local { ring.manifests.newest() } else { ring.manifests.newest_known() };
-        let filling = newest.map_or(0, |newest| newest + 1);
-        if !local && watching.as_ref().is_some_and(|it| it.of.0 == filling) {
-            return watching;
-        }
-        let write = ring.layout.write(filling);
-        // A wrong no: no watch until the next look.
-        let of = ring.fs.identity(&write).ok().map(|found| (filling, found.inode));
-        if watching.as_ref().is_some_and(|it| Some(it.of) == of) {
-            return watching;
-        }
-        let watch = of.and_then(|of| self.watch(&write, of, bell))?;
-        bell.notify_one(); // of what came before the watcher, nobody else tells
-        Some(watch)
-    }
-
-    fn watch(&self, path: &Path, of: (u64, (u64, u64)), bell: &Arc<tokio::sync::Notify>) -> Option<Watch> {
-        let changed = Arc::new(AtomicBool::new(true));
-        let (noticed, bell) = (changed.clone(), bell.clone());
-        let watcher = watcher(path, move || {
-            noticed.store(true, Ordering::Relaxed);
-            bell.notify_one();
-        });
-        Some(Watch { of, changed, _watcher: watcher.ok()? })
-    }
-
-    /// The folders of the runs that there are now; listed by the ring's own means, which follow no link out of it.
-    fn watch_notes(&self, bell: &Arc<tokio::sync::Notify>) -> Option<RecommendedWatcher> {
-        let notes = self.ring.layout.index().join(NOTES);
-        if !self.ring.settings.kind.local {
-            return None;
-        }
-        // A watcher costs a thread: none in vain. (A local filesystem gives no wrong no.)
-        let names = self.ring.fs.list(&notes).ok()?;
-        let tell = bell.clone();
-        let mut watcher = watcher(&notes, move || tell.notify_one()).ok()?;
-        for run in names.iter().filter(|name| name.starts_with(WORKERS) || *name == PASSES).map(|name| notes.join(name))
-        {
-            // Each is listed first, because a ring has no links. (After a wrong no, the folder is not watched.)
-            if self.ring.fs.list(&run).is_ok() {
-                watcher.watch(&run, RecursiveMode::NonRecursive).ok()?;
-            }
-        }
-        bell.notify_one(); // of what came before the watcher, nobody else tells
-        Some(watcher)
     }
 
     fn problem(&mut self, error: &Error) {
@@ -487,8 +366,8 @@ impl Manager {
     }
 }
 
-/// After a promotion, and when somebody died, everything is due. Else dead owners are seen to once in a lease, and what is
-/// old is reclaimed then or more rarely.
+/// Everything is due after a promotion and after a member's death. Otherwise recovery is due once in a lease, and reclaim
+/// with it or less often.
 impl MaintenancePolicy for Manager {
     fn due(&mut self, promoted: &Result<Option<Promoted>>) -> Result<Due> {
         let Ok(promoted) = promoted else { return Ok(Due::nothing()) };
@@ -502,7 +381,7 @@ impl MaintenancePolicy for Manager {
         Ok(Due { reclaim: at_once || Instant::now() >= self.next_reclaim, dead: Dead::Adopt })
     }
 
-    /// Holds the reserve again, now that there may be room for it.
+    /// Makes the reserve again, since there may be room for it now.
     fn after_reclaim(&mut self, done: Result<Reclaimed>) -> Result<Reclaimed> {
         let reclaimed = done?;
         let leases = if reclaimed.more { 1 } else { LEASES_BETWEEN_RECLAIMS };

@@ -270,7 +270,7 @@ impl Ring {
     /// Whether the promotion of generation `n` has begun, and the one after it fills. (It does not where a power cut took
     /// back manifests of generations that had been promoted.)
     fn has_begun(&self, n: u64) -> Result<bool> {
-        let begun = self.fs.exists(&self.layout.read(n))? && !self.fs.exists(&self.layout.read(n + 1))?;
+        let begun = self.is_renamed(n)? && !self.is_renamed(n + 1)?;
         if begun {
             self.committer.begun.store(n, Ordering::Relaxed);
         }
@@ -386,7 +386,7 @@ impl Ring {
         if newest >= target {
             return Ok(None);
         }
-        if self.fs.exists(&self.layout.read(target))? {
+        if self.is_renamed(target)? {
             return Ok(Some(Step::Wait(target))); // it is being promoted
         }
         self.fs.ensure_dir(&self.layout.write(target))?;

@@ -30,7 +30,7 @@ impl Ring {
         self.settings.durability == Durability::Node
     }
 
-    /// What became of directories' syncs, for whoever syncs more of them.
+    /// Returns the record of directory syncs, for a writer that adds to it.
     pub(crate) fn dir_syncs(&self) -> DirSyncs {
         self.syncs.dirs.clone()
     }

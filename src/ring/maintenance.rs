@@ -1,9 +1,9 @@
-//! Maintenance: what a ring needs besides writing and reading. A round promotes the next generation if it is time, reclaims
-//! what is old, and sees to what dead owners left, in this order.
+//! Maintenance: a round promotes the next generation if it is time, reclaims old generations, and recovers the files of dead
+//! owners, in this order.
 //!
-//! A manager does one round after the other. Other roles do single rounds: a generator that finds no living manager, or
-//! that ends; a reader whose next generation nobody promotes; `ringreel gc` and `ringreel repair`. They differ in what
-//! follows the promotion, and in what an error of reclaiming means: a [`MaintenancePolicy`] decides that.
+//! A manager runs rounds all the time. Other processes run single rounds: a generator without a living manager, a generator
+//! that ends, a reader whose next generation no other process promotes, `ringreel gc` and `ringreel repair`. They differ in
+//! the steps that follow the promotion, and in how they treat a failed reclaim. A [`MaintenancePolicy`] decides both.
 
 use super::Ring;
 use super::held_out::KeptSoFar;
@@ -46,14 +46,14 @@ impl Due {
 
 /// Decides what a round of maintenance does after its promotion.
 pub trait MaintenancePolicy {
-    /// Decides what is due. `promoted` is `None` in a round without a promotion. A failed promotion ends the round after
-    /// the reclaiming that is due all the same.
+    /// Decides what is due. `promoted` is `None` in a round without a promotion. A failed promotion ends the round, after
+    /// a reclaim if that is due.
     ///
     /// # Errors
-    /// An error ends the round.
+    /// An error ends the round at once.
     fn due(&mut self, promoted: &Result<Option<Promoted>>) -> Result<Due>;
 
-    /// Sees how the reclaiming went, before anything else is done.
+    /// Receives the result of the reclaim, before the round goes on.
     ///
     /// # Errors
     /// An error ends the round.
@@ -62,17 +62,17 @@ pub trait MaintenancePolicy {
     }
 }
 
-/// The same is due however the promotion went.
+/// The same steps are due after every promotion.
 impl MaintenancePolicy for Due {
     fn due(&mut self, _promoted: &Result<Option<Promoted>>) -> Result<Due> {
         Ok(*self)
     }
 }
 
-/// Reclaims after a promotion. The round does not fail with it, since the promotion counts all the same.
+/// Reclaims after a promotion. A failed reclaim does not fail the round, so that its caller learns of the promotion.
 #[derive(Debug, Default)]
 pub struct ReclaimAfterPromotion {
-    /// Why the reclaiming failed.
+    /// Why the reclaim failed.
     pub failed: Option<Error>,
 }
 
@@ -102,7 +102,7 @@ pub struct Round {
 
 /// What this process remembers between two rounds.
 pub(super) struct MaintenanceState {
-    /// Who lives.
+    /// The heartbeats of the members.
     watch: Mutex<Watch>,
     /// The newest generation when this process last reclaimed what was older than is kept.
     pub(super) reclaimed: AtomicU64,

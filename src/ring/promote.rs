@@ -35,7 +35,7 @@ pub enum Promoted {
         /// Samples in it.
         samples: u64,
     },
-    /// It holds enough samples, and readers do not let it be promoted yet.
+    /// It holds enough samples, and waits for readers of the generation before.
     Blocked {
         /// Samples in it.
         samples: u64,
@@ -110,12 +110,12 @@ impl Ring {
         Ok(Promoted::Done(Promotion { manifest, ours, swap_ms, readable_ms, left_out, damaged }))
     }
 
-    /// Why generation `n`, which nobody is seen to promote, is not promoted now. `None`: it is time.
+    /// Returns why generation `n`, whose promotion has not begun, is not promoted now; `None` if it is time.
     fn not_yet(&self, n: u64, when: When) -> Result<Option<Promoted>> {
         let samples = match self.fill_of(n) {
             Ok(samples) => samples,
             Err(Error::Fs { source }) if source.is_gone() => {
-                if self.fs.exists(&self.layout.read(n))? {
+                if self.is_renamed(n)? {
                     return Ok(Some(Promoted::Raced)); // somebody began just now
                 }
                 self.fs.ensure_dir(&self.layout.write(n))?;
@@ -132,14 +132,19 @@ impl Ring {
     }
 
     /// Whoever promoted the newest generation may have died before it reclaimed. Were the next one promoted all the same,
-    /// one generation more than is promised would take room, and at the next death another one. (Here, and not in a round
-    /// of maintenance: it holds for every promotion, and is only known to be needed once there is one.)
+    /// one generation more than is promised would take room, and at the next death another one. (This is not left
+    /// to the round of maintenance, because it is needed before every promotion, and only if there is one.)
     fn make_room(&self, newest: u64) {
         if self.maintenance.reclaimed.load(Ordering::Relaxed) < newest
             && let Err(error) = self.reclaim()
         {
             tracing::warn!(%error, "old generations were not reclaimed before the next one is promoted");
         }
+    }
+
+    /// Returns whether the directory of generation `n` has the name that its promotion gives it. Asks the server.
+    pub(super) fn is_renamed(&self, n: u64) -> Result<bool> {
+        Ok(self.fs.exists(&self.layout.read(n))?)
     }
 
     /// Closes generation `n`, opens the next one, renames `write.<n>` to `read.<n>`.
@@ -151,7 +156,7 @@ impl Ring {
         self.fs.ensure_dir(&self.layout.write(n + 1))?;
         let (write, read) = (self.layout.write(n), self.layout.read(n));
         if let Err(error) = self.fs.rename(&write, &read)
-            && !self.fs.exists(&read)?
+            && !self.is_renamed(n)?
         {
             return Err(error.into()); // whatever failed: it did not happen
         }

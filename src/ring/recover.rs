@@ -108,7 +108,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Removes what owners who have been dead for long had begun. Commits nothing.
+    /// Removes unfinished files of owners that have been dead for long. Commits nothing.
     ///
     /// # Errors
     /// What the filesystem or the index says.

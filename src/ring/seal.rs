@@ -29,9 +29,9 @@ impl Ring {
         let mut sealed = Sealed::default();
         let next = self.manifests.newest_listed()? + 1;
         // Where a promotion is half done, it is the one after that fills.
-        let filling = next + u64::from(self.fs.exists(&self.layout.read(next))?);
+        let filling = next + u64::from(self.is_renamed(next)?);
         let mut last = None;
-        // No rounds of maintenance: what both promotions make old is reclaimed once, after the last one.
+        // No rounds of maintenance, because a single reclaim after the last promotion serves both.
         for _ in 0..ATTEMPTS {
             match self.promote(When::NotEmpty) {
                 Ok(Promoted::Done(promotion)) => sealed.promotions.push(promotion),
@@ -76,7 +76,7 @@ impl Ring {
     fn is_empty(&self, n: u64) -> Result<bool> {
         match self.fill_of(n) {
             Ok(fill) => Ok(fill == 0),
-            Err(Error::Fs { source }) if source.is_gone() => Ok(!self.fs.exists(&self.layout.read(n))?),
+            Err(Error::Fs { source }) if source.is_gone() => Ok(!self.is_renamed(n)?),
             Err(error) => Err(error),
         }
     }
