@@ -5,7 +5,7 @@
 //!
 //! - [`Generator`] puts samples in, [`Manager`] keeps the ring turning, [`Reader`] and [`Stream`] take samples out.
 //! - [`Config`] is what all roles share, [`Ring`] one process's view of a ring.
-//! - [`format`] is the crate of the bytes, `ringreel_format`.
+//! - [`format`](mod@format) is the crate of the bytes, `ringreel_format`.
 //!
 //! Around it: `ringreel_recordio` (plain `.rec` files), `ringreel_ops` (inspect, verify, repair, doctor, status),
 //! `ringreel_cli` (the command).

@@ -28,7 +28,7 @@ pub struct Garbage {
     pub stays: Option<String>,
 }
 
-/// What [`Ring::gc`] would remove now.
+/// What [`gc`](gc()) would remove now.
 ///
 /// # Errors
 /// What the filesystem says.

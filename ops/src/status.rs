@@ -179,18 +179,11 @@ pub fn status(ring: &Ring) -> Result<Status> {
     recent.update(ring)?;
     let space = ring.fs.space(ring.layout.root()).ok();
     let (bytes, files) = ring.usage_with(newest, &filling)?;
-    let index_away = ring.coordination.ping().err().map(|error| match error {
-        Error::CoordinationUnavailable { message, .. } | Error::CoordinationDenied { message, .. } => message,
-        other => other.to_string(),
-    });
+    let index_away = ring.coordination.ping().err().map(why);
     let Members { managers, generators, readers, silent } = members(ring, now)?;
-    let lease =
-        if_available(ring.coordination.lease(Role::Manager.as_str()))?.flatten().filter(|lease| !lease.released);
+    let manager = holder(ring, &silent)?;
     let held_out = ring.held_out_state()?;
     let missing = missing(&*ring.fs, &ring.layout, &ring.manifests, ring.settings.keep, ring.birth.validation)?;
-    // A holder that is dead holds it until another manager comes.
-    let lives = |name: &str| ring.watch().is_listed(name) && silent.iter().all(|member| member.name != name);
-    let lease = lease.filter(|lease| lives(&lease.holder));
     Ok(Status {
         ring: ring.layout.root().display().to_string(),
         ring_id: ring.birth.ring_id.clone(),
@@ -217,7 +210,7 @@ pub fn status(ring: &Ring) -> Result<Status> {
         missing: missing.iter().map(|missing| missing.generation).collect(),
         reuse: reads.map_or(Ok(Vec::new()), |reads| reuse(ring, newest, &reads))?,
         writing: writing(ring, newest + 1)?,
-        manager: lease.map(|lease| lease.holder),
+        manager,
         managers,
         generators,
         readers,
@@ -228,6 +221,22 @@ pub fn status(ring: &Ring) -> Result<Status> {
         quarantined: ring.list_or_none(&ring.layout.quarantine())?.iter().filter(|name| name.ends_with(".rec")).count()
             as u64,
     })
+}
+
+/// The manager that holds the lease. A dead one holds it until another manager comes, and is left out.
+fn holder(ring: &Ring, silent: &[MemberStatus]) -> Result<Option<String>> {
+    let lease = if_available(ring.coordination.lease(Role::Manager.as_str()))?.flatten();
+    let holder = lease.filter(|lease| !lease.released).map(|lease| lease.holder);
+    let lives = |name: &String| ring.watch().is_listed(name) && silent.iter().all(|member| member.name != *name);
+    Ok(holder.filter(lives))
+}
+
+/// Why the coordination store does not answer.
+fn why(error: Error) -> String {
+    match error {
+        Error::CoordinationUnavailable { message, .. } | Error::CoordinationDenied { message, .. } => message,
+        other => other.to_string(),
+    }
 }
 
 /// The generations that readers can read, the oldest first; `reads`: how often each was read, where that is known.

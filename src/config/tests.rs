@@ -78,76 +78,73 @@ fn keys_of_users_are_accepted_and_ignored() {
     assert_eq!(refused, want);
 }
 
+/// A configuration, and the error that it gives.
+const ERRORS: &[(&str, &str)] = &[
+    ("DBNAME: x\nSWAP_CAPP: 3", "config.yaml:2: SWAP_CAPP: unknown key (did you mean SWAP_CAP?)"),
+    ("DBNAME: x\nswap_cap: 3", "config.yaml:2: swap_cap: unknown key (did you mean SWAP_CAP?)"),
+    ("DBNAME: x\n\nSWAP_CAP: -1", "config.yaml:3: SWAP_CAP: expected a whole number, 1 to 1099511627776, found -1"),
+    (
+        "DBNAME: x\nVERIFY: allways",
+        "config.yaml:2: VERIFY: expected one of first, always, never, found \"allways\" (did you mean always?)",
+    ),
+    ("DBNAME: x\nSAMPLE: [data, data]", "config.yaml:2: SAMPLE: a part is named twice"),
+    (
+        "DBNAME: x\nSAMPLE: [data]\nCOMPRESS: {dat: 3}",
+        "config.yaml:3: COMPRESS: \"dat\" is no part of SAMPLE (did you mean data?)",
+    ),
+    ("SWAP_CAP: 3", "config.yaml: neither RING nor DBNAME is given: say where the ring is"),
+    ("DBNAME: a/b", "config.yaml:1: DBNAME: \"a/b\" cannot be part of a file name; give RING"),
+    (
+        "DBNAME: x\nRING_MODE: 0o770",
+        "config.yaml:2: RING_MODE: expected octal digits, as in 0660 or \"2770\" (quoted, where it begins with another digit than 0), by which the owner may read and write, found 504",
+    ),
+    ("DBNAME: x\nREUSE: 4", "config.yaml:2: REUSE: expected {min: 0, max: 4}, found 4"),
+    ("DBNAME: x\nREUSE: {min: 0, mx: 4}", "config.yaml:2: REUSE: \"mx\" is neither min nor max (did you mean max?)"),
+    ("DBNAME: x\nREUSE: {min: -1}", "config.yaml:2: REUSE: min: expected a whole number, 0 to 1000000, found -1"),
+    (
+        "DBNAME: x\nREUSE:\n  max: 1000001",
+        "config.yaml:2: REUSE: max: expected a whole number, 0 to 1000000, found 1000001",
+    ),
+    (
+        "DBNAME: x\nREUSE: {min: 3, max: 2}",
+        "config.yaml:2: REUSE: max 2 is below min 3: readers would wait for a swap that waits for them. Raise max, \
+         lower min, or leave max out (no limit)",
+    ),
+    (
+        "DBNAME: x\nON_STALE: stopp",
+        "config.yaml:2: ON_STALE: expected one of warn, wait, stop, found \"stopp\" (did you mean stop?)",
+    ),
+    ("DBNAME: x\nSTALE_AFTER: 0", "config.yaml:2: STALE_AFTER: expected seconds, 0.001 to 31536000, found 0"),
+    ("DBNAME: x\nVALIDATION: 0.5", "config.yaml:2: VALIDATION: expected a whole number, 0 to 1099511627776, found 0.5"),
+    (
+        "DBNAME: x\nPREFETCH_BYTES: 256M",
+        "config.yaml:2: PREFETCH_BYTES: expected a number of bytes, with or without a unit, as in 10GB or \
+         512MiB, 0 to 1099511627776, found \"256M\"",
+    ),
+    ("DBNAME: x\nPORT: 70000", "config.yaml:2: PORT: expected a whole number, 1 to 65535, found 70000"),
+    ("", "config.yaml: the configuration is empty"),
+    ("DBNAME: x\nINDEX: mongodb", "config.yaml:2: INDEX: mongodb needs MONGOHOST (and PORT), or MONGOURI"),
+    (
+        "DBNAME: x\nINDEX: mongdb",
+        "config.yaml:2: INDEX: expected files or mongodb, found \"mongdb\" (did you mean mongodb?)",
+    ),
+    (
+        "DBNAME: x\nMONGOHOST: a\nMONGOURI: mongodb://b",
+        "config.yaml:3: MONGOURI: MONGOHOST is given too: leave one of them out",
+    ),
+    ("DBNAME: x\nMONGOURI: b", "config.yaml:2: MONGOURI: expected mongodb://... or mongodb+srv://..."),
+    ("RING: x\nMONGOHOST: a", "config.yaml: INDEX: mongodb needs DBNAME, the name of the database"),
+    ("DBNAME: a.b\nMONGOHOST: a", "config.yaml:1: DBNAME: \"a.b\" cannot be the name of a database in MongoDB"),
+    (
+        "DBNAME: a\nMONGOHOST: a\nCOUNTER_COLLECTION: status",
+        "config.yaml:3: COUNTER_COLLECTION: \"status\" cannot be the collection of the counters",
+    ),
+];
+
 #[test]
 fn errors_name_the_key_the_line_and_the_nearest_known_key() {
-    for (text, want) in [
-        ("DBNAME: x\nSWAP_CAPP: 3", "config.yaml:2: SWAP_CAPP: unknown key (did you mean SWAP_CAP?)"),
-        ("DBNAME: x\nswap_cap: 3", "config.yaml:2: swap_cap: unknown key (did you mean SWAP_CAP?)"),
-        ("DBNAME: x\n\nSWAP_CAP: -1", "config.yaml:3: SWAP_CAP: expected a whole number, 1 to 1099511627776, found -1"),
-        (
-            "DBNAME: x\nVERIFY: allways",
-            "config.yaml:2: VERIFY: expected one of first, always, never, found \"allways\" (did you mean always?)",
-        ),
-        ("DBNAME: x\nSAMPLE: [data, data]", "config.yaml:2: SAMPLE: a part is named twice"),
-        (
-            "DBNAME: x\nSAMPLE: [data]\nCOMPRESS: {dat: 3}",
-            "config.yaml:3: COMPRESS: \"dat\" is no part of SAMPLE (did you mean data?)",
-        ),
-        ("SWAP_CAP: 3", "config.yaml: neither RING nor DBNAME is given: say where the ring is"),
-        ("DBNAME: a/b", "config.yaml:1: DBNAME: \"a/b\" cannot be part of a file name; give RING"),
-        (
-            "DBNAME: x\nRING_MODE: 0o770",
-            "config.yaml:2: RING_MODE: expected octal digits, as in 0660 or \"2770\" (quoted, where it begins with another digit than 0), by which the owner may read and write, found 504",
-        ),
-        ("DBNAME: x\nREUSE: 4", "config.yaml:2: REUSE: expected {min: 0, max: 4}, found 4"),
-        (
-            "DBNAME: x\nREUSE: {min: 0, mx: 4}",
-            "config.yaml:2: REUSE: \"mx\" is neither min nor max (did you mean max?)",
-        ),
-        ("DBNAME: x\nREUSE: {min: -1}", "config.yaml:2: REUSE: min: expected a whole number, 0 to 1000000, found -1"),
-        (
-            "DBNAME: x\nREUSE:\n  max: 1000001",
-            "config.yaml:2: REUSE: max: expected a whole number, 0 to 1000000, found 1000001",
-        ),
-        (
-            "DBNAME: x\nREUSE: {min: 3, max: 2}",
-            "config.yaml:2: REUSE: max 2 is below min 3: readers would wait for a swap that waits for them. Raise max, \
-             lower min, or leave max out (no limit)",
-        ),
-        (
-            "DBNAME: x\nON_STALE: stopp",
-            "config.yaml:2: ON_STALE: expected one of warn, wait, stop, found \"stopp\" (did you mean stop?)",
-        ),
-        ("DBNAME: x\nSTALE_AFTER: 0", "config.yaml:2: STALE_AFTER: expected seconds, 0.001 to 31536000, found 0"),
-        (
-            "DBNAME: x\nVALIDATION: 0.5",
-            "config.yaml:2: VALIDATION: expected a whole number, 0 to 1099511627776, found 0.5",
-        ),
-        (
-            "DBNAME: x\nPREFETCH_BYTES: 256M",
-            "config.yaml:2: PREFETCH_BYTES: expected a number of bytes, with or without a unit, as in 10GB or \
-             512MiB, 0 to 1099511627776, found \"256M\"",
-        ),
-        ("DBNAME: x\nPORT: 70000", "config.yaml:2: PORT: expected a whole number, 1 to 65535, found 70000"),
-        ("", "config.yaml: the configuration is empty"),
-        ("DBNAME: x\nINDEX: mongodb", "config.yaml:2: INDEX: mongodb needs MONGOHOST (and PORT), or MONGOURI"),
-        (
-            "DBNAME: x\nINDEX: mongdb",
-            "config.yaml:2: INDEX: expected files or mongodb, found \"mongdb\" (did you mean mongodb?)",
-        ),
-        (
-            "DBNAME: x\nMONGOHOST: a\nMONGOURI: mongodb://b",
-            "config.yaml:3: MONGOURI: MONGOHOST is given too: leave one of them out",
-        ),
-        ("DBNAME: x\nMONGOURI: b", "config.yaml:2: MONGOURI: expected mongodb://... or mongodb+srv://..."),
-        ("RING: x\nMONGOHOST: a", "config.yaml: INDEX: mongodb needs DBNAME, the name of the database"),
-        ("DBNAME: a.b\nMONGOHOST: a", "config.yaml:1: DBNAME: \"a.b\" cannot be the name of a database in MongoDB"),
-        (
-            "DBNAME: a\nMONGOHOST: a\nCOUNTER_COLLECTION: status",
-            "config.yaml:3: COUNTER_COLLECTION: \"status\" cannot be the collection of the counters",
-        ),
-    ] {
-        assert_eq!(parse(text).unwrap_err().to_string(), want);
+    for (text, want) in ERRORS {
+        assert_eq!(parse(text).unwrap_err().to_string(), *want);
     }
     assert!(parse("a: [").unwrap_err().to_string().contains("not valid YAML"));
     let missing = Config::load(Path::new("/nonexistent/c.yaml")).unwrap_err().to_string();

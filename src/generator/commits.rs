@@ -252,21 +252,9 @@ impl Core {
                         return Ok(());
                     }
                     self.seal_group(stop)?;
-                    // From the rename on, the next generation fills.
-                    if self.pacer.also_watch(self.ring.layout.root()) {
-                        continue;
-                    }
-                    self.strike_off(FEW);
-                    if !self.tend_ring(waited)? {
-                        let what = format!("generation {generation} to be promoted");
-                        if let Err(Error::Interrupted { .. }) = self.pause(&what, self.ring.settings.poll, stop) {
-                            return Ok(());
-                        }
-                    }
-                    if let Err(error) = self.settle_newest()
-                        && let Err(error) = self.bear(error, "looking at the manifests", stop)
-                    {
-                        return if matches!(error, Error::Interrupted { .. }) { Ok(()) } else { Err(error) };
+                    match self.wait_for_promotion(generation, waited, stop) {
+                        Err(Error::Interrupted { .. }) => return Ok(()),
+                        done => done?,
                     }
                     n = self.placed;
                 }
@@ -288,6 +276,20 @@ impl Core {
         self.placed = n;
         self.unplaced_since = None;
         Ok(())
+    }
+
+    /// Waits once for a full generation to be promoted. Commits that had a place may have none afterwards.
+    fn wait_for_promotion(&mut self, generation: u64, waited: Duration, stop: &dyn Fn() -> bool) -> Result<()> {
+        // From the rename on, the next generation fills.
+        if self.pacer.also_watch(self.ring.layout.root()) {
+            return Ok(());
+        }
+        self.strike_off(FEW);
+        if !self.tend_ring(waited)? {
+            let what = format!("generation {generation} to be promoted");
+            self.pause(&what, self.ring.settings.poll, stop)?;
+        }
+        self.settle_newest().or_else(|error| self.bear(error, "looking at the manifests", stop))
     }
 
     fn quarantined(&mut self, commit: &Commit, why: &str) {

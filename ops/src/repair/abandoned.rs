@@ -1,6 +1,4 @@
-//! What dead owners finished, promotions that nobody finishes, and what is left for [`Ring::gc`].
-//!
-//! [`Ring::gc`]: ringreel::ring::Ring::gc
+//! What dead owners finished, promotions that nobody finishes, and what is left for [`gc`](crate::gc::gc).
 
 use super::misplaced::verdict_with;
 use super::{Life, Mend, Plan, State};
