@@ -152,7 +152,7 @@ struct Plan {
 ///
 /// ```
 /// use ringreel::format::recordio::RecordWriter;
-/// use ringreel::reader::input_split::{InputSplit, SplitOptions};
+/// use ringreel_recordio::input_split::{InputSplit, SplitOptions};
 /// use ringreel::reader::shard::Share;
 ///
 /// # fn main() -> ringreel::Result<()> {

@@ -38,8 +38,8 @@ enum Order<T> {
 /// ahead. Those that the consumer holds come on top: he may hold any number, and what he drops is used again.
 ///
 /// ```
-/// use ringreel::Prefetch;
-/// use ringreel::reader::prefetch::Panicked;
+/// use ringreel_recordio::Prefetch;
+/// use ringreel_recordio::prefetch::Panicked;
 ///
 /// let mut n = 0;
 /// let squares = Prefetch::<u64, Panicked>::new(2, move |out| {

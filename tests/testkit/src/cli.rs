@@ -147,7 +147,8 @@ impl Running {
 
     /// Whether the process catches SIGTERM by now, or has ended.
     pub fn catches_sigterm(&self) -> bool {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let path = format!("/proc/{}/status", self.child.id());
+        let Ok(status) = fs::read_to_string(path) else { return true }; // it has ended, and was waited for
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
         let caught = u64::from_str_radix(field("SigCgt:"), 16).unwrap();
         caught & (1 << (15 - 1)) != 0 || field("State:").starts_with('Z')

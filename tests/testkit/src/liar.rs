@@ -447,6 +447,8 @@ fn examine_config(dir: &Path, lie: Lie, more: &str, change: impl FnOnce(&mut Doc
 pub fn wrong(checks: &[Check]) -> Vec<(String, Verdict)> {
     let of_place = checks.iter().filter(|check| check.group != "machine" && check.verdict != Verdict::Ok);
     let of_place = of_place.filter(|check| check.check != "writing" || !check.measured.contains("/s ("));
+    // Tests that run beside each other may use up this user's inotify instances (EMFILE).
+    let of_place = of_place.filter(|check| check.check != "inotify" || !check.measured.contains("os error 24"));
     of_place.map(|check| (check.check.clone(), check.verdict)).collect()
 }
 
