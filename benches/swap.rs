@@ -8,7 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use ringreel::format::{DType, Meta};
-use ringreel::ring::promote::When;
+use ringreel::swap::promote::When;
 use ringreel::{Config, Generator, NamedPart};
 use std::fs;
 use std::time::Instant;

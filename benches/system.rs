@@ -12,8 +12,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 use ringreel::format::{DType, Meta};
-use ringreel::reader::shard::Share;
-use ringreel::reader::stream::{Item, Stream, StreamOptions};
+use ringreel::read::shard::Share;
+use ringreel::read::stream::{Item, Stream, StreamOptions};
 use ringreel::{Config, Generator, NamedPart, Reader};
 use serde_json::{Value, json};
 use std::collections::HashSet;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Whether the tests notice it when a line of format/ or of src/ring/ is changed: cargo-mutants changes an operator, a match
+# Whether the tests notice it when a line of format/, or of the steps of the ring, is changed: cargo-mutants changes an operator, a match
 # arm or what a function returns, and a test has to fail. docs/mutants.md has the last figures, and what no test notices.
 #
 #     scripts/mutants.sh [k/n] [format] [ring]     one mutant in n, from the k-th on (default: 0/8); 0/1: all
@@ -91,11 +91,11 @@ for part in "$@"; do
                 -- -- swap::edges:: write::steps:: swap::traces:: runs::logs:: ops::repair_steps:: \
                 --skip at_any_call --skip every_call --skip call_that_fails --skip reply --skip every_change
             # `::tests::` are those of the library.
-            thorough 'ring/(birth|commit|liveness|manifest|mod|promote|reclaim|recover|scan)\.rs' "${ring[@]}" --cargo-arg=--lib \
+            thorough 'src/(ring/(descriptor|liveness|mod)|write/commit|manifest|manifest/store|swap/(adopt|promote|reclaim|scan))\.rs' "${ring[@]}" --cargo-arg=--lib \
                 -- -- ::tests:: write::steps:: swap::many_generations:: read::reading:: cli::bad_input:: fs::sharing::
-            thorough 'ring/held_out\.rs|ring/runs' "${ring[@]}" \
+            thorough 'ring/validation_split\.rs|src/runs' "${ring[@]}" \
                 -- -- write::held_out:: read::streaming:: read::policy:: read::reading::
-            thorough 'ring/(last_names|seal)\.rs|ops/src/(gc\.rs|repair/)' "${ring[@]}" \
+            thorough 'swap/(orphans|promote_partial)\.rs|ops/src/(gc\.rs|repair/)' "${ring[@]}" \
                 -- -- ops::repair:: ops::repair_steps:: ops::seal:: write::held_out::
             ;;
     esac

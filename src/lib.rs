@@ -48,47 +48,51 @@ pub mod failure_log;
 #[doc(hidden)]
 pub mod fs;
 #[doc(hidden)]
-pub mod generator;
-#[doc(hidden)]
 pub mod heartbeat;
 #[doc(hidden)]
 pub mod humanize;
 #[doc(hidden)]
 pub mod layout;
 #[doc(hidden)]
-pub mod manager;
+pub mod manifest;
 #[doc(hidden)]
 pub mod memory;
 mod minutely;
 #[doc(hidden)]
 pub mod random;
 #[doc(hidden)]
-pub mod reader;
+pub mod read;
 #[doc(hidden)]
 pub mod ring;
 #[doc(hidden)]
 pub mod role;
 #[doc(hidden)]
+pub mod runs;
+#[doc(hidden)]
 pub mod sched;
 #[doc(hidden)]
 pub mod segment;
 #[doc(hidden)]
+pub mod swap;
+#[doc(hidden)]
 pub mod value_stats;
+#[doc(hidden)]
+pub mod write;
 
 pub use config::{CheckFinite, Compress, Config, Durability, IndexPlace, MongoPlace, OnStale, ReadMode, Reuse, Verify};
 pub use error::{Error, FsError, Result};
-pub use generator::{Generator, NamedPart, Summary};
-pub use manager::{Manager, Swap};
-pub use reader::batch::{Batch, StackedPart};
-pub use reader::checkpoint::State;
-pub use reader::shard::{Equal, Share};
-pub use reader::shuffle::Order;
-pub use reader::stream::{Item, Position, Stream, StreamOptions};
-pub use reader::{ReadPart, ReadSample, Reader};
+pub use read::batch::{Batch, StackedPart};
+pub use read::checkpoint::State;
+pub use read::shard::{Equal, Share};
+pub use read::shuffle::Order;
+pub use read::stream::{Item, Position, Stream, StreamOptions};
+pub use read::{ReadPart, ReadSample, Reader};
 pub use ring::Ring;
 pub use ringreel_format as format;
 pub use role::Role;
 pub use segment::SampleId;
+pub use swap::manager::{Manager, Swap};
+pub use write::generator::{Generator, NamedPart, Summary};
 
 /// Milliseconds since 1970, by this machine's clock. For people to read; never compared between machines.
 pub fn unix_ms() -> u64 {

@@ -7,10 +7,10 @@
 
 use ringreel::format::frame::MAGIC;
 use ringreel::format::{DType, Meta};
-use ringreel::manager::Manager;
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
-use ringreel::ring::promote::When;
+use ringreel::swap::manager::Manager;
+use ringreel::swap::promote::When;
 use ringreel::{Config, Error, Generator, NamedPart, Reader, SampleId};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;

@@ -4,10 +4,10 @@
 //! An eighth of the calls for each fault; `RINGREEL_ALL_FAULTS=1 cargo test --test faults -- --nocapture` takes all.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
-use ringreel::manager::Manager;
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
-use ringreel::ring::promote::When;
+use ringreel::swap::manager::Manager;
+use ringreel::swap::promote::When;
 use ringreel::{Config, Error, Generator, Reader, Result, SampleId};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -8,9 +8,9 @@
 use bytes::Bytes;
 use ringreel::format::{DType, Meta};
 use ringreel::fs::{Fs, MapMode, Posix};
-use ringreel::reader::ReadSample;
-use ringreel::reader::batch::Lent;
-use ringreel::ring::manifest::Manifest;
+use ringreel::manifest::Manifest;
+use ringreel::read::ReadSample;
+use ringreel::read::batch::Lent;
 use ringreel::{Config, Generator, NamedPart, Reader};
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use crate::formats::png::Slice;
 use crate::formats::{json, nifti, npy, npz, png};
 use clap::{Args, ValueEnum};
 use ringreel::error::Error;
-use ringreel::reader::ReadPart;
+use ringreel::read::ReadPart;
 use ringreel_format::recordio::image::Image;
 use ringreel_format::{DType, Part};
 use ringreel_ops::inspect::samples::{Item, Samples};

@@ -8,7 +8,7 @@ use ringreel::coordination::Claim;
 use ringreel::fs::Posix;
 use ringreel::humanize::human_bytes;
 use ringreel::ring::Ring;
-use ringreel::ring::recover::GRACE;
+use ringreel::swap::adopt::GRACE;
 use ringreel_ops::gc::Garbage;
 use ringreel_ops::{gc, repair};
 use serde_json::json;

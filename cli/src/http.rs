@@ -7,7 +7,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use ringreel::manager::until;
+use ringreel::swap::manager::until;
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::io;

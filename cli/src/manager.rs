@@ -3,7 +3,7 @@
 use super::Common;
 use super::output::json_line;
 use super::signals::Stop;
-use ringreel::manager::{Manager, until};
+use ringreel::swap::manager::{Manager, until};
 use serde_json::json;
 
 /// Runs until a signal.

@@ -8,12 +8,12 @@ use clap::Args;
 use indicatif::ProgressBar;
 use ringreel::error::Error;
 use ringreel::humanize::human_bytes;
-use ringreel::reader::shard::Share;
-use ringreel::reader::shuffle::Order;
-use ringreel::reader::stream::{Item, Stream, StreamOptions};
-use ringreel::reader::{ReadSample, Reader};
-use ringreel::ring::manifest::Manifest;
-use ringreel::ring::runs::Epoch;
+use ringreel::manifest::Manifest;
+use ringreel::read::shard::Share;
+use ringreel::read::shuffle::Order;
+use ringreel::read::stream::{Item, Stream, StreamOptions};
+use ringreel::read::{ReadSample, Reader};
+use ringreel::runs::Epoch;
 use ringreel::segment::SampleId;
 use serde_json::json;
 use std::sync::Arc;
@@ -244,7 +244,7 @@ fn read_stream(mut stream: Stream, stop: &dyn Fn() -> bool, tally: &mut Tally<'_
 impl Tally<'_> {
     fn sample(&mut self, sample: &ReadSample) -> anyhow::Result<()> {
         if self.options.common.json {
-            let part = |part: &ringreel::reader::ReadPart| {
+            let part = |part: &ringreel::read::ReadPart| {
                 let mut told = json!({ "dtype": part.dtype.to_string(), "shape": part.shape });
                 match part.data() {
                     Ok(data) => told["crc32"] = crc32fast::hash(data).into(),

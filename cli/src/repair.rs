@@ -7,7 +7,7 @@ use ringreel::config::IndexPlace;
 use ringreel::coordination::Claim;
 use ringreel::fs::Posix;
 use ringreel::ring::Ring;
-use ringreel::ring::held_out::DamagedSample;
+use ringreel::ring::validation_split::DamagedSample;
 use ringreel_ops::repair;
 use ringreel_ops::repair::{Mend, State};
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use crate::alloc::bounded;
 use ringreel::Config;
-use ringreel::ring::manifest::Manifest;
+use ringreel::manifest::Manifest;
 use ringreel_format::FormatError;
 use ringreel_format::recordio::{image, index, list};
 use std::path::Path;

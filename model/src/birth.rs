@@ -1,4 +1,4 @@
-//! The birth of a ring: two who start at once with configurations that differ. `src/ring/birth.rs` of the product.
+//! The birth of a ring: two who start at once with configurations that differ. `src/ring/descriptor.rs` of the product.
 
 use crate::rules::Promise;
 use stateright::Property;

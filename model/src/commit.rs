@@ -3,7 +3,7 @@
 use crate::model::{Model, Move, Who, is_out};
 use crate::rules::Rule;
 use crate::state::{Commit, Committer, NAMES, Staged, State, THERE};
-use ringreel::ring::commit::{Standing, standing};
+use ringreel::write::commit::{Standing, standing};
 
 impl Model {
     /// The steps of committer `i`.

@@ -5,7 +5,7 @@ use crate::model::{Model, Move, Who, is_out};
 use crate::rules::Rule;
 use crate::state::{FULL, Manage, Manager, NAMES, OUT, PRUNED, ROOM, Staged, State, THERE};
 use ringreel::layout::GenerationDir;
-use ringreel::ring::reclaim::is_old;
+use ringreel::swap::reclaim::is_old;
 
 impl Model {
     /// The steps of manager `i`.

@@ -3,7 +3,7 @@
 
 use crate::rules::Rule;
 use crate::state::{Commit, Committer, Manage, Manager, OUT, ROOM, Staged, State};
-use ringreel::ring::promote::fitting;
+use ringreel::swap::promote::fitting;
 use std::fmt;
 
 /// Who does something.

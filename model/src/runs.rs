@@ -8,7 +8,7 @@
 
 use crate::rules::Promise;
 use ringreel::layout::GenerationDir;
-use ringreel::ring::reclaim::is_old;
+use ringreel::swap::reclaim::is_old;
 use stateright::Property;
 use std::fmt;
 

@@ -4,11 +4,11 @@
 use ringreel::coordination::if_available;
 use ringreel::error::Result;
 use ringreel::layout::{GenerationDir, SegmentName, is_owner, sealed_id};
+use ringreel::manifest::Manifest;
 use ringreel::ring::Ring;
-use ringreel::ring::maintenance::{Dead, Due};
-use ringreel::ring::manifest::Manifest;
-use ringreel::ring::recover::GRACE;
 use ringreel::segment::reader::read_tail;
+use ringreel::swap::adopt::GRACE;
+use ringreel::swap::maintenance::{Dead, Due};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -4,9 +4,9 @@
 //! and updates it: each manifest is read once.
 
 use ringreel::error::{Error, Result};
+use ringreel::manifest::store::Manifests;
+use ringreel::manifest::{Manifest, Summary};
 use ringreel::ring::Ring;
-use ringreel::ring::manifest::{Manifest, Summary};
-use ringreel::ring::manifests::Manifests;
 use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
 
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use ringreel::fs::{Fs, Posix};
     use ringreel::layout::Layout;
-    use ringreel::ring::manifest::SegmentEntry;
+    use ringreel::manifest::SegmentEntry;
     use ringreel_format::SegmentId;
     use std::sync::Arc;
     use tempfile::TempDir;

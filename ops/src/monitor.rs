@@ -8,7 +8,7 @@ use crate::status::{Status, status};
 use ringreel::config::Config;
 use ringreel::error::Result;
 use ringreel::fs::{Fs, Posix};
-use ringreel::ring::{Ring, birth};
+use ringreel::ring::{Ring, descriptor};
 use ringreel::unix_ms;
 use std::sync::Arc;
 use std::time::Instant;
@@ -107,7 +107,7 @@ impl Watcher {
     fn opened(&mut self) -> Result<Open> {
         let fs: Arc<dyn Fs> = Arc::new(Posix);
         if let Some(open) = self.open.take()
-            && birth::read(&*fs, &open.ring.layout)?.as_ref() == Some(&open.ring.birth)
+            && descriptor::read(&*fs, &open.ring.layout)?.as_ref() == Some(&open.ring.birth)
         {
             return Ok(open);
         }

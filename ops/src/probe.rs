@@ -7,8 +7,8 @@ pub mod contents;
 pub mod delays;
 pub mod names;
 
-use ringreel::fs::at::At;
-use ringreel::fs::watch::watcher;
+use ringreel::fs::openat::At;
+use ringreel::fs::poll::watcher;
 use ringreel::fs::{Fs, FsError, FsResult, Modes, Posix};
 pub use ringreel::layout::SCRATCH;
 use ringreel::random::random_u32;

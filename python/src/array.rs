@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 use ringreel::fs::map::map_sealed;
 use ringreel::fs::{Fenced, MapMode};
-use ringreel::reader::tell_torn;
+use ringreel::read::tell_torn;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};

@@ -10,7 +10,7 @@ use crate::{errors, logging, meta};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ringreel::format::DType;
-use ringreel::generator::Summary;
+use ringreel::write::generator::Summary;
 use ringreel::{Error, NamedPart, SampleId};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

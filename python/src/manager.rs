@@ -5,7 +5,7 @@ use crate::detached::{Listeners, detached};
 use crate::logging;
 use pyo3::prelude::*;
 use ringreel::Error;
-use ringreel::manager::{Manager, until};
+use ringreel::swap::manager::{Manager, until};
 
 /// Runs a manager until `stop` returns true or a signal handler raises.
 ///

@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ringreel::escape::escape;
 use ringreel::fs::Posix;
-use ringreel::reader::{ReadPart, ReadSample};
-use ringreel::ring::manifest::Manifest;
+use ringreel::manifest::Manifest;
+use ringreel::read::{ReadPart, ReadSample};
 use std::ops::Range;
 use std::sync::Arc;
 

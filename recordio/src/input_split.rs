@@ -24,7 +24,7 @@ use count::Comparison;
 use files::{Resolve, Source};
 use ringreel::error::{Error, FsError, Result};
 use ringreel::fs::{Fs, Posix};
-use ringreel::reader::shard::Share;
+use ringreel::read::shard::Share;
 use ringreel_format::FormatError;
 use ringreel_format::recordio::Region;
 use std::path::Path;
@@ -153,7 +153,7 @@ struct Plan {
 /// ```
 /// use ringreel::format::recordio::RecordWriter;
 /// use ringreel_recordio::input_split::{InputSplit, SplitOptions};
-/// use ringreel::reader::shard::Share;
+/// use ringreel::read::shard::Share;
 ///
 /// # fn main() -> ringreel::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();

@@ -5,20 +5,20 @@
 //! every filesystem that was measured), never by locks or by contents that change.
 
 mod absence;
-pub mod at;
+pub mod atomic_publish;
+mod confined;
 pub mod delays;
-mod fenced;
 pub mod map;
+pub mod openat;
+pub mod poll;
 mod posix;
-pub mod publish;
 pub mod sigbus;
-pub mod watch;
 
 pub use crate::error::FsError;
 pub use absence::surely;
-pub use at::Modes;
-pub use at::SETGID_CURE;
-pub use fenced::Fenced;
+pub use confined::Fenced;
+pub use openat::Modes;
+pub use openat::SETGID_CURE;
 pub use posix::Posix;
 
 use bytes::Bytes;

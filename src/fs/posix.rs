@@ -1,7 +1,7 @@
 //! A real filesystem, through the system's own calls.
 
-use super::at::{At, Modes};
-use super::fenced::Fenced;
+use super::confined::Fenced;
+use super::openat::{At, Modes};
 use super::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Space};
 use std::path::Path;
 use std::sync::Arc;

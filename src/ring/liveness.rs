@@ -234,7 +234,7 @@ impl Watch {
 
     /// As if `member` had been heard so long ago.
     #[cfg(test)]
-    pub(super) fn backdate(&mut self, member: &str, silence: Duration) {
+    pub(crate) fn backdate(&mut self, member: &str, silence: Duration) {
         let now = Instant::now();
         self.entry(member).heard = now.checked_sub(silence).unwrap_or(now);
     }

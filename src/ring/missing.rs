@@ -1,11 +1,11 @@
 //! Generations that must be there and are not: no role of the ring removes one that KEEP covers, or
 //! that holds samples which are held out.
 
-use super::manifests::Manifests;
 use crate::config::MAX_KEEP;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::layout::{Layout, read_generations};
+use crate::manifest::store::Manifests;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 

@@ -1,61 +1,38 @@
-//! The ring: how a sealed segment becomes part of a generation, and a generation visible. One file for each step.
+//! The handle of a ring: where it is, what it is, and how this process works with it.
 //!
-//! | file | step |
+//! | file | |
 //! |---|---|
-//! | [`birth`] | a ring comes into being |
-//! | [`manifest`] | the sealed list of a generation: the only judge |
-//! | [`manifests`] | those of the ring, as one process sees them |
-//! | [`scan`] | what a generation's directory holds right now |
-//! | [`commit`] | a sealed segment is linked into the generation that fills, until a manifest lists it |
-//! | [`promote`] | a full generation is renamed and gets its manifest |
-//! | [`held_out`] | the ring's first samples, which are kept and not served for training |
-//! | [`reclaim`] | old generations and litter are removed |
-//! | `prune` | old manifests are removed |
-//! | [`recover`] | what dead owners finished is committed for them |
-//! | [`maintenance`] | a round of promotion, reclaim and recovery |
+//! | here | [`Ring`]: finding a ring, or making one |
+//! | [`descriptor`] | `ring.json`: what this ring is, once and for all |
+//! | [`settings`] | how this process works with it |
 //! | [`liveness`] | who is alive |
-//! | [`runs`] | which generation each epoch of a run is read from; which ones are still needed |
+//! | [`validation_split`] | the ring's first samples, which are kept and not served for training |
 //! | [`mod@missing`] | generations that must be there and are not |
-//! | [`seal`] | a generation that is not full becomes readable |
-//! | [`settings`] | how this process works with the ring |
 //! | `durability` | what is synced |
 //!
-//! Every step may be done by anybody, by two at once, and again. It knows the filesystem and the index by their traits
-//! alone. Why the steps are as they are: `docs/design.md`.
+//! The steps of a sample are in `write`, those of a generation in `swap`, a reader's in `read`.
 
-pub mod birth;
-pub mod commit;
+pub mod descriptor;
 mod durability;
-pub mod held_out;
-pub mod last_names;
 pub mod liveness;
-pub mod maintenance;
-pub mod manifest;
-pub mod manifests;
 pub mod missing;
-pub mod promote;
-mod prune;
-pub mod reclaim;
-pub mod recover;
-pub mod runs;
-pub mod scan;
-pub mod seal;
 pub mod settings;
+pub mod validation_split;
 
 use crate::config::Config;
 use crate::coordination::{Backend, Claim, CoordinationStore, IfUnreachable, RingContext};
 use crate::error::{Error, Result};
-use crate::fs::watch::jittered;
+use crate::fs::poll::jittered;
 use crate::fs::{Fs, FsResult, surely, within};
 use crate::layout::Layout;
+use crate::manifest::store::Manifests;
 use crate::random::random_u32;
-use birth::Birth;
-use commit::Committer;
+use crate::runs::Runs;
+use crate::swap::maintenance::MaintenanceState;
+use crate::swap::scan::Scanner;
+use crate::write::commit::Committer;
+use descriptor::Birth;
 use durability::Syncs;
-use maintenance::MaintenanceState;
-use manifests::Manifests;
-use runs::Runs;
-use scan::Scanner;
 use settings::Settings;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -81,11 +58,11 @@ pub struct Ring {
     pub me: String,
     /// How this process works with it.
     pub settings: Settings,
-    scanner: Scanner,
-    committer: Committer,
-    syncs: Syncs,
-    maintenance: MaintenanceState,
-    runs: Runs,
+    pub(crate) scanner: Scanner,
+    pub(crate) committer: Committer,
+    pub(crate) syncs: Syncs,
+    pub(crate) maintenance: MaintenanceState,
+    pub(crate) runs: Runs,
 }
 
 impl Ring {
@@ -126,7 +103,7 @@ impl Ring {
         let fs = within(fs, layout.root(), config.modes);
         let me = owner_name();
         let manifests = Manifests::new(fs.clone(), layout.clone());
-        let birth = birth::find_or_make(&*fs, &layout, config, &me, &manifests)?;
+        let birth = descriptor::find_or_make(&*fs, &layout, config, &me, &manifests)?;
         let ring = Ring::assemble(fs, config, birth, me, backend, Claim::IfUnowned)?;
         ring.settle_root()?;
         Ok(ring)
@@ -147,8 +124,8 @@ impl Ring {
     pub fn find_with(fs: Arc<dyn Fs>, config: &Config, claim: Claim) -> Result<Ring> {
         let layout = Layout::new(&config.ring);
         let fs = within(fs, layout.root(), config.modes);
-        let birth = birth::read(&*fs, &layout)?.ok_or_else(|| birth::missing(&*fs, &layout))?;
-        birth::check(&birth, config)?;
+        let birth = descriptor::read(&*fs, &layout)?.ok_or_else(|| descriptor::missing(&*fs, &layout))?;
+        descriptor::check(&birth, config)?;
         let backend = Backend::connect(&config.index, IfUnreachable::Continue)?;
         Ring::assemble(fs, config, birth, owner_name(), backend, claim)
     }
@@ -194,10 +171,10 @@ impl Ring {
     /// # Errors
     /// [`Error::WrongRing`]: it was removed, or replaced by another one. What cannot be seen is no error.
     pub fn check_is_there(&self) -> Result<()> {
-        let message = match birth::read(&*self.fs, &self.layout) {
+        let message = match descriptor::read(&*self.fs, &self.layout) {
             Ok(Some(birth)) if birth.ring_id == self.birth.ring_id => return Ok(()),
             Ok(Some(_)) => "it was replaced by another ring while this process worked in it",
-            Ok(None) => match birth::missing(&*self.fs, &self.layout) {
+            Ok(None) => match descriptor::missing(&*self.fs, &self.layout) {
                 Error::NoRing { .. } => "it was removed while this process worked in it",
                 lost => return Err(lost),
             },
@@ -229,7 +206,7 @@ impl Ring {
     }
 
     /// Moves something into `dir`. That is made again where somebody removed it.
-    fn move_to(&self, from: &Path, dir: &Path, name: &str) -> FsResult<()> {
+    pub(crate) fn move_to(&self, from: &Path, dir: &Path, name: &str) -> FsResult<()> {
         let target = dir.join(name);
         match self.fs.rename(from, &target) {
             Err(error) if error.is_gone() && !self.fs.exists(dir)? => {

@@ -31,7 +31,7 @@ pub struct Settings {
 
 impl Settings {
     /// The settings of a ring on a filesystem of this kind.
-    pub(super) fn new(config: &Config, kind: Kind) -> Settings {
+    pub(crate) fn new(config: &Config, kind: Kind) -> Settings {
         let default_poll = if kind.local { Duration::from_millis(200) } else { Duration::from_secs(1) };
         Settings {
             poll: config.poll.unwrap_or(default_poll).min(config.lease / 4),

@@ -1,8 +1,8 @@
 //! Segments as files: written in staging by one owner, read once they are sealed.
 
-pub mod lend;
+pub mod borrow;
 pub mod reader;
-pub mod staging;
+pub mod writer;
 
 use crate::error::Error;
 use crate::layout::parse_number;

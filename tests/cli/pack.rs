@@ -4,7 +4,7 @@
 use flate2::{Compression, write::GzEncoder};
 use image::{GrayImage, RgbImage};
 use ringreel::Reader;
-use ringreel::reader::{ReadPart, ReadSample};
+use ringreel::read::{ReadPart, ReadSample};
 use ringreel_format::recordio::image::Image;
 use ringreel_format::recordio::index::entries;
 use ringreel_format::{DType, Part, Value};

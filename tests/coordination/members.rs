@@ -3,8 +3,8 @@
 use ringreel::Config;
 use ringreel::coordination::{MemoryStore, Report};
 use ringreel::fs::Posix;
-use ringreel::manager::Manager;
 use ringreel::ring::Ring;
+use ringreel::swap::manager::Manager;
 use ringreel_ops::gc;
 use ringreel_ops::metrics::prometheus;
 use ringreel_ops::monitor::Watcher;

@@ -3,8 +3,8 @@
 
 use ringreel::coordination::{CoordinationStore, MemoryStore, Report, SwapStatus};
 use ringreel::fs::Posix;
-use ringreel::ring::promote::When;
-use ringreel::ring::runs::Epoch;
+use ringreel::runs::Epoch;
+use ringreel::swap::promote::When;
 use ringreel::{Generator, NamedPart, Reader, Ring, StreamOptions};
 use ringreel_format::{DType, Meta};
 use ringreel_ops::status::status;
@@ -220,7 +220,7 @@ fn only_listed_epochs_are_looked_at() {
     within_limit("pins and passes", move || {
         assert_eq!(ring.pinned().unwrap(), [1].into());
         assert_eq!((ring.passes(1).unwrap(), ring.run_names().unwrap()), (0, vec!["r".to_owned()]));
-        let turn = ringreel::ring::runs::Turn { rank: 1, token: "t".into() };
+        let turn = ringreel::runs::Turn { rank: 1, token: "t".into() };
         assert_eq!(ring.run("r").unwrap().join_pass(1, 2, &turn, 1, None).unwrap(), 1, "after the only epoch");
     });
 }

@@ -1,9 +1,9 @@
 //! Limits of the operating system (open files, maps, memory) and missing permissions are errors of the process that meets
 //! them. They are never damage, and a generator or manager outlives them.
 
-use ringreel::manager::Manager;
-use ringreel::reader::stream::Item;
-use ringreel::ring::promote::When;
+use ringreel::read::stream::Item;
+use ringreel::swap::manager::Manager;
+use ringreel::swap::promote::When;
 use ringreel::{Error, Generator, NamedPart, Reader, Ring, Stream, StreamOptions};
 use ringreel_format::{DType, Meta};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

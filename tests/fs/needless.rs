@@ -3,11 +3,11 @@
 use ringreel::config::{IndexPlace, Reuse};
 use ringreel::coordination::Report;
 use ringreel::format::{DType, Meta};
-use ringreel::manager::Manager;
-use ringreel::reader::stream::{Stream, StreamOptions};
+use ringreel::read::stream::{Stream, StreamOptions};
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
-use ringreel::ring::promote::When;
+use ringreel::swap::manager::Manager;
+use ringreel::swap::promote::When;
 use ringreel::{Config, Error, Generator, NamedPart, Reader};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -160,7 +160,7 @@ fn recovery_does_not_ask_again_for_linked_files_of_the_dead() {
     });
     for _ in 0..3 {
         std::thread::sleep(Duration::from_millis(1));
-        assert_eq!(ring.recover(&mut watch).unwrap(), ringreel::ring::recover::Recovered::default());
+        assert_eq!(ring.recover(&mut watch).unwrap(), ringreel::swap::adopt::Recovered::default());
     }
     assert_eq!(opened.load(Ordering::SeqCst), 0);
     let calls = calls.load(Ordering::SeqCst);

@@ -1,8 +1,8 @@
 //! A server that is away for a few calls: nobody ends because of it, and nothing is lost or doubled.
 
-use ringreel::manager::Manager;
 use ringreel::ring::liveness::Watch;
-use ringreel::ring::promote::When;
+use ringreel::swap::manager::Manager;
+use ringreel::swap::promote::When;
 use ringreel::{Generator, Reader};
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,14 +1,14 @@
 //! Rings on a filesystem whose clients remember absent names (`docs/filesystems.md`).
 
 use ringreel::fs::Fs;
-use ringreel::fs::publish::publish;
+use ringreel::fs::atomic_publish::publish;
 use ringreel::layout::Layout;
-use ringreel::manager::Manager;
-use ringreel::reader::Reader;
-use ringreel::reader::stream::Item;
+use ringreel::read::Reader;
+use ringreel::read::stream::Item;
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
-use ringreel::ring::promote::When;
+use ringreel::swap::manager::Manager;
+use ringreel::swap::promote::When;
 use ringreel::{Config, Generator, SampleId, Stream, StreamOptions};
 use ringreel_cli::convert::export::{self, Format, Report};
 use ringreel_ops::inspect::Subject;

@@ -5,17 +5,17 @@
 //! the random numbers that the product draws itself. `RINGREEL_STALE_SEEDS=a..b` chooses the seeds.
 
 use ringreel::fs::Posix;
-use ringreel::generator::Summary;
 use ringreel::layout::Layout;
-use ringreel::manager::Manager;
-use ringreel::reader::Reader;
-use ringreel::reader::shard::Share;
-use ringreel::reader::stream::Item;
+use ringreel::manifest::store::Manifests;
+use ringreel::read::Reader;
+use ringreel::read::shard::Share;
+use ringreel::read::stream::Item;
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
-use ringreel::ring::manifests::Manifests;
-use ringreel::ring::promote::When;
-use ringreel::ring::runs::Epoch;
+use ringreel::runs::Epoch;
+use ringreel::swap::manager::Manager;
+use ringreel::swap::promote::When;
+use ringreel::write::generator::Summary;
 use ringreel::{Config, Error, Generator, SampleId, Stream, StreamOptions};
 use ringreel_ops::repair::Life;
 use ringreel_ops::{gc, repair};

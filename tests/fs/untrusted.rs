@@ -2,8 +2,8 @@
 //! hands what lies elsewhere, nor keep us waiting, nor have us take all the memory.
 
 use ringreel::fs::Posix;
-use ringreel::manager::Manager;
 use ringreel::segment::reader::{check_stored, check_whole};
+use ringreel::swap::manager::Manager;
 use ringreel::{Config, Error, Generator, Reader};
 use ringreel_format::FormatError;
 use ringreel_format::input::SliceInput;

@@ -1,7 +1,7 @@
 //! Files that claim a lot of memory, in a process that has little: all of it together is bounded, in whatever thread, and
 //! what is too much is an error, not the end of the process.
 
-use ringreel::reader::stream::Item;
+use ringreel::read::stream::Item;
 use ringreel::{Error, Generator, NamedPart, Reader, Stream, StreamOptions};
 use ringreel_format::{DType, Meta};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -7,7 +7,7 @@ use ringreel::format::{
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
 use ringreel::segment::reader::{Access, SegmentReader, check_whole};
-use ringreel::segment::staging::{StagingOptions, StagingWriter};
+use ringreel::segment::writer::{StagingOptions, StagingWriter};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::sync::Arc;
@@ -83,7 +83,7 @@ fn body() {
             sync: false,
             sync_dir: false,
             settled: Arc::default(),
-            dir_syncs: ringreel::fs::publish::DirSyncs::default(),
+            dir_syncs: ringreel::fs::atomic_publish::DirSyncs::default(),
             memory: Arc::default(),
         };
         let mut writer = StagingWriter::begin(fs.clone(), &layout, "owner", info.clone(), &options).unwrap();

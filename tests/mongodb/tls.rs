@@ -5,7 +5,7 @@ use crate::errors::{assert_says, error_at};
 use crate::support::{Kind, Server};
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
-use ringreel::ring::manifests::Manifests;
+use ringreel::manifest::store::Manifests;
 use ringreel::{Config, Error, Generator, Reader};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};

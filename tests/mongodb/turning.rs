@@ -2,12 +2,12 @@
 
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
-use ringreel::manager::Manager;
-use ringreel::reader::shard::Share;
-use ringreel::reader::stream::Item;
+use ringreel::manifest::store::Manifests;
+use ringreel::read::shard::Share;
+use ringreel::read::stream::Item;
 use ringreel::ring::liveness::Watch;
-use ringreel::ring::manifests::Manifests;
-use ringreel::ring::promote::When;
+use ringreel::swap::manager::Manager;
+use ringreel::swap::promote::When;
 use ringreel::{Config, Error, Generator, Reader, SampleId, Stream, StreamOptions};
 use ringreel_format::Value;
 use std::collections::HashSet;

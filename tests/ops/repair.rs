@@ -3,7 +3,7 @@
 
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
-use ringreel::ring::manifests::Manifests;
+use ringreel::manifest::store::Manifests;
 use ringreel::{Generator, SampleId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -3,9 +3,9 @@
 
 use ringreel::coordination::Claim;
 use ringreel::layout::Layout;
+use ringreel::manifest::store::Manifests;
 use ringreel::ring::Ring;
-use ringreel::ring::manifests::Manifests;
-use ringreel::ring::promote::When;
+use ringreel::swap::promote::When;
 use ringreel::{Config, Generator, SampleId};
 use ringreel_ops::repair;
 use ringreel_ops::repair::Life;

@@ -2,7 +2,7 @@
 
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
-use ringreel::ring::manifests::Manifests;
+use ringreel::manifest::store::Manifests;
 use ringreel::{Generator, SampleId};
 use std::collections::BTreeSet;
 use std::fs;

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use ringreel::fs::sigbus::{is_torn, newly_torn};
 use ringreel::fs::{Fs, MapMode, Posix};
-use ringreel::reader::stream::Item;
+use ringreel::read::stream::Item;
 use ringreel::{Error, Generator, NamedPart, Reader, Stream, StreamOptions};
 use ringreel_format::{DType, Meta};
 use std::fs::{self, File, OpenOptions};

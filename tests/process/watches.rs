@@ -1,7 +1,7 @@
 //! Directories that a manager watches, as `/proc` lists them for this process.
 
 use ringreel::Generator;
-use ringreel::manager::Manager;
+use ringreel::swap::manager::Manager;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

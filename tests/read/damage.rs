@@ -2,7 +2,7 @@
 //! reader dies of it. No wrong byte is ever handed out as a sample.
 
 use ringreel::layout::Layout;
-use ringreel::reader::stream::Item;
+use ringreel::read::stream::Item;
 use ringreel::{Config, Error, Generator, Reader, Stream, StreamOptions};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, symlink};

@@ -1,10 +1,10 @@
 //! The ratio between generating and reading (REUSE), and what readers do when nothing new comes (ON_STALE, STALE_AFTER).
 
 use ringreel::config::Reuse;
-use ringreel::generator::Summary;
-use ringreel::manager::Manager;
-use ringreel::reader::stream::Item;
-use ringreel::ring::promote::{Promoted, When};
+use ringreel::read::stream::Item;
+use ringreel::swap::manager::Manager;
+use ringreel::swap::promote::{Promoted, When};
+use ringreel::write::generator::Summary;
 use ringreel::{Error, Generator, Reader, Stream, StreamOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

@@ -1,8 +1,8 @@
 //! Reading: who gets which samples, in which order, from which generation, and how their bytes lie in memory.
 
-use ringreel::reader::shard::Share;
-use ringreel::reader::stream::Item;
-use ringreel::reader::{ReadSample, Reader};
+use ringreel::read::shard::Share;
+use ringreel::read::stream::Item;
+use ringreel::read::{ReadSample, Reader};
 use ringreel::{Config, Error, Generator, NamedPart, Stream, StreamOptions};
 use ringreel_format::{DType, Meta};
 use std::collections::{BTreeMap, BTreeSet};

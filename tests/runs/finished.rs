@@ -2,7 +2,7 @@
 //! goes on from that note.
 
 use ringreel::Ring;
-use ringreel::ring::runs::{Epoch, Turn};
+use ringreel::runs::{Epoch, Turn};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! RUN_GRACE: how long the generations of a killed run are kept.
 
 use ringreel::coordination::Report;
-use ringreel::ring::runs::{Epoch, MAX_PINNED, RunLog};
+use ringreel::runs::{Epoch, MAX_PINNED, RunLog};
 use testkit::stream::{World, decide, eventually};
 
 /// Epoch of one worker that reads `generation`.

@@ -6,7 +6,7 @@ use crate::cast::Cast;
 use ringreel::SampleId;
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
-use ringreel::ring::manifests::Manifests;
+use ringreel::manifest::store::Manifests;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};

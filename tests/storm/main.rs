@@ -17,7 +17,7 @@ use cast::{CAP, Cast, LEASE, Role};
 use judge::{Watcher, check_seen, ledgers, litter};
 use plan::{Blow, Event, Plan};
 use ringreel::ring::MANIFESTS_KEPT;
-use ringreel::ring::promote::When;
+use ringreel::swap::promote::When;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -2,7 +2,7 @@
 //! and manifests do not pile up for ever.
 
 use ringreel::fs::{Fs, Posix};
-use ringreel::reader::stream::Item;
+use ringreel::read::stream::Item;
 use ringreel::ring::{MANIFESTS_KEPT, Ring};
 use ringreel::{Config, Generator, Reader, Stream, StreamOptions};
 use std::collections::BTreeMap;

@@ -2,10 +2,10 @@
 //! with every finished sample listed once, since the rule is kept.
 
 use ringreel::layout::segment_name;
+use ringreel::manifest::Manifest;
 use ringreel::ring::liveness::Watch;
-use ringreel::ring::manifest::Manifest;
-use ringreel::ring::promote::{Promoted, When};
 use ringreel::ring::{MANIFESTS_KEPT, Ring};
+use ringreel::swap::promote::{Promoted, When};
 use ringreel::{Config, Generator, SampleId};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
-use ringreel::ring::promote::When;
+use ringreel::swap::promote::When;
 use ringreel::{Config, Generator, SampleId};
 use ringreel_ops::repair;
 use std::fs;

@@ -12,8 +12,8 @@ mod traced;
 
 use rescue::{Rescue, ledger, sealed};
 use ringreel::fs::Posix;
-use ringreel::ring::recover::GRACE;
 use ringreel::segment::reader::check_whole;
+use ringreel::swap::adopt::GRACE;
 use rustix::process::Signal;
 use scene::{LEASE, POLL, Role, Scene};
 use std::collections::HashSet;

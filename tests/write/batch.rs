@@ -2,7 +2,7 @@
 
 use ringreel::format::{DType, Meta};
 use ringreel::fs::Posix;
-use ringreel::reader::batch::{Batch, Lent};
+use ringreel::read::batch::{Batch, Lent};
 use ringreel::{Config, Error, Generator, NamedPart, Reader};
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;

@@ -2,7 +2,7 @@
 
 use ringreel::config::Durability;
 use ringreel::heartbeat::Heartbeat;
-use ringreel::ring::manifest::Manifest;
+use ringreel::manifest::Manifest;
 use ringreel::segment::SampleId;
 use ringreel::{Config, Generator, Ring, Role};
 use ringreel_ops::status::status;
@@ -129,7 +129,7 @@ fn generator_that_joins_a_nearly_full_generation_fits_in() {
     eventually("the generation is readable", || {
         first.flush(&never).unwrap();
         let ring = ring::another(&config);
-        ring.promote(ringreel::ring::promote::When::Full).unwrap();
+        ring.promote(ringreel::swap::promote::When::Full).unwrap();
         ring.manifests.newest().unwrap() == 1
     });
     assert_eq!(sizes(&config)[0].0, 100);

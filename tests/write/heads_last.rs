@@ -5,7 +5,7 @@ use ringreel::format::frame::MAGIC;
 use ringreel::format::{DType, Meta, PartRef, SampleRef, Schema, SegmentId, SegmentInfo, SegmentWriter, WriteOptions};
 use ringreel::fs::Fs;
 use ringreel::layout::Layout;
-use ringreel::segment::staging::{StagingOptions, StagingWriter};
+use ringreel::segment::writer::{StagingOptions, StagingWriter};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use testkit::disk::{Disk, Lie};
@@ -78,7 +78,7 @@ impl Scene {
             sync: true,
             sync_dir: false,
             settled: Arc::default(),
-            dir_syncs: ringreel::fs::publish::DirSyncs::default(),
+            dir_syncs: ringreel::fs::atomic_publish::DirSyncs::default(),
             memory: Arc::default(),
         };
         let layout = Layout::new(Path::new("/ring"));

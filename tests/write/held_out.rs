@@ -2,8 +2,8 @@
 
 use ringreel::coordination::Claim;
 use ringreel::fs::Posix;
-use ringreel::reader::ReadSample;
-use ringreel::ring::manifest::Manifest;
+use ringreel::manifest::Manifest;
+use ringreel::read::ReadSample;
 use ringreel::ring::{MANIFESTS_KEPT, Ring};
 use ringreel::{Config, Error, Generator, Reader};
 use ringreel_ops::repair;

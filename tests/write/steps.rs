@@ -2,11 +2,11 @@
 
 use ringreel::config::IndexPlace;
 use ringreel::layout::segment_name;
-use ringreel::manager::Manager;
+use ringreel::manifest::store::Lookup;
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
-use ringreel::ring::manifests::Lookup;
-use ringreel::ring::promote::When;
+use ringreel::swap::manager::Manager;
+use ringreel::swap::promote::When;
 use ringreel::{Config, Generator, SampleId};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

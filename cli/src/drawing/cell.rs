@@ -6,7 +6,7 @@ use super::slices::{Drawing, View, drawing};
 use super::{SheetOptions, text};
 use image::{ImageReader, Limits, RgbImage};
 use ringreel::error::{Error, Result};
-use ringreel::reader::ReadPart;
+use ringreel::read::ReadPart;
 use ringreel_format::recordio::image as irheader;
 use ringreel_format::{DType, FormatError};
 use ringreel_ops::inspect::samples::{Item, RECORD};

@@ -1,6 +1,6 @@
 //! The elements of a part as numbers, whatever their type is; and which brightness they get.
 
-use ringreel::reader::ReadPart;
+use ringreel::read::ReadPart;
 use ringreel::value_stats::{Decode, decoder};
 use ringreel_format::DType;
 use std::collections::BTreeSet;

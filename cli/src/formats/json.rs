@@ -1,6 +1,6 @@
 //! JSON: a part's values as lists in lists, as `ndarray.tolist()` has them; and a meta map.
 
-use ringreel::reader::ReadPart;
+use ringreel::read::ReadPart;
 use ringreel::value_stats::{Number, decoder};
 use ringreel_format::{DType, Meta, Value};
 use serde_json::json;

@@ -6,7 +6,7 @@
 
 use super::invalid;
 use ringreel::error::Error;
-use ringreel::reader::ReadPart;
+use ringreel::read::ReadPart;
 use ringreel::value_stats::{Number, decoder};
 use ringreel_format::DType;
 use std::io::{self, Write};

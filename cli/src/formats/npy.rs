@@ -10,7 +10,7 @@
 
 use super::invalid;
 use ringreel::error::{Error, Result};
-use ringreel::reader::ReadPart;
+use ringreel::read::ReadPart;
 use ringreel_format::DType;
 use std::io::{self, Write};
 

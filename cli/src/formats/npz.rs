@@ -1,7 +1,7 @@
 //! `.npz`: a ZIP file of one `.npy` file for each array, not compressed, as `numpy.savez` writes it.
 
 use super::npy;
-use ringreel::reader::ReadPart;
+use ringreel::read::ReadPart;
 use std::io::{self, Write};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};

@@ -4,7 +4,7 @@ use super::invalid;
 use image::codecs::png::PngEncoder;
 use image::{ExtendedColorType, ImageEncoder, ImageError};
 use ringreel::error::Error;
-use ringreel::reader::ReadPart;
+use ringreel::read::ReadPart;
 use ringreel::value_stats::{Range, decoder};
 use ringreel_format::DType;
 use std::io::{self, Write};

@@ -9,7 +9,7 @@ use clap::Args;
 use ringreel::error::Error;
 use ringreel::fs::Fs;
 use ringreel::humanize::human_bytes;
-use ringreel::ring::birth;
+use ringreel::ring::descriptor;
 use ringreel::segment::reader::read_tail;
 use ringreel::value_stats;
 use ringreel_format::{Codec, PartPlace, SegmentInfo};
@@ -78,9 +78,9 @@ fn look(options: &Options) -> anyhow::Result<bool> {
             } else {
                 words::ring(&told).iter().try_for_each(|text| line(text))?;
             }
-            if birth::is_of_another_version(&*fs, layout) {
+            if descriptor::is_of_another_version(&*fs, layout) {
                 // What was told is what can be seen, which need not be what is there.
-                birth::read(&*fs, layout)?;
+                descriptor::read(&*fs, layout)?;
             }
             Ok(told.odd.iter().any(|odd| odd.damage))
         }
@@ -122,7 +122,7 @@ fn sample(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Res
     let (item, head) = (samples.get(position)?, samples.head(position)?);
     let stored = |n: usize| head.as_ref().and_then(|head| head.parts.get(n));
     if options.json {
-        let part = |(n, part): (usize, &ringreel::reader::ReadPart)| {
+        let part = |(n, part): (usize, &ringreel::read::ReadPart)| {
             json!({
                 "name": part.name, "dtype": part.dtype.to_string(), "shape": part.shape, "bytes": part.len(),
                 "stored": stored(n).map(|head| head.stored_len),

@@ -8,7 +8,7 @@ use ringreel::error::Error;
 use ringreel::fs::Kind;
 use ringreel::layout::Layout;
 use ringreel::ring::Ring;
-use ringreel::ring::birth::{self, Birth, is_of_a_birth};
+use ringreel::ring::descriptor::{self, Birth, is_of_a_birth};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -83,10 +83,10 @@ fn ring(subject: &Subject, config: &Config) -> (Outcome, Option<Known>) {
         }
     };
     let mut known = Known { place, kind, birth: None, size: None, leases: None };
-    let outcome = match birth::read(&*subject.fs, &layout) {
+    let outcome = match descriptor::read(&*subject.fs, &layout) {
         Err(error) => Outcome::failure(error.to_string(), "use another RING"),
         Ok(Some(birth)) => {
-            let fits = birth::check(&birth, config);
+            let fits = descriptor::check(&birth, config);
             let version = birth.ringreel;
             let about = format!("{at}: version {version}, SWAP_CAP {}, SAMPLE {:?}", birth.swap_cap, birth.sample);
             (known.size, known.leases) = (size(subject, config), published_leases(subject, config));

@@ -4,7 +4,7 @@ use super::filesystem::millis;
 use super::space::bytes;
 use super::{CannotLook, Doctor, Outcome};
 use ringreel::memory::group_limit;
-use ringreel::reader::OPEN_SEGMENTS;
+use ringreel::read::OPEN_SEGMENTS;
 use ringreel::unix_ms;
 use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use super::Subject;
 use ringreel::error::{Error, Result};
 use ringreel::fs::{Fs, surely};
 use ringreel::layout::{GenerationDir, Layout, is_owner, read_generations, sealed_id};
-use ringreel::ring::manifests::Manifests;
+use ringreel::manifest::store::Manifests;
 use ringreel::segment::SampleId;
 use ringreel_format::SegmentId;
 use std::io;

@@ -6,8 +6,8 @@ use super::verify_file::{self, whole};
 use ringreel::error::{Error, Result};
 use ringreel::fs::{Fs, FsError};
 use ringreel::layout::{Layout, read_generations};
+use ringreel::manifest::store::Manifests;
 use ringreel::random::random_u32;
-use ringreel::ring::manifests::Manifests;
 use ringreel_format::{
     FormatError, PartRef, Salvage, Salvaged, SalvagedSample, SampleRef, SegmentId, SegmentInfo, SegmentWriter,
     WriteOptions,

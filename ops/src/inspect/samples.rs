@@ -11,10 +11,10 @@ use ringreel::error::{Error, FsError, Result};
 use ringreel::fs::{FileReader, Fs};
 use ringreel::humanize::counted;
 use ringreel::layout::{GenerationDir, Layout, SegmentName, read_generations};
+use ringreel::manifest::SegmentEntry;
+use ringreel::manifest::store::Manifests;
 use ringreel::memory;
-use ringreel::reader::{ReadPart, named};
-use ringreel::ring::manifest::SegmentEntry;
-use ringreel::ring::manifests::Manifests;
+use ringreel::read::{ReadPart, named};
 use ringreel::segment::SampleId;
 use ringreel::segment::reader::{Access, SegmentReader, decode, largest_record, read_tail};
 use ringreel_format::input::{RangeRead, SliceInput, StreamInput};
@@ -53,7 +53,7 @@ pub struct Item {
     pub bytes: Option<Range<u64>>,
     /// Its parts, in the schema's order.
     pub parts: Vec<ReadPart>,
-    /// The user's meta over ours, as in [`ReadSample`](ringreel::reader::ReadSample).
+    /// The user's meta over ours, as in [`ReadSample`](ringreel::read::ReadSample).
     pub meta: Meta,
 }
 

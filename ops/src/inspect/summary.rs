@@ -11,9 +11,9 @@ use ringreel::error::{Error, FsError, Result};
 use ringreel::fs::{Fs, surely};
 use ringreel::humanize::counted;
 use ringreel::layout::{GenerationDir, Layout, SegmentName};
-use ringreel::ring::birth::{self, Birth};
-use ringreel::ring::manifest::{Manifest, SegmentEntry, Summary};
-use ringreel::ring::manifests::Manifests;
+use ringreel::manifest::store::Manifests;
+use ringreel::manifest::{Manifest, SegmentEntry, Summary};
+use ringreel::ring::descriptor::{self, Birth};
 use ringreel::ring::missing::gaps;
 use ringreel::segment::reader::read_tail;
 use ringreel::unix_ms;
@@ -215,11 +215,11 @@ fn descriptor(
     damage: &mut impl FnMut(String),
     other_version: &mut Option<String>,
 ) -> Result<Option<Birth>> {
-    match birth::read(fs, layout) {
+    match descriptor::read(fs, layout) {
         Ok(Some(birth)) => return Ok(Some(birth)),
         Ok(None) => damage("ring.json is missing: nobody can open the ring".to_owned()),
         Err(Error::Fs { source }) => return Err(source.into()),
-        Err(error) if birth::is_of_another_version(fs, layout) => *other_version = Some(error.to_string()),
+        Err(error) if descriptor::is_of_another_version(fs, layout) => *other_version = Some(error.to_string()),
         Err(error) => damage(error.to_string()),
     }
     Ok(None)

@@ -4,7 +4,7 @@ use super::summary::State;
 use ringreel::error::Result;
 use ringreel::fs::{Fs, surely};
 use ringreel::layout::{GenerationDir, Layout, Phase, SegmentName, is_owner, parse_number};
-use ringreel::ring::manifests::Manifests;
+use ringreel::manifest::store::Manifests;
 use ringreel_format::SegmentId;
 use serde::Serialize;
 use std::io;

@@ -9,10 +9,10 @@ use ringreel::error::{Error, Result};
 use ringreel::fs::{Fs, surely};
 use ringreel::humanize::counted;
 use ringreel::layout::{GenerationDir, Layout, Phase, SegmentName, is_owner, sealed_id};
+use ringreel::manifest::store::Manifests;
+use ringreel::manifest::{Manifest, Summary};
 use ringreel::ring::MANIFESTS_KEPT;
-use ringreel::ring::birth;
-use ringreel::ring::manifest::{Manifest, Summary};
-use ringreel::ring::manifests::Manifests;
+use ringreel::ring::descriptor;
 use ringreel::ring::missing::{Missing, gaps, missing};
 use ringreel_format::SegmentId;
 use serde::{Serialize, Serializer};
@@ -196,7 +196,7 @@ impl Look {
 
     fn ring(&mut self, layout: &Layout, keep: Option<u64>) -> Result<()> {
         let mut validation = 0;
-        let ring_id = match birth::read(&*self.fs, layout) {
+        let ring_id = match descriptor::read(&*self.fs, layout) {
             Ok(Some(birth)) => {
                 validation = birth.validation;
                 Some(birth.ring_id)
@@ -206,7 +206,7 @@ impl Look {
                 None
             }
             // Of another version nothing is known.
-            Err(error) if matches!(error, Error::Fs { .. }) || birth::is_of_another_version(&*self.fs, layout) => {
+            Err(error) if matches!(error, Error::Fs { .. }) || descriptor::is_of_another_version(&*self.fs, layout) => {
                 return Err(error);
             }
             Err(error) => {

@@ -2,7 +2,7 @@
 
 use super::delays::Delays;
 use super::{Extra, Subject};
-use ringreel::fs::publish::write_new;
+use ringreel::fs::atomic_publish::write_new;
 use ringreel::fs::{Fs, FsError, FsResult, MapMode};
 use std::path::Path;
 use std::time::{Duration, Instant};

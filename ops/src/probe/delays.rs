@@ -1,8 +1,8 @@
 //! How late others see what one does, on one node.
 
 use super::Subject;
+use ringreel::fs::atomic_publish::write_new;
 pub use ringreel::fs::delays::Delays;
-use ringreel::fs::publish::write_new;
 use ringreel::fs::{Fs, FsResult};
 use std::path::Path;
 use std::sync::{Arc, mpsc};

@@ -1,6 +1,6 @@
 //! What names do: renames, links, who wins a name.
 
-use ringreel::fs::publish::write_new;
+use ringreel::fs::atomic_publish::write_new;
 use ringreel::fs::{Fs, FsResult};
 use std::path::Path;
 use std::sync::{Arc, Barrier};

@@ -8,10 +8,10 @@
 use super::reconstruct::{Choice, drop_listed, evidence, samples, summary_of};
 use super::{Life, Plan};
 use ringreel::error::{Error, Result};
-use ringreel::fs::publish::{publish, same_file, write_new};
+use ringreel::fs::atomic_publish::{publish, same_file, write_new};
 use ringreel::layout::{GenerationDir, Phase, is_owner, read_generations, sealed_id};
+use ringreel::manifest::{Manifest, SegmentEntry, Summary};
 use ringreel::random::random_u32;
-use ringreel::ring::manifest::{Manifest, SegmentEntry, Summary};
 use ringreel::ring::{MANIFESTS_KEPT, Ring};
 use ringreel::segment::reader::read_tail;
 use ringreel_format::SegmentId;

@@ -3,12 +3,12 @@
 
 use super::{Life, Plan};
 use ringreel::error::{Error, Result};
-use ringreel::fs::publish::same_file;
+use ringreel::fs::atomic_publish::same_file;
 use ringreel::layout::{GenerationDir, Phase};
+use ringreel::manifest::SegmentEntry;
 use ringreel::ring::Ring;
-use ringreel::ring::last_names::Verdict;
-use ringreel::ring::manifest::SegmentEntry;
 use ringreel::segment::reader::check_stored;
+use ringreel::swap::orphans::Verdict;
 use std::path::PathBuf;
 
 /// At most so many are looked at in one directory at a time.

@@ -7,8 +7,8 @@
 
 use super::manifests::Rebuilt;
 use ringreel::error::{Error, Result};
+use ringreel::manifest::{SegmentEntry, Summary};
 use ringreel::ring::Ring;
-use ringreel::ring::manifest::{SegmentEntry, Summary};
 use ringreel_format::SegmentId;
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -4,12 +4,12 @@ use super::{Mend, State};
 use ringreel::config::Config;
 use ringreel::coordination::{Backend, Claim, IfUnreachable};
 use ringreel::error::{Error, Result};
-use ringreel::fs::publish::{publish, same_file, write_new};
+use ringreel::fs::atomic_publish::{publish, same_file, write_new};
 use ringreel::fs::{Fs, within};
 use ringreel::layout::Layout;
+use ringreel::manifest::store::Manifests;
 use ringreel::random::random_u32;
-use ringreel::ring::birth::{self, Birth, RING_VERSION};
-use ringreel::ring::manifests::Manifests;
+use ringreel::ring::descriptor::{self, Birth, RING_VERSION};
 use ringreel::ring::{Ring, owner_name};
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ fn told_by(manifests: &Manifests, config: &Config, layout: &Layout) -> Result<Bi
 }
 
 fn put(fs: &dyn Fs, layout: &Layout, birth: &Birth, me: &str) -> Result<()> {
-    let bytes = birth::encode(birth)?;
+    let bytes = descriptor::encode(birth)?;
     fs.ensure_dir(&layout.staging())?;
     fs.ensure_dir(&layout.staging_of(me))?;
     let temp = layout.staging_of(me).join(format!("ring.json.{:08x}", random_u32()));
@@ -102,7 +102,7 @@ fn put(fs: &dyn Fs, layout: &Layout, birth: &Birth, me: &str) -> Result<()> {
         write_new(fs, &temp, &bytes, true)?;
         if let Err(error) = fs.rename(&temp, &layout.ring_json()) {
             let _ = fs.forget_file(&temp); // litter at worst
-            if birth::read(fs, layout).ok().flatten().as_ref() != Some(birth) {
+            if descriptor::read(fs, layout).ok().flatten().as_ref() != Some(birth) {
                 return Err(error.into());
             }
         }

@@ -5,7 +5,7 @@ use super::window::{Parsed, Trouble, Window};
 use super::{OnDamage, Position, share_of};
 use ringreel::error::{Error, Result};
 use ringreel::fs::Fs;
-use ringreel::reader::shard::Share;
+use ringreel::read::shard::Share;
 use ringreel_format::FormatError;
 use ringreel_format::frame::HEADER_LEN;
 use ringreel_format::recordio::index;

@@ -3,7 +3,7 @@
 use super::{FileStore, numbered};
 use crate::coordination::{Lease, Leases};
 use crate::error::Result;
-use crate::fs::publish::publish;
+use crate::fs::atomic_publish::publish;
 
 /// The directory of leases.
 pub(super) const LEASES: &str = "leases";

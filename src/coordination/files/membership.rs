@@ -4,7 +4,7 @@ use super::{FileStore, TEMP, numbered};
 use crate::coordination::{BEATS_PER_LEASE, Membership, Report};
 use crate::error::Result;
 use crate::fs::FsResult;
-use crate::fs::publish::write_new;
+use crate::fs::atomic_publish::write_new;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::PoisonError;

@@ -23,7 +23,7 @@ pub use notes::NOTES;
 use super::allocator::NumberAllocator;
 use super::{CoordinationStore, SwapStatus};
 use crate::error::{Error, Result};
-use crate::fs::publish::publish;
+use crate::fs::atomic_publish::publish;
 use crate::fs::{Fs, FsError, FsResult, surely};
 use crate::layout::parse_number;
 use crate::random::random_u32;

@@ -3,7 +3,7 @@
 use super::{FileStore, MAX_BYTES, is_no_file};
 use crate::coordination::Notes;
 use crate::error::{Error, Result};
-use crate::fs::publish::publish;
+use crate::fs::atomic_publish::publish;
 use std::path::PathBuf;
 
 /// The directory of notes, with one for each folder.

@@ -4,7 +4,7 @@ use super::diagnosis;
 use super::documents::{Collections, OtherRing};
 use super::process::{LIMIT, ProcessState};
 use crate::config::MongoPlace;
-use crate::fs::watch::jittered;
+use crate::fs::poll::jittered;
 use mongodb::Client;
 use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, Weak};

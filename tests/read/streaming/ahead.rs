@@ -1,7 +1,7 @@
 //! Reading ahead changes when samples are read, and nothing else.
 
-use ringreel::reader::shard::Equal;
-use ringreel::reader::stream::Item;
+use ringreel::read::shard::Equal;
+use ringreel::read::stream::Item;
 use ringreel::{Error, Generator, NamedPart, Reader, Stream, StreamOptions};
 use ringreel_format::{DType, Meta};
 use std::sync::Arc;

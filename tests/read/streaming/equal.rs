@@ -1,6 +1,6 @@
 //! Who gets what in an epoch.
 
-use ringreel::reader::shard::Equal;
+use ringreel::read::shard::Equal;
 use ringreel::{Error, Reader, Stream, StreamOptions};
 use std::sync::Arc;
 use std::time::Duration;

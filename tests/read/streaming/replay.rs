@@ -1,6 +1,6 @@
 //! What a run has read is read once more.
 
-use ringreel::reader::shard::Equal;
+use ringreel::read::shard::Equal;
 use ringreel::{Error, Stream, StreamOptions};
 use testkit::stream::{Got, World, drain, take, worker};
 

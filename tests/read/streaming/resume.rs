@@ -1,7 +1,7 @@
 //! Going on from a state: in another process, with the same number of workers or another one.
 
-use ringreel::reader::checkpoint::State;
-use ringreel::reader::shard::{Equal, Share};
+use ringreel::read::checkpoint::State;
+use ringreel::read::shard::{Equal, Share};
 use ringreel::{Error, Ring, Stream, StreamOptions};
 use std::collections::BTreeMap;
 use testkit::stream::{Dice, Got, MODES, World, decide, drain, next, one, take, worker};

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, MapMode, Space};
-use ringreel::reader::shard::Share;
+use ringreel::read::shard::Share;
 use ringreel_recordio::input_split::{InputSplit, SplitOptions};
 use std::collections::BTreeMap;
 use std::io;

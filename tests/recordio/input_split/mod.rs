@@ -9,7 +9,7 @@ use model::{MAGIC, Piece, Why, owner, strict, whole};
 use random::{Random, file, index};
 use ringreel::Error;
 use ringreel::format::FormatError;
-use ringreel::reader::shard::Share;
+use ringreel::read::shard::Share;
 use ringreel_recordio::input_split::{By, Found, InputSplit, OnDamage, Place, Position, SplitOptions};
 use std::ops::Range;
 use std::path::{Path, PathBuf};

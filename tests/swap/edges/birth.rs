@@ -6,7 +6,7 @@ use ringreel::config::Config;
 use ringreel::coordination::Claim;
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
-use ringreel::ring::{Ring, birth};
+use ringreel::ring::{Ring, descriptor};
 use ringreel_ops::repair;
 use std::fs;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ const EINVAL: i32 = 22;
 const ENOTSUP: i32 = 95;
 
 /// `ring.json`, with this in place of that.
-fn ring_json(config: &Config, this: &str, that: &str) -> Result<Option<birth::Birth>, Error> {
+fn ring_json(config: &Config, this: &str, that: &str) -> Result<Option<descriptor::Birth>, Error> {
     let layout = Layout::new(&config.ring);
     let text = fs::read_to_string(layout.ring_json()).unwrap();
     assert!(text.contains(this), "{text}");
     fs::write(layout.ring_json(), text.replace(this, that)).unwrap();
-    let found = birth::read(&Posix, &layout);
-    let of_another = birth::is_of_another_version(&Posix, &layout);
+    let found = descriptor::read(&Posix, &layout);
+    let of_another = descriptor::is_of_another_version(&Posix, &layout);
     fs::write(layout.ring_json(), text).unwrap();
     assert_eq!(of_another, that.contains("\"ringreel\": 2"));
     found
@@ -34,7 +34,7 @@ fn ring_json(config: &Config, this: &str, that: &str) -> Result<Option<birth::Bi
 fn a_ring_json_that_is_not_ours_is_refused_and_says_why() {
     let dir = scratch();
     let config = config(dir.path(), 4, "");
-    assert!(birth::read(&Posix, &Layout::new(&config.ring)).unwrap().is_none());
+    assert!(descriptor::read(&Posix, &Layout::new(&config.ring)).unwrap().is_none());
     another(&config);
     assert_eq!(ring_json(&config, "\"swap_cap\": 4", "\"swap_cap\": 4").unwrap().unwrap().swap_cap, 4);
     for (this, that, why) in [
@@ -51,7 +51,7 @@ fn a_ring_json_that_is_not_ours_is_refused_and_says_why() {
     }
     let hooks = HookFs::default();
     hooks.hook(|_, _, _| Action::Refuse(EIO));
-    assert!(matches!(birth::read(&hooks, &Layout::new(&config.ring)), Err(Error::Fs { .. })));
+    assert!(matches!(descriptor::read(&hooks, &Layout::new(&config.ring)), Err(Error::Fs { .. })));
 }
 
 #[test]
@@ -60,14 +60,14 @@ fn configurations_that_contradict_the_ring_are_refused() {
     let ours = config(dir.path(), 4, "VALIDATION: 2");
     let birth = another(&ours).birth;
     assert!(fs::read_to_string(Layout::new(&ours.ring).ring_json()).unwrap().contains("\"validation\": 2"));
-    assert!(birth::check(&birth, &ours).is_ok());
+    assert!(descriptor::check(&birth, &ours).is_ok());
     let (mut cap, mut validation, mut sample, mut nothing) = (ours.clone(), ours.clone(), ours.clone(), ours);
     (cap.swap_cap, validation.validation, sample.sample) = (Some(5), Some(0), Some(vec!["label".into()]));
     for (config, key) in [(cap, "SWAP_CAP"), (validation, "VALIDATION"), (sample, "SAMPLE")] {
-        assert!(birth::check(&birth, &config).unwrap_err().to_string().contains(key), "{key}");
+        assert!(descriptor::check(&birth, &config).unwrap_err().to_string().contains(key), "{key}");
     }
     (nothing.swap_cap, nothing.validation, nothing.sample) = (None, None, None);
-    assert!(birth::check(&birth, &nothing).is_ok());
+    assert!(descriptor::check(&birth, &nothing).is_ok());
 
     let dir = scratch();
     let config = config(dir.path(), 4, "");
@@ -78,14 +78,14 @@ fn configurations_that_contradict_the_ring_are_refused() {
 #[test]
 fn a_ring_is_made_only_where_nothing_else_is() {
     for name in ["manifests", "staging", "index", "quarantine", "trash", "write.1"] {
-        assert!(birth::is_of_a_birth(name), "{name}");
+        assert!(descriptor::is_of_a_birth(name), "{name}");
         let dir = scratch();
         let config = config(dir.path(), 4, "");
         fs::create_dir_all(config.ring.join(name)).unwrap();
         another(&config);
     }
     for name in ["data", "write.2", "read.1", "ring.json.old", "manifests2"] {
-        assert!(!birth::is_of_a_birth(name), "{name}");
+        assert!(!descriptor::is_of_a_birth(name), "{name}");
         let dir = scratch();
         let config = config(dir.path(), 4, "");
         fs::create_dir_all(config.ring.join(name)).unwrap();

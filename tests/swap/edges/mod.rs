@@ -13,9 +13,9 @@ use ringreel::SampleId;
 use ringreel::config::Config;
 use ringreel::format::SegmentId;
 use ringreel::layout::Layout;
+use ringreel::manifest::{Manifest, SegmentEntry, Summary};
 use ringreel::ring::Ring;
-use ringreel::ring::manifest::{Manifest, SegmentEntry, Summary};
-use ringreel::ring::promote::When;
+use ringreel::swap::promote::When;
 use std::fs;
 use testkit::ring::{another, linked};
 

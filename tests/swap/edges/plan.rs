@@ -3,8 +3,8 @@
 use super::generations;
 use super::repair::living;
 use ringreel::layout::segment_name;
+use ringreel::manifest::{Manifest, Summary};
 use ringreel::ring::Ring;
-use ringreel::ring::manifest::{Manifest, Summary};
 use ringreel_ops::repair;
 use ringreel_ops::repair::State;
 use std::fs;

@@ -3,8 +3,8 @@
 use super::steps::on_its_way;
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
-use ringreel::ring::commit::Step;
 use ringreel::ring::liveness::Watch;
+use ringreel::write::commit::Step;
 use std::fs;
 use std::time::Duration;
 use testkit::log::warnings;

@@ -6,9 +6,9 @@ use ringreel::coordination::{CoordinationStore, Counter, Leases, MemoryStore, Re
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
-use ringreel::ring::promote::When;
-use ringreel::ring::reclaim::Reclaimed;
-use ringreel::ring::recover::Recovered;
+use ringreel::swap::adopt::Recovered;
+use ringreel::swap::promote::When;
+use ringreel::swap::reclaim::Reclaimed;
 use ringreel_ops::repair::{Life, Repair};
 use ringreel_ops::{gc, repair};
 use std::collections::BTreeSet;

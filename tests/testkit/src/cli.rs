@@ -2,7 +2,7 @@
 //! binary and what it said, samples that are known by their number, small filesystems, and listings with contents.
 
 use crate::{coordination, lines};
-use ringreel::reader::ReadSample;
+use ringreel::read::ReadSample;
 use ringreel::{Config, Generator, NamedPart};
 use ringreel_format::recordio::RecordReader;
 use ringreel_format::{DType, Meta, Value};

@@ -1,11 +1,11 @@
 //! What the tests of streams share: a ring whose samples are known by their numbers, and what a stream gave.
 
 use crate::coordination;
-use ringreel::reader::shard::{Equal, Share};
-use ringreel::reader::shuffle::mix;
-use ringreel::reader::stream::Item;
-use ringreel::reader::{ReadSample, Reader};
-use ringreel::ring::runs::{Epoch, Turn};
+use ringreel::read::shard::{Equal, Share};
+use ringreel::read::shuffle::mix;
+use ringreel::read::stream::Item;
+use ringreel::read::{ReadSample, Reader};
+use ringreel::runs::{Epoch, Turn};
 use ringreel::{Config, Error, Generator, NamedPart, Ring, Stream, StreamOptions};
 use ringreel_format::{DType, Meta, Value};
 use std::ops::Range;

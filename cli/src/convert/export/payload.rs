@@ -3,7 +3,7 @@
 use crate::formats::npy;
 use bytes::Bytes;
 use ringreel::error::Result;
-use ringreel::reader::ReadPart;
+use ringreel::read::ReadPart;
 use ringreel_format::{DType, Part};
 
 /// A part as it is written.

@@ -5,7 +5,7 @@ use crate::convert::export::payload::file_name;
 use crate::convert::output::{RecFile, with_end};
 use ringreel::Config;
 use ringreel::error::{Error, FsError, Result};
-use ringreel::generator::{Generator, NamedPart};
+use ringreel::write::generator::{Generator, NamedPart};
 use ringreel_format::{DType, Meta};
 use std::collections::{HashSet, VecDeque};
 use std::fs::{self, OpenOptions};

@@ -6,7 +6,7 @@ use super::session::{Attempt, Session, Trouble};
 use crate::probe::contents::{Mapped, mapped, pattern};
 use crate::probe::names::{Race, Way};
 use ringreel::fs::MapMode;
-use ringreel::fs::watch::jittered;
+use ringreel::fs::poll::jittered;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

@@ -11,7 +11,7 @@
 
 use super::super::{CannotLook, Stop};
 use crate::probe::{SCRATCH, Subject};
-use ringreel::fs::watch::jittered;
+use ringreel::fs::poll::jittered;
 use ringreel::fs::{Fs, FsError, FsResult};
 use ringreel::random::random_bytes;
 use std::collections::BTreeSet;

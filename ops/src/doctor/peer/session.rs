@@ -9,7 +9,7 @@ use super::super::{Check, Stop};
 use super::Times;
 use super::rendezvous::Met;
 use crate::probe::{Subject, delays};
-use ringreel::fs::publish::write_new;
+use ringreel::fs::atomic_publish::write_new;
 use ringreel::fs::{FsError, FsResult};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,0 +1,192 @@
+//! The real filesystem, as far as one ring goes: nothing below its directory is reached through a link.
+//!
+//! Whoever may write to a ring may put a link in place of any of its directories. A manager that empties `trash/` would
+//! then remove what lies elsewhere, under rights that are not the other one's. So each call opens the directory that it is
+//! about from the ring's own on, without following a link on the way (openat2(2) with RESOLVE_NO_SYMLINKS; where a
+//! system has none, one directory after the other with O_NOFOLLOW), and works on a name in it. Nobody can change between
+//! the look and the deed what the deed is about. The ring's directory itself may be reached by links: who names it means
+//! it.
+
+use super::openat::{At, Modes, OPEN_DIR};
+use super::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Posix, Space};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Once;
+use std::time::SystemTime;
+
+/// See the module. Paths that are not below the ring's directory are as [`Posix`] has them.
+#[derive(Debug)]
+pub struct Fenced {
+    root: PathBuf,
+    modes: Option<Modes>,
+    /// Done once a directory that was made did not keep the setgid bit.
+    warned: Once,
+}
+
+impl Fenced {
+    /// The filesystem for the ring in `root`. What is made there gets these modes; none: what the umask leaves.
+    pub fn new(root: &Path, modes: Option<Modes>) -> Fenced {
+        Fenced { root: root.to_owned(), modes, warned: Once::new() }
+    }
+
+    /// Opens a file for reading, as [`Fs::open`] does, for whoever needs the file itself.
+    ///
+    /// # Errors
+    /// What the system says; a link on the way.
+    pub fn open_file(&self, path: &Path) -> FsResult<File> {
+        self.at("open", path)?.open_file()
+    }
+
+    fn at<'p>(&'p self, op: &'static str, path: &'p Path) -> FsResult<At<'p>> {
+        let (Ok(below), Some(name)) = (path.strip_prefix(&self.root), path.file_name()) else {
+            return Ok(At::plain(path));
+        };
+        let Some(parent) = below.parent() else {
+            return Ok(At::plain(path).with_modes(self.modes, &self.warned)); // the ring's own directory
+        };
+        let opened = open_dir(CWD, &self.root).and_then(|root| descend(root, parent));
+        let dir = opened.map_err(|errno| FsError::new(op, path, explained(errno)))?;
+        Ok(At::within(dir, Path::new(name), path).with_modes(self.modes, &self.warned))
+    }
+}
+
+fn open_dir(at: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(at, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The directory at `below`, from `root` on. No link is followed.
+fn descend(root: OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
+    if below.as_os_str().is_empty() {
+        return Ok(root);
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
+    match rustix::fs::openat2(&root, below, flags, Mode::empty(), resolve) {
+        // An older system, or one that is kept from this call.
+        Err(Errno::NOSYS | Errno::PERM) => step_by_step(root, below),
+        other => other,
+    }
+}
+
+/// As [`descend`], one directory after the other.
+fn step_by_step(root: OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
+    below.components().try_fold(root, |dir, component| match component {
+        Component::Normal(name) => {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::openat(&dir, name, flags, Mode::empty())
+        }
+        _ => Err(Errno::LOOP),
+    })
+}
+
+fn explained(errno: Errno) -> io::Error {
+    match errno {
+        Errno::LOOP | Errno::XDEV => {
+            io::Error::other("a link stands in place of a directory of the ring; it is not followed: remove it")
+        }
+        errno => errno.into(),
+    }
+}
+
+impl Fs for Fenced {
+    fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
+        self.at("create", path)?.create_new()
+    }
+
+    fn create_unique(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
+        self.at("create", path)?.create_unique()
+    }
+
+    fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
+        self.at("open", path)?.open()
+    }
+
+    fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
+        self.at("list", dir)?.list()
+    }
+
+    fn refresh(&self, dir: &Path) -> FsResult<()> {
+        self.at(OPEN_DIR, dir)?.refresh()
+    }
+
+    fn make_dir(&self, path: &Path) -> FsResult<()> {
+        self.at("make directory", path)?.make_dir()
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> FsResult<()> {
+        self.at("link", from)?.link(&self.at("link", to)?)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> FsResult<()> {
+        self.at("rename", from)?.rename(&self.at("rename", to)?)
+    }
+
+    fn remove_file(&self, path: &Path) -> FsResult<()> {
+        self.at("remove", path)?.remove_file()
+    }
+
+    fn remove_dir(&self, path: &Path) -> FsResult<()> {
+        self.at("remove directory", path)?.remove_dir()
+    }
+
+    fn identity(&self, path: &Path) -> FsResult<Identity> {
+        self.at("look at", path)?.identity()
+    }
+
+    fn changed(&self, path: &Path) -> FsResult<SystemTime> {
+        self.at("look at", path)?.changed()
+    }
+
+    fn sync_dir(&self, path: &Path) -> FsResult<()> {
+        self.at(OPEN_DIR, path)?.sync_dir()
+    }
+
+    fn space(&self, path: &Path) -> FsResult<Space> {
+        Posix.space(path)
+    }
+
+    fn kind(&self, path: &Path) -> FsResult<Kind> {
+        Posix.kind(path)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn both_ways_down_follow_no_link_and_find_what_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        symlink("a", dir.path().join("link")).unwrap();
+        symlink("../..", dir.path().join("a/up")).unwrap();
+        let root = || open_dir(CWD, dir.path()).unwrap();
+        for way in [descend, step_by_step] {
+            for there in ["a", "a/b"] {
+                assert!(way(root(), Path::new(there)).is_ok(), "{there}");
+            }
+            for link in ["link", "link/b", "a/up", "a/up/a", "..", "a/../../x"] {
+                assert!(way(root(), Path::new(link)).is_err(), "{link}");
+            }
+        }
+    }
+
+    #[test]
+    fn unique_names_are_created_with_their_modes_and_follow_no_link() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let fenced = Fenced::new(dir.path(), Some(Modes::new(0o660)));
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        fenced.create_unique(&file).unwrap().close().unwrap();
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o660);
+        symlink("elsewhere", &link).unwrap();
+        assert!(fenced.create_unique(&link).is_err());
+        assert!(!dir.path().join("elsewhere").exists());
+    }
+}

@@ -1,0 +1,272 @@
+//! The text of a manifest, written and read a line at a time: that of 100,000 segments takes 16 MB,
+//! and their entries half of that.
+
+use super::{MAX_SAMPLES, Manifest, SegmentEntry, Summary, VERSION};
+use crate::layout::{SegmentName, is_owner};
+use ringreel_format::SegmentId;
+use serde::{Deserialize, Serialize, Serializer};
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+/// With this word begins what is said of a text that is not whole.
+pub(crate) const CUT_OFF: &str = "it is cut off";
+
+/// The line of a manifest about a segment.
+#[derive(Serialize, Deserialize)]
+struct Line<'a> {
+    #[serde(with = "id_text")]
+    id: SegmentId,
+    index: u64,
+    #[serde(borrow)]
+    file: Cow<'a, str>,
+    #[serde(borrow)]
+    owner: Cow<'a, str>,
+    born: u64,
+    samples: u64,
+    bytes: u64,
+    #[serde(with = "hex_u32")]
+    check: u32,
+}
+
+impl Line<'_> {
+    /// The entry, with its owner's name from `owners`.
+    fn entry(self, owners: &mut Owners) -> Result<SegmentEntry, String> {
+        let Line { id, index, file, owner, born, samples, bytes, check } = self;
+        if SegmentName::parse(&file) != Some(SegmentName { index, samples }) || !is_owner(&owner) {
+            return Err(format!("it lists {file:?} of {owner:?}, which is no name of ours"));
+        }
+        Ok(SegmentEntry { id, index, owner: owners.share(&owner), born, samples, bytes, check })
+    }
+}
+
+impl Serialize for SegmentEntry {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let SegmentEntry { id, index, owner, born, samples, bytes, check } = self;
+        let (file, owner) = (self.file().into(), (&**owner).into());
+        let (id, index, born, samples, bytes, check) = (*id, *index, *born, *samples, *bytes, *check);
+        Line { id, index, file, owner, born, samples, bytes, check }.serialize(to)
+    }
+}
+
+/// Names of owners, each kept once.
+#[derive(Default)]
+pub(crate) struct Owners(HashSet<Arc<str>>);
+
+impl Owners {
+    /// The name, from here on shared by all who ask for it.
+    pub fn share(&mut self, owner: &str) -> Arc<str> {
+        if let Some(shared) = self.0.get(owner) {
+            return shared.clone();
+        }
+        let shared = Arc::from(owner);
+        self.0.insert(Arc::clone(&shared));
+        shared
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct End {
+    pub end: u64,
+    pub lines: usize,
+    pub crc32: String,
+}
+
+/// Passes on what is written, and computes the CRC-32 of it.
+struct Summed<W> {
+    out: W,
+    crc32: crc32fast::Hasher,
+}
+
+impl<W: Write> Write for Summed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.crc32.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+fn hex(crc32: crc32fast::Hasher) -> String {
+    format!("{:08x}", crc32.finalize())
+}
+
+impl Manifest {
+    /// Writes the text of the file.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn write_to(&self, out: impl Write) -> io::Result<()> {
+        let mut out = Summed { out, crc32: crc32fast::Hasher::new() };
+        serde_json::to_writer(&mut out, &self.summary)?;
+        out.write_all(b"\n")?;
+        for segment in &self.segments {
+            serde_json::to_writer(&mut out, segment)?;
+            out.write_all(b"\n")?;
+        }
+        let Summed { mut out, crc32 } = out;
+        let lines = self.segments.len() + 1;
+        serde_json::to_writer(&mut out, &End { end: self.summary.generation, lines, crc32: hex(crc32) })?;
+        out.write_all(b"\n")?;
+        out.flush()
+    }
+
+    /// The bytes of the file.
+    ///
+    /// # Errors
+    /// None in practice: everything in it is plain text and numbers.
+    pub fn encode(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.write_to(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Whether readers will accept it.
+    ///
+    /// # Errors
+    /// In words: why they will refuse it.
+    pub fn check(&self) -> Result<(), String> {
+        let mut decoder = Decoder { only_checks: true, ..Decoder::default() };
+        self.write_to(io::BufWriter::new(&mut decoder)).map_err(|error| error.to_string())?;
+        decoder.end().map(drop)
+    }
+
+    /// The manifest in `bytes`.
+    ///
+    /// # Errors
+    /// In words: truncated, damaged, another version, or names that lead out of the generation's directory.
+    pub fn decode(bytes: &[u8]) -> Result<Manifest, String> {
+        let mut decoder = Decoder::default();
+        decoder.feed(bytes);
+        decoder.end()
+    }
+}
+
+/// Decodes a manifest of which one piece after the other is fed.
+#[derive(Default)]
+pub(crate) struct Decoder {
+    /// The line that was fed last, whole or not yet. Nobody knows whether it is the last one.
+    line: Vec<u8>,
+    crc32: crc32fast::Hasher,
+    summary: Option<Summary>,
+    /// Segments, and their samples; none: more than a number can tell.
+    listed: usize,
+    samples: Option<u64>,
+    /// The segments are not kept.
+    only_checks: bool,
+    segments: Vec<SegmentEntry>,
+    owners: Owners,
+    /// The first thing that is wrong with a line. Where the checksum is wrong too, that is the reason.
+    wrong: Option<String>,
+}
+
+impl Decoder {
+    pub fn feed(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if self.line.ends_with(b"\n") {
+                let line = std::mem::take(&mut self.line);
+                self.take(&line);
+                self.line = line;
+                self.line.clear();
+            }
+            self.line.extend_from_slice(piece);
+        }
+    }
+
+    /// Takes a line that is not the last one.
+    fn take(&mut self, line: &[u8]) {
+        self.crc32.update(line);
+        let line = line.trim_ascii_end();
+        if line.is_empty() || self.wrong.is_some() {
+            return;
+        }
+        let taken = if self.summary.is_none() { self.take_summary(line) } else { self.take_segment(line) };
+        self.wrong = taken.err();
+    }
+
+    fn take_summary(&mut self, line: &[u8]) -> Result<(), String> {
+        let summary: Summary = serde_json::from_slice(line).map_err(|error| format!("its first line: {error}"))?;
+        if summary.manifest != VERSION {
+            return Err(format!("it has version {}, this program reads version {VERSION}", summary.manifest));
+        }
+        (self.summary, self.samples) = (Some(summary), Some(0));
+        Ok(())
+    }
+
+    fn take_segment(&mut self, line: &[u8]) -> Result<(), String> {
+        let line: Line<'_> =
+            serde_json::from_slice(line).map_err(|error| format!("a line about a segment: {error}"))?;
+        let entry = line.entry(&mut self.owners)?;
+        self.listed += 1;
+        self.samples = self.samples.and_then(|sum| sum.checked_add(entry.samples));
+        if !self.only_checks {
+            self.segments.push(entry);
+        }
+        Ok(())
+    }
+
+    /// The manifest, once all of it was fed.
+    pub fn end(self) -> Result<Manifest, String> {
+        let Decoder { line, crc32, summary, listed, samples, segments, wrong, .. } = self;
+        let last = line.strip_suffix(b"\n").ok_or(format!("{CUT_OFF}: no end of line"))?;
+        if summary.is_none() && wrong.is_none() {
+            return Err(format!("{CUT_OFF}: it has one line only"));
+        }
+        let end: End = serde_json::from_slice(last).map_err(|_| format!("{CUT_OFF}: the last line is not an end"))?;
+        let crc32 = hex(crc32);
+        if end.crc32 != crc32 {
+            return Err(format!("it is damaged: CRC-32 is {crc32}, recorded {}", end.crc32));
+        }
+        let summary = wrong.map_or_else(|| summary.ok_or("it is empty".to_owned()), Err)?;
+        if end.end != summary.generation || end.lines != listed + 1 || samples != Some(summary.samples) {
+            return Err("its lines contradict one another".to_owned());
+        }
+        if summary.samples > MAX_SAMPLES {
+            return Err(format!(
+                "it lists {} samples, and no generation holds more than {MAX_SAMPLES}",
+                summary.samples
+            ));
+        }
+        Ok(Manifest::new(summary, segments))
+    }
+}
+
+impl Write for Decoder {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.feed(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+mod id_text {
+    use ringreel_format::SegmentId;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(id: &SegmentId, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(id)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SegmentId, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+mod hex_u32 {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(n: &u32, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{n:08x}"))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+        u32::from_str_radix(&String::deserialize(from)?, 16).map_err(D::Error::custom)
+    }
+}

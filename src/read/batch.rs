@@ -1,0 +1,481 @@
+//! Many samples at once: lent one after the other, or stacked. For samples so small that a [`ReadSample`] for each would
+//! cost more than its bytes.
+
+use super::{OpenSegment, ReadSample, Reader};
+use crate::config::Verify;
+use crate::error::{Error, FsError, Result};
+use crate::manifest::{Manifest, SegmentEntry};
+use crate::segment::SampleId;
+use crate::segment::borrow::{LENT_AT_MOST, Lending};
+use crate::segment::reader::is_of_torn_map;
+use ringreel_format::segment::view::SampleView;
+use ringreel_format::{DType, SegmentInfo};
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Memory for more bytes of a part is taken only as they come.
+const RESERVED: usize = 1 << 30;
+
+/// A sample, lent for the time of a call.
+pub struct Lent<'a> {
+    /// Its position in the generation.
+    pub position: u64,
+    /// Its id.
+    pub id: SampleId,
+    source: Source<'a>,
+}
+
+enum Source<'a> {
+    View(&'a SampleView<'a>, &'a SegmentInfo),
+    Read(&'a ReadSample),
+}
+
+/// A part of a sample, lent.
+#[derive(Debug)]
+pub struct LentPart<'a> {
+    /// Type of its elements.
+    pub dtype: &'a DType,
+    /// Lengths of its axes.
+    pub shape: &'a [u64],
+    /// The elements: little endian, row-major.
+    pub data: Cow<'a, [u8]>,
+}
+
+impl Lent<'_> {
+    /// How many parts it has.
+    pub fn parts(&self) -> usize {
+        match &self.source {
+            Source::View(view, _) => view.head().parts.len(),
+            Source::Read(sample) => sample.parts.len(),
+        }
+    }
+
+    /// Part `n`, in the order of SAMPLE.
+    ///
+    /// # Errors
+    /// An element type or a codec that only a later version knows.
+    ///
+    /// # Panics
+    /// Where there is no part `n`.
+    #[inline]
+    pub fn part(&self, n: usize) -> Result<LentPart<'_>> {
+        match &self.source {
+            Source::View(view, info) => {
+                let (head, name) = (&view.head().parts[n], &info.schema.parts[n].name);
+                if let DType::Unknown { code, .. } = &head.dtype {
+                    let later = ringreel_format::FormatError::UnknownDType { part: name.clone(), code: *code };
+                    return Err(Error::Sample(later.to_string()));
+                }
+                let data = view.stored(n).map_err(|error| Error::Sample(error.to_string()))?;
+                Ok(LentPart { dtype: &head.dtype, shape: &head.shape, data })
+            }
+            Source::Read(sample) => {
+                let part = &sample.parts[n];
+                Ok(LentPart { dtype: &part.dtype, shape: &part.shape, data: Cow::Borrowed(part.data()?) })
+            }
+        }
+    }
+}
+
+/// Segments that lend at a time, in a batch in any order: each holds a file open, and where it is not mapped
+/// [`LENT_AT_MOST`] bytes.
+const SESSIONS: usize = 16;
+
+/// A visit under way.
+struct Visiting<'v, 'm, V> {
+    reader: &'v Reader,
+    manifest: &'m Manifest,
+    /// The segments that samples were lent of.
+    sessions: Vec<Session<'m>>,
+    visit: V,
+}
+
+/// A segment that lends.
+struct Session<'m> {
+    entry: &'m SegmentEntry,
+    /// Position of its first sample.
+    start: u64,
+    segment: Arc<OpenSegment>,
+    lending: Lending,
+    /// Position of the sample that was lent first.
+    first: Option<u64>,
+}
+
+/// Of positions that are not in a row, so many are known before it is their turn.
+const KNOWN: usize = 32;
+
+/// Positions, the next [`KNOWN`] of which are known.
+struct Positions<I> {
+    rest: I,
+    known: Vec<u64>,
+    next: usize,
+}
+
+impl<I: Iterator<Item = u64>> Positions<I> {
+    fn new(rest: I) -> Positions<I> {
+        Positions { rest, known: Vec::with_capacity(KNOWN), next: 0 }
+    }
+
+    #[inline]
+    fn next_if(&mut self, is_wanted: impl FnOnce(u64) -> bool) -> Option<u64> {
+        if self.next == self.known.len() {
+            self.known.clear();
+            self.known.extend(self.rest.by_ref().take(KNOWN));
+            self.next = 0;
+        }
+        let position = *self.known.get(self.next)?;
+        is_wanted(position).then(|| {
+            self.next += 1;
+            position
+        })
+    }
+
+    /// What came to be known since the last call: all of it, where nothing of it was taken yet.
+    fn fresh(&mut self) -> &[u64] {
+        if self.next == 0 { &self.known } else { &[] }
+    }
+}
+
+impl<'m, V: FnMut(&Lent<'_>) -> Result<()>> Visiting<'_, 'm, V> {
+    fn all(&mut self, positions: impl Iterator<Item = u64>) -> Result<()> {
+        let mut positions = Positions::new(positions);
+        let mut here: Option<(&SegmentEntry, u64)> = None;
+        while let Some(first) = positions.next_if(|_| true) {
+            // The segment that holds it, mostly that of the one before; and how many follow it in a row there.
+            let beyond = || Error::OutOfRange {
+                position: first,
+                generation: self.manifest.summary.generation,
+                samples: self.manifest.summary.samples,
+            };
+            let holds = |(entry, start): &(&SegmentEntry, u64)| (*start..*start + entry.samples).contains(&first);
+            let lends = || self.sessions.iter().map(|session| (session.entry, session.start)).find(holds);
+            let (entry, start) = match here.filter(holds).or_else(lends) {
+                Some(here) => here,
+                None => {
+                    let (entry, ordinal) = self.manifest.locate(first).ok_or_else(beyond)?;
+                    (entry, first - ordinal)
+                }
+            };
+            here = Some((entry, start));
+            let (mut end, limit) = (first + 1, start + entry.samples);
+            while end < limit && positions.next_if(|next| next == end).is_some() {
+                end += 1;
+            }
+            self.ask_for(positions.fresh());
+            self.run(entry, start, first..end)?;
+            if end == limit && (end > first + 1 || entry.samples == 1) {
+                self.end(start)?; // whoever goes on in a row has no more of it
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the processor fetch those of these samples that are in memory, all at once: one after the other, it would wait
+    /// for each.
+    fn ask_for(&self, positions: &[u64]) {
+        let is_next = |two: &[u64]| two[0].checked_add(1) == Some(two[1]);
+        if positions.windows(2).all(is_next) {
+            return; // in a row, it finds them itself
+        }
+        for position in positions {
+            let holds =
+                |session: &&Session<'_>| (session.start..session.start + session.entry.samples).contains(position);
+            if let Some(session) = self.sessions.iter().find(holds) {
+                session.segment.reader.touch(&session.lending, position - session.start);
+            }
+        }
+    }
+
+    /// Those at `positions`, which stand one after the other in a segment whose first sample is at position `start`.
+    fn run(&mut self, entry: &'m SegmentEntry, start: u64, positions: Range<u64>) -> Result<()> {
+        let (reader, manifest) = (self.reader, self.manifest);
+        let mut next = positions.start;
+        let mut may_lend = entry.bytes / entry.samples.max(1) <= LENT_AT_MOST;
+        while next < positions.end {
+            if may_lend && let Some(session) = self.begin(entry, start)? {
+                let visited = self.lend(session, next..positions.end)?;
+                // Where the first one cannot be lent, it is not tried with each of the others (compressed ones, say).
+                (next, may_lend) = (next + visited, visited > 0);
+            }
+            // One that cannot be lent is read: so its error, if it has one, is the same.
+            if next < positions.end {
+                let sample = reader.sample_untold(manifest, next)?;
+                (self.visit)(&Lent { position: next, id: sample.id, source: Source::Read(&sample) })?;
+                sample.check_whole()?;
+                next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Which of the sessions is that of the segment whose first sample is at position `start`: none where it does not lend.
+    fn begin(&mut self, entry: &'m SegmentEntry, start: u64) -> Result<Option<usize>> {
+        if let Some(session) = self.of(start) {
+            return Ok(Some(session));
+        }
+        if self.sessions.len() >= SESSIONS {
+            self.end_all()?;
+        }
+        let Ok(segment) = self.reader.segment(self.manifest.summary.generation, entry) else { return Ok(None) };
+        match segment.reader.begin_lending() {
+            Ok(lending) => {
+                self.sessions.push(Session { entry, start, segment, lending, first: None });
+                Ok(Some(self.sessions.len() - 1))
+            }
+            Err(_) => {
+                self.reader.close(entry);
+                Ok(None)
+            }
+        }
+    }
+
+    fn of(&self, start: u64) -> Option<usize> {
+        self.sessions.iter().position(|session| session.start == start)
+    }
+
+    /// Lends these of a segment that lends. Returns how many could be.
+    fn lend(&mut self, session: usize, positions: Range<u64>) -> Result<u64> {
+        let (reader, visit) = (self.reader, &mut self.visit);
+        let Session { entry, start, segment, lending, first } = &mut self.sessions[session];
+        let (start, mut failed) = (*start, None);
+        let verify = |ordinal| reader.is_to_be_compared(segment, ordinal);
+        let ordinals = positions.start - start..positions.end - start;
+        let info = segment.reader.info();
+        let lent = segment.reader.lend(lending, ordinals.clone(), verify, |ordinal, view| {
+            first.get_or_insert(start + ordinal);
+            let id = SampleId { segment: entry.id, ordinal };
+            failed = visit(&Lent { position: start + ordinal, id, source: Source::View(view, info) }).err();
+            failed.is_none()
+        });
+        match (lent, *first) {
+            (Ok(visited), _) => {
+                let seen = ordinals.start..ordinals.start + visited;
+                segment.compared.insert_all(seen, reader.verify == Verify::First);
+                failed.map_or(Ok(visited), Err)
+            }
+            (Err(error), Some(first)) => {
+                let lost = reader.lost_hold(self.manifest, entry, first, first - start, error);
+                self.sessions.remove(session);
+                Err(lost)
+            }
+            // None was given away: as if it had not been tried.
+            (Err(_), None) => {
+                reader.close(entry);
+                self.sessions.remove(session);
+                Ok(0)
+            }
+        }
+    }
+
+    /// Looks whether what was lent of the segment whose first sample is at position `start` was right.
+    fn end(&mut self, start: u64) -> Result<()> {
+        match self.of(start) {
+            Some(session) => {
+                let session = self.sessions.swap_remove(session);
+                self.close(&session)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The same for all segments.
+    fn end_all(&mut self) -> Result<()> {
+        let sessions = std::mem::take(&mut self.sessions);
+        sessions.iter().try_for_each(|session| self.close(session))
+    }
+
+    fn close(&self, session: &Session<'_>) -> Result<()> {
+        let Session { entry, start, segment, lending, first: Some(first) } = session else { return Ok(()) };
+        let lost = |error| self.reader.lost_hold(self.manifest, entry, *first, *first - *start, error);
+        segment.reader.end_lending(lending).map_err(lost)
+    }
+}
+
+/// Gives an empty buffer with room for so many bytes.
+pub type Memory<'a> = &'a mut dyn FnMut(usize) -> Vec<u8>;
+
+/// One part of all samples of a batch, one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StackedPart {
+    /// Its name.
+    pub name: String,
+    /// Type of its elements.
+    pub dtype: DType,
+    /// Lengths of the axes of one sample's; none where it is bytes of several lengths.
+    pub shape: Option<Vec<u64>>,
+    /// The elements: little endian, row-major.
+    pub data: Vec<u8>,
+    /// Where each sample's bytes end in `data`; empty where all have the same length.
+    pub ends: Vec<usize>,
+}
+
+impl StackedPart {
+    fn begin(name: String, first: &LentPart<'_>, expected: usize, memory: Memory<'_>) -> StackedPart {
+        let room = first.data.len().saturating_mul(expected);
+        let mut data = memory(if room > RESERVED { 0 } else { room });
+        data.clear();
+        data.extend_from_slice(&first.data);
+        StackedPart { name, dtype: first.dtype.clone(), shape: Some(first.shape.to_vec()), data, ends: Vec::new() }
+    }
+
+    /// Appends the part of one more sample; `count` are there. Returns false, and appends nothing, where its dtype or
+    /// shape differs.
+    #[inline]
+    fn push(&mut self, count: usize, part: &LentPart<'_>) -> bool {
+        let is_alike = *part.dtype == self.dtype && self.shape.as_deref().is_none_or(|shape| shape == part.shape);
+        if !is_alike {
+            if *part.dtype != DType::Bytes || self.dtype != DType::Bytes {
+                return false;
+            }
+            if self.shape.take().is_some() {
+                let len = self.data.len() / count.max(1);
+                self.ends = (1..=count).map(|n| n * len).collect();
+            }
+        }
+        self.data.extend_from_slice(&part.data);
+        if self.shape.is_none() {
+            self.ends.push(self.data.len());
+        }
+        true
+    }
+
+    /// The error of a part of sample `id` that cannot be stacked upon that of sample `first`.
+    fn unlike(&self, of: &Manifest, first: SampleId, part: &LentPart<'_>, id: SampleId, position: u64) -> Error {
+        let owner = |id: SampleId| of.locate_id(id.segment).map_or("an unknown generator", |entry| &*entry.owner);
+        let (name, shape) = (&self.name, self.shape.as_deref().unwrap_or_default());
+        Error::Sample(format!(
+            "part {name:?} cannot be stacked: it is {} of shape {shape:?} in sample {first} (written by {}), and {} of \
+             shape {:?} in sample {id} (position {position}, written by {}); read these samples one by one",
+            self.dtype,
+            owner(first),
+            part.dtype,
+            part.shape,
+            owner(id)
+        ))
+    }
+}
+
+/// Many samples, part by part. Their meta is not among it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    /// The generation they were read from.
+    pub generation: u64,
+    /// Their ids.
+    pub ids: Vec<SampleId>,
+    /// Their parts, in the order of SAMPLE.
+    pub parts: Vec<StackedPart>,
+}
+
+impl Reader {
+    /// Lends the samples at these positions of a generation to `visit`, in this order. An error of `visit` ends it. Up to 32
+    /// positions are taken before it is their turn.
+    ///
+    /// # Errors
+    /// As [`Reader::sample`]; then what was visited of the same segment may be wrong, if it was truncated meanwhile.
+    pub fn visit(
+        &self,
+        manifest: &Manifest,
+        positions: impl IntoIterator<Item = u64>,
+        visit: &mut dyn FnMut(&Lent<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.visit_each(manifest, positions, visit)
+    }
+
+    /// The same, for callers whose `visit` is to be a part of the loop.
+    fn visit_each(
+        &self,
+        manifest: &Manifest,
+        positions: impl IntoIterator<Item = u64>,
+        visit: impl FnMut(&Lent<'_>) -> Result<()>,
+    ) -> Result<()> {
+        crate::read::tell_torn();
+        let mut visiting = Visiting { reader: self, manifest, sessions: Vec::new(), visit };
+        let done = visiting.all(positions.into_iter());
+        // What was lent has to be right, whatever came then.
+        visiting.end_all().and(done)
+    }
+
+    /// The error of a batch of which some was given away, from `position` on, when the file was found changed or gone.
+    fn lost_hold(&self, of: &Manifest, entry: &SegmentEntry, position: u64, ordinal: u64, error: Error) -> Error {
+        self.close(entry);
+        let is_elsewhere = |source: &FsError| source.is_gone() || source.is_no_damage();
+        if matches!(&error, Error::Fs { source } if is_elsewhere(source)) && !is_of_torn_map(&error) {
+            // Reclaimed, away, or a limit of this process: what a single sample says then.
+            return self.sample_untold(of, position).err().unwrap_or(error);
+        }
+        self.damaged.fetch_add(1, Ordering::Relaxed);
+        let generation = of.summary.generation;
+        Error::Damaged {
+            generation,
+            position,
+            sample: SampleId { segment: entry.id, ordinal }.to_string(),
+            path: self.ring.layout.read(generation).join(entry.file()),
+            message: error.to_string(),
+        }
+    }
+
+    /// The samples at these positions of a generation, stacked part by part. All of a part have the same element type, and
+    /// but for bytes the same shape.
+    ///
+    /// # Errors
+    /// As [`Reader::sample`]; [`Error::Sample`] where they cannot be stacked.
+    pub fn batch(
+        &self,
+        manifest: &Manifest,
+        positions: impl IntoIterator<Item = u64, IntoIter: Clone>,
+    ) -> Result<Batch> {
+        self.batch_in(manifest, positions, &mut Vec::with_capacity)
+    }
+
+    /// The same, in memory that `memory` gives for each part: new memory costs more than the copy into it, so whoever reads
+    /// many batches keeps that of those he needs no more.
+    ///
+    /// # Errors
+    /// As [`Reader::batch`].
+    pub fn batch_in(
+        &self,
+        manifest: &Manifest,
+        positions: impl IntoIterator<Item = u64, IntoIter: Clone>,
+        memory: Memory<'_>,
+    ) -> Result<Batch> {
+        let positions = positions.into_iter();
+        match self.stacked(manifest, positions.clone(), memory) {
+            // A handle that went stale meanwhile: the segment is opened anew, and nothing was given away.
+            Err(Error::Fs { source }) if source.is_gone() || source.is_away() => {
+                self.stacked(manifest, positions, memory)
+            }
+            done => done,
+        }
+    }
+
+    fn stacked(&self, manifest: &Manifest, positions: impl Iterator<Item = u64>, memory: Memory<'_>) -> Result<Batch> {
+        let generation = manifest.summary.generation;
+        let expected = positions.size_hint().0.min(manifest.summary.samples as usize);
+        let mut batch = Batch { generation, ids: Vec::with_capacity(expected), parts: Vec::new() };
+        let names = &self.ring.birth.sample;
+        self.visit_each(manifest, positions, |lent| {
+            let count = batch.ids.len();
+            for n in 0..lent.parts() {
+                let part = lent.part(n)?;
+                match batch.parts.get_mut(n) {
+                    Some(stacked) => {
+                        if !stacked.push(count, &part) {
+                            let first = batch.ids.first().copied().unwrap_or(lent.id);
+                            return Err(stacked.unlike(manifest, first, &part, lent.id, lent.position));
+                        }
+                    }
+                    None if count == 0 => {
+                        let name = names.get(n).cloned().unwrap_or_default();
+                        batch.parts.push(StackedPart::begin(name, &part, expected, memory));
+                    }
+                    None => return Err(Error::Sample("samples have different numbers of parts".to_owned())),
+                }
+            }
+            batch.ids.push(lent.id);
+            Ok(())
+        })?;
+        Ok(batch)
+    }
+}

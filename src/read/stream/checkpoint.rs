@@ -1,0 +1,137 @@
+//! Checkpoints of a stream: where it is, as a state that another one goes on from.
+
+use super::Stream;
+use crate::error::Result;
+use crate::read::Reader;
+use crate::read::checkpoint::State;
+use crate::read::plan::Plan;
+use crate::read::shard::{Equal, Share};
+use crate::runs::{Epoch, RunLog};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Where a stream was, in a few shared references: see [`Stream::position`].
+#[derive(Clone)]
+pub struct Position {
+    reader: Arc<Reader>,
+    run: Arc<RunLog>,
+    order: (u64, bool, Equal),
+    share: Share,
+    epochs: u64,
+    finished: u64,
+    number: u64,
+    plan: Option<(Arc<Plan>, u64)>,
+    saved: Arc<AtomicBool>,
+}
+
+impl Position {
+    /// As [`Stream::epochs`] was.
+    pub fn epochs(&self) -> u64 {
+        self.epochs
+    }
+
+    /// As [`Stream::run`] was.
+    pub fn run(&self) -> &str {
+        self.run.name()
+    }
+
+    /// As [`Reader::missing`] is now.
+    ///
+    /// [`Reader::missing`]: crate::Reader::missing
+    pub fn missing(&self) -> Vec<u64> {
+        self.reader.missing()
+    }
+
+    /// As [`Stream::state`] was.
+    pub fn state(&self) -> State {
+        self.saved.store(true, Ordering::Relaxed);
+        let plan = self.plan.as_ref().map(|(plan, _)| plan);
+        let (seed, shuffle, equal) = self.order;
+        State {
+            version: State::VERSION,
+            ring: self.reader.ring().birth.ring_id.clone(),
+            run: self.run().to_owned(),
+            seed,
+            shuffle,
+            equal,
+            world: self.share.world,
+            worker: self.share.rank,
+            finished: self.finished,
+            number: self.number,
+            epoch: plan.map(|plan| plan.epoch.clone()),
+            place: plan.map(|plan| plan.place.clone()).unwrap_or_default(),
+            step: self.plan.as_ref().map_or(0, |(_, step)| *step),
+        }
+    }
+}
+
+impl Stream {
+    /// Where it is: what a stream that goes on from here needs to know.
+    pub fn state(&self) -> State {
+        self.position().state()
+    }
+
+    /// The same in a form that is cheap to make and needs no stream: a snapshot for other threads.
+    pub fn position(&self) -> Position {
+        let progress = &self.progress;
+        let next = || self.next_plan().map(|plan| (plan.clone(), 0));
+        let plan = progress.delivered.clone().or_else(next);
+        let (finished, number) = match (&progress.delivered, &plan) {
+            (None, Some((plan, _))) => (plan.nth, plan.number),
+            _ => (progress.finished, progress.current),
+        };
+        Position {
+            reader: self.reader.clone(),
+            run: progress.run.read_log().clone(),
+            order: (self.options.seed, self.options.shuffle, self.options.equal),
+            share: self.options.share,
+            epochs: progress.finished,
+            finished,
+            number,
+            plan,
+            saved: progress.run.is_saved.clone(),
+        }
+    }
+
+    /// Goes on from the states of all workers of a run: with as many workers as there were, from our own; else from what
+    /// they all gave, which is shared anew.
+    ///
+    /// # Errors
+    /// As [`State::merge`] and [`Stream::load`].
+    pub fn load_all(&mut self, states: &[State]) -> Result<()> {
+        let Share { rank, world } = self.options.share;
+        match states.iter().find(|state| state.world == world && state.worker == rank) {
+            Some(own) => self.load(own),
+            None => self.load(&State::merge(states)?),
+        }
+    }
+
+    /// Goes on from `state`, which a stream of the same ring, seed and order gave. With the same number of workers, with
+    /// exactly the sample that would have come next. With another number: what no worker had been given of the epoch
+    /// is shared anew, so that no sample comes twice and none is left out; `state` has to hold for all workers then
+    /// ([`State::merge`]).
+    ///
+    /// # Errors
+    /// A state of another ring, another order, or another version.
+    pub fn load(&mut self, state: &State) -> Result<()> {
+        state.fits(&self.reader.ring().birth.ring_id, &self.options)?;
+        self.progress.leave();
+        self.progress.run.adopt(&state.run)?;
+        self.delivery.clear();
+        self.progress.restart(state.finished, state.number);
+        self.schedule.restart(state.finished, state.number);
+        if let Some(epoch) = state.epoch.clone() {
+            self.load_epoch(state, epoch)?;
+        }
+        self.progress.report_loaded();
+        Ok(())
+    }
+
+    fn load_epoch(&mut self, state: &State, epoch: Epoch) -> Result<()> {
+        self.progress.run.resume_in(state.number, &epoch);
+        let (place, step) = state.place_for(self.options.share.world);
+        let plan = self.schedule.resume(state.number, epoch, place, step)?;
+        self.progress.delivered = plan.map(|plan| (plan, step));
+        Ok(())
+    }
+}

@@ -1,0 +1,269 @@
+//! Delivery: steps that are planned are read ahead, and each gives its sample, or what stands in its place.
+
+use super::{Item, Stream, StreamOptions};
+use crate::error::{Error, Result};
+use crate::manifest::Manifest;
+use crate::read::padding::masked;
+use crate::read::plan::{Plan, Queue, Step};
+use crate::read::retry::Retry;
+use crate::read::shard::{Equal, Slot};
+use crate::read::{ReadSample, Reader};
+use crate::sched::Pool;
+use std::sync::Arc;
+
+/// Bytes of a page of memory, or fewer.
+const PAGE: usize = 4096;
+/// Samples that are tried in the place of one that cannot be read.
+const TRIES: u64 = 64;
+/// Samples that are read ahead at most, however small they are.
+const MOST_AHEAD: usize = 4096;
+
+/// What a thread reads: a position in a generation.
+type Wanted = (Arc<Manifest>, u64);
+
+/// What became of reading the sample of a step.
+enum Outcome {
+    /// This sample is delivered: that of the step, or, because of the error, another one in its place.
+    Sample(ReadSample, Option<Error>),
+    /// The sample is damaged, and none stands in its place.
+    Damaged(Error),
+    /// The generation was reclaimed: the rest of its epoch is left out.
+    Abandoned,
+}
+
+/// The steps that are planned and not delivered yet, and the threads that read them ahead.
+pub(crate) struct Delivery {
+    reader: Arc<Reader>,
+    options: Arc<StreamOptions>,
+    pub(crate) queue: Queue,
+    /// None before the first step, and where nothing is read ahead.
+    pub(crate) pool: Option<Pool<Wanted, Result<ReadSample>>>,
+    /// Bytes of the largest sample so far.
+    largest: u64,
+    /// The last epoch for which a warning said that its generation was reclaimed meanwhile.
+    warned: Option<u64>,
+}
+
+impl Delivery {
+    pub(crate) fn new(reader: Arc<Reader>, options: Arc<StreamOptions>) -> Delivery {
+        Delivery { reader, options, queue: Queue::default(), pool: None, largest: 0, warned: None }
+    }
+
+    /// Starts the threads that read ahead, where the options ask for any.
+    ///
+    /// # Errors
+    /// The system starts no further thread.
+    pub(crate) fn start_reading_ahead(&mut self) -> Result<()> {
+        if self.options.prefetch_bytes > 0 && self.pool.is_none() {
+            let reader = self.reader.clone();
+            let read = move |(manifest, position): Wanted| {
+                let sample = reader.sample_untold(&manifest, position)?;
+                touch(&sample);
+                reader.unless_torn(sample)
+            };
+            let started = Pool::new(self.options.threads, read);
+            let refused = |error| Error::Sample(format!("no thread can be started to read ahead: {error}"));
+            self.pool = Some(started.map_err(refused)?);
+        }
+        Ok(())
+    }
+
+    /// Whether one more step might exceed what may be read ahead. The size of a compressed sample is not known before
+    /// one was read.
+    pub(crate) fn is_enough(&self) -> bool {
+        let planned = self.queue.bytes();
+        let unknown = self.largest == 0 && planned > 0;
+        unknown || planned + self.largest > self.options.prefetch_bytes || self.queue.len() >= MOST_AHEAD
+    }
+
+    /// Appends a step, and has its sample read ahead.
+    ///
+    /// # Errors
+    /// The generation of the step is gone, and there is no newer one, or the filesystem's error.
+    pub(crate) fn push(&mut self, plan: Arc<Plan>, number: u64, slot: Slot) -> Result<()> {
+        let (mut bytes, mut inline) = (0, true);
+        if let (Slot::Read(position), Some(pool)) = (slot, &mut self.pool) {
+            let (manifest, position) = match &plan.manifest {
+                Some(manifest) => (manifest.clone(), position),
+                None => self.reader.instead_of(position)?,
+            };
+            let stored = manifest.locate(position).map_or(0, |(entry, _)| entry.bytes / entry.samples.max(1));
+            bytes = stored.max(self.largest);
+            pool.give((manifest, position));
+            inline = false;
+        }
+        self.queue.push(Step { plan, number, slot, bytes, inline });
+        Ok(())
+    }
+
+    /// Takes the first step, and what was read for it; none if no step is planned.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`]: `stop` said so. The step stays the first one.
+    fn pop(&mut self, stop: &dyn Fn() -> bool) -> Result<Option<(Step, Result<ReadSample>)>> {
+        let Some(step) = self.queue.front() else { return Ok(None) };
+        let read = match (step.slot, &mut self.pool) {
+            (Slot::Read(_), Some(pool)) if !step.inline => match pool.take(stop).transpose() {
+                Some(read) => read.flatten(),
+                None => return Err(Error::Interrupted { what: "a sample to be read".to_owned() }),
+            },
+            _ => self.read(step),
+        };
+        Ok(self.queue.pop().map(|step| (step, read)))
+    }
+
+    /// The step could not be delivered, and comes next again.
+    fn put_back(&mut self, step: Step) {
+        self.queue.push_again(Step { bytes: 0, inline: true, ..step });
+    }
+
+    /// Forgets all steps, and ends the threads with what they read.
+    pub(crate) fn clear(&mut self) {
+        (self.queue, self.pool) = (Queue::default(), None);
+    }
+
+    /// Decides what is delivered in a step for which `read` was read.
+    ///
+    /// # Errors
+    /// As [`Reader::sample`], except for the errors that an [`Outcome`] stands for.
+    fn resolve(&mut self, step: &Step, read: Result<ReadSample>) -> Result<Outcome> {
+        let (plan, equal) = (&step.plan, self.options.equal);
+        match read {
+            Ok(sample) => Ok(Outcome::Sample(sample, None)),
+            Err(error @ Error::Damaged { .. }) if equal == Equal::No => Ok(Outcome::Damaged(error)),
+            Err(error @ Error::Damaged { .. }) => {
+                Ok(Outcome::Sample(self.some_sample(plan, step.number + 1)?, Some(error)))
+            }
+            Err(Error::Reclaimed { generation }) => {
+                let is_warned = self.warned.replace(plan.number) == Some(plan.number);
+                if equal == Equal::No {
+                    tracing::info!(
+                        generation,
+                        "it was reclaimed while it was read: going on with the newest generation"
+                    );
+                    return Ok(Outcome::Abandoned);
+                }
+                if !is_warned {
+                    tracing::warn!(
+                        generation,
+                        "it was reclaimed while it was read: its steps are made with samples of the newest generation"
+                    );
+                }
+                let position = if let Slot::Read(position) = step.slot { position } else { plan.first };
+                Ok(Outcome::Sample(self.instead(position)?, None))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the sample of a step; where it has none, one that has the shapes of the ring's samples.
+    fn read(&self, step: &Step) -> Result<ReadSample> {
+        match (step.slot, &step.plan.manifest) {
+            (Slot::Fill, _) => self.some_sample(&step.plan, 0),
+            (Slot::Read(position), Some(manifest)) => self.reader.sample(manifest, position),
+            (Slot::Read(position), None) => self.instead(position),
+        }
+    }
+
+    /// A sample of the epoch that can be read: that of this worker's step `from`, or one after it; else one of the
+    /// newest generation.
+    fn some_sample(&self, plan: &Plan, from: u64) -> Result<ReadSample> {
+        let (samples, share) = (plan.epoch.samples, self.options.share);
+        let Some(manifest) = plan.manifest.as_ref().filter(|_| samples > 0) else { return self.instead(plan.first) };
+        for n in 0..samples.min(TRIES) {
+            let number = (share.rank % samples + (from + n) * share.world) % samples;
+            let number = if n < TRIES / 2 { number } else { n - TRIES / 2 };
+            match self.reader.sample(manifest, plan.first + plan.order.at(number)) {
+                Err(Error::Damaged { .. }) => {}
+                Err(Error::Reclaimed { .. }) => break,
+                other => return other,
+            }
+        }
+        self.instead(plan.first)
+    }
+
+    /// A sample of the newest generation: at this position, or the first after it that can be read.
+    fn instead(&self, position: u64) -> Result<ReadSample> {
+        let mut tried = 0;
+        loop {
+            let (manifest, here) = self.reader.instead_of(position.wrapping_add(tried))?;
+            tried += 1;
+            match self.reader.sample(&manifest, here) {
+                Err(Error::Damaged { .. }) if tried < TRIES => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// Delivers the first planned step. None: nothing is delivered for it.
+    pub(crate) fn take(
+        &mut self,
+        wait: &mut Option<Retry>,
+        stop: &dyn Fn() -> bool,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Option<Item>> {
+        let Some((step, mut read)) = self.delivery.pop(stop)? else { return Ok(None) };
+        if self.schedule.is_abandoned(&step.plan) {
+            return Ok(None);
+        }
+        loop {
+            match self.item(&step, read) {
+                // The server does not answer: the same sample is next when it is back.
+                Err(error) if error.is_retryable() => {
+                    if let Err(error) = self.pause_after(wait, error, stop, tell) {
+                        self.delivery.put_back(step);
+                        return Err(error);
+                    }
+                    read = self.delivery.read(&step);
+                }
+                // The caller may go on, for example after making the file readable.
+                Err(error @ Error::Fs { .. }) => {
+                    self.delivery.put_back(step);
+                    return Err(error);
+                }
+                done => {
+                    self.progress.deliver(step.plan, step.number);
+                    return done;
+                }
+            }
+        }
+    }
+
+    /// What is delivered for what was read in a step. None: nothing is, now or later in this epoch.
+    fn item(&mut self, step: &Step, read: Result<ReadSample>) -> Result<Option<Item>> {
+        let (mut sample, damage) = match self.delivery.resolve(step, read)? {
+            Outcome::Sample(sample, damage) => (sample, damage),
+            Outcome::Damaged(error) => return Ok(Some(Item::Damaged(error))),
+            Outcome::Abandoned => {
+                self.schedule.abandon(&step.plan);
+                return Ok(None);
+            }
+        };
+        self.schedule.note_readable();
+        if step.slot == Slot::Fill || damage.is_some() && self.options.equal == Equal::Mask {
+            sample = masked(&sample, self.options.fill)?;
+        } else {
+            let bytes = sample.parts.iter().map(|part| part.len()).sum::<u64>();
+            self.progress.count(&sample, bytes);
+            self.delivery.largest = self.delivery.largest.max(bytes);
+        }
+        let sample = Box::new(sample);
+        Ok(Some(match damage {
+            Some(error) => Item::Replaced(sample, error),
+            None => Item::Sample(sample),
+        }))
+    }
+}
+
+/// Brings a sample's pages into memory, so that the consumer does not wait for them.
+fn touch(sample: &ReadSample) {
+    let mut sum = 0u8;
+    for part in &sample.parts {
+        if let Ok(data) = part.data() {
+            sum = data.iter().step_by(PAGE).fold(sum, |sum, byte| sum ^ byte);
+        }
+    }
+    std::hint::black_box(sum);
+}

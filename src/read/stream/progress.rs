@@ -1,0 +1,426 @@
+//! Progress of a stream: what was delivered, what the run's log says of it, and the signs of life.
+
+use super::StreamOptions;
+use crate::error::{Error, Result};
+use crate::heartbeat::Heartbeat;
+use crate::random::random_u32;
+use crate::read::plan::Plan;
+use crate::read::producer_status::ProducerStatus;
+use crate::read::shard::Share;
+use crate::read::{ReadSample, Reader};
+use crate::role::Role;
+use crate::runs::{Epoch, RunLog, Turn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// How a stream takes part in its run: the log, and what the log does not know yet.
+pub(crate) struct Membership {
+    reader: Arc<Reader>,
+    options: Arc<StreamOptions>,
+    /// The log of the stream's own run.
+    pub(crate) log: Arc<RunLog>,
+    /// The log of the run that is replayed; it is read and never written.
+    replay: Option<Arc<RunLog>>,
+    /// Other streams may follow the run, since the options name it.
+    is_named: bool,
+    /// The pass that is still to be joined.
+    turn: Option<Turn>,
+    /// Tells apart the streams of one worker.
+    ticket: u64,
+    /// The stream goes on from a state.
+    is_loaded: bool,
+    /// Its state was asked for: another stream may go on from there, and needs the log.
+    pub(crate) is_saved: Arc<AtomicBool>,
+    /// The epoch of the loaded state, which the log of a new run does not have.
+    resumed: Option<(u64, Epoch)>,
+    /// An epoch that is not logged yet, and how often in a row its generation was read before it.
+    unlogged: Option<(u64, Epoch)>,
+}
+
+impl Membership {
+    pub(crate) fn new(reader: Arc<Reader>, options: Arc<StreamOptions>) -> Result<Membership> {
+        let ring = reader.ring();
+        let log = ring.run(&options.run.clone().unwrap_or_else(RunLog::own_name))?;
+        let replay = options.replay.as_deref().map(|name| ring.run(name)).transpose()?;
+        Ok(Membership {
+            log,
+            replay,
+            is_named: options.run.is_some(),
+            turn: options.goes_on.clone(),
+            ticket: u64::from(random_u32()) << 32 | u64::from(random_u32()),
+            is_loaded: false,
+            is_saved: Arc::default(),
+            resumed: None,
+            unlogged: None,
+            reader,
+            options,
+        })
+    }
+
+    /// The epoch that a new stream begins with: 0, or the first one in the log of a replayed run, which may itself have
+    /// gone on from another run's state.
+    ///
+    /// # Errors
+    /// There is no log of the run to replay; the index cannot be reached.
+    pub(crate) fn first_epoch(&self) -> Result<u64> {
+        let Some(log) = &self.replay else { return Ok(0) };
+        if let Some((k, epoch)) = log.epochs()?.first() {
+            return Ok(k.saturating_sub(epoch.repeats));
+        }
+        let (name, place) = (log.name(), self.reader.ring().layout.root().display());
+        Err(Error::Sample(format!("there is no log of a run {name:?} in the ring at {place}")))
+    }
+
+    /// The log of the run whose epochs are read.
+    pub(crate) fn read_log(&self) -> &Arc<RunLog> {
+        self.replay.as_ref().unwrap_or(&self.log)
+    }
+
+    /// The stream follows the log of a run, and does not take part in one.
+    pub(crate) fn is_replay(&self) -> bool {
+        self.replay.is_some()
+    }
+
+    /// No other worker follows this run.
+    fn is_alone(&self) -> bool {
+        !self.is_named || self.options.share.world == 1
+    }
+
+    /// A stream with a run of its own logs its epochs, and where it is, only now and then if it reads a small
+    /// generation again and again.
+    fn is_quiet(&self) -> bool {
+        !self.is_named && self.reader.ring().settings.reuse.min == 0
+    }
+
+    /// Returns epoch `k` as it is logged; none if it is not.
+    ///
+    /// # Errors
+    /// The index cannot be reached, and other workers depend on the log.
+    pub(crate) fn logged(&self, k: u64) -> Result<Option<Epoch>> {
+        if let Some(log) = &self.replay {
+            return log.epoch(k);
+        }
+        if !self.is_named && !self.is_loaded {
+            return Ok(None); // only this stream writes into the log of its own run
+        }
+        match self.log.epoch(k) {
+            Err(_) if self.is_alone() => Ok(None),
+            found => found,
+        }
+    }
+
+    /// Logs `epoch` as number `k`, unless another worker did so first. Returns the one that stands.
+    ///
+    /// # Errors
+    /// The index cannot be reached, and other workers depend on the log.
+    pub(crate) fn decide(&self, k: u64, epoch: Epoch) -> Result<Epoch> {
+        if self.is_quiet() {
+            self.log.remember(k, &epoch);
+            return Ok(epoch);
+        }
+        match self.log.decide(k, &epoch) {
+            Err(error) if self.is_alone() => {
+                tracing::debug!(%error, "what is read is not logged");
+                self.log.remember(k, &epoch);
+                Ok(epoch)
+            }
+            decided => decided,
+        }
+    }
+
+    /// Goes on with the run of a state that is loaded.
+    ///
+    /// # Errors
+    /// A name that cannot be a run's.
+    pub(crate) fn adopt(&mut self, run: &str) -> Result<()> {
+        if !self.is_named && self.replay.is_none() {
+            self.log = self.reader.ring().run(run)?;
+            // How often its generation was read already.
+            self.log.epochs().map(drop).unwrap_or_else(|error| tracing::debug!(%error, "the log cannot be read"));
+        }
+        Ok(())
+    }
+
+    /// The state that was loaded is in the midst of `epoch`, which is to be logged as number `k`.
+    pub(crate) fn resume_in(&mut self, k: u64, epoch: &Epoch) {
+        if self.replay.is_none() {
+            self.resumed = Some((k, epoch.clone()));
+        }
+    }
+
+    /// Joins the pass `turn` of all workers of the run, `current` being the epoch of a loaded state. Returns the pass's
+    /// first epoch, but none for a stream that goes on from a state.
+    fn join(&mut self, turn: &Turn, current: u64) -> Result<Option<u64>> {
+        let Share { rank, world } = self.options.share;
+        let first = match self.log.join_pass(rank, world, turn, self.ticket, self.is_loaded.then_some(current)) {
+            Ok(first) => first,
+            Err(error) if self.is_alone() => {
+                // Where the run is cannot be known, so that the stream takes a run of its own.
+                tracing::debug!(%error, "what is read is not logged");
+                if !self.is_loaded {
+                    self.log = self.reader.ring().run(&RunLog::own_name())?;
+                    self.is_named = false;
+                }
+                0
+            }
+            Err(error) => return Err(error),
+        };
+        self.turn = None; // once
+        Ok((!self.is_loaded).then_some(first))
+    }
+
+    /// Logs a warning if this worker has read epochs of the run before, which it begins anew.
+    fn warn_if_read_before(&self) {
+        if !self.is_named || self.is_loaded || self.replay.is_some() {
+            return;
+        }
+        let (worker, run) = (self.options.share.rank, self.log.name());
+        if self.log.was_read_by(worker).unwrap_or(false) {
+            tracing::warn!(
+                "worker {worker} has read epochs of run {run} before, and reads them again from the first one: name \
+                 another run, or load a state"
+            );
+        }
+    }
+
+    /// Logs the epoch of the loaded state, with which the log of a new run begins.
+    fn log_resumed(&mut self) {
+        log_epoch(&self.log, self.resumed.take());
+    }
+
+    /// Brings the log up to date.
+    fn log_unlogged(&mut self) {
+        log_epoch(&self.log, self.unlogged.take());
+    }
+
+    /// The stream begins to deliver from the epoch of `plan`.
+    fn begin_epoch(&mut self, plan: &Plan) {
+        let quiet = self.is_quiet();
+        match &mut self.unlogged {
+            Some((k, epoch)) if epoch.generation == plan.epoch.generation => {
+                *k = plan.number;
+                epoch.repeats += 1;
+            }
+            _ if quiet => {
+                self.log_unlogged();
+                self.unlogged = Some((plan.number, plan.epoch.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes in the log that this worker is at epoch `k`.
+    ///
+    /// # Errors
+    /// The index cannot be reached or written, and other workers depend on the log.
+    fn arrive(&mut self, k: u64) -> Result<()> {
+        self.log_unlogged();
+        let ring = self.reader.ring();
+        let noted = self.log.arrive(self.options.share.rank, k, &ring.me, self.ticket);
+        let (Err(error), false) = (&noted, self.is_alone()) else { return Ok(()) };
+        if error.is_retryable() {
+            return noted;
+        }
+        let place = ring.coordination.place();
+        let message = format!("run {} cannot be kept there, which its workers need: {error}", self.log.name());
+        Err(Error::CoordinationDenied { place, message })
+    }
+
+    /// Notes in the log that this stream reads no more, having read all epochs before number `finished`.
+    fn leave(&mut self, finished: u64) {
+        let Share { rank, world } = self.options.share;
+        // A stream that was loaded, or whose state was saved, leaves its log for other streams that load the state.
+        let is_saved = self.is_loaded || self.is_saved.load(Ordering::Relaxed);
+        let left = if self.log.is_own() && world == 1 && !is_saved {
+            self.reader.ring().forget_run(self.log.name());
+            self.log.end(rank, finished, self.ticket)
+        } else {
+            self.log.leave(rank, finished, self.ticket)
+        };
+        left.unwrap_or_else(|error| tracing::debug!(%error, "that we leave cannot be told"));
+    }
+}
+
+fn log_epoch(log: &RunLog, epoch: Option<(u64, Epoch)>) {
+    if let Some((k, epoch)) = epoch {
+        let decided = log.decide(k, &epoch);
+        decided.map(drop).unwrap_or_else(|error| tracing::debug!(%error, "what is read is not logged"));
+    }
+}
+
+/// What a stream has delivered, and what the others know of it.
+pub(crate) struct Progress {
+    pub(crate) run: Membership,
+    /// The epoch of the last sample, and the number of its steps that were delivered.
+    pub(crate) delivered: Option<(Arc<Plan>, u64)>,
+    /// Epochs that this stream has finished.
+    pub(crate) finished: u64,
+    /// The run's number of the epoch that is delivered from, or comes next.
+    pub(crate) current: u64,
+    /// The epoch at which the run's log has this worker.
+    arrived: Option<u64>,
+    /// When the log was written, and the generation that was read then.
+    reported: Option<(Instant, Option<u64>)>,
+    heartbeat: Option<Heartbeat>,
+    samples: u64,
+    bytes: u64,
+}
+
+impl Progress {
+    /// Nothing is delivered yet; epoch `first` comes next.
+    pub(crate) fn new(run: Membership, first: u64) -> Progress {
+        Progress {
+            run,
+            delivered: None,
+            finished: 0,
+            current: first,
+            arrived: None,
+            reported: None,
+            heartbeat: None,
+            samples: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Joins the others in the next of the passes that all workers of the run make, if that is to be done. Returns the
+    /// epoch to begin with, if it is another one than before.
+    pub(crate) fn join(&mut self) -> Result<Option<u64>> {
+        let mut first = None;
+        if let Some(turn) = self.run.turn.clone().filter(|_| !self.run.is_replay()) {
+            first = self.run.join(&turn, self.current)?;
+        } else if self.heartbeat.is_none() {
+            self.run.warn_if_read_before();
+        }
+        self.current = first.unwrap_or(self.current);
+        self.run.log_resumed();
+        Ok(first)
+    }
+
+    /// Begins to give signs of life; the thread that gives them keeps `generators` up to date.
+    pub(crate) fn start_heartbeat(&mut self, generators: &Arc<ProducerStatus>) {
+        if self.heartbeat.is_some() {
+            return;
+        }
+        let ring = self.run.reader.ring();
+        let generators = generators.clone();
+        let look = move |index: &dyn crate::coordination::Membership| generators.keep_up(index);
+        self.heartbeat =
+            Some(Heartbeat::start_with(ring.coordination.clone(), &ring.me, Role::Reader, ring.settings.lease, look));
+        // A stream that goes on in the midst of an epoch needs its generation from now on.
+        self.report().unwrap_or_else(|error| tracing::debug!(%error, "that we are here cannot be told"));
+    }
+
+    /// The next step to deliver belongs to `plan`.
+    pub(crate) fn come_to(&mut self, plan: &Arc<Plan>) {
+        if plan.number != self.current || self.delivered.is_none() {
+            (self.current, self.finished) = (plan.number, plan.nth);
+            self.run.begin_epoch(plan);
+            self.delivered = Some((plan.clone(), 0));
+            self.report().unwrap_or_else(|error| tracing::debug!(%error, "that the epoch begins cannot be told"));
+        }
+        if self.arrived != Some(self.current) {
+            // It was not due when the epoch began.
+            self.report().unwrap_or_else(|error| tracing::debug!(%error, "where we are cannot be told"));
+        }
+    }
+
+    /// Step `number` of `plan` was delivered.
+    pub(crate) fn deliver(&mut self, plan: Arc<Plan>, number: u64) {
+        self.delivered = Some((plan, number + 1));
+    }
+
+    /// Counts a sample of `bytes` bytes.
+    pub(crate) fn count(&mut self, sample: &ReadSample, bytes: u64) {
+        self.samples += 1;
+        self.bytes += bytes;
+        let (samples, bytes, generation, epochs) = (self.samples, self.bytes, sample.generation, self.finished);
+        if let Some(heartbeat) = &self.heartbeat {
+            heartbeat.report(|report| {
+                (report.samples, report.bytes) = (samples, bytes);
+                (report.generation, report.epochs) = (Some(generation), epochs);
+                report.doing.clear();
+            });
+        }
+    }
+
+    /// Says in the signs of life what is waited for.
+    pub(crate) fn report_waiting(&self, what: &str) {
+        if let Some(heartbeat) = &self.heartbeat {
+            heartbeat.report(|report| report.doing = format!("waiting for {what}"));
+        }
+    }
+
+    /// The epoch that was delivered from is over.
+    pub(crate) fn end_epoch(&mut self) {
+        if let Some((plan, _)) = self.delivered.take() {
+            (self.current, self.finished) = (plan.number + 1, plan.nth + 1);
+        }
+    }
+
+    /// `begun` epochs are over, and number `next` comes next: epochs without a step for this worker count, too.
+    pub(crate) fn skip_to(&mut self, begun: u64, next: u64) {
+        self.finished = self.finished.max(begun);
+        self.current = self.current.max(next);
+    }
+
+    /// Notes in the run's log where this worker is, if it is due.
+    ///
+    /// # Errors
+    /// As [`Membership::arrive`].
+    pub(crate) fn report(&mut self) -> Result<()> {
+        if self.run.is_replay() || self.arrived == Some(self.current) || !self.is_due() {
+            return Ok(());
+        }
+        self.run.arrive(self.current)?;
+        (self.arrived, self.reported) = (Some(self.current), Some((Instant::now(), self.generation())));
+        Ok(())
+    }
+
+    /// The same at the end of the stream, due or not.
+    pub(crate) fn report_end(&mut self) {
+        self.reported = None;
+        self.report().unwrap_or_else(|error| tracing::debug!(%error, "the end cannot be told"));
+    }
+
+    /// As [`Progress::report`], after a state was loaded.
+    pub(crate) fn report_loaded(&mut self) {
+        if self.heartbeat.is_some() {
+            self.report().unwrap_or_else(|error| tracing::debug!(%error, "that we are here cannot be told"));
+        }
+    }
+
+    /// Whether other processes have to know where this worker is.
+    fn is_due(&self) -> bool {
+        let ring = self.run.reader.ring();
+        let due = |(when, what): (Instant, Option<u64>)| {
+            when.elapsed() > if what == self.generation() { ring.settings.lease / 4 } else { ring.settings.poll }
+        };
+        !self.run.is_quiet() || self.reported.is_none_or(due)
+    }
+
+    /// The generation that is delivered from; between two epochs, the one that was reported last.
+    fn generation(&self) -> Option<u64> {
+        let delivered = self.delivered.as_ref().map(|(plan, _)| plan.epoch.generation);
+        delivered.or(self.reported.and_then(|(_, what)| what))
+    }
+
+    /// This stream reads nothing more for its worker of the run. An epoch that was delivered to its last step was read.
+    pub(crate) fn leave(&mut self) {
+        self.run.log_unlogged();
+        let Some(arrived) = self.arrived.take() else { return };
+        let StreamOptions { share, equal, .. } = *self.run.options;
+        let finished = match &self.delivered {
+            Some((plan, step)) if plan.slot(share, *step, equal).is_none() => plan.number + 1,
+            _ => self.current.max(arrived),
+        };
+        self.run.leave(finished);
+    }
+
+    /// Epoch `number` comes next, after `finished` others, as in a loaded state.
+    pub(crate) fn restart(&mut self, finished: u64, number: u64) {
+        self.run.is_loaded = true;
+        self.delivered = None;
+        (self.finished, self.current) = (finished, number);
+    }
+}

@@ -1,0 +1,319 @@
+//! Schedule of a stream: which generation, which epoch and which step come next.
+
+use super::progress::Membership;
+use super::{Stream, StreamOptions};
+use crate::error::{Error, Result};
+use crate::humanize::counted;
+use crate::manifest::Manifest;
+use crate::read::Reader;
+use crate::read::checkpoint::Place;
+use crate::read::epoch_policy::{Choice, Policy};
+use crate::read::plan::Plan;
+use crate::read::producer_status::ProducerStatus;
+use crate::read::shard::{Equal, Slot};
+use crate::read::shuffle::Order;
+use crate::runs::Epoch;
+use crate::unix_ms;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Steps that are planned in one go: the first sample does not wait until thousands of steps are planned.
+const AT_ONCE: usize = 64;
+
+/// What came of planning one more step.
+pub(crate) enum Planned {
+    /// It will be delivered.
+    Step,
+    /// An epoch began, or is over.
+    Nothing,
+    /// Nothing can be planned before this has happened.
+    Wait(String),
+    End,
+}
+
+/// The epoch that is planned, and what decides about the next one.
+pub(crate) struct Schedule {
+    reader: Arc<Reader>,
+    options: Arc<StreamOptions>,
+    pub(crate) generators: Arc<ProducerStatus>,
+    policy: Policy,
+    /// The epoch that is planned, and the next step of it.
+    planning: Option<(Arc<Plan>, u64)>,
+    /// The next epoch to plan.
+    pub(crate) next_epoch: u64,
+    /// Epochs that were planned to their ends, or are being planned.
+    begun: u64,
+    /// An epoch of which nothing more is delivered.
+    abandoned: Option<u64>,
+    /// A generation within KEEP whose directory cannot be seen, and since when.
+    unseen: Option<(u64, Instant)>,
+    /// When the next epoch was last looked for before this one was over.
+    looked: Option<Instant>,
+}
+
+impl Schedule {
+    /// Begins with epoch `first`.
+    pub(crate) fn new(reader: Arc<Reader>, options: Arc<StreamOptions>, first: u64) -> Schedule {
+        let ring = reader.ring();
+        let generators = ProducerStatus::of(&ring.birth.ring_id, ring.settings.lease);
+        Schedule {
+            policy: Policy::new(generators.clone(), options.repeat),
+            generators,
+            planning: None,
+            next_epoch: first,
+            begun: 0,
+            abandoned: None,
+            unseen: None,
+            looked: None,
+            reader,
+            options,
+        }
+    }
+
+    /// The epoch that is planned.
+    pub(crate) fn plan(&self) -> Option<&Arc<Plan>> {
+        self.planning.as_ref().map(|(plan, _)| plan)
+    }
+
+    /// While no epoch is planned: the number of epochs that were, and the next one.
+    pub(crate) fn between_epochs(&self) -> Option<(u64, u64)> {
+        self.planning.is_none().then_some((self.begun, self.next_epoch))
+    }
+
+    /// Epoch `number` is the next one, after `finished` others, as in a loaded state.
+    pub(crate) fn restart(&mut self, finished: u64, number: u64) {
+        (self.planning, self.abandoned, self.looked) = (None, None, None);
+        (self.begun, self.next_epoch) = (finished, number);
+        self.policy = Policy::new(self.generators.clone(), self.options.repeat);
+    }
+
+    /// Plans epoch `number` from `place` and `step` on. Returns none if the epoch is left out.
+    ///
+    /// # Errors
+    /// As [`Schedule::plan_of`].
+    pub(crate) fn resume(&mut self, number: u64, epoch: Epoch, place: Place, step: u64) -> Result<Option<Arc<Plan>>> {
+        let plan = self.plan_of(number, epoch, place)?.map(Arc::new);
+        match &plan {
+            Some(plan) => (self.planning, self.begun) = (Some((plan.clone(), step)), self.begun + 1),
+            None => self.next_epoch += 1,
+        }
+        Ok(plan)
+    }
+
+    /// Plans no further step of the epoch.
+    pub(crate) fn abandon(&mut self, plan: &Plan) {
+        self.abandoned = Some(plan.number);
+    }
+
+    pub(crate) fn is_abandoned(&self, plan: &Plan) -> bool {
+        self.abandoned == Some(plan.number)
+    }
+
+    /// A sample of the epoch could be read.
+    pub(crate) fn note_readable(&mut self) {
+        self.policy.good();
+    }
+
+    /// The next step of the epoch that is planned. None: the epoch is over.
+    fn next_step(&mut self) -> Option<(Arc<Plan>, u64, Slot)> {
+        let (plan, number) = self.planning.clone()?;
+        let slot = plan.slot(self.options.share, number, self.options.equal).filter(|_| !self.is_abandoned(&plan));
+        if slot.is_none() {
+            (self.planning, self.next_epoch) = (None, plan.number + 1);
+        }
+        slot.map(|slot| (plan, number, slot))
+    }
+
+    /// The next step is planned.
+    fn advance(&mut self) {
+        if let Some((_, number)) = &mut self.planning {
+            *number += 1;
+        }
+    }
+
+    /// All epochs that the options ask for are planned.
+    fn is_complete(&self) -> bool {
+        self.options.epochs.is_some_and(|epochs| self.begun >= epochs)
+    }
+
+    /// Decides about the next epoch. `is_drained`: everything that was planned is delivered.
+    fn plan_epoch(&mut self, run: &Membership, is_drained: bool) -> Result<Planned> {
+        if !is_drained && self.looked.is_some_and(|looked| looked.elapsed() < self.reader.ring().settings.poll) {
+            return Ok(Planned::Wait("the epoch to be read to its end".to_owned()));
+        }
+        self.looked = Some(Instant::now());
+        let k = self.next_epoch;
+        let epoch = match run.logged(k)? {
+            Some(epoch) => self.with_steps(epoch, false)?,
+            None if run.is_replay() => return Ok(Planned::End),
+            None => match self.policy.choose(&self.reader, &run.log, k, is_drained)? {
+                Choice::Take(manifest) => run.decide(k, self.with_steps(self.epoch_of(&manifest), self.begun == 0)?)?,
+                Choice::Wait(what) => return Ok(Planned::Wait(what)),
+            },
+        };
+        let plan = self.plan_of(k, epoch, Place::default())?;
+        self.looked = None;
+        self.policy.begin();
+        match plan {
+            Some(plan) => (self.planning, self.begun) = (Some((Arc::new(plan), 0)), self.begun + 1),
+            None => self.next_epoch += 1,
+        }
+        Ok(Planned::Nothing)
+    }
+
+    /// An epoch over the samples of a generation.
+    fn epoch_of(&self, manifest: &Manifest) -> Epoch {
+        let served = self.reader.ring().training(manifest);
+        Epoch {
+            generation: manifest.summary.generation,
+            samples: served.end - served.start,
+            workers: self.options.share.world,
+            shuffle: self.options.shuffle,
+            seed: self.options.seed,
+            repeats: 0,
+            unix_ms: unix_ms(),
+        }
+    }
+
+    /// Returns `epoch`; logs a warning if it has no step for this worker.
+    ///
+    /// # Errors
+    /// [`Error::Sample`] if it has none for any worker, and either a full generation would have none
+    /// or this is the `first` epoch of a run.
+    fn with_steps(&self, epoch: Epoch, first: bool) -> Result<Epoch> {
+        let (share, equal) = (self.options.share, self.options.equal);
+        let (world, cap) = (share.world, self.reader.ring().birth.swap_cap);
+        if epoch.samples == 0 || share.equal_steps(epoch.samples, equal) > 0 {
+            return Ok(epoch);
+        }
+        let held = format!(
+            "generation {} holds {} for {world} workers (all loader workers of all ranks)",
+            epoch.generation,
+            counted(epoch.samples, "sample")
+        );
+        let larger = match cap >= world {
+            true => format!("wait for a full generation (SWAP_CAP is {cap})"),
+            false => format!("raise SWAP_CAP from {cap} to {world} or more"),
+        };
+        let ways = format!("{larger}, or read with fewer ranks or loader workers");
+        if equal == Equal::No || !first && share.equal_steps(cap, equal) > 0 {
+            tracing::warn!("{held}: worker {} has no step in this epoch; {ways}", share.rank);
+            return Ok(epoch);
+        }
+        Err(Error::Sample(format!(
+            "{held}, and equal=\"drop\" leaves no step for any of them: {ways}, or use equal=\"pad\" or \"mask\""
+        )))
+    }
+
+    /// Returns whether the directory of the generation of `manifest` is there. One within KEEP is not
+    /// gone before it was missing for a lease.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`], which passes, while a directory within KEEP cannot be seen. What the
+    /// filesystem says.
+    fn is_there(&mut self, manifest: &Manifest) -> Result<bool> {
+        let (ring, generation) = (self.reader.ring(), manifest.summary.generation);
+        let dir = ring.layout.read(generation);
+        if ring.fs.exists(&dir)? {
+            self.unseen = None;
+            return Ok(true);
+        }
+        if self.reader.is_old(manifest)? {
+            self.unseen = None;
+            return Ok(false);
+        }
+        let since = self.unseen.filter(|(n, _)| *n == generation).map_or_else(Instant::now, |(_, since)| since);
+        self.unseen = Some((generation, since));
+        if since.elapsed() > ring.settings.lease {
+            self.reader.note_missing(generation, &dir);
+            return Ok(false);
+        }
+        let message = format!("{} cannot be seen yet", dir.display());
+        Err(Error::Manifest { path: ring.layout.manifest(generation), message, passing: true })
+    }
+
+    /// Returns the plan of epoch `number`; none if its generation is gone and no other worker counts on its steps.
+    ///
+    /// # Errors
+    /// As [`Schedule::is_there`]; [`Error::Manifest`], which passes, while the manifest cannot be seen.
+    fn plan_of(&mut self, number: u64, epoch: Epoch, place: Place) -> Result<Option<Plan>> {
+        let reader = self.reader.clone();
+        let ring = reader.ring();
+        let generation = epoch.generation;
+        let manifest = reader.manifest(generation)?;
+        if manifest.is_none() && generation > ring.manifests.newest_listed()? {
+            // Another worker has seen it; our view of the directory is older.
+            let (path, message) = (ring.layout.manifest(generation), "it cannot be seen yet".to_owned());
+            return Err(Error::Manifest { path, message, passing: true });
+        }
+        let there = match &manifest {
+            Some(manifest) => self.is_there(manifest)?,
+            None => false,
+        };
+        if !there && self.options.equal == Equal::No {
+            tracing::warn!(generation, epoch = number, "the generation of this epoch is gone: it is left out");
+            return Ok(None);
+        }
+        if !there {
+            tracing::warn!(
+                generation,
+                epoch = number,
+                "the generation of this epoch is gone: its steps are made with samples of the newest one"
+            );
+        }
+        let first = manifest.as_ref().map_or(0, |manifest| ring.training(manifest).start);
+        let order = Order::of(&epoch, number);
+        let manifest = manifest.filter(|_| there);
+        Ok(Some(Plan { number, nth: self.begun, epoch, manifest, first, order, place }))
+    }
+}
+
+impl Stream {
+    /// Plans until enough is planned for now, or no more can be: the reason.
+    pub(crate) fn plan_ahead(&mut self) -> Result<Planned> {
+        let most = self.delivery.queue.len() + AT_ONCE;
+        loop {
+            if !self.delivery.queue.is_empty() && (self.delivery.queue.len() >= most || self.delivery.is_enough()) {
+                return Ok(Planned::Nothing);
+            }
+            match self.plan_step()? {
+                Planned::Step | Planned::Nothing => {}
+                over => return Ok(over),
+            }
+        }
+    }
+
+    /// Plans more of the same epoch, which is read while the consumer is busy with the sample that it has got.
+    pub(crate) fn top_up(&mut self) {
+        let most = self.delivery.queue.len() + AT_ONCE;
+        while self.delivery.pool.is_some()
+            && self.schedule.plan().is_some()
+            && (self.delivery.queue.is_empty() || self.delivery.queue.len() < most && !self.delivery.is_enough())
+        {
+            // An error comes again when it is planned the next time.
+            let Ok(Planned::Step) = self.plan_step() else { break };
+        }
+    }
+
+    fn plan_step(&mut self) -> Result<Planned> {
+        if self.schedule.plan().is_none() {
+            return self.plan_epoch();
+        }
+        let Some((plan, number, slot)) = self.schedule.next_step() else { return Ok(Planned::Nothing) };
+        self.delivery.push(plan, number, slot)?;
+        self.schedule.advance();
+        Ok(Planned::Step)
+    }
+
+    fn plan_epoch(&mut self) -> Result<Planned> {
+        if self.schedule.is_complete() {
+            return Ok(Planned::End);
+        }
+        let is_drained = self.delivery.queue.is_empty();
+        if is_drained {
+            self.end_epoch();
+            self.progress.report()?;
+        }
+        self.schedule.plan_epoch(&self.progress.run, is_drained)
+    }
+}

@@ -1,0 +1,131 @@
+//! RUN_GRACE: the generations that a killed run still has to read are kept for a while, so that a
+//! job that is restarted from its saved state goes on exactly.
+//!
+//! The first process that reclaims and finds a worker of a named run dead writes down when. The
+//! grace is over when this time and the observer's clock are more than RUN_GRACE apart, in either
+//! direction: a wrong clock shortens or lengthens the grace by its error, but never keeps it for
+//! ever. Only pins depend on this. A dead worker is not waited for, and makes no run active.
+
+use super::LEFT;
+use super::progress::Progress;
+use crate::error::Result;
+use crate::layout::parse_number;
+use crate::ring::Ring;
+use crate::unix_ms;
+use std::time::Duration;
+
+/// When a worker, which signed as this member, was first found dead.
+pub(crate) struct Death {
+    pub worker: u64,
+    pub unix_ms: u64,
+    pub member: String,
+}
+
+impl Death {
+    /// Parses `dead.<worker>.<unix ms>.<member>`.
+    pub fn parse(note: &str) -> Option<Death> {
+        let mut fields = note.strip_prefix("dead.")?.splitn(3, '.');
+        let (worker, unix_ms) = (parse_number(fields.next()?)?, parse_number(fields.next()?)?);
+        Some(Death { worker, unix_ms, member: fields.next()?.to_owned() })
+    }
+
+    fn note(&self) -> String {
+        format!("dead.{}.{}.{}", self.worker, self.unix_ms, self.member)
+    }
+}
+
+/// What is to be written about the deaths in one run.
+pub(crate) struct Obituary {
+    folder: String,
+    /// Notes to write: members that died.
+    died: Vec<String>,
+    /// Notes to drop: members that live after all, or that a living one has replaced.
+    past: Vec<String>,
+}
+
+impl Progress {
+    /// Returns the number of epochs that a dead worker has finished, if the epochs after them are
+    /// kept for it. Returns `None` for a worker that lives or left in order, or whose grace is over.
+    pub(crate) fn graced(&self, worker: u64, ring: &Ring) -> Option<u64> {
+        if self.log.is_own() || ring.settings.run_grace.is_zero() || self.living(worker, ring).is_some() {
+            return None;
+        }
+        self.dead(worker).filter(|(_, member)| self.is_in_grace(worker, member, ring)).map(|(k, _)| k).max()
+    }
+
+    /// Whether a worker of the run was killed less than RUN_GRACE ago.
+    pub(crate) fn has_grace(&self, ring: &Ring) -> bool {
+        self.workers.keys().any(|worker| self.graced(*worker, ring).is_some())
+    }
+
+    /// Where the members of a worker that does not live were killed. A stream of the worker that
+    /// left in order later than that has no need of the epochs before.
+    fn dead(&self, worker: u64) -> impl Iterator<Item = (u64, &str)> {
+        let said = self.workers.get(&worker).map(Vec::as_slice).unwrap_or_default();
+        let left = said.iter().filter(|(_, member)| member == LEFT).map(|(k, _)| *k).max().unwrap_or(0);
+        let dead = said.iter().filter(move |(k, member)| member != LEFT && *k >= left);
+        dead.map(|(k, member)| (*k, member.as_str()))
+    }
+
+    fn is_in_grace(&self, worker: u64, member: &str, ring: &Ring) -> bool {
+        let now = unix_ms();
+        let mut noted = self.deaths_of(worker, member);
+        noted.all(|death| Duration::from_millis(death.unix_ms.abs_diff(now)) < ring.settings.run_grace)
+    }
+
+    fn deaths_of(&self, worker: u64, member: &str) -> impl Iterator<Item = &Death> {
+        self.deaths.iter().filter(move |death| death.worker == worker && death.member == member)
+    }
+
+    /// Returns what is to be written about this run's workers; `None` if nothing is.
+    pub(crate) fn obituary(&self, ring: &Ring) -> Option<Obituary> {
+        if self.log.is_own() || ring.settings.run_grace.is_zero() {
+            return None;
+        }
+        let (mut died, mut past) = (Vec::new(), Vec::new());
+        for worker in self.workers.keys().copied() {
+            match self.living(worker, ring) {
+                Some(k) => past.extend(self.replaced(worker, k, ring)),
+                None => died.extend(self.new_deaths(worker)),
+            }
+        }
+        let (watch, is_noted) = (ring.watch(), |death: &Death| {
+            let said = self.workers.get(&death.worker);
+            said.is_some_and(|said| said.iter().any(|(_, member)| *member == death.member))
+        });
+        let is_past = |death: &&Death| watch.was_heard_lately(&death.member) || !is_noted(death);
+        past.extend(self.deaths.iter().filter(is_past).map(Death::note));
+        let folder = self.log.folder();
+        (!died.is_empty() || !past.is_empty()).then_some(Obituary { folder, died, past })
+    }
+
+    fn new_deaths(&self, worker: u64) -> Vec<String> {
+        let unnoted = |member: &&str| self.deaths_of(worker, member).next().is_none();
+        let members = self.dead(worker).map(|(_, member)| member).filter(unnoted);
+        members.map(|member| Death { worker, unix_ms: unix_ms(), member: member.to_owned() }.note()).collect()
+    }
+
+    /// Notes of dead members that have finished no more than the `k` epochs of the living one.
+    fn replaced(&self, worker: u64, k: u64, ring: &Ring) -> Vec<String> {
+        let (mut watch, mut notes) = (ring.watch(), Vec::new());
+        let said = self.workers.get(&worker).into_iter().flatten();
+        for (before, member) in said.filter(|(before, member)| *before <= k && member != LEFT) {
+            if watch.is_dead(member) {
+                notes.push(format!("at.{worker}.{before}.{member}"));
+                notes.extend(self.deaths_of(worker, member).map(Death::note));
+            }
+        }
+        notes
+    }
+}
+
+impl Ring {
+    /// Writes down which workers were found dead, and drops the notes that no longer count.
+    pub(crate) fn note_deaths(&self, obituaries: Vec<Obituary>) -> Result<()> {
+        for Obituary { folder, died, past } in obituaries {
+            died.iter().try_for_each(|note| self.coordination.add_note(&folder, note, "").map(drop))?;
+            past.iter().try_for_each(|note| self.coordination.remove_note(&folder, note))?;
+        }
+        Ok(())
+    }
+}

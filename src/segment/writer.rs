@@ -1,0 +1,432 @@
+//! Writing a segment in `staging/<owner>/`: `<id>.part` while it is written, by its owner alone, and `<id>.rec` from
+//! its sealing on, which is one rename to a name that was never used.
+//!
+//! Promise: what [`StagingWriter::seal`] returned is whole, and is never opened for writing again.
+
+use crate::error::{Error, FsError, Result};
+use crate::fs::atomic_publish::DirSyncs;
+use crate::fs::{FileWriter, Fs, FsResult};
+use crate::layout::Layout;
+use ringreel_format::{FormatError, SampleRef, Sealed, SegmentInfo, SegmentWriter, Sink, WriteOptions};
+use std::io::{self, IoSlice, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A segment that is being written.
+pub struct StagingWriter {
+    fs: Arc<dyn Fs>,
+    part: PathBuf,
+    rec: PathBuf,
+    staging: PathBuf,
+    dir: PathBuf,
+    file: Buffered,
+    writer: SegmentWriter,
+    /// It is complete and closed: only its name is wanting.
+    closed: Option<Sealed>,
+    memory: Arc<Mutex<Vec<u8>>>,
+    sync: bool,
+    sync_dir: bool,
+    settled: Arc<AtomicBool>,
+    dir_syncs: DirSyncs,
+}
+
+/// How a segment is to be written.
+#[derive(Clone, Debug)]
+pub struct StagingOptions {
+    /// Compression and the like.
+    pub write: WriteOptions,
+    /// Bytes of the write buffer.
+    pub buffer: usize,
+    /// fsync before sealing: on a network always.
+    pub sync: bool,
+    /// fsync of the directory after sealing: for DURABILITY node.
+    pub sync_dir: bool,
+    /// Whether the directory's own name was synced since it was made.
+    pub settled: Arc<AtomicBool>,
+    /// What became of its syncs.
+    pub dir_syncs: DirSyncs,
+    /// What one segment leaves to the next one: the memory of its buffer.
+    pub memory: Arc<Mutex<Vec<u8>>>,
+}
+
+impl StagingWriter {
+    /// Begins the segment that `info` describes, among the things of `owner`.
+    ///
+    /// # Errors
+    /// What the filesystem says; then nothing is left behind.
+    pub fn begin(
+        fs: Arc<dyn Fs>,
+        layout: &Layout,
+        owner: &str,
+        info: SegmentInfo,
+        options: &StagingOptions,
+    ) -> Result<StagingWriter> {
+        let (part, rec) = (layout.part(owner, info.id), layout.sealed(owner, info.id));
+        let file = match fs.create_unique(&part) {
+            Err(error) if error.is_gone() => {
+                fs.ensure_dir(&layout.staging())?;
+                fs.ensure_dir(&layout.staging_of(owner))?;
+                options.settled.store(false, Ordering::Relaxed);
+                fs.create_unique(&part)?
+            }
+            other => other?,
+        };
+        let buffer = std::mem::take(&mut *lock(&options.memory));
+        let mut file = Buffered { file: Some(file), drained: 0, buffer, limit: options.buffer };
+        let begun = SegmentWriter::begin(&mut file, info, options.write.clone());
+        let writer = begun.map_err(|error| {
+            let _ = fs.forget_file(&part);
+            Error::format("write", &part)(error)
+        })?;
+        let (staging, dir) = (layout.staging(), layout.staging_of(owner));
+        let (sync, sync_dir) = (options.sync, options.sync_dir);
+        let (settled, dir_syncs) = (options.settled.clone(), options.dir_syncs.clone());
+        Ok(StagingWriter {
+            settled,
+            dir_syncs,
+            fs,
+            part,
+            rec,
+            staging,
+            dir,
+            file,
+            writer,
+            closed: None,
+            memory: options.memory.clone(),
+            sync,
+            sync_dir,
+        })
+    }
+
+    /// What the segment says of itself.
+    pub fn info(&self) -> &SegmentInfo {
+        self.writer.info()
+    }
+
+    /// Samples in it so far.
+    pub fn samples(&self) -> u64 {
+        self.writer.samples()
+    }
+
+    /// Bytes in it so far.
+    pub fn bytes(&self) -> u64 {
+        self.writer.position()
+    }
+
+    /// From the next sample on, parts are compressed at these levels.
+    pub fn compress(&mut self, levels: &[Option<i32>]) {
+        self.writer.compress(levels.to_vec());
+    }
+
+    /// Appends one sample. After an error that [`Error::is_retryable`], the same sample may be given again, unless
+    /// [`StagingWriter::must_discard`].
+    ///
+    /// # Errors
+    /// A sample that does not fit; what the filesystem says.
+    pub fn sample(&mut self, sample: &SampleRef<'_>) -> Result<()> {
+        self.closed = None;
+        let written = self.writer.sample_over(&mut self.file, sample);
+        written.or_else(|error| self.roll_back(error))
+    }
+
+    /// Cuts the file back to the last whole sample, so that the failed write can be done again.
+    fn roll_back<T>(&mut self, error: FormatError) -> Result<T> {
+        let failed = Error::format("write", &self.part)(error);
+        if let Err(error) = self.file.cut(self.writer.position()) {
+            // What the file holds is unknown now: nothing more is to be written to it.
+            tracing::warn!(%error, "a failed write could not be taken back");
+            self.file.file = None;
+        }
+        Err(failed)
+    }
+
+    /// Finishes the segment: from now on it is sealed, at the path that is returned. After an error that
+    /// [`Error::is_retryable`], it may be called again, unless [`StagingWriter::must_discard`].
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub fn seal(&mut self) -> Result<(Sealed, PathBuf)> {
+        let sealed = self.closed.map_or_else(|| self.close(), Ok)?;
+        match self.fs.rename(&self.part, &self.rec) {
+            Ok(()) => {}
+            // The reply may have been lost: then the new name is there, and nobody else could have made it. Where that
+            // cannot be seen now, it is tried again: thrown away, it might be delivered all the same.
+            Err(error) => match self.fs.exists(&self.rec) {
+                Ok(true) => {}
+                seen => {
+                    let error = seen.err().filter(FsError::is_retryable).unwrap_or(error);
+                    self.closed = self.closed.filter(|_| error.is_retryable());
+                    return Err(error.into());
+                }
+            },
+        }
+        if self.sync_dir {
+            self.sync_names().inspect_err(|error| {
+                // A failed sync is not done again: what is written next gets a name of its own. There was
+                // none where no file could be opened.
+                self.closed = self.closed.filter(|_| error.is_out_of_files());
+            })?;
+        }
+        Ok((sealed, self.rec.clone()))
+    }
+
+    fn sync_names(&self) -> FsResult<()> {
+        self.fs.sync_dir(&self.dir)?;
+        if !self.settled.load(Ordering::Relaxed) {
+            self.dir_syncs.sync(&*self.fs, &self.staging)?;
+            self.settled.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Writes what is left to be written, and closes the file.
+    fn close(&mut self) -> Result<Sealed> {
+        let finished = self.writer.finish(&mut self.file);
+        let sealed = match finished.and_then(|sealed| Ok(self.file.flush().map(|()| sealed)?)) {
+            Ok(sealed) => sealed,
+            Err(error) => return self.roll_back(error),
+        };
+        if let Some(mut file) = self.file.file.take() {
+            if self.sync {
+                file.sync()?;
+            }
+            file.close()?;
+        }
+        self.closed = Some(sealed);
+        *lock(&self.memory) = std::mem::take(&mut self.file.buffer);
+        Ok(sealed)
+    }
+
+    /// Whether what the file holds is unknown: nothing can be made of it any more.
+    pub fn must_discard(&self) -> bool {
+        self.file.file.is_none() && self.closed.is_none()
+    }
+
+    /// Whether all is written, and only the name is missing: nothing can be appended any more.
+    pub fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    /// Removes the file, of which nobody was told that it is finished.
+    ///
+    /// # Errors
+    /// What the filesystem says: it may have its name then, and whoever writes the samples again has them twice.
+    pub fn discard(&self) -> Result<()> {
+        let _ = self.fs.forget_file(&self.part); // litter at worst
+        // It may have got its name before it failed: nobody is to adopt what will be written again.
+        match self.fs.remove_file(&self.rec) {
+            // Not there: a stale handle does not say that.
+            Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => Ok(done?),
+        }
+    }
+}
+
+fn lock(memory: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A large page of the page cache. A write that begins at a multiple of it, and is as long, gets one where the filesystem
+/// has them (ext4, XFS, btrfs), and readers map it as one.
+const LARGE_PAGE: u64 = 2 << 20;
+/// A small one, or a multiple of it.
+const PAGE: u64 = 64 << 10;
+
+/// A write buffer that can be cut back to any earlier length, also after a write that failed half-way. Large
+/// writes go past it, but for their last bytes: what is written ends at multiples of pages.
+struct Buffered {
+    file: Option<Box<dyn FileWriter>>,
+    /// Bytes that the file holds for certain; the buffer follows them.
+    drained: u64,
+    buffer: Vec<u8>,
+    limit: usize,
+}
+
+impl Buffered {
+    fn open(&mut self) -> io::Result<&mut Box<dyn FileWriter>> {
+        self.file.as_mut().ok_or_else(|| io::Error::other("the file was closed"))
+    }
+
+    /// Writes what is buffered, and `bytes` behind it, in one call if the file takes it.
+    fn pass(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let buffer = std::mem::take(&mut self.buffer);
+        let passed = self.open().and_then(|file| write_all(file, &mut [IoSlice::new(&buffer), IoSlice::new(bytes)]));
+        self.buffer = buffer; // also for its memory
+        if passed.is_ok() {
+            self.drained += (self.buffer.len() + bytes.len()) as u64;
+            self.buffer.clear();
+        }
+        passed
+    }
+
+    /// How many of `len` bytes that follow those in the buffer are to be written with them: up to the end of a page, a large
+    /// one where one ends near.
+    fn to_pass(&self, len: usize) -> usize {
+        let begin = self.drained + self.buffer.len() as u64;
+        let end = begin + len as u64;
+        let rest = if end % LARGE_PAGE < PAGE { end % LARGE_PAGE } else { end % PAGE };
+        len.saturating_sub(rest as usize)
+    }
+
+    fn cut(&mut self, len: u64) -> FsResult<()> {
+        let Some(file) = self.file.as_mut() else { return Ok(()) };
+        let buffered = len.saturating_sub(self.drained) as usize;
+        self.buffer.truncate(buffered);
+        self.drained = self.drained.min(len);
+        file.cut(self.drained)
+    }
+}
+
+impl Sink for Buffered {
+    fn write_over(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let in_file = self.drained.saturating_sub(at).min(bytes.len() as u64) as usize;
+        let (in_file, buffered) = bytes.split_at(in_file);
+        if !in_file.is_empty() {
+            self.open()?.write_over(at, in_file).map_err(|error| error.source)?;
+        }
+        self.buffer.write_over(at.saturating_sub(self.drained), buffered)
+    }
+
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        Buffered::cut(self, len).map_err(|error| error.source)
+    }
+}
+
+impl Write for Buffered {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut rest = bytes;
+        if self.buffer.len() + bytes.len() > self.limit {
+            let (now, later) = bytes.split_at(self.to_pass(bytes.len()));
+            self.pass(now)?;
+            rest = later;
+        }
+        self.buffer.extend_from_slice(rest);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.pass(&[])
+    }
+}
+
+/// As [`Write::write_all`], from two places.
+fn write_all(file: &mut dyn Write, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+    IoSlice::advance_slices(&mut slices, 0); // the empty ones
+    while !slices.is_empty() {
+        match file.write_vectored(slices) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut slices, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// What a file was given, and where each write ended. It takes so many bytes in a call at most.
+    #[derive(Clone)]
+    struct Recorded(Arc<Mutex<(Vec<u8>, Vec<u64>)>>, usize);
+
+    impl Write for Recorded {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.write_vectored(&[IoSlice::new(bytes)])
+        }
+
+        fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+            let (file, ends) = &mut *self.0.lock().unwrap();
+            let before = file.len();
+            for slice in slices {
+                let room = self.1 - (file.len() - before);
+                file.extend_from_slice(&slice[..slice.len().min(room)]);
+            }
+            ends.push(file.len() as u64);
+            Ok(file.len() - before)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl FileWriter for Recorded {
+        fn write_over(&mut self, at: u64, bytes: &[u8]) -> FsResult<()> {
+            self.0.lock().unwrap().0[at as usize..][..bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        }
+
+        fn cut(&mut self, len: u64) -> FsResult<()> {
+            self.0.lock().unwrap().0.truncate(len as usize);
+            Ok(())
+        }
+
+        fn sync(&mut self) -> FsResult<()> {
+            Ok(())
+        }
+
+        fn close(self: Box<Self>) -> FsResult<()> {
+            Ok(())
+        }
+    }
+
+    fn buffered(limit: usize, in_a_call: usize) -> (Buffered, Recorded) {
+        let file = Recorded(Arc::default(), in_a_call);
+        (Buffered { file: Some(Box::new(file.clone())), drained: 0, buffer: Vec::new(), limit }, file)
+    }
+
+    #[test]
+    fn large_writes_end_where_large_pages_do() {
+        let (mut to, file) = buffered(1 << 20, usize::MAX);
+        let part = vec![7; 16 << 20];
+        for _ in 0..2 {
+            to.write_all(&[1; 300]).unwrap();
+            to.write_all(&part).unwrap();
+        }
+        assert_eq!(file.0.lock().unwrap().1, [16 << 20, 32 << 20], "a call for each part and what stands before it");
+        assert_eq!(to.buffer.len(), 600);
+        to.write_all(&part[..(3 << 20) + 5000]).unwrap();
+        assert_eq!(file.0.lock().unwrap().1[2], 35 << 20, "no large page ends near, but a small one");
+    }
+
+    #[test]
+    fn small_writes_fill_whole_pages() {
+        let (mut to, file) = buffered(1 << 20, usize::MAX);
+        (0..1000).for_each(|_| to.write_all(&[7; 4169]).unwrap());
+        assert_eq!(file.0.lock().unwrap().1, [1 << 20, 2 << 20, 3 << 20]);
+    }
+
+    #[test]
+    fn all_arrives_in_order_and_can_be_cut_and_written_over() {
+        all_arrives(usize::MAX);
+        all_arrives(1_000_003);
+    }
+
+    fn all_arrives(in_a_call: usize) {
+        let (mut to, file) = buffered(1 << 20, in_a_call);
+        let (mut all, zeros) = (Vec::new(), vec![0; 9 << 20]);
+        for n in 0..60u32 {
+            // From a byte to 8 MiB, and around each limit.
+            let len = (1u32 << (n % 24)) as usize + [0, 1, 300][n as usize % 3] - usize::from(n % 7 == 0);
+            let bytes = (0..len).map(|at| (at as u32 ^ n) as u8).collect::<Vec<_>>();
+            let cut = n % 5 == 3;
+            to.write_all(if cut { &bytes } else { &zeros[..len] }).unwrap();
+            if cut {
+                let len = all.len() + bytes.len() / 2;
+                Sink::cut(&mut to, len as u64).unwrap();
+                all.extend_from_slice(&bytes[..bytes.len() / 2]);
+            } else {
+                // As a head: known when what follows it was written.
+                to.write_over(all.len() as u64, &bytes).unwrap();
+                all.extend_from_slice(&bytes);
+            }
+            assert!(to.buffer.len() <= to.limit + PAGE as usize);
+        }
+        to.flush().unwrap();
+        assert!(file.0.lock().unwrap().0 == all);
+    }
+}

@@ -1,0 +1,160 @@
+//! Maintenance: a round promotes the next generation if it is time, reclaims old generations, and recovers the files of dead
+//! owners, in this order.
+//!
+//! A manager runs rounds all the time. Other processes run single rounds: a generator without a living manager, a generator
+//! that ends, a reader whose next generation no other process promotes, `ringreel gc` and `ringreel repair`. They differ in
+//! the steps that follow the promotion, and in how they treat a failed reclaim. A [`MaintenancePolicy`] decides both.
+
+use super::adopt::Recovered;
+use super::promote::{Promoted, When};
+use super::reclaim::Reclaimed;
+use crate::error::{Error, Result};
+use crate::ring::Ring;
+use crate::ring::liveness::Watch;
+use crate::ring::validation_split::KeptSoFar;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What happens to the files of dead owners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dead {
+    /// Nothing.
+    Leave,
+    /// Unfinished files of owners that have been dead for long are removed.
+    Sweep,
+    /// Finished segments are committed, too.
+    Adopt,
+}
+
+/// What is due after the promotion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Whether old generations and litter are removed.
+    pub reclaim: bool,
+    /// What happens to the files of dead owners.
+    pub dead: Dead,
+}
+
+impl Due {
+    /// The promotion alone.
+    pub fn nothing() -> Due {
+        Due { reclaim: false, dead: Dead::Leave }
+    }
+}
+
+/// Decides what a round of maintenance does after its promotion.
+pub trait MaintenancePolicy {
+    /// Decides what is due. `promoted` is `None` in a round without a promotion. A failed promotion ends the round, after
+    /// a reclaim if that is due.
+    ///
+    /// # Errors
+    /// An error ends the round at once.
+    fn due(&mut self, promoted: &Result<Option<Promoted>>) -> Result<Due>;
+
+    /// Receives the result of the reclaim, before the round goes on.
+    ///
+    /// # Errors
+    /// An error ends the round.
+    fn after_reclaim(&mut self, done: Result<Reclaimed>) -> Result<Reclaimed> {
+        done
+    }
+}
+
+/// The same steps are due after every promotion.
+impl MaintenancePolicy for Due {
+    fn due(&mut self, _promoted: &Result<Option<Promoted>>) -> Result<Due> {
+        Ok(*self)
+    }
+}
+
+/// Reclaims after a promotion. A failed reclaim does not fail the round, so that its caller learns of the promotion.
+#[derive(Debug, Default)]
+pub struct ReclaimAfterPromotion {
+    /// Why the reclaim failed.
+    pub failed: Option<Error>,
+}
+
+impl MaintenancePolicy for ReclaimAfterPromotion {
+    fn due(&mut self, promoted: &Result<Option<Promoted>>) -> Result<Due> {
+        Ok(Due { reclaim: matches!(promoted, Ok(Some(Promoted::Done(_)))), dead: Dead::Leave })
+    }
+
+    fn after_reclaim(&mut self, done: Result<Reclaimed>) -> Result<Reclaimed> {
+        done.or_else(|error| {
+            self.failed = Some(error);
+            Ok(Reclaimed::default())
+        })
+    }
+}
+
+/// What a round of maintenance did.
+#[derive(Clone, Debug, Default)]
+pub struct Round {
+    /// What became of the next generation; `None` in a round without a promotion.
+    pub promoted: Option<Promoted>,
+    /// What was reclaimed; `None` if that was not due.
+    pub reclaimed: Option<Reclaimed>,
+    /// What was done for dead owners; `None` if they were left alone.
+    pub recovered: Option<Recovered>,
+}
+
+/// What this process remembers between two rounds.
+pub(crate) struct MaintenanceState {
+    /// The heartbeats of the members.
+    watch: Mutex<Watch>,
+    /// The newest generation when this process last reclaimed what was older than is kept.
+    pub(crate) reclaimed: AtomicU64,
+    /// Generations that are never reclaimed.
+    pub(crate) kept: Mutex<KeptSoFar>,
+    /// Old manifests that list a segment whose staging name could not be removed, and when that was tried last.
+    pub(crate) unprunable: Mutex<HashMap<u64, Instant>>,
+    /// Whether it was logged that a directory cannot be reclaimed.
+    pub(crate) told_of_last_names: AtomicBool,
+    /// Dead owners of whom it was logged that their files cannot be removed.
+    pub(crate) told_of_owners: Mutex<BTreeSet<String>>,
+}
+
+impl MaintenanceState {
+    pub(crate) fn new(lease: Duration) -> MaintenanceState {
+        MaintenanceState {
+            watch: Mutex::new(Watch::new(lease)),
+            reclaimed: AtomicU64::new(0),
+            kept: Mutex::default(),
+            unprunable: Mutex::default(),
+            told_of_last_names: AtomicBool::new(false),
+            told_of_owners: Mutex::default(),
+        }
+    }
+}
+
+impl Ring {
+    /// Who lives, as this process sees it.
+    pub fn watch(&self) -> MutexGuard<'_, Watch> {
+        self.maintenance.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This process promotes where nobody else does, and removes nothing by that.
+    pub fn leave_reclaiming(&self) {
+        self.maintenance.reclaimed.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    /// Does one round of maintenance: promotes the next generation if `promote` says so, and then what `policy` finds due.
+    ///
+    /// # Errors
+    /// What the filesystem or the index says, and the errors of `policy`. Each step may be done again.
+    pub fn run_maintenance(&self, promote: Option<When>, policy: &mut dyn MaintenancePolicy) -> Result<Round> {
+        let promoted = promote.map(|when| self.promote(when)).transpose();
+        let due = policy.due(&promoted)?;
+        let reclaimed = due.reclaim.then(|| self.reclaim());
+        let promoted = promoted?;
+        let reclaimed = reclaimed.map(|done| policy.after_reclaim(done)).transpose()?;
+        let recovered = match due.dead {
+            Dead::Leave => None,
+            Dead::Sweep => Some(self.sweep_dead()?),
+            Dead::Adopt => Some(self.recover(&mut self.watch())?),
+        };
+        Ok(Round { promoted, reclaimed, recovered })
+    }
+}

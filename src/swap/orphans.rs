@@ -1,0 +1,147 @@
+//! Last names: a segment that lies in a generation's directory, that no manifest lists, and that is staged no more. Who
+//! removed that name would lose its samples.
+//!
+//! By the rules there is none: a staging name stays until a manifest lists the segment. There may be where somebody
+//! removed files by hand, or where a manifest is lost.
+
+use super::scan::Found;
+use crate::error::{Error, Result};
+use crate::fs::surely;
+use crate::layout::SegmentName;
+use crate::manifest::store::Lookup;
+use crate::manifest::{Manifest, SegmentEntry};
+use crate::ring::Ring;
+use crate::segment::reader::read_tail;
+use ringreel_format::SegmentId;
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What the manifests say of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// One lists it.
+    Delivered,
+    /// None does, and all that could are there.
+    Undelivered,
+    /// One that could list it cannot be read.
+    Unclear,
+    /// The first that could list it was pruned long ago.
+    TooOld,
+}
+
+impl Ring {
+    /// Whether a manifest up to `newest` lists the segment.
+    pub(crate) fn verdict(&self, entry: &SegmentEntry, newest: u64) -> Result<Verdict> {
+        self.verdict_from(entry, entry.born, newest)
+    }
+
+    /// Whether a manifest from `from` on does.
+    pub fn verdict_from(&self, entry: &SegmentEntry, from: u64, newest: u64) -> Result<Verdict> {
+        match self.manifests.find(entry.id, from, newest) {
+            Ok(Lookup::Listed(_)) => Ok(Verdict::Delivered),
+            Ok(Lookup::Pruned) => Ok(Verdict::TooOld),
+            Ok(Lookup::NotListed) => Ok(Verdict::Undelivered),
+            Err(Error::Manifest { .. }) => Ok(Verdict::Unclear),
+            Err(Error::Fs { source }) if source.is_gone() => Ok(Verdict::Unclear),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The readable segments in the directory of a generation that `judge` does not find delivered and that have no other
+    /// name, `limit` of them at most. `manifest` is the generation's own, where it has one; `newest` the newest generation.
+    pub fn last_names(
+        &self,
+        dir: &Path,
+        manifest: Option<&Manifest>,
+        limit: usize,
+        newest: u64,
+        judge: &dyn Fn(&SegmentEntry) -> Result<Verdict>,
+    ) -> Result<Vec<(SegmentEntry, Verdict)>> {
+        let mut found = Vec::new();
+        match surely(&*self.fs, dir, || self.fs.identity(dir)) {
+            Ok(is) if is.is_dir => {}
+            Ok(_) => return Ok(found), // a link, for one: not ours
+            Err(error) if error.is_gone() && !error.is_stale() => return Ok(found),
+            Err(error) => return Err(error.into()),
+        }
+        let names = self.list_or_none(dir)?;
+        let listed = manifest.map(Manifest::names).unwrap_or_default();
+        let mut elsewhere = None;
+        for name in &names {
+            if found.len() >= limit {
+                break;
+            }
+            let Some(parsed) = SegmentName::parse(name).filter(|parsed| !listed.contains(parsed)) else { continue };
+            let entry =
+                match read_tail(&*self.fs, &dir.join(name)).and_then(|tail| self.entry(&tail, parsed.index, name)) {
+                    Ok(entry) => entry,
+                    Err(Error::Format { .. }) => continue,
+                    Err(Error::Fs { source }) if !source.is_retryable() => continue,
+                    Err(error) => return Err(error),
+                };
+            if self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))? {
+                continue;
+            }
+            // In this order: a name goes from staging only after a manifest lists it.
+            let verdict = judge(&entry)?;
+            if matches!(verdict, Verdict::Delivered | Verdict::TooOld) {
+                continue;
+            }
+            let elsewhere = match &mut elsewhere {
+                Some(ids) => ids,
+                none => none.insert(self.in_quarantine_or_filling(newest)?),
+            };
+            if !elsewhere.contains(&entry.id) {
+                found.push((entry, verdict));
+            }
+        }
+        Ok(found)
+    }
+
+    fn in_quarantine_or_filling(&self, newest: u64) -> Result<HashSet<SegmentId>> {
+        let mut ids = self.quarantined()?;
+        ids.extend(self.in_filling(newest + 1)?);
+        Ok(ids)
+    }
+
+    /// Ids of what is linked into generation `n`, which fills or is being promoted; then into the one after it, too.
+    pub fn in_filling(&self, n: u64) -> Result<HashSet<SegmentId>> {
+        let mut ids = HashSet::new();
+        let (write, read) = (|n| self.layout.write(n), |n| self.layout.read(n));
+        for dir in [write(n), read(n), write(n + 1), read(n + 1)] {
+            let found = self.segments_in(&dir)?.unwrap_or_default();
+            ids.extend(found.segments.iter().map(|entry| entry.id));
+        }
+        Ok(ids)
+    }
+
+    /// The segments in a directory; none where there is none. What cannot be read just now is an error, not a damaged
+    /// segment: what follows from this cannot be taken back.
+    pub fn segments_in(&self, dir: &Path) -> Result<Option<Found>> {
+        match surely(&*self.fs, dir, || self.fs.identity(dir)) {
+            Ok(is) if is.is_dir => {}
+            Ok(_) => return Ok(None), // a link, for one: not ours
+            Err(error) if error.is_gone() && !error.is_stale() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let mut found = Found::default();
+        for name in self.list_or_none(dir)? {
+            let Some(parsed) = SegmentName::parse(&name) else { continue };
+            match read_tail(&*self.fs, &dir.join(&name)).and_then(|tail| self.entry(&tail, parsed.index, &name)) {
+                Ok(entry) => found.segments.push(Arc::new(entry)),
+                Err(Error::Fs { source }) if source.is_retryable() || source.is_denied() => return Err(source.into()),
+                Err(Error::Fs { source }) if source.is_gone() => {}
+                Err(error) => found.damaged.push((name, error.to_string())),
+            }
+        }
+        found.segments.sort_by_key(|entry| (entry.born, entry.index, entry.id));
+        Ok(Some(found))
+    }
+
+    /// Ids of segments in quarantine.
+    pub fn quarantined(&self) -> Result<HashSet<SegmentId>> {
+        let names = self.list_or_none(&self.layout.quarantine())?;
+        Ok(names.iter().flat_map(|name| name.split('.')).filter_map(|word| word.parse().ok()).collect())
+    }
+}

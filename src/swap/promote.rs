@@ -1,0 +1,268 @@
+//! Promotion: a full `write.<n>` becomes `read.<n>` by one rename, then gets its manifest.
+//!
+//! Only of the generation after the newest one. By the manager or by whoever finds it full; every step may be done
+//! again, by anybody, or by two at once: the rename happens once, the manifest is published once.
+
+use super::orphans::Verdict;
+use super::scan::Found;
+use crate::coordination::{SwapStatus, if_available};
+use crate::error::{Error, Result};
+use crate::fs::atomic_publish::publish_by;
+use crate::manifest::{MAX_SEGMENTS, Manifest, SegmentEntry};
+use crate::random::random_u32;
+use crate::ring::Ring;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// When a generation is promoted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// When it holds SWAP_CAP samples.
+    Full,
+    /// When it holds a sample.
+    NotEmpty,
+}
+
+/// What became of the generation after the newest one.
+#[derive(Clone, Debug)]
+pub enum Promoted {
+    /// It has a manifest.
+    Done(Promotion),
+    /// It does not hold enough samples yet.
+    Filling {
+        /// Samples in it.
+        samples: u64,
+    },
+    /// It holds enough samples, and waits for readers of the generation before.
+    Blocked {
+        /// Samples in it.
+        samples: u64,
+        /// What it waits for.
+        why: String,
+    },
+    /// Another process has begun to promote it, or has promoted it. The next look shows how far that is.
+    Raced,
+}
+
+impl Promoted {
+    /// Returns the promotion, if there was one.
+    pub fn done(self) -> Option<Promotion> {
+        match self {
+            Promoted::Done(promotion) => Some(promotion),
+            Promoted::Filling { .. } | Promoted::Blocked { .. } | Promoted::Raced => None,
+        }
+    }
+}
+
+/// What a promotion did.
+#[derive(Clone, Debug)]
+pub struct Promotion {
+    /// The manifest that counts, ours or another's.
+    pub manifest: Arc<Manifest>,
+    /// Whether it is ours.
+    pub ours: bool,
+    /// From closing the generation until the next one was open, in milliseconds: for so long generators could not commit.
+    pub swap_ms: f64,
+    /// From closing the generation until it was readable, in milliseconds.
+    pub readable_ms: f64,
+    /// Segments that were in the directory and are not listed.
+    pub left_out: u64,
+    /// Of those, damaged ones (or seen too early).
+    pub damaged: u64,
+}
+
+impl Ring {
+    /// Promotes the generation after the newest one, if it is time.
+    ///
+    /// # Errors
+    /// What the filesystem says; the promotion can then be tried again by anybody.
+    pub fn promote(&self, when: When) -> Result<Promoted> {
+        match self.promote_next(when) {
+            // Another process promoted it meanwhile, or more than one.
+            Err(Error::Fs { source }) if source.is_gone() => Ok(Promoted::Raced),
+            other => other,
+        }
+    }
+
+    fn promote_next(&self, when: When) -> Result<Promoted> {
+        let n = self.manifests.newest()? + 1;
+        // A wrong no is found out below, before anything is done: a manager polls this.
+        let begun = self.fs.seen(&self.layout.read(n))?;
+        if !begun && let Some(not_yet) = self.not_yet(n, when)? {
+            return Ok(not_yet);
+        }
+        if self.manifests.newest_listed()? != n - 1 {
+            return Ok(Promoted::Raced);
+        }
+        self.make_room(n - 1);
+        let started = Instant::now();
+        self.switch_over(n)?;
+        let swap_ms = milliseconds_since(started);
+        let found = self.look_at(n, &self.layout.read(n))?;
+        let (manifest, ours) = self.publish_manifest(n, &found, swap_ms)?;
+        let readable_ms = milliseconds_since(started);
+        let left_out =
+            found.segments.iter().filter(|entry| !lists_name(&manifest, entry)).count() + found.damaged.len();
+        self.after_promotion(&manifest, &found)?;
+        let (left_out, damaged) = (left_out as u64, found.damaged.len() as u64);
+        Ok(Promoted::Done(Promotion { manifest, ours, swap_ms, readable_ms, left_out, damaged }))
+    }
+
+    /// Returns why generation `n`, whose promotion has not begun, is not promoted now; `None` if it is time.
+    fn not_yet(&self, n: u64, when: When) -> Result<Option<Promoted>> {
+        let samples = match self.fill_of(n) {
+            Ok(samples) => samples,
+            Err(Error::Fs { source }) if source.is_gone() => {
+                if self.is_renamed(n)? {
+                    return Ok(Some(Promoted::Raced)); // somebody began just now
+                }
+                self.fs.ensure_dir(&self.layout.write(n))?;
+                return Ok(Some(Promoted::Filling { samples: 0 }));
+            }
+            Err(error) => return Err(error),
+        };
+        let wanted = if when == When::Full { self.birth.swap_cap } else { 1 };
+        // What is not full waits for nobody: somebody else may have promoted what did.
+        if samples < wanted {
+            return Ok(Some(Promoted::Filling { samples }));
+        }
+        Ok(self.held_back()?.map(|why| Promoted::Blocked { samples, why }))
+    }
+
+    /// Whoever promoted the newest generation may have died before it reclaimed. Were the next one promoted all the same,
+    /// one generation more than is promised would take room, and at the next death another one. (This is not left
+    /// to the round of maintenance, because it is needed before every promotion, and only if there is one.)
+    fn make_room(&self, newest: u64) {
+        if self.maintenance.reclaimed.load(Ordering::Relaxed) < newest
+            && let Err(error) = self.reclaim()
+        {
+            tracing::warn!(%error, "old generations were not reclaimed before the next one is promoted");
+        }
+    }
+
+    /// Returns whether the directory of generation `n` has the name that its promotion gives it. Asks the server.
+    pub(crate) fn is_renamed(&self, n: u64) -> Result<bool> {
+        Ok(self.fs.exists(&self.layout.read(n))?)
+    }
+
+    /// Closes generation `n`, opens the next one, renames `write.<n>` to `read.<n>`.
+    fn switch_over(&self, n: u64) -> Result<()> {
+        // The index is a hint: without it, late links are found out by the manifest all the same.
+        if_available(self.coordination.close_generation(n))
+            .map(drop)
+            .unwrap_or_else(|error| tracing::warn!(%error, "generation {n} was not closed"));
+        self.fs.ensure_dir(&self.layout.write(n + 1))?;
+        let (write, read) = (self.layout.write(n), self.layout.read(n));
+        if let Err(error) = self.fs.rename(&write, &read)
+            && !self.is_renamed(n)?
+        {
+            return Err(error.into()); // whatever failed: it did not happen
+        }
+        self.settle_dir(self.layout.root())
+    }
+
+    fn publish_manifest(&self, n: u64, found: &Found, swap_ms: f64) -> Result<(Arc<Manifest>, bool)> {
+        let path = self.layout.manifest(n - 1);
+        let before = self.manifests.get(n - 1)?.ok_or_else(|| unseen(&path))?;
+        let segments = choose(&self.countable(n, &found.segments)?, self.birth.swap_cap, MAX_SEGMENTS);
+        let summary = before.summary.next(&self.me, &segments, swap_ms);
+        let path = self.layout.manifest(n);
+        let refused = |message: String| Error::Manifest { path: path.clone(), message, passing: false };
+        let manifest = Manifest::new(summary, segments);
+        manifest.check().map_err(refused)?; // what nobody could read is never published
+        self.settle_dir(&self.layout.read(n))?;
+        self.settle_manifests(n - 1)?;
+        let temp = self.layout.staging_of(&self.me).join(format!("manifest.{n}.{:08x}", random_u32()));
+        self.fs.ensure_dir(&self.layout.staging_of(&self.me))?;
+        let ours = publish_by(&*self.fs, &temp, &path, &|file| manifest.write_to(file), self.syncs_files())?;
+        self.settle_manifests(n)?;
+        if ours {
+            return Ok((self.manifests.keep(manifest), true)); // generators wait: it is not read once more
+        }
+        Ok((self.manifests.get(n)?.ok_or_else(|| unseen(&path))?, false))
+    }
+
+    /// Says so in the index, removes the staging names of what is listed and the links of what is not.
+    fn after_promotion(&self, manifest: &Manifest, found: &Found) -> Result<()> {
+        let summary = &manifest.summary;
+        let (n, total_samples) = (summary.generation, summary.total_samples);
+        let status = SwapStatus { generation: n, unix_ms: summary.unix_ms, total_samples };
+        if_available(self.coordination.publish_status(&status))
+            .map(drop)
+            .unwrap_or_else(|error| tracing::warn!(%error, "the status was not published"));
+        for entry in &manifest.segments {
+            self.tidy(&self.layout.sealed(&entry.owner, entry.id))?;
+        }
+        // Only what passed its check: a damaged one may only have been seen too early, and its owner will look at it.
+        for entry in found.segments.iter().filter(|entry| !lists_name(manifest, entry)) {
+            let staged = self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))?;
+            if !staged
+                && matches!(self.verdict(entry, self.manifests.newest()?)?, Verdict::Undelivered | Verdict::Unclear)
+            {
+                tracing::error!(segment = %entry.id, "read.{n}/{} stays: it has no other name, see `ringreel repair`", entry.file());
+                continue;
+            }
+            self.tidy(&self.layout.read(n).join(entry.file()))?;
+        }
+        Ok(())
+    }
+}
+
+fn milliseconds_since(then: Instant) -> f64 {
+    then.elapsed().as_secs_f64() * 1e3
+}
+
+/// A manifest that is there, and that our view of the directory does not show yet.
+fn unseen(path: &Path) -> Error {
+    Error::Manifest { path: path.to_owned(), message: "it cannot be seen yet".to_owned(), passing: true }
+}
+
+fn lists_name(manifest: &Manifest, entry: &SegmentEntry) -> bool {
+    manifest.locate_id(entry.id).is_some_and(|listed| listed.name() == entry.name())
+}
+
+/// Chooses whole segments, in order: those that `cap` samples have room for, and at most `most`. Segments that are
+/// left out are linked again.
+fn choose(countable: &[Arc<SegmentEntry>], cap: u64, most: usize) -> Vec<SegmentEntry> {
+    let fit = fitting(countable.iter().map(|entry| entry.samples), cap);
+    countable.iter().zip(fit).filter(|(_, fits)| *fits).map(|(entry, _)| (**entry).clone()).take(most).collect()
+}
+
+/// Which of these segments a manifest lists: for each, in order, given the number of its samples.
+pub fn fitting(samples: impl Iterator<Item = u64>, cap: u64) -> impl Iterator<Item = bool> {
+    let mut listed = 0;
+    samples.map(move |samples| {
+        let fits = samples > 0 && listed + samples <= cap;
+        listed += if fits { samples } else { 0 };
+        fits
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::manifest::tests::example;
+    use crate::manifest::{MAX_BYTES, MAX_SEGMENTS};
+
+    #[test]
+    fn promotion_lists_no_more_than_readers_accept() {
+        let countable: Vec<_> = example(10).segments.into_iter().map(Arc::new).collect();
+        assert_eq!(choose(&countable, 1000, 7).len(), 7);
+        assert_eq!(choose(&countable, 1000, 70).len(), 10);
+        // The longest line: as many digits, and as long an owner's name, as there may be.
+        let longest = SegmentEntry {
+            index: u64::MAX,
+            owner: "o".repeat(200).into(),
+            born: u64::MAX,
+            samples: u64::MAX,
+            bytes: u64::MAX,
+            ..(*countable[0]).clone()
+        };
+        let line = serde_json::to_vec(&longest).unwrap().len() as u64 + 1;
+        assert!(crate::layout::is_owner(&longest.owner) && !crate::layout::is_owner(&"o".repeat(201)));
+        assert!((line + 1) * MAX_SEGMENTS as u64 <= MAX_BYTES, "{line} bytes a line");
+    }
+}

@@ -1,0 +1,83 @@
+//! Sealing: the generation that fills becomes readable as it is. The same promotion as that of a full one; whoever
+//! generates goes on in the next.
+
+use super::promote::{Promoted, Promotion, When};
+use crate::error::{Error, Result};
+use crate::ring::Ring;
+
+/// How often something that passes is tried again.
+const ATTEMPTS: u32 = 20;
+
+/// What sealing did.
+#[derive(Clone, Debug, Default)]
+pub struct Sealed {
+    /// Generations that it made readable: one, or two where a promotion was left half done.
+    pub promotions: Vec<Promotion>,
+    /// Somebody else made the generation readable meanwhile.
+    pub by_another: bool,
+    /// Why the generation is not made readable yet (REUSE min).
+    pub held: Option<String>,
+}
+
+impl Ring {
+    /// Makes the generation that fills readable, if there is a sample in it. As with every promotion, old generations
+    /// are reclaimed then.
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub fn seal(&self) -> Result<Sealed> {
+        let mut sealed = Sealed::default();
+        let next = self.manifests.newest_listed()? + 1;
+        // Where a promotion is half done, it is the one after that fills.
+        let filling = next + u64::from(self.is_renamed(next)?);
+        let mut last = None;
+        // No rounds of maintenance, because a single reclaim after the last promotion serves both.
+        for _ in 0..ATTEMPTS {
+            match self.promote(When::NotEmpty) {
+                Ok(Promoted::Done(promotion)) => sealed.promotions.push(promotion),
+                Ok(not_done) if self.manifests.newest_listed()? < filling => {
+                    if let Promoted::Blocked { why, .. } = not_done {
+                        sealed.held = Some(why);
+                        break;
+                    }
+                    if self.is_empty(filling)? {
+                        break;
+                    }
+                    std::thread::sleep(self.settings.poll); // somebody is at it
+                }
+                Ok(_) => {}
+                Err(error) if error.is_retryable() => {
+                    tracing::warn!("{error}; trying again");
+                    last = Some(error);
+                    std::thread::sleep(self.settings.poll);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            last = None;
+            if self.manifests.newest()? >= filling {
+                break;
+            }
+        }
+        if let Some(error) = last.filter(|_| sealed.promotions.is_empty()) {
+            return Err(error);
+        }
+        sealed.by_another = self.manifests.newest()? >= filling
+            && sealed.promotions.iter().all(|p| p.manifest.summary.generation < filling);
+        if !sealed.promotions.is_empty()
+            && let Err(error) = self.reclaim()
+        {
+            tracing::warn!("old generations are left to the next one: {error}");
+        }
+        let _ = self.fs.remove_dir(&self.layout.staging_of(&self.me)); // stays where something is in it
+        Ok(sealed)
+    }
+
+    fn is_empty(&self, n: u64) -> Result<bool> {
+        match self.fill_of(n) {
+            Ok(fill) => Ok(fill == 0),
+            Err(Error::Fs { source }) if source.is_gone() => Ok(!self.is_renamed(n)?),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Pruning: manifests older than the last [`MANIFESTS_KEPT`] are removed, a bounded number in each pass.
+//!
+//! Promise: a segment that has a staging name is listed by no pruned manifest. A promoter that dies, or that may not
+//! remove another user's file, leaves staging names of segments that its manifest lists. A pass removes such names
+//! first, and the manifest in a later pass. So the owner, however long it was suspended, and an adopter can
+//! always tell whether a segment was delivered: by a manifest that exists, or by the staging name that is missing.
+
+use super::adopt::is_left_for_later;
+use crate::error::{Error, Result};
+use crate::layout::{is_owner, sealed_id};
+use crate::ring::{MANIFESTS_KEPT, Ring};
+use crate::segment::reader::read_tail;
+use ringreel_format::SegmentId;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::PoisonError;
+use std::time::Instant;
+
+/// A pass runs when the newest generation is a multiple of this.
+const PASS_EVERY: u64 = 8;
+/// Most manifests removed in one pass.
+const MOST_REMOVED: usize = 256;
+/// Most segment entries read from manifests in one pass: about 40 ms of decoding.
+const MOST_ENTRIES: usize = 100_000;
+/// Most footers read in one pass. Segments beyond count as listed by any manifest.
+const MOST_FOOTERS: usize = 1_000;
+
+/// A sealed segment in a staging directory, or linked into the generation that fills.
+struct StagedName {
+    /// Its staging name; none if it is only linked.
+    path: Option<PathBuf>,
+    /// The first generation whose manifest can list it; 0 if unknown.
+    born: u64,
+}
+
+/// Staging names of the segments that a manifest lists.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// No segment has one, and none is linked into the generation that fills.
+    Absent,
+    /// There were some, which are removed now: a later pass looks again.
+    Removed,
+    /// At least one cannot be removed, or the manifest cannot be read.
+    Stuck,
+}
+
+impl Ring {
+    /// Removes old manifests once there are twice as many as are kept. Those of held-out samples, and those whose
+    /// generation still exists, stay.
+    ///
+    /// # Errors
+    /// What the filesystem says.
+    pub(crate) fn prune_manifests(&self, newest: u64) -> Result<()> {
+        if !newest.is_multiple_of(PASS_EVERY) {
+            return Ok(());
+        }
+        let mut numbers = self.manifests.numbers()?;
+        if (numbers.len() as u64) < 2 * MANIFESTS_KEPT {
+            return Ok(());
+        }
+        // Manifests whose staging names could not be removed rest for a lease, so that the others get their turn.
+        let mut stuck = self.maintenance.unprunable.lock().unwrap_or_else(PoisonError::into_inner);
+        numbers.retain(|n| stuck.get(n).is_none_or(|tried| tried.elapsed() > self.settings.lease));
+        numbers.sort_unstable();
+        let first = self.reclaimable_from()?;
+        let owners: Vec<String> =
+            self.list_or_none(&self.layout.staging())?.into_iter().filter(|name| is_owner(name)).collect();
+        let staged = match self.staged_names(&owners, newest) {
+            Err(Error::Fs { source }) if source.is_denied() => {
+                tracing::debug!(error = %source, "no manifest is pruned: what is staged cannot be told");
+                return Ok(());
+            }
+            staged => staged?,
+        };
+        let oldest_born = staged.values().map(|name| name.born).min().unwrap_or(u64::MAX);
+        // Once for all of the lookups below: a thousand of them answer no. A wrong no is out of the question then.
+        self.fs.refresh(self.layout.root())?;
+        let (mut prunable, mut entries) = (Vec::new(), 0);
+        for n in numbers.into_iter().filter(|n| *n >= first && n + MANIFESTS_KEPT < newest) {
+            if prunable.len() == MOST_REMOVED || entries > MOST_ENTRIES {
+                break;
+            }
+            // The manifest tells which files of an existing generation were delivered. (No wrong no: see above.)
+            if self.fs.seen(&self.layout.read(n))? {
+                continue;
+            }
+            if n < oldest_born {
+                prunable.push(n);
+                continue;
+            }
+            let names = self.look_for_staged(n, &staged, &mut entries)?;
+            stuck.remove(&n);
+            match names {
+                Names::Absent => prunable.push(n),
+                Names::Removed => {}
+                Names::Stuck => {
+                    stuck.insert(n, Instant::now());
+                }
+            }
+        }
+        if prunable.is_empty() {
+            return Ok(());
+        }
+        self.settle_staging(&owners)?;
+        prunable.iter().try_for_each(|n| Ok(self.fs.forget_file(&self.layout.manifest(*n))?))
+    }
+
+    /// Looks for segments that manifest `n` lists and that are staged, or linked into the generation
+    /// that fills: its promoter has to see that they are listed. Removes their staging names, and adds
+    /// the number of entries in the manifest to `entries`.
+    fn look_for_staged(&self, n: u64, staged: &HashMap<SegmentId, StagedName>, entries: &mut usize) -> Result<Names> {
+        let manifest = match self.manifests.get(n) {
+            Ok(Some(manifest)) => manifest,
+            Ok(None) | Err(Error::Manifest { .. }) => return Ok(Names::Stuck), // what it lists is not known
+            Err(error) => return Err(error),
+        };
+        *entries += manifest.segments.len();
+        let mut names = Names::Absent;
+        for name in manifest.segments.iter().filter_map(|entry| staged.get(&entry.id)) {
+            if names == Names::Absent {
+                self.settle_manifests(n)?;
+                names = Names::Removed;
+            }
+            match name.path.as_deref().map_or(Ok(()), |path| self.fs.forget_file(path)) {
+                Ok(()) => {}
+                Err(error) if error.is_denied() || is_left_for_later(&error) => {
+                    tracing::debug!(%error, "manifest {n} is kept until this staging name can be removed");
+                    names = Names::Stuck;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(names)
+    }
+
+    /// All sealed segments in the staging directories of `owners`, and all that are linked into the generation that fills.
+    fn staged_names(&self, owners: &[String], newest: u64) -> Result<HashMap<SegmentId, StagedName>> {
+        let mut staged = HashMap::new();
+        for owner in owners {
+            for id in self.list_or_none(&self.layout.staging_of(owner))?.iter().filter_map(|name| sealed_id(name)) {
+                staged.insert(id, StagedName { path: Some(self.layout.sealed(owner, id)), born: 0 });
+            }
+        }
+        let filling = self.look_at_filling(newest)?;
+        for entry in filling.iter().flat_map(|found| &found.segments) {
+            staged.entry(entry.id).or_insert(StagedName { path: None, born: 0 }).born = entry.born;
+        }
+        for name in staged.values_mut().filter(|name| name.born == 0).take(MOST_FOOTERS) {
+            let tail = name.path.as_deref().and_then(|path| read_tail(&*self.fs, path).ok());
+            name.born = tail.map_or(0, |tail| tail.footer.info.born);
+        }
+        Ok(staged)
+    }
+
+    /// Syncs the staging directories, where directories are synced: a power cut must not bring back a staging name
+    /// whose manifest is pruned.
+    fn settle_staging(&self, owners: &[String]) -> Result<()> {
+        if !self.syncs_dirs() {
+            return Ok(());
+        }
+        for owner in owners {
+            match self.settle_dir(&self.layout.staging_of(owner)) {
+                Err(Error::Fs { source }) if source.is_gone() => {}
+                done => done?,
+            }
+        }
+        self.settle_dir(&self.layout.staging())
+    }
+}

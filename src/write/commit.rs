@@ -1,0 +1,547 @@
+//! Commit: a sealed segment is linked into the generation that fills, and stays staged until a manifest lists it.
+//!
+//! By its owner, or by somebody else when the owner is dead; both at once is harmless, since a manifest lists an id
+//! once. One call of [`Ring::commit_step`] does what can be done now and says what has to be waited for.
+
+use crate::coordination::if_available;
+use crate::error::{Error, FsError, Result};
+use crate::fs::atomic_publish::same_file;
+use crate::layout::{SegmentName, sealed_id, segment_name};
+use crate::manifest::Manifest;
+use crate::manifest::store::{Lookup, Manifests};
+use crate::random::random_u32;
+use crate::ring::Ring;
+use crate::segment::reader::check_stored;
+use ringreel_format::SegmentId;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Numbers from here on are drawn at random: for when the index hands out none.
+const STRAY_INDEX: u64 = 1 << 40;
+/// After so many of the index's numbers that were taken, it is asked no more.
+const COLLISIONS: u32 = 16;
+/// How many names are tried before the step is given up for now.
+const ATTEMPTS: usize = 1000;
+
+/// A sealed segment that no manifest is known to list.
+#[derive(Clone, Debug)]
+pub struct Staged {
+    /// Who wrote it.
+    pub owner: String,
+    /// Its id.
+    pub id: SegmentId,
+    /// The generation that was being written when it was begun.
+    pub born: u64,
+    /// Samples in it.
+    pub samples: u64,
+    /// Bytes in it.
+    pub bytes: u64,
+}
+
+/// A segment on its way.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    /// The segment.
+    pub staged: Staged,
+    /// The newest manifest that is known not to list it, as all before it.
+    checked: Option<u64>,
+    /// The generation that it was linked into last.
+    linked: Option<u64>,
+    /// A manifest that may list it was pruned before this process read it. While it is staged, that one does not.
+    pruned: bool,
+    /// Since when its staged file cannot be seen, although no manifest that we see lists it.
+    missing: Option<Instant>,
+    /// Its owner cut it to the room that was left, so it waits for a while where it does not fit:
+    /// smaller segments of others may fill the generation exactly.
+    is_cut: bool,
+}
+
+/// The manifest that was looked into last, and how far: the segments of one owner stand in it one after the other, but for
+/// those of others between them.
+#[derive(Default)]
+pub(crate) struct LookedUp {
+    manifest: Option<Arc<Manifest>>,
+    next: usize,
+}
+
+impl LookedUp {
+    /// Segments between two of one owner, for whom no index is asked.
+    const BETWEEN: usize = 8;
+
+    /// Whether generation `n` has a manifest that can be read, and that lists `id`.
+    fn finds(&mut self, id: SegmentId, n: u64, manifests: &Manifests) -> bool {
+        if self.manifest.as_ref().is_none_or(|manifest| manifest.summary.generation != n) {
+            *self = LookedUp { manifest: manifests.get(n).ok().flatten(), next: 0 };
+        }
+        let Some(manifest) = &self.manifest else { return false };
+        let near = manifest.segments[self.next..].iter().take(Self::BETWEEN).position(|segment| segment.id == id);
+        let found = near.map(|n| self.next + n).or_else(|| manifest.place_of(id));
+        self.next = found.map_or(self.next, |n| n + 1);
+        found.is_some()
+    }
+}
+
+/// Where a segment is after a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Linked into this generation, which has no manifest yet.
+    Linked(u64),
+    /// This generation's manifest lists it; `None`: a manifest that was pruned since did. Done.
+    Delivered(Option<u64>),
+    /// This generation is full, or being promoted: wait for its manifest.
+    Wait(u64),
+    /// The filesystem does not let us link another one's file: leave it to its owner.
+    Refused,
+    /// It is damaged and was moved to quarantine.
+    Quarantined(String),
+}
+
+/// How full the generation being written was when it was last looked at: so that not every commit lists it.
+#[derive(Debug, Default)]
+struct Occupancy {
+    generation: u64,
+    /// Samples that had a place, at the last look.
+    room: u64,
+    /// When that was.
+    looked: Option<Instant>,
+    /// Samples that this process committed since.
+    spent: u64,
+    /// Members of the ring that write, then: they may all commit as fast as we do.
+    sharers: u64,
+    /// When they were counted.
+    counted: Option<Instant>,
+    /// Samples that the names in it claim and the footers do not have, at the last thorough look.
+    surplus: u64,
+}
+
+/// What this process remembers between two commits.
+#[derive(Debug, Default)]
+pub(crate) struct Committer {
+    occupancy: Mutex<Occupancy>,
+    /// A generation that was seen to wait for its manifest.
+    begun: AtomicU64,
+    /// Whether it was logged that the index hands out what is taken.
+    told_of_repeats: AtomicBool,
+}
+
+impl Committer {
+    fn occupancy(&self) -> MutexGuard<'_, Occupancy> {
+        self.occupancy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where a segment stands, as the manifests say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// This generation's manifest lists it.
+    Listed(u64),
+    /// It was linked into this generation, which has no manifest yet.
+    Linked(u64),
+    /// It was linked, and is not listed: too many, too late, or damaged.
+    LeftOut,
+    /// It is staged, and nothing else.
+    Staged,
+}
+
+/// What the manifests up to `newest` say: `listed`, by which of them the segment is; `linked`, where it was linked last.
+pub fn standing(listed: Option<u64>, linked: Option<u64>, newest: u64) -> Standing {
+    match (listed, linked) {
+        (Some(n), _) => Standing::Listed(n),
+        (None, Some(n)) if n > newest => Standing::Linked(n),
+        (None, Some(_)) => Standing::LeftOut,
+        (None, None) => Standing::Staged,
+    }
+}
+
+impl Commit {
+    /// A segment of which nothing is known but what its footer says.
+    pub fn new(staged: Staged) -> Commit {
+        Commit { staged, checked: None, linked: None, pruned: false, missing: None, is_cut: false }
+    }
+
+    /// A segment that its owner sealed when `newest` was already published: no manifest up to that one can list it.
+    pub fn sealed_after(staged: Staged, newest: u64) -> Commit {
+        Commit { checked: (newest >= staged.born).then_some(newest), ..Commit::new(staged) }
+    }
+
+    /// The same segment, cut to the room that was left if `is_cut`.
+    pub(crate) fn cut(self, is_cut: bool) -> Commit {
+        Commit { is_cut, ..self }
+    }
+
+    /// The first generation whose manifest may list the segment, as far as this process knows.
+    fn unchecked_from(&self) -> u64 {
+        self.checked.map_or(self.staged.born, |n| n + 1)
+    }
+
+    /// The generation it was linked into last, if it is still open as far as we know.
+    pub fn linked(&self) -> Option<u64> {
+        self.linked
+    }
+}
+
+impl Ring {
+    /// The number after the highest one in `write.<n>`; 0 where there is none from the index, or no such directory.
+    pub fn first_free_index(&self, n: u64) -> Result<u64> {
+        // After a wrong no the next link collides, and the number after it is tried.
+        let names = match self.fs.list(&self.layout.write(n)) {
+            Ok(names) => names,
+            Err(error) if error.is_gone() => return Ok(0),
+            Err(error) => return Err(error.into()),
+        };
+        let taken = names.iter().filter_map(|name| SegmentName::parse(name)).map(|name| name.index);
+        let taken = taken.filter(|index| *index < STRAY_INDEX);
+        Ok(taken.max().map_or(0, |highest| highest + 1))
+    }
+
+    /// One step of the commit. `thorough`: waiting for this generation goes on for a while, so count it exactly.
+    ///
+    /// # Errors
+    /// What the filesystem or the index says; [`Error::Lost`] when somebody removed the staged file by hand.
+    pub fn commit_step(&self, commit: &mut Commit, thorough: bool) -> Result<Step> {
+        let staged = self.layout.sealed(&commit.staged.owner, commit.staged.id);
+        let mut collisions = 0;
+        for _ in 0..ATTEMPTS {
+            let newest = self.manifests.newest()?;
+            if let Some(step) = self.judge(commit, &staged, newest)? {
+                return Ok(step);
+            }
+            let target = self.filling(newest);
+            let needed = if commit.is_cut && !thorough { commit.staged.samples } else { 1 };
+            if self.is_full(target, needed, thorough)? {
+                return Ok(Step::Wait(target));
+            }
+            if target != self.filling(newest) {
+                continue;
+            }
+            // The index is only a hint. Without one, with one that hands out nothing but what is taken, or one that was
+            // closed by somebody who died before the promotion, we go on with a number that nobody has.
+            let handed =
+                if collisions < COLLISIONS { if_available(self.coordination.next_index(target))? } else { None };
+            let index = match handed {
+                Some(Some(index)) => index,
+                Some(None) if target == newest + 1 && self.has_begun(target)? => continue,
+                Some(None) if !thorough => return Ok(Step::Wait(target)),
+                _ => STRAY_INDEX + u64::from(random_u32()),
+            };
+            let name = self.layout.write(target).join(segment_name(index, commit.staged.samples));
+            let Err(error) = self.fs.link(&staged, &name) else {
+                return Ok(self.linked(commit, target));
+            };
+            // The reply may have been lost; then the name is ours although the call failed.
+            match same_file(&*self.fs, &staged, &name) {
+                Ok(Some(true)) => return Ok(self.linked(commit, target)),
+                Ok(Some(false)) => {
+                    collisions += 1;
+                    self.collided(target, index, collisions)?;
+                    continue; // another one's: take the next
+                }
+                _ => {}
+            }
+            if error.is_gone() {
+                if let Some(step) = self.look_afresh(commit, &staged, newest, target)? {
+                    return Ok(step);
+                }
+            } else if error.is_denied() && commit.staged.owner != self.me {
+                return Ok(Step::Refused);
+            } else if !error.is_taken() {
+                return Err(error.into());
+            }
+        }
+        Err(Error::Coordination(format!(
+            "no free name for a segment in {} after {ATTEMPTS} tries",
+            self.layout.root().display()
+        )))
+    }
+
+    /// The generation that fills, as far as is known: the one after the newest; or, while that waits for its manifest, the
+    /// one after it.
+    fn filling(&self, newest: u64) -> u64 {
+        newest + 1 + u64::from(self.begun() == newest + 1)
+    }
+
+    /// The last generation that was seen to wait for its manifest; it may have it by now.
+    pub(crate) fn begun(&self) -> u64 {
+        self.committer.begun.load(Ordering::Relaxed)
+    }
+
+    /// Whether the promotion of generation `n` has begun, and the one after it fills. (It does not where a power cut took
+    /// back manifests of generations that had been promoted.)
+    fn has_begun(&self, n: u64) -> Result<bool> {
+        let begun = self.is_renamed(n)? && !self.is_renamed(n + 1)?;
+        if begun {
+            self.committer.begun.store(n, Ordering::Relaxed);
+        }
+        Ok(begun)
+    }
+
+    /// The index gave us a number that another segment has. It is told once, and where the counter is to go on.
+    fn collided(&self, n: u64, index: u64, collisions: u32) -> Result<()> {
+        if index < STRAY_INDEX && !self.committer.told_of_repeats.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "the counter repeats itself: it handed out number {index} of generation {n}, which is taken ({}). Nothing \
+                 is lost, it only costs time; was the index emptied, or is its server one whose findAndModify is not \
+                 atomic?",
+                self.coordination.place()
+            );
+        }
+        if collisions.is_power_of_two() && collisions > 1 {
+            let free = self.first_free_index(n)?;
+            if free > 0 {
+                if_available(self.coordination.skip_to(n, free))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks the segment up in the manifests up to `newest`. If one lists it, its staging name is no longer needed.
+    pub(crate) fn look_up(&self, commit: &Commit, newest: u64, looked: &mut LookedUp) -> Result<Lookup> {
+        let (id, from) = (commit.staged.id, commit.unchecked_from());
+        // The generation that it was linked into lists nearly all: asked first, for thousands of segments at once.
+        let first = commit.linked.filter(|n| (from..=newest).contains(n));
+        let first = first.filter(|n| looked.finds(id, *n, &self.manifests));
+        let found = first.map_or_else(|| self.manifests.find(id, from, newest), |n| Ok(Lookup::Listed(n)))?;
+        if let Lookup::Listed(n) = found {
+            self.settle_manifests(n)?;
+        }
+        Ok(found)
+    }
+
+    /// Whether the staging name exists, by a listing of its directory: a cached lookup may be older than the manifests
+    /// that were read before this call.
+    fn is_staged_now(&self, staged: &Staged) -> Result<bool> {
+        let names = self.list_or_none(&self.layout.staging_of(&staged.owner))?;
+        Ok(names.iter().filter_map(|name| sealed_id(name)).any(|id| id == staged.id))
+    }
+
+    /// What the manifests say: delivered, waiting for one, or to be linked (again).
+    fn judge(&self, commit: &mut Commit, staged: &Path, newest: u64) -> Result<Option<Step>> {
+        let Staged { id, born, .. } = commit.staged;
+        let found = self.look_up(commit, newest, &mut LookedUp::default())?;
+        let standing = standing(found.generation(), commit.linked, newest);
+        if let Standing::Listed(n) = standing {
+            self.tidy(staged)?;
+            return Ok(Some(Step::Delivered(Some(n))));
+        }
+        // A manifest is pruned only after the staging names of what it lists are gone, so in this order.
+        if found == Lookup::Pruned {
+            commit.pruned = true;
+            if !self.is_staged_now(&commit.staged)? {
+                return self.unstaged(&commit.staged).map(Some);
+            }
+        }
+        commit.checked = Some(newest.max(born.saturating_sub(1)));
+        match standing {
+            Standing::Linked(n) => return Ok(Some(Step::Linked(n))),
+            Standing::LeftOut => {
+                if let Err(Error::Format { source, .. }) = check_stored(&*self.fs, staged) {
+                    return self.quarantine_staged(&commit.staged.owner, id, source.to_string()).map(Some);
+                }
+                commit.linked = None;
+            }
+            Standing::Staged | Standing::Listed(_) => {}
+        }
+        Ok(None)
+    }
+
+    fn linked(&self, commit: &mut Commit, target: u64) -> Step {
+        commit.linked = Some(target);
+        let mut occupancy = self.committer.occupancy();
+        if occupancy.generation == target {
+            occupancy.spent += commit.staged.samples;
+        }
+        Step::Linked(target)
+    }
+
+    /// The link found no file or no directory. None: try again.
+    fn look_afresh(&self, commit: &mut Commit, staged: &Path, known: u64, target: u64) -> Result<Option<Step>> {
+        let is_staged = self.fs.exists(staged)? || self.is_staged_now(&commit.staged)?;
+        if is_staged && target == known + 1 && self.has_begun(target)? {
+            commit.missing = None;
+            return Ok(None); // the next one fills, whatever the manifest says
+        }
+        let newest = self.manifests.newest_listed()?;
+        if !is_staged {
+            let id = commit.staged.id;
+            return match self.manifests.find(id, commit.unchecked_from(), newest)? {
+                Lookup::Listed(n) => Ok(Some(Step::Delivered(Some(n)))),
+                Lookup::Pruned => self.unstaged(&commit.staged).map(Some),
+                // The listing that showed it staged was an old one.
+                Lookup::NotListed if commit.pruned => self.unstaged(&commit.staged).map(Some),
+                // Most likely somebody adopted it, and our view of the manifests is the older one.
+                Lookup::NotListed
+                    if commit.missing.get_or_insert_with(Instant::now).elapsed() <= self.settings.lease =>
+                {
+                    Ok(Some(Step::Wait(target)))
+                }
+                Lookup::NotListed => match self.quarantined_as(&commit.staged)? {
+                    Some(step) => Ok(Some(step)),
+                    None => Err(Error::Lost { id: id.to_string(), path: staged.to_owned() }),
+                },
+            };
+        }
+        commit.missing = None;
+        if newest >= target {
+            return Ok(None);
+        }
+        if self.is_renamed(target)? {
+            return Ok(Some(Step::Wait(target))); // it is being promoted
+        }
+        self.fs.ensure_dir(&self.layout.write(target))?;
+        Ok(None)
+    }
+
+    /// Whether the generation that fills, one after `newest`, seems to have no room left after our own last commit.
+    pub fn seems_full(&self, newest: u64) -> bool {
+        let occupancy = self.committer.occupancy();
+        occupancy.generation > newest && occupancy.spent >= occupancy.room
+    }
+
+    /// Looks how much room the filling generation has.
+    ///
+    /// # Errors
+    /// Filesystem errors.
+    pub(crate) fn look_for_room(&self) -> Result<()> {
+        let filling = self.filling(self.manifests.newest()?);
+        self.is_full(filling, 1, false).map(drop)
+    }
+
+    /// Returns this process's share of the room that the filling generation had at the last look, in
+    /// samples, at least 1. All members may fill it as fast as this process does.
+    pub(crate) fn share_of_room(&self) -> u64 {
+        let occupancy = self.committer.occupancy();
+        // The generation is full: the next segment goes into an empty one.
+        let room = occupancy.room.checked_sub(occupancy.spent).filter(|room| *room > 0);
+        (room.unwrap_or(self.birth.swap_cap) / occupancy.sharers.max(1)).max(1)
+    }
+
+    /// Returns whether generation `n` has no room for `needed` samples, by the names in it, which say how
+    /// many samples there are. `thorough`: where they say that it is full, reads the footers too, because
+    /// some segments may be damaged or there twice.
+    fn is_full(&self, n: u64, needed: u64, thorough: bool) -> Result<bool> {
+        let mut occupancy = self.committer.occupancy();
+        let left = occupancy.room.saturating_sub(occupancy.spent);
+        if occupancy.generation == n && !thorough {
+            if needed <= left && occupancy.spent * 8 * occupancy.sharers < occupancy.room {
+                return Ok(false);
+            }
+            // A full generation has no room until it is promoted. It is listed again only now and
+            // then, because the last listing may have been an old view.
+            let recent = occupancy.looked.is_some_and(|looked| looked.elapsed() < self.settings.poll * 2);
+            if needed > left && recent {
+                // A wrong no only waits for the manifest: a generator polls this.
+                return Ok(!self.fs.seen(&self.layout.read(n))? || !self.has_begun(n)?);
+            }
+        }
+        // Once for each: somebody may have made its directory again by an old view.
+        if occupancy.generation < n && self.manifests.newest()? + 1 == n {
+            self.has_begun(n)?;
+        }
+        let cap = self.birth.swap_cap;
+        // After a wrong no the link is tried, which asks the server.
+        let names = match self.fs.list(&self.layout.write(n)) {
+            Ok(names) => names,
+            Err(error) if error.is_gone() => return Ok(false), // the link will tell what is the matter
+            Err(error) => return Err(error.into()),
+        };
+        // A manifest lists no segment with more samples than a generation.
+        let samples = names.iter().filter_map(|name| SegmentName::parse(name)).map(|name| name.samples);
+        let named = samples.filter(|samples| *samples <= cap).fold(0, u64::saturating_add);
+        if occupancy.generation != n {
+            occupancy.surplus = 0;
+        }
+        let mut room = cap.saturating_sub(named.saturating_sub(occupancy.surplus));
+        if thorough && room == 0 {
+            let fill = match self.fill_of(n) {
+                Ok(fill) => fill,
+                Err(Error::Fs { source }) if source.is_gone() => return Ok(false),
+                Err(error) => return Err(error),
+            };
+            occupancy.surplus = named.saturating_sub(fill);
+            room = cap.saturating_sub(fill);
+        }
+        if occupancy.counted.is_none_or(|counted| counted.elapsed() > self.settings.lease / 2) {
+            // Readers are members, too, and have no staging directory; the dead may have one. Where the
+            // index or the directory is away, those who took part still do.
+            if let (Ok(members), Ok(owners)) = (self.coordination.members(), self.fs.list(&self.layout.staging())) {
+                occupancy.sharers = members.len().min(owners.len()) as u64;
+                occupancy.counted = Some(Instant::now());
+            }
+            occupancy.sharers = occupancy.sharers.max(1);
+        }
+        (occupancy.generation, occupancy.room, occupancy.spent) = (n, room, 0);
+        occupancy.looked = Some(Instant::now());
+        Ok(room < needed)
+    }
+
+    /// What became of a segment that has no staging name and that a pruned manifest may have listed:
+    /// `ringreel repair` quarantined it, or that manifest delivered it.
+    fn unstaged(&self, staged: &Staged) -> Result<Step> {
+        Ok(self.quarantined_as(staged)?.unwrap_or(Step::Delivered(None)))
+    }
+
+    /// Returns [`Step::Quarantined`] with the noted reason if the segment lies in `quarantine/`.
+    fn quarantined_as(&self, staged: &Staged) -> Result<Option<Step>> {
+        let (dir, prefix) = (self.layout.quarantine(), format!("{}.{}.", staged.owner, staged.id));
+        let names = self.list_or_none(&dir)?;
+        let mut files = names.iter().filter_map(|name| name.strip_suffix(".rec"));
+        let Some(stem) = files.find(|stem| stem.starts_with(&prefix)) else { return Ok(None) };
+        let why = self.fs.read(&dir.join(format!("{stem}.why")), 1 << 16).unwrap_or_default();
+        let why = String::from_utf8_lossy(&why).trim().to_owned();
+        let unknown = || "another process quarantined it".to_owned();
+        Ok(Some(Step::Quarantined(if why.is_empty() { unknown() } else { why })))
+    }
+
+    /// Moves a staged segment to `quarantine/`, and notes why.
+    pub fn quarantine_staged(&self, owner: &str, id: SegmentId, why: String) -> Result<Step> {
+        let staged = self.layout.sealed(owner, id);
+        let name = format!("{owner}.{id}.{:08x}", random_u32());
+        let to = self.layout.quarantine();
+        tracing::error!(segment = %id, owner, reason = why, to = %to.display(), name, "a staged segment is moved to quarantine");
+        match self.move_to(&staged, &to, &format!("{name}.rec")) {
+            Ok(()) => {}
+            Err(error) if error.is_gone() => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.note_why(&name, &why);
+        Ok(Step::Quarantined(why))
+    }
+
+    /// Writes beside what lies in quarantine under `name` why it does.
+    pub fn note_why(&self, name: &str, why: &str) {
+        let note = self.layout.quarantine().join(format!("{name}.why"));
+        let noted = crate::fs::atomic_publish::write_new(&*self.fs, &note, format!("{why}\n").as_bytes(), false);
+        noted.unwrap_or_else(|error: FsError| tracing::warn!(%error, "the reason could not be written beside it"));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::layout::Layout;
+    use crate::manifest::tests::example;
+
+    #[test]
+    fn what_a_manifest_lists_is_found_in_any_order_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        std::fs::create_dir(layout.manifests()).unwrap();
+        for (n, count) in [(5, 100), (6, 3)] {
+            let mut manifest = example(count);
+            manifest.summary.generation = n;
+            std::fs::write(layout.manifest(n), manifest.encode().unwrap()).unwrap();
+        }
+        let manifests = Manifests::new(Arc::new(crate::fs::Posix), layout);
+        let mut looked = LookedUp::default();
+        let mut finds = |id: u64, n| looked.finds(SegmentId(u128::from(id).to_be_bytes()), n, &manifests);
+        // One after the other, with few of others between them, with many; to the end, back, and beyond.
+        for id in (0..20).chain((20..40).step_by(3)).chain([70, 71, 99, 2, 3, 98, 99]) {
+            assert!(finds(id, 5), "{id}");
+            assert!(!finds(id + 100, 5) && !finds(u64::MAX, 5), "{id}");
+        }
+        assert!(finds(2, 6) && !finds(3, 6) && !finds(2, 7) && finds(3, 5), "each generation has its own");
+    }
+}

@@ -1,0 +1,67 @@
+//! Many small samples in one call.
+
+use super::{Core, NamedPart};
+use crate::error::{Error, Result};
+use crate::segment::SampleId;
+use crate::unix_ms;
+use ringreel_format::{FormatError, Meta, SampleRef};
+
+/// The clock is read for each of so many small samples,
+const CLOCKED: usize = 64;
+/// and for each one that has more bytes.
+const CLOCKED_BYTES: usize = 1 << 16;
+/// So many milliseconds go by between two questions whether to stop: who answers them may have a lock to wait for.
+const ASKED: u64 = 50;
+
+impl Core {
+    pub(crate) fn write_batch(
+        &mut self,
+        parts: &[NamedPart<'_>],
+        count: usize,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Vec<SampleId>> {
+        self.deferred.take().map_or(Ok(()), Err)?;
+        let whole = self.in_order(parts)?;
+        let mut rows = Vec::with_capacity(whole.len());
+        for (part, name) in whole.iter().zip(&self.ring.birth.sample) {
+            let bad = |error: FormatError| Error::Sample(format!("part {name:?}: {error}"));
+            let len = part.dtype.byte_len(part.shape).map_err(bad)?;
+            let (have, want) = (part.data.len() as u64, len.checked_mul(count as u64));
+            if want != Some(have) {
+                let (dtype, shape) = (&part.dtype, part.shape);
+                let message =
+                    format!("part {name:?} has {have} bytes; {count} samples of {dtype}, shape {shape:?}, were given");
+                return Err(Error::Sample(message));
+            }
+            rows.push(len as usize);
+        }
+        self.finite.check(&self.ring.birth.sample, &whole)?;
+        let (mut one, meta) = (whole.clone(), Meta::new());
+        let bytes: usize = rows.iter().sum();
+        let (mut now, mut waited) = (unix_ms(), self.summary.waited_seconds);
+        let mut asked = now;
+        for n in 0..count {
+            for ((one, whole), row) in one.iter_mut().zip(&whole).zip(&rows) {
+                one.data = &whole.data[n * row..(n + 1) * row];
+            }
+            if n % CLOCKED == 0 || bytes > CLOCKED_BYTES || waited < self.summary.waited_seconds {
+                (now, waited) = (unix_ms(), self.summary.waited_seconds);
+                if now.abs_diff(asked) >= ASKED {
+                    asked = now;
+                    if stop() {
+                        return Err(Error::Interrupted { what: "the rest of a batch".to_owned() });
+                    }
+                }
+            }
+            self.discarded = None;
+            self.put(&SampleRef { parts: &one, meta: &meta, unix_ms: now }, false, stop)?;
+            // Samples of this batch may be among them.
+            self.discarded.take().map_or(Ok(()), Err)?;
+            // What came after samples were finished ends the batch; where it was the last one, it waits for the next call.
+            if n + 1 < count {
+                self.deferred.take().map_or(Ok(()), Err)?;
+            }
+        }
+        Ok(std::mem::take(&mut self.untold))
+    }
+}

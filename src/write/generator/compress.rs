@@ -1,0 +1,272 @@
+//! `COMPRESS: auto`: whether a part is compressed is found out by trying, again and again.
+//!
+//! Promise: what is decided here changes how bytes are stored, never which bytes are read. Trying takes memory for 1 MiB
+//! of a part and what it becomes, however large the part is.
+
+use super::Core;
+use crate::coordination::PartCompression;
+use ringreel_format::PartRef;
+use rustix::time::{ClockId, clock_gettime};
+use std::borrow::Cow;
+use std::io;
+
+/// The zstd level that is tried: a higher one takes several times as long for label maps, and gains little
+/// (`docs/compression.md`).
+const LEVEL: i32 = 1;
+/// Least ratio that pays: a compressed part cannot be mapped, and is decoded each time that it is read.
+const RATIO: f64 = 2.0;
+/// Least bytes that compressing has to save in a second: a generator gains on every disk that takes no more from it.
+const SAVED_WRITING: f64 = 100e6;
+/// The same of decoding, for readers. (They read more often than generators write, and training waits for them.)
+const SAVED_READING: f64 = 500e6;
+
+/// Bytes of a part that are tried at most: slices of this length, evenly spread.
+const TRIED: usize = 1 << 20;
+const SLICE: usize = 1 << 16;
+/// Each trial is done so often, and the fastest counts: caches are cold at first.
+const TIMES: usize = 3;
+/// Shorter parts are left as they are: they stand in the head of their sample, or take few bytes more than that.
+const SHORT: usize = 1 << 10;
+/// After so many looks in a row that agree, a part is looked at in every so many-th sample only.
+const SURE: u32 = 3;
+const AGAIN: u32 = 64;
+/// So many looks in a row that disagree change what was decided.
+const DOUBTS: u32 = 2;
+
+/// What trying a part has shown. Seconds are those of a processor, so that what else runs on the machine does not count.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trial {
+    bytes: usize,
+    compressed: usize,
+    compress_seconds: f64,
+    decode_seconds: f64,
+}
+
+impl Trial {
+    fn of(data: &[u8]) -> io::Result<Trial> {
+        let data = spread(data);
+        let (mut compress_seconds, mut decode_seconds, mut compressed) = (f64::MAX, f64::MAX, Vec::new());
+        for _ in 0..TIMES {
+            let begun = processor_seconds();
+            compressed = zstd::bulk::compress(&data, LEVEL)?;
+            let half = processor_seconds();
+            zstd::bulk::decompress(&compressed, data.len())?;
+            compress_seconds = compress_seconds.min(half - begun);
+            decode_seconds = decode_seconds.min(processor_seconds() - half);
+        }
+        Ok(Trial { bytes: data.len(), compressed: compressed.len(), compress_seconds, decode_seconds })
+    }
+
+    fn ratio(&self) -> f64 {
+        self.bytes as f64 / self.compressed.max(1) as f64
+    }
+
+    fn pays(&self) -> bool {
+        let saved = self.bytes as f64 - self.compressed as f64;
+        let is_worth = |seconds: f64, per_second: f64| saved >= seconds * per_second;
+        self.ratio() >= RATIO
+            && is_worth(self.compress_seconds, SAVED_WRITING)
+            && is_worth(self.decode_seconds, SAVED_READING)
+    }
+}
+
+/// Seconds for which this thread has had a processor.
+fn processor_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// A long part's slices, in its order; a short part as it is.
+fn spread(data: &[u8]) -> Cow<'_, [u8]> {
+    if data.len() <= TRIED {
+        return Cow::Borrowed(data);
+    }
+    const COUNT: usize = TRIED / SLICE;
+    let (gap, rest) = ((data.len() - SLICE) / (COUNT - 1), (data.len() - SLICE) % (COUNT - 1));
+    // At multiples of 64, where elements begin.
+    let begin = |n: usize| (n * gap + n * rest / (COUNT - 1)) & !63;
+    Cow::Owned((0..COUNT).flat_map(|n| &data[begin(n)..][..SLICE]).copied().collect())
+}
+
+/// A part of which it is to be found out.
+#[derive(Debug)]
+struct Undecided {
+    /// Its place in the sample, and its name.
+    n: usize,
+    name: String,
+    /// What was decided; none before the first look.
+    pays: Option<bool>,
+    /// Looks in a row that agreed with it; that did not.
+    agreed: u32,
+    doubts: u32,
+    /// Samples that are let pass before the next look.
+    wait: u32,
+    /// What the last look has shown that agreed.
+    trial: Trial,
+}
+
+impl Undecided {
+    /// Takes a look into account. True: another decision.
+    fn count(&mut self, trial: Trial) -> bool {
+        let pays = trial.pays();
+        let agrees = self.pays == Some(pays);
+        self.doubts = if agrees { 0 } else { self.doubts + 1 };
+        let decided = !agrees && (self.pays.is_none() || self.doubts == DOUBTS);
+        if decided {
+            (self.pays, self.doubts) = (Some(pays), 0);
+        }
+        if agrees || decided {
+            self.trial = trial;
+        }
+        self.agreed = if agrees { self.agreed + 1 } else { u32::from(decided) };
+        self.wait = if self.agreed >= SURE { AGAIN - 1 } else { 0 };
+        decided
+    }
+
+    fn tell(&self, len: usize) {
+        let decision = if self.pays == Some(true) { "compressed" } else { "not compressed" };
+        let speed = |seconds: f64| (self.trial.bytes as f64 / seconds.max(1e-9) / 1e6).round();
+        tracing::info!(
+            part = self.name,
+            bytes = len,
+            ratio = (self.trial.ratio() * 100.0).round() / 100.0,
+            compress_mb_per_second = speed(self.trial.compress_seconds),
+            decode_mb_per_second = speed(self.trial.decode_seconds),
+            "COMPRESS: auto: from now on this part is {decision}"
+        );
+    }
+}
+
+/// What is decided for the parts for which COMPRESS says `auto`.
+#[derive(Debug, Default)]
+pub(crate) struct Auto(Vec<Undecided>);
+
+impl Auto {
+    /// Nothing is decided yet for those parts of `names` that `wanted` picks.
+    pub(crate) fn new(names: &[String], wanted: impl Fn(usize) -> bool) -> Auto {
+        let part = |(n, name): (usize, &String)| Undecided {
+            n,
+            name: name.clone(),
+            pays: None,
+            agreed: 0,
+            doubts: 0,
+            wait: 0,
+            trial: Trial::default(),
+        };
+        Auto(names.iter().enumerate().filter(|(n, _)| wanted(*n)).map(part).collect())
+    }
+
+    /// Looks at a sample, where that is due. True: `levels` were changed.
+    fn look(&mut self, parts: &[PartRef<'_>], levels: &mut [Option<i32>]) -> bool {
+        let mut changed = false;
+        for part in &mut self.0 {
+            let Some(data) = parts.get(part.n).map(|part| part.data).filter(|data| data.len() >= SHORT) else {
+                continue;
+            };
+            if part.wait > 0 {
+                part.wait -= 1;
+                continue;
+            }
+            match Trial::of(data) {
+                Ok(trial) if part.count(trial) => {
+                    part.tell(data.len());
+                    levels[part.n] = part.pays.filter(|pays| *pays).map(|_| LEVEL);
+                    changed = true;
+                }
+                Ok(_) => {}
+                Err(error) => tracing::debug!(%error, part = part.name, "it could not be tried whether to compress"),
+            }
+        }
+        changed
+    }
+
+    fn stored(&self) -> Vec<PartCompression> {
+        let decided = self.0.iter().filter(|part| part.pays.is_some());
+        let one = |part: &Undecided| PartCompression {
+            part: part.name.clone(),
+            compressed: part.pays == Some(true),
+            ratio: (part.trial.ratio() * 100.0).round() / 100.0,
+        };
+        decided.map(one).collect()
+    }
+}
+
+impl Core {
+    /// Decides how these parts, and those that come after them, are stored.
+    pub(crate) fn choose_compression(&mut self, parts: &[PartRef<'_>]) {
+        if !self.auto.look(parts, &mut self.options.write.compress) {
+            return;
+        }
+        if let Some(writing) = &mut self.writing {
+            writing.compress(&self.options.write.compress);
+        }
+        let stored = self.auto.stored();
+        self.heartbeat.report(|report| report.stored = stored);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(ratio: f64, compress_mb: f64, decode_mb: f64) -> Trial {
+        let bytes = 1e6;
+        Trial {
+            bytes: bytes as usize,
+            compressed: (bytes / ratio) as usize,
+            compress_seconds: 1.0 / compress_mb,
+            decode_seconds: 1.0 / decode_mb,
+        }
+    }
+
+    #[test]
+    fn it_pays_where_much_is_saved_in_little_time() {
+        assert!(trial(50.0, 600.0, 2000.0).pays(), "a label map");
+        assert!(!trial(1.1, 400.0, 2000.0).pays(), "an image: too little is saved, however fast");
+        assert!(!trial(1.9, 9000.0, 9000.0).pays(), "a map is worth more than that");
+        assert!(trial(2.0, 210.0, 1100.0).pays());
+        assert!(!trial(2.0, 190.0, 1100.0).pays(), "a generator is better off on a disk of 100 MB/s");
+        assert!(!trial(2.0, 210.0, 900.0).pays(), "a reader is better off on a disk of 500 MB/s");
+    }
+
+    fn undecided() -> Undecided {
+        Auto::new(&["x".to_owned()], |_| true).0.remove(0)
+    }
+
+    #[test]
+    fn one_look_that_disagrees_is_doubted_and_two_in_a_row_are_not() {
+        let (good, bad) = (trial(50.0, 900.0, 3000.0), trial(1.0, 900.0, 3000.0));
+        let mut part = undecided();
+        let mut decisions = Vec::new();
+        for trial in [bad, good, bad, good, good, good, good, bad, good, bad, bad] {
+            part.count(trial);
+            decisions.push((part.pays == Some(true), part.wait));
+        }
+        let sure = AGAIN - 1;
+        let want = [
+            (false, 0), // the first sample decides, and is not trusted
+            (false, 0), // one of another kind
+            (false, 0),
+            (false, 0),
+            (true, 0), // two of them: changed
+            (true, 0),
+            (true, sure), // three agree
+            (true, 0),    // doubted: the next sample is looked at
+            (true, 0),
+            (true, 0),
+            (false, 0),
+        ];
+        assert_eq!(decisions, want);
+    }
+
+    #[test]
+    fn of_a_long_part_slices_from_its_beginning_to_its_end_are_tried() {
+        for len in [TRIED + 1, TRIED + 64, 3 * TRIED + 4097, 40 * TRIED] {
+            let data: Vec<u8> = (0..len).map(|n| (n * 255 / len) as u8).collect();
+            let tried = spread(&data);
+            assert_eq!((tried.len(), tried[0], tried.is_sorted()), (TRIED, 0, true), "{len}");
+            assert!(tried.last().is_some_and(|last| *last >= 253), "{len}");
+        }
+        assert_eq!(spread(&[1, 2, 3]), vec![1, 2, 3]);
+    }
+}

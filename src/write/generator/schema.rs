@@ -1,0 +1,57 @@
+//! Compares a generator's first sample with what the ring holds, so that generators that disagree
+//! on a part's dtype or shape are found when they start, not by the consumer that stacks samples.
+
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::layout::SegmentName;
+use crate::ring::Ring;
+use crate::segment::reader::{Tail, read_tail};
+use ringreel_format::{DType, PartSchema, Schema, Value};
+use std::path::Path;
+
+/// Compares `schema`, that of a generator's first sample, with the first segment of the newest
+/// generation, or of the generation that fills where the newest has none. Logs a warning where they
+/// differ. Parts of dtype bytes may have any length.
+///
+/// # Errors
+/// [`Error::Sample`] where they differ and `strict` is set (STRICT_SCHEMA).
+pub(crate) fn compare(ring: &Ring, schema: &Schema, newest: u64, strict: bool) -> Result<()> {
+    let dirs = [(newest, ring.layout.read(newest)), (newest + 1, ring.layout.write(newest + 1))];
+    let first = dirs.iter().find_map(|(n, dir)| Some((n, first_segment(&*ring.fs, dir)?)));
+    let Some((generation, tail)) = first else { return Ok(()) };
+    let info = &tail.footer.info;
+    let differing = |here: &&PartSchema| there(&info.schema, &here.name).is_some_and(|there| differ(here, there));
+    let Some(here) = schema.parts.iter().find(differing) else { return Ok(()) };
+    let Some(there) = there(&info.schema, &here.name) else { return Ok(()) };
+    let owner = match info.provenance.get("generator") {
+        Some(Value::Text(owner)) => owner.as_str(),
+        _ => "an unknown generator",
+    };
+    let message = format!(
+        "part {:?} of this generator's first sample is {} of shape {:?}; in generation {generation} it is {} of shape \
+         {:?} (segment {}, written by {owner})",
+        here.name, here.dtype, here.shape, there.dtype, there.shape, info.id
+    );
+    if strict {
+        return Err(Error::Sample(format!("{message}; STRICT_SCHEMA refuses this sample")));
+    }
+    tracing::warn!("{message}: such samples cannot be stacked into one batch; STRICT_SCHEMA: true refuses them");
+    Ok(())
+}
+
+fn there<'a>(schema: &'a Schema, name: &str) -> Option<&'a PartSchema> {
+    schema.parts.iter().find(|part| part.name == name)
+}
+
+fn differ(here: &PartSchema, there: &PartSchema) -> bool {
+    here.dtype != there.dtype || (here.dtype != DType::Bytes && here.shape != there.shape)
+}
+
+/// Reads the footer of the segment with the lowest number in a generation's directory. Returns none
+/// where no segment is readable, since the comparison only serves a warning.
+fn first_segment(fs: &dyn Fs, dir: &Path) -> Option<Tail> {
+    // A wrong no: no warning.
+    let names = fs.list(dir).ok()?;
+    let lowest = names.iter().filter_map(|name| SegmentName::parse(name)).min()?;
+    read_tail(fs, &dir.join(lowest.to_string())).ok()
+}
