@@ -157,7 +157,7 @@ fn generation_line(generation: &GenerationStatus) -> String {
     format!("  read.{n:<6} {samples} samples, {size} in {segments} files, {age} old{held_out}{passes}")
 }
 
-/// Who takes part.
+/// The members of the ring: the manager that holds the lease, then all by their roles.
 fn members(status: &Status) -> Vec<String> {
     let mut out = vec![match &status.manager {
         _ if status.index_away.is_some() => "manager    not known while the index is away".to_owned(),

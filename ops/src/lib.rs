@@ -1,14 +1,15 @@
-//! Operating a ring: what its state is, whether it is whole, and how it is mended. Facts, which the command puts into words.
+//! Operating a ring: inspection, verification, repair and monitoring. These modules return facts; the command puts them into
+//! words.
 //!
 //! | module | |
 //! |---|---|
 //! | [`inspect`] | what lies on a disk, by path: rings, generations, segments, samples |
-//! | [`inspect::verify`] | whether every byte is as it was written |
-//! | [`repair`] | what is damaged and can be mended, and mending it |
-//! | [`gc`] | what a manager would remove, and removing it |
-//! | [`doctor`] | whether a ring can live in a place, before a job is queued |
-//! | [`probe`] | what a filesystem really does, measured for the doctor |
-//! | [`mod@status`] | how a ring is doing: generations, fill, members |
+//! | [`inspect::verify`] | compares every byte with its checksum |
+//! | [`repair`] | finds damage, plans its repair, and repairs it |
+//! | [`gc`] | lists what a manager would remove, and removes it |
+//! | [`doctor`] | checks whether a place can hold a ring, before a job is queued |
+//! | [`probe`] | measures what a filesystem does, for the doctor |
+//! | [`mod@status`] | the state of a ring: generations, fill, members |
 //! | [`history`] | its last swaps |
 //! | [`monitor`] | both of them, again and again |
 //! | [`metrics`] | both of them, as JSON or in Prometheus' text format |

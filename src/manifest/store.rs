@@ -4,12 +4,20 @@ use super::{CUT_OFF, Decoder, MAX_BYTES, Manifest};
 use crate::error::{Error, FsError, Result};
 use crate::fs::{Fs, surely};
 use crate::layout::{Layout, parse_number};
-use crate::ring::MANIFESTS_KEPT;
 use ringreel_format::SegmentId;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// The newest manifests, this many, are never pruned.
+pub const MANIFESTS_KEPT: u64 = if cfg!(feature = "short-history") { 32 } else { 1024 };
+
+/// The first generation whose manifest must be there when `newest` is the newest. Manifests are pruned once there are twice
+/// as many as are kept; older ones may be gone.
+pub fn first_unpruned(newest: u64) -> u64 {
+    if newest < 2 * MANIFESTS_KEPT { 0 } else { newest - MANIFESTS_KEPT + 1 }
+}
 
 /// Bytes of manifests held in memory, about. The newest ones stay, and always this many:
 const CACHE_BYTES: usize = 16 << 20;

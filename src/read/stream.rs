@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::runs::Turn;
 pub use checkpoint::Position;
 use deliver::Delivery;
-use progress::{Membership, Progress};
+use progress::{Progress, RunMembership};
 use schedule::{Planned, Schedule};
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,7 +106,7 @@ impl Stream {
     /// A name that cannot be a run's; no log of the run to replay.
     pub fn new(reader: Arc<Reader>, options: StreamOptions) -> Result<Stream> {
         let options = Arc::new(options);
-        let run = Membership::new(reader.clone(), options.clone())?;
+        let run = RunMembership::new(reader.clone(), options.clone())?;
         let first = run.first_epoch()?;
         Ok(Stream {
             progress: Progress::new(run, first),

@@ -39,9 +39,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The newest manifests, this many, are never pruned.
-pub const MANIFESTS_KEPT: u64 = if cfg!(feature = "short-history") { 32 } else { 1024 };
-
 /// One process's view of a ring.
 pub struct Ring {
     /// The filesystem it lies on.

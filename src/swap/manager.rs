@@ -263,7 +263,8 @@ impl Manager {
     fn note_look(&mut self, promoted: &Promoted) {
         let (now, fill) = (Instant::now(), self.filled_by(promoted));
         let (before, had) = (self.looked.replace(now), std::mem::replace(&mut self.fill, fill));
-        if fill != had {
+        // Another process promotes: new files came, although this look counted none.
+        if fill != had || matches!(promoted, Promoted::Raced) {
             self.moved = now;
         }
         self.seconds_per_sample = before.map_or(f64::INFINITY, |before| pace(now - before, fill.saturating_sub(had)));

@@ -8,7 +8,8 @@
 use super::adopt::is_left_for_later;
 use crate::error::{Error, Result};
 use crate::layout::{is_owner, sealed_id};
-use crate::ring::{MANIFESTS_KEPT, Ring};
+use crate::manifest::store::MANIFESTS_KEPT;
+use crate::ring::Ring;
 use crate::segment::reader::read_tail;
 use ringreel_format::SegmentId;
 use std::collections::HashMap;

@@ -16,7 +16,7 @@ use blows::Disk;
 use cast::{CAP, Cast, LEASE, Role};
 use judge::{Watcher, check_seen, ledgers, litter};
 use plan::{Blow, Event, Plan};
-use ringreel::ring::MANIFESTS_KEPT;
+use ringreel::manifest::store::MANIFESTS_KEPT;
 use ringreel::swap::promote::When;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};

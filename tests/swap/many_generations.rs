@@ -2,8 +2,9 @@
 //! and manifests do not pile up for ever.
 
 use ringreel::fs::{Fs, Posix};
+use ringreel::manifest::store::MANIFESTS_KEPT;
 use ringreel::read::stream::Item;
-use ringreel::ring::{MANIFESTS_KEPT, Ring};
+use ringreel::ring::Ring;
 use ringreel::{Config, Generator, Reader, Stream, StreamOptions};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

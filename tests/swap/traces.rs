@@ -3,8 +3,9 @@
 
 use ringreel::layout::segment_name;
 use ringreel::manifest::Manifest;
+use ringreel::manifest::store::MANIFESTS_KEPT;
+use ringreel::ring::Ring;
 use ringreel::ring::liveness::Watch;
-use ringreel::ring::{MANIFESTS_KEPT, Ring};
 use ringreel::swap::promote::{Promoted, When};
 use ringreel::{Config, Generator, SampleId};
 use std::fs;

@@ -3,8 +3,9 @@
 use ringreel::coordination::Claim;
 use ringreel::fs::Posix;
 use ringreel::manifest::Manifest;
+use ringreel::manifest::store::MANIFESTS_KEPT;
 use ringreel::read::ReadSample;
-use ringreel::ring::{MANIFESTS_KEPT, Ring};
+use ringreel::ring::Ring;
 use ringreel::{Config, Error, Generator, Reader};
 use ringreel_ops::repair;
 use std::fs;

@@ -208,7 +208,7 @@ pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
     })
 }
 
-/// What `ring.json` says. None: it cannot be read, which is told as damage, or it is of another version.
+/// Reads `ring.json`. Returns `None` if it cannot be read, which is reported as damage, or is of another version.
 fn descriptor(
     fs: &dyn Fs,
     layout: &Layout,
@@ -225,7 +225,7 @@ fn descriptor(
     Ok(None)
 }
 
-/// The newest generation, and what its manifest says of it. None: that cannot be read, which is told as damage.
+/// Returns the newest generation and the summary of its manifest. `None` is what cannot be read, which is reported as damage.
 fn newest(manifests: &Manifests, damage: &mut impl FnMut(String)) -> Result<(Option<u64>, Option<Summary>)> {
     let newest = match manifests.newest_listed() {
         Ok(newest) => newest,

@@ -10,8 +10,8 @@ use ringreel::fs::{Fs, surely};
 use ringreel::humanize::counted;
 use ringreel::layout::{GenerationDir, Layout, Phase, SegmentName, is_owner, sealed_id};
 use ringreel::manifest::store::Manifests;
+use ringreel::manifest::store::first_unpruned;
 use ringreel::manifest::{Manifest, Summary};
-use ringreel::ring::MANIFESTS_KEPT;
 use ringreel::ring::descriptor;
 use ringreel::ring::missing::{Missing, gaps, missing};
 use ringreel_format::SegmentId;
@@ -251,9 +251,8 @@ impl Look {
             self.find(Kind::Damage, &layout.manifests(), "there is no manifest: readers see nothing");
             return Ok(BTreeMap::new());
         };
-        // The oldest ones are removed when there are twice as many as are kept (but for some of the first).
-        let expected = if newest < 2 * MANIFESTS_KEPT { 0..=newest } else { newest - MANIFESTS_KEPT + 1..=newest };
-        let expected: BTreeSet<u64> = there.iter().copied().chain(expected).collect();
+        // (Some of the first ones are there, too.)
+        let expected: BTreeSet<u64> = there.iter().copied().chain(first_unpruned(newest)..=newest).collect();
         let mut found = BTreeMap::new();
         let mut before: Option<Arc<Manifest>> = None;
         for n in expected {

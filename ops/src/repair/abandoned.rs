@@ -1,4 +1,4 @@
-//! What dead owners finished, promotions that nobody finishes, and what is left for [`gc`](crate::gc::gc).
+//! Segments that dead owners finished, unfinished promotions, and the rest, which [`gc`](crate::gc::gc) removes.
 
 use super::misplaced::verdict_with;
 use super::{Life, Mend, Plan, State};

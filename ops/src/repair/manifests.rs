@@ -10,9 +10,10 @@ use super::{Life, Plan};
 use ringreel::error::{Error, Result};
 use ringreel::fs::atomic_publish::{publish, same_file, write_new};
 use ringreel::layout::{GenerationDir, Phase, is_owner, read_generations, sealed_id};
+use ringreel::manifest::store::first_unpruned;
 use ringreel::manifest::{Manifest, SegmentEntry, Summary};
 use ringreel::random::random_u32;
-use ringreel::ring::{MANIFESTS_KEPT, Ring};
+use ringreel::ring::Ring;
 use ringreel::segment::reader::read_tail;
 use ringreel_format::SegmentId;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -102,10 +103,9 @@ pub(super) fn plan_manifests(ring: &Ring, life: &Life, plan: &mut Plan) -> Resul
 
 /// Manifests up to the newest that are gone or damaged: number, what is wrong, whether something stands there.
 fn broken(ring: &Ring, newest: u64, plan: &mut Plan) -> Result<Vec<(u64, String, bool)>> {
-    // Older ones may have been pruned, and count as listing nothing.
-    let first = if newest < 2 * MANIFESTS_KEPT { 0 } else { newest - MANIFESTS_KEPT + 1 };
     let mut broken = Vec::new();
-    for n in first..=newest {
+    // Older ones may have been pruned, and count as listing nothing.
+    for n in first_unpruned(newest)..=newest {
         let path = ring.layout.manifest(n);
         match ring.manifests.get_surely(n) {
             Ok(Some(manifest)) if manifest.summary.ring == ring.birth.ring_id => {}

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// How a stream takes part in its run: the log, and what the log does not know yet.
-pub(crate) struct Membership {
+pub(crate) struct RunMembership {
     reader: Arc<Reader>,
     options: Arc<StreamOptions>,
     /// The log of the stream's own run.
@@ -38,12 +38,12 @@ pub(crate) struct Membership {
     unlogged: Option<(u64, Epoch)>,
 }
 
-impl Membership {
-    pub(crate) fn new(reader: Arc<Reader>, options: Arc<StreamOptions>) -> Result<Membership> {
+impl RunMembership {
+    pub(crate) fn new(reader: Arc<Reader>, options: Arc<StreamOptions>) -> Result<RunMembership> {
         let ring = reader.ring();
         let log = ring.run(&options.run.clone().unwrap_or_else(RunLog::own_name))?;
         let replay = options.replay.as_deref().map(|name| ring.run(name)).transpose()?;
-        Ok(Membership {
+        Ok(RunMembership {
             log,
             replay,
             is_named: options.run.is_some(),
@@ -251,7 +251,7 @@ fn log_epoch(log: &RunLog, epoch: Option<(u64, Epoch)>) {
 
 /// What a stream has delivered, and what the others know of it.
 pub(crate) struct Progress {
-    pub(crate) run: Membership,
+    pub(crate) run: RunMembership,
     /// The epoch of the last sample, and the number of its steps that were delivered.
     pub(crate) delivered: Option<(Arc<Plan>, u64)>,
     /// Epochs that this stream has finished.
@@ -269,7 +269,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Nothing is delivered yet; epoch `first` comes next.
-    pub(crate) fn new(run: Membership, first: u64) -> Progress {
+    pub(crate) fn new(run: RunMembership, first: u64) -> Progress {
         Progress {
             run,
             delivered: None,
@@ -367,7 +367,7 @@ impl Progress {
     /// Notes in the run's log where this worker is, if it is due.
     ///
     /// # Errors
-    /// As [`Membership::arrive`].
+    /// As [`RunMembership::arrive`].
     pub(crate) fn report(&mut self) -> Result<()> {
         if self.run.is_replay() || self.arrived == Some(self.current) || !self.is_due() {
             return Ok(());

@@ -1,6 +1,6 @@
 //! Schedule of a stream: which generation, which epoch and which step come next.
 
-use super::progress::Membership;
+use super::progress::RunMembership;
 use super::{Stream, StreamOptions};
 use crate::error::{Error, Result};
 use crate::humanize::counted;
@@ -137,7 +137,7 @@ impl Schedule {
     }
 
     /// Decides about the next epoch. `is_drained`: everything that was planned is delivered.
-    fn plan_epoch(&mut self, run: &Membership, is_drained: bool) -> Result<Planned> {
+    fn plan_epoch(&mut self, run: &RunMembership, is_drained: bool) -> Result<Planned> {
         if !is_drained && self.looked.is_some_and(|looked| looked.elapsed() < self.reader.ring().settings.poll) {
             return Ok(Planned::Wait("the epoch to be read to its end".to_owned()));
         }
