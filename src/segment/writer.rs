@@ -18,17 +18,14 @@ pub struct StagingWriter {
     fs: Arc<dyn Fs>,
     part: PathBuf,
     rec: PathBuf,
-    staging: PathBuf,
-    dir: PathBuf,
     file: Buffered,
     writer: SegmentWriter,
     /// It is complete and closed: only its name is wanting.
     closed: Option<Sealed>,
     memory: Arc<Mutex<Vec<u8>>>,
     sync: bool,
-    sync_dir: bool,
-    settled: Arc<AtomicBool>,
-    dir_syncs: DirSyncs,
+    /// `None`: the new name is not synced.
+    name_sync: Option<NameSync>,
 }
 
 /// How a segment is to be written.
@@ -79,24 +76,14 @@ impl StagingWriter {
             let _ = fs.forget_file(&part);
             Error::format("write", &part)(error)
         })?;
-        let (staging, dir) = (layout.staging(), layout.staging_of(owner));
-        let (sync, sync_dir) = (options.sync, options.sync_dir);
-        let (settled, dir_syncs) = (options.settled.clone(), options.dir_syncs.clone());
-        Ok(StagingWriter {
-            settled,
-            dir_syncs,
-            fs,
-            part,
-            rec,
-            staging,
-            dir,
-            file,
-            writer,
-            closed: None,
-            memory: options.memory.clone(),
-            sync,
-            sync_dir,
-        })
+        let name_sync = options.sync_dir.then(|| NameSync {
+            staging: layout.staging(),
+            dir: layout.staging_of(owner),
+            settled: options.settled.clone(),
+            dir_syncs: options.dir_syncs.clone(),
+        });
+        let (memory, sync) = (options.memory.clone(), options.sync);
+        Ok(StagingWriter { fs, part, rec, file, writer, closed: None, memory, sync, name_sync })
     }
 
     /// What the segment says of itself.
@@ -161,23 +148,14 @@ impl StagingWriter {
                 }
             },
         }
-        if self.sync_dir {
-            self.sync_names().inspect_err(|error| {
+        if let Some(names) = &self.name_sync {
+            names.sync(&*self.fs).inspect_err(|error| {
                 // A failed sync is not done again: what is written next gets a name of its own. There was
                 // none where no file could be opened.
                 self.closed = self.closed.filter(|_| error.is_out_of_files());
             })?;
         }
         Ok((sealed, self.rec.clone()))
-    }
-
-    fn sync_names(&self) -> FsResult<()> {
-        self.fs.sync_dir(&self.dir)?;
-        if !self.settled.load(Ordering::Relaxed) {
-            self.dir_syncs.sync(&*self.fs, &self.staging)?;
-            self.settled.store(true, Ordering::Relaxed);
-        }
-        Ok(())
     }
 
     /// Writes what is left to be written, and closes the file.
@@ -220,6 +198,27 @@ impl StagingWriter {
             Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(()),
             done => Ok(done?),
         }
+    }
+}
+
+/// Syncs the name that a sealed segment gets in `dir`, its owner's directory, and once that directory's own name in
+/// `staging`.
+struct NameSync {
+    staging: PathBuf,
+    dir: PathBuf,
+    /// As [`StagingOptions::settled`].
+    settled: Arc<AtomicBool>,
+    dir_syncs: DirSyncs,
+}
+
+impl NameSync {
+    fn sync(&self, fs: &dyn Fs) -> FsResult<()> {
+        fs.sync_dir(&self.dir)?;
+        if !self.settled.load(Ordering::Relaxed) {
+            self.dir_syncs.sync(fs, &self.staging)?;
+            self.settled.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 }
 

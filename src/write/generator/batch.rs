@@ -20,7 +20,7 @@ impl Core {
         count: usize,
         stop: &dyn Fn() -> bool,
     ) -> Result<Vec<SampleId>> {
-        self.deferred.take().map_or(Ok(()), Err)?;
+        self.unreported.take_deferred()?;
         let whole = self.in_order(parts)?;
         let mut rows = Vec::with_capacity(whole.len());
         for (part, name) in whole.iter().zip(&self.ring.birth.sample) {
@@ -35,17 +35,17 @@ impl Core {
             }
             rows.push(len as usize);
         }
-        self.finite.check(&self.ring.birth.sample, &whole)?;
+        self.open.check_finite(&self.ring.birth.sample, &whole)?;
         let (mut one, meta) = (whole.clone(), Meta::new());
         let bytes: usize = rows.iter().sum();
-        let (mut now, mut waited) = (unix_ms(), self.summary.waited_seconds);
+        let (mut now, mut waited) = (unix_ms(), self.backpressure.waited_seconds());
         let mut asked = now;
         for n in 0..count {
             for ((one, whole), row) in one.iter_mut().zip(&whole).zip(&rows) {
                 one.data = &whole.data[n * row..(n + 1) * row];
             }
-            if n % CLOCKED == 0 || bytes > CLOCKED_BYTES || waited < self.summary.waited_seconds {
-                (now, waited) = (unix_ms(), self.summary.waited_seconds);
+            if n % CLOCKED == 0 || bytes > CLOCKED_BYTES || waited < self.backpressure.waited_seconds() {
+                (now, waited) = (unix_ms(), self.backpressure.waited_seconds());
                 if now.abs_diff(asked) >= ASKED {
                     asked = now;
                     if stop() {
@@ -53,15 +53,15 @@ impl Core {
                     }
                 }
             }
-            self.discarded = None;
+            self.unreported.forget_discarded();
             self.put(&SampleRef { parts: &one, meta: &meta, unix_ms: now }, false, stop)?;
             // Samples of this batch may be among them.
-            self.discarded.take().map_or(Ok(()), Err)?;
+            self.unreported.take_discarded()?;
             // What came after samples were finished ends the batch; where it was the last one, it waits for the next call.
             if n + 1 < count {
-                self.deferred.take().map_or(Ok(()), Err)?;
+                self.unreported.take_deferred()?;
             }
         }
-        Ok(std::mem::take(&mut self.untold))
+        Ok(self.unreported.take_ids())
     }
 }

@@ -184,7 +184,7 @@ impl Upkeep {
                     if until_retry.is_zero() && core.seal_if_old() {
                         until_retry = busy;
                     }
-                    if waited >= idle || waited >= busy && core.has_unplaced() {
+                    if waited >= idle || waited >= busy && core.queue.has_unplaced() {
                         core.keep_up();
                         waited = Duration::ZERO;
                     }

@@ -3,7 +3,6 @@
 //! Promise: what is decided here changes how bytes are stored, never which bytes are read. Trying takes memory for 1 MiB
 //! of a part and what it becomes, however large the part is.
 
-use super::Core;
 use crate::coordination::PartCompression;
 use ringreel_format::PartRef;
 use rustix::time::{ClockId, clock_gettime};
@@ -139,11 +138,11 @@ impl Undecided {
 
 /// What is decided for the parts for which COMPRESS says `auto`.
 #[derive(Debug, Default)]
-pub(crate) struct Auto(Vec<Undecided>);
+pub(crate) struct AdaptiveCompression(Vec<Undecided>);
 
-impl Auto {
+impl AdaptiveCompression {
     /// Nothing is decided yet for those parts of `names` that `wanted` picks.
-    pub(crate) fn new(names: &[String], wanted: impl Fn(usize) -> bool) -> Auto {
+    pub(crate) fn new(names: &[String], wanted: impl Fn(usize) -> bool) -> AdaptiveCompression {
         let part = |(n, name): (usize, &String)| Undecided {
             n,
             name: name.clone(),
@@ -153,11 +152,11 @@ impl Auto {
             wait: 0,
             trial: Trial::default(),
         };
-        Auto(names.iter().enumerate().filter(|(n, _)| wanted(*n)).map(part).collect())
+        AdaptiveCompression(names.iter().enumerate().filter(|(n, _)| wanted(*n)).map(part).collect())
     }
 
     /// Looks at a sample, where that is due. True: `levels` were changed.
-    fn look(&mut self, parts: &[PartRef<'_>], levels: &mut [Option<i32>]) -> bool {
+    pub(crate) fn look(&mut self, parts: &[PartRef<'_>], levels: &mut [Option<i32>]) -> bool {
         let mut changed = false;
         for part in &mut self.0 {
             let Some(data) = parts.get(part.n).map(|part| part.data).filter(|data| data.len() >= SHORT) else {
@@ -180,7 +179,8 @@ impl Auto {
         changed
     }
 
-    fn stored(&self) -> Vec<PartCompression> {
+    /// What is decided so far.
+    pub(crate) fn stored(&self) -> Vec<PartCompression> {
         let decided = self.0.iter().filter(|part| part.pays.is_some());
         let one = |part: &Undecided| PartCompression {
             part: part.name.clone(),
@@ -188,20 +188,6 @@ impl Auto {
             ratio: (part.trial.ratio() * 100.0).round() / 100.0,
         };
         decided.map(one).collect()
-    }
-}
-
-impl Core {
-    /// Decides how these parts, and those that come after them, are stored.
-    pub(crate) fn choose_compression(&mut self, parts: &[PartRef<'_>]) {
-        if !self.auto.look(parts, &mut self.options.write.compress) {
-            return;
-        }
-        if let Some(writing) = &mut self.writing {
-            writing.compress(&self.options.write.compress);
-        }
-        let stored = self.auto.stored();
-        self.heartbeat.report(|report| report.stored = stored);
     }
 }
 
@@ -230,7 +216,7 @@ mod tests {
     }
 
     fn undecided() -> Undecided {
-        Auto::new(&["x".to_owned()], |_| true).0.remove(0)
+        AdaptiveCompression::new(&["x".to_owned()], |_| true).0.remove(0)
     }
 
     #[test]

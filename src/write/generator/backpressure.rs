@@ -1,0 +1,193 @@
+//! Backpressure: waits for room on the disk, for a generation's promotion, and for transient errors to pass. A generator
+//! that waits where no manager lives does the manager's work meanwhile.
+
+use super::Core;
+use super::status_log::StatusLog;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::fs::poll::Pacer;
+use crate::ring::Ring;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Room that must be left on the disk besides what is to be written: names and manifests need some.
+const SPARE_BYTES: u64 = 256 << 10;
+const SPARE_INODES: u64 = 4;
+
+/// Between two looks at the ring and at the disk, a generator writes at most so much.
+const MOST: u64 = 16 << 20;
+/// And at most this part of the room that it found: so many others may do the same.
+const SHARERS: u64 = 1 << 10;
+
+/// Limits what a generator writes, and paces its waits.
+pub(crate) struct Backpressure {
+    pacer: Pacer,
+    /// MAX_BYTES and MAX_FILES.
+    max_bytes: Option<u64>,
+    max_files: Option<u64>,
+    allowance: Allowance,
+    /// Seconds spent waiting.
+    waited_seconds: f64,
+}
+
+/// What a generator may add to the segment that it writes before it looks at the ring and the disk again. A look costs as
+/// much as writing many small samples.
+#[derive(Debug, Default)]
+struct Allowance {
+    bytes: u64,
+    /// When it looked last: milliseconds since 1970.
+    since_ms: u64,
+}
+
+impl Allowance {
+    /// Takes `bytes` of it. Returns whether they were there, and the last look was less than `poll` before `now_ms`.
+    fn take(&mut self, bytes: u64, now_ms: u64, poll: Duration) -> bool {
+        if u128::from(self.since_ms.abs_diff(now_ms)) >= poll.as_millis() {
+            return false;
+        }
+        let left = self.bytes.checked_sub(bytes);
+        self.bytes = left.unwrap_or(0);
+        left.is_some()
+    }
+}
+
+impl Backpressure {
+    /// Waits end early when a manifest comes.
+    pub fn new(ring: &Ring, config: &Config) -> Backpressure {
+        Backpressure {
+            pacer: Pacer::new(ring.settings.poll).watch(&ring.layout.manifests()),
+            max_bytes: config.max_bytes,
+            max_files: config.max_files,
+            allowance: Allowance::default(),
+            waited_seconds: 0.0,
+        }
+    }
+
+    /// Seconds spent waiting so far.
+    pub fn waited_seconds(&self) -> f64 {
+        self.waited_seconds
+    }
+
+    /// Notes that there was room at `now_ms`, milliseconds since 1970.
+    pub fn note_look(&mut self, now_ms: u64) {
+        self.allowance.since_ms = now_ms;
+    }
+
+    /// Returns what `bytes` more lack, besides the `open_bytes` of the open segment; `None` if there is room.
+    fn lacks_room(&mut self, ring: &Ring, open_bytes: u64, bytes: u64) -> Result<Option<String>> {
+        let root = ring.layout.root();
+        let space = ring.fs.space(root)?;
+        let needed = bytes.saturating_add(SPARE_BYTES);
+        if space.bytes < needed {
+            let place = root.display();
+            return Ok(Some(format!("room on the disk of {place}: less than the {needed} bytes that are needed")));
+        }
+        if let Some(inodes) = space.inodes.filter(|inodes| *inodes < SPARE_INODES) {
+            let place = root.display();
+            return Ok(Some(format!("inodes on the disk of {place}: {inodes} are free, {SPARE_INODES} are needed")));
+        }
+        let mut headroom = space.bytes - needed;
+        let (max_bytes, max_files) = (self.max_bytes, self.max_files);
+        if max_bytes.is_some() || max_files.is_some() {
+            let (used, files) = ring.usage()?;
+            let used = used + open_bytes;
+            if max_bytes.is_some_and(|max| used + bytes > max) {
+                return Ok(Some(format!("room under MAX_BYTES: {used} bytes are used, {bytes} more are needed")));
+            }
+            if max_files.is_some_and(|max| files + 1 > max) {
+                return Ok(Some(format!("room under MAX_FILES: {files} files are used")));
+            }
+            headroom = headroom.min(max_bytes.map_or(u64::MAX, |max| max - used - bytes));
+        }
+        self.allowance.bytes = MOST.min(headroom / SHARERS);
+        Ok(None)
+    }
+
+    /// For now, a name that comes or goes in `dir` ends a wait, too. True: only from now on, so the caller looks once more
+    /// before it waits.
+    pub fn also_watch(&mut self, dir: &Path) -> bool {
+        self.pacer.also_watch(dir)
+    }
+
+    /// Ends what [`Backpressure::also_watch`] began.
+    pub fn watch_no_more(&mut self) {
+        self.pacer.watch_no_more();
+    }
+
+    /// Waits for `what` for about the polling time, or until a name changed that is watched.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] if `stop` says so.
+    fn pause(&mut self, what: &str, poll: Duration, status: &StatusLog, stop: &dyn Fn() -> bool) -> Result<()> {
+        if stop() {
+            return Err(Error::Interrupted { what: what.to_owned() });
+        }
+        let started = Instant::now();
+        status.waiting_for(what);
+        self.pacer.pause(poll, stop);
+        status.waits_no_more();
+        self.waited_seconds += started.elapsed().as_secs_f64();
+        if stop() { Err(Error::Interrupted { what: what.to_owned() }) } else { Ok(()) }
+    }
+}
+
+impl Core {
+    /// Whether `bytes` more may be written, now (milliseconds since 1970), without a look: the segment is open, everything
+    /// before it has a place, and the last look was not long ago.
+    pub(crate) fn may_continue(&mut self, bytes: u64, now_ms: u64) -> bool {
+        self.open.grows()
+            && !self.queue.has_unplaced()
+            && self.backpressure.allowance.take(bytes, now_ms, self.ring.settings.poll)
+    }
+
+    /// Goes on only when the disk and the budget have room for `bytes` more.
+    pub(crate) fn await_room(&mut self, bytes: u64, stop: &dyn Fn() -> bool) -> Result<()> {
+        loop {
+            match self.backpressure.lacks_room(&self.ring, self.open.bytes(), bytes) {
+                Ok(None) => return Ok(()),
+                Ok(Some(lack)) => {
+                    self.problem(format!("waiting for {lack}"));
+                    self.unlink_delivered(usize::MAX); // they may be the last names of what was reclaimed
+                    self.place_finished(stop)?;
+                    if !self.run_maintenance(Duration::MAX)? {
+                        self.pause(&lack, stop)?;
+                    }
+                }
+                Err(error) => self.retry_or_fail(error, "looking for room", stop)?,
+            }
+        }
+    }
+
+    /// Pauses after a transient error; returns all others.
+    pub(crate) fn retry_or_fail(&mut self, error: Error, doing: &str, stop: &dyn Fn() -> bool) -> Result<()> {
+        if !error.is_retryable() {
+            return Err(error);
+        }
+        self.problem(format!("{doing}: {error}; trying again"));
+        self.run_maintenance(Duration::ZERO)?;
+        self.pause(doing, stop)
+    }
+
+    /// Waits for `what` for about the polling time.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] if `stop` says so.
+    pub(crate) fn pause(&mut self, what: &str, stop: &dyn Fn() -> bool) -> Result<()> {
+        self.backpressure.pause(what, self.ring.settings.poll, &self.status, stop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allowance_ends_with_its_bytes_or_after_a_poll() {
+        let poll = Duration::from_millis(200);
+        let mut allowance = Allowance { bytes: 100, since_ms: 1000 };
+        assert!(!allowance.take(1, 1200, poll), "a poll after the look");
+        assert!(allowance.take(60, 1199, poll));
+        assert!(!allowance.take(50, 1001, poll), "40 bytes are left");
+        assert!(!allowance.take(1, 1001, poll), "what was refused ends it");
+    }
+}

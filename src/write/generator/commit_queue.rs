@@ -1,0 +1,449 @@
+//! What was sealed, on its way into a generation, until a manifest lists it.
+
+use super::Core;
+use super::status_log::StatusLog;
+use crate::error::{Error, Result};
+use crate::manifest::store::Lookup;
+use crate::ring::Ring;
+use crate::ring::settings::Settings;
+use crate::swap::maintenance::ReclaimAfterPromotion;
+use crate::swap::promote::{Promoted, When};
+use crate::unix_ms;
+use crate::write::commit::{Commit, LookedUp, Staged, Step};
+use ringreel_format::SegmentId;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// So many names at most are removed in a call that puts one sample in. (Each takes a tenth of a millisecond, and more on a
+/// filesystem that is shared.)
+const FEW: usize = 16;
+/// The same in a round of the generator's thread, for which a call may have to wait.
+const SOME: usize = 256;
+/// For at least so long the end of a sealed run waits for a generation that nobody can promote.
+const SEAL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Samples in the queue's segments, and where they went.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    /// Sealed, and safe.
+    pub finished: u64,
+    /// Bytes of their segments.
+    pub bytes: u64,
+    /// Of those finished, listed by a manifest, as far as was seen.
+    pub delivered: u64,
+    /// Of those finished, found damaged before a manifest listed them.
+    pub quarantined: u64,
+    /// Of those finished, removed by hand before a manifest listed them.
+    pub lost: u64,
+}
+
+impl Tally {
+    /// Of those finished, not listed yet.
+    pub fn waiting(&self) -> u64 {
+        self.finished - self.delivered - self.quarantined - self.lost
+    }
+}
+
+/// A generation that waits for its manifest while we fill the one after it.
+#[derive(Clone, Copy, Debug)]
+struct Ahead {
+    of: u64,
+    since: Instant,
+    /// When it is looked after; at first, most likely its promoter is at it.
+    next_look: Instant,
+}
+
+/// The sealed segments that still need this generator: until a manifest lists them, and then until their staging names are
+/// removed.
+#[derive(Default)]
+pub(crate) struct CommitQueue {
+    commits: Vec<Commit>,
+    /// How many of `commits`, from the first one on, have a place.
+    placed: usize,
+    /// When the first segment without a place began to wait, in this call or an earlier one.
+    unplaced_since: Option<Instant>,
+    /// The newest manifest that all of `commits` were looked up in.
+    reconciled: u64,
+    /// What a manifest lists, and still has its staging name.
+    listed: VecDeque<SegmentId>,
+    /// The last generation that was seen to wait for its manifest.
+    ahead: Option<Ahead>,
+    tally: Tally,
+}
+
+/// Why [`CommitQueue::link`] has ended.
+pub(crate) enum Linking {
+    /// Every segment has a place.
+    Done,
+    /// This generation takes no more, and the first segment without a place has waited for so long.
+    Full(u64, Duration),
+    /// One step has failed, and may be tried again if the error is transient.
+    Failed(Error),
+}
+
+impl CommitQueue {
+    /// Takes a sealed segment. `is_new`: it was not named before, so no manifest that was seen lists it. `is_cut`: it was
+    /// cut to the room that was left.
+    pub fn push(&mut self, staged: Staged, is_new: bool, is_cut: bool) {
+        self.tally.finished += staged.samples;
+        self.tally.bytes += staged.bytes;
+        let commit = if is_new { Commit::sealed_after(staged, self.reconciled) } else { Commit::new(staged) };
+        self.commits.push(commit.cut(is_cut));
+    }
+
+    /// Where the samples went.
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// The newest manifest that all segments were looked up in.
+    pub fn reconciled(&self) -> u64 {
+        self.reconciled
+    }
+
+    /// Whether a manifest lists everything.
+    pub fn is_delivered(&self) -> bool {
+        self.commits.is_empty()
+    }
+
+    /// Whether nothing is left to be done.
+    pub fn is_idle(&self) -> bool {
+        self.commits.is_empty() && self.listed.is_empty()
+    }
+
+    /// Samples that no manifest is known to list.
+    pub fn samples(&self) -> u64 {
+        self.commits.iter().map(|commit| commit.staged.samples).sum()
+    }
+
+    /// Whether a finished segment has no place in a generation yet.
+    pub fn has_unplaced(&self) -> bool {
+        self.placed < self.commits.len()
+    }
+
+    /// Looks at what newer manifests, up to the `newest`, say of earlier segments.
+    fn reconcile(&mut self, ring: &Ring, newest: u64, status: &mut StatusLog) -> Result<()> {
+        if newest == self.reconciled {
+            return Ok(());
+        }
+        let (mut all, mut looked) = (true, LookedUp::default());
+        self.placed = 0;
+        for mut commit in std::mem::take(&mut self.commits) {
+            match self.look_up(ring, &mut commit, newest, &mut looked) {
+                Ok(Step::Delivered(_)) => self.tally.delivered += commit.staged.samples,
+                Ok(Step::Quarantined(why)) => self.quarantined(&commit, &why, status),
+                Ok(_) => self.commits.push(commit),
+                Err(error @ Error::Lost { .. }) => {
+                    self.tally.lost += commit.staged.samples;
+                    status.problem(error.to_string());
+                }
+                Err(error) => {
+                    status.problem(error.to_string());
+                    self.commits.push(commit);
+                    all = false;
+                }
+            }
+        }
+        if all {
+            self.reconciled = newest;
+        }
+        Ok(())
+    }
+
+    /// What is listed keeps its staging name for now: a generation may have thousands of ours.
+    fn look_up(&mut self, ring: &Ring, commit: &mut Commit, newest: u64, looked: &mut LookedUp) -> Result<Step> {
+        if let Some(n) = commit.linked().filter(|n| *n > newest) {
+            return Ok(Step::Linked(n));
+        }
+        if let Lookup::Listed(n) = ring.look_up(commit, newest, looked)? {
+            self.listed.push_back(commit.staged.id);
+            return Ok(Step::Delivered(Some(n)));
+        }
+        ring.commit_step(commit, false)
+    }
+
+    /// Removes the staging names of what is listed, at most `most`.
+    fn unlink_delivered(&mut self, ring: &Ring, most: usize, status: &mut StatusLog) {
+        for _ in 0..most.min(self.listed.len()) {
+            let Some(id) = self.listed.pop_front() else { return };
+            if let Err(error) = ring.tidy(&ring.layout.sealed(&ring.me, id)) {
+                status.problem(error.to_string());
+                self.listed.push_back(id);
+            }
+        }
+    }
+
+    /// Links what is not linked yet, until a segment finds no room or a step fails.
+    ///
+    /// # Errors
+    /// What is not to be tried again: a file of this generator that it may not link, [`Error::Lost`].
+    fn link(&mut self, ring: &Ring, status: &mut StatusLog) -> Result<Linking> {
+        let mut n = self.placed;
+        while n < self.commits.len() {
+            self.placed = n; // thousands may be linked, and are not looked at for each sample
+            if self.commits[n].linked().is_some() {
+                n += 1;
+                continue;
+            }
+            let waited = self.unplaced_since.get_or_insert_with(Instant::now).elapsed();
+            let thorough = waited > ring.settings.poll * 2;
+            match ring.commit_step(&mut self.commits[n], thorough) {
+                Ok(Step::Linked(_)) => {
+                    n += 1;
+                    self.unplaced_since = None;
+                }
+                Ok(Step::Delivered(_)) => self.tally.delivered += self.commits.remove(n).staged.samples,
+                Ok(Step::Quarantined(why)) => {
+                    let commit = self.commits.remove(n);
+                    self.quarantined(&commit, &why, status);
+                }
+                Ok(Step::Wait(generation)) => return Ok(Linking::Full(generation, waited)),
+                Ok(Step::Refused) => {
+                    return Err(Error::Coordination("this generator may not link its own file".to_owned()));
+                }
+                Err(error @ Error::Lost { .. }) => {
+                    self.tally.lost += self.commits.remove(n).staged.samples;
+                    return Err(error);
+                }
+                Err(error) => return Ok(Linking::Failed(error)),
+            }
+        }
+        self.placed = n;
+        self.unplaced_since = None;
+        Ok(Linking::Done)
+    }
+
+    fn quarantined(&mut self, commit: &Commit, why: &str, status: &mut StatusLog) {
+        self.tally.quarantined += commit.staged.samples;
+        status.problem(format!("{} finished samples were put into quarantine: {why}", commit.staged.samples));
+    }
+
+    /// Checks generation `begun`, the last one that was seen to wait for its manifest. If it still waits and a check is due,
+    /// returns the time to pass to `run_maintenance`: [`Duration::MAX`] after a whole lease, else zero.
+    fn look_ahead(&mut self, begun: u64, settings: &Settings) -> Option<Duration> {
+        if begun <= self.reconciled {
+            return None;
+        }
+        let now = Instant::now();
+        let known = self.ahead.filter(|ahead| ahead.of == begun);
+        let Ahead { since, next_look, .. } =
+            known.unwrap_or(Ahead { of: begun, since: now, next_look: now + settings.poll * 2 });
+        let overdue = since.elapsed() > settings.lease;
+        let pause = if overdue { settings.lease } else { settings.poll * 2 };
+        let is_due = now >= next_look;
+        self.ahead = Some(Ahead { of: begun, since, next_look: if is_due { now + pause } else { next_look } });
+        is_due.then_some(if overdue { Duration::MAX } else { Duration::ZERO })
+    }
+}
+
+impl Core {
+    /// Sees to what was sealed before, as far as that needs no time of its own.
+    pub(crate) fn commit_earlier(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+        while let Err(error) = self.reconcile() {
+            self.retry_or_fail(error, "looking at the manifests", stop)?;
+        }
+        self.unlink_delivered(FEW);
+        self.commit_all(stop, true)?;
+        self.check_promotion()
+    }
+
+    /// While we fill one generation, the one before it waits for its manifest: its promoter may have died.
+    fn check_promotion(&mut self) -> Result<()> {
+        if let Some(waited) = self.queue.look_ahead(self.ring.begun(), &self.ring.settings) {
+            self.run_maintenance(waited)?;
+        }
+        Ok(())
+    }
+
+    /// Does what needs no caller: moves earlier segments on as far as that takes no waiting and, where no manager lives,
+    /// does its work once in a lease. The next call reports a permanent error about this generator's own segments.
+    pub(crate) fn keep_up(&mut self) {
+        let is_due = self.manager.is_round_due(self.ring.settings.lease);
+        if self.queue.is_idle() && !is_due {
+            return;
+        }
+        match self.advance() {
+            Err(error) if !error.is_retryable() => self.defer(error),
+            Err(error) => self.problem(error.to_string()),
+            Ok(()) => {}
+        }
+        let done = if is_due {
+            self.manager.note_round();
+            self.promote_full()
+        } else {
+            self.promote_if_filled()
+        };
+        done.unwrap_or_else(|error| self.problem(error.to_string()));
+    }
+
+    /// Seals the open segment before a wait of any length: no sample waits unfinished, and what the wait is for may need
+    /// these samples.
+    fn seal_group(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+        if self.open.holds_group() { self.seal_or_discard(stop) } else { Ok(()) }
+    }
+
+    /// Seals the open segment. One that cannot be completed is thrown away with its samples, which were never finished
+    /// and which the summary counts; the caller's own sample is not among them.
+    pub(crate) fn seal_or_discard(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+        match self.seal(stop) {
+            Ok(ids) => self.unreported.add_ids(ids),
+            Err(error) if self.is_thrown_away(&error) => self.unreported.note_discarded(error),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Seals the open segment and links what is finished, as far as that takes no waiting: the generation may lack
+    /// just these samples, and whatever this generator waits for may follow from its promotion.
+    pub(crate) fn place_finished(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+        self.seal_group(stop)?;
+        if self.queue.has_unplaced() {
+            self.reconcile().unwrap_or_else(|error| self.problem(error.to_string()));
+            self.commit_all(&|| true, false)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a segment that could not be sealed was thrown away, as on a full disk or when another process swept it.
+    pub(crate) fn is_thrown_away(&self, error: &Error) -> bool {
+        self.open.is_none() && (error.is_retryable() || error.is_gone())
+    }
+
+    /// Seals the segment that is being written if its first sample has waited for SEGMENT_SECONDS, and
+    /// commits it. The next call returns the ids, and reports a permanent error. Returns whether it is to be tried again
+    /// later.
+    pub(crate) fn seal_if_old(&mut self) -> bool {
+        if !self.open.is_old(unix_ms()) {
+            return false;
+        }
+        match self.seal(&|| true) {
+            Ok(ids) => {
+                self.unreported.add_ids(ids);
+                if let Err(error) = self.commit_all(&|| true, false).and_then(|()| self.promote_if_filled()) {
+                    self.defer(error);
+                }
+                return false;
+            }
+            Err(Error::Interrupted { .. }) => {}
+            Err(error) if error.is_retryable() || self.is_thrown_away(&error) => self.problem(error.to_string()),
+            Err(error) => self.defer(error),
+        }
+        true
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.reconcile()?;
+        self.unlink_delivered(SOME);
+        self.commit_all(&|| true, false)
+    }
+
+    /// What we filled ourselves is readable at once, where no manager sees to it.
+    pub(crate) fn promote_if_filled(&mut self) -> Result<()> {
+        if self.ring.seems_full(self.queue.reconciled()) { self.promote_full() } else { Ok(()) }
+    }
+
+    /// Where no manager lives: one generation may wait for its manifest, and the one after it be full.
+    pub(crate) fn promote_full(&mut self) -> Result<()> {
+        if self.run_maintenance(Duration::ZERO)? {
+            self.run_maintenance(Duration::ZERO)?;
+        }
+        Ok(())
+    }
+
+    /// Looks at what all manifests say of earlier segments.
+    pub(crate) fn reconcile(&mut self) -> Result<()> {
+        let newest = self.ring.manifests.newest()?;
+        self.queue.reconcile(&self.ring, newest, &mut self.status)
+    }
+
+    /// Removes the staging names of what is listed, at most `most`.
+    pub(crate) fn unlink_delivered(&mut self, most: usize) {
+        self.queue.unlink_delivered(&self.ring, most, &mut self.status);
+    }
+
+    /// Links everything that is not linked yet. Where there is no room: waits, if that is wished for; but when `stop`
+    /// says so, what is sealed stays staged, and somebody else will bring it in.
+    pub(crate) fn commit_all(&mut self, stop: &dyn Fn() -> bool, wait: bool) -> Result<()> {
+        let done = self.link_all(stop, wait);
+        self.backpressure.watch_no_more();
+        done
+    }
+
+    fn link_all(&mut self, stop: &dyn Fn() -> bool, wait: bool) -> Result<()> {
+        loop {
+            match self.queue.link(&self.ring, &mut self.status)? {
+                Linking::Done => return Ok(()),
+                Linking::Full(generation, waited) => {
+                    if !wait || stop() {
+                        return Ok(());
+                    }
+                    self.seal_group(stop)?;
+                    match self.wait_for_promotion(generation, waited, stop) {
+                        Err(Error::Interrupted { .. }) => return Ok(()),
+                        done => done?,
+                    }
+                }
+                Linking::Failed(error) if !wait && error.is_retryable() => return Ok(()),
+                Linking::Failed(error) => {
+                    if let Err(error) = self.retry_or_fail(error, "committing a segment", stop) {
+                        return if matches!(error, Error::Interrupted { .. }) { Ok(()) } else { Err(error) };
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits once for a full generation to be promoted. Commits that had a place may have none afterwards.
+    fn wait_for_promotion(&mut self, generation: u64, waited: Duration, stop: &dyn Fn() -> bool) -> Result<()> {
+        // From the rename on, the next generation fills.
+        if self.backpressure.also_watch(self.ring.layout.root()) {
+            return Ok(());
+        }
+        self.unlink_delivered(FEW);
+        if !self.run_maintenance(waited)? {
+            let what = format!("generation {generation} to be promoted");
+            self.pause(&what, stop)?;
+        }
+        self.reconcile().or_else(|error| self.retry_or_fail(error, "looking at the manifests", stop))
+    }
+
+    /// Promotes what is there until everything of ours is listed.
+    pub(crate) fn make_visible(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+        let mut idle = Instant::now();
+        while !self.queue.is_delivered() {
+            let mut policy = ReclaimAfterPromotion::default();
+            match self.ring.run_maintenance(Some(When::NotEmpty), &mut policy).map(|round| round.promoted) {
+                Ok(Some(Promoted::Done(promotion))) => {
+                    self.swaps += u64::from(promotion.ours);
+                    idle = Instant::now();
+                    if let Some(error) = policy.failed {
+                        self.retry_or_fail(error, "reclaiming", stop)?;
+                    }
+                }
+                // Who reads (REUSE min) is waited for, however long it takes.
+                Ok(Some(Promoted::Blocked { .. })) if self.ring.has_readers()? => {
+                    idle = Instant::now();
+                    self.pause("the generation before the last one to be read", stop)?;
+                }
+                Ok(not_done) if idle.elapsed() > (self.ring.settings.lease * 2).max(SEAL_PATIENCE) => {
+                    let left = self.queue.samples();
+                    let why = match not_done {
+                        Some(Promoted::Blocked { why, .. }) => format!(", for want of {why}"),
+                        _ => String::new(),
+                    };
+                    self.problem(format!(
+                        "{left} samples cannot be made visible{why}: they are staged, and stay there"
+                    ));
+                    return Ok(());
+                }
+                Ok(_) => self.pause("the last generation to be promoted", stop)?,
+                Err(error) => self.retry_or_fail(error, "promoting the last generation", stop)?,
+            }
+            self.commit_earlier(stop)?;
+            if stop() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

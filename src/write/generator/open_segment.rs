@@ -1,0 +1,200 @@
+//! The segment that a generator appends to: how it is written, and when it is complete.
+
+use super::adaptive_compression::AdaptiveCompression;
+use super::finite::Finite;
+use super::grouping::Grouping;
+use super::schema;
+use crate::config::{Compress, Config};
+use crate::coordination::PartCompression;
+use crate::error::{Error, Result};
+use crate::random::random_bytes;
+use crate::ring::Ring;
+use crate::segment::writer::{StagingOptions, StagingWriter};
+use crate::unix_ms;
+use ringreel_format::{Meta, PartRef, SampleRef, Schema, SegmentId, SegmentInfo, Value, WriteOptions};
+use std::sync::Arc;
+
+/// The open segment, if there is one, and the rules for the next ones.
+pub(crate) struct OpenSegment {
+    writer: Option<StagingWriter>,
+    options: StagingOptions,
+    compression: AdaptiveCompression,
+    finite: Finite,
+    grouping: Grouping,
+    strict_schema: bool,
+    /// Samples written, without those that were thrown away.
+    number: u64,
+    /// Samples that were thrown away with a segment that could not be completed.
+    discarded: u64,
+}
+
+impl OpenSegment {
+    pub fn new(ring: &Ring, config: &Config) -> OpenSegment {
+        let wanted = config.compression_of(&ring.birth.sample);
+        let compress = wanted.iter().map(|wanted| wanted.level()).collect();
+        let compression = AdaptiveCompression::new(&ring.birth.sample, |n| wanted[n] == Compress::Auto);
+        let write = WriteOptions { compress, ..WriteOptions::default() };
+        let options = StagingOptions {
+            write,
+            buffer: config.write_buffer,
+            sync: ring.syncs_files(),
+            sync_dir: ring.syncs_dirs(),
+            settled: Arc::default(),
+            dir_syncs: ring.dir_syncs(),
+            memory: Arc::default(),
+        };
+        OpenSegment {
+            writer: None,
+            options,
+            compression,
+            finite: Finite::new(config.check_finite),
+            grouping: Grouping::new(config, ring.birth.swap_cap),
+            strict_schema: config.strict_schema,
+            number: 0,
+            discarded: 0,
+        }
+    }
+
+    /// Its writer.
+    pub fn writer(&self) -> Option<&StagingWriter> {
+        self.writer.as_ref()
+    }
+
+    /// Its writer, to seal it.
+    pub fn writer_mut(&mut self) -> Option<&mut StagingWriter> {
+        self.writer.as_mut()
+    }
+
+    /// Whether no segment is open.
+    pub fn is_none(&self) -> bool {
+        self.writer.is_none()
+    }
+
+    /// Bytes in it so far.
+    pub fn bytes(&self) -> u64 {
+        self.writer.as_ref().map_or(0, StagingWriter::bytes)
+    }
+
+    /// Samples written so far, without those that were thrown away.
+    pub fn written(&self) -> u64 {
+        self.number
+    }
+
+    /// Samples thrown away so far.
+    pub fn discarded(&self) -> u64 {
+        self.discarded
+    }
+
+    /// Whether the size of segments is left to the generator.
+    pub fn is_auto(&self) -> bool {
+        self.grouping.is_auto()
+    }
+
+    /// Whether it has samples, and its size was left to the generator.
+    pub fn holds_group(&self) -> bool {
+        self.grouping.is_auto() && self.writer.as_ref().is_some_and(|writer| writer.samples() > 0)
+    }
+
+    /// Whether a sample may be appended that is not its first one.
+    pub fn grows(&self) -> bool {
+        let grows = |it: &StagingWriter| it.samples() > 0 && !it.is_closed() && !self.grouping.is_complete();
+        self.writer.as_ref().is_some_and(grows)
+    }
+
+    /// Whether there is one that is to be sealed before more is written. One that could not get its name, or not be closed,
+    /// takes no more samples.
+    pub fn takes_no_more(&self) -> bool {
+        self.writer.as_ref().is_some_and(|it| it.is_closed() || self.grouping.is_complete())
+    }
+
+    /// Whether there is one that has all its samples.
+    pub fn is_complete(&self) -> bool {
+        self.writer.is_some() && self.grouping.is_complete()
+    }
+
+    /// Whether its first sample has waited for `SEGMENT_SECONDS`.
+    pub fn is_old(&self, now_ms: u64) -> bool {
+        self.grouping.is_old(now_ms)
+    }
+
+    /// Looks for NaN and infinite elements in `parts`, whose names are `names`.
+    ///
+    /// # Errors
+    /// As [`Finite::check`].
+    pub fn check_finite(&mut self, names: &[String], parts: &[PartRef<'_>]) -> Result<()> {
+        self.finite.check(names, parts)
+    }
+
+    /// Decides how these parts, and those that come after them, are stored. Returns what holds for each part, if a decision
+    /// has changed.
+    pub fn choose_compression(&mut self, parts: &[PartRef<'_>]) -> Option<Vec<PartCompression>> {
+        if !self.compression.look(parts, &mut self.options.write.compress) {
+            return None;
+        }
+        if let Some(writer) = &mut self.writer {
+            writer.compress(&self.options.write.compress);
+        }
+        Some(self.compression.stored())
+    }
+
+    /// Appends a sample; begins a segment if none is open.
+    ///
+    /// # Errors
+    /// A sample that does not fit; what the filesystem says. Where what the file holds is unknown then, the segment is
+    /// thrown away.
+    pub fn append(&mut self, ring: &Ring, sample: &SampleRef<'_>) -> Result<()> {
+        if self.writer.is_none() {
+            self.writer = Some(self.begin(ring, sample)?);
+        }
+        let Some(writer) = self.writer.as_mut() else { return Ok(()) };
+        if let Err(error) = writer.sample(sample) {
+            if writer.must_discard() {
+                let (gone, lost) = self.throw_away();
+                tracing::error!(%error, samples = lost, "a segment was thrown away; its samples do not count as finished");
+                let _ = gone.map(|writer| writer.discard()); // litter at worst: it has no name yet
+            }
+            return Err(error);
+        }
+        self.number += 1;
+        let (samples, bytes) = (writer.samples(), writer.bytes());
+        let share = if self.grouping.is_auto() { ring.share_of_room() } else { u64::MAX };
+        self.grouping.appended(samples, bytes, share, sample.unix_ms);
+        Ok(())
+    }
+
+    fn begin(&self, ring: &Ring, sample: &SampleRef<'_>) -> Result<StagingWriter> {
+        let names = ring.birth.sample.iter().map(String::as_str);
+        let parts = names.zip(sample.parts).map(|(name, part)| (name, part.dtype.clone(), part.shape.to_vec()));
+        let schema = Schema::new(parts).map_err(|error| Error::Sample(error.to_string()))?;
+        let mut provenance = Meta::new();
+        provenance.set("generator", ring.me.as_str());
+        provenance.set("host", rustix::system::uname().nodename().to_string_lossy().as_ref());
+        provenance.set("pid", Value::Int(i128::from(std::process::id())));
+        let id = SegmentId(random_bytes());
+        let born = ring.manifests.newest()? + 1;
+        if self.number == 0 && self.grouping.is_auto() {
+            ring.look_for_room()?;
+        }
+        if self.number == 0 {
+            schema::compare(ring, &schema, born - 1, self.strict_schema)?;
+        }
+        let info = SegmentInfo { id, born, created_unix_ms: unix_ms(), first_number: self.number, schema, provenance };
+        StagingWriter::begin(ring.fs.clone(), &ring.layout, &ring.me, info, &self.options)
+    }
+
+    /// Notes that the open segment was sealed.
+    pub fn note_sealed(&mut self) {
+        self.writer = None;
+        self.grouping.reset();
+    }
+
+    /// Gives up the open segment and counts its samples, which were never finished. Returns both.
+    pub fn throw_away(&mut self) -> (Option<StagingWriter>, u64) {
+        let gone = self.writer.take();
+        let lost = gone.as_ref().map_or(0, StagingWriter::samples);
+        self.number -= lost;
+        self.discarded += lost;
+        self.grouping.reset();
+        (gone, lost)
+    }
+}
