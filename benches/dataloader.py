@@ -51,7 +51,7 @@ def write(directory: str, samples: int, size: int) -> dict[str, object]:
             for name, array in sample.items():
                 np.save(f"{directory}/npy/{index}.{name}.npy", array)
             generator.write(sample)
-        generator.finish(seal=True)
+        generator.finish(promote=True)
     return config
 
 

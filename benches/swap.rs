@@ -8,7 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use ringreel::format::{DType, Meta};
-use ringreel::swap::promote::When;
+use ringreel::swap::promote::PromoteWhen;
 use ringreel::{Config, Generator, NamedPart};
 use std::fs;
 use std::time::Instant;
@@ -30,14 +30,14 @@ fn swaps(cap: u64, rounds: usize) -> [f64; 3] {
         let next = ring.manifests.newest().unwrap() + 1;
         for n in 0..cap {
             if n + 1 == cap {
-                ring.fill_of(next).unwrap(); // as the manager does: it looks at segments as they come
+                ring.count_samples(next).unwrap(); // as the manager does: it looks at segments as they come
             }
             generator.write(&[NamedPart::new("x", DType::U8, &[8], &[1; 8])], &Meta::new(), &|| false).unwrap();
         }
         let started = Instant::now();
-        assert_eq!(ring.fill_of(next).unwrap(), cap);
+        assert_eq!(ring.count_samples(next).unwrap(), cap);
         looks.push(started.elapsed().as_secs_f64() * 1e3);
-        let promotion = ring.promote(When::NotEmpty).unwrap().done().unwrap();
+        let promotion = ring.promote(PromoteWhen::NotEmpty).unwrap().done().unwrap();
         assert_eq!(promotion.manifest.summary.samples, cap);
         swaps.push(promotion.swap_ms);
         readable.push(promotion.readable_ms);

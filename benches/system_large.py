@@ -61,7 +61,7 @@ def manifests(make, count):
     """A ring in which `count` manifests were never pruned."""
     with make(SWAP_CAP=2, KEEP=2, SAMPLE=["data"]) as scene:
         config = ["-c", scene.config]
-        measure(scene, "generate", "generate", *config, "--shape", "1", "--samples", 4, "--seal")
+        measure(scene, "generate", "generate", *config, "--shape", "1", "--samples", 4, "--promote")
         lines = (scene.ring / "manifests" / "2").read_text().splitlines()
         for n in range(3, count + 1):
             summary = {**json.loads(lines[0]), "generation": n, "total_samples": 2 * n}

@@ -21,7 +21,7 @@ fn main() {
         let config = dir.path().join("config.yaml");
         let yaml = "SWAP_CAP: 20\nSAMPLE: [data, label]\n";
         std::fs::write(&config, format!("RING: {}\nSEGMENT_SAMPLES: {per_segment}\n{yaml}", ring.display())).unwrap();
-        ringreel(&["generate", "--samples", "20", "--shape", "256,256,256", "--seal", "-c"], &config);
+        ringreel(&["generate", "--samples", "20", "--shape", "256,256,256", "--promote", "-c"], &config);
         let files: Vec<PathBuf> =
             std::fs::read_dir(ring.join("read.1")).unwrap().map(|entry| entry.unwrap().path()).collect();
         let bytes: u64 = files.iter().map(|file| file.metadata().unwrap().len()).sum();

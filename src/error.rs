@@ -128,13 +128,13 @@ pub enum Error {
     },
     /// There is no ring where one is expected.
     #[error("no ring at {path}: start `ringreel manager` or a generator first, or check RING and DBNAME", path = .path.display())]
-    NoRing {
+    RingNotFound {
         /// Where it was looked for.
         path: PathBuf,
     },
     /// The ring there is another one than the configuration describes.
     #[error("the ring at {path} does not fit: {message}", path = .path.display())]
-    WrongRing {
+    RingMismatch {
         /// The ring's directory.
         path: PathBuf,
         /// What differs and what to do.
@@ -288,7 +288,7 @@ impl Error {
         match self {
             Error::Fs { source } => source.is_retryable(),
             Error::Manifest { passing, .. } => *passing,
-            Error::NoRing { .. }
+            Error::RingNotFound { .. }
             | Error::Reclaimed { .. }
             | Error::Timeout { .. }
             | Error::Coordination(_)

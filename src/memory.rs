@@ -51,7 +51,7 @@ pub struct Budget {
 
 /// Some of a budget, until it is dropped.
 #[derive(Debug)]
-pub struct Held<'b> {
+pub struct Reservation<'b> {
     of: &'b Budget,
     len: u64,
 }
@@ -72,10 +72,10 @@ impl Budget {
     ///
     /// # Errors
     /// [`io::ErrorKind::OutOfMemory`]: it is more than there ever is. [`io::ErrorKind::ResourceBusy`]: others hold it.
-    pub fn take(&self, len: u64) -> io::Result<Held<'_>> {
+    pub fn take(&self, len: u64) -> io::Result<Reservation<'_>> {
         let len = if len < COUNTED { 0 } else { len };
         if len == 0 || self.try_take(len) {
-            return Ok(Held { of: self, len });
+            return Ok(Reservation { of: self, len });
         }
         let (most, held) = (self.most, self.held.load(SeqCst));
         let kind = if len > most { io::ErrorKind::OutOfMemory } else { io::ErrorKind::ResourceBusy };
@@ -88,7 +88,7 @@ impl Budget {
 
     /// `len` bytes of it, or all of it where that is less, as soon as others have given back enough. (Who waits holds
     /// nothing of it.)
-    pub fn wait_for(&self, len: u64) -> Held<'_> {
+    pub fn wait_for(&self, len: u64) -> Reservation<'_> {
         let len = len.min(self.most);
         if !self.try_take(len) {
             let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,11 +98,11 @@ impl Budget {
             }
             self.waiting.fetch_sub(1, SeqCst);
         }
-        Held { of: self, len }
+        Reservation { of: self, len }
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if self.len == 0 {
             return;

@@ -8,9 +8,9 @@
 use ringreel::format::frame::MAGIC;
 use ringreel::format::{DType, Meta};
 use ringreel::ring::Ring;
-use ringreel::ring::liveness::Watch;
+use ringreel::ring::failure_detector::FailureDetector;
 use ringreel::swap::manager::Manager;
-use ringreel::swap::promote::When;
+use ringreel::swap::promote::PromoteWhen;
 use ringreel::{Config, Error, Generator, NamedPart, Reader, SampleId};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -66,7 +66,7 @@ fn company(disk: &Disk, config: &Config) {
     let mut first = Generator::open_on(Arc::new(disk.clone()), config).unwrap();
     disk.told(&write(&mut first, 50).unwrap());
     disk.told(&first.flush(&never).unwrap());
-    let died = dying.promote(When::NotEmpty);
+    let died = dying.promote(PromoteWhen::NotEmpty);
     assert!(died.is_err(), "{died:?}");
     let mut one = Generator::open_on(Arc::new(disk.clone()), config).unwrap();
     let mut two = Generator::open_on(Arc::new(disk.clone()), config).unwrap();
@@ -78,7 +78,7 @@ fn company(disk: &Disk, config: &Config) {
     // One dies, and is adopted.
     drop(two);
     let ring = manager.ring().clone();
-    let mut watch = Watch::new(Duration::ZERO);
+    let mut watch = FailureDetector::new(Duration::ZERO);
     for n in 4..8 {
         disk.told(&write(&mut one, n).unwrap());
         ring.recover(&mut watch).unwrap();
@@ -94,7 +94,7 @@ fn at_random(seed: u64, disk: &Disk, config: &Config) {
     let open = || Generator::open_on(Arc::new(disk.clone()), config).unwrap();
     let mut manager = Manager::open_on(Arc::new(disk.clone()), config).unwrap();
     manager.turn().unwrap();
-    let (mut state, mut watch) = (seed, Watch::new(Duration::ZERO));
+    let (mut state, mut watch) = (seed, FailureDetector::new(Duration::ZERO));
     let mut generators: Vec<Generator> = (0..3).map(|_| open()).collect();
     for n in 0..14 {
         let draw = splitmix(&mut state);
@@ -110,7 +110,7 @@ fn at_random(seed: u64, disk: &Disk, config: &Config) {
         manager.turn().unwrap();
     }
     generators.iter_mut().for_each(|generator| disk.told(&generator.seal(&never).unwrap()));
-    manager.ring().promote(When::NotEmpty).unwrap();
+    manager.ring().promote(PromoteWhen::NotEmpty).unwrap();
 }
 
 const KEEP_ALL: &str = "KEEP: 100\n";

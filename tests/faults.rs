@@ -5,9 +5,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 use ringreel::ring::Ring;
-use ringreel::ring::liveness::Watch;
+use ringreel::ring::failure_detector::FailureDetector;
 use ringreel::swap::manager::Manager;
-use ringreel::swap::promote::When;
+use ringreel::swap::promote::PromoteWhen;
 use ringreel::{Config, Error, Generator, Reader, Result, SampleId};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -205,11 +205,11 @@ fn managers_deliver_everything_at_any_failing_call() {
                 Err(error) => errors.push(error),
             }
         };
-        let mut watch = Watch::new(Duration::ZERO);
+        let mut watch = FailureDetector::new(Duration::ZERO);
         for _ in 0..4 {
             errors.extend(manager.turn().err());
             errors.extend(manager.ring().recover(&mut watch).err());
-            errors.extend(manager.ring().promote(When::Full).err());
+            errors.extend(manager.ring().promote(PromoteWhen::Full).err());
             errors.extend(manager.ring().reclaim().err());
         }
     };

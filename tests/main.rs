@@ -114,12 +114,12 @@ mod ops {
     mod failures;
     /// ringreel inspect.
     mod inspect;
+    /// ringreel promote and ringreel gc.
+    mod promote_partial;
     /// ringreel repair.
     mod repair;
     /// Repair that dies at each of its calls.
     mod repair_steps;
-    /// ringreel seal and ringreel gc.
-    mod seal;
     /// ringreel verify.
     mod verify;
     /// ringreel status --watch and ringreel metrics.
@@ -146,8 +146,8 @@ mod cli {
     mod logging;
     /// ringreel pack.
     mod pack;
-    /// ringreel picture.
-    mod picture;
+    /// ringreel preview.
+    mod preview;
     /// ringreel report.
     mod report;
     /// Passwords.

@@ -10,7 +10,7 @@ use ringreel::format::{DType, Meta};
 use ringreel::fs::{Fs, MapMode, Posix};
 use ringreel::manifest::Manifest;
 use ringreel::read::ReadSample;
-use ringreel::read::batch::Lent;
+use ringreel::read::batch::BorrowedSample;
 use ringreel::{Config, Generator, NamedPart, Reader};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -164,7 +164,7 @@ impl Opened for Ring {
     fn pass(&self, order: Option<&[usize]>, take: &mut dyn FnMut(&[u8])) {
         let count = self.generation.summary.samples;
         if self.many {
-            let each = &mut |lent: &Lent<'_>| {
+            let each = &mut |lent: &BorrowedSample<'_>| {
                 for n in 0..lent.parts() {
                     take(&lent.part(n)?.data);
                 }

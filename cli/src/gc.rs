@@ -51,7 +51,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     if options.ring.ring.is_some() && !options.dry_run && repair::coordination::coordination_is_elsewhere(&ring)? {
         let message = "its index is not in its directory (in a MongoDB?), so who reads in it cannot be seen: give the \
                        configuration (-c config.yaml)";
-        return Err(ringreel::Error::WrongRing { path: config.ring.clone(), message: message.to_owned() }.into());
+        return Err(ringreel::Error::RingMismatch { path: config.ring.clone(), message: message.to_owned() }.into());
     }
     let mut found = gc::garbage(&ring)?;
     if gc::has_begun_files(&ring)? {

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel generate -c config.yaml --samples 100 --shape 64,64,64 --dtype u8 --seal
+  ringreel generate -c config.yaml --samples 100 --shape 64,64,64 --dtype u8 --promote
   ringreel generate -c config.yaml --rate 2 --seed 7      two samples a second, until Ctrl-C")]
 pub struct Options {
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub struct Options {
     rate: Option<f64>,
     /// At the end, make everything visible, even a generation that is not full
     #[arg(long)]
-    seal: bool,
+    promote: bool,
     /// Append the id of each finished sample to this file, a line each, flushed
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
@@ -81,7 +81,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
         generator.failed(&in_words(error));
     }
     filled?;
-    let summary = generator.finish(options.seal, &stopped);
+    let summary = generator.finish(options.promote, &stopped);
     ring.check_is_there()?;
     let summary = summary?;
     bar.finish_and_clear();

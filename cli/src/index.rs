@@ -76,7 +76,7 @@ fn show(common: &Common) -> anyhow::Result<i32> {
     if common.json {
         json_line(&json!({
             "place": index.place(),
-            "ring_id": ring.birth.ring_id,
+            "ring_id": ring.descriptor.ring_id,
             "status": status,
             "filling": filling,
             "handed_out": handed_out,

@@ -19,12 +19,12 @@ mod manager;
 mod metrics;
 mod output;
 mod pack;
-mod picture;
+mod preview;
+mod promote;
 mod read;
 mod repair;
 pub mod report;
 mod salvage;
-mod seal;
 mod shell;
 mod signals;
 mod status;
@@ -54,10 +54,10 @@ use tracing_subscriber::EnvFilter;
 Examples:
   ringreel doctor   -c config.yaml                        before a job is queued: whether a ring can live here
   ringreel manager  -c config.yaml                        keep the ring turning
-  ringreel generate -c config.yaml --samples 100 --seal   put random samples in
+  ringreel generate -c config.yaml --samples 100 --promote   put random samples in
   ringreel read     -c config.yaml --all --json           what is there, a line per sample
   ringreel status   -c config.yaml                        how it goes; live: ringreel top
-  ringreel inspect  demo.ring                             what is there; what it looks like: ringreel picture
+  ringreel inspect  demo.ring                             what is there; what it looks like: ringreel preview
   ringreel verify   demo.ring                             whether every byte is as it was written
   ringreel repair   -c config.yaml                        what is damaged and can be mended"
 )]
@@ -128,7 +128,7 @@ Examples:
     /// Take samples out
     Read(read::Options),
     /// Make the generation that fills readable as it is
-    Seal(seal::Options),
+    Promote(promote::Options),
     /// Show generations, fill, rates, and who takes part
     Status(status::Options),
     /// Show the same and more on the terminal, live
@@ -140,7 +140,7 @@ Examples:
     /// Say what a ring, a generation, a file or a sample is, by path
     Inspect(inspect::Options),
     /// Draw samples: slices through volumes, labels in colours, images
-    Picture(picture::Options),
+    Preview(preview::Options),
     /// Give a sample, or a part of it, as a file that other programs read
     Cat(cat::Options),
     /// Check every byte of a ring, a generation or a file, by path
@@ -191,13 +191,13 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
         Command::Manager(common) => manager::run(common),
         Command::Generate(options) => generate::run(options),
         Command::Read(options) => read::run(options),
-        Command::Seal(options) => seal::run(options),
+        Command::Promote(options) => promote::run(options),
         Command::Status(options) => status::run(options),
         Command::Top(options) => top::run(options),
         Command::Metrics(options) => metrics::run(options),
         Command::Report(options) => report::run(options),
         Command::Inspect(options) => inspect::run(options),
-        Command::Picture(options) => picture::run(options),
+        Command::Preview(options) => preview::run(options),
         Command::Cat(options) => cat::run(options),
         Command::Verify(options) => verify::run(options),
         Command::Repair(options) => repair::run(options),
@@ -212,7 +212,7 @@ pub fn run_from(args: Vec<OsString>) -> i32 {
     done.unwrap_or_else(|error| {
         let senseless = matches!(
             error.downcast_ref::<ringreel::Error>(),
-            Some(ringreel::Error::Config { .. } | ringreel::Error::WrongRing { .. } | ringreel::Error::Sample(_))
+            Some(ringreel::Error::Config { .. } | ringreel::Error::RingMismatch { .. } | ringreel::Error::Sample(_))
         );
         output::failed(&error, if senseless { 2 } else { 1 })
     })

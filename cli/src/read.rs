@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 #[command(after_help = "\
 Examples:
   ringreel read -c config.yaml --all --json               what is there, a line per sample
-  ringreel read -c config.yaml --rank 0 --world 4 --generations 2
+  ringreel read -c config.yaml --rank 0 --world-size 4 --generations 2
   ringreel read -c config.yaml --replay                   the runs whose logs are kept
   ringreel read -c config.yaml --replay RUN --json        what a training has read, in its order
 
@@ -38,7 +38,7 @@ pub struct Options {
     rank: u64,
     /// How many readers share the samples
     #[arg(long, default_value_t = 1)]
-    world: u64,
+    world_size: u64,
     /// End after so many samples (a generation is read again while there is no newer one)
     #[arg(long, value_name = "N", conflicts_with_all = ["generations", "all"])]
     samples: Option<u64>,
@@ -89,7 +89,7 @@ struct Tally<'a> {
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let stop = Stop::on_signals()?; // first, so that an early SIGTERM also ends in an orderly exit
     let config = super::load(&options.common)?;
-    let share = Share::new(options.rank, options.world)?;
+    let share = Share::new(options.rank, options.world_size)?;
     let stopped = || stop.is_set();
     let timeout = options.timeout;
     let started = Instant::now();

@@ -9,7 +9,7 @@ use ringreel::fs::Posix;
 use ringreel::ring::Ring;
 use ringreel::ring::validation_split::DamagedSample;
 use ringreel_ops::repair;
-use ringreel_ops::repair::{Mend, State};
+use ringreel_ops::repair::{RepairAction, State};
 use serde_json::json;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -64,11 +64,11 @@ fn look_and_mend(options: &Options) -> anyhow::Result<i32> {
     if by_path && options.apply && repair::coordination::coordination_is_elsewhere(&ring)? {
         let message = "its index is not in its directory (in a MongoDB?), so who works in it cannot be seen: give the \
                        configuration (-c config.yaml)";
-        return Err(ringreel::Error::WrongRing { path: config.ring.clone(), message: message.to_owned() }.into());
+        return Err(ringreel::Error::RingMismatch { path: config.ring.clone(), message: message.to_owned() }.into());
     }
     let (plan, life) = repair::plan_repair_watching(&ring, &output::tell)?;
     let lost = held_out_damage(&ring)?;
-    let before: Vec<&Mend> = first.iter().chain(&plan.mends).collect();
+    let before: Vec<&RepairAction> = first.iter().chain(&plan.mends).collect();
     let mut open = before.iter().filter(|mend| mend.state != State::Litter).count();
     if options.apply && plan.open().next().is_some() {
         repair::apply_repair(&ring, &plan, &life)?;
@@ -114,15 +114,15 @@ fn look_and_mend(options: &Options) -> anyhow::Result<i32> {
 }
 
 /// Lists the damaged held-out samples. Nothing replaces them, since the held-out slice never changes.
-fn held_out_damage(ring: &Ring) -> ringreel::Result<Vec<Mend>> {
+fn held_out_damage(ring: &Ring) -> ringreel::Result<Vec<RepairAction>> {
     let damaged = match ring.damaged_held_out() {
-        Err(ringreel::Error::Manifest { .. } | ringreel::Error::NoRing { .. }) => Vec::new(), // the manifests come first
+        Err(ringreel::Error::Manifest { .. } | ringreel::Error::RingNotFound { .. }) => Vec::new(), // the manifests come first
         other => other?,
     };
     let mend = |sample: DamagedSample| {
         let DamagedSample { generation, position, id, path, why } = sample;
         let place = format!("held-out sample {id} (position {position} of generation {generation})");
-        Mend {
+        RepairAction {
             what: "held-out",
             path,
             why: format!("{place} is damaged: {why}"),
@@ -133,8 +133,8 @@ fn held_out_damage(ring: &Ring) -> ringreel::Result<Vec<Mend>> {
     Ok(damaged.into_iter().map(mend).collect())
 }
 
-fn tell(options: &Options, mend: &Mend, gone: bool) -> anyhow::Result<()> {
-    let Mend { what, path, why, action, state } = mend;
+fn tell(options: &Options, mend: &RepairAction, gone: bool) -> anyhow::Result<()> {
+    let RepairAction { what, path, why, action, state } = mend;
     let (name, reason) = match state {
         State::Litter => ("litter", None),
         _ if options.apply && gone => ("mended", None),

@@ -10,7 +10,7 @@ use ringreel::humanize::{counted, human_bytes};
 use ringreel_ops::inspect::Subject;
 use ringreel_ops::inspect::verify::{Finding, Kind, Report, verify};
 use ringreel_ops::repair;
-use ringreel_ops::repair::Life;
+use ringreel_ops::repair::Liveness;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -110,7 +110,7 @@ fn next(ring: &Path) -> String {
     let plan = || -> ringreel::Result<bool> {
         let (ring, first) =
             repair::ring_json::find_damaged(Arc::new(Posix), &Config::of_ring(ring)?, Claim::Never, false)?;
-        let plan = repair::plan_repair(&ring, &Life::Unknown)?;
+        let plan = repair::plan_repair(&ring, &Liveness::Unknown)?;
         // Its index may be on a server, of which only a configuration knows.
         Ok(first.is_some() || plan.open().any(|mend| mend.what != "index"))
     };

@@ -75,7 +75,7 @@ def open_ring():
     ring = ringreel.Ring(CONFIG)
     try:
         ring.status()
-    except ringreel.NoRingError:
+    except ringreel.RingNotFoundError:
         return None
     return ring
 

@@ -3,7 +3,7 @@
 use crate::model::{Model, Move, Who, is_out};
 use crate::rules::Rule;
 use crate::state::{Commit, Committer, NAMES, Staged, State, THERE};
-use ringreel::write::commit::{Standing, standing};
+use ringreel::write::commit::{CommitState, commit_state};
 
 impl Model {
     /// The steps of committer `i`.
@@ -127,14 +127,14 @@ impl Model {
                     continue;
                 }
             }
-            match standing(listed, linked, u64::from(view)) {
-                Standing::Listed(n) => {
+            match commit_state(listed, linked, u64::from(view)) {
+                CommitState::Listed(n) => {
                     let at = if self.power { Commit::SyncManifests } else { Commit::Tidy };
                     push("sees that manifest {n} lists it", n as u8, Committer { at, target: 0, ..me }, state);
                 }
-                Standing::Linked(_) => {}
-                Standing::LeftOut if self.lacks(Rule::LinkedAgain) => {}
-                Standing::LeftOut | Standing::Staged => {
+                CommitState::Linked(_) => {}
+                CommitState::LeftOut if self.lacks(Rule::LinkedAgain) => {}
+                CommitState::LeftOut | CommitState::Staged => {
                     let link = |t: usize| Committer { at: Commit::Link, target: t as u8, linked: 0, ..me };
                     if !(begun && self.calm) {
                         push("takes {n} for the newest generation, and it for not listed", view, link(t), state);

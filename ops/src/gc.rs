@@ -8,7 +8,7 @@ use ringreel::manifest::Manifest;
 use ringreel::ring::Ring;
 use ringreel::segment::reader::read_tail;
 use ringreel::swap::adopt::GRACE;
-use ringreel::swap::maintenance::{Dead, Due};
+use ringreel::swap::maintenance::{DeadOwners, Due};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub fn garbage(ring: &Ring) -> Result<Vec<Garbage>> {
 /// What the filesystem or the index says.
 pub fn garbage_of_the_dead(ring: &Ring) -> Result<Vec<Garbage>> {
     let mut found = Vec::new();
-    let mut watch = ring.watch();
+    let mut watch = ring.failure_detector();
     if if_available(watch.look(&*ring.coordination))?.is_none() {
         return Ok(found);
     }
@@ -110,7 +110,7 @@ pub fn has_begun_files(ring: &Ring) -> Result<bool> {
 /// # Errors
 /// What the filesystem or the index says.
 pub fn gc(ring: &Ring) -> Result<()> {
-    ring.run_maintenance(None, &mut Due { reclaim: true, dead: Dead::Sweep }).map(drop)
+    ring.run_maintenance(None, &mut Due { reclaim: true, dead: DeadOwners::RemoveUnfinished }).map(drop)
 }
 
 fn known(ring: &Ring, n: u64) -> Option<Arc<Manifest>> {

@@ -16,7 +16,7 @@ use std::time::Instant;
 /// What one look saw.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// When, by this machine's clock: milliseconds since 1970.
+    /// PromoteWhen, by this machine's clock: milliseconds since 1970.
     pub unix_ms: u64,
     /// The ring.
     pub status: Status,
@@ -107,7 +107,7 @@ impl Watcher {
     fn opened(&mut self) -> Result<Open> {
         let fs: Arc<dyn Fs> = Arc::new(Posix);
         if let Some(open) = self.open.take()
-            && descriptor::read(&*fs, &open.ring.layout)?.as_ref() == Some(&open.ring.birth)
+            && descriptor::read(&*fs, &open.ring.layout)?.as_ref() == Some(&open.ring.descriptor)
         {
             return Ok(open);
         }

@@ -7,7 +7,7 @@ pub mod contents;
 pub mod delays;
 pub mod names;
 
-use ringreel::fs::openat::At;
+use ringreel::fs::openat::DirEntryAt;
 use ringreel::fs::poll::watcher;
 use ringreel::fs::{Fs, FsError, FsResult, Modes, Posix};
 pub use ringreel::layout::SCRATCH;
@@ -99,7 +99,7 @@ impl Extra for System {
     fn make_dir_with(&self, path: &Path, modes: Modes) -> FsResult<()> {
         let quiet = Once::new(); // a lost setgid bit is for the caller to find
         quiet.call_once(|| ());
-        At::plain(path).with_modes(Some(modes), &quiet).make_dir()
+        DirEntryAt::plain(path).with_modes(Some(modes), &quiet).make_dir()
     }
 
     fn add_under_lock(&self, path: &Path) -> FsResult<()> {

@@ -11,7 +11,7 @@ use ringreel::ring::Ring;
 use ringreel::ring::missing::missing;
 use ringreel::role::Role;
 use ringreel::segment::reader::read_tail;
-use ringreel::swap::scan::Found;
+use ringreel::swap::scan::ScannedGeneration;
 use ringreel::unix_ms;
 use ringreel_format::SegmentId;
 use serde::Serialize;
@@ -183,13 +183,13 @@ pub fn status(ring: &Ring) -> Result<Status> {
     let Members { managers, generators, readers, silent } = members(ring, now)?;
     let manager = holder(ring, &silent)?;
     let held_out = ring.held_out_state()?;
-    let missing = missing(&*ring.fs, &ring.layout, &ring.manifests, ring.settings.keep, ring.birth.validation)?;
+    let missing = missing(&*ring.fs, &ring.layout, &ring.manifests, ring.settings.keep, ring.descriptor.validation)?;
     Ok(Status {
         ring: ring.layout.root().display().to_string(),
-        ring_id: ring.birth.ring_id.clone(),
-        sample: ring.birth.sample.clone(),
-        swap_cap: ring.birth.swap_cap,
-        validation: ring.birth.validation,
+        ring_id: ring.descriptor.ring_id.clone(),
+        sample: ring.descriptor.sample.clone(),
+        swap_cap: ring.descriptor.swap_cap,
+        validation: ring.descriptor.validation,
         validation_readable: held_out.readable,
         validation_damaged: held_out.damaged,
         newest,
@@ -227,7 +227,8 @@ pub fn status(ring: &Ring) -> Result<Status> {
 fn holder(ring: &Ring, silent: &[MemberStatus]) -> Result<Option<String>> {
     let lease = if_available(ring.coordination.lease(Role::Manager.as_str()))?.flatten();
     let holder = lease.filter(|lease| !lease.released).map(|lease| lease.holder);
-    let lives = |name: &String| ring.watch().is_listed(name) && silent.iter().all(|member| member.name != *name);
+    let lives =
+        |name: &String| ring.failure_detector().is_listed(name) && silent.iter().all(|member| member.name != *name);
     Ok(holder.filter(lives))
 }
 
@@ -263,7 +264,7 @@ fn generations(ring: &Ring, reads: Option<&BTreeMap<u64, u64>>, now: u64) -> Res
 
 /// The generation that fills, or is being promoted.
 fn writing(ring: &Ring, generation: u64) -> Result<WritingStatus> {
-    let cap = ring.birth.swap_cap;
+    let cap = ring.descriptor.swap_cap;
     for (dir, swapping) in [(ring.layout.write(generation), false), (ring.layout.read(generation), true)] {
         match ring.fill_in(generation, &dir) {
             Ok(_) if swapping && ring.fs.exists(&ring.layout.manifest(generation))? => {} // it is readable by now
@@ -292,7 +293,7 @@ fn reuse(ring: &Ring, newest: u64, reads: &BTreeMap<u64, u64>) -> Result<Vec<Reu
 
 /// Returns the number of samples that are sealed in staging and that no manifest lists. Opens no
 /// segment that is linked into the filling generation: its samples are in `filling` already.
-fn waiting(ring: &Ring, newest: u64, filling: &[Found]) -> Result<u64> {
+fn waiting(ring: &Ring, newest: u64, filling: &[ScannedGeneration]) -> Result<u64> {
     let linked = filling.iter().flat_map(|found| &found.segments);
     let linked: HashMap<SegmentId, &SegmentEntry> = linked.map(|entry| (entry.id, &**entry)).collect();
     let mut samples: u64 = 0;
@@ -331,7 +332,7 @@ struct Members {
 
 fn members(ring: &Ring, now: u64) -> Result<Members> {
     let mut found = Members::default();
-    let mut watch = ring.watch();
+    let mut watch = ring.failure_detector();
     if if_available(watch.look_at_once(&*ring.coordination))?.is_none() {
         return Ok(found);
     }

@@ -13,11 +13,11 @@ class ConfigError(RingreelError, ValueError):
     """The configuration cannot be used. The message names the key and, in a file, the line."""
 
 
-class NoRingError(RingreelError):
+class RingNotFoundError(RingreelError):
     """There is no ring where one is expected: no generator or manager has started yet, or RING or DBNAME is wrong."""
 
 
-class WrongRingError(RingreelError):
+class RingMismatchError(RingreelError):
     """The ring that is there is another one than the configuration describes. The message names what differs."""
 
 
@@ -43,7 +43,7 @@ class ReclaimedError(RingreelError):
     """A generation was reclaimed while it was read: go on with the newest one."""
 
 
-class IndexAwayError(RingreelError, ConnectionError):
+class CoordinationUnavailableError(RingreelError, ConnectionError):
     """The server that keeps the index is not there, or does not answer. The message says where, and what to look at.
 
     It is raised where a generator or a manager starts. Whoever runs already goes on without the index, and whoever
@@ -51,7 +51,7 @@ class IndexAwayError(RingreelError, ConnectionError):
     """
 
 
-class IndexRefusedError(RingreelError, PermissionError):
+class CoordinationDeniedError(RingreelError, PermissionError):
     """The server that keeps the index is there and will not serve us: a wrong user or password, no rights on the
     database, or TLS on one side only. Trying again does not help; the message says what to change.
     """
@@ -79,12 +79,12 @@ class StoppedError(RingreelError):
 for _exception in (
     RingreelError,
     ConfigError,
-    NoRingError,
-    WrongRingError,
+    RingNotFoundError,
+    RingMismatchError,
     DamagedSampleError,
     ReclaimedError,
-    IndexAwayError,
-    IndexRefusedError,
+    CoordinationUnavailableError,
+    CoordinationDeniedError,
     SampleError,
     StaleError,
     RingTimeoutError,

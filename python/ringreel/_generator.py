@@ -144,9 +144,9 @@ class Generator:
         """Seals and commits what was written so far. Returns the ids of the samples that are finished now."""
         return self._generator.flush()
 
-    def finish(self, seal: bool = False) -> Summary:
-        """Seals, commits, and leaves the ring. With `seal`, waits until everything written can be read, by promoting a
-        generation that is not full. Raises `WrongRingError` if the ring was removed meanwhile. `flush`, called before,
+    def finish(self, promote: bool = False) -> Summary:
+        """Seals, commits, and leaves the ring. With `promote`, waits until everything written can be read, by promoting a
+        generation that is not full. Raises `RingMismatchError` if the ring was removed meanwhile. `flush`, called before,
         returns the ids of the last samples.
 
         Called again, it returns the same summary. After it, nothing can be written.
@@ -156,10 +156,10 @@ class Generator:
         finishes as after an exception. A `write` whose sample has found no room raises
         `RingreelError` then.
         """
-        return self._finish(seal, None)
+        return self._finish(promote, None)
 
-    def _finish(self, seal: bool, stop: Callable[[], bool] | None) -> Summary:
-        summary = self._generator.finish(seal, stop)
+    def _finish(self, promote: bool, stop: Callable[[], bool] | None) -> Summary:
+        summary = self._generator.finish(promote, stop)
         self._finished = True
         return Summary(**summary)
 

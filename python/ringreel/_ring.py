@@ -58,8 +58,8 @@ class Ring:
     def generator(self) -> Generator:
         """A generator in this ring, which is made if it is not there. Use it in a `with` statement, or finish it.
 
-        Raises ConfigError or WrongRingError when the ring cannot be made or does not fit, IndexAwayError or
-        IndexRefusedError when the index is on a server that is not there or will not serve us, OSError for what the
+        Raises ConfigError or RingMismatchError when the ring cannot be made or does not fit, CoordinationUnavailableError or
+        CoordinationDeniedError when the index is on a server that is not there or will not serve us, OSError for what the
         filesystem says.
         """
         return Generator(self._config)
@@ -88,7 +88,7 @@ class Ring:
         shuffle: bool = False,
         seed: int = 0,
         equal: str | None = None,
-        fill: float = -100,
+        pad_value: float = -100,
         epochs: int | None = None,
         prefetch_bytes: int | None = None,
         run: str | None = None,
@@ -107,9 +107,9 @@ class Ring:
         shuffle, seed : whether each epoch has an order of its own, the same for all ranks, that follows from seed,
             generation and epoch; else the samples come as they lie there.
         equal : what makes all ranks have the same number of steps in each epoch. None: nothing, and some have one step
-            more than others. "drop": what is left over is not read. "pad": the first samples of the order come again.
-            "mask": the steps that are missing give a sample with `masked` set, and `fill` in all elements.
-        fill : the value of masked elements, brought into the range of their type; bytes are zeros.
+            more than others. "drop": what is left over is not read. "wrap": the first samples of the order come again.
+            "pad": the steps that are missing give a sample with `masked` set, and `pad_value` in all elements.
+        pad_value : the value of masked elements, brought into the range of their type; bytes are zeros.
         epochs : after so many epochs it ends; None: never.
         prefetch_bytes : bytes of samples that are read ahead at most (one sample at least); None: PREFETCH_BYTES; 0:
             nothing is read ahead.
@@ -134,7 +134,7 @@ class Ring:
             shuffle=shuffle,
             seed=seed,
             equal=equal,
-            fill=fill,
+            pad_value=pad_value,
             epochs=epochs,
             prefetch_bytes=prefetch_bytes,
             run=run,
@@ -158,7 +158,7 @@ class Ring:
             raise ValueError("run and replay are both given: a replay takes part in no run")
         options["seed"] = integer("seed", options["seed"]) % (1 << 64)
         options["threads"] = _THREADS if options["threads"] is None else options["threads"]
-        options["fill"] = real("fill", options["fill"])
+        options["pad_value"] = real("pad_value", options["pad_value"])
         options["timeout"] = seconds("timeout", options["timeout"])
         return Stream(self._config, worker, workers, goes_on=goes_on, own=own, **options)
 
@@ -172,7 +172,7 @@ class Ring:
         first), validation (so many samples are held out), validation_readable and validation_damaged (how many of these
         can be read, and how many readers found damaged).
 
-        Raises NoRingError when there is no ring yet.
+        Raises RingNotFoundError when there is no ring yet.
         """
         status: dict[str, Any] = json.loads(_ringreel.status(self._config))
         return status
@@ -182,7 +182,7 @@ class Ring:
             logger.info("note: %s", note)
 
 
-_EQUAL = (None, "drop", "pad", "mask")
+_EQUAL = (None, "drop", "wrap", "pad")
 
 
 def _tell_alone(rank: int, world_size: int) -> None:

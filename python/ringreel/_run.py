@@ -15,14 +15,14 @@ from ringreel._ring import Config, Ring
 from ringreel._signals import StopOnSignal
 
 # For so long a generator that was told to stop still waits for its last samples to become visible, where that is asked.
-_SEAL_SECONDS = 5.0
+_PROMOTE_SECONDS = 5.0
 
 
 def run_generator(
     iterable: Iterable[Any],
     config: Config | Ring,
     n_samples: int | None = None,
-    seal: bool = False,
+    promote: bool = False,
     stop: "threading.Event | Callable[[], bool] | None" = None,
 ) -> Summary:
     """Pulls samples from `iterable` and writes them into the ring, until it ends, a signal comes, or
@@ -40,7 +40,7 @@ def run_generator(
     iterable : of samples, as `Generator.write` takes them.
     config : path of a configuration file, a dict, or a `Ring`.
     n_samples : int, at most so many; None: all.
-    seal : whether everything written becomes readable at the end, by promoting a generation that is not full.
+    promote : whether everything written becomes readable at the end, by promoting a generation that is not full.
     stop : a `threading.Event`, or a callable without arguments. When it is set or returns true,
         this ends as at a signal.
         It is looked at between samples, and about every 50 ms during a wait. The only way outside
@@ -52,7 +52,7 @@ def run_generator(
     waited for then: what the ring has no room for stays sealed in its staging directory, and counts
     as waiting.
     SampleError, OSError: as `Generator.write`, with the same note.
-    ConfigError, WrongRingError, IndexAwayError, IndexRefusedError: the ring cannot be made, or does not fit, or the
+    ConfigError, RingMismatchError, CoordinationUnavailableError, CoordinationDeniedError: the ring cannot be made, or does not fit, or the
     server that keeps its index cannot be used.
     """
     n_samples = optional_integer("n_samples", n_samples, 0)
@@ -68,7 +68,7 @@ def run_generator(
         except BaseException as error:
             _commit_after(error, generator, ring)
             raise
-        return _finish(generator, ring, seal, stopped)
+        return _finish(generator, ring, promote, stopped)
 
 
 def _iterator(iterable: Iterable[Any]) -> Iterator[Any]:
@@ -93,9 +93,9 @@ def _pull(iterator: Iterator[Any], generator: Generator, n_samples: int | None, 
         written += 1
 
 
-def _finish(generator: Generator, ring: Ring, seal: bool, stopped: StopOnSignal) -> Summary:
-    patience = _SEAL_SECONDS if seal else 0.0
-    summary = generator._finish(seal, lambda: stopped() and stopped.seconds() >= patience)
+def _finish(generator: Generator, ring: Ring, promote: bool, stopped: StopOnSignal) -> Summary:
+    patience = _PROMOTE_SECONDS if promote else 0.0
+    summary = generator._finish(promote, lambda: stopped() and stopped.seconds() >= patience)
     summary = dataclasses.replace(summary, interrupted=stopped())
     if stopped.received is not None:
         name = stopped.received.name
@@ -135,8 +135,8 @@ def run_manager(config: Config | Ring, stop: "threading.Event | Callable[[], boo
 
     Raises
     ------
-    ConfigError, WrongRingError : the ring cannot be made, or does not fit.
-    IndexAwayError, IndexRefusedError : the server that keeps its index cannot be used.
+    ConfigError, RingMismatchError : the ring cannot be made, or does not fit.
+    CoordinationUnavailableError, CoordinationDeniedError : the server that keeps its index cannot be used.
     """
     ring = Ring._of(config)
     with on_stderr(), StopOnSignal(stop) as stopped:

@@ -38,17 +38,17 @@ class Sample(Mapping[str, Any]):
     sample_id : str, its name for ever.
     generation : int, the generation it was read from.
     position : int, its position there, from 0.
-    masked : bool, it is none: it only makes a step up (`Ring.stream(equal="mask")`), and its parts hold a fill value.
+    is_padding : bool, it is none: it only makes a step up (`Ring.stream(equal="pad")`), and its parts hold a fill value.
         Its id and its meta are those of the sample whose shapes it has.
     """
 
-    __slots__ = ("_arrays", "_parts", "generation", "masked", "meta", "position", "sample_id")
+    __slots__ = ("_arrays", "_parts", "generation", "is_padding", "meta", "position", "sample_id")
 
     meta: dict[str, Any]
     sample_id: str
     generation: int
     position: int
-    masked: bool
+    is_padding: bool
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Sample(Mapping[str, Any]):
         sample_id: str,
         generation: int,
         position: int,
-        masked: bool = False,
+        is_padding: bool = False,
     ) -> None:
         self._parts = parts
         self._arrays: dict[str, Any] = {}
@@ -65,7 +65,7 @@ class Sample(Mapping[str, Any]):
         self.sample_id = sample_id
         self.generation = generation
         self.position = position
-        self.masked = masked
+        self.is_padding = is_padding
 
     def __getitem__(self, name: str) -> Any:
         value = self._arrays.get(name)
@@ -90,20 +90,20 @@ class Sample(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name}: {part.dtype}{list(part.shape)}" for name, part in self._parts.items())
-        masked = ", masked" if self.masked else ""
+        is_padding = ", is_padding" if self.is_padding else ""
         where = f"generation {self.generation}, position {self.position}"
-        return f"<ringreel.Sample {self.sample_id} ({where}){masked}: {parts}>"
+        return f"<ringreel.Sample {self.sample_id} ({where}){is_padding}: {parts}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Sample, (self._parts, self.meta, self.sample_id, self.generation, self.position, self.masked)
+        return Sample, (self._parts, self.meta, self.sample_id, self.generation, self.position, self.is_padding)
 
     @property
     def dtypes(self) -> dict[str, str]:
         """The ring's name for each part's element type: "f32", "bf16", "bytes", "numpy:<M8[ns]", ..."""
         return {name: part.dtype for name, part in self._parts.items()}
 
-    def part(self, name: str) -> "Tensor":
-        """Part `name` as an object that array packages import: `torch.from_dlpack(sample.part("data"))`, say.
+    def dlpack(self, name: str) -> "Tensor":
+        """Part `name` as an object that array packages import: `torch.from_dlpack(sample.dlpack("data"))`, say.
 
         Raises KeyError when there is no such part.
         """

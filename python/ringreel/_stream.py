@@ -53,11 +53,11 @@ class Stream(Iterator[Sample]):
             given = stream.next(waiting)
             if given is None:
                 raise StopIteration
-            sample, masked, error = given
+            sample, is_padding, error = given
             if error is not None:
                 self._tell(error, skipped=sample is None)
             if sample is not None:
-                return Sample(*sample, masked)
+                return Sample(*sample, is_padding)
 
     def _own(self) -> _ringreel.Stream:
         """The stream of this process. It opens the ring with its first call that waits."""

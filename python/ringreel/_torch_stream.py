@@ -31,7 +31,7 @@ class RingStream(_Iterable):
     anew.
 
     A sample is a dict of tensors by the names of its parts, or a tuple of them; parts of bytes stay `bytes`. With
-    `equal="mask"` there is one more, "masked" (the last one of a tuple): a tensor of one bool. Tensors lie on the CPU
+    `equal="pad"` there is one more, "is_padding" (the last one of a tuple): a tensor of one bool. Tensors lie on the CPU
     and may be changed in place; nobody else sees a change.
 
     The iterator has `state_dict` and `load_state_dict`, so a `StatefulDataLoader` of torchdata resumes exactly.
@@ -39,11 +39,11 @@ class RingStream(_Iterable):
     Parameters
     ----------
     config : path of a YAML file, a dict of the same keys, or a `ringreel.Ring`.
-    equal : "drop" (the default), "pad", "mask", or None, which lets shares differ by one.
+    equal : "drop" (the default), "wrap", "pad", or None, which lets shares differ by one.
     parts : names of the parts that are given, in this order; None: all, in the order of SAMPLE.
     as_tuple : whether a sample is a tuple of its parts, in that order, instead of a dict.
     transform : called with each sample (dict or tuple); what it returns is given in its place. It runs in the worker.
-    options : as `ringreel.Ring.stream` takes them: rank, world_size, shuffle, seed, fill, epochs, prefetch_bytes, run,
+    options : as `ringreel.Ring.stream` takes them: rank, world_size, shuffle, seed, pad_value, epochs, prefetch_bytes, run,
         replay, repeat, timeout, threads.
 
     Raises what `Ring.stream` raises, ValueError for `parts` that are empty or not in the configuration's SAMPLE, and
@@ -62,7 +62,7 @@ class RingStream(_Iterable):
         world_size: int | None = None,
         shuffle: bool = False,
         seed: int = 0,
-        fill: float = -100,
+        pad_value: float = -100,
         epochs: int | None = None,
         prefetch_bytes: int | None = None,
         run: str | None = None,
@@ -87,7 +87,7 @@ class RingStream(_Iterable):
             "shuffle": shuffle,
             "seed": seed,
             "equal": equal,
-            "fill": fill,
+            "pad_value": pad_value,
             "epochs": epochs,
             "prefetch_bytes": prefetch_bytes,
             "replay": replay,
@@ -141,12 +141,12 @@ class RingStream(_Iterable):
 
     def _given(self, sample: Sample) -> Any:
         tensors: dict[str, Any] = sample.torch(*self._parts)
-        if not sample.masked:
+        if not sample.is_padding:
             for name, tensor in tensors.items():
                 if isinstance(tensor, torch.Tensor):
                     mark(tensor, sample, name)
-        if self._options["equal"] == "mask":
-            tensors["masked"] = torch.tensor(sample.masked)
+        if self._options["equal"] == "pad":
+            tensors["is_padding"] = torch.tensor(sample.is_padding)
         value = tuple(tensors.values()) if self._as_tuple else tensors
         return value if self._transform is None else self._transform(value)
 

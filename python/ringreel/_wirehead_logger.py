@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TextIO
 
 from ringreel import _ringreel
-from ringreel._errors import ConfigError, NoRingError, RingreelError
+from ringreel._errors import ConfigError, RingNotFoundError, RingreelError
 from ringreel._log import logger, on_stderr
 from ringreel._ring import Config, Ring
 
@@ -109,14 +109,14 @@ class WireheadLogger:
         self._stopped = threading.Event()
 
     def snapshot(self) -> WireheadSnapshot:
-        """The ring as it is now. Raises NoRingError when there is none (yet), OSError for what the filesystem says."""
+        """The ring as it is now. Raises RingNotFoundError when there is none (yet), OSError for what the filesystem says."""
         return self._look(self.poll_interval)[0]
 
     def history(self) -> list[SwapLog]:
         """All swaps whose manifests are kept (the last 1,024 at most), the oldest first; none of a ring not there."""
         try:
             return self._look(self.poll_interval)[1]
-        except NoRingError:
+        except RingNotFoundError:
             return []
 
     def run(self, interval: float | None = None, out: "TextIO | str | os.PathLike[str] | None" = None) -> None:

@@ -32,7 +32,7 @@ from typing import Any, SupportsIndex
 
 from ringreel import _dtypes
 from ringreel._dataset import Dataset
-from ringreel._errors import ReclaimedError, WrongRingError
+from ringreel._errors import ReclaimedError, RingMismatchError
 from ringreel._ring import Config, Ring
 from ringreel._sample import _array
 
@@ -59,7 +59,7 @@ class RingSource:
     Raises
     ------
     ConfigError : the configuration cannot be used.
-    WrongRingError : the ring does not fit the configuration.
+    RingMismatchError : the ring does not fit the configuration.
     RingTimeoutError : there was no generation in time.
     ReclaimedError : generation `generation` is gone, and its manifest too. (Where only its samples are gone, reading
         says so.)
@@ -111,7 +111,7 @@ class RingSource:
         """The parts of the sample at `index`, from the end when negative.
 
         Raises IndexError when there is no such sample; `DamagedSampleError` when it cannot be read; `ReclaimedError`
-        when its generation is gone; `WrongRingError` in another process, when the path leads to another ring there.
+        when its generation is gone; `RingMismatchError` in another process, when the path leads to another ring there.
         """
         try:
             self._check()
@@ -136,7 +136,7 @@ class RingSource:
             raise ReclaimedError(f"generation {self._generation} has no manifest")
         found = self._dataset._open()[0].ring_id
         if found != self._ring_id:
-            raise WrongRingError(
+            raise RingMismatchError(
                 f"the ring at {self._path} is {found}, this source was made of {self._ring_id}: "
                 "make the source anew, or give it the path of its own ring"
             )

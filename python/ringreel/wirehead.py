@@ -22,7 +22,7 @@ import numpy as np
 
 from ringreel import _run
 from ringreel._dataset import Dataset
-from ringreel._errors import ConfigError, IndexAwayError, IndexRefusedError
+from ringreel._errors import ConfigError, CoordinationUnavailableError, CoordinationDeniedError
 from ringreel._generator import Summary
 from ringreel._log import logger, on_stderr
 from ringreel._ring import Config, Ring
@@ -62,7 +62,7 @@ def _unchanged(img: Any) -> Any:
 class WireheadManager:
     """Keeps the ring turning: `WireheadManager("config.yaml").run_manager()`.
 
-    Raises ConfigError when the configuration cannot be used; `run_manager` raises IndexAwayError or IndexRefusedError
+    Raises ConfigError when the configuration cannot be used; `run_manager` raises CoordinationUnavailableError or CoordinationDeniedError
     when the server that it names cannot.
     """
 
@@ -84,7 +84,7 @@ class WireheadGenerator:
     config_path : path of the configuration, or a dict.
     n_samples : int, at most so many; None: for as long as the generator yields.
 
-    Raises ConfigError when the configuration cannot be used; `run_generator` raises IndexAwayError or IndexRefusedError
+    Raises ConfigError when the configuration cannot be used; `run_generator` raises CoordinationUnavailableError or CoordinationDeniedError
     when the server that it names cannot.
     """
 
@@ -136,7 +136,7 @@ class MongoheadDataset:
     Raises
     ------
     TimeoutError : no data came in time.
-    ConfigError, WrongRingError : the configuration cannot be used, or the ring does not fit.
+    ConfigError, RingMismatchError : the configuration cannot be used, or the ring does not fit.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ def _hint_at_files() -> Iterator[None]:
     """Adds to an error of the index's server how to do without one."""
     try:
         yield
-    except (IndexAwayError, IndexRefusedError) as error:
+    except (CoordinationUnavailableError, CoordinationDeniedError) as error:
         hint = "to run without a server, put INDEX: files into the configuration of all processes"
         raise type(error)(f"{error}; {hint}") from error
 

@@ -17,8 +17,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 use ringreel::fs::map::map_sealed;
-use ringreel::fs::{Fenced, MapMode};
-use ringreel::read::tell_torn;
+use ringreel::fs::{Confined, MapMode};
+use ringreel::read::log_truncated_maps;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};
@@ -84,7 +84,7 @@ impl Part {
     /// `descriptor`: the segment, open for reading; it stays the caller's.
     #[staticmethod]
     fn mapped(dtype: String, shape: Vec<u64>, descriptor: RawFd, offset: u64, length: u64) -> PyResult<Part> {
-        tell_torn();
+        log_truncated_maps();
         if descriptor < 0 {
             return Err(PyValueError::new_err("this is no open file"));
         }
@@ -108,7 +108,7 @@ impl Part {
         let none = || PyValueError::new_err("this part stands in no file as it is");
         let (path, _) = self.place.as_ref().ok_or_else(none)?;
         let ring = path.ancestors().nth(2).ok_or_else(none)?; // of ring/read.1/000000.rec
-        Ok(Fenced::new(ring, None).open_file(path).map_err(|error| error.source)?.into_raw_fd())
+        Ok(Confined::new(ring, None).open_file(path).map_err(|error| error.source)?.into_raw_fd())
     }
 
     /// Why this version cannot read the part (a later version wrote it), or None.

@@ -41,12 +41,12 @@ fn instance(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
             return Ok(exception);
         }
         Error::Config { .. } => "ConfigError",
-        Error::NoRing { .. } => "NoRingError",
-        Error::WrongRing { .. } => "WrongRingError",
+        Error::RingNotFound { .. } => "RingNotFoundError",
+        Error::RingMismatch { .. } => "RingMismatchError",
         Error::Reclaimed { .. } => "ReclaimedError",
         Error::Stale { .. } => "StaleError",
-        Error::CoordinationUnavailable { .. } => "IndexAwayError",
-        Error::CoordinationDenied { .. } => "IndexRefusedError",
+        Error::CoordinationUnavailable { .. } => "CoordinationUnavailableError",
+        Error::CoordinationDenied { .. } => "CoordinationDeniedError",
         Error::Sample(_) => "SampleError",
         Error::Timeout { .. } => "RingTimeoutError",
         Error::Interrupted { .. } => "StoppedError",

@@ -26,7 +26,7 @@ enum State {
 impl State {
     /// Seals, commits, and leaves the ring. None: an earlier attempt failed, and left nothing to
     /// finish.
-    fn finish(&mut self, seal: bool, stop: Stop<'_>) -> ringreel::Result<Option<Summary>> {
+    fn finish(&mut self, promote: bool, stop: Stop<'_>) -> ringreel::Result<Option<Summary>> {
         if let State::Open(generator) = self {
             match generator.flush(stop) {
                 Ok(_) | Err(Error::Interrupted { .. }) => {}
@@ -34,7 +34,7 @@ impl State {
             }
         }
         let summary = match std::mem::replace(self, State::Lost) {
-            State::Open(generator) => leave(*generator, seal, stop)?,
+            State::Open(generator) => leave(*generator, promote, stop)?,
             State::Finished(summary) => summary,
             State::Lost => return Ok(None),
         };
@@ -69,7 +69,7 @@ const GIVEN_UP: &str = "a signal handler finished this generator while this call
 #[pyclass(frozen, module = "ringreel._ringreel")]
 pub struct Generator {
     state: OwnProcess<Exclusive<State, Snapshot>>,
-    /// Whether a signal handler asked, in the middle of a call, to finish, and with which `seal`.
+    /// Whether a signal handler asked, in the middle of a call, to finish, and with which `promote`.
     finish_requested: Mutex<Option<bool>>,
     names: Vec<String>,
 }
@@ -86,8 +86,8 @@ impl Generator {
         let listeners = Listeners { stop, tell: None };
         self.state.get("generator")?.call(py, &listeners, |state, stop, _| {
             let done = work(state, &|| stop() || self.finish_requested().is_some());
-            let Some(seal) = self.finish_requested().take() else { return done.map(Ok) };
-            state.finish(seal, &|| true)?;
+            let Some(promote) = self.finish_requested().take() else { return done.map(Ok) };
+            state.finish(promote, &|| true)?;
             match done {
                 Err(Error::Interrupted { .. }) => Ok(Err(GIVEN_UP)),
                 done => done.map(Ok),
@@ -124,7 +124,7 @@ impl Generator {
         // Without the GIL: the generator's thread may want to log while the first snapshot waits for it.
         let (names, state) = detached(py, &Listeners::default(), |_, _| {
             let generator = ringreel::Generator::open(config)?;
-            let names = generator.ring().birth.sample.clone();
+            let names = generator.ring().descriptor.sample.clone();
             Ok((names, Exclusive::new("generator", ADVICE, State::Open(Box::new(generator)), State::snapshot)))
         })?;
         Ok(Generator { state: OwnProcess::new(state), finish_requested: Mutex::default(), names })
@@ -181,17 +181,17 @@ impl Generator {
         Ok(as_text(&ids))
     }
 
-    /// Seals, commits, and leaves; with `seal`, waits until everything is visible. Returns the summary, and again when
+    /// Seals, commits, and leaves; with `promote`, waits until everything is visible. Returns the summary, and again when
     /// it is called again. In the middle of another call of the same thread, asks that call to end
     /// and to finish, and returns the summary so far.
-    #[pyo3(signature = (seal, stop=None))]
-    fn finish<'py>(&self, py: Python<'py>, seal: bool, stop: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
+    #[pyo3(signature = (promote, stop=None))]
+    fn finish<'py>(&self, py: Python<'py>, promote: bool, stop: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
         let state = self.state.get("generator")?;
         if state.is_used_here() {
-            *self.finish_requested() = Some(seal);
+            *self.finish_requested() = Some(promote);
             return as_dict(py, &state.snapshot().summary);
         }
-        let done = self.call(py, stop, |state, stop| state.finish(seal, stop))?.map_err(errors::plain)?;
+        let done = self.call(py, stop, |state, stop| state.finish(promote, stop))?.map_err(errors::plain)?;
         let lost = || errors::plain("this generator could not be finished before: open another one");
         as_dict(py, &done.ok_or_else(lost)?)
     }
@@ -217,9 +217,9 @@ impl Generator {
 }
 
 /// Ends a generator that was flushed. When it is told to stop while it waits, it leaves all the same.
-fn leave(generator: ringreel::Generator, seal: bool, stop: &dyn Fn() -> bool) -> ringreel::Result<Summary> {
+fn leave(generator: ringreel::Generator, promote: bool, stop: &dyn Fn() -> bool) -> ringreel::Result<Summary> {
     let before = generator.summary();
-    match generator.finish(seal, stop) {
+    match generator.finish(promote, stop) {
         Err(Error::Interrupted { .. }) => Ok(before),
         other => other,
     }

@@ -115,13 +115,13 @@ impl Reader {
     /// The ring's id.
     #[getter]
     fn ring_id(&self) -> PyResult<String> {
-        Ok(self.reader.get("dataset")?.ring().birth.ring_id.clone())
+        Ok(self.reader.get("dataset")?.ring().descriptor.ring_id.clone())
     }
 
     /// The names of a sample's parts.
     #[getter]
     fn parts(&self) -> PyResult<Vec<String>> {
-        Ok(self.reader.get("dataset")?.ring().birth.sample.clone())
+        Ok(self.reader.get("dataset")?.ring().descriptor.sample.clone())
     }
 
     /// The newest generation that holds a sample for training.

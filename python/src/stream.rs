@@ -82,7 +82,7 @@ impl Stream {
 impl Stream {
     /// A stream that opens nothing yet. `options` are those of `ringreel.Ring.stream`, by name.
     #[new]
-    #[pyo3(signature = (config, *, worker, workers, shuffle, seed, equal, fill, epochs, goes_on, repeat, timeout,
+    #[pyo3(signature = (config, *, worker, workers, shuffle, seed, equal, pad_value, epochs, goes_on, repeat, timeout,
                         prefetch_bytes, threads, run, replay, own=false))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -93,7 +93,7 @@ impl Stream {
         shuffle: bool,
         seed: u64,
         equal: Option<&str>,
-        fill: f64,
+        pad_value: f64,
         epochs: Option<u64>,
         goes_on: Option<(u64, String)>,
         repeat: bool,
@@ -111,7 +111,7 @@ impl Stream {
             shuffle,
             seed,
             equal: equal_of(equal)?,
-            fill,
+            pad_value,
             epochs,
             goes_on: goes_on.map(|(rank, token)| Turn { rank, token }),
             repeat,
@@ -141,9 +141,9 @@ impl Stream {
             Item::Damaged(error) => (None, Some(error)),
             Item::Replaced(sample, error) => (Some(sample), Some(error)),
         };
-        let masked = sample.as_ref().is_some_and(|sample| sample.masked);
+        let is_padding = sample.as_ref().is_some_and(|sample| sample.is_padding);
         let sample = sample.map(|sample| hand_over(py, *sample, own)).transpose()?;
-        Ok(Some((sample, masked, error.map(raised))))
+        Ok(Some((sample, is_padding, error.map(raised))))
     }
 
     /// Ends a call that waits, in this thread or another one.
@@ -207,10 +207,10 @@ fn equal_of(name: Option<&str>) -> PyResult<Equal> {
     Ok(match name {
         None => Equal::No,
         Some("drop") => Equal::Drop,
+        Some("wrap") => Equal::Wrap,
         Some("pad") => Equal::Pad,
-        Some("mask") => Equal::Mask,
         Some(other) => {
-            let message = format!("equal: expected \"drop\", \"pad\", \"mask\" or None, found {other:?}");
+            let message = format!("equal: expected \"drop\", \"wrap\", \"pad\" or None, found {other:?}");
             return Err(PyValueError::new_err(message));
         }
     })

@@ -30,7 +30,7 @@ impl Watcher {
     /// What is to be seen now, as JSON text: the metrics, with `interval` as Wirehead's `poll_interval`; and the swaps
     /// that are remembered, as Wirehead's logs.
     ///
-    /// Raises NoRingError when there is no ring (yet), and what else a look may meet.
+    /// Raises RingNotFoundError when there is no ring (yet), and what else a look may meet.
     fn look(&self, py: Python<'_>, interval: f64) -> PyResult<(String, String)> {
         logging::forward();
         let watcher = self.watcher.get("watcher")?;

@@ -46,12 +46,12 @@ def filled(config):
     return make
 
 
-def add(ring, samples, seal=True):
+def add(ring, samples, promote=True):
     """Writes samples and makes them readable."""
     with ring.generator() as generator:
         ids = [id for sample in samples for id in generator.write(sample)]
         ids += generator.flush()
-        generator.finish(seal=seal)
+        generator.finish(promote=promote)
     return ids
 
 

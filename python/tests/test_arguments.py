@@ -12,9 +12,9 @@ import ringreel
     [
         ({"seed": 1.5}, "seed: expected an integer, found 1.5"),
         ({"seed": "x"}, "seed: expected an integer, found 'x'"),
-        ({"fill": "x"}, "fill: expected a number, found 'x'"),
-        ({"fill": "1"}, "fill: expected a number, found '1'"),
-        ({"fill": None}, "fill: expected a number, found None"),
+        ({"pad_value": "x"}, "pad_value: expected a number, found 'x'"),
+        ({"pad_value": "1"}, "pad_value: expected a number, found '1'"),
+        ({"pad_value": None}, "pad_value: expected a number, found None"),
         ({"epochs": 1.5}, "epochs: expected an integer, or None, found 1.5"),
         ({"threads": "2"}, "threads: expected an integer, or None, found '2'"),
         ({"prefetch_bytes": 1e6}, "prefetch_bytes: expected an integer, or None, found 1000000.0"),

@@ -24,7 +24,7 @@ def filled(tmp_path: Path) -> ringreel.Ring:
         ids = list(generator.write_batch({"label": np.arange(50, dtype=">i2"), "data": data}))
         assert len(ids) == 40  # two segments are full
         assert list(generator.flush()) != []
-        generator.finish(seal=True)
+        generator.finish(promote=True)
     return ring
 
 
@@ -59,7 +59,7 @@ def large(tmp_path: Path, kib: int) -> ringreel.Dataset:
     ring = ring_in(tmp_path, SAMPLE=["data"], SWAP_CAP=4, SEGMENT_SAMPLES=4)
     with ring.generator() as generator:
         generator.write_batch((np.arange(4, dtype=np.uint8)[:, None] * np.ones((1, kib << 10), np.uint8),))
-        generator.finish(seal=True)
+        generator.finish(promote=True)
     return ring.dataset()
 
 
@@ -104,7 +104,7 @@ def test_bytes_are_lists(tmp_path: Path) -> None:
         generator.write_batch(([b"", b""],))
         generator.write((b"longer",))
         generator.write((b"",))
-        generator.finish(seal=True)
+        generator.finish(promote=True)
     samples = ring.dataset()
     assert samples.batch(range(3))["text"] == [b"one", b"two", b"six"]
     assert samples.batch(slice(None))["text"] == [b"one", b"two", b"six", b"", b"", b"longer", b""]
@@ -137,7 +137,7 @@ def test_indices_beyond_the_end_and_other_shapes_are_errors(filled: ringreel.Rin
     with other.generator() as generator:
         generator.write((np.zeros(2),))
         generator.write((np.zeros(3),))
-        generator.finish(seal=True)
+        generator.finish(promote=True)
     with pytest.raises(ringreel.SampleError, match="one by one"):
         other.dataset().batch([0, 1])
 
@@ -152,7 +152,7 @@ def test_views_are_taken_for_their_bytes(tmp_path: Path) -> None:
             generator.write_batch({"text": [b"12345678", "12345678"]})
         generator.write_batch({"text": [views[0], bytes(6)]})
         assert generator.written == 2
-        generator.finish(seal=True)
+        generator.finish(promote=True)
     assert ring.dataset().batch(range(2))["text"] == [bytes(range(6)), bytes(6)]
 
 

@@ -45,7 +45,7 @@ def test_a_dict_may_hold_paths_and_numpy_numbers(tmp_path):
 
 
 def test_no_ring_is_a_no_ring_error(config):
-    with pytest.raises(ringreel.NoRingError, match="no ring at .*: start `ringreel manager` or a generator first"):
+    with pytest.raises(ringreel.RingNotFoundError, match="no ring at .*: start `ringreel manager` or a generator first"):
         ringreel.Ring(config()).status()
 
 
@@ -54,7 +54,7 @@ def test_another_ring_is_a_wrong_ring_error(filled, config):
     for keys in ({"SWAP_CAP": 3}, {"SWAP_CAP": 2, "SAMPLE": ["other"]}):
         ring = ringreel.Ring(config(**keys))
         for use in (ring.status, ring.generator, lambda ring=ring: len(ring.dataset())):
-            with pytest.raises(ringreel.WrongRingError, match="it was made with"):
+            with pytest.raises(ringreel.RingMismatchError, match="it was made with"):
                 use()
 
 
@@ -100,7 +100,7 @@ def test_a_generator_in_a_with_statement_finishes_after_an_exception_too(config)
 def test_the_status_counts_what_there_is(config):
     ring = ringreel.Ring(config(KEEP=5))
     add(ring, numbered(4))
-    add(ring, numbered(3), seal=False)
+    add(ring, numbered(3), promote=False)
     status = ring.status()
     assert (status["swaps"], status["newest"], status["swap_cap"], status["sample"]) == (1, 1, 4, ["data"])
     assert (status["samples_delivered"], status["samples_waiting"], status["samples_generated"]) == (4, 3, 7)

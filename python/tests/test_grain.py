@@ -165,7 +165,7 @@ def test_a_ring_in_the_place_of_another_is_refused(filled):
     add(ring, numbered(4, start=50))
     again = pickle.loads(text)
     for _ in range(2):
-        with pytest.raises(ringreel.WrongRingError, match="this source was made of"):
+        with pytest.raises(ringreel.RingMismatchError, match="this source was made of"):
             again[0]
     assert repr(RingSource(ring)) != repr(source)
 

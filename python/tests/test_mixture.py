@@ -356,7 +356,7 @@ def rings(config, tmp_path):
         with ring.generator() as generator:
             for sample in numbered(count, start=start):
                 generator.write(sample)
-            generator.finish(seal=True)
+            generator.finish(promote=True)
         made.append(ring)
     return made
 

@@ -162,7 +162,7 @@ def test_the_place_of_another_ring_is_refused_with_what_to_do(config, database, 
     second = ringreel.Ring(config(RING=str(tmp_path / "second"), **database.keys))
     for use in (second.generator, lambda: ringreel.run_manager(second)):
         with pytest.raises(
-            ringreel.WrongRingError, match="first.*DBNAME or COUNTER_COLLECTION.*repair --apply --take-over"
+            ringreel.RingMismatchError, match="first.*DBNAME or COUNTER_COLLECTION.*repair --apply --take-over"
         ):
             use()
 
@@ -271,7 +271,7 @@ def test_a_wrong_port_is_an_error_and_makes_no_ring(config, closed, tmp_path):
     keys = config(MONGOHOST="127.0.0.1", PORT=closed, DBNAME="x")
     for start in starters(keys):
         begin = time.monotonic()
-        with pytest.raises(ringreel.IndexAwayError, match=f"nothing listens at 127.0.0.1:{closed}.* is PORT right"):
+        with pytest.raises(ringreel.CoordinationUnavailableError, match=f"nothing listens at 127.0.0.1:{closed}.* is PORT right"):
             start()
         assert time.monotonic() - begin < 60
     assert not (tmp_path / "ring").exists()
@@ -279,7 +279,7 @@ def test_a_wrong_port_is_an_error_and_makes_no_ring(config, closed, tmp_path):
 
 def test_a_server_of_another_kind_is_an_error(config, silent):
     begin = time.monotonic()
-    with pytest.raises(ringreel.IndexAwayError, match="does not answer as a MongoDB does") as caught:
+    with pytest.raises(ringreel.CoordinationUnavailableError, match="does not answer as a MongoDB does") as caught:
         ringreel.Ring(config(MONGOHOST="127.0.0.1", PORT=silent, DBNAME="x")).generator()
     assert time.monotonic() - begin < 60
     assert isinstance(caught.value, ConnectionError) and not isinstance(caught.value, PermissionError)
@@ -287,7 +287,7 @@ def test_a_server_of_another_kind_is_an_error(config, silent):
 
 def test_an_unknown_host_is_an_error(config):
     begin = time.monotonic()
-    with pytest.raises(ringreel.IndexAwayError, match="no-such-host.invalid.*check MONGOHOST"):
+    with pytest.raises(ringreel.CoordinationUnavailableError, match="no-such-host.invalid.*check MONGOHOST"):
         ringreel.Ring(config(MONGOHOST="no-such-host.invalid", DBNAME="x")).generator()
     assert time.monotonic() - begin < 60
 
@@ -297,7 +297,7 @@ def test_a_server_that_will_not_is_told_apart_from_one_that_is_away(config, data
     if mongo_server.given():
         pytest.skip("what the given server makes of TLS is not known: a refusal is NOT tested")
     begin = time.monotonic()
-    with pytest.raises(ringreel.IndexRefusedError, match="asks for TLS, and the server speaks without it") as caught:
+    with pytest.raises(ringreel.CoordinationDeniedError, match="asks for TLS, and the server speaks without it") as caught:
         ringreel.Ring(config(MONGOURI=uri, DBNAME=database.name)).generator()
     assert time.monotonic() - begin < 60
     assert isinstance(caught.value, PermissionError) and not isinstance(caught.value, ConnectionError)
@@ -318,8 +318,8 @@ def test_tls_with_an_authority_of_ones_own(config, database, tls):
         return ringreel.Ring(config(MONGOURI=f"mongodb://localhost:{tls.port}/{options}", DBNAME=database.name))
 
     for options, kind, message in [
-        ("", ringreel.IndexAwayError, "If it wants TLS, add tls=true to MONGOURI"),
-        ("?tls=true", ringreel.IndexRefusedError, "UnknownIssuer.*give tlsCAFile"),
+        ("", ringreel.CoordinationUnavailableError, "If it wants TLS, add tls=true to MONGOURI"),
+        ("?tls=true", ringreel.CoordinationDeniedError, "UnknownIssuer.*give tlsCAFile"),
         ("?tls=true&tlsCAFile=/no/such.pem", ringreel.ConfigError, "/no/such.pem"),
     ]:
         begin = time.monotonic()
@@ -394,7 +394,7 @@ def test_a_password_is_in_nothing_that_is_shown(config, request, tmp_path, caplo
     path.write_text("".join(f"{name}: {json.dumps(value)}\n" for name, value in keys.items()))
     said = shown(keys, caplog) + commands(path)
     assert f"mongodb://me:***@{at}" in said or f"me:***@{host}" in said
-    assert "IndexAwayError" in said or "IndexRefusedError" in said
+    assert "CoordinationUnavailableError" in said or "CoordinationDeniedError" in said
     assert SECRET not in said
     assert kind != "server" or "login refused" in said
 

@@ -83,7 +83,7 @@ ring = ringreel.Ring({"RING": sys.argv[1], "SWAP_CAP": 2, "SAMPLE": ["x"]})
 generator, known = ring.generator(), set(sys.modules)
 for _ in range(2):
     generator.write((numpy.zeros(4),))
-generator.finish(seal=True)
+generator.finish(promote=True)
 dataset = ring.dataset()
 dataset[0]["x"], dataset.batch([1, 0])["x"], next(iter(ring.stream()))["x"]
 print(sorted(set(sys.modules) - known))

@@ -127,12 +127,12 @@ def test_a_stream_that_has_begun_cannot_be_pickled(filled):
 EXCEPTIONS = [
     ringreel.RingreelError,
     ringreel.ConfigError,
-    ringreel.NoRingError,
-    ringreel.WrongRingError,
+    ringreel.RingNotFoundError,
+    ringreel.RingMismatchError,
     ringreel.DamagedSampleError,
     ringreel.ReclaimedError,
-    ringreel.IndexAwayError,
-    ringreel.IndexRefusedError,
+    ringreel.CoordinationUnavailableError,
+    ringreel.CoordinationDeniedError,
     ringreel.SampleError,
     ringreel.RingTimeoutError,
 ]

@@ -161,7 +161,7 @@ def test_a_wait_ends_with_a_timeout_that_says_for_what(filled, config, caplog):
         with pytest.raises(ringreel.RingTimeoutError, match="a ring at .*ring"):
             use(ringreel.Ring(config()))
     ring = ringreel.Ring(config())
-    add(ring, numbered(1), seal=False)
+    add(ring, numbered(1), promote=False)
     with pytest.raises(TimeoutError, match="1 of 4 samples are there"):
         ring.dataset(timeout=0.2)[0]
     assert "waiting for a ring at" in caplog.text and "waiting for the first generation" in caplog.text
@@ -201,7 +201,7 @@ def test_a_reader_waits_through_the_birth_of_a_ring(filled):
         os.rmdir(manifests)
         os.rename(manifests + ".later", manifests)
 
-    with pytest.raises((ringreel.NoRingError, TimeoutError)):
+    with pytest.raises((ringreel.RingNotFoundError, TimeoutError)):
         len(ring.dataset(timeout=0))
     later = threading.Timer(0.3, born)
     later.start()

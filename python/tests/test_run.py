@@ -44,7 +44,7 @@ def test_a_generator_is_pulled_n_times_and_never_ahead(config):
 def test_a_partial_generation_is_readable_when_it_is_sealed(config):
     ring = ringreel.Ring(config(SWAP_CAP=100))
     assert ringreel.run_generator(numbered(3), ring).delivered == 0
-    assert ringreel.run_generator(numbered(2, start=3), ring, seal=True).delivered == 2
+    assert ringreel.run_generator(numbered(2, start=3), ring, promote=True).delivered == 2
     assert numbers(ring.dataset()) == [0, 1, 2, 3, 4]
 
 

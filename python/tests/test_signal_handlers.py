@@ -54,7 +54,7 @@ def until_it_waits(keys):
     def waits():
         try:
             generators = ringreel.Ring(keys).status()["generators"]
-        except (ringreel.NoRingError, OSError):
+        except (ringreel.RingNotFoundError, OSError):
             return False
         return any("waiting for" in generator.get("doing", "") for generator in generators)
 
@@ -66,7 +66,7 @@ def summary_of(process):
     return json.loads(line.removeprefix("summary "))
 
 
-@pytest.mark.parametrize("last", ["generator.flush()", "generator.finish()", "generator.finish(seal=True)"])
+@pytest.mark.parametrize("last", ["generator.flush()", "generator.finish()", "generator.finish(promote=True)"])
 def test_handlers_may_ask_a_generator_that_commits(config, script, last):
     keys = config(**FULL)
     process = script(PREAMBLE + WRITE.format(count=5, last=last), json.dumps(keys))

@@ -32,7 +32,7 @@ GENERATE = """
             n += 1
 
     try:
-        summary = ringreel.run_generator(samples(), json.loads(sys.argv[1]), seal={seal})
+        summary = ringreel.run_generator(samples(), json.loads(sys.argv[1]), promote={promote})
         print("summary", json.dumps(vars(summary)))
     except KeyboardInterrupt:
         print("KeyboardInterrupt")
@@ -53,7 +53,7 @@ def summary_of(process):
 @pytest.mark.parametrize("segment_samples", [1, 7])
 def test_a_signal_in_mid_run_loses_nothing_that_was_yielded(config, script, number, segment_samples):
     keys = config(SWAP_CAP=5, KEEP=50, SEGMENT_SAMPLES=segment_samples)
-    process = script(GENERATE.format(pause="time.sleep(0.02)", seal=True), json.dumps(keys))
+    process = script(GENERATE.format(pause="time.sleep(0.02)", promote=True), json.dumps(keys))
     process.wait_for("yield 12")
     assert process.end(number) == 0, process.said
     yielded = process.said.count("yield")
@@ -65,7 +65,7 @@ def test_a_signal_in_mid_run_loses_nothing_that_was_yielded(config, script, numb
 
 
 def test_the_sample_in_hand_is_finished(config, script):
-    process = script(GENERATE.format(pause="wait_at(1, n)", seal=False), json.dumps(config(SWAP_CAP=5)))
+    process = script(GENERATE.format(pause="wait_at(1, n)", promote=False), json.dumps(config(SWAP_CAP=5)))
     process.wait_for("begin 1")
     process.child.send_signal(signal.SIGTERM)
     go(process)
@@ -76,7 +76,7 @@ def test_the_sample_in_hand_is_finished(config, script):
 
 
 def test_a_second_sigint_is_a_keyboard_interrupt_at_once(config, script):
-    process = script(GENERATE.format(pause="wait_at(0, n)", seal=False), json.dumps(config()))
+    process = script(GENERATE.format(pause="wait_at(0, n)", promote=False), json.dumps(config()))
     process.wait_for("begin 0")
     process.child.send_signal(signal.SIGINT)
     time.sleep(0.3)
@@ -86,7 +86,7 @@ def test_a_second_sigint_is_a_keyboard_interrupt_at_once(config, script):
 
 
 def test_a_second_sigterm_changes_nothing(config, script):
-    process = script(GENERATE.format(pause="wait_at(0, n)", seal=False), json.dumps(config()))
+    process = script(GENERATE.format(pause="wait_at(0, n)", promote=False), json.dumps(config()))
     process.wait_for("begin 0")
     process.child.send_signal(signal.SIGTERM)
     time.sleep(0.2)
@@ -100,7 +100,7 @@ def test_a_second_sigterm_changes_nothing(config, script):
 def test_signals_get_through_while_the_ring_is_full(config, script, number):
     """MAX_FILES leaves no room, and KEEP keeps what there is: the generator waits for ever."""
     keys = config(SWAP_CAP=2, KEEP=100, MAX_FILES=6, LEASE_SECONDS=2)
-    process = script(GENERATE.format(pause="pass", seal=False), json.dumps(keys))
+    process = script(GENERATE.format(pause="pass", promote=False), json.dumps(keys))
     until(lambda: (members := status_of(keys)["generators"]) and "room under MAX_FILES" in members[0].get("doing", ""))
     assert process.end(number) == 0, process.said
     summary = summary_of(process)
@@ -121,7 +121,7 @@ SEAL = """
             os.truncate(path, 10)
         print("ruined")
 
-    print("summary", json.dumps(vars(ringreel.run_generator(samples(), keys, seal=True))))
+    print("summary", json.dumps(vars(ringreel.run_generator(samples(), keys, promote=True))))
 """
 
 
@@ -138,13 +138,13 @@ def test_signals_get_through_while_a_generation_cannot_be_sealed(config, script)
 def status_of(keys):
     try:
         return ringreel.Ring(keys).status()
-    except (ringreel.NoRingError, OSError):
+    except (ringreel.RingNotFoundError, OSError):
         return {"generators": []}
 
 
 def test_a_killed_generator_loses_no_finished_sample(config, script):
     keys = config(SWAP_CAP=1000, SEGMENT_SAMPLES=1)
-    process = script(GENERATE.format(pause="time.sleep(0.01)", seal=False), json.dumps(keys))
+    process = script(GENERATE.format(pause="time.sleep(0.01)", promote=False), json.dumps(keys))
     process.wait_for("yield 20")
     process.end(signal.SIGKILL)
     yielded = process.said.count("yield")
@@ -199,7 +199,7 @@ END = """
     import ringreel
 
     ring = ringreel.Ring(json.loads(sys.argv[1]))
-    ringreel.run_generator([(1,)], ring, seal=True)
+    ringreel.run_generator([(1,)], ring, promote=True)
     for n in range(30):
         threading.Thread(target=list, args=(ring.stream(repeat=False),), daemon=True).start()
     for n in range(10):
@@ -244,7 +244,7 @@ READ = """
 def test_generators_a_manager_and_readers_work_together(config, script):
     keys = config(SWAP_CAP=10, KEEP=3, SEGMENT_SAMPLES=2)
     manager = script(MANAGE, json.dumps(keys))
-    generators = [script(GENERATE.format(pause="time.sleep(0.005)", seal=False), json.dumps(keys)) for _ in range(3)]
+    generators = [script(GENERATE.format(pause="time.sleep(0.005)", promote=False), json.dumps(keys)) for _ in range(3)]
     readers = [script(READ, json.dumps(keys), 5) for _ in range(2)]
     for reader in readers:
         assert reader.end(seconds=60) == 0, reader.said

@@ -48,10 +48,10 @@ def rings(tmp_path_factory):
 
 
 def told(sample):
-    """Its number; None where it is masked."""
+    """Its number; None where it is is_padding."""
     values = set(sample["data"].tolist())
     assert len(values) == 1
-    if sample.masked:
+    if sample.is_padding:
         assert values == {FILL} and sample["data"].dtype == np.int64 and sample["data"].shape == (3,)
         return None
     return values.pop()
@@ -95,7 +95,7 @@ def shares_of_rank(rank, ring, equal, epochs):
         for workers in WORKERS:
             for shuffle in (False, True):
                 run = f"{equal}-{world}-{workers}-{shuffle}"
-                options = {"shuffle": shuffle, "seed": 5, "equal": equal, "fill": FILL, "run": run}
+                options = {"shuffle": shuffle, "seed": 5, "equal": equal, "pad_value": FILL, "run": run}
                 if equal == "drop" and len(ring.dataset()) < world * workers:
                     continue  # an error
                 options["epochs"] = epochs
@@ -105,7 +105,7 @@ def shares_of_rank(rank, ring, equal, epochs):
     return found
 
 
-@pytest.mark.parametrize("equal", [None, "drop", "pad", "mask"])
+@pytest.mark.parametrize("equal", [None, "drop", "wrap", "pad"])
 @pytest.mark.parametrize("size", [1, 7, 100])
 def test_ranks_and_workers_have_equal_steps_and_share_all_there_is(ranks, rings, size, equal):
     epochs = 2
@@ -125,9 +125,9 @@ def test_ranks_and_workers_have_equal_steps_and_share_all_there_is(ranks, rings,
             # In the order in which they are read where all go in step.
             order = [share[step] for step in range(max(steps)) for share in shares if step < len(share)]
             given = [one for one in order if one is not None]
-            assert len(order) - len(given) == (-size % total if equal == "mask" else 0), case
+            assert len(order) - len(given) == (-size % total if equal == "pad" else 0), case
             counts = Counter(given)
-            if equal == "pad":
+            if equal == "wrap":
                 assert set(counts) == set(range(size)) and len(given) - size == -size % total, case
                 assert given[size:] == [given[n % size] for n in range(len(given) - size)]
                 given = given[:size]
@@ -162,12 +162,12 @@ def waits_in_vain(rank, ring, world, equal):
     return said
 
 
-@pytest.mark.parametrize("equal", [None, "drop", "pad", "mask"])
+@pytest.mark.parametrize("equal", [None, "drop", "wrap", "pad"])
 def test_a_ring_without_any_sample_is_waited_for_so_long(ranks, config, tmp_path, equal):
     held_out = ringreel.Ring(config(RING=str(tmp_path / "held out"), VALIDATION=2, SWAP_CAP=2))
     add(held_out, numbered(2))
     filling = ringreel.Ring(config(RING=str(tmp_path / "filling"), SWAP_CAP=5))
-    add(filling, numbered(2), seal=False)
+    add(filling, numbered(2), promote=False)
     rings = {ringreel.Ring(config()): "no generator or manager has started yet", filling: "2 of 5 samples are there"}
     for ring, why in {**rings, held_out: "samples beyond the 2 that are held out"}.items():
         for said in ranks.together(3, waits_in_vain, ring, 3, equal):
@@ -182,8 +182,8 @@ def test_fewer_samples_than_workers_are_an_error_with_drop(filled):
         for _ in range(2):
             with pytest.raises(ringreel.SampleError, match="holds 24 samples for 32 workers") as raised:
                 next(stream)
-            assert all(way in str(raised.value) for way in ("SWAP_CAP", "fewer ranks", '"pad"', '"mask"'))
-    assert len(list(ring.stream(3, 32, equal="pad", epochs=1))) == 1
+            assert all(way in str(raised.value) for way in ("SWAP_CAP", "fewer ranks", '"wrap"', '"pad"'))
+    assert len(list(ring.stream(3, 32, equal="wrap", epochs=1))) == 1
 
 
 def test_a_later_small_generation_is_skipped_with_drop(filled):
@@ -211,14 +211,14 @@ def test_masked_samples_have_the_shapes_and_types_of_the_others(filled):
         "scalar": np.array(3, np.int16),
     }
     ring = filled([parts])
-    given, masked = (next(ring.stream(rank, 2, equal="mask", fill=-100)) for rank in (0, 1))
-    assert (given.masked, masked.masked) == (False, True) and list(masked) == list(given)
+    given, is_padding = (next(ring.stream(rank, 2, equal="pad", pad_value=-100)) for rank in (0, 1))
+    assert (given.is_padding, is_padding.is_padding) == (False, True) and list(is_padding) == list(given)
     assert all(np.array_equal(given[name], parts[name]) for name in parts if name != "bytes")
-    assert (masked["floats"] == -100).all() and masked["floats"].shape == (2, 3)
-    assert masked["bytes"] == bytes(3) and given["bytes"] == b"abc"
-    assert masked["small"].tolist() == [0] * 4 and masked["small"].dtype == np.uint8
-    assert masked["bools"].dtype == bool and not masked["bools"].any()  # as near as the type comes
-    assert masked["scalar"].shape == () and masked["scalar"] == -100
+    assert (is_padding["floats"] == -100).all() and is_padding["floats"].shape == (2, 3)
+    assert is_padding["bytes"] == bytes(3) and given["bytes"] == b"abc"
+    assert is_padding["small"].tolist() == [0] * 4 and is_padding["small"].dtype == np.uint8
+    assert is_padding["bools"].dtype == bool and not is_padding["bools"].any()  # as near as the type comes
+    assert is_padding["scalar"].shape == () and is_padding["scalar"] == -100
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -228,7 +228,7 @@ def test_what_is_read_ahead_and_by_how_many_threads_changes_nothing(filled, shuf
     found = []
     for prefetch_bytes in (0, 1, 100_000, 1 << 30, None):
         for threads in (1, 8):
-            options = {"prefetch_bytes": prefetch_bytes, "threads": threads, "shuffle": shuffle, "equal": "pad"}
+            options = {"prefetch_bytes": prefetch_bytes, "threads": threads, "shuffle": shuffle, "equal": "wrap"}
             found.append([(sample.sample_id, sample.position) for sample in ring.stream(1, 4, epochs=3, **options)])
     assert len(found[0]) == 45 and all(each == found[0] for each in found)
 

@@ -55,7 +55,7 @@ def rings(tmp_path_factory):
 
 def identity(stream, sample):
     """What is given, and when."""
-    return [stream.state_dict()["number"], sample.sample_id, sample.generation, sample.position, sample.masked]
+    return [stream.state_dict()["number"], sample.sample_id, sample.generation, sample.position, sample.is_padding]
 
 
 def in_turn(streams):
@@ -140,7 +140,7 @@ def case_of(seed):
     world, workers = rng.choice([1, 2, 3, 8]), rng.choice([1, 1, 2, 4])
     ring = rng.randrange(len(RINGS))
     options = {
-        "equal": rng.choice([None, "drop", "pad", "mask"]),
+        "equal": rng.choice([None, "drop", "wrap", "pad"]),
         "shuffle": rng.random() < 0.6,
         "seed": rng.randrange(100),
         "prefetch_bytes": rng.choice([0, 1, 300, 100_000, None]),
@@ -234,7 +234,7 @@ def world_case_of(seed):
     total = case["world"] * case["workers"]
     case["options"]["run"] = "log"
     if min(RINGS[case["ring"]]) < total:  # each worker has a share of each epoch
-        case["options"]["equal"] = rng.choice(["pad", "mask"])
+        case["options"]["equal"] = rng.choice(["wrap", "pad"])
     case["total"] = rng.choice([n for n in (1, 2, 3, 4, 6, 8) if n != total])
     sizes = [size for size, epochs in zip(RINGS[case["ring"]], (2, 2, 1), strict=True) for _ in range(epochs)]
     case["epoch"] = epoch = rng.randrange(EPOCHS)
@@ -273,15 +273,15 @@ def check_world(case, directory):
     for number, size in enumerate(sizes):
         old = [each for given in before for each in given if each[0] == number]
         new = [[each for each in given if each[0] == number] for given in after]
-        counts = Counter(sample for _, sample, _, _, masked in chain(old, *new) if not masked)
-        old_counts = Counter(sample for _, sample, _, _, masked in old if not masked)
+        counts = Counter(sample for _, sample, _, _, is_padding in chain(old, *new) if not is_padding)
+        old_counts = Counter(sample for _, sample, _, _, is_padding in old if not is_padding)
         steps = {len(given) for given in new}
         inside |= 0 < len(old_counts) < size and steps != {0}
         if number < case["epoch"]:
             assert steps == {0}
         if equal is None:
             assert len(counts) == size and set(counts.values()) == {1}, number
-        elif equal == "mask":
+        elif equal == "pad":
             assert len(steps) == 1 and len(counts) == size and set(counts.values()) == {1}, number
         elif equal == "drop":
             left_over = total if number < case["epoch"] else case["total"]
@@ -310,11 +310,11 @@ def test_states_as_they_lie_around_the_end_of_an_epoch_belong_together(rings):
     """Some workers have given the last sample of an epoch, others the first of the next one."""
     ring = rings[1]  # 7, 7, 5, 5, 9
     for ahead in range(1, 4):
-        streams = [ring.stream(worker, 4, equal="pad", run="log", epochs=EPOCHS) for worker in range(4)]
+        streams = [ring.stream(worker, 4, equal="wrap", run="log", epochs=EPOCHS) for worker in range(4)]
         given = [[numbers([next(stream), next(stream)])] for stream in streams]
         given[:ahead] = [[numbers([next(stream)])] for stream in streams[:ahead]]
         states = [stream.state_dict() for stream in streams]
-        again = [ring.stream(worker, 2, equal="pad", run="log", epochs=EPOCHS) for worker in range(2)]
+        again = [ring.stream(worker, 2, equal="wrap", run="log", epochs=EPOCHS) for worker in range(2)]
         for stream in again:
             stream.load_state_dict(states)
         rest = [sample for _, sample in in_turn(again)]

@@ -139,19 +139,19 @@ def test_transform_makes_the_sample(ring_of):
 @pytest.mark.parametrize("workers", [0, 1, 2, 4])
 def test_masked_samples_say_so(ring_of, workers, collate_fn):
     ring = ring_of(numbered(5, 40_000))
-    dataset = RingStream(ring, equal="mask", fill=-3, epochs=1, rank=0, world_size=2)
+    dataset = RingStream(ring, equal="pad", pad_value=-3, epochs=1, rank=0, world_size=2)
     found = list(DataLoader(dataset, 2, num_workers=workers, collate_fn=collate_fn))
-    values = [value for batch in found for value in zip(told(batch), batch["masked"].tolist(), strict=True)]
+    values = [value for batch in found for value in zip(told(batch), batch["is_padding"].tolist(), strict=True)]
     total = 2 * max(workers, 1)
     mine = range(max(workers, 1))
     wanted = [(n, False) for n in range(5) if n % total in mine]
     assert sorted(value for value in values if not value[1]) == wanted
     assert [value for value in values if value[1]] == [(-3, True)] * (-(-5 // total) * len(mine) - len(wanted))
-    assert all(batch["masked"].dtype == torch.bool for batch in found)
-    as_tuple = RingStream(ring, equal="mask", epochs=1, as_tuple=True)
+    assert all(batch["is_padding"].dtype == torch.bool for batch in found)
+    as_tuple = RingStream(ring, equal="pad", epochs=1, as_tuple=True)
     masked = next(iter(as_tuple))[-1]
     assert masked.dtype == torch.bool and masked.shape == () and not masked
-    assert "masked" not in next(iter(RingStream(ring, equal="pad")))
+    assert "is_padding" not in next(iter(RingStream(ring, equal="wrap")))
 
 
 def various(number):
@@ -181,7 +181,7 @@ def same(found, wanted):
     return found == wanted
 
 
-@pytest.mark.parametrize("equal", ["mask", "drop"])
+@pytest.mark.parametrize("equal", ["pad", "drop"])
 @pytest.mark.parametrize("as_tuple", [False, True], ids=["dict", "tuple"])
 def test_batches_are_those_of_default_collate(ring_of, as_tuple, equal):
     ring = ring_of([various(n) for n in range(7)], COMPRESS={"packed": 3})
@@ -198,7 +198,7 @@ def test_held_out_samples_do_not_come_and_do_not_confuse(ring_of):
     ring = ring_of(numbered(8, 40_000), VALIDATION=3)
     for collate_fn in (default_collate, collate):
         for workers in (0, 2):
-            loader = DataLoader(RingStream(ring, equal="pad", epochs=1), 2, num_workers=workers, collate_fn=collate_fn)
+            loader = DataLoader(RingStream(ring, equal="wrap", epochs=1), 2, num_workers=workers, collate_fn=collate_fn)
             assert set(all_told(loader)) == {3, 4, 5, 6, 7}
 
 
@@ -317,15 +317,15 @@ def test_an_empty_share_of_each_worker_is_an_error(ring_of, persistent):
     assert sorted(all_told(DataLoader(dataset, 1, num_workers=4))) == [10, 11, 12, 13]
 
 
-@pytest.mark.parametrize("equal, count", [("pad", 4), ("mask", 4), (None, 2)])
+@pytest.mark.parametrize("equal, count", [("wrap", 4), ("pad", 4), (None, 2)])
 @pytest.mark.parametrize("persistent", [False, True])
 def test_fewer_samples_than_workers(ring_of, equal, count, persistent):
     ring = ring_of(2)
-    dataset = RingStream(ring, epochs=1, equal=equal, fill=-1)
+    dataset = RingStream(ring, epochs=1, equal=equal, pad_value=-1)
     loader = DataLoader(dataset, 1, num_workers=4, persistent_workers=persistent)
     for _ in range(3):
         found = all_told(loader)
-        assert len(found) == count and set(found) == ({-1} if equal == "mask" else set()) | {0, 1}
+        assert len(found) == count and set(found) == ({-1} if equal == "pad" else set()) | {0, 1}
     add(ring, numbered(4, start=10))
     assert sorted(all_told(loader))[-4:] == [10, 11, 12, 13]
 
@@ -369,11 +369,11 @@ def test_no_sample_is_served_more_often_than_reuse_allows(ring_of, persistent, i
 def test_damaged_samples_are_replaced_and_steps_stay(ring_of, workers):
     ring = ring_of(8, SEGMENT_SAMPLES=2)
     os.truncate(segment_files(ring)[1], 100)  # 2 and 3
-    for equal, count in (("pad", 8), ("drop", 8), (None, 6)):
+    for equal, count in (("wrap", 8), ("drop", 8), (None, 6)):
         found = all_told(DataLoader(RingStream(ring, epochs=1, equal=equal), 1, num_workers=workers))
         assert len(found) == count and set(found) == {0, 1, 4, 5, 6, 7}
-    dataset = RingStream(ring, epochs=1, equal="mask")
-    masked = [bool(batch["masked"]) for batch in DataLoader(dataset, 1, num_workers=workers)]
+    dataset = RingStream(ring, epochs=1, equal="pad")
+    masked = [bool(batch["is_padding"]) for batch in DataLoader(dataset, 1, num_workers=workers)]
     assert sum(masked) == 2 and len(masked) == 8
 
 
@@ -395,7 +395,7 @@ def loops(rank, ring, world, workers, persistent, equal, lengths, **options):
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-@pytest.mark.parametrize("equal", ["drop", "pad"])
+@pytest.mark.parametrize("equal", ["drop", "wrap"])
 def test_ranks_are_in_step_in_every_loop_while_generations_come(ranks, ring_of, persistent, equal):
     """The same number of batches, of the same generation, and no sample twice, whoever is faster; and in part left."""
     ring = ring_of(numbered(25, start=1000))
@@ -519,7 +519,7 @@ def test_the_protocol_of_stateful_loaders_by_hand(ranks, ring_of, run):
     ring = ring_of(21)
 
     def dataset(run=run):
-        return RingStream(ring, epochs=1, shuffle=True, equal="pad", run=run)
+        return RingStream(ring, epochs=1, shuffle=True, equal="wrap", run=run)
 
     whole = ranks.together(2, read_some, dataset(), 2, 99, None, 100)
     order = [found for found, _ in whole]

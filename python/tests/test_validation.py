@@ -79,14 +79,14 @@ def test_it_is_waited_for_until_all_of_it_is_there(ring):
 
 
 def test_a_ring_that_holds_none_out_says_so(filled):
-    with pytest.raises(ringreel.WrongRingError, match="made without VALIDATION"):
+    with pytest.raises(ringreel.RingMismatchError, match="made without VALIDATION"):
         len(filled(numbered(3)).validation())
 
 
 def test_a_configuration_that_says_otherwise_is_refused(ring, config):
     add(ring, numbered(8))
     for other in (5, 0):
-        with pytest.raises(ringreel.WrongRingError, match=f"made with VALIDATION 6, the configuration says {other}"):
+        with pytest.raises(ringreel.RingMismatchError, match=f"made with VALIDATION 6, the configuration says {other}"):
             len(ringreel.Ring(config(VALIDATION=other)).validation())
     assert numbers(ringreel.Ring(config()).validation()) == [0, 1, 2, 3, 4, 5]
 

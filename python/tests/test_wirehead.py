@@ -124,12 +124,12 @@ def test_wireheads_unit_example_needs_no_manager(tmp_path):
 def made(tmp_path):
     """Makes a Wirehead configuration and a ring of `count` numbered pairs."""
 
-    def make(count=6, start=0, more="", seal=True):
+    def make(count=6, start=0, more="", promote=True):
         path = tmp_path / "config.yaml"
         if not path.exists():
             path.write_text(CONFIG + "POLL_SECONDS: 0.02\nLEASE_SECONDS: 0.5\n" + more)
         pairs = [(np.full(3, start + n, np.int16), np.full(2, -start - n, np.float64)) for n in range(count)]
-        add(ringreel.Ring(path), pairs, seal)
+        add(ringreel.Ring(path), pairs, promote)
         return str(path)
 
     return make
@@ -306,7 +306,7 @@ def test_errors_of_a_missing_server_name_the_way_without(config):
         WireheadGenerator([], keys).run,
         WireheadManager(keys).run_manager,
     ):
-        with pytest.raises(ringreel.IndexAwayError, match=hint):
+        with pytest.raises(ringreel.CoordinationUnavailableError, match=hint):
             run()
 
 

@@ -73,7 +73,7 @@ def test_rates_are_those_between_two_snapshots(config):
 def test_the_history_is_all_swaps_with_the_time_between_them(config):
     log = WireheadLogger(config)
     assert log.history() == []
-    with pytest.raises(ringreel.NoRingError):
+    with pytest.raises(ringreel.RingNotFoundError):
         log.snapshot()
     generate(config, 50)
     history = log.history()

@@ -33,7 +33,7 @@ use window::{Parsed, Window};
 
 /// What a split has its equal part of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum By {
+pub enum SplitBy {
     /// Of the bytes of all files. Nothing is read beforehand; how many records a split has is not known.
     #[default]
     Bytes,
@@ -56,7 +56,7 @@ pub enum OnDamage {
 #[derive(Clone, Copy, Debug)]
 pub struct SplitOptions {
     /// Equal parts of what.
-    pub by: By,
+    pub by: SplitBy,
     /// What becomes of damage.
     pub on_damage: OnDamage,
     /// By records: whether to use `x.idx` beside `x.rec`, where it is there and not empty.
@@ -65,7 +65,7 @@ pub struct SplitOptions {
 
 impl Default for SplitOptions {
     fn default() -> SplitOptions {
-        SplitOptions { by: By::default(), on_damage: OnDamage::default(), use_index: true }
+        SplitOptions { by: SplitBy::default(), on_damage: OnDamage::default(), use_index: true }
     }
 }
 
@@ -227,10 +227,10 @@ impl InputSplit {
         let mut sources = files::list(&*fs, paths, resolve)?;
         let SplitOptions { by, on_damage, use_index } = options;
         let (begin, end, records) = match by {
-            By::Bytes => {
+            SplitBy::Bytes => {
                 (files::cut(&sources, share.rank, share.world), files::cut(&sources, share.rank + 1, share.world), None)
             }
-            By::Records => {
+            SplitBy::Records => {
                 let (begin, end, records) =
                     count::share(&*fs, &mut sources, share, on_damage, use_index.then_some(resolve))?;
                 (begin, end, Some(records))

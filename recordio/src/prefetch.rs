@@ -102,9 +102,9 @@ where
     T: Default + Send + 'static,
     E: From<Panicked> + Send + 'static,
 {
-    type Item = Result<Lent<T>, E>;
+    type Item = Result<Prefetched<T>, E>;
 
-    fn next(&mut self) -> Option<Result<Lent<T>, E>> {
+    fn next(&mut self) -> Option<Result<Prefetched<T>, E>> {
         if std::mem::take(&mut self.paused) {
             self.order(Order::GoOn);
         }
@@ -112,7 +112,7 @@ where
             Ok(Ok(item)) => {
                 let instead = self.returned.try_recv().unwrap_or_default();
                 self.order(Order::Fill(instead));
-                Some(Ok(Lent { item, give_back: self.give_back.clone() }))
+                Some(Ok(Prefetched { item, give_back: self.give_back.clone() }))
             }
             Ok(Err(error)) => {
                 self.paused = true;
@@ -202,12 +202,12 @@ fn said(panic: &(dyn Any + Send)) -> String {
 
 /// An item, until it is dropped; then its buffer is used again.
 #[derive(Debug)]
-pub struct Lent<T: Default> {
+pub struct Prefetched<T: Default> {
     item: T,
     give_back: Sender<T>,
 }
 
-impl<T: Default> Deref for Lent<T> {
+impl<T: Default> Deref for Prefetched<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -215,13 +215,13 @@ impl<T: Default> Deref for Lent<T> {
     }
 }
 
-impl<T: Default> DerefMut for Lent<T> {
+impl<T: Default> DerefMut for Prefetched<T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.item
     }
 }
 
-impl<T: Default> Drop for Lent<T> {
+impl<T: Default> Drop for Prefetched<T> {
     fn drop(&mut self) {
         // Nobody there: the iterator is gone, and the buffer goes with this.
         let _ = self.give_back.send(std::mem::take(&mut self.item));

@@ -86,7 +86,7 @@ impl Backend {
     /// Opens the store of the ring that `ring` describes.
     ///
     /// # Errors
-    /// [`crate::Error::WrongRing`] when the place holds the store of another ring, and is not to be
+    /// [`crate::Error::RingMismatch`] when the place holds the store of another ring, and is not to be
     /// taken over.
     pub fn open(self, fs: Arc<dyn Fs>, ring: RingContext<'_>, claim: Claim) -> Result<Arc<dyn CoordinationStore>> {
         // Large blocks cost the store little with many generators. Small rings get small ones, so that their names stay

@@ -57,7 +57,7 @@ pub struct SwapStatus {
 /// # Errors
 /// - [`Error::CoordinationUnavailable`]: the server does not answer. The ring goes on without it; see [`if_available`].
 /// - [`Error::CoordinationDenied`]: the server refuses this user, or this kind of connection, until that is changed.
-/// - [`Error::WrongRing`]: the place on the server is that of another ring.
+/// - [`Error::RingMismatch`]: the place on the server is that of another ring.
 /// - [`Error::Fs`]: an operation on the files of the store failed.
 /// - [`Error::Coordination`]: a record cannot be encoded or decoded.
 pub trait CoordinationStore: Counter + Leases + Membership + Notes {

@@ -7,7 +7,7 @@
 //! the look and the deed what the deed is about. The ring's directory itself may be reached by links: who names it means
 //! it.
 
-use super::openat::{At, Modes, OPEN_DIR};
+use super::openat::{DirEntryAt, Modes, OPEN_DIR};
 use super::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Posix, Space};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -20,17 +20,17 @@ use std::time::SystemTime;
 
 /// See the module. Paths that are not below the ring's directory are as [`Posix`] has them.
 #[derive(Debug)]
-pub struct Fenced {
+pub struct Confined {
     root: PathBuf,
     modes: Option<Modes>,
     /// Done once a directory that was made did not keep the setgid bit.
     warned: Once,
 }
 
-impl Fenced {
+impl Confined {
     /// The filesystem for the ring in `root`. What is made there gets these modes; none: what the umask leaves.
-    pub fn new(root: &Path, modes: Option<Modes>) -> Fenced {
-        Fenced { root: root.to_owned(), modes, warned: Once::new() }
+    pub fn new(root: &Path, modes: Option<Modes>) -> Confined {
+        Confined { root: root.to_owned(), modes, warned: Once::new() }
     }
 
     /// Opens a file for reading, as [`Fs::open`] does, for whoever needs the file itself.
@@ -41,16 +41,16 @@ impl Fenced {
         self.at("open", path)?.open_file()
     }
 
-    fn at<'p>(&'p self, op: &'static str, path: &'p Path) -> FsResult<At<'p>> {
+    fn at<'p>(&'p self, op: &'static str, path: &'p Path) -> FsResult<DirEntryAt<'p>> {
         let (Ok(below), Some(name)) = (path.strip_prefix(&self.root), path.file_name()) else {
-            return Ok(At::plain(path));
+            return Ok(DirEntryAt::plain(path));
         };
         let Some(parent) = below.parent() else {
-            return Ok(At::plain(path).with_modes(self.modes, &self.warned)); // the ring's own directory
+            return Ok(DirEntryAt::plain(path).with_modes(self.modes, &self.warned)); // the ring's own directory
         };
         let opened = open_dir(CWD, &self.root).and_then(|root| descend(root, parent));
         let dir = opened.map_err(|errno| FsError::new(op, path, explained(errno)))?;
-        Ok(At::within(dir, Path::new(name), path).with_modes(self.modes, &self.warned))
+        Ok(DirEntryAt::within(dir, Path::new(name), path).with_modes(self.modes, &self.warned))
     }
 }
 
@@ -92,7 +92,7 @@ fn explained(errno: Errno) -> io::Error {
     }
 }
 
-impl Fs for Fenced {
+impl Fs for Confined {
     fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
         self.at("create", path)?.create_new()
     }
@@ -181,7 +181,7 @@ mod tests {
     fn unique_names_are_created_with_their_modes_and_follow_no_link() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
-        let fenced = Fenced::new(dir.path(), Some(Modes::new(0o660)));
+        let fenced = Confined::new(dir.path(), Some(Modes::new(0o660)));
         let (file, link) = (dir.path().join("file"), dir.path().join("link"));
         fenced.create_unique(&file).unwrap().close().unwrap();
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o660);

@@ -31,7 +31,7 @@ impl<M: AsRef<[u8]>> AsRef<[u8]> for Guarded<M> {
 }
 
 /// Maps `range` of `file`, a sealed segment that was opened at `path` (which is for messages only). If somebody
-/// truncates the file, the map reads as zeros from there on: [`sigbus::is_torn`].
+/// truncates the file, the map reads as zeros from there on: [`sigbus::is_truncated`].
 ///
 /// # Errors
 /// What the system says; a range that is not inside the file.

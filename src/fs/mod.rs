@@ -16,7 +16,7 @@ pub mod sigbus;
 
 pub use crate::error::FsError;
 pub use absence::surely;
-pub use confined::Fenced;
+pub use confined::Confined;
 pub use openat::Modes;
 pub use openat::SETGID_CURE;
 pub use posix::Posix;

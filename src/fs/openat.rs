@@ -53,7 +53,7 @@ impl Modes {
 
 /// A name, in an open directory or as a path. A link under this name is never followed, but for a path that is listed or
 /// synced.
-pub struct At<'p> {
+pub struct DirEntryAt<'p> {
     /// None: `name` is a path.
     dir: Option<OwnedFd>,
     name: &'p Path,
@@ -62,20 +62,20 @@ pub struct At<'p> {
     modes: Option<(Modes, &'p Once)>,
 }
 
-impl<'p> At<'p> {
+impl<'p> DirEntryAt<'p> {
     /// `path`, looked up as ever.
-    pub fn plain(path: &'p Path) -> At<'p> {
-        At { dir: None, name: path, path, modes: None }
+    pub fn plain(path: &'p Path) -> DirEntryAt<'p> {
+        DirEntryAt { dir: None, name: path, path, modes: None }
     }
 
     /// `name` in `dir`, which is at `path`.
-    pub fn within(dir: OwnedFd, name: &'p Path, path: &'p Path) -> At<'p> {
-        At { dir: Some(dir), name, path, modes: None }
+    pub fn within(dir: OwnedFd, name: &'p Path, path: &'p Path) -> DirEntryAt<'p> {
+        DirEntryAt { dir: Some(dir), name, path, modes: None }
     }
 
     /// Gives what is made here these modes. `warned` is done once the setgid bit was found missing.
-    pub fn with_modes(self, modes: Option<Modes>, warned: &'p Once) -> At<'p> {
-        At { modes: modes.map(|modes| (modes, warned)), ..self }
+    pub fn with_modes(self, modes: Option<Modes>, warned: &'p Once) -> DirEntryAt<'p> {
+        DirEntryAt { modes: modes.map(|modes| (modes, warned)), ..self }
     }
 
     fn dir(&self) -> BorrowedFd<'_> {
@@ -188,11 +188,11 @@ impl<'p> At<'p> {
         Ok(())
     }
 
-    pub fn link(&self, to: &At<'_>) -> FsResult<()> {
+    pub fn link(&self, to: &DirEntryAt<'_>) -> FsResult<()> {
         to.on("link", rustix::fs::linkat(self.dir(), self.name, to.dir(), to.name, AtFlags::empty()))
     }
 
-    pub fn rename(&self, to: &At<'_>) -> FsResult<()> {
+    pub fn rename(&self, to: &DirEntryAt<'_>) -> FsResult<()> {
         to.on("rename", rustix::fs::renameat(self.dir(), self.name, to.dir(), to.name))
     }
 

@@ -23,7 +23,7 @@ impl Bell {
 }
 
 /// Waits between two looks. On a network filesystem inotify is silent and this is plain polling.
-pub struct Pacer {
+pub struct Poller {
     poll: Duration,
     bell: Arc<Bell>,
     watcher: Option<RecommendedWatcher>,
@@ -31,14 +31,14 @@ pub struct Pacer {
     also: Option<PathBuf>,
 }
 
-impl Pacer {
+impl Poller {
     /// Looks again after about `poll`.
-    pub fn new(poll: Duration) -> Pacer {
-        Pacer { poll, bell: Arc::default(), watcher: None, also: None }
+    pub fn new(poll: Duration) -> Poller {
+        Poller { poll, bell: Arc::default(), watcher: None, also: None }
     }
 
     /// Also looks again as soon as a name comes or goes in `dir`, where the system tells.
-    pub fn watch(mut self, dir: &Path) -> Pacer {
+    pub fn watch(mut self, dir: &Path) -> Poller {
         self.start_to_watch(dir);
         self
     }

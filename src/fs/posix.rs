@@ -1,7 +1,7 @@
 //! A real filesystem, through the system's own calls.
 
-use super::confined::Fenced;
-use super::openat::{At, Modes};
+use super::confined::Confined;
+use super::openat::{DirEntryAt, Modes};
 use super::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Space};
 use std::path::Path;
 use std::sync::Arc;
@@ -39,55 +39,55 @@ const SHARED: [(u64, &str); 9] = [
 
 impl Fs for Posix {
     fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
-        At::plain(path).create_new()
+        DirEntryAt::plain(path).create_new()
     }
 
     fn create_unique(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
-        At::plain(path).create_unique()
+        DirEntryAt::plain(path).create_unique()
     }
 
     fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
-        At::plain(path).open()
+        DirEntryAt::plain(path).open()
     }
 
     fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
-        At::plain(dir).list()
+        DirEntryAt::plain(dir).list()
     }
 
     fn refresh(&self, dir: &Path) -> FsResult<()> {
-        At::plain(dir).refresh()
+        DirEntryAt::plain(dir).refresh()
     }
 
     fn make_dir(&self, path: &Path) -> FsResult<()> {
-        At::plain(path).make_dir()
+        DirEntryAt::plain(path).make_dir()
     }
 
     fn link(&self, from: &Path, to: &Path) -> FsResult<()> {
-        At::plain(from).link(&At::plain(to))
+        DirEntryAt::plain(from).link(&DirEntryAt::plain(to))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> FsResult<()> {
-        At::plain(from).rename(&At::plain(to))
+        DirEntryAt::plain(from).rename(&DirEntryAt::plain(to))
     }
 
     fn remove_file(&self, path: &Path) -> FsResult<()> {
-        At::plain(path).remove_file()
+        DirEntryAt::plain(path).remove_file()
     }
 
     fn remove_dir(&self, path: &Path) -> FsResult<()> {
-        At::plain(path).remove_dir()
+        DirEntryAt::plain(path).remove_dir()
     }
 
     fn identity(&self, path: &Path) -> FsResult<Identity> {
-        At::plain(path).identity()
+        DirEntryAt::plain(path).identity()
     }
 
     fn changed(&self, path: &Path) -> FsResult<SystemTime> {
-        At::plain(path).changed()
+        DirEntryAt::plain(path).changed()
     }
 
     fn sync_dir(&self, path: &Path) -> FsResult<()> {
-        At::plain(path).sync_dir()
+        DirEntryAt::plain(path).sync_dir()
     }
 
     fn space(&self, path: &Path) -> FsResult<Space> {
@@ -108,6 +108,6 @@ impl Fs for Posix {
     }
 
     fn fenced(&self, root: &Path, modes: Option<Modes>) -> Option<Arc<dyn Fs>> {
-        Some(Arc::new(Fenced::new(root, modes)))
+        Some(Arc::new(Confined::new(root, modes)))
     }
 }

@@ -6,7 +6,7 @@
 //! journal reader does the same: `src/basic/sigbus.c`.)
 //!
 //! - Reading costs nothing. A map costs one registration, a map that is taken down another one.
-//! - [`is_torn`] tells whether bytes lie in such a map: asked after bytes were checked, and before they are given away.
+//! - [`is_truncated`] tells whether bytes lie in such a map: asked after bytes were checked, and before they are given away.
 //!   [`newly_torn`] gives each torn file's path once: for what was torn in the hands of a user.
 //! - A handler that others put above ours (Python's faulthandler, torch's workers) keeps ours from working until the next
 //!   map is made: then ours is put above it again, and calls it for all that is not ours. It may hand on to the one that it
@@ -125,7 +125,7 @@ static FREE_FROM: AtomicUsize = AtomicUsize::new(0);
 /// Maps that are registered.
 static MAPS: AtomicUsize = AtomicUsize::new(0);
 /// Maps that were torn since the process began.
-static TORN: AtomicUsize = AtomicUsize::new(0);
+static TRUNCATED: AtomicUsize = AtomicUsize::new(0);
 /// Of them, those that are registered still.
 static LIVE_TORN: AtomicUsize = AtomicUsize::new(0);
 /// Paths of torn maps that were not asked for yet.
@@ -188,13 +188,13 @@ impl Drop for Registered {
 }
 
 /// Whether `bytes` lie in a map of which pages were missing when somebody looked: what they show there is zeros.
-pub fn is_torn(bytes: &[u8]) -> bool {
+pub fn is_truncated(bytes: &[u8]) -> bool {
     LIVE_TORN.load(Acquire) > 0 && find(bytes.as_ptr() as usize).is_some_and(|slot| slot.faults.load(Acquire) > 0)
 }
 
 /// Maps that were torn since the process began.
 pub fn torn() -> usize {
-    TORN.load(Acquire)
+    TRUNCATED.load(Acquire)
 }
 
 /// The files whose maps were torn since this was asked last, by anybody in this process.
@@ -376,7 +376,7 @@ fn mend(address: usize) -> bool {
     // Marked before the zeros are there: who reads them without a fault is to know.
     let times = slot.faults.fetch_add(1, AcqRel);
     if times == 0 {
-        TORN.fetch_add(1, AcqRel);
+        TRUNCATED.fetch_add(1, AcqRel);
         LIVE_TORN.fetch_add(1, AcqRel);
     }
     let at = address & !(page - 1);

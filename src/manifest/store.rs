@@ -86,7 +86,7 @@ impl Manifests {
             newest = newest.max(self.numbers()?.into_iter().max());
             seen.listed_at = Some(Instant::now());
         }
-        let mut newest = newest.ok_or_else(|| Error::NoRing { path: self.layout.root().to_owned() })?;
+        let mut newest = newest.ok_or_else(|| Error::RingNotFound { path: self.layout.root().to_owned() })?;
         // A wrong no lasts until the next listing: every poll asks this.
         while self.fs.seen(&self.layout.manifest(newest + 1))? {
             newest += 1;

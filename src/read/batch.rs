@@ -6,7 +6,7 @@ use crate::config::Verify;
 use crate::error::{Error, FsError, Result};
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::segment::SampleId;
-use crate::segment::borrow::{LENT_AT_MOST, Lending};
+use crate::segment::borrow::{MAX_BORROWED_BYTES, SegmentBorrow};
 use crate::segment::reader::is_of_torn_map;
 use ringreel_format::segment::view::SampleView;
 use ringreel_format::{DType, SegmentInfo};
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 const RESERVED: usize = 1 << 30;
 
 /// A sample, lent for the time of a call.
-pub struct Lent<'a> {
+pub struct BorrowedSample<'a> {
     /// Its position in the generation.
     pub position: u64,
     /// Its id.
@@ -34,7 +34,7 @@ enum Source<'a> {
 
 /// A part of a sample, lent.
 #[derive(Debug)]
-pub struct LentPart<'a> {
+pub struct BorrowedPart<'a> {
     /// Type of its elements.
     pub dtype: &'a DType,
     /// Lengths of its axes.
@@ -43,7 +43,7 @@ pub struct LentPart<'a> {
     pub data: Cow<'a, [u8]>,
 }
 
-impl Lent<'_> {
+impl BorrowedSample<'_> {
     /// How many parts it has.
     pub fn parts(&self) -> usize {
         match &self.source {
@@ -60,7 +60,7 @@ impl Lent<'_> {
     /// # Panics
     /// Where there is no part `n`.
     #[inline]
-    pub fn part(&self, n: usize) -> Result<LentPart<'_>> {
+    pub fn part(&self, n: usize) -> Result<BorrowedPart<'_>> {
         match &self.source {
             Source::View(view, info) => {
                 let (head, name) = (&view.head().parts[n], &info.schema.parts[n].name);
@@ -69,18 +69,18 @@ impl Lent<'_> {
                     return Err(Error::Sample(later.to_string()));
                 }
                 let data = view.stored(n).map_err(|error| Error::Sample(error.to_string()))?;
-                Ok(LentPart { dtype: &head.dtype, shape: &head.shape, data })
+                Ok(BorrowedPart { dtype: &head.dtype, shape: &head.shape, data })
             }
             Source::Read(sample) => {
                 let part = &sample.parts[n];
-                Ok(LentPart { dtype: &part.dtype, shape: &part.shape, data: Cow::Borrowed(part.data()?) })
+                Ok(BorrowedPart { dtype: &part.dtype, shape: &part.shape, data: Cow::Borrowed(part.data()?) })
             }
         }
     }
 }
 
 /// Segments that lend at a time, in a batch in any order: each holds a file open, and where it is not mapped
-/// [`LENT_AT_MOST`] bytes.
+/// [`MAX_BORROWED_BYTES`] bytes.
 const SESSIONS: usize = 16;
 
 /// A visit under way.
@@ -88,17 +88,17 @@ struct Visiting<'v, 'm, V> {
     reader: &'v Reader,
     manifest: &'m Manifest,
     /// The segments that samples were lent of.
-    sessions: Vec<Session<'m>>,
+    sessions: Vec<BorrowSession<'m>>,
     visit: V,
 }
 
 /// A segment that lends.
-struct Session<'m> {
+struct BorrowSession<'m> {
     entry: &'m SegmentEntry,
     /// Position of its first sample.
     start: u64,
     segment: Arc<OpenSegment>,
-    lending: Lending,
+    lending: SegmentBorrow,
     /// Position of the sample that was lent first.
     first: Option<u64>,
 }
@@ -138,7 +138,7 @@ impl<I: Iterator<Item = u64>> Positions<I> {
     }
 }
 
-impl<'m, V: FnMut(&Lent<'_>) -> Result<()>> Visiting<'_, 'm, V> {
+impl<'m, V: FnMut(&BorrowedSample<'_>) -> Result<()>> Visiting<'_, 'm, V> {
     fn all(&mut self, positions: impl Iterator<Item = u64>) -> Result<()> {
         let mut positions = Positions::new(positions);
         let mut here: Option<(&SegmentEntry, u64)> = None;
@@ -180,8 +180,9 @@ impl<'m, V: FnMut(&Lent<'_>) -> Result<()>> Visiting<'_, 'm, V> {
             return; // in a row, it finds them itself
         }
         for position in positions {
-            let holds =
-                |session: &&Session<'_>| (session.start..session.start + session.entry.samples).contains(position);
+            let holds = |session: &&BorrowSession<'_>| {
+                (session.start..session.start + session.entry.samples).contains(position)
+            };
             if let Some(session) = self.sessions.iter().find(holds) {
                 session.segment.reader.touch(&session.lending, position - session.start);
             }
@@ -192,7 +193,7 @@ impl<'m, V: FnMut(&Lent<'_>) -> Result<()>> Visiting<'_, 'm, V> {
     fn run(&mut self, entry: &'m SegmentEntry, start: u64, positions: Range<u64>) -> Result<()> {
         let (reader, manifest) = (self.reader, self.manifest);
         let mut next = positions.start;
-        let mut may_lend = entry.bytes / entry.samples.max(1) <= LENT_AT_MOST;
+        let mut may_lend = entry.bytes / entry.samples.max(1) <= MAX_BORROWED_BYTES;
         while next < positions.end {
             if may_lend && let Some(session) = self.begin(entry, start)? {
                 let visited = self.lend(session, next..positions.end)?;
@@ -202,7 +203,7 @@ impl<'m, V: FnMut(&Lent<'_>) -> Result<()>> Visiting<'_, 'm, V> {
             // One that cannot be lent is read: so its error, if it has one, is the same.
             if next < positions.end {
                 let sample = reader.sample_untold(manifest, next)?;
-                (self.visit)(&Lent { position: next, id: sample.id, source: Source::Read(&sample) })?;
+                (self.visit)(&BorrowedSample { position: next, id: sample.id, source: Source::Read(&sample) })?;
                 sample.check_whole()?;
                 next += 1;
             }
@@ -221,7 +222,7 @@ impl<'m, V: FnMut(&Lent<'_>) -> Result<()>> Visiting<'_, 'm, V> {
         let Ok(segment) = self.reader.segment(self.manifest.summary.generation, entry) else { return Ok(None) };
         match segment.reader.begin_lending() {
             Ok(lending) => {
-                self.sessions.push(Session { entry, start, segment, lending, first: None });
+                self.sessions.push(BorrowSession { entry, start, segment, lending, first: None });
                 Ok(Some(self.sessions.len() - 1))
             }
             Err(_) => {
@@ -238,7 +239,7 @@ impl<'m, V: FnMut(&Lent<'_>) -> Result<()>> Visiting<'_, 'm, V> {
     /// Lends these of a segment that lends. Returns how many could be.
     fn lend(&mut self, session: usize, positions: Range<u64>) -> Result<u64> {
         let (reader, visit) = (self.reader, &mut self.visit);
-        let Session { entry, start, segment, lending, first } = &mut self.sessions[session];
+        let BorrowSession { entry, start, segment, lending, first } = &mut self.sessions[session];
         let (start, mut failed) = (*start, None);
         let verify = |ordinal| reader.is_to_be_compared(segment, ordinal);
         let ordinals = positions.start - start..positions.end - start;
@@ -246,7 +247,7 @@ impl<'m, V: FnMut(&Lent<'_>) -> Result<()>> Visiting<'_, 'm, V> {
         let lent = segment.reader.lend(lending, ordinals.clone(), verify, |ordinal, view| {
             first.get_or_insert(start + ordinal);
             let id = SampleId { segment: entry.id, ordinal };
-            failed = visit(&Lent { position: start + ordinal, id, source: Source::View(view, info) }).err();
+            failed = visit(&BorrowedSample { position: start + ordinal, id, source: Source::View(view, info) }).err();
             failed.is_none()
         });
         match (lent, *first) {
@@ -286,8 +287,8 @@ impl<'m, V: FnMut(&Lent<'_>) -> Result<()>> Visiting<'_, 'm, V> {
         sessions.iter().try_for_each(|session| self.close(session))
     }
 
-    fn close(&self, session: &Session<'_>) -> Result<()> {
-        let Session { entry, start, segment, lending, first: Some(first) } = session else { return Ok(()) };
+    fn close(&self, session: &BorrowSession<'_>) -> Result<()> {
+        let BorrowSession { entry, start, segment, lending, first: Some(first) } = session else { return Ok(()) };
         let lost = |error| self.reader.lost_hold(self.manifest, entry, *first, *first - *start, error);
         segment.reader.end_lending(lending).map_err(lost)
     }
@@ -312,7 +313,7 @@ pub struct StackedPart {
 }
 
 impl StackedPart {
-    fn begin(name: String, first: &LentPart<'_>, expected: usize, memory: Memory<'_>) -> StackedPart {
+    fn begin(name: String, first: &BorrowedPart<'_>, expected: usize, memory: Memory<'_>) -> StackedPart {
         let room = first.data.len().saturating_mul(expected);
         let mut data = memory(if room > RESERVED { 0 } else { room });
         data.clear();
@@ -323,7 +324,7 @@ impl StackedPart {
     /// Appends the part of one more sample; `count` are there. Returns false, and appends nothing, where its dtype or
     /// shape differs.
     #[inline]
-    fn push(&mut self, count: usize, part: &LentPart<'_>) -> bool {
+    fn push(&mut self, count: usize, part: &BorrowedPart<'_>) -> bool {
         let is_alike = *part.dtype == self.dtype && self.shape.as_deref().is_none_or(|shape| shape == part.shape);
         if !is_alike {
             if *part.dtype != DType::Bytes || self.dtype != DType::Bytes {
@@ -342,7 +343,7 @@ impl StackedPart {
     }
 
     /// The error of a part of sample `id` that cannot be stacked upon that of sample `first`.
-    fn unlike(&self, of: &Manifest, first: SampleId, part: &LentPart<'_>, id: SampleId, position: u64) -> Error {
+    fn unlike(&self, of: &Manifest, first: SampleId, part: &BorrowedPart<'_>, id: SampleId, position: u64) -> Error {
         let owner = |id: SampleId| of.locate_id(id.segment).map_or("an unknown generator", |entry| &*entry.owner);
         let (name, shape) = (&self.name, self.shape.as_deref().unwrap_or_default());
         Error::Sample(format!(
@@ -378,7 +379,7 @@ impl Reader {
         &self,
         manifest: &Manifest,
         positions: impl IntoIterator<Item = u64>,
-        visit: &mut dyn FnMut(&Lent<'_>) -> Result<()>,
+        visit: &mut dyn FnMut(&BorrowedSample<'_>) -> Result<()>,
     ) -> Result<()> {
         self.visit_each(manifest, positions, visit)
     }
@@ -388,9 +389,9 @@ impl Reader {
         &self,
         manifest: &Manifest,
         positions: impl IntoIterator<Item = u64>,
-        visit: impl FnMut(&Lent<'_>) -> Result<()>,
+        visit: impl FnMut(&BorrowedSample<'_>) -> Result<()>,
     ) -> Result<()> {
-        crate::read::tell_torn();
+        crate::read::log_truncated_maps();
         let mut visiting = Visiting { reader: self, manifest, sessions: Vec::new(), visit };
         let done = visiting.all(positions.into_iter());
         // What was lent has to be right, whatever came then.
@@ -454,7 +455,7 @@ impl Reader {
         let generation = manifest.summary.generation;
         let expected = positions.size_hint().0.min(manifest.summary.samples as usize);
         let mut batch = Batch { generation, ids: Vec::with_capacity(expected), parts: Vec::new() };
-        let names = &self.ring.birth.sample;
+        let names = &self.ring.descriptor.sample;
         self.visit_each(manifest, positions, |lent| {
             let count = batch.ids.len();
             for n in 0..lent.parts() {

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 /// Which numbers of an epoch's order are still to be shared among the workers: those from `offset` on, but for `skip`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct Remaining {
     /// Numbers below it were given.
     pub offset: u64,
     /// Numbers from it on that were given, too, in ascending order.
     pub skip: Vec<u64>,
 }
 
-impl Place {
+impl Remaining {
     /// How many are left of an epoch of `samples`.
     pub fn left(&self, samples: u64) -> u64 {
         samples.saturating_sub(self.offset).saturating_sub(self.skip.len() as u64)
@@ -37,14 +37,14 @@ impl Place {
     }
 
     /// The place after these of those that are left were given: all below `first`, and `more`.
-    fn after(&self, samples: u64, first: u64, more: &[u64]) -> Place {
+    fn after(&self, samples: u64, first: u64, more: &[u64]) -> Remaining {
         let left = self.left(samples);
         let offset = if first < left { self.number(first) } else { samples };
         let given = more.iter().filter(|n| **n < left).map(|n| self.number(*n));
         let mut skip: Vec<u64> = self.skip.iter().copied().chain(given).filter(|n| *n >= offset).collect();
         skip.sort_unstable();
         skip.dedup();
-        Place { offset, skip }
+        Remaining { offset, skip }
     }
 }
 
@@ -74,7 +74,7 @@ pub struct State {
     /// The epoch that it is in; none between two.
     pub epoch: Option<Epoch>,
     /// What of it is shared among the workers.
-    pub place: Place,
+    pub place: Remaining,
     /// How many steps of its share it gave.
     pub step: u64,
 }
@@ -115,7 +115,7 @@ impl State {
 
     /// Where to go on with `world` workers: with as many as before, exactly here; with another number, what is left is
     /// shared anew, as if all workers had given as many steps as this one.
-    pub fn place_for(&self, world: u64) -> (Place, u64) {
+    pub fn place_for(&self, world: u64) -> (Remaining, u64) {
         if world == self.world || self.world == 0 {
             return (self.place.clone(), self.step);
         }
@@ -135,7 +135,7 @@ impl State {
             _ => return self.clone(),
         }
         let (finished, number) = (self.finished + 1, self.number + 1);
-        State { epoch: None, place: Place::default(), step: 0, finished, number, ..self.clone() }
+        State { epoch: None, place: Remaining::default(), step: 0, finished, number, ..self.clone() }
     }
 
     /// One state that holds for all workers, from the states of each of them, wherever each of them is in the epoch.

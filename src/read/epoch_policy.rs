@@ -10,7 +10,7 @@ use crate::manifest::Manifest;
 use crate::ring::Ring;
 use crate::runs::RunLog;
 use crate::swap::maintenance::{Due, Round};
-use crate::swap::promote::{Promoted, When};
+use crate::swap::promote::{PromoteWhen, Promoted};
 use crate::unix_ms;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -92,7 +92,7 @@ impl Policy {
         let passes = (0..k).rev().take(min.max(max) as usize);
         let passes = passes.take_while(|k| generation_of(log, *k) == Some(generation)).count() as u64;
         // The next one waited for this one to be read, and is there in a moment.
-        if min > 0 && passes >= min && ring.fill_of(generation + 1).unwrap_or(0) >= ring.birth.swap_cap {
+        if min > 0 && passes >= min && ring.count_samples(generation + 1).unwrap_or(0) >= ring.descriptor.swap_cap {
             let since = *self.full_since.get_or_insert_with(Instant::now);
             if since.elapsed() > ring.settings.lease / 2 {
                 promote(ring);
@@ -152,10 +152,10 @@ fn describe(generators: &ProducerStatus, reader: &Reader) -> String {
     let next = ring.manifests.newest_known().map_or(0, |newest| newest + 1);
     // A wrong no: words that are old.
     let files = ring.fs.list(&ring.layout.write(next)).map_or(0, |names| names.len());
-    let cap = ring.birth.swap_cap;
+    let cap = ring.descriptor.swap_cap;
     let fill = match files {
         MANY_FILES.. => format!("{files} files, {cap} samples when it is full"),
-        _ => format!("{} of {cap} samples", ring.fill_of(next).unwrap_or(0)),
+        _ => format!("{} of {cap} samples", ring.count_samples(next).unwrap_or(0)),
     };
     format!("generation {next} holds {fill}, {}", generators.describe(&*ring.coordination))
 }
@@ -177,7 +177,7 @@ fn read_for(log: &RunLog, k: u64, generation: u64) -> Duration {
 /// it is for us, if we may write here.
 fn promote(ring: &Ring) {
     ring.leave_reclaiming();
-    match ring.run_maintenance(Some(When::Full), &mut Due::nothing()) {
+    match ring.run_maintenance(Some(PromoteWhen::Full), &mut Due::nothing()) {
         Ok(Round { promoted: Some(Promoted::Done(promotion)), .. }) => {
             let _ = ring.fs.remove_dir(&ring.layout.staging_of(&ring.me)); // the manifest was made there
             tracing::info!(generation = promotion.manifest.summary.generation, "promoted by a reader: nobody else did");

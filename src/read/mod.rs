@@ -33,7 +33,7 @@ mod verified;
 use crate::config::{Config, ReadMode, Verify};
 use crate::coordination::{Backend, IfUnreachable};
 use crate::error::{Error, Result};
-use crate::fs::sigbus::{is_torn, newly_torn};
+use crate::fs::sigbus::{is_truncated, newly_torn};
 use crate::fs::{Fs, Posix};
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::memory;
@@ -94,7 +94,7 @@ pub struct ReadSample {
     /// The segment that it stands in.
     pub file: Arc<Path>,
     /// It is none: it only makes a step up. Its parts hold a fill value, the rest is of the sample whose shapes it has.
-    pub masked: bool,
+    pub is_padding: bool,
     /// Its parts, in the order of SAMPLE.
     pub parts: Vec<ReadPart>,
     /// The user's meta over ours: `host`, `pid`, `generator`, `number` (running number at its generator), `time`
@@ -109,7 +109,7 @@ impl ReadSample {
     /// # Errors
     /// [`Error::Damaged`]: the file was truncated, and a part shows zeros in place of what was there.
     pub fn check_whole(&self) -> Result<()> {
-        if !self.parts.iter().any(|part| part.part.data().is_ok_and(|data| is_torn(data))) {
+        if !self.parts.iter().any(|part| part.part.data().is_ok_and(|data| is_truncated(data))) {
             return Ok(());
         }
         let (generation, position, path) = (self.generation, self.position, self.file.to_path_buf());
@@ -120,7 +120,7 @@ impl ReadSample {
 
 /// Logs which files were truncated since this was called last, in the hands of whoever has samples of them. (Readers and
 /// streams do so with each sample; it is for whoever maps by himself.)
-pub fn tell_torn() {
+pub fn log_truncated_maps() {
     for path in newly_torn() {
         let path = path.display();
         tracing::error!("{path}: the segment was truncated while it was mapped; what was read of it since shows zeros");
@@ -155,7 +155,7 @@ impl Reader {
     /// Opens the ring that `config` describes, which must be there.
     ///
     /// # Errors
-    /// [`Error::NoRing`], [`Error::WrongRing`], or what the filesystem says.
+    /// [`Error::RingNotFound`], [`Error::RingMismatch`], or what the filesystem says.
     pub fn open(config: &Config) -> Result<Reader> {
         Reader::open_on(Arc::new(Posix), config)
     }
@@ -219,7 +219,7 @@ impl Reader {
         loop {
             match reader.newest_filled() {
                 Ok(Some(_)) => return Ok(reader),
-                Ok(None) | Err(Error::NoRing { .. }) => {} // it may be being born
+                Ok(None) | Err(Error::RingNotFound { .. }) => {} // it may be being born
                 Err(error) => {
                     wait.unless_wrong(error, stop, tell)?;
                     continue;
@@ -231,8 +231,8 @@ impl Reader {
 
     /// What a reader of a ring without a sample for training waits for.
     fn describe_first(&self, generators: &ProducerStatus) -> String {
-        let (fill, cap) = (self.fill_of_next(), self.ring.birth.swap_cap);
-        let first = match self.ring.birth.validation {
+        let (fill, cap) = (self.count_next_samples(), self.ring.descriptor.swap_cap);
+        let first = match self.ring.descriptor.validation {
             0 => "the first generation".to_owned(),
             n => format!("the first generation with samples beyond the {n} that are held out"),
         };
@@ -245,7 +245,7 @@ impl Reader {
     /// `tell` is as in [`Reader::wait_for`].
     ///
     /// # Errors
-    /// [`Error::WrongRing`] for one that holds none out. As [`Reader::wait_for`].
+    /// [`Error::RingMismatch`] for one that holds none out. As [`Reader::wait_for`].
     pub fn wait_for_held_out(
         config: &Config,
         timeout: Option<Duration>,
@@ -256,14 +256,14 @@ impl Reader {
         let mut wait = Retry::new(timeout, poll, config.lease);
         let reader = Reader::wait_for_ring(config, &mut wait, stop, tell)?;
         let mut wait = wait.watch(&reader.ring.layout.manifests());
-        let (wanted, root) = (reader.ring.birth.validation, reader.ring.layout.root().to_owned());
+        let (wanted, root) = (reader.ring.descriptor.validation, reader.ring.layout.root().to_owned());
         if wanted == 0 {
             let message = "it was made without VALIDATION, and holds no samples out: give VALIDATION, and another RING";
-            return Err(Error::WrongRing { path: root, message: message.to_owned() });
+            return Err(Error::RingMismatch { path: root, message: message.to_owned() });
         }
         loop {
             let (found, lost) = match reader.ring.held_out_and_lost() {
-                Err(Error::NoRing { .. } | Error::Manifest { passing: true, .. }) => (Vec::new(), 0),
+                Err(Error::RingNotFound { .. } | Error::Manifest { passing: true, .. }) => (Vec::new(), 0),
                 Err(error) => {
                     wait.unless_wrong(error, stop, tell)?;
                     continue;
@@ -277,7 +277,7 @@ impl Reader {
                 }
                 return Ok((reader, found));
             }
-            let (fill, cap, place) = (reader.fill_of_next(), reader.ring.birth.swap_cap, root.display());
+            let (fill, cap, place) = (reader.count_next_samples(), reader.ring.descriptor.swap_cap, root.display());
             let what = format!(
                 "the {wanted} samples that {place} holds out: {samples} are readable, and {fill} of {cap} samples are \
                  in the generation that fills"
@@ -295,7 +295,7 @@ impl Reader {
         let mut server = None;
         loop {
             match Reader::open(config) {
-                Err(Error::NoRing { path }) => {
+                Err(Error::RingNotFound { path }) => {
                     // Without its server no generator can make the ring.
                     let opened =
                         server.take().map_or_else(|| Backend::connect(&config.index, IfUnreachable::Continue), Ok)?;
@@ -312,8 +312,8 @@ impl Reader {
     }
 
     /// Samples in the generation that fills.
-    fn fill_of_next(&self) -> u64 {
-        self.ring.manifests.newest().and_then(|newest| self.ring.fill_of(newest + 1)).unwrap_or(0)
+    fn count_next_samples(&self) -> u64 {
+        self.ring.manifests.newest().and_then(|newest| self.ring.count_samples(newest + 1)).unwrap_or(0)
     }
 
     /// The ring.
@@ -347,9 +347,9 @@ impl Reader {
     /// The newest generation that holds a sample for training.
     ///
     /// # Errors
-    /// [`Error::NoRing`] when there is none yet; what the filesystem says.
+    /// [`Error::RingNotFound`] when there is none yet; what the filesystem says.
     pub fn newest(&self) -> Result<Arc<Manifest>> {
-        self.newest_filled()?.ok_or_else(|| Error::NoRing { path: self.ring.layout.root().to_owned() })
+        self.newest_filled()?.ok_or_else(|| Error::RingNotFound { path: self.ring.layout.root().to_owned() })
     }
 
     /// What is read where position `position` of a generation cannot be, and a sample there must be: one of the newest
@@ -380,7 +380,7 @@ impl Reader {
     pub fn kept(&self) -> Result<Vec<Arc<Manifest>>> {
         let newest = self.ring.manifests.newest()?;
         let oldest = newest.saturating_sub(self.ring.settings.keep);
-        if self.ring.birth.validation > 0 {
+        if self.ring.descriptor.validation > 0 {
             self.ring.held_out_samples()?;
         }
         let for_ever = self.ring.kept_for_ever()?.into_iter().map(|kept| kept.generation);
@@ -398,7 +398,7 @@ impl Reader {
     /// # Errors
     /// [`Error::OutOfRange`]; [`Error::Reclaimed`] when the generation is no longer there; [`Error::Damaged`].
     pub fn sample(&self, manifest: &Manifest, position: u64) -> Result<ReadSample> {
-        tell_torn();
+        log_truncated_maps();
         self.sample_untold(manifest, position)
     }
 
@@ -414,7 +414,7 @@ impl Reader {
         };
         // A stale handle, or a stale view: once more, from the name.
         self.close(entry);
-        self.make_room(&first);
+        self.reclaim_before_promote(&first);
         let error = match self.read(generation, position, entry, id) {
             Ok(sample) => return Ok(sample),
             Err(error) => error,
@@ -464,7 +464,7 @@ impl Reader {
         segment.compared.insert(id.ordinal, verify);
         let (parts, meta) = named(segment.reader.info(), sample);
         let file = segment.reader.path().clone();
-        Ok(ReadSample { generation, position, id, file, masked: false, parts, meta })
+        Ok(ReadSample { generation, position, id, file, is_padding: false, parts, meta })
     }
 
     fn is_to_be_compared(&self, segment: &OpenSegment, ordinal: u64) -> bool {
@@ -496,7 +496,7 @@ impl Reader {
     }
 
     /// Where `error` says that too many files are open: from now on, holds half as many segments open.
-    fn make_room(&self, error: &Error) {
+    fn reclaim_before_promote(&self, error: &Error) {
         if matches!(error, Error::Fs { source } if source.is_out_of_files()) {
             let half = self.lock_open().len() / 2;
             self.most_open.fetch_min(half.max(1), Ordering::Relaxed);

@@ -7,19 +7,19 @@ use bytes::Bytes;
 use half::{bf16, f16};
 use ringreel_format::DType;
 
-/// As `like`, but marked, and every element of every part is `fill`, brought into the range of its type.
+/// As `like`, but marked, and every element of every part is `pad_value`, brought into the range of its type.
 ///
 /// # Errors
 /// A part that only a later version knows.
-pub fn masked(like: &ReadSample, fill: f64) -> Result<ReadSample> {
+pub fn padding_sample(like: &ReadSample, pad_value: f64) -> Result<ReadSample> {
     let part = |part: &ReadPart| {
         let len = part.data()?.len();
-        let data = Bytes::from(element(&part.dtype, fill).repeat_to(len));
+        let data = Bytes::from(element(&part.dtype, pad_value).repeat_to(len));
         let part_of = part.part.with_data(data).map_err(|error| Error::Sample(error.to_string()))?;
         Ok(ReadPart { name: part.name.clone(), part: part_of })
     };
     let parts = like.parts.iter().map(part).collect::<Result<_>>()?;
-    Ok(ReadSample { parts, masked: true, ..like.clone() })
+    Ok(ReadSample { parts, is_padding: true, ..like.clone() })
 }
 
 struct Element(Vec<u8>);
@@ -31,31 +31,31 @@ impl Element {
 }
 
 /// The bytes of one element. `as` brings a float into an integer's range, and NaN to 0.
-fn element(dtype: &DType, fill: f64) -> Element {
+fn element(dtype: &DType, pad_value: f64) -> Element {
     Element(match dtype {
-        DType::Bool => vec![u8::from(fill >= 1.0)],
-        DType::U8 => vec![fill as u8],
-        DType::U16 => (fill as u16).to_le_bytes().to_vec(),
-        DType::U32 => (fill as u32).to_le_bytes().to_vec(),
-        DType::U64 => (fill as u64).to_le_bytes().to_vec(),
-        DType::I8 => (fill as i8).to_le_bytes().to_vec(),
-        DType::I16 => (fill as i16).to_le_bytes().to_vec(),
-        DType::I32 => (fill as i32).to_le_bytes().to_vec(),
-        DType::I64 => (fill as i64).to_le_bytes().to_vec(),
-        DType::F16 => f16::from_f64(finite(fill, f64::from(f16::MAX))).to_le_bytes().to_vec(),
-        DType::BF16 => bf16::from_f64(finite(fill, f64::from(bf16::MAX))).to_le_bytes().to_vec(),
-        DType::F32 => (finite(fill, f64::from(f32::MAX)) as f32).to_le_bytes().to_vec(),
-        DType::F64 => fill.to_le_bytes().to_vec(),
-        DType::C64 => [finite(fill, f64::from(f32::MAX)) as f32, 0.0].map(f32::to_le_bytes).concat(),
-        DType::C128 => [fill, 0.0].map(f64::to_le_bytes).concat(),
+        DType::Bool => vec![u8::from(pad_value >= 1.0)],
+        DType::U8 => vec![pad_value as u8],
+        DType::U16 => (pad_value as u16).to_le_bytes().to_vec(),
+        DType::U32 => (pad_value as u32).to_le_bytes().to_vec(),
+        DType::U64 => (pad_value as u64).to_le_bytes().to_vec(),
+        DType::I8 => (pad_value as i8).to_le_bytes().to_vec(),
+        DType::I16 => (pad_value as i16).to_le_bytes().to_vec(),
+        DType::I32 => (pad_value as i32).to_le_bytes().to_vec(),
+        DType::I64 => (pad_value as i64).to_le_bytes().to_vec(),
+        DType::F16 => f16::from_f64(finite(pad_value, f64::from(f16::MAX))).to_le_bytes().to_vec(),
+        DType::BF16 => bf16::from_f64(finite(pad_value, f64::from(bf16::MAX))).to_le_bytes().to_vec(),
+        DType::F32 => (finite(pad_value, f64::from(f32::MAX)) as f32).to_le_bytes().to_vec(),
+        DType::F64 => pad_value.to_le_bytes().to_vec(),
+        DType::C64 => [finite(pad_value, f64::from(f32::MAX)) as f32, 0.0].map(f32::to_le_bytes).concat(),
+        DType::C128 => [pad_value, 0.0].map(f64::to_le_bytes).concat(),
         // Bytes, and what only NumPy gives a meaning.
         _ => vec![0; dtype.itemsize().max(1) as usize],
     })
 }
 
 /// A finite value stays finite.
-fn finite(fill: f64, max: f64) -> f64 {
-    if fill.is_finite() { fill.clamp(-max, max) } else { fill }
+fn finite(pad_value: f64, max: f64) -> f64 {
+    if pad_value.is_finite() { pad_value.clamp(-max, max) } else { pad_value }
 }
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn the_fill_value_is_brought_into_the_range_of_each_type() {
-        let bytes = |dtype: DType, fill| element(&dtype, fill).0;
+        let bytes = |dtype: DType, pad_value| element(&dtype, pad_value).0;
         assert_eq!(bytes(DType::U8, -100.0), [0]);
         assert_eq!(bytes(DType::U8, 300.0), [255]);
         assert_eq!(bytes(DType::I8, -300.0), [0x80]);

@@ -1,6 +1,6 @@
 //! What a stream is about to give: its epoch, and the steps of it that are planned and not given yet.
 
-use super::checkpoint::Place;
+use super::checkpoint::Remaining;
 use super::shard::{Equal, Share, Slot};
 use super::shuffle::Order;
 use crate::manifest::Manifest;
@@ -19,7 +19,7 @@ pub struct Plan {
     /// The first position that is served.
     pub first: u64,
     pub order: Order,
-    pub place: Place,
+    pub place: Remaining,
 }
 
 impl Plan {
@@ -27,13 +27,13 @@ impl Plan {
     pub fn slot(&self, share: Share, step: u64, equal: Equal) -> Option<Slot> {
         Some(match share.slot(step, self.place.left(self.epoch.samples), equal)? {
             Slot::Read(n) => Slot::Read(self.first + self.order.at(self.place.number(n))),
-            Slot::Fill => Slot::Fill,
+            Slot::Padding => Slot::Padding,
         })
     }
 }
 
 /// One step that was planned.
-pub struct Step {
+pub struct PlannedStep {
     pub plan: Arc<Plan>,
     pub number: u64,
     pub slot: Slot,
@@ -46,13 +46,13 @@ pub struct Step {
 /// Steps that were planned and not given yet, the next one first.
 #[derive(Default)]
 pub struct Queue {
-    steps: VecDeque<Step>,
+    steps: VecDeque<PlannedStep>,
     bytes: u64,
 }
 
 impl Queue {
     /// The step that is given next.
-    pub fn front(&self) -> Option<&Step> {
+    pub fn front(&self) -> Option<&PlannedStep> {
         self.steps.front()
     }
 
@@ -70,19 +70,19 @@ impl Queue {
     }
 
     /// The step that comes last.
-    pub fn push(&mut self, step: Step) {
+    pub fn push(&mut self, step: PlannedStep) {
         self.bytes += step.bytes;
         self.steps.push_back(step);
     }
 
     /// A step that could not be given is next again.
-    pub fn push_again(&mut self, step: Step) {
+    pub fn push_again(&mut self, step: PlannedStep) {
         self.bytes += step.bytes;
         self.steps.push_front(step);
     }
 
     /// Takes the next one.
-    pub fn pop(&mut self) -> Option<Step> {
+    pub fn pop(&mut self) -> Option<PlannedStep> {
         let step = self.steps.pop_front()?;
         self.bytes -= step.bytes;
         Some(step)

@@ -3,7 +3,7 @@
 
 use crate::coordination::{CoordinationStore, Membership, Report};
 use crate::failure_log::{Failure, failures};
-use crate::ring::liveness::Watch;
+use crate::ring::failure_detector::FailureDetector;
 use crate::role::Role;
 use crate::unix_ms;
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ pub struct ProducerStatus {
 }
 
 struct State {
-    watch: Watch,
+    watch: FailureDetector,
     /// What members said with which beat.
     reports: HashMap<String, (u64, Report)>,
     living: Vec<String>,
@@ -65,7 +65,7 @@ impl ProducerStatus {
 
     /// Nothing is known yet. Who gave no sign for `lease` counts as dead.
     pub fn new(lease: Duration) -> ProducerStatus {
-        let (watch, last) = (Watch::new(lease), Instant::now());
+        let (watch, last) = (FailureDetector::new(lease), Instant::now());
         let state = State {
             watch,
             reports: HashMap::new(),

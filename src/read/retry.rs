@@ -1,7 +1,7 @@
 //! Pauses before another try: of opening a ring, or of what a stream reads.
 
 use crate::error::{Error, Result};
-use crate::fs::poll::Pacer;
+use crate::fs::poll::Poller;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ pub(crate) struct Retry {
     /// How long a limit of the system's is waited for, and since when it is.
     lease: Duration,
     exhausted: Option<Instant>,
-    pacer: Pacer,
+    poller: Poller,
     /// A directory that is to be watched.
     watched: Option<PathBuf>,
 }
@@ -39,8 +39,8 @@ const TELL_EVERY: Duration = Duration::from_secs(20);
 
 impl Retry {
     pub(crate) fn new(timeout: Option<Duration>, poll: Duration, lease: Duration) -> Retry {
-        let (started, pacer) = (Instant::now(), Pacer::new(poll));
-        Retry { started, told: None, timeout, lease, exhausted: None, pacer, watched: None }
+        let (started, poller) = (Instant::now(), Poller::new(poll));
+        Retry { started, told: None, timeout, lease, exhausted: None, poller, watched: None }
     }
 
     /// A name that comes or goes in `dir` ends a pause, from the second one on: before that nobody may have to wait.
@@ -96,8 +96,8 @@ impl Retry {
         }
         match self.watched.take() {
             // And look once more: what came before the watch was not told.
-            Some(dir) => self.pacer.start_to_watch(&dir),
-            None => self.pacer.pause(left, stop),
+            Some(dir) => self.poller.start_to_watch(&dir),
+            None => self.poller.pause(left, stop),
         }
         if stop() { Err(Error::Interrupted { what: what.to_owned() }) } else { Ok(()) }
     }

@@ -15,9 +15,9 @@ pub enum Equal {
     /// What is left over is not read: at most one sample less than there are workers.
     Drop,
     /// The first samples of the epoch's order come once more.
-    Pad,
+    Wrap,
     /// The steps that are missing give a sample that is marked as none.
-    Mask,
+    Pad,
 }
 
 /// What a worker does in one step.
@@ -26,7 +26,7 @@ pub enum Slot {
     /// It reads this position (of the epoch's order).
     Read(u64),
     /// It has none: only the step counts.
-    Fill,
+    Padding,
 }
 
 /// One worker of many.
@@ -63,7 +63,7 @@ impl Share {
         match equal {
             Equal::No => self.steps(samples),
             Equal::Drop => samples / self.world,
-            Equal::Pad | Equal::Mask => samples.div_ceil(self.world),
+            Equal::Wrap | Equal::Pad => samples.div_ceil(self.world),
         }
     }
 
@@ -75,8 +75,8 @@ impl Share {
         let position = step * self.world + self.rank;
         Some(match equal {
             _ if position < samples => Slot::Read(position),
-            Equal::Pad => Slot::Read(position % samples),
-            _ => Slot::Fill,
+            Equal::Wrap => Slot::Read(position % samples),
+            _ => Slot::Padding,
         })
     }
 
@@ -106,7 +106,7 @@ mod tests {
     fn all_workers_have_the_same_number_of_steps_where_that_is_wished_for() {
         for samples in 0..40 {
             for world in 1..12 {
-                for equal in [Equal::No, Equal::Drop, Equal::Pad, Equal::Mask] {
+                for equal in [Equal::No, Equal::Drop, Equal::Wrap, Equal::Pad] {
                     let of = |rank| {
                         let share = Share::new(rank, world).unwrap();
                         let slots: Vec<Slot> = (0..).map_while(|step| share.slot(step, samples, equal)).collect();
@@ -121,7 +121,7 @@ mod tests {
                     let mut fill = 0;
                     workers.iter().flatten().for_each(|slot| match slot {
                         Slot::Read(position) => seen[*position as usize] += 1,
-                        Slot::Fill => fill += 1,
+                        Slot::Padding => fill += 1,
                     });
                     let total: u64 = seen.iter().sum();
                     match equal {
@@ -129,10 +129,10 @@ mod tests {
                         Equal::Drop => {
                             assert!(seen.iter().all(|n| *n <= 1) && fill == 0 && samples - total < world);
                         }
-                        Equal::Pad => {
+                        Equal::Wrap => {
                             assert!(seen.iter().all(|n| *n >= 1) && fill == 0 && total - samples < world);
                         }
-                        Equal::Mask => assert!(seen.iter().all(|n| *n == 1) && fill < world),
+                        Equal::Pad => assert!(seen.iter().all(|n| *n == 1) && fill < world),
                     }
                 }
             }

@@ -14,7 +14,7 @@ mod schedule;
 use super::plan::Plan;
 use super::retry::Retry;
 use super::shard::{Equal, Share};
-use super::{ReadSample, Reader, tell_torn};
+use super::{ReadSample, Reader, log_truncated_maps};
 use crate::error::{Error, Result};
 use crate::runs::Turn;
 pub use checkpoint::Position;
@@ -35,8 +35,8 @@ pub struct StreamOptions {
     pub seed: u64,
     /// What makes all workers have the same number of steps.
     pub equal: Equal,
-    /// The value of every element of a sample that is none ([`Equal::Mask`]).
-    pub fill: f64,
+    /// The value of every element of a sample that is none ([`Equal::Pad`]).
+    pub pad_value: f64,
     /// After this many epochs the stream ends; none: never.
     pub epochs: Option<u64>,
     /// It goes on where the run's workers were before: with an epoch that none of them has begun. All ranks take as many
@@ -63,7 +63,7 @@ impl Default for StreamOptions {
             shuffle: false,
             seed: 0,
             equal: Equal::No,
-            fill: -100.0,
+            pad_value: -100.0,
             epochs: None,
             goes_on: None,
             repeat: true,
@@ -143,7 +143,7 @@ impl Stream {
     /// [`Error::Timeout`], [`Error::Interrupted`], [`Error::Stale`], or what the filesystem says. A damaged sample is no
     /// error here.
     pub fn next(&mut self, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<Option<Item>> {
-        tell_torn();
+        log_truncated_maps();
         let mut wait: Option<Retry> = None;
         while let Err(error) = self.begin() {
             if !error.is_retryable() {
@@ -213,7 +213,7 @@ impl Stream {
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
     ) -> Result<()> {
-        self.reader.make_room(&error);
+        self.reader.reclaim_before_promote(&error);
         self.wait(wait, &error.to_string()).after(error, stop, tell)
     }
 

@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// `ring.json`: what a ring is, once and for all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Birth {
+pub struct RingDescriptor {
     /// Version of the layout.
     pub ringreel: u32,
     /// Random name of the ring.
@@ -46,9 +46,9 @@ fn is_zero(n: &u64) -> bool {
 ///
 /// # Errors
 /// A ring of another version; a file that is no `ring.json`; what the filesystem says.
-pub fn read(fs: &dyn Fs, layout: &Layout) -> Result<Option<Birth>> {
+pub fn read(fs: &dyn Fs, layout: &Layout) -> Result<Option<RingDescriptor>> {
     let path = layout.root().to_owned();
-    let wrong = |message: String| Error::WrongRing { path: path.clone(), message };
+    let wrong = |message: String| Error::RingMismatch { path: path.clone(), message };
     let bytes = match fs.read(&layout.ring_json(), 1 << 20) {
         Ok(bytes) => bytes,
         // A stale handle does not say that there is no ring.
@@ -67,15 +67,18 @@ pub fn read(fs: &dyn Fs, layout: &Layout) -> Result<Option<Birth>> {
         }
         None => return Err(wrong(format!("its ring.json is damaged (it names no version): {REPAIR} makes it again"))),
     }
-    let birth: Birth = serde_json::from_value(value)
+    let descriptor: RingDescriptor = serde_json::from_value(value)
         .map_err(|error| wrong(format!("its ring.json is damaged ({error}): {REPAIR} makes it again")))?;
-    if birth.publish != "link" {
-        return Err(wrong(format!("its segments are published by {:?}, this program knows `link`", birth.publish)));
+    if descriptor.publish != "link" {
+        return Err(wrong(format!(
+            "its segments are published by {:?}, this program knows `link`",
+            descriptor.publish
+        )));
     }
-    if birth.swap_cap == 0 || birth.sample.is_empty() {
+    if descriptor.swap_cap == 0 || descriptor.sample.is_empty() {
         return Err(wrong(format!("its ring.json is damaged (it names no parts or no cap): {REPAIR} makes it again")));
     }
-    Ok(Some(birth))
+    Ok(Some(descriptor))
 }
 
 /// What to say of a directory without `ring.json`: manifests of generations prove that it is a ring
@@ -87,9 +90,9 @@ pub fn missing(fs: &dyn Fs, layout: &Layout) -> Error {
     // Manifest 0 alone may be seen before ring.json, while another process makes the ring.
     if names.iter().filter_map(|name| parse_number(name)).any(|n| n > 0) {
         let message = format!("its ring.json is missing: {REPAIR} makes it again");
-        return Error::WrongRing { path, message };
+        return Error::RingMismatch { path, message };
     }
-    Error::NoRing { path }
+    Error::RingNotFound { path }
 }
 
 /// Whether there is a `ring.json` that names another version than ours.
@@ -104,11 +107,11 @@ pub fn is_of_another_version(fs: &dyn Fs, layout: &Layout) -> bool {
 ///
 /// # Errors
 /// Names the key that differs, both values, and what to do.
-pub fn check(birth: &Birth, config: &Config) -> Result<()> {
-    let wrong = |message: String| Error::WrongRing { path: config.ring.clone(), message };
+pub fn check(descriptor: &RingDescriptor, config: &Config) -> Result<()> {
+    let wrong = |message: String| Error::RingMismatch { path: config.ring.clone(), message };
     match config.swap_cap {
-        Some(cap) if cap != birth.swap_cap => {
-            let is = birth.swap_cap;
+        Some(cap) if cap != descriptor.swap_cap => {
+            let is = descriptor.swap_cap;
             return Err(wrong(format!(
                 "it was made with SWAP_CAP {is}, the configuration says {cap}: use {is}, or another RING"
             )));
@@ -116,8 +119,8 @@ pub fn check(birth: &Birth, config: &Config) -> Result<()> {
         _ => {}
     }
     match config.validation {
-        Some(says) if says != birth.validation => {
-            let is = birth.validation;
+        Some(says) if says != descriptor.validation => {
+            let is = descriptor.validation;
             return Err(wrong(format!(
                 "it was made with VALIDATION {is}, the configuration says {says}: use {is}, or leave the key out, or \
                  use another RING"
@@ -126,8 +129,8 @@ pub fn check(birth: &Birth, config: &Config) -> Result<()> {
         _ => {}
     }
     match &config.sample {
-        Some(sample) if *sample != birth.sample => {
-            let (is, says) = (birth.sample.join(", "), sample.join(", "));
+        Some(sample) if *sample != descriptor.sample => {
+            let (is, says) = (descriptor.sample.join(", "), sample.join(", "));
             Err(wrong(format!(
                 "it was made with SAMPLE [{is}], the configuration says [{says}]: use the same, or another RING"
             )))
@@ -146,12 +149,12 @@ pub fn find_or_make(
     config: &Config,
     owner: &str,
     manifests: &Manifests,
-) -> Result<Birth> {
+) -> Result<RingDescriptor> {
     let mut attempt = 0;
-    let birth = loop {
+    let descriptor = loop {
         attempt += 1;
         match read(fs, layout)? {
-            Some(birth) => break birth,
+            Some(descriptor) => break descriptor,
             // Another one may be making it just now, and on some filesystems, once in a thousand times, nobody wins.
             None => match make(fs, layout, config, owner) {
                 Err(error) if error.is_retryable() && attempt < ATTEMPTS => std::thread::sleep(PAUSE * attempt),
@@ -159,11 +162,11 @@ pub fn find_or_make(
             },
         }
     };
-    check(&birth, config)?;
+    check(&descriptor, config)?;
     if manifests.numbers()?.is_empty() {
-        first_generation(fs, layout, &birth, owner)?;
+        first_generation(fs, layout, &descriptor, owner)?;
     }
-    Ok(birth)
+    Ok(descriptor)
 }
 
 fn no_directory(layout: &Layout) -> Error {
@@ -171,12 +174,12 @@ fn no_directory(layout: &Layout) -> Error {
     Error::Config { origin: layout.root().display().to_string(), message }
 }
 
-fn make(fs: &dyn Fs, layout: &Layout, config: &Config, owner: &str) -> Result<Birth> {
+fn make(fs: &dyn Fs, layout: &Layout, config: &Config, owner: &str) -> Result<RingDescriptor> {
     let missing = |key: &str| Error::Config {
         origin: layout.root().display().to_string(),
         message: format!("there is no ring here yet, and to make one {key} is needed in the configuration"),
     };
-    let birth = Birth {
+    let descriptor = RingDescriptor {
         ringreel: RING_VERSION,
         ring_id: (0..4).map(|_| format!("{:08x}", random_u32())).collect(),
         swap_cap: config.swap_cap.ok_or_else(|| missing("SWAP_CAP"))?,
@@ -197,8 +200,8 @@ fn make(fs: &dyn Fs, layout: &Layout, config: &Config, owner: &str) -> Result<Bi
         }
         Err(error) => return Err(error.into()),
     };
-    match fill(fs, layout, &birth, owner) {
-        Ok(()) => read(fs, layout)?.ok_or_else(|| Error::NoRing { path: layout.root().to_owned() }),
+    match fill(fs, layout, &descriptor, owner) {
+        Ok(()) => read(fs, layout)?.ok_or_else(|| Error::RingNotFound { path: layout.root().to_owned() }),
         Err(error) => {
             if made && !fs.exists(&layout.ring_json()).unwrap_or(true) {
                 take_back(fs, layout, owner);
@@ -208,20 +211,20 @@ fn make(fs: &dyn Fs, layout: &Layout, config: &Config, owner: &str) -> Result<Bi
     }
 }
 
-fn fill(fs: &dyn Fs, layout: &Layout, birth: &Birth, owner: &str) -> Result<()> {
+fn fill(fs: &dyn Fs, layout: &Layout, descriptor: &RingDescriptor, owner: &str) -> Result<()> {
     for name in DIRECTORIES {
         fs.ensure_dir(&layout.root().join(name))?;
     }
     fs.ensure_dir(&layout.staging_of(owner))?;
     let temp = layout.staging_of(owner).join(format!("ring.json.{:08x}", random_u32()));
-    publish(fs, &temp, &layout.ring_json(), &encode(birth)?, true).map_err(no_links)?;
+    publish(fs, &temp, &layout.ring_json(), &encode(descriptor)?, true).map_err(no_links)?;
     fs.sync_dir(layout.root())?;
     Ok(())
 }
 
 /// The bytes of `ring.json`.
-pub fn encode(birth: &Birth) -> Result<Vec<u8>> {
-    let mut bytes = serde_json::to_vec_pretty(birth).map_err(|error| Error::Sample(error.to_string()))?;
+pub fn encode(descriptor: &RingDescriptor) -> Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec_pretty(descriptor).map_err(|error| Error::Sample(error.to_string()))?;
     bytes.push(b'\n');
     Ok(bytes)
 }
@@ -262,11 +265,11 @@ fn refuse_foreign(fs: &dyn Fs, layout: &Layout) -> Result<()> {
     if names.iter().any(|name| name == "ring.json") {
         return Ok(()); // somebody was faster
     }
-    if let lost @ Error::WrongRing { .. } = missing(fs, layout) {
+    if let lost @ Error::RingMismatch { .. } = missing(fs, layout) {
         return Err(lost);
     }
     match names.iter().find(|name| !is_of_a_birth(name)) {
-        Some(stray) => Err(Error::WrongRing {
+        Some(stray) => Err(Error::RingMismatch {
             path: layout.root().to_owned(),
             message: format!(
                 "it is no ring, and holds other things ({stray:?}): choose an empty or a new directory for RING"
@@ -276,13 +279,13 @@ fn refuse_foreign(fs: &dyn Fs, layout: &Layout) -> Result<()> {
     }
 }
 
-fn first_generation(fs: &dyn Fs, layout: &Layout, birth: &Birth, owner: &str) -> Result<()> {
+fn first_generation(fs: &dyn Fs, layout: &Layout, descriptor: &RingDescriptor, owner: &str) -> Result<()> {
     for name in DIRECTORIES {
         fs.ensure_dir(&layout.root().join(name))?;
     }
     fs.ensure_dir(&layout.write(1))?;
     fs.ensure_dir(&layout.staging_of(owner))?;
-    let summary = Summary::empty(&birth.ring_id, owner);
+    let summary = Summary::empty(&descriptor.ring_id, owner);
     let manifest = Manifest::new(summary, Vec::new());
     let temp = layout.staging_of(owner).join(format!("manifest.0.{:08x}", random_u32()));
     publish_by(fs, &temp, &layout.manifest(0), &|file| manifest.write_to(file), true)?;

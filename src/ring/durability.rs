@@ -36,15 +36,15 @@ impl Ring {
     }
 
     /// Syncs a directory, where that was asked for.
-    pub(crate) fn settle_dir(&self, dir: &Path) -> Result<()> {
+    pub(crate) fn sync_dir(&self, dir: &Path) -> Result<()> {
         if self.syncs_dirs() { Ok(self.syncs.dirs.sync(&*self.fs, dir)?) } else { Ok(()) }
     }
 
     /// Syncs the ring's own name, where that was asked for. (Who may not read the directory above may not sync it; and
     /// there are filesystems, as that of an automounter, which have nothing to sync.)
-    pub(crate) fn settle_root(&self) -> Result<()> {
+    pub(crate) fn sync_root(&self) -> Result<()> {
         let above = self.layout.root().parent().filter(|above| !above.as_os_str().is_empty());
-        match self.settle_dir(above.unwrap_or(Path::new("."))) {
+        match self.sync_dir(above.unwrap_or(Path::new("."))) {
             Err(Error::Fs { source }) if source.is_denied() || has_no_sync(&source) => Ok(()),
             done => done,
         }
@@ -52,7 +52,7 @@ impl Ring {
 
     /// Who builds upon a manifest makes sure that a power cut does not take it back: whoever published it may not have
     /// come to that.
-    pub(crate) fn settle_manifests(&self, newest: u64) -> Result<()> {
+    pub(crate) fn sync_manifests(&self, newest: u64) -> Result<()> {
         if self.syncs_dirs() && self.syncs.settled.load(Ordering::Relaxed) < newest {
             self.syncs.dirs.sync(&*self.fs, &self.layout.manifests())?;
             self.syncs.settled.fetch_max(newest, Ordering::Relaxed);

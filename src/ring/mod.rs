@@ -5,7 +5,7 @@
 //! | here | [`Ring`]: finding a ring, or making one |
 //! | [`descriptor`] | `ring.json`: what this ring is, once and for all |
 //! | [`settings`] | how this process works with it |
-//! | [`liveness`] | who is alive |
+//! | [`failure_detector`] | who is alive |
 //! | [`validation_split`] | the ring's first samples, which are kept and not served for training |
 //! | [`mod@missing`] | generations that must be there and are not |
 //! | `durability` | what is synced |
@@ -14,7 +14,7 @@
 
 pub mod descriptor;
 mod durability;
-pub mod liveness;
+pub mod failure_detector;
 pub mod missing;
 pub mod settings;
 pub mod validation_split;
@@ -31,7 +31,7 @@ use crate::runs::Runs;
 use crate::swap::maintenance::MaintenanceState;
 use crate::swap::scan::Scanner;
 use crate::write::commit::Committer;
-use descriptor::Birth;
+use descriptor::RingDescriptor;
 use durability::Syncs;
 use settings::Settings;
 use std::io::ErrorKind;
@@ -50,7 +50,7 @@ pub struct Ring {
     /// Its manifests.
     pub manifests: Manifests,
     /// What it is.
-    pub birth: Birth,
+    pub descriptor: RingDescriptor,
     /// This process's owner name.
     pub me: String,
     /// How this process works with it.
@@ -100,9 +100,9 @@ impl Ring {
         let fs = within(fs, layout.root(), config.modes);
         let me = owner_name();
         let manifests = Manifests::new(fs.clone(), layout.clone());
-        let birth = descriptor::find_or_make(&*fs, &layout, config, &me, &manifests)?;
-        let ring = Ring::assemble(fs, config, birth, me, backend, Claim::IfUnowned)?;
-        ring.settle_root()?;
+        let descriptor = descriptor::find_or_make(&*fs, &layout, config, &me, &manifests)?;
+        let ring = Ring::assemble(fs, config, descriptor, me, backend, Claim::IfUnowned)?;
+        ring.sync_root()?;
         Ok(ring)
     }
 
@@ -121,10 +121,10 @@ impl Ring {
     pub fn find_with(fs: Arc<dyn Fs>, config: &Config, claim: Claim) -> Result<Ring> {
         let layout = Layout::new(&config.ring);
         let fs = within(fs, layout.root(), config.modes);
-        let birth = descriptor::read(&*fs, &layout)?.ok_or_else(|| descriptor::missing(&*fs, &layout))?;
-        descriptor::check(&birth, config)?;
+        let descriptor = descriptor::read(&*fs, &layout)?.ok_or_else(|| descriptor::missing(&*fs, &layout))?;
+        descriptor::check(&descriptor, config)?;
         let backend = Backend::connect(&config.index, IfUnreachable::Continue)?;
-        Ring::assemble(fs, config, birth, owner_name(), backend, claim)
+        Ring::assemble(fs, config, descriptor, owner_name(), backend, claim)
     }
 
     /// The ring of these parts.
@@ -134,13 +134,13 @@ impl Ring {
     pub fn assemble(
         fs: Arc<dyn Fs>,
         config: &Config,
-        birth: Birth,
+        descriptor: RingDescriptor,
         me: String,
         backend: Backend,
         claim: Claim,
     ) -> Result<Ring> {
         let layout = Layout::new(&config.ring);
-        let coordination = backend.open(fs.clone(), context(&layout, &birth, &me), claim)?;
+        let coordination = backend.open(fs.clone(), context(&layout, &descriptor, &me), claim)?;
         let kind = fs.kind(layout.root())?;
         let manifests = Manifests::new(fs.clone(), layout.clone());
         if let Ok(Some(status)) = coordination.status() {
@@ -157,7 +157,7 @@ impl Ring {
             fs,
             coordination,
             layout,
-            birth,
+            descriptor,
             me,
         })
     }
@@ -166,33 +166,33 @@ impl Ring {
     /// works in it, whose samples went with it.
     ///
     /// # Errors
-    /// [`Error::WrongRing`]: it was removed, or replaced by another one. What cannot be seen is no error.
+    /// [`Error::RingMismatch`]: it was removed, or replaced by another one. What cannot be seen is no error.
     pub fn check_is_there(&self) -> Result<()> {
         let message = match descriptor::read(&*self.fs, &self.layout) {
-            Ok(Some(birth)) if birth.ring_id == self.birth.ring_id => return Ok(()),
+            Ok(Some(descriptor)) if descriptor.ring_id == self.descriptor.ring_id => return Ok(()),
             Ok(Some(_)) => "it was replaced by another ring while this process worked in it",
             Ok(None) => match descriptor::missing(&*self.fs, &self.layout) {
-                Error::NoRing { .. } => "it was removed while this process worked in it",
+                Error::RingNotFound { .. } => "it was removed while this process worked in it",
                 lost => return Err(lost),
             },
-            Err(lost @ Error::WrongRing { .. }) => return Err(lost),
+            Err(lost @ Error::RingMismatch { .. }) => return Err(lost),
             Err(_) => return Ok(()),
         };
         let message = format!(
             "{message}: the samples that were delivered to it are gone with it. Put it back from a copy, or stop all \
              roles and start them again"
         );
-        Err(Error::WrongRing { path: self.layout.root().to_owned(), message })
+        Err(Error::RingMismatch { path: self.layout.root().to_owned(), message })
     }
 
     /// This process and this ring, as an index wants to know them.
     pub fn ring_context(&self) -> RingContext<'_> {
-        context(&self.layout, &self.birth, &self.me)
+        context(&self.layout, &self.descriptor, &self.me)
     }
 
     /// Removes a name that is of no use any more. Where another user's directory does not let us, it stays: its owner
     /// removes it.
-    pub(crate) fn tidy(&self, path: &Path) -> Result<()> {
+    pub(crate) fn unlink_own(&self, path: &Path) -> Result<()> {
         match self.fs.forget_file(path) {
             Err(error) if error.is_denied() => {
                 tracing::debug!(%error, "left to its owner");
@@ -229,8 +229,8 @@ impl Ring {
     }
 }
 
-fn context<'a>(layout: &'a Layout, birth: &'a Birth, me: &'a str) -> RingContext<'a> {
-    let (ring_id, swap_cap) = (birth.ring_id.as_str(), birth.swap_cap);
+fn context<'a>(layout: &'a Layout, descriptor: &'a RingDescriptor, me: &'a str) -> RingContext<'a> {
+    let (ring_id, swap_cap) = (descriptor.ring_id.as_str(), descriptor.swap_cap);
     RingContext { ring_id, path: layout.root(), files: layout.index(), swap_cap, me }
 }
 

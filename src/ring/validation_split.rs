@@ -36,7 +36,7 @@ pub struct DamagedSample {
 
 /// The state of the held-out samples, as `status` shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeldOutState {
+pub struct ValidationState {
     /// Samples that can be read.
     pub readable: u64,
     /// Samples that readers found damaged, and that still are.
@@ -45,7 +45,7 @@ pub struct HeldOutState {
 
 /// A generation that is kept since it holds samples that are held out (or is empty, and lies between those).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptGeneration {
     /// Its number.
     pub generation: u64,
     /// Bytes of its segments.
@@ -61,7 +61,7 @@ pub type Positions = (Arc<Manifest>, Range<u64>);
 #[derive(Debug, Default)]
 pub(crate) struct KeptSoFar {
     /// Those before `next`.
-    kept: Vec<Kept>,
+    kept: Vec<KeptGeneration>,
     /// The first generation whose manifest was not seen yet.
     next: u64,
     /// The first generation that is known not to be kept, be its manifest pruned or not. None after it is.
@@ -90,17 +90,17 @@ impl Manifest {
 impl Ring {
     /// The positions of a generation that are held out: its first ones, or none.
     pub fn held_out(&self, manifest: &Manifest) -> Range<u64> {
-        manifest.held_out(self.birth.validation)
+        manifest.held_out(self.descriptor.validation)
     }
 
     /// The positions of a generation that are served for training: all others.
     pub fn training(&self, manifest: &Manifest) -> Range<u64> {
-        manifest.training(self.birth.validation)
+        manifest.training(self.descriptor.validation)
     }
 
     /// Whether a generation is never reclaimed. (An empty one between those that hold held-out samples stays, too.)
     pub fn is_kept(&self, manifest: &Manifest) -> bool {
-        manifest.summary.before() < self.birth.validation
+        manifest.summary.before() < self.descriptor.validation
     }
 
     /// The first generation that may be reclaimed, and its manifest pruned, as far as held-out samples go: 0 where none
@@ -109,7 +109,7 @@ impl Ring {
     /// # Errors
     /// What the filesystem says.
     pub(crate) fn reclaimable_from(&self) -> Result<u64> {
-        if self.birth.validation == 0 {
+        if self.descriptor.validation == 0 {
             return Ok(0);
         }
         self.kept_for_ever()?;
@@ -120,8 +120,8 @@ impl Ring {
     ///
     /// # Errors
     /// What the filesystem says.
-    pub fn kept_for_ever(&self) -> Result<Vec<Kept>> {
-        if self.birth.validation == 0 {
+    pub fn kept_for_ever(&self) -> Result<Vec<KeptGeneration>> {
+        if self.descriptor.validation == 0 {
             return Ok(Vec::new());
         }
         let newest = self.manifests.newest()?;
@@ -138,11 +138,11 @@ impl Ring {
                 break;
             }
             let (bytes, files) = (manifest.summary.bytes, manifest.segments.len() as u64);
-            behind.as_mut().unwrap_or(&mut known.kept).push(Kept { generation, bytes, files });
+            behind.as_mut().unwrap_or(&mut known.kept).push(KeptGeneration { generation, bytes, files });
             if behind.is_none() {
                 known.next = generation + 1;
             }
-            if manifest.summary.total_samples >= self.birth.validation {
+            if manifest.summary.total_samples >= self.descriptor.validation {
                 known.end = Some(generation + 1);
                 break;
             }
@@ -168,14 +168,14 @@ impl Ring {
         for kept in self.kept_for_ever()? {
             let Some(manifest) = self.manifests.get(kept.generation)? else { continue };
             let positions = self.held_out(&manifest);
-            lost = manifest.held_out_lost(self.birth.validation).saturating_add(lost);
+            lost = manifest.held_out_lost(self.descriptor.validation).saturating_add(lost);
             if !positions.is_empty() {
                 samples += positions.end;
                 found.push((manifest, positions));
             }
         }
         let all = self.manifests.get(newest)?.map_or(0, |manifest| manifest.summary.total_samples);
-        let wanted = self.birth.validation.min(all);
+        let wanted = self.descriptor.validation.min(all);
         if lost.saturating_add(samples) < wanted {
             let message = format!("of {wanted} held-out samples, the manifests that can be seen list {samples}");
             return Err(Error::Manifest { path: self.layout.manifests(), message, passing: true });
@@ -202,9 +202,9 @@ impl Ring {
     ///
     /// # Errors
     /// What the filesystem says. A missing manifest or an index that does not answer is no error.
-    pub fn held_out_state(&self) -> Result<HeldOutState> {
+    pub fn held_out_state(&self) -> Result<ValidationState> {
         let found = match self.held_out_samples() {
-            Err(Error::Manifest { .. }) => return Ok(HeldOutState::default()),
+            Err(Error::Manifest { .. }) => return Ok(ValidationState::default()),
             other => other?,
         };
         let samples: u64 = found.iter().map(|(_, positions)| positions.end - positions.start).sum();
@@ -220,7 +220,7 @@ impl Ring {
                 damaged += u64::from(self.check_held_out(manifest, position)?.is_some());
             }
         }
-        Ok(HeldOutState { readable: samples.saturating_sub(damaged), damaged })
+        Ok(ValidationState { readable: samples.saturating_sub(damaged), damaged })
     }
 
     /// Notes in the index that a reader found a sample damaged, if the sample is held out. A failure is only logged:

@@ -89,7 +89,7 @@ impl Progress {
                 None => died.extend(self.new_deaths(worker)),
             }
         }
-        let (watch, is_noted) = (ring.watch(), |death: &Death| {
+        let (watch, is_noted) = (ring.failure_detector(), |death: &Death| {
             let said = self.workers.get(&death.worker);
             said.is_some_and(|said| said.iter().any(|(_, member)| *member == death.member))
         });
@@ -107,7 +107,7 @@ impl Progress {
 
     /// Notes of dead members that have finished no more than the `k` epochs of the living one.
     fn replaced(&self, worker: u64, k: u64, ring: &Ring) -> Vec<String> {
-        let (mut watch, mut notes) = (ring.watch(), Vec::new());
+        let (mut watch, mut notes) = (ring.failure_detector(), Vec::new());
         let said = self.workers.get(&worker).into_iter().flatten();
         for (before, member) in said.filter(|(before, member)| *before <= k && member != LEFT) {
             if watch.is_dead(member) {

@@ -51,7 +51,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// Finished epochs of a worker that lives; none for one that is gone.
     pub(crate) fn living(&self, worker: u64, ring: &Ring) -> Option<u64> {
-        let mut watch = ring.watch();
+        let mut watch = ring.failure_detector();
         let here = self.workers.get(&worker)?.iter().filter(|(_, member)| member != LEFT && !watch.is_dead(member));
         here.map(|(k, _)| *k).max()
     }
@@ -168,7 +168,7 @@ impl Ring {
             found.push(Progress { log, notes, workers, deaths });
         }
         if !found.is_empty() {
-            self.watch().look(&*self.coordination)?;
+            self.failure_detector().look(&*self.coordination)?;
         }
         Ok(found)
     }

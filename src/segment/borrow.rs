@@ -1,21 +1,21 @@
-//! Lending samples of a segment, in any order, without a copy or an object for each: for many small ones.
+//! SegmentBorrow samples of a segment, in any order, without a copy or an object for each: for many small ones.
 //!
 //! The file's length is looked at when the lending begins and when it ends, not for each sample. So what was lent counts
 //! only when the end has been asked for and was no error.
 
 use super::reader::{Access, SegmentReader, can_read_instead, torn};
 use crate::error::Result;
-use crate::fs::sigbus::is_torn;
+use crate::fs::sigbus::is_truncated;
 use bytes::Bytes;
 use ringreel_format::segment::view::{SampleDecoder, SampleView};
 use std::hint::black_box;
 use std::ops::Range;
 
 /// Samples of more bytes are not lent; where a segment is not mapped, so many bytes are read at a time.
-pub const LENT_AT_MOST: u64 = 1 << 20;
+pub const MAX_BORROWED_BYTES: u64 = 1 << 20;
 
 /// A lending that has begun.
-pub struct Lending {
+pub struct SegmentBorrow {
     decoder: SampleDecoder,
     window: Window,
 }
@@ -42,7 +42,7 @@ impl SegmentReader {
     ///
     /// # Errors
     /// What the filesystem says; a file that has another length than when it was opened.
-    pub fn begin_lending(&self) -> Result<Lending> {
+    pub fn begin_lending(&self) -> Result<SegmentBorrow> {
         self.check_len()?;
         let window = match self.access() {
             Access::Shared | Access::Private => match self.whole() {
@@ -52,25 +52,25 @@ impl SegmentReader {
             },
             Access::Copy => Window::default(),
         };
-        Ok(Lending { decoder: SampleDecoder::new(self.info()), window })
+        Ok(SegmentBorrow { decoder: SampleDecoder::new(self.info()), window })
     }
 
     /// Lends samples that stand one after the other, from `ordinals` on: `visit` gets each in turn, for as long as it
     /// returns true. Whether the checksums of the large parts of a sample are compared is for `verify` to say. It ends
     /// early, without an error, before a sample that cannot be lent: one that is damaged, compressed, or larger than
-    /// [`LENT_AT_MOST`]. Returns how many were visited.
+    /// [`MAX_BORROWED_BYTES`]. Returns how many were visited.
     ///
     /// # Errors
     /// What the filesystem says.
     pub fn lend(
         &self,
-        lending: &mut Lending,
+        lending: &mut SegmentBorrow,
         ordinals: Range<u64>,
         verify: impl Fn(u64) -> bool,
         mut visit: impl FnMut(u64, &SampleView<'_>) -> bool,
     ) -> Result<u64> {
         let footer = &self.tail().footer;
-        let Lending { decoder, window } = lending;
+        let SegmentBorrow { decoder, window } = lending;
         let mut visited = 0;
         let until = match footer.extent(ordinals.end.saturating_sub(1)) {
             Ok(Some(last)) => last.end,
@@ -78,11 +78,11 @@ impl SegmentReader {
         };
         for ordinal in ordinals {
             let Ok(Some(extent)) = footer.extent(ordinal) else { break };
-            if extent.end - extent.start > LENT_AT_MOST {
+            if extent.end - extent.start > MAX_BORROWED_BYTES {
                 break;
             }
             if !window.holds(&extent) {
-                let end = until.min(extent.start + LENT_AT_MOST).max(extent.end);
+                let end = until.min(extent.start + MAX_BORROWED_BYTES).max(extent.end);
                 *window = Window { at: extent.start, bytes: self.read(extent.start..end)? };
             }
             let bytes = window.slice(&extent);
@@ -103,7 +103,7 @@ impl SegmentReader {
     }
 
     /// Reads a byte of each cache line with which a sample begins, where it is in memory.
-    pub(crate) fn touch(&self, lending: &Lending, ordinal: u64) {
+    pub(crate) fn touch(&self, lending: &SegmentBorrow, ordinal: u64) {
         const LINE: usize = 64;
         if let Ok(Some(extent)) = self.tail().footer.extent(ordinal)
             && lending.window.holds(&extent)
@@ -119,8 +119,8 @@ impl SegmentReader {
     /// # Errors
     /// What the filesystem says; a file that was truncated meanwhile, or has another length than when it was opened. What
     /// was visited may then be wrong.
-    pub fn end_lending(&self, lending: &Lending) -> Result<()> {
-        if is_torn(&lending.window.bytes) {
+    pub fn end_lending(&self, lending: &SegmentBorrow) -> Result<()> {
+        if is_truncated(&lending.window.bytes) {
             return Err(torn(self.path()));
         }
         self.check_len()

@@ -5,9 +5,9 @@
 //! mapped reads as zeros ([`crate::fs::sigbus`]): nothing that was found in such a map is given away.
 
 use crate::error::{Error, FsError, Result};
-use crate::fs::sigbus::is_torn;
+use crate::fs::sigbus::is_truncated;
 use crate::fs::{FileReader, Fs, FsResult, MapMode, surely};
-use crate::memory::{self, CHECKED, HANDED_OUT, Held};
+use crate::memory::{self, CHECKED, HANDED_OUT, Reservation};
 use bytes::Bytes;
 use ringreel_format::frame::{self, FrameHeader};
 use ringreel_format::input::{RangeRead, StreamInput};
@@ -28,7 +28,7 @@ const TAIL: u64 = 4096;
 /// Smaller samples are read even where a private map is wished for: a map costs more than their copy.
 const SMALL: u64 = 64 << 10;
 /// Said of a segment whose map shows zeros in place of what the file has lost.
-const TORN: &str = "the segment was truncated while it was read (or the disk cannot read it)";
+const TRUNCATED: &str = "the segment was truncated while it was read (or the disk cannot read it)";
 /// Where tensors begin in memory of our own, as in the file.
 const ALIGNMENT: usize = 64;
 
@@ -87,7 +87,7 @@ fn tail_of(file: &dyn FileReader, path: &Path, access: Access) -> Result<Tail> {
         base = at;
     }
     let footer =
-        footer_in(&tail, at, base, len).map_err(|error| if is_torn(&tail) { torn(path) } else { bad(error) })?;
+        footer_in(&tail, at, base, len).map_err(|error| if is_truncated(&tail) { torn(path) } else { bad(error) })?;
     Ok(Tail { footer, len })
 }
 
@@ -127,7 +127,7 @@ fn read_range(file: &dyn FileReader, path: &Path, range: Range<u64>) -> FsResult
 }
 
 /// Memory of this process for what a file claims to hold. (A file with holes may claim anything.)
-fn room_for(len: u64) -> io::Result<Held<'static>> {
+fn room_for(len: u64) -> io::Result<Reservation<'static>> {
     let held = HANDED_OUT.take(len)?;
     if len > SMALL && Vec::<u8>::new().try_reserve_exact(len as usize + ALIGNMENT).is_err() {
         let why = format!("the system has no memory for the {len} bytes that are to be read at once");
@@ -139,7 +139,7 @@ fn room_for(len: u64) -> io::Result<Held<'static>> {
 /// Memory with its part of the budget, which is given back when the last who has some of it lets it go.
 struct Counted<T> {
     bytes: T,
-    _room: Held<'static>,
+    _room: Reservation<'static>,
 }
 
 impl<T: AsRef<[u8]>> AsRef<[u8]> for Counted<T> {
@@ -150,7 +150,7 @@ impl<T: AsRef<[u8]>> AsRef<[u8]> for Counted<T> {
 
 /// `len` bytes that `fill` wrote, in memory that lies as far from a multiple of 64 as `at` does.
 fn aligned<E>(
-    room: Held<'static>,
+    room: Reservation<'static>,
     len: usize,
     at: u64,
     fill: impl FnOnce(&mut [u8]) -> std::result::Result<(), E>,
@@ -259,12 +259,12 @@ fn check(
 
 /// The error of a segment whose map was torn.
 pub fn torn(path: &Path) -> Error {
-    FsError::new("read", path, io::Error::new(io::ErrorKind::UnexpectedEof, TORN)).into()
+    FsError::new("read", path, io::Error::new(io::ErrorKind::UnexpectedEof, TRUNCATED)).into()
 }
 
 /// Whether it is that one.
 pub fn is_of_torn_map(error: &Error) -> bool {
-    matches!(error, Error::Fs { source } if source.source.get_ref().is_some_and(|why| why.to_string() == TORN))
+    matches!(error, Error::Fs { source } if source.source.get_ref().is_some_and(|why| why.to_string() == TRUNCATED))
 }
 
 /// A sealed segment, open for reading.
@@ -409,7 +409,7 @@ impl SegmentReader {
     /// file's end is zeros, too, and nobody notices: where something is wrong, the file is asked.)
     fn unless_torn(&self, maps: &[Bytes], sample: std::result::Result<Sample, FormatError>) -> Result<Sample> {
         let is_shorter = || self.file.size().is_ok_and(|len| len < self.tail.len);
-        if maps.iter().any(|map| is_torn(map)) || sample.is_err() && is_shorter() {
+        if maps.iter().any(|map| is_truncated(map)) || sample.is_err() && is_shorter() {
             return Err(torn(&self.path));
         }
         sample.map_err(Error::format("read", &self.path))

@@ -6,9 +6,9 @@ use crate::fs::{FsError, surely};
 use crate::humanize::counted;
 use crate::layout::{is_owner, sealed_id};
 use crate::ring::Ring;
-use crate::ring::liveness::Watch;
+use crate::ring::failure_detector::FailureDetector;
 use crate::segment::reader::read_tail;
-use crate::write::commit::{Commit, Staged, Step};
+use crate::write::commit::{Commit, CommitOutcome, Staged};
 use ringreel_format::SegmentId;
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -66,7 +66,7 @@ impl Ring {
     ///
     /// # Errors
     /// What the filesystem or the index says.
-    pub fn recover(&self, watch: &mut Watch) -> Result<Recovered> {
+    pub fn recover(&self, watch: &mut FailureDetector) -> Result<Recovered> {
         let mut done = Recovered::default();
         if if_available(watch.look(&*self.coordination))?.is_none() {
             return Ok(done); // who is silent, and who is not heard, cannot be told apart now
@@ -84,14 +84,14 @@ impl Ring {
                 Err(error) => failed = failed.or(Some(error)), // the other owners come first
             }
         }
-        self.strike_off_silent(watch)?;
+        self.remove_silent_members(watch)?;
         failed.map_or(Ok(done), Err)
     }
 
     fn recover_owner(
         &self,
         owner: &str,
-        watch: &mut Watch,
+        watch: &mut FailureDetector,
         present: &mut Option<Present>,
         done: &mut Recovered,
     ) -> Result<()> {
@@ -104,7 +104,7 @@ impl Ring {
         for id in names.iter().filter_map(|name| sealed_id(name)) {
             self.adopt(owner, id, present, done)?;
         }
-        done.litter += self.sweep(owner, watch)?;
+        done.litter += self.remove_unfinished(owner, watch)?;
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl Ring {
     /// What the filesystem or the index says.
     pub(crate) fn sweep_dead(&self) -> Result<Recovered> {
         let mut done = Recovered::default();
-        let mut watch = self.watch();
+        let mut watch = self.failure_detector();
         if if_available(watch.look(&*self.coordination))?.is_none() {
             return Ok(done);
         }
@@ -122,7 +122,7 @@ impl Ring {
             if owner == self.me || !is_owner(&owner) {
                 continue;
             }
-            match self.sweep(&owner, &mut watch) {
+            match self.remove_unfinished(&owner, &mut watch) {
                 Ok(litter) => done.litter += litter,
                 Err(Error::Fs { source }) if is_left_for_later(&source) => self.log_once(&owner, &source),
                 Err(error) => return Err(error),
@@ -140,7 +140,7 @@ impl Ring {
     }
 
     /// Removes what an owner had begun who has been dead for long, and his directory when nothing is left in it.
-    pub fn sweep(&self, owner: &str, watch: &mut Watch) -> Result<u64> {
+    pub fn remove_unfinished(&self, owner: &str, watch: &mut FailureDetector) -> Result<u64> {
         if !watch.is_silent_for(owner, GRACE) {
             return Ok(0);
         }
@@ -148,7 +148,7 @@ impl Ring {
         let (sealed, begun): (Vec<String>, _) =
             self.list_or_none(&dir)?.into_iter().partition(|name| sealed_id(name).is_some());
         for name in &begun {
-            self.tidy(&dir.join(name))?;
+            self.unlink_own(&dir.join(name))?;
         }
         if sealed.is_empty() {
             let _ = self.fs.remove_dir(&dir); // not empty after all: next time
@@ -160,7 +160,7 @@ impl Ring {
 
     /// Strikes members that are long dead off the list. A dead generator stays watched while its sealed
     /// segments wait in staging, which may take as long as the ring lives.
-    fn strike_off_silent(&self, watch: &mut Watch) -> Result<()> {
+    fn remove_silent_members(&self, watch: &mut FailureDetector) -> Result<()> {
         for member in watch.known() {
             if !watch.is_silent_for(&member, GRACE) || watch.silence(&member) <= SHORTEST_MEMBERSHIP {
                 continue;
@@ -204,13 +204,13 @@ impl Ring {
             Staged { owner: owner.to_owned(), id, born: footer.info.born, samples: footer.count, bytes: tail.len };
         let born = staged.born;
         match self.commit_step(&mut Commit::new(staged), true)? {
-            Step::Linked(_) => {
+            CommitOutcome::Linked(_) => {
                 done.adopted += 1;
                 present.born.insert(id, born);
             }
-            Step::Delivered(_) => done.delivered += 1,
-            Step::Quarantined(_) => done.quarantined += 1,
-            Step::Wait(_) | Step::Refused => {}
+            CommitOutcome::Delivered(_) => done.delivered += 1,
+            CommitOutcome::Quarantined(_) => done.quarantined += 1,
+            CommitOutcome::Wait(_) | CommitOutcome::Refused => {}
         }
         Ok(())
     }
@@ -245,9 +245,9 @@ mod tests {
         let staged = ring.layout.sealed("dead-1-a", SegmentId([7; 16]));
         std::fs::create_dir_all(staged.parent().unwrap()).unwrap();
         std::fs::write(&staged, "unreadable").unwrap();
-        let mut watch = Watch::new(ring.settings.lease);
+        let mut watch = FailureDetector::new(ring.settings.lease);
         watch.look(&*ring.coordination).unwrap();
-        let round = |watch: &mut Watch, silence: u64| {
+        let round = |watch: &mut FailureDetector, silence: u64| {
             for member in ["dead-1-a", "dead-2-b"] {
                 watch.backdate(member, Duration::from_secs(silence));
             }

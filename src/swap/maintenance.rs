@@ -6,11 +6,11 @@
 //! the steps that follow the promotion, and in how they treat a failed reclaim. A [`MaintenancePolicy`] decides both.
 
 use super::adopt::Recovered;
-use super::promote::{Promoted, When};
+use super::promote::{PromoteWhen, Promoted};
 use super::reclaim::Reclaimed;
 use crate::error::{Error, Result};
 use crate::ring::Ring;
-use crate::ring::liveness::Watch;
+use crate::ring::failure_detector::FailureDetector;
 use crate::ring::validation_split::KeptSoFar;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 
 /// What happens to the files of dead owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dead {
+pub enum DeadOwners {
     /// Nothing.
     Leave,
     /// Unfinished files of owners that have been dead for long are removed.
-    Sweep,
+    RemoveUnfinished,
     /// Finished segments are committed, too.
     Adopt,
 }
@@ -34,13 +34,13 @@ pub struct Due {
     /// Whether old generations and litter are removed.
     pub reclaim: bool,
     /// What happens to the files of dead owners.
-    pub dead: Dead,
+    pub dead: DeadOwners,
 }
 
 impl Due {
     /// The promotion alone.
     pub fn nothing() -> Due {
-        Due { reclaim: false, dead: Dead::Leave }
+        Due { reclaim: false, dead: DeadOwners::Leave }
     }
 }
 
@@ -78,7 +78,7 @@ pub struct ReclaimAfterPromotion {
 
 impl MaintenancePolicy for ReclaimAfterPromotion {
     fn due(&mut self, promoted: &Result<Option<Promoted>>) -> Result<Due> {
-        Ok(Due { reclaim: matches!(promoted, Ok(Some(Promoted::Done(_)))), dead: Dead::Leave })
+        Ok(Due { reclaim: matches!(promoted, Ok(Some(Promoted::Done(_)))), dead: DeadOwners::Leave })
     }
 
     fn after_reclaim(&mut self, done: Result<Reclaimed>) -> Result<Reclaimed> {
@@ -103,7 +103,7 @@ pub struct Round {
 /// What this process remembers between two rounds.
 pub(crate) struct MaintenanceState {
     /// The heartbeats of the members.
-    watch: Mutex<Watch>,
+    watch: Mutex<FailureDetector>,
     /// The newest generation when this process last reclaimed what was older than is kept.
     pub(crate) reclaimed: AtomicU64,
     /// Generations that are never reclaimed.
@@ -119,7 +119,7 @@ pub(crate) struct MaintenanceState {
 impl MaintenanceState {
     pub(crate) fn new(lease: Duration) -> MaintenanceState {
         MaintenanceState {
-            watch: Mutex::new(Watch::new(lease)),
+            watch: Mutex::new(FailureDetector::new(lease)),
             reclaimed: AtomicU64::new(0),
             kept: Mutex::default(),
             unprunable: Mutex::default(),
@@ -131,7 +131,7 @@ impl MaintenanceState {
 
 impl Ring {
     /// Who lives, as this process sees it.
-    pub fn watch(&self) -> MutexGuard<'_, Watch> {
+    pub fn failure_detector(&self) -> MutexGuard<'_, FailureDetector> {
         self.maintenance.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -144,16 +144,16 @@ impl Ring {
     ///
     /// # Errors
     /// What the filesystem or the index says, and the errors of `policy`. Each step may be done again.
-    pub fn run_maintenance(&self, promote: Option<When>, policy: &mut dyn MaintenancePolicy) -> Result<Round> {
+    pub fn run_maintenance(&self, promote: Option<PromoteWhen>, policy: &mut dyn MaintenancePolicy) -> Result<Round> {
         let promoted = promote.map(|when| self.promote(when)).transpose();
         let due = policy.due(&promoted)?;
         let reclaimed = due.reclaim.then(|| self.reclaim());
         let promoted = promoted?;
         let reclaimed = reclaimed.map(|done| policy.after_reclaim(done)).transpose()?;
         let recovered = match due.dead {
-            Dead::Leave => None,
-            Dead::Sweep => Some(self.sweep_dead()?),
-            Dead::Adopt => Some(self.recover(&mut self.watch())?),
+            DeadOwners::Leave => None,
+            DeadOwners::RemoveUnfinished => Some(self.sweep_dead()?),
+            DeadOwners::Adopt => Some(self.recover(&mut self.failure_detector())?),
         };
         Ok(Round { promoted, reclaimed, recovered })
     }

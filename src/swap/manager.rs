@@ -21,9 +21,9 @@ use crate::humanize::counted;
 use crate::ring::Ring;
 use crate::role::Role;
 use crate::swap::maintenance::{Due, MaintenancePolicy};
-use crate::swap::promote::{Promoted, Promotion, When};
+use crate::swap::promote::{PromoteWhen, Promoted, Promotion};
 use crate::swap::reclaim::Reclaimed;
-use changes::Watch;
+use changes::ChangeWatch;
 use election::Election;
 use fill_monitor::FillMonitor;
 use reserve::Reserve;
@@ -119,7 +119,7 @@ impl Manager {
                 () = async { nap(rest).await; bell.notified().await } => {}
                 () = tokio::time::sleep(rest.max(self.fill.pause(told || !self.election.is_held(), &self.ring))) => {}
             }
-            self.fill.set_changed(watching.as_ref().filter(|_| told).is_none_or(Watch::take));
+            self.fill.set_changed(watching.as_ref().filter(|_| told).is_none_or(ChangeWatch::take));
         }
         self.leave();
         tracing::info!(
@@ -170,9 +170,9 @@ impl Manager {
     fn work(&mut self) -> Result<Option<Swap>> {
         let looks = self.fill.is_look_due(&self.ring)?;
         let ring = self.ring.clone();
-        let round = ring.run_maintenance(looks.then_some(When::Full), self)?;
+        let round = ring.run_maintenance(looks.then_some(PromoteWhen::Full), self)?;
         let Some(recovered) = round.recovered else { return Ok(None) };
-        self.schedule.note_dead(self.ring.watch().dead());
+        self.schedule.note_dead(self.ring.failure_detector().dead());
         if let Some(words) = recovered.words() {
             tracing::info!("dead generators: {words}");
         }

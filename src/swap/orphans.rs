@@ -4,7 +4,7 @@
 //! By the rules there is none: a staging name stays until a manifest lists the segment. There may be where somebody
 //! removed files by hand, or where a manifest is lost.
 
-use super::scan::Found;
+use super::scan::ScannedGeneration;
 use crate::error::{Error, Result};
 use crate::fs::surely;
 use crate::layout::SegmentName;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// What the manifests say of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Delivery {
     /// One lists it.
     Delivered,
     /// None does, and all that could are there.
@@ -32,18 +32,18 @@ pub enum Verdict {
 
 impl Ring {
     /// Whether a manifest up to `newest` lists the segment.
-    pub(crate) fn verdict(&self, entry: &SegmentEntry, newest: u64) -> Result<Verdict> {
-        self.verdict_from(entry, entry.born, newest)
+    pub(crate) fn delivery(&self, entry: &SegmentEntry, newest: u64) -> Result<Delivery> {
+        self.delivery_from(entry, entry.born, newest)
     }
 
     /// Whether a manifest from `from` on does.
-    pub fn verdict_from(&self, entry: &SegmentEntry, from: u64, newest: u64) -> Result<Verdict> {
+    pub fn delivery_from(&self, entry: &SegmentEntry, from: u64, newest: u64) -> Result<Delivery> {
         match self.manifests.find(entry.id, from, newest) {
-            Ok(Lookup::Listed(_)) => Ok(Verdict::Delivered),
-            Ok(Lookup::Pruned) => Ok(Verdict::TooOld),
-            Ok(Lookup::NotListed) => Ok(Verdict::Undelivered),
-            Err(Error::Manifest { .. }) => Ok(Verdict::Unclear),
-            Err(Error::Fs { source }) if source.is_gone() => Ok(Verdict::Unclear),
+            Ok(Lookup::Listed(_)) => Ok(Delivery::Delivered),
+            Ok(Lookup::Pruned) => Ok(Delivery::TooOld),
+            Ok(Lookup::NotListed) => Ok(Delivery::Undelivered),
+            Err(Error::Manifest { .. }) => Ok(Delivery::Unclear),
+            Err(Error::Fs { source }) if source.is_gone() => Ok(Delivery::Unclear),
             Err(error) => Err(error),
         }
     }
@@ -56,8 +56,8 @@ impl Ring {
         manifest: Option<&Manifest>,
         limit: usize,
         newest: u64,
-        judge: &dyn Fn(&SegmentEntry) -> Result<Verdict>,
-    ) -> Result<Vec<(SegmentEntry, Verdict)>> {
+        judge: &dyn Fn(&SegmentEntry) -> Result<Delivery>,
+    ) -> Result<Vec<(SegmentEntry, Delivery)>> {
         let mut found = Vec::new();
         match surely(&*self.fs, dir, || self.fs.identity(dir)) {
             Ok(is) if is.is_dir => {}
@@ -85,7 +85,7 @@ impl Ring {
             }
             // In this order: a name goes from staging only after a manifest lists it.
             let verdict = judge(&entry)?;
-            if matches!(verdict, Verdict::Delivered | Verdict::TooOld) {
+            if matches!(verdict, Delivery::Delivered | Delivery::TooOld) {
                 continue;
             }
             let elsewhere = match &mut elsewhere {
@@ -118,14 +118,14 @@ impl Ring {
 
     /// The segments in a directory; none where there is none. What cannot be read just now is an error, not a damaged
     /// segment: what follows from this cannot be taken back.
-    pub fn segments_in(&self, dir: &Path) -> Result<Option<Found>> {
+    pub fn segments_in(&self, dir: &Path) -> Result<Option<ScannedGeneration>> {
         match surely(&*self.fs, dir, || self.fs.identity(dir)) {
             Ok(is) if is.is_dir => {}
             Ok(_) => return Ok(None), // a link, for one: not ours
             Err(error) if error.is_gone() && !error.is_stale() => return Ok(None),
             Err(error) => return Err(error.into()),
         }
-        let mut found = Found::default();
+        let mut found = ScannedGeneration::default();
         for name in self.list_or_none(dir)? {
             let Some(parsed) = SegmentName::parse(&name) else { continue };
             match read_tail(&*self.fs, &dir.join(&name)).and_then(|tail| self.entry(&tail, parsed.index, &name)) {

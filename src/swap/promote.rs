@@ -3,8 +3,8 @@
 //! Only of the generation after the newest one. By the manager or by whoever finds it full; every step may be done
 //! again, by anybody, or by two at once: the rename happens once, the manifest is published once.
 
-use super::orphans::Verdict;
-use super::scan::Found;
+use super::orphans::Delivery;
+use super::scan::ScannedGeneration;
 use crate::coordination::{SwapStatus, if_available};
 use crate::error::{Error, Result};
 use crate::fs::atomic_publish::publish_by;
@@ -18,7 +18,7 @@ use std::time::Instant;
 
 /// When a generation is promoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum PromoteWhen {
     /// When it holds SWAP_CAP samples.
     Full,
     /// When it holds a sample.
@@ -78,7 +78,7 @@ impl Ring {
     ///
     /// # Errors
     /// What the filesystem says; the promotion can then be tried again by anybody.
-    pub fn promote(&self, when: When) -> Result<Promoted> {
+    pub fn promote(&self, when: PromoteWhen) -> Result<Promoted> {
         match self.promote_next(when) {
             // Another process promoted it meanwhile, or more than one.
             Err(Error::Fs { source }) if source.is_gone() => Ok(Promoted::Raced),
@@ -86,7 +86,7 @@ impl Ring {
         }
     }
 
-    fn promote_next(&self, when: When) -> Result<Promoted> {
+    fn promote_next(&self, when: PromoteWhen) -> Result<Promoted> {
         let n = self.manifests.newest()? + 1;
         // A wrong no is found out below, before anything is done: a manager polls this.
         let begun = self.fs.seen(&self.layout.read(n))?;
@@ -96,9 +96,9 @@ impl Ring {
         if self.manifests.newest_listed()? != n - 1 {
             return Ok(Promoted::Raced);
         }
-        self.make_room(n - 1);
+        self.reclaim_before_promote(n - 1);
         let started = Instant::now();
-        self.switch_over(n)?;
+        self.rotate(n)?;
         let swap_ms = milliseconds_since(started);
         let found = self.look_at(n, &self.layout.read(n))?;
         let (manifest, ours) = self.publish_manifest(n, &found, swap_ms)?;
@@ -111,8 +111,8 @@ impl Ring {
     }
 
     /// Returns why generation `n`, whose promotion has not begun, is not promoted now; `None` if it is time.
-    fn not_yet(&self, n: u64, when: When) -> Result<Option<Promoted>> {
-        let samples = match self.fill_of(n) {
+    fn not_yet(&self, n: u64, when: PromoteWhen) -> Result<Option<Promoted>> {
+        let samples = match self.count_samples(n) {
             Ok(samples) => samples,
             Err(Error::Fs { source }) if source.is_gone() => {
                 if self.is_renamed(n)? {
@@ -123,7 +123,7 @@ impl Ring {
             }
             Err(error) => return Err(error),
         };
-        let wanted = if when == When::Full { self.birth.swap_cap } else { 1 };
+        let wanted = if when == PromoteWhen::Full { self.descriptor.swap_cap } else { 1 };
         // What is not full waits for nobody: somebody else may have promoted what did.
         if samples < wanted {
             return Ok(Some(Promoted::Filling { samples }));
@@ -134,7 +134,7 @@ impl Ring {
     /// Whoever promoted the newest generation may have died before it reclaimed. Were the next one promoted all the same,
     /// one generation more than is promised would take room, and at the next death another one. (This is not left
     /// to the round of maintenance, because it is needed before every promotion, and only if there is one.)
-    fn make_room(&self, newest: u64) {
+    fn reclaim_before_promote(&self, newest: u64) {
         if self.maintenance.reclaimed.load(Ordering::Relaxed) < newest
             && let Err(error) = self.reclaim()
         {
@@ -148,7 +148,7 @@ impl Ring {
     }
 
     /// Closes generation `n`, opens the next one, renames `write.<n>` to `read.<n>`.
-    fn switch_over(&self, n: u64) -> Result<()> {
+    fn rotate(&self, n: u64) -> Result<()> {
         // The index is a hint: without it, late links are found out by the manifest all the same.
         if_available(self.coordination.close_generation(n))
             .map(drop)
@@ -160,24 +160,24 @@ impl Ring {
         {
             return Err(error.into()); // whatever failed: it did not happen
         }
-        self.settle_dir(self.layout.root())
+        self.sync_dir(self.layout.root())
     }
 
-    fn publish_manifest(&self, n: u64, found: &Found, swap_ms: f64) -> Result<(Arc<Manifest>, bool)> {
+    fn publish_manifest(&self, n: u64, found: &ScannedGeneration, swap_ms: f64) -> Result<(Arc<Manifest>, bool)> {
         let path = self.layout.manifest(n - 1);
         let before = self.manifests.get(n - 1)?.ok_or_else(|| unseen(&path))?;
-        let segments = choose(&self.countable(n, &found.segments)?, self.birth.swap_cap, MAX_SEGMENTS);
+        let segments = choose(&self.countable(n, &found.segments)?, self.descriptor.swap_cap, MAX_SEGMENTS);
         let summary = before.summary.next(&self.me, &segments, swap_ms);
         let path = self.layout.manifest(n);
         let refused = |message: String| Error::Manifest { path: path.clone(), message, passing: false };
         let manifest = Manifest::new(summary, segments);
         manifest.check().map_err(refused)?; // what nobody could read is never published
-        self.settle_dir(&self.layout.read(n))?;
-        self.settle_manifests(n - 1)?;
+        self.sync_dir(&self.layout.read(n))?;
+        self.sync_manifests(n - 1)?;
         let temp = self.layout.staging_of(&self.me).join(format!("manifest.{n}.{:08x}", random_u32()));
         self.fs.ensure_dir(&self.layout.staging_of(&self.me))?;
         let ours = publish_by(&*self.fs, &temp, &path, &|file| manifest.write_to(file), self.syncs_files())?;
-        self.settle_manifests(n)?;
+        self.sync_manifests(n)?;
         if ours {
             return Ok((self.manifests.keep(manifest), true)); // generators wait: it is not read once more
         }
@@ -185,7 +185,7 @@ impl Ring {
     }
 
     /// Says so in the index, removes the staging names of what is listed and the links of what is not.
-    fn after_promotion(&self, manifest: &Manifest, found: &Found) -> Result<()> {
+    fn after_promotion(&self, manifest: &Manifest, found: &ScannedGeneration) -> Result<()> {
         let summary = &manifest.summary;
         let (n, total_samples) = (summary.generation, summary.total_samples);
         let status = SwapStatus { generation: n, unix_ms: summary.unix_ms, total_samples };
@@ -193,18 +193,18 @@ impl Ring {
             .map(drop)
             .unwrap_or_else(|error| tracing::warn!(%error, "the status was not published"));
         for entry in &manifest.segments {
-            self.tidy(&self.layout.sealed(&entry.owner, entry.id))?;
+            self.unlink_own(&self.layout.sealed(&entry.owner, entry.id))?;
         }
         // Only what passed its check: a damaged one may only have been seen too early, and its owner will look at it.
         for entry in found.segments.iter().filter(|entry| !lists_name(manifest, entry)) {
             let staged = self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))?;
             if !staged
-                && matches!(self.verdict(entry, self.manifests.newest()?)?, Verdict::Undelivered | Verdict::Unclear)
+                && matches!(self.delivery(entry, self.manifests.newest()?)?, Delivery::Undelivered | Delivery::Unclear)
             {
                 tracing::error!(segment = %entry.id, "read.{n}/{} stays: it has no other name, see `ringreel repair`", entry.file());
                 continue;
             }
-            self.tidy(&self.layout.read(n).join(entry.file()))?;
+            self.unlink_own(&self.layout.read(n).join(entry.file()))?;
         }
         Ok(())
     }

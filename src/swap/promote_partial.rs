@@ -1,7 +1,7 @@
 //! Sealing: the generation that fills becomes readable as it is. The same promotion as that of a full one; whoever
 //! generates goes on in the next.
 
-use super::promote::{Promoted, Promotion, When};
+use super::promote::{PromoteWhen, Promoted, Promotion};
 use crate::error::{Error, Result};
 use crate::ring::Ring;
 
@@ -10,7 +10,7 @@ const ATTEMPTS: u32 = 20;
 
 /// What sealing did.
 #[derive(Clone, Debug, Default)]
-pub struct Sealed {
+pub struct PartialPromotion {
     /// Generations that it made readable: one, or two where a promotion was left half done.
     pub promotions: Vec<Promotion>,
     /// Somebody else made the generation readable meanwhile.
@@ -25,19 +25,19 @@ impl Ring {
     ///
     /// # Errors
     /// What the filesystem says.
-    pub fn seal(&self) -> Result<Sealed> {
-        let mut sealed = Sealed::default();
+    pub fn promote_partial(&self) -> Result<PartialPromotion> {
+        let mut done = PartialPromotion::default();
         let next = self.manifests.newest_listed()? + 1;
         // Where a promotion is half done, it is the one after that fills.
         let filling = next + u64::from(self.is_renamed(next)?);
         let mut last = None;
         // No rounds of maintenance, because a single reclaim after the last promotion serves both.
         for _ in 0..ATTEMPTS {
-            match self.promote(When::NotEmpty) {
-                Ok(Promoted::Done(promotion)) => sealed.promotions.push(promotion),
+            match self.promote(PromoteWhen::NotEmpty) {
+                Ok(Promoted::Done(promotion)) => done.promotions.push(promotion),
                 Ok(not_done) if self.manifests.newest_listed()? < filling => {
                     if let Promoted::Blocked { why, .. } = not_done {
-                        sealed.held = Some(why);
+                        done.held = Some(why);
                         break;
                     }
                     if self.is_empty(filling)? {
@@ -59,22 +59,22 @@ impl Ring {
                 break;
             }
         }
-        if let Some(error) = last.filter(|_| sealed.promotions.is_empty()) {
+        if let Some(error) = last.filter(|_| done.promotions.is_empty()) {
             return Err(error);
         }
-        sealed.by_another = self.manifests.newest()? >= filling
-            && sealed.promotions.iter().all(|p| p.manifest.summary.generation < filling);
-        if !sealed.promotions.is_empty()
+        done.by_another = self.manifests.newest()? >= filling
+            && done.promotions.iter().all(|p| p.manifest.summary.generation < filling);
+        if !done.promotions.is_empty()
             && let Err(error) = self.reclaim()
         {
             tracing::warn!("old generations are left to the next one: {error}");
         }
         let _ = self.fs.remove_dir(&self.layout.staging_of(&self.me)); // stays where something is in it
-        Ok(sealed)
+        Ok(done)
     }
 
     fn is_empty(&self, n: u64) -> Result<bool> {
-        match self.fill_of(n) {
+        match self.count_samples(n) {
             Ok(fill) => Ok(fill == 0),
             Err(Error::Fs { source }) if source.is_gone() => Ok(!self.is_renamed(n)?),
             Err(error) => Err(error),

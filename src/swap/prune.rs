@@ -119,7 +119,7 @@ impl Ring {
         let mut names = Names::Absent;
         for name in manifest.segments.iter().filter_map(|entry| staged.get(&entry.id)) {
             if names == Names::Absent {
-                self.settle_manifests(n)?;
+                self.sync_manifests(n)?;
                 names = Names::Removed;
             }
             match name.path.as_deref().map_or(Ok(()), |path| self.fs.forget_file(path)) {
@@ -160,11 +160,11 @@ impl Ring {
             return Ok(());
         }
         for owner in owners {
-            match self.settle_dir(&self.layout.staging_of(owner)) {
+            match self.sync_dir(&self.layout.staging_of(owner)) {
                 Err(Error::Fs { source }) if source.is_gone() => {}
                 done => done?,
             }
         }
-        self.settle_dir(&self.layout.staging())
+        self.sync_dir(&self.layout.staging())
     }
 }

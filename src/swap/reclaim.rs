@@ -1,7 +1,7 @@
 //! Reclaim: old generations, litter and old manifests are removed. A directory is first moved to `trash/`, so that
 //! nobody finds half of it, and then emptied.
 
-use super::orphans::Verdict;
+use super::orphans::Delivery;
 use crate::coordination::if_available;
 use crate::error::{Error, Result};
 use crate::fs::FsError;
@@ -42,7 +42,7 @@ impl Ring {
         let mut done = Reclaimed { more, ..Reclaimed::default() };
         if_available(self.note_new_deaths())?;
         if !retirable.is_empty() {
-            self.settle_manifests(newest)?;
+            self.sync_manifests(newest)?;
         }
         for (name, dir) in retirable {
             // What cannot be looked at stays, and holds up nothing else.
@@ -110,12 +110,12 @@ impl Ring {
             },
             GenerationDir::Write(_) => None,
         };
-        let judge = |entry: &SegmentEntry| self.verdict(entry, newest);
+        let judge = |entry: &SegmentEntry| self.delivery(entry, newest);
         let found = self.last_names(path, manifest.as_deref(), 1, newest, &judge)?;
         Ok(found.first().map(|(entry, verdict)| {
             let file = entry.file();
             match verdict {
-                Verdict::Unclear => {
+                Delivery::Unclear => {
                     format!("a manifest is lost, so whether {file} was delivered cannot be told: see `ringreel repair`")
                 }
                 _ => format!("no manifest lists {file}, and it has no other name: see `ringreel repair`"),
@@ -129,7 +129,7 @@ impl Ring {
             Ok(names) => names,
             Err(error) if error.is_gone() => return Ok(0),
             Err(error) if error.source.kind() == ErrorKind::NotADirectory => {
-                self.tidy(dir)?;
+                self.unlink_own(dir)?;
                 return Ok(1);
             }
             Err(error) => return Err(error.into()),

@@ -61,19 +61,19 @@ pub struct Commit {
 /// The manifest that was looked into last, and how far: the segments of one owner stand in it one after the other, but for
 /// those of others between them.
 #[derive(Default)]
-pub(crate) struct LookedUp {
+pub(crate) struct ManifestCursor {
     manifest: Option<Arc<Manifest>>,
     next: usize,
 }
 
-impl LookedUp {
+impl ManifestCursor {
     /// Segments between two of one owner, for whom no index is asked.
     const BETWEEN: usize = 8;
 
     /// Whether generation `n` has a manifest that can be read, and that lists `id`.
     fn finds(&mut self, id: SegmentId, n: u64, manifests: &Manifests) -> bool {
         if self.manifest.as_ref().is_none_or(|manifest| manifest.summary.generation != n) {
-            *self = LookedUp { manifest: manifests.get(n).ok().flatten(), next: 0 };
+            *self = ManifestCursor { manifest: manifests.get(n).ok().flatten(), next: 0 };
         }
         let Some(manifest) = &self.manifest else { return false };
         let near = manifest.segments[self.next..].iter().take(Self::BETWEEN).position(|segment| segment.id == id);
@@ -85,7 +85,7 @@ impl LookedUp {
 
 /// Where a segment is after a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum CommitOutcome {
     /// Linked into this generation, which has no manifest yet.
     Linked(u64),
     /// This generation's manifest lists it; `None`: a manifest that was pruned since did. Done.
@@ -134,7 +134,7 @@ impl Committer {
 
 /// Where a segment stands, as the manifests say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum CommitState {
     /// This generation's manifest lists it.
     Listed(u64),
     /// It was linked into this generation, which has no manifest yet.
@@ -146,12 +146,12 @@ pub enum Standing {
 }
 
 /// What the manifests up to `newest` say: `listed`, by which of them the segment is; `linked`, where it was linked last.
-pub fn standing(listed: Option<u64>, linked: Option<u64>, newest: u64) -> Standing {
+pub fn commit_state(listed: Option<u64>, linked: Option<u64>, newest: u64) -> CommitState {
     match (listed, linked) {
-        (Some(n), _) => Standing::Listed(n),
-        (None, Some(n)) if n > newest => Standing::Linked(n),
-        (None, Some(_)) => Standing::LeftOut,
-        (None, None) => Standing::Staged,
+        (Some(n), _) => CommitState::Listed(n),
+        (None, Some(n)) if n > newest => CommitState::Linked(n),
+        (None, Some(_)) => CommitState::LeftOut,
+        (None, None) => CommitState::Staged,
     }
 }
 
@@ -200,7 +200,7 @@ impl Ring {
     ///
     /// # Errors
     /// What the filesystem or the index says; [`Error::Lost`] when somebody removed the staged file by hand.
-    pub fn commit_step(&self, commit: &mut Commit, thorough: bool) -> Result<Step> {
+    pub fn commit_step(&self, commit: &mut Commit, thorough: bool) -> Result<CommitOutcome> {
         let staged = self.layout.sealed(&commit.staged.owner, commit.staged.id);
         let mut collisions = 0;
         for _ in 0..ATTEMPTS {
@@ -211,7 +211,7 @@ impl Ring {
             let target = self.filling(newest);
             let needed = if commit.is_cut && !thorough { commit.staged.samples } else { 1 };
             if self.is_full(target, needed, thorough)? {
-                return Ok(Step::Wait(target));
+                return Ok(CommitOutcome::Wait(target));
             }
             if target != self.filling(newest) {
                 continue;
@@ -223,7 +223,7 @@ impl Ring {
             let index = match handed {
                 Some(Some(index)) => index,
                 Some(None) if target == newest + 1 && self.has_begun(target)? => continue,
-                Some(None) if !thorough => return Ok(Step::Wait(target)),
+                Some(None) if !thorough => return Ok(CommitOutcome::Wait(target)),
                 _ => STRAY_INDEX + u64::from(random_u32()),
             };
             let name = self.layout.write(target).join(segment_name(index, commit.staged.samples));
@@ -245,7 +245,7 @@ impl Ring {
                     return Ok(step);
                 }
             } else if error.is_denied() && commit.staged.owner != self.me {
-                return Ok(Step::Refused);
+                return Ok(CommitOutcome::Refused);
             } else if !error.is_taken() {
                 return Err(error.into());
             }
@@ -297,14 +297,14 @@ impl Ring {
     }
 
     /// Looks the segment up in the manifests up to `newest`. If one lists it, its staging name is no longer needed.
-    pub(crate) fn look_up(&self, commit: &Commit, newest: u64, looked: &mut LookedUp) -> Result<Lookup> {
+    pub(crate) fn look_up(&self, commit: &Commit, newest: u64, looked: &mut ManifestCursor) -> Result<Lookup> {
         let (id, from) = (commit.staged.id, commit.unchecked_from());
         // The generation that it was linked into lists nearly all: asked first, for thousands of segments at once.
         let first = commit.linked.filter(|n| (from..=newest).contains(n));
         let first = first.filter(|n| looked.finds(id, *n, &self.manifests));
         let found = first.map_or_else(|| self.manifests.find(id, from, newest), |n| Ok(Lookup::Listed(n)))?;
         if let Lookup::Listed(n) = found {
-            self.settle_manifests(n)?;
+            self.sync_manifests(n)?;
         }
         Ok(found)
     }
@@ -317,13 +317,13 @@ impl Ring {
     }
 
     /// What the manifests say: delivered, waiting for one, or to be linked (again).
-    fn judge(&self, commit: &mut Commit, staged: &Path, newest: u64) -> Result<Option<Step>> {
+    fn judge(&self, commit: &mut Commit, staged: &Path, newest: u64) -> Result<Option<CommitOutcome>> {
         let Staged { id, born, .. } = commit.staged;
-        let found = self.look_up(commit, newest, &mut LookedUp::default())?;
-        let standing = standing(found.generation(), commit.linked, newest);
-        if let Standing::Listed(n) = standing {
-            self.tidy(staged)?;
-            return Ok(Some(Step::Delivered(Some(n))));
+        let found = self.look_up(commit, newest, &mut ManifestCursor::default())?;
+        let standing = commit_state(found.generation(), commit.linked, newest);
+        if let CommitState::Listed(n) = standing {
+            self.unlink_own(staged)?;
+            return Ok(Some(CommitOutcome::Delivered(Some(n))));
         }
         // A manifest is pruned only after the staging names of what it lists are gone, so in this order.
         if found == Lookup::Pruned {
@@ -334,29 +334,35 @@ impl Ring {
         }
         commit.checked = Some(newest.max(born.saturating_sub(1)));
         match standing {
-            Standing::Linked(n) => return Ok(Some(Step::Linked(n))),
-            Standing::LeftOut => {
+            CommitState::Linked(n) => return Ok(Some(CommitOutcome::Linked(n))),
+            CommitState::LeftOut => {
                 if let Err(Error::Format { source, .. }) = check_stored(&*self.fs, staged) {
                     return self.quarantine_staged(&commit.staged.owner, id, source.to_string()).map(Some);
                 }
                 commit.linked = None;
             }
-            Standing::Staged | Standing::Listed(_) => {}
+            CommitState::Staged | CommitState::Listed(_) => {}
         }
         Ok(None)
     }
 
-    fn linked(&self, commit: &mut Commit, target: u64) -> Step {
+    fn linked(&self, commit: &mut Commit, target: u64) -> CommitOutcome {
         commit.linked = Some(target);
         let mut occupancy = self.committer.occupancy();
         if occupancy.generation == target {
             occupancy.spent += commit.staged.samples;
         }
-        Step::Linked(target)
+        CommitOutcome::Linked(target)
     }
 
     /// The link found no file or no directory. None: try again.
-    fn look_afresh(&self, commit: &mut Commit, staged: &Path, known: u64, target: u64) -> Result<Option<Step>> {
+    fn look_afresh(
+        &self,
+        commit: &mut Commit,
+        staged: &Path,
+        known: u64,
+        target: u64,
+    ) -> Result<Option<CommitOutcome>> {
         let is_staged = self.fs.exists(staged)? || self.is_staged_now(&commit.staged)?;
         if is_staged && target == known + 1 && self.has_begun(target)? {
             commit.missing = None;
@@ -366,7 +372,7 @@ impl Ring {
         if !is_staged {
             let id = commit.staged.id;
             return match self.manifests.find(id, commit.unchecked_from(), newest)? {
-                Lookup::Listed(n) => Ok(Some(Step::Delivered(Some(n)))),
+                Lookup::Listed(n) => Ok(Some(CommitOutcome::Delivered(Some(n)))),
                 Lookup::Pruned => self.unstaged(&commit.staged).map(Some),
                 // The listing that showed it staged was an old one.
                 Lookup::NotListed if commit.pruned => self.unstaged(&commit.staged).map(Some),
@@ -374,7 +380,7 @@ impl Ring {
                 Lookup::NotListed
                     if commit.missing.get_or_insert_with(Instant::now).elapsed() <= self.settings.lease =>
                 {
-                    Ok(Some(Step::Wait(target)))
+                    Ok(Some(CommitOutcome::Wait(target)))
                 }
                 Lookup::NotListed => match self.quarantined_as(&commit.staged)? {
                     Some(step) => Ok(Some(step)),
@@ -387,7 +393,7 @@ impl Ring {
             return Ok(None);
         }
         if self.is_renamed(target)? {
-            return Ok(Some(Step::Wait(target))); // it is being promoted
+            return Ok(Some(CommitOutcome::Wait(target))); // it is being promoted
         }
         self.fs.ensure_dir(&self.layout.write(target))?;
         Ok(None)
@@ -414,7 +420,7 @@ impl Ring {
         let occupancy = self.committer.occupancy();
         // The generation is full: the next segment goes into an empty one.
         let room = occupancy.room.checked_sub(occupancy.spent).filter(|room| *room > 0);
-        (room.unwrap_or(self.birth.swap_cap) / occupancy.sharers.max(1)).max(1)
+        (room.unwrap_or(self.descriptor.swap_cap) / occupancy.sharers.max(1)).max(1)
     }
 
     /// Returns whether generation `n` has no room for `needed` samples, by the names in it, which say how
@@ -439,7 +445,7 @@ impl Ring {
         if occupancy.generation < n && self.manifests.newest()? + 1 == n {
             self.has_begun(n)?;
         }
-        let cap = self.birth.swap_cap;
+        let cap = self.descriptor.swap_cap;
         // After a wrong no the link is tried, which asks the server.
         let names = match self.fs.list(&self.layout.write(n)) {
             Ok(names) => names,
@@ -454,7 +460,7 @@ impl Ring {
         }
         let mut room = cap.saturating_sub(named.saturating_sub(occupancy.surplus));
         if thorough && room == 0 {
-            let fill = match self.fill_of(n) {
+            let fill = match self.count_samples(n) {
                 Ok(fill) => fill,
                 Err(Error::Fs { source }) if source.is_gone() => return Ok(false),
                 Err(error) => return Err(error),
@@ -478,12 +484,12 @@ impl Ring {
 
     /// What became of a segment that has no staging name and that a pruned manifest may have listed:
     /// `ringreel repair` quarantined it, or that manifest delivered it.
-    fn unstaged(&self, staged: &Staged) -> Result<Step> {
-        Ok(self.quarantined_as(staged)?.unwrap_or(Step::Delivered(None)))
+    fn unstaged(&self, staged: &Staged) -> Result<CommitOutcome> {
+        Ok(self.quarantined_as(staged)?.unwrap_or(CommitOutcome::Delivered(None)))
     }
 
-    /// Returns [`Step::Quarantined`] with the noted reason if the segment lies in `quarantine/`.
-    fn quarantined_as(&self, staged: &Staged) -> Result<Option<Step>> {
+    /// Returns [`CommitOutcome::Quarantined`] with the noted reason if the segment lies in `quarantine/`.
+    fn quarantined_as(&self, staged: &Staged) -> Result<Option<CommitOutcome>> {
         let (dir, prefix) = (self.layout.quarantine(), format!("{}.{}.", staged.owner, staged.id));
         let names = self.list_or_none(&dir)?;
         let mut files = names.iter().filter_map(|name| name.strip_suffix(".rec"));
@@ -491,11 +497,11 @@ impl Ring {
         let why = self.fs.read(&dir.join(format!("{stem}.why")), 1 << 16).unwrap_or_default();
         let why = String::from_utf8_lossy(&why).trim().to_owned();
         let unknown = || "another process quarantined it".to_owned();
-        Ok(Some(Step::Quarantined(if why.is_empty() { unknown() } else { why })))
+        Ok(Some(CommitOutcome::Quarantined(if why.is_empty() { unknown() } else { why })))
     }
 
     /// Moves a staged segment to `quarantine/`, and notes why.
-    pub fn quarantine_staged(&self, owner: &str, id: SegmentId, why: String) -> Result<Step> {
+    pub fn quarantine_staged(&self, owner: &str, id: SegmentId, why: String) -> Result<CommitOutcome> {
         let staged = self.layout.sealed(owner, id);
         let name = format!("{owner}.{id}.{:08x}", random_u32());
         let to = self.layout.quarantine();
@@ -506,7 +512,7 @@ impl Ring {
             Err(error) => return Err(error.into()),
         }
         self.note_why(&name, &why);
-        Ok(Step::Quarantined(why))
+        Ok(CommitOutcome::Quarantined(why))
     }
 
     /// Writes beside what lies in quarantine under `name` why it does.
@@ -535,7 +541,7 @@ mod tests {
             std::fs::write(layout.manifest(n), manifest.encode().unwrap()).unwrap();
         }
         let manifests = Manifests::new(Arc::new(crate::fs::Posix), layout);
-        let mut looked = LookedUp::default();
+        let mut looked = ManifestCursor::default();
         let mut finds = |id: u64, n| looked.finds(SegmentId(u128::from(id).to_be_bytes()), n, &manifests);
         // One after the other, with few of others between them, with many; to the end, back, and beyond.
         for id in (0..20).chain((20..40).step_by(3)).chain([70, 71, 99, 2, 3, 98, 99]) {

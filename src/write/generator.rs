@@ -123,7 +123,7 @@ impl Core {
         let parts = self.in_order(parts)?;
         let sample = SampleRef { parts: &parts, meta, unix_ms: unix_ms() };
         self.check_input(&sample)?;
-        self.open.check_finite(&self.ring.birth.sample, sample.parts)?;
+        self.open.check_finite(&self.ring.descriptor.sample, sample.parts)?;
         self.put(&sample, true, stop)?;
         Ok(self.unreported.take_ids())
     }
@@ -275,7 +275,7 @@ impl Core {
     }
 
     fn in_order<'a>(&self, given: &[NamedPart<'a>]) -> Result<Vec<PartRef<'a>>> {
-        let names = &self.ring.birth.sample;
+        let names = &self.ring.descriptor.sample;
         if given.len() == names.len() && given.iter().zip(names).all(|(part, name)| part.name == name) {
             return Ok(given.iter().map(|part| part.part.clone()).collect());
         }
@@ -299,7 +299,7 @@ impl Core {
         if !sample.meta.is_empty() {
             sample.meta.encode().map_err(|error| Error::Sample(format!("meta: {error}")))?;
         }
-        for (part, name) in sample.parts.iter().zip(&self.ring.birth.sample) {
+        for (part, name) in sample.parts.iter().zip(&self.ring.descriptor.sample) {
             let want =
                 part.dtype.byte_len(part.shape).map_err(|error| Error::Sample(format!("part {name:?}: {error}")))?;
             if want != part.data.len() as u64 {

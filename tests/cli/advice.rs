@@ -89,7 +89,7 @@ fn all_commands_name_the_same_next_command_for_a_damage() {
         assert_eq!(repair.code, Some(i32::from(next == REPAIR)), "{what}: {repair:?}");
         assert!(next == REPAIR || repair.out.contains(next), "{what}: {repair:?}");
         if what.starts_with("ring.json") {
-            for args in [&["status"][..], &["generate", "--samples", "1"], &["seal"], &["gc"], &["read", "--all"]] {
+            for args in [&["status"][..], &["generate", "--samples", "1"], &["promote"], &["gc"], &["read", "--all"]] {
                 let said = place.run(args);
                 assert!(said.code != Some(0) && said.err.contains(REPAIR), "{what}: {args:?}: {said:?}");
             }
@@ -110,7 +110,7 @@ fn finish_reports_a_removed_ring() {
     put(&mut generator, 10);
     fs::rename(place.ring(), place.path().join("moved")).unwrap();
     let error = generator.finish(false, &|| false).unwrap_err();
-    assert!(matches!(error, ringreel::Error::WrongRing { .. }), "{error}");
+    assert!(matches!(error, ringreel::Error::RingMismatch { .. }), "{error}");
     assert!(!place.ring().exists());
 }
 

@@ -104,8 +104,8 @@ fn senseless_arguments_are_refused_and_change_nothing() {
         (&["generate", "--samples", "1", "--shape", "1099511627777"], &["--shape", "MAX_PART"]),
         (&["generate", "--samples", "1", "--shape=64,-1"], &["--shape", "-1"]),
         (&["generate", "--samples=-1"], &["--samples", "-1"]),
-        (&["read", "--rank", "3", "--world", "3"], &["rank 3", "world", "3", "from 0"]),
-        (&["read", "--rank", "0", "--world", "0"], &["rank 0", "world", "0"]),
+        (&["read", "--rank", "3", "--world-size", "3"], &["rank 3", "world", "3", "from 0"]),
+        (&["read", "--rank", "0", "--world-size", "0"], &["rank 0", "world", "0"]),
         (&["read", "--all", "--samples", "3"], &["--all", "--samples"]),
         (&["reed"], &["reed", "unrecognized"]),
     ]);
@@ -176,7 +176,7 @@ fn an_empty_directory_and_a_relative_or_absolute_ring_are_fine() {
     let absolute = format!("{}/absolute", place.path().display());
     for ring in ["empty", "./new", &absolute] {
         place.configure(&format!("RING: {ring}\n{SMALL}"));
-        place.run(&["generate", "--samples", "3", "--shape", "8", "--seal"]).ok();
+        place.run(&["generate", "--samples", "3", "--shape", "8", "--promote"]).ok();
         assert_eq!(place.run(&["read", "--all", "--json"]).ok().json().len(), 3);
     }
 }
@@ -274,7 +274,7 @@ fn what_the_system_said_is_told_once() {
 
 /// A ring that could not be made for lack of something: nothing is left; or, where its `ring.json` was out already
 /// (others may have found it), the same call makes it whole once there is enough.
-fn born_on_a_full_disk(mount: &Mount, place: &Place, make_room: impl FnOnce()) -> bool {
+fn born_on_a_full_disk(mount: &Mount, place: &Place, reclaim_before_promote: impl FnOnce()) -> bool {
     let before = listing(mount.path());
     let said = place.run(&["generate", "--samples", "0"]);
     if said.code == Some(0) {
@@ -288,8 +288,8 @@ fn born_on_a_full_disk(mount: &Mount, place: &Place, make_room: impl FnOnce()) -
     if !mount.path().join("ring/ring.json").exists() {
         assert!(listing(mount.path()) == before, "something was left: {:?}", listing(mount.path()).keys());
     }
-    make_room();
-    place.run(&["generate", "--samples", "3", "--shape", "8", "--seal"]).ok();
+    reclaim_before_promote();
+    place.run(&["generate", "--samples", "3", "--shape", "8", "--promote"]).ok();
     assert_eq!(place.run(&["read", "--all", "--json"]).ok().json().len(), 3);
     false
 }
@@ -352,7 +352,7 @@ fn generators_on_a_full_disk_wait_and_readers_go_on() {
     mount.remount("size=16m");
     let manager = place.start(&["manager"]);
     eventually("all is delivered", || {
-        place.run(&["generate", "--samples", "10", "--seed", "1", "--shape", "8", "--seal"]).ok();
+        place.run(&["generate", "--samples", "10", "--seed", "1", "--shape", "8", "--promote"]).ok();
         place.run(&["status", "--json"]).ok().json()[0]["samples_waiting"] == 0
     });
     manager.terminate();
@@ -475,7 +475,7 @@ fn many_who_make_the_ring_at_the_same_time_make_one() {
                     "6",
                     "--shape",
                     "8",
-                    "--seal",
+                    "--promote",
                     "--ledger",
                     &name(n),
                     "--seed",

@@ -53,7 +53,7 @@ const COMMANDS: [&[&str]; 16] = [
     &["metrics", "demo.ring", "--json"],
     &["pack", "--list", "train", "photos", "--force"],
     &["pack", "train", "photos", "--force"],
-    &["picture", "demo.ring", "-o", "sheet.png"],
+    &["preview", "demo.ring", "-o", "sheet.png"],
     &["read", "--timeout", "0.2"],
     &["report", "demo.ring", "-o", "report.html"],
     &["status", "demo.ring"],
@@ -92,7 +92,7 @@ fn extreme_numbers_never_panic_or_abort_a_command() {
     let place = Place::new("SWAP_CAP: 5\nSAMPLE: [data, label]\n");
     generate(&place.config(), 0..10);
     fs::create_dir(place.path().join("photos")).unwrap();
-    place.run(&["picture", "demo.ring", "-o", "photos/a.png", "--samples", "1"]);
+    place.run(&["preview", "demo.ring", "-o", "photos/a.png", "--samples", "1"]);
     place.run(&["pack", "--list", "train", "photos"]).ok();
     let mut tried = 0;
     for command in COMMANDS {

@@ -47,11 +47,11 @@ fn inspect_and_cat_say_the_same_of_the_same_ring() {
 #[test]
 fn picture_report_and_export_say_the_same_of_the_same_ring() {
     for fixed in FIXED {
-        golden("picture", fixed, &["picture", "PATH", "-o", "sheet.png", "--generation", "2"]);
+        golden("preview", fixed, &["preview", "PATH", "-o", "sheet.png", "--generation", "2"]);
         golden("report", fixed, &["report", "PATH", "-o", "report.html"]);
         golden("export", fixed, &["export", "PATH", "-o", "out", "--as", "wds", "--generation", "2"]);
     }
-    golden("picture-json", "healthy", &["picture", "PATH", "-o", "sheet.png", "--json"]);
+    golden("preview-json", "healthy", &["preview", "PATH", "-o", "sheet.png", "--json"]);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn repair_gc_and_seal_say_the_same_of_the_same_ring() {
     for fixed in FIXED {
         golden("repair", fixed, &["repair", "-c", "config.yaml"]);
         golden("gc", fixed, &["gc", "-c", "config.yaml", "--dry-run"]);
-        golden("seal", fixed, &["seal", "-c", "config.yaml"]);
+        golden("promote", fixed, &["promote", "-c", "config.yaml"]);
     }
 }
 
@@ -133,7 +133,7 @@ fn what_is_looked_at_is_not_changed() {
         &["inspect", "PATH"],
         &["inspect", "PATH", "--tree"],
         &["cat", "PATH", "--as", "json"],
-        &["picture", "PATH", "-o", "sheet.png"],
+        &["preview", "PATH", "-o", "sheet.png"],
         &["report", "PATH", "-o", "report.html"],
         &["export", "PATH", "-o", "out"],
         &["top", "PATH", "--once"],

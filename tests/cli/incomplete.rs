@@ -54,7 +54,7 @@ fn read_all_fails_for_each_rank() {
     let place = ring();
     remove_dir(&place, 2);
     for rank in ["0", "1"] {
-        let said = place.run(&["read", "--all", "--rank", rank, "--world", "2"]);
+        let said = place.run(&["read", "--all", "--rank", rank, "--world-size", "2"]);
         assert!(said.code == Some(1) && said.out.contains("missing generations: [2]"), "{said:?}");
     }
 }

@@ -38,7 +38,7 @@ fn a_generator_beside_a_manager_and_the_manager_log_as_little() {
     let (place, begun) = (Place::new(YAML), Instant::now());
     let mut manager = place.start(&["manager", "-c", "config.yaml"]);
     manager.await_err("this manager holds the lease");
-    let said = place.run(&["generate", "--samples", SAMPLES, "--shape", "8", "--seal"]).ok();
+    let said = place.run(&["generate", "--samples", SAMPLES, "--shape", "8", "--promote"]).ok();
     check_log(&said.err, begun, "started", "400 samples finished, 400 readable");
     manager.terminate();
     eventually("the manager ends", || !manager.is_running());

@@ -148,7 +148,7 @@ class Batch:
         config, end = self.job / "config.yaml", time.monotonic() + 120
         node, ringreel = self.lab.nodes[0], self.lab.dir / "bin" / "ringreel"
         while ids - manifests.look().keys() and time.monotonic() < end:
-            node.run(ringreel, "seal", "-c", config, check=False)
+            node.run(ringreel, "promote", "-c", config, check=False)
             time.sleep(1)
         self.slurm.ask("scancel", "--user=root")
         until("all jobs' end", lambda: not self.slurm.ask("squeue", "-h").strip(), 60)

@@ -5,7 +5,7 @@ GlusterFS, for 20 s and more on NFS. A generator that found room, and whose link
 rename, then links into the *promoted* directory. By that nothing may be lost, and nothing delivered
 twice. The links are counted on the server (guest/watch.py, guest/changelog.py).
 
-To have many of them, `ringreel seal` on one node promotes generations before they are full, while
+To have many of them, `ringreel promote` on one node promotes generations before they are full, while
 generators on the other one link small samples as fast as they can.
 """
 
@@ -37,7 +37,7 @@ def run(lab, wanted=100, seconds=120):
     lab.put(config, CONFIG.format(ring=ring, lease=max(4, lab.pace.lease)))
     one, other = lab.nodes
     # Makes the ring.
-    first = [lab.ringreel, "generate", "-c", config, "--samples", 1, "--shape", 8, "--seal"]
+    first = [lab.ringreel, "generate", "-c", config, "--samples", 1, "--shape", 8, "--promote"]
     one.run(*first, timeout=120)
     events = directory / "events"
     script = "import sys; exec(sys.argv.pop(1))"
@@ -64,7 +64,7 @@ def run(lab, wanted=100, seconds=120):
         )
     begun = time.monotonic()
     while len(told("late")) < wanted and time.monotonic() - begun < seconds:
-        one.do(lab.ringreel, "seal", "-c", config, timeout=120)
+        one.do(lab.ringreel, "promote", "-c", config, timeout=120)
     for role in roles:
         role.end(signal.SIGKILL)
     log = directory / "manager.log"
@@ -74,7 +74,7 @@ def run(lab, wanted=100, seconds=120):
     ids, end = ledger_ids(directory.glob("*.ledger")), time.monotonic() + 180
     while ids - manifests.look().keys() and time.monotonic() < end:
         time.sleep(0.5)
-        one.do(lab.ringreel, "seal", "-c", config, timeout=120)
+        one.do(lab.ringreel, "promote", "-c", config, timeout=120)
     manager.end(signal.SIGTERM)
     late, promotions = told("late"), told("promoted")
     watch.end()

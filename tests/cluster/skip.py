@@ -43,7 +43,7 @@ def by_hand(lab, tries=TRIES, part="skip"):
     config = directory / "config.yaml"
     lab.put(config, CONFIG.format(ring=ring, cap=10) + lab.index.format(name=name))
     one, other = lab.nodes
-    generate = [lab.ringreel, "generate", "-c", config, "--samples", 3, "--shape", 8, "--seal"]
+    generate = [lab.ringreel, "generate", "-c", config, "--samples", 3, "--shape", 8, "--promote"]
     read = [lab.ringreel, "read", "-c", config, "--json"]
     one.run(*generate, timeout=120)
     wrong, longest = [], 0.0
@@ -96,7 +96,7 @@ class Beside:
             4,
             "--shape",
             8,
-            "--seal",
+            "--promote",
         ]
         lab.nodes[0].run(*first, timeout=120)
         for n, node in enumerate(lab.nodes):
@@ -111,7 +111,7 @@ class Beside:
                 100000,
             ]
             if self.in_turn:
-                command += ["--run", "skip", "--rank", n, "--world", len(lab.nodes)]
+                command += ["--run", "skip", "--rank", n, "--world-size", len(lab.nodes)]
             seen, log = self.dir / f"{node.name}.seen", self.dir / f"{node.name}.reader.log"
             readers[node.name] = node.spawn("reader", *command, stdout=seen, stderr=log)
         # The readers count from the generation that each of them takes first.

@@ -67,12 +67,12 @@ def run(lab):
     look("user 1 generates 7 samples", one, user(1, *generate, "-c", shared), fine)
     manage = user(2, "timeout", 15, ringreel, "manager", "-c", shared)
     look("user 2 manages on the other node", other, manage, lambda done: done.status in (0, 124))
-    look("user 2 seals", other, user(2, ringreel, "seal", "-c", shared), fine)
+    look("user 2 seals", other, user(2, ringreel, "promote", "-c", shared), fine)
     look("user 2 reads all 7", other, user(2, *read, shared), seven)
     look("root cannot read them", other, [*read, shared, "--timeout", 3], refused)
     one_more = [ringreel, "generate", "--shape", 8, "--samples", 1, "-c"]
     look("root cannot generate there", other, ["timeout", 60, *one_more, shared], refused)
-    look("root generates in a ring of nobody", one, [*generate, "--seal", "-c", own], fine)
+    look("root generates in a ring of nobody", one, [*generate, "--promote", "-c", own], fine)
     look("root reads all 7 on the other node", other, [*read, own], seven)
     for node in lab.nodes:
         node.run("umount", where)

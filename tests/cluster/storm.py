@@ -64,7 +64,7 @@ class Storm:
         if kind == "manager":
             command += ["manager"]
         elif kind == "reader":
-            command += ["read", "--json", "--rank", number, "--world", READERS]
+            command += ["read", "--json", "--rank", number, "--world-size", READERS]
             out = self.dir / f"{name}.seen"
         else:
             command += ["generate", "--shape", "20,20,20", "--rate", self.lab.pace.rate]
@@ -177,7 +177,7 @@ class Storm:
         node, manifests = self.lab.nodes[0], Manifests(self.lab, self.ring)
         ids, end = ledger_ids(self.dir.glob("*.ledger")), time.monotonic() + DRAIN_SECONDS
         while ids - manifests.look().keys() and time.monotonic() < end:
-            node.do(self.lab.ringreel, "seal", "-c", self.config, timeout=DRAIN_SECONDS)
+            node.do(self.lab.ringreel, "promote", "-c", self.config, timeout=DRAIN_SECONDS)
             time.sleep(0.5)
         for process in self.roles.values():
             process.end(signal.SIGTERM)

@@ -76,7 +76,7 @@ class Throughput:
             SAMPLES,
             "--shape",
             SHAPE,
-            "--seal",
+            "--promote",
             "-c",
         ]
         made = self.timed(self.one, *generate, memory)
@@ -106,7 +106,7 @@ class Throughput:
             "generate",
             "--shape",
             "16",
-            "--seal",
+            "--promote",
             "-c",
             config,
             "--samples",
@@ -125,7 +125,7 @@ class Throughput:
             f"{n + 10} of them read", lambda: other.run(*read, timeout=600), n + 10, "a sample"
         )
         config = self.config("files", 48)
-        single = ["--shape", "128,128,16", "--seal", "-c", config]
+        single = ["--shape", "128,128,16", "--promote", "-c", config]
         one.run(self.lab.ringreel, "generate", "--samples", 2, *single, timeout=300)
         many = [self.lab.ringreel, "generate", "--samples", 48, *single]
         self.counted(
@@ -144,7 +144,7 @@ class Throughput:
             3,
             "--shape",
             "8",
-            "--seal",
+            "--promote",
             "-c",
             config,
         ]

@@ -52,7 +52,8 @@ fn impatient(dir: &Path) -> Config {
 #[test]
 fn each_member_is_judged_by_its_own_lease() {
     type Round = fn(&Ring);
-    let rounds: [Round; 2] = [|ring| gc::gc(ring).unwrap(), |ring| assert!(ring.recover(&mut ring.watch()).is_ok())];
+    let rounds: [Round; 2] =
+        [|ring| gc::gc(ring).unwrap(), |ring| assert!(ring.recover(&mut ring.failure_detector()).is_ok())];
     for (round, in_memory) in rounds.into_iter().flat_map(|round| [(round, false), (round, true)]) {
         let dir = scratch();
         let mut ring = another(&impatient(dir.path()));
@@ -70,7 +71,7 @@ fn each_member_is_judged_by_its_own_lease() {
             assert_eq!(manager.turn().unwrap().map(|swap| swap.generation), None);
             !impatient.exists()
         });
-        assert!(patient.exists() && !ring.watch().is_dead("patient-1-a"));
+        assert!(patient.exists() && !ring.failure_detector().is_dead("patient-1-a"));
         assert_eq!(
             ring.coordination.lease("manager").unwrap().unwrap().holder,
             "patient-1-a",
@@ -187,13 +188,13 @@ fn files_held_open_elsewhere_hold_up_no_other_owner() {
         _ => Action::Pass,
     });
     wait_until("the others' files are removed", || {
-        ring.recover(&mut ring.watch()).unwrap();
+        ring.recover(&mut ring.failure_detector()).unwrap();
         files.iter().enumerate().all(|(n, file)| n == 1 || !file.exists())
     });
     assert!(held.exists());
     fs.unhook();
     wait_until("the file is removed once it is closed", || {
-        ring.recover(&mut ring.watch()).unwrap();
+        ring.recover(&mut ring.failure_detector()).unwrap();
         !held.exists()
     });
 }

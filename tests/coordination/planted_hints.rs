@@ -4,7 +4,7 @@
 use ringreel::coordination::{CoordinationStore, MemoryStore, Report, SwapStatus};
 use ringreel::fs::Posix;
 use ringreel::runs::Epoch;
-use ringreel::swap::promote::When;
+use ringreel::swap::promote::PromoteWhen;
 use ringreel::{Generator, NamedPart, Reader, Ring, StreamOptions};
 use ringreel_format::{DType, Meta};
 use ringreel_ops::status::status;
@@ -184,8 +184,8 @@ fn round(seed: u64, in_memory: bool) {
         put(&mut generator, n);
         let ring = open();
         // A step may return an error, but it has to return.
-        let _ = (ring.promote(When::Full), ring.reclaim());
-        let _ = ring.recover(&mut ring.watch());
+        let _ = (ring.promote(PromoteWhen::Full), ring.reclaim());
+        let _ = ring.recover(&mut ring.failure_detector());
         let _ = (status(&ring), ring.pinned(), ring.passes(1), ring.reads(), ring.has_readers());
         ring.run_names().unwrap().iter().for_each(|name| drop(ring.run(name).unwrap().epochs()));
     }

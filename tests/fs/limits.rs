@@ -3,7 +3,7 @@
 
 use ringreel::read::stream::Item;
 use ringreel::swap::manager::Manager;
-use ringreel::swap::promote::When;
+use ringreel::swap::promote::PromoteWhen;
 use ringreel::{Error, Generator, NamedPart, Reader, Ring, Stream, StreamOptions};
 use ringreel_format::{DType, Meta};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -200,8 +200,8 @@ fn promotion_leaves_out_no_segment_for_lack_of_files() {
     std::fs::rename(ring.layout.write(1), ring.layout.read(1)).unwrap();
     let victim = ring.layout.read(1).join(ringreel::layout::segment_name(2, 1));
     fs.hook(move |_, op, path| if op == "open" && path == victim { Action::Refuse(EMFILE) } else { Action::Pass });
-    let error = ring.promote(When::Full).map(drop).unwrap_err();
+    let error = ring.promote(PromoteWhen::Full).map(drop).unwrap_err();
     assert!(error.is_retryable() && error.to_string().contains("ulimit -n"), "{error}");
     fs.unhook();
-    assert_eq!(ring.promote(When::Full).unwrap().done().unwrap().manifest.summary.samples, 4);
+    assert_eq!(ring.promote(PromoteWhen::Full).unwrap().done().unwrap().manifest.summary.samples, 4);
 }

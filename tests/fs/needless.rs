@@ -5,9 +5,9 @@ use ringreel::coordination::Report;
 use ringreel::format::{DType, Meta};
 use ringreel::read::stream::{Stream, StreamOptions};
 use ringreel::ring::Ring;
-use ringreel::ring::liveness::Watch;
+use ringreel::ring::failure_detector::FailureDetector;
 use ringreel::swap::manager::Manager;
-use ringreel::swap::promote::When;
+use ringreel::swap::promote::PromoteWhen;
 use ringreel::{Config, Error, Generator, NamedPart, Reader};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -86,7 +86,8 @@ fn manager_waiting_for_readers_does_not_list_the_generation() {
         scope.spawn(|| manage(manager, || stop.load(Ordering::SeqCst)));
         let mut generator = Generator::open(&config).unwrap();
         (0..20).for_each(|n| drop(write(&mut generator, n).unwrap()));
-        let waits = || onlooker.fill_of(2).is_ok_and(|fill| fill == 10) && onlooker.held_back().unwrap().is_some();
+        let waits =
+            || onlooker.count_samples(2).is_ok_and(|fill| fill == 10) && onlooker.held_back().unwrap().is_some();
         while !waits() || looks.load(Ordering::SeqCst) < 500 {
             assert!(started.elapsed() < Duration::from_secs(120), "it does not look at the readers");
             std::thread::sleep(Duration::from_millis(5));
@@ -146,7 +147,7 @@ fn recovery_does_not_ask_again_for_linked_files_of_the_dead() {
     generator.finish(false, &never).unwrap();
     let fs = HookFs::default();
     let ring = Ring::find_or_make(Arc::new(fs.clone()), &config).unwrap();
-    let mut watch = Watch::new(Duration::ZERO);
+    let mut watch = FailureDetector::new(Duration::ZERO);
     for _ in 0..2 {
         ring.recover(&mut watch).unwrap(); // nobody is dead at first sight
         std::thread::sleep(Duration::from_millis(1));
@@ -165,7 +166,7 @@ fn recovery_does_not_ask_again_for_linked_files_of_the_dead() {
     assert_eq!(opened.load(Ordering::SeqCst), 0);
     let calls = calls.load(Ordering::SeqCst);
     assert!((1..3 * 20).contains(&calls), "{calls} calls in 3 rounds for 20 files");
-    ring.promote(When::NotEmpty).unwrap().done().unwrap();
+    ring.promote(PromoteWhen::NotEmpty).unwrap().done().unwrap();
     ring::assert_delivered_once(ring.layout.root(), &ids, "linked by a dead generator");
 }
 
@@ -204,7 +205,7 @@ fn promote_and_die(config: &Config) {
     let fs = HookFs::default();
     let ring = Ring::find_or_make(Arc::new(fs.clone()), config).unwrap();
     fs.hook(|_, op, _| if op == "remove_file" { Action::Refuse(EIO) } else { Action::Pass });
-    assert!(ring.promote(When::NotEmpty).is_err());
+    assert!(ring.promote(PromoteWhen::NotEmpty).is_err());
 }
 
 #[test]

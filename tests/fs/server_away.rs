@@ -1,8 +1,8 @@
 //! A server that is away for a few calls: nobody ends because of it, and nothing is lost or doubled.
 
-use ringreel::ring::liveness::Watch;
+use ringreel::ring::failure_detector::FailureDetector;
 use ringreel::swap::manager::Manager;
-use ringreel::swap::promote::When;
+use ringreel::swap::promote::PromoteWhen;
 use ringreel::{Generator, Reader};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -153,8 +153,8 @@ fn servers_lost_while_a_segment_is_named_double_no_sample() {
         let summary = generator.finish(true, &never).unwrap();
         let heir = another(&config); // brings in what was thrown away, and had got its name after all
         for _ in 0..3 {
-            heir.recover(&mut Watch::new(Duration::ZERO)).unwrap();
-            heir.promote(When::NotEmpty).unwrap();
+            heir.recover(&mut FailureDetector::new(Duration::ZERO)).unwrap();
+            heir.promote(PromoteWhen::NotEmpty).unwrap();
         }
         let there = listed(&config.ring).len() as u64;
         assert_eq!((summary.finished, there), (SAMPLES, SAMPLES), "happens {happens}, away for {away} more calls");

@@ -87,7 +87,7 @@ fn group_members_use_a_ring_made_under_umask_077() {
     let test = "another user of the group";
     let Some(said) = as_nobody(test, &place, &["read", "--all", "--json"]) else { return };
     assert_eq!(said.ok().json().len(), 4);
-    as_nobody(test, &place, &["generate", "--samples", "2", "--shape", "1000", "--seal"]).unwrap().ok();
+    as_nobody(test, &place, &["generate", "--samples", "2", "--shape", "1000", "--promote"]).unwrap().ok();
     as_nobody(test, &place, &["gc", "-c", "config.yaml"]).unwrap().ok();
     let said = place.run(&["read", "--all", "--json"]).ok();
     assert!(said.json().len() >= 2, "{said:?}");
@@ -119,7 +119,7 @@ fn lost_setgid_bit_is_one_warning_and_named_by_doctor() {
     if doctor("of group 4711 loses the setgid bit").is_none() {
         return;
     }
-    let generate = ["generate", "--samples", "2", "--shape", "1000", "--seal"];
+    let generate = ["generate", "--samples", "2", "--shape", "1000", "--promote"];
     let said = as_nobody(test, &place, &generate).unwrap();
     assert_eq!((said.code, said.err.matches("setgid bit").count()), (Some(0), 1), "{said:?}");
     for words in ["demo.ring did not keep the setgid bit", "group 4711", "chgrp"] {

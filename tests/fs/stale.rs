@@ -6,9 +6,9 @@ use ringreel::layout::Layout;
 use ringreel::read::Reader;
 use ringreel::read::stream::Item;
 use ringreel::ring::Ring;
-use ringreel::ring::liveness::Watch;
+use ringreel::ring::failure_detector::FailureDetector;
 use ringreel::swap::manager::Manager;
-use ringreel::swap::promote::When;
+use ringreel::swap::promote::PromoteWhen;
 use ringreel::{Config, Generator, SampleId, Stream, StreamOptions};
 use ringreel_cli::convert::export::{self, Format, Report};
 use ringreel_ops::inspect::Subject;
@@ -36,7 +36,7 @@ fn sealed_generation(dir: &TempDir, config: &Config) -> Vec<SampleId> {
     let mut generator = Generator::open_on(fs.clone(), config).unwrap();
     let ids: Vec<SampleId> = (0..3).flat_map(|n| write(&mut generator, n).unwrap()).collect();
     generator.finish(false, &never).unwrap();
-    let sealed = Ring::find(fs, config).unwrap().seal().unwrap();
+    let sealed = Ring::find(fs, config).unwrap().promote_partial().unwrap();
     assert_eq!(sealed.promotions.len(), 1);
     ids
 }
@@ -198,8 +198,8 @@ fn recovery_after_an_early_look_finds_what_is_staged() {
         drop(generator);
         stale::begin(seed, Chances { absent: 500, ..Chances::ABSENT });
         let ring = Ring::find(client(dir.path()), &config).unwrap();
-        ring.recover(&mut Watch::new(Duration::ZERO)).unwrap();
-        assert!(ring.promote(When::NotEmpty).unwrap().done().is_some(), "seed {seed}");
+        ring.recover(&mut FailureDetector::new(Duration::ZERO)).unwrap();
+        assert!(ring.promote(PromoteWhen::NotEmpty).unwrap().done().is_some(), "seed {seed}");
         assert_delivered_once(&config.ring, &ids, "all");
     }
 }

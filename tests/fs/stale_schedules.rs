@@ -11,13 +11,13 @@ use ringreel::read::Reader;
 use ringreel::read::shard::Share;
 use ringreel::read::stream::Item;
 use ringreel::ring::Ring;
-use ringreel::ring::liveness::Watch;
+use ringreel::ring::failure_detector::FailureDetector;
 use ringreel::runs::Epoch;
 use ringreel::swap::manager::Manager;
-use ringreel::swap::promote::When;
+use ringreel::swap::promote::PromoteWhen;
 use ringreel::write::generator::Summary;
 use ringreel::{Config, Error, Generator, SampleId, Stream, StreamOptions};
-use ringreel_ops::repair::Life;
+use ringreel_ops::repair::Liveness;
 use ringreel_ops::{gc, repair};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +47,7 @@ enum Process {
     Manager(Manager),
     /// Promotes, reclaims, seals or repairs, or adopts what owners left, all of which it takes for
     /// dead. The seed decides which of these comes next.
-    Helper(Box<Ring>, Watch),
+    Helper(Box<Ring>, FailureDetector),
     Reader(Reader),
     Stream(Follower),
 }
@@ -155,7 +155,7 @@ impl World {
     fn helper(&self) -> Process {
         let config = Config { poll: Some(Duration::from_millis(1)), ..self.config.clone() };
         let ring = Ring::find_or_make(self.client(), &config).unwrap();
-        Process::Helper(Box::new(ring), Watch::new(Duration::ZERO))
+        Process::Helper(Box::new(ring), FailureDetector::new(Duration::ZERO))
     }
 
     fn generator(&self) -> Generator {
@@ -232,28 +232,28 @@ impl World {
         }
     }
 
-    fn help(&self, ring: &Ring, watch: &mut Watch) {
+    fn help(&self, ring: &Ring, watch: &mut FailureDetector) {
         match random() % 16 {
-            0..6 => drop(self.bear(ring.promote(When::Full))),
-            6 => drop(self.bear(ring.promote(When::NotEmpty))),
+            0..6 => drop(self.bear(ring.promote(PromoteWhen::Full))),
+            6 => drop(self.bear(ring.promote(PromoteWhen::NotEmpty))),
             7..10 => drop(self.bear(ring.reclaim())),
             10..13 => drop(self.bear(ring.recover(watch))),
             13 => drop(self.bear(gc::gc(ring))),
-            14 if !self.reuse => drop(self.bear(ring.seal())),
+            14 if !self.reuse => drop(self.bear(ring.promote_partial())),
             _ => self.repair(ring),
         }
     }
 
     /// In a ring in which nothing is damaged there is nothing to repair.
     fn repair(&self, ring: &Ring) {
-        let Some(plan) = self.bear(repair::plan_repair(ring, &Life::Unknown)) else { return };
+        let Some(plan) = self.bear(repair::plan_repair(ring, &Liveness::Unknown)) else { return };
         let wrong: Vec<_> =
             plan.open().filter(|mend| ["ring", "manifest", "segment", "held-out"].contains(&mend.what)).collect();
         // Others work meanwhile where they may run within its calls: then what was seen is not of one moment.
         if !wrong.is_empty() && self.depth.get() == 1 && self.is_calm() {
             panic!("seed {}: {wrong:?}", self.seed);
         }
-        self.bear(repair::apply_repair(ring, &plan, &Life::Unknown));
+        self.bear(repair::apply_repair(ring, &plan, &Liveness::Unknown));
     }
 
     fn is_calm(&self) -> bool {
@@ -395,7 +395,7 @@ impl World {
                     Process::Generator(None) | Process::Manager(_) => {}
                     Process::Helper(ring, watch) => {
                         self.bear(ring.recover(watch));
-                        self.bear(ring.promote(When::NotEmpty));
+                        self.bear(ring.promote(PromoteWhen::NotEmpty));
                         self.bear(ring.reclaim());
                     }
                     Process::Reader(reader) if round % 8 == 0 => self.read_all(reader),

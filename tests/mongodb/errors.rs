@@ -142,9 +142,9 @@ fn rings_in_one_database_stay_apart_one_in_each_place() {
         assert_eq!((index.status().unwrap().unwrap().generation, index.handed_out(3).unwrap()), (2, 1));
     }
     let error = Generator::open(&config("three", "a")).map(|_| ()).unwrap_err();
-    assert!(matches!(error, Error::WrongRing { .. }), "{error:?}");
+    assert!(matches!(error, Error::RingMismatch { .. }), "{error:?}");
     let text = error.to_string();
-    let id = &generators[0].ring().birth.ring_id;
+    let id = &generators[0].ring().descriptor.ring_id;
     for words in [id.as_str(), "/one", "DBNAME", "COUNTER_COLLECTION", "--take-over"] {
         assert!(text.contains(words), "{text}");
     }
@@ -166,7 +166,7 @@ fn rings_in_one_database_stay_apart_one_in_each_place() {
         first.skip_to(9, 100),
     ] {
         let error = said.unwrap_err();
-        assert!(matches!(error, Error::WrongRing { .. }) && error.to_string().contains("/four"), "{error:?}");
+        assert!(matches!(error, Error::RingMismatch { .. }) && error.to_string().contains("/four"), "{error:?}");
     }
     assert_eq!(second.handed_out(9).unwrap(), 1, "the first one wrote there");
     assert_eq!(second.next_index(9).unwrap(), Some(1));

@@ -5,9 +5,9 @@ use ringreel::layout::Layout;
 use ringreel::manifest::store::Manifests;
 use ringreel::read::shard::Share;
 use ringreel::read::stream::Item;
-use ringreel::ring::liveness::Watch;
+use ringreel::ring::failure_detector::FailureDetector;
 use ringreel::swap::manager::Manager;
-use ringreel::swap::promote::When;
+use ringreel::swap::promote::PromoteWhen;
 use ringreel::{Config, Error, Generator, Reader, SampleId, Stream, StreamOptions};
 use ringreel_format::Value;
 use std::collections::HashSet;
@@ -117,7 +117,7 @@ fn read_on(config: &Config, rank: u64, stop: &AtomicBool, read: &AtomicU64) {
 pub fn drain(config: &Config, wanted: &HashSet<String>) -> Vec<SampleId> {
     let soon = Config { lease: Duration::from_millis(500), ..config.clone() };
     let ring = ring::another(&soon);
-    let mut watch = Watch::new(soon.lease);
+    let mut watch = FailureDetector::new(soon.lease);
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let there: Vec<SampleId> = listed(&config.ring).into_keys().collect();
@@ -127,7 +127,7 @@ pub fn drain(config: &Config, wanted: &HashSet<String>) -> Vec<SampleId> {
         }
         assert!(Instant::now() < deadline, "{found} of {} are listed", wanted.len());
         ring.recover(&mut watch).unwrap();
-        ring.promote(When::NotEmpty).unwrap();
+        ring.promote(PromoteWhen::NotEmpty).unwrap();
         thread::sleep(Duration::from_millis(50));
     }
 }

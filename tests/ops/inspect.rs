@@ -54,7 +54,10 @@ fn a_ring_is_told_as_it_is_by_whoever_may_only_read() {
     let place = ring();
     let before = listing(&place.ring());
     let told = &json(&place, &["demo.ring"])[0];
-    assert_eq!((&told["birth"]["swap_cap"], &told["newest"], &told["delivered"]), (&10.into(), &3.into(), &30.into()));
+    assert_eq!(
+        (&told["descriptor"]["swap_cap"], &told["newest"], &told["delivered"]),
+        (&10.into(), &3.into(), &30.into())
+    );
     let generations = told["generations"].as_array().unwrap();
     let states: Vec<(&Value, &Value, &Value)> =
         generations.iter().map(|g| (&g["generation"], &g["state"], &g["samples"])).collect();

@@ -148,7 +148,7 @@ fn a_ring_with_five_damages_is_mended_as_far_as_it_can_be() {
         assert_eq!(after[&n], before[&n], "generation {n} lists what it listed");
     }
     assert_eq!(after[&4].len(), 3, "the half promotion was finished");
-    place.run(&["seal"]).ok();
+    place.run(&["promote"]).ok();
     once(&ring, &[&ids[..], &more].concat(), "mended, and sealed");
     let read = place.run(&["read", "--all", "--json"]);
     let seen = read.values("sample_id");
@@ -183,7 +183,7 @@ fn damaged_manifests_are_quarantined_and_rebuilt_when_idle() {
     let kept = fs::read_dir(ring.join("quarantine")).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(kept.filter(|name| name.to_string_lossy().starts_with("manifest.")).count(), 4, "with their reasons");
     healed(&place);
-    place.run(&["seal"]).ok();
+    place.run(&["promote"]).ok();
     once(&ring, &ids, "damaged manifests");
 }
 
@@ -203,7 +203,7 @@ fn the_newest_manifest_that_is_lost_is_no_half_promotion() {
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(listed(&ring), before);
     healed(&place);
-    place.run(&["seal"]).ok();
+    place.run(&["promote"]).ok();
     once(&ring, &[ids, late].concat(), "the newest manifest");
 }
 
@@ -219,7 +219,7 @@ fn two_lost_manifests_in_a_row_are_made_again_when_nobody_works() {
     drop(living);
     assert_eq!(apply(&place).code, Some(0));
     assert_eq!(listed(&place.ring()), before);
-    place.run(&["seal"]).ok();
+    place.run(&["promote"]).ok();
     once(&place.ring(), &ids, "two in a row");
 }
 
@@ -256,7 +256,7 @@ fn a_manifest_whose_generation_is_gone_leaves_its_number_taken() {
     let verified = place.run(&["verify", "demo.ring"]).ok();
     assert!(verified.out.contains("10 samples that it listed are not there any more"), "{verified:?}");
     healed(&place);
-    place.run(&["seal"]).ok();
+    place.run(&["promote"]).ok();
     once(&ring, &ids[10..], "a generation that is gone");
 }
 
@@ -273,7 +273,7 @@ fn damaged_segments_of_dead_owners_are_quarantined() {
     assert_eq!(plan(&place).code, Some(1));
     assert_eq!(apply(&place).code, Some(0));
     healed(&place);
-    place.run(&["seal"]).ok();
+    place.run(&["promote"]).ok();
     let all: BTreeSet<String> = listed(&ring).into_values().flatten().collect();
     assert_eq!(all.len(), 32);
     assert!(ids[..30].iter().all(|id| all.contains(&format!("{}:{}", id.segment, id.ordinal))));
@@ -300,7 +300,7 @@ fn last_name_of_an_undelivered_sample_is_recovered() {
     assert_eq!(plan(&place).code, Some(1));
     assert_eq!(apply(&place).code, Some(0));
     healed(&place);
-    place.run(&["seal"]).ok();
+    place.run(&["promote"]).ok();
     once(&ring, &ids, "last names");
     place.run(&["gc"]).ok();
     assert!(!ring.join("write.1").exists() && !ring.join("read.1").exists());
@@ -318,7 +318,7 @@ fn damaged_last_names_are_quarantined_and_do_not_block_reclaim() {
     place.configure(&fs::read_to_string(place.path().join("config.yaml")).unwrap().replace("KEEP: 5", "KEEP: 1"));
     assert_eq!(place.run(&["gc"]).code, Some(1));
     assert_eq!(apply(&place).code, Some(0));
-    place.run(&["seal"]).ok();
+    place.run(&["promote"]).ok();
     once(&ring, &ids[..32], "all but the damaged one");
     let kept = fs::read_dir(ring.join("quarantine")).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(kept.filter(|name| name.to_string_lossy().contains(&ids[32].segment.to_string())).count(), 2);

@@ -5,10 +5,10 @@ use ringreel::coordination::Claim;
 use ringreel::layout::Layout;
 use ringreel::manifest::store::Manifests;
 use ringreel::ring::Ring;
-use ringreel::swap::promote::When;
+use ringreel::swap::promote::PromoteWhen;
 use ringreel::{Config, Generator, SampleId};
 use ringreel_ops::repair;
-use ringreel_ops::repair::Life;
+use ringreel_ops::repair::Liveness;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -81,7 +81,7 @@ fn check(dir: &Path, ids: &[SampleId], lists: &[(u64, BTreeSet<String>)], what: 
         let left = repair(Arc::new(HookFs::default()), &config).unwrap();
         let ring = another(&config);
         if left == 0 && staged(&ring) > 0 {
-            ring.promote(When::NotEmpty).unwrap();
+            ring.promote(PromoteWhen::NotEmpty).unwrap();
         }
         if left == 0 && staged(&ring) == 0 {
             break;
@@ -213,7 +213,7 @@ fn at_every_change_another_repair_may_do_it_all() {
             if CHANGES.contains(&op) && count.fetch_add(1, Ordering::SeqCst) == at {
                 let _ = repair(Arc::new(HookFs::default()), &config(&dir));
                 let ring = another(&config(&dir));
-                let _ = ring.promote(When::NotEmpty);
+                let _ = ring.promote(PromoteWhen::NotEmpty);
                 let _ = ring.reclaim();
             }
             Action::Pass
@@ -239,7 +239,7 @@ fn repair_does_not_mistake_a_turning_ring_for_a_damaged_one() {
             }
             Action::Pass
         });
-        let plan = repair::plan_repair(&ring, &Life::Unknown).unwrap();
+        let plan = repair::plan_repair(&ring, &Liveness::Unknown).unwrap();
         let wrong: Vec<_> = plan.open().filter(|mend| ["manifest", "promotion"].contains(&mend.what)).collect();
         assert!(wrong.is_empty(), "it turned at call {at}: {wrong:#?}");
         if fs.calls() <= at {

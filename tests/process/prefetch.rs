@@ -2,7 +2,7 @@
 //! threads of this process are counted.
 
 use ringreel_recordio::Prefetch;
-use ringreel_recordio::prefetch::{Lent, Panicked};
+use ringreel_recordio::prefetch::{Panicked, Prefetched};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -123,7 +123,7 @@ fn producers_stay_within_their_depth_plus_held_items() {
         let (count, counter) = counted();
         let mut ahead = numbers(depth, 1000, counter);
         settles(&count, depth);
-        let held: Vec<Lent<Buffer>> = (0..20).map(|_| ahead.next().unwrap().unwrap()).collect();
+        let held: Vec<Prefetched<Buffer>> = (0..20).map(|_| ahead.next().unwrap().unwrap()).collect();
         settles(&count, depth + 20);
         assert!(held.iter().enumerate().all(|(n, item)| item[0] == n as u64), "held items stay as they are");
         // What was held is used again: nothing new for the next twenty.

@@ -2,7 +2,7 @@
 //! the process as it always did. One test at a time: the list of torn files is the process's.
 
 use bytes::Bytes;
-use ringreel::fs::sigbus::{is_torn, newly_torn};
+use ringreel::fs::sigbus::{is_truncated, newly_torn};
 use ringreel::fs::{Fs, MapMode, Posix};
 use ringreel::read::stream::Item;
 use ringreel::{Error, Generator, NamedPart, Reader, Stream, StreamOptions};
@@ -44,14 +44,19 @@ fn what_a_mapped_file_has_lost_reads_as_zeros_and_is_told_once() {
         let (path, other) = (file_of(dir.path(), "a", 64), file_of(dir.path(), "b", 64));
         let (bytes, whole) = (map(&path, mode), map(&other, mode));
         cut(&path, PAGE as u64 * 3 / 2);
-        assert!(!is_torn(&bytes), "nobody has looked");
+        assert!(!is_truncated(&bytes), "nobody has looked");
         let kept = PAGE * 3 / 2;
         assert!(bytes[..kept].iter().all(|byte| *byte == 7) && bytes[kept..].iter().all(|byte| *byte == 0));
-        assert!(is_torn(&bytes) && is_torn(&bytes.slice(9..17)) && !is_torn(&whole) && !is_torn(&[1; 9]));
+        assert!(
+            is_truncated(&bytes)
+                && is_truncated(&bytes.slice(9..17))
+                && !is_truncated(&whole)
+                && !is_truncated(&[1; 9])
+        );
         assert!(newly_torn().contains(&path) && !newly_torn().contains(&path), "told once");
         drop(bytes);
         assert!(whole.iter().all(|byte| *byte == 7));
-        assert!(!is_torn(&map(&other, mode)), "a new map in the same place is another one");
+        assert!(!is_truncated(&map(&other, mode)), "a new map in the same place is another one");
     }
 }
 
@@ -63,7 +68,7 @@ fn lookups_in_a_lost_file_cause_few_faults() {
     cut(&path, 0);
     // From behind, so that no fault mends what the next one looks at.
     assert!((0..4096).rev().step_by(7).all(|page| bytes[page * PAGE] == 0));
-    assert!(bytes.iter().all(|byte| *byte == 0) && is_torn(&bytes));
+    assert!(bytes.iter().all(|byte| *byte == 0) && is_truncated(&bytes));
 }
 
 #[test]
@@ -81,10 +86,10 @@ fn maps_come_and_go_in_threads_while_files_are_truncated() {
                         cut(&path, 0);
                     }
                     assert_eq!(bytes[2 * PAGE], if n % 3 == 0 { 0 } else { 7 });
-                    assert_eq!(is_torn(&bytes), n % 3 == 0);
+                    assert_eq!(is_truncated(&bytes), n % 3 == 0);
                     held.push((bytes, n % 3 == 0));
                     if n % 5 == 0 {
-                        held.drain(..held.len() / 2).for_each(|(bytes, torn)| assert_eq!(is_torn(&bytes), torn));
+                        held.drain(..held.len() / 2).for_each(|(bytes, torn)| assert_eq!(is_truncated(&bytes), torn));
                     }
                     fs::remove_file(&path).unwrap();
                 }
@@ -104,7 +109,7 @@ fn a_child_made_by_fork_is_guarded_as_its_parent_was() {
     let status = unsafe {
         let child = libc::fork();
         if child == 0 {
-            let fine = bytes.iter().all(|byte| *byte == 0) && is_torn(&bytes);
+            let fine = bytes.iter().all(|byte| *byte == 0) && is_truncated(&bytes);
             drop(bytes);
             libc::_exit(if fine { 0 } else { 1 });
         }
@@ -113,7 +118,7 @@ fn a_child_made_by_fork_is_guarded_as_its_parent_was() {
         status
     };
     assert_eq!(status, 0, "it died, or saw something else");
-    assert!(!is_torn(&bytes), "what the child saw is the child's");
+    assert!(!is_truncated(&bytes), "what the child saw is the child's");
 }
 
 /// A ring of three samples of `len` bytes, all of them 7, and a filesystem that truncates each segment to `to` bytes as

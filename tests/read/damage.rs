@@ -285,7 +285,7 @@ fn read_prints_each_damage_and_exits_with_1() {
 #[test]
 fn truncation_during_a_pread_is_survived() {
     let place = Place::new("SWAP_CAP: 6\nSAMPLE: [data]\nREAD: pread\nVERIFY: always\n");
-    place.run(&["generate", "--samples", "6", "--shape", "4000000", "--seal"]).ok();
+    place.run(&["generate", "--samples", "6", "--shape", "4000000", "--promote"]).ok();
     let reader = place.start(&["read", "--json", "--timeout", "1"]);
     for n in 0..5 {
         std::thread::sleep(Duration::from_millis(60));

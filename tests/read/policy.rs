@@ -3,7 +3,7 @@
 use ringreel::config::Reuse;
 use ringreel::read::stream::Item;
 use ringreel::swap::manager::Manager;
-use ringreel::swap::promote::{Promoted, When};
+use ringreel::swap::promote::{PromoteWhen, Promoted};
 use ringreel::write::generator::Summary;
 use ringreel::{Error, Generator, Reader, Stream, StreamOptions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,7 +100,7 @@ fn generators_without_readers_fill_one_generation_ahead() {
     let ring = place.ring();
     scope(|scope| {
         let generator = scope.spawn(|| generate(&place, 0..SAMPLES * 4, false));
-        eventually("the second one is full", || ring.fill_of(2).is_ok_and(|fill| fill == SAMPLES));
+        eventually("the second one is full", || ring.count_samples(2).is_ok_and(|fill| fill == SAMPLES));
         sleep(Duration::from_millis(200));
         assert_eq!(ring.manifests.newest_listed().unwrap(), 1);
         assert!(!generator.is_finished() && !place.path().join("write.3").exists());
@@ -150,11 +150,11 @@ fn generations_promoted_by_others_are_no_longer_held_back() {
     ring::a_manager_seems_to_live(&place.config());
     (SAMPLES..2 * SAMPLES).for_each(|n| put(&mut generator, n));
     let ring = place.ring();
-    assert!(matches!(ring.promote(When::Full).unwrap(), Promoted::Blocked { .. }));
+    assert!(matches!(ring.promote(PromoteWhen::Full).unwrap(), Promoted::Blocked { .. }));
     let mut hasty = place.config();
     hasty.reuse = Reuse { min: 0, max: 0 };
-    assert!(ring::another(&hasty).promote(When::Full).unwrap().done().is_some());
-    let empty = matches!(ring.promote(When::Full).unwrap(), Promoted::Filling { samples: 0 });
+    assert!(ring::another(&hasty).promote(PromoteWhen::Full).unwrap().done().is_some());
+    let empty = matches!(ring.promote(PromoteWhen::Full).unwrap(), Promoted::Filling { samples: 0 });
     assert!(empty, "generation 3 is empty");
 }
 

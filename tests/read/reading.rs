@@ -67,7 +67,7 @@ fn two_ranks_of_the_command_share_a_generation() {
     let place = Place::new("SWAP_CAP: 11\nSAMPLE: [data, label]\n");
     generate(&place.config(), 0..11);
     let of = |rank: &str, how: &[&str]| {
-        let args = [&["read", "--json", "--world", "2", "--rank", rank], how].concat();
+        let args = [&["read", "--json", "--world-size", "2", "--rank", rank], how].concat();
         place.run(&args).ok().values("position")
     };
     for how in [&["--all"][..], &["--generations", "1"]] {
@@ -421,8 +421,8 @@ fn what_a_run_has_read_is_replayed_and_named_when_it_is_gone() {
     let read = ids(&["--run", "r", "--shuffle", "--seed", "7", "--samples", "8"]);
     assert_eq!(ids(&["--replay", "r"]), read);
     let halves = [
-        ids(&["--replay", "r", "--rank", "0", "--world", "2"]),
-        ids(&["--replay", "r", "--rank", "1", "--world", "2"]),
+        ids(&["--replay", "r", "--rank", "0", "--world-size", "2"]),
+        ids(&["--replay", "r", "--rank", "1", "--world-size", "2"]),
     ];
     assert!(halves[0].iter().chain(&halves[1]).all(|id| read.contains(id)) && halves[0].len() == 4);
     let said = place.run(&["read", "--replay"]).ok().out;

@@ -446,7 +446,7 @@ fn readers_name_the_worker_that_holds_up_the_next_generation() {
             stream::eventually("the test is over", || stop.load(Ordering::SeqCst));
         });
         let ring = place.ring();
-        eventually("the next generation is full", || ring.fill_of(2).unwrap_or(0) == 2);
+        eventually("the next generation is full", || ring.count_samples(2).unwrap_or(0) == 2);
         let mut stream = place.stream(StreamOptions { run: Some("r".to_owned()), ..worker(0, 2) });
         one(&mut stream);
         let heard = std::sync::Mutex::new(String::new());

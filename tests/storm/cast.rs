@@ -22,12 +22,12 @@ const GENERATORS: [(&str, &[&str]); 5] = [
     ("SEGMENT_SAMPLES: 1", &["--rate", "25"]),
     ("SEGMENT_SAMPLES: 2\nCOMPRESS: 1", &["--rate", "40"]),
     ("SEGMENT_SAMPLES: auto\nCHUNKSIZE: 2", &["--rate", "80"]),
-    ("SEGMENT_SAMPLES: 3\nDURABILITY: node", &["--rate", "30", "--samples", "50", "--seal"]),
-    ("SEGMENT_SAMPLES: 4\nCOMPRESS: {label: 3}", &["--rate", "60", "--samples", "17", "--seal"]),
+    ("SEGMENT_SAMPLES: 3\nDURABILITY: node", &["--rate", "30", "--samples", "50", "--promote"]),
+    ("SEGMENT_SAMPLES: 4\nCOMPRESS: {label: 3}", &["--rate", "60", "--samples", "17", "--promote"]),
 ];
 const READERS: [&[&str]; 4] = [
-    &["--world", "2", "--rank", "0", "--generations", "40"],
-    &["--world", "2", "--rank", "1", "--generations", "40"],
+    &["--world-size", "2", "--rank", "0", "--generations", "40"],
+    &["--world-size", "2", "--rank", "1", "--generations", "40"],
     &["--generations", "15", "--shuffle"],
     &["--run", "train", "--generations", "20", "--shuffle"],
 ];
@@ -38,7 +38,7 @@ const PASSERS: [&[&str]; 8] = [
     &["repair", "-c", "config.yaml", "--apply"],
     &["repair", "RING"],
     &["gc", "-c", "config.yaml"],
-    &["seal"],
+    &["promote"],
     &["read", "--all", "--json"],
     &["inspect", "RING"],
 ];

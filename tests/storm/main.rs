@@ -17,7 +17,7 @@ use cast::{CAP, Cast, LEASE, Role};
 use judge::{Watcher, check_seen, ledgers, litter};
 use plan::{Blow, Event, Plan};
 use ringreel::manifest::store::MANIFESTS_KEPT;
-use ringreel::swap::promote::When;
+use ringreel::swap::promote::PromoteWhen;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -129,7 +129,7 @@ impl Storm {
             if begun.elapsed() > CALM {
                 break;
             }
-            ring.promote(When::NotEmpty).unwrap();
+            ring.promote(PromoteWhen::NotEmpty).unwrap();
             std::thread::sleep(TICK * 5);
         }
         (listed.unwrap_or(CALM), begun.elapsed())
@@ -232,7 +232,7 @@ fn processes_stopped_past_their_leases_do_no_harm() {
     let wanted = ledgers(&root);
     let begun = Instant::now();
     while !watcher.lost(&wanted).is_empty() && begun.elapsed() < CALM {
-        ring.promote(When::NotEmpty).unwrap();
+        ring.promote(PromoteWhen::NotEmpty).unwrap();
         watcher.look(true);
         std::thread::sleep(TICK);
     }

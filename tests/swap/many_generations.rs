@@ -67,7 +67,7 @@ fn processes_join_a_ring_of_a_thousand_manifests() {
     assert!(status.json()[0]["newest"].as_u64().unwrap() >= 1000);
     let read = timed("its first sample", || place.run(&["read", "--samples", "1", "--json"]).ok());
     assert_eq!(read.json().len(), 1);
-    let args = ["generate", "--samples", "1", "--shape", "8", "--seal"];
+    let args = ["generate", "--samples", "1", "--shape", "8", "--promote"];
     timed("a sample into it, and visible", || place.run(&args).ok());
     timed("and read again by all", || place.run(&["read", "--all"]).ok());
 }
@@ -128,7 +128,7 @@ fn segments_begun_long_ago_cause_no_repeated_reads() {
     let counting = Count::default();
     let ring = Ring::find(counting.fs(), &place.config()).unwrap();
     for _ in 0..5 {
-        ring.fill_of(ring.manifests.newest().unwrap() + 1).unwrap();
+        ring.count_samples(ring.manifests.newest().unwrap() + 1).unwrap();
     }
     let looks = counting.take();
     assert!(looks.len() >= 60, "it was begun in the first generation: {looks:?}");

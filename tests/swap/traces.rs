@@ -5,8 +5,8 @@ use ringreel::layout::segment_name;
 use ringreel::manifest::Manifest;
 use ringreel::manifest::store::MANIFESTS_KEPT;
 use ringreel::ring::Ring;
-use ringreel::ring::liveness::Watch;
-use ringreel::swap::promote::{Promoted, When};
+use ringreel::ring::failure_detector::FailureDetector;
+use ringreel::swap::promote::{PromoteWhen, Promoted};
 use ringreel::{Config, Generator, SampleId};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,12 +57,12 @@ fn who_publishes_second_uses_the_manifest_of_the_first() {
         // A link comes late, so that the two make different lists; and the other one is faster.
         if op == "link" && path.ends_with("manifests/1") {
             fs::hard_link(&late.1, other.layout.read(1).join(segment_name(0, 1))).unwrap();
-            assert!(other.promote(When::Full).unwrap().done().unwrap().ours);
+            assert!(other.promote(PromoteWhen::Full).unwrap().done().unwrap().ours);
             *seen.lock().unwrap() = fs::read(other.layout.manifest(1)).unwrap();
         }
         Action::Pass
     });
-    assert!(!slow.promote(When::Full).unwrap().done().unwrap().ours);
+    assert!(!slow.promote(PromoteWhen::Full).unwrap().done().unwrap().ours);
     assert_eq!(fs::read(slow.layout.manifest(1)).unwrap(), *first.lock().unwrap(), "a manifest was changed");
     assert!(samples[3].1.exists(), "the one that only the slower one would have listed stays staged");
     all_is_well(&config, &ids(&samples), "two promoters");
@@ -79,11 +79,11 @@ fn promoters_that_die_early_have_removed_no_staging_name() {
         let dead = op == "link" && path.ends_with("manifests/1");
         if dead { Action::Refuse(EACCES) } else { Action::Pass }
     });
-    dying.promote(When::Full).unwrap_err();
+    dying.promote(PromoteWhen::Full).unwrap_err();
     // The next one makes another list, which leaves out one that the dead one had chosen.
     fs::hard_link(&late.1, dying.layout.read(1).join(segment_name(0, 1))).unwrap();
     samples.push(late);
-    another(&config).promote(When::Full).unwrap().done().unwrap();
+    another(&config).promote(PromoteWhen::Full).unwrap().done().unwrap();
     assert!(!listed(&config.ring).contains_key(&samples[3].0));
     all_is_well(&config, &ids(&samples), "a promoter that died");
 }
@@ -99,7 +99,7 @@ fn a_rename_that_comes_generations_late_delivers_nothing_again() {
         if op == "rename" && path.ends_with("read.1") {
             let other = another(&of_others);
             for _ in 1..=3 {
-                other.promote(When::Full).unwrap().done().unwrap();
+                other.promote(PromoteWhen::Full).unwrap().done().unwrap();
                 other.reclaim().unwrap();
                 found.lock().unwrap().extend(full(&of_others));
             }
@@ -113,7 +113,7 @@ fn a_rename_that_comes_generations_late_delivers_nothing_again() {
         }
         Action::Pass
     });
-    slow.promote(When::Full).unwrap();
+    slow.promote(PromoteWhen::Full).unwrap();
     assert_eq!(slow.manifests.newest_listed().unwrap(), 3);
     let samples = samples.lock().unwrap();
     all_is_well(&config, &ids(&samples), "a late rename");
@@ -132,7 +132,7 @@ fn damage_seen_by_an_old_view_is_left_alone() {
         let stale = op == "open" && path.ends_with(segment_name(11, 1));
         if stale { Action::Elsewhere(early.clone()) } else { Action::Pass }
     });
-    let promotion = ring.promote(When::NotEmpty).unwrap().done().unwrap();
+    let promotion = ring.promote(PromoteWhen::NotEmpty).unwrap().done().unwrap();
     assert_eq!((promotion.damaged, promotion.manifest.segments.len()), (1, 3));
     assert!(samples[1].1.exists() && ring.layout.read(1).join(segment_name(11, 1)).exists());
     all_is_well(&config, &ids(&samples), "seen too early");
@@ -174,7 +174,7 @@ fn old_views_of_the_manifests_reclaim_nothing_new() {
                 }
                 Action::Pass
             });
-            let promotion = rival.promote(When::Full).unwrap().done().unwrap();
+            let promotion = rival.promote(PromoteWhen::Full).unwrap().done().unwrap();
             at_publishing.unhook();
             promotion
         });
@@ -194,12 +194,12 @@ fn what_an_owner_had_begun_when_it_died_is_never_listed() {
         assert!(write(&mut generator, n).unwrap().is_empty());
     }
     drop(generator);
-    let (ring, mut watch) = (another(&config), Watch::new(Duration::ZERO));
+    let (ring, mut watch) = (another(&config), FailureDetector::new(Duration::ZERO));
     for _ in 0..2 {
         assert_eq!(ring.recover(&mut watch).unwrap().adopted, 0);
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert!(ring.promote(When::NotEmpty).unwrap().done().is_none());
+    assert!(ring.promote(PromoteWhen::NotEmpty).unwrap().done().is_none());
     assert!(ring.fs.list(&ring.layout.write(1)).unwrap().is_empty() && listed(&config.ring).is_empty());
 }
 
@@ -211,7 +211,7 @@ fn dying_managers_do_not_grow_the_ring_beyond_its_bound() {
     for n in 1..=6 {
         samples.extend(full(&config));
         let (dying, hooks) = hooked(&config);
-        dying.promote(When::Full).unwrap().done().unwrap();
+        dying.promote(PromoteWhen::Full).unwrap().done().unwrap();
         drop((dying, hooks)); // it never came to reclaim
         let names = fs::read_dir(&config.ring).unwrap().map(|entry| entry.unwrap().file_name());
         let names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
@@ -231,7 +231,7 @@ fn published_and_not_synced(config: &Config) -> Vec<(SampleId, PathBuf)> {
             if op == "sync_dir" && path == manifests { Action::Refuse(EACCES) } else { Action::Pass }
         },
     );
-    dying.promote(When::Full).unwrap_err();
+    dying.promote(PromoteWhen::Full).unwrap_err();
     assert!(dying.layout.manifest(1).exists() && samples.iter().all(|(_, file)| file.exists()));
     samples
 }
@@ -248,11 +248,11 @@ fn failed_directory_syncs_are_never_built_upon() {
             let is_it = op == "sync_dir" && path.ends_with(failing);
             if is_it && !failed.swap(true, Ordering::SeqCst) { Action::Refuse(EIO) } else { Action::Pass }
         });
-        let error = ring.promote(When::Full).unwrap_err();
+        let error = ring.promote(PromoteWhen::Full).unwrap_err();
         assert!(!error.is_retryable() && error.to_string().contains("check the disk"), "{failing}: {error}");
         for _ in 0..3 {
-            assert!(!matches!(ring.promote(When::Full), Ok(Promoted::Done(_))), "{failing}");
-            let _ = ring.recover(&mut Watch::new(Duration::ZERO));
+            assert!(!matches!(ring.promote(PromoteWhen::Full), Ok(Promoted::Done(_))), "{failing}");
+            let _ = ring.recover(&mut FailureDetector::new(Duration::ZERO));
             let _ = ring.reclaim();
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -287,7 +287,7 @@ fn who_builds_upon_a_manifest_of_another_syncs_it_first() {
     let samples = published_and_not_synced(&config);
     let (ring, hooks) = hooked(&config);
     let calls = recorded(&hooks);
-    let mut watch = Watch::new(Duration::ZERO);
+    let mut watch = FailureDetector::new(Duration::ZERO);
     for _ in 0..2 {
         ring.recover(&mut watch).unwrap();
         std::thread::sleep(Duration::from_millis(1));
@@ -303,7 +303,7 @@ fn who_builds_upon_a_manifest_of_another_syncs_it_first() {
     full(&config);
     let (ring, hooks) = hooked(&config);
     let calls = recorded(&hooks);
-    ring.promote(When::Full).unwrap().done().unwrap();
+    ring.promote(PromoteWhen::Full).unwrap().done().unwrap();
     assert_synced_before(&calls.lock().unwrap(), |call| call == "link manifests/2");
 
     // Who removes what is older than is kept.
@@ -350,7 +350,7 @@ fn pruned_manifests_lose_and_double_nothing() {
             if op == "remove_file" && path == refused { Action::Refuse(EACCES) } else { Action::Pass }
         },
     );
-    assert_eq!(promoter.promote(When::Full).unwrap().done().unwrap().manifest.summary.samples, CAP);
+    assert_eq!(promoter.promote(PromoteWhen::Full).unwrap().done().unwrap().manifest.summary.samples, CAP);
     hooks.unhook();
     assert!(kept_name.exists(), "as if the promoter had died before it removed this name");
 
@@ -406,7 +406,7 @@ fn staging_names_are_removed_before_their_manifest() {
             if op == "remove_file" && path == refused { Action::Refuse(EACCES) } else { Action::Pass }
         },
     );
-    promoter.promote(When::Full).unwrap().done().unwrap();
+    promoter.promote(PromoteWhen::Full).unwrap().done().unwrap();
     skip_to(&promoter, 2 * MANIFESTS_KEPT + 64);
     assert!(name.exists() && promoter.layout.manifest(1).exists(), "what may not be removed keeps its manifest");
     let others = promoter.manifests.numbers().unwrap();
@@ -448,7 +448,7 @@ fn stuck_staging_name_keeps_its_manifest_alone() {
             }
         };
         hooks.hook(refuse(EACCES));
-        promoter.promote(When::Full).unwrap().done().unwrap();
+        promoter.promote(PromoteWhen::Full).unwrap().done().unwrap();
         hooks.hook(refuse(errno));
         tries.store(0, Ordering::SeqCst);
         skip_to(&promoter, 2 * MANIFESTS_KEPT + 64);
@@ -468,9 +468,9 @@ fn finished_sample_gets_its_place_while_its_caller_is_busy() {
     let ids: Vec<_> = (0..3).flat_map(|n| write(&mut generator, n).unwrap()).collect();
     let manager = another(&config);
     assert_eq!(manager.fs.list(&manager.layout.write(1)).unwrap().len(), 2, "there is no room for the third");
-    manager.promote(When::Full).unwrap().done().unwrap();
+    manager.promote(PromoteWhen::Full).unwrap().done().unwrap();
     eventually("its third sample is linked", || manager.fs.list(&manager.layout.write(2)).unwrap().len() == 1);
-    manager.promote(When::NotEmpty).unwrap().done().unwrap();
+    manager.promote(PromoteWhen::NotEmpty).unwrap().done().unwrap();
     assert_delivered_once(&config.ring, &ids, "three samples");
 }
 
@@ -487,7 +487,7 @@ fn unpublished_manifest_is_published_while_all_callers_are_busy() {
             if op == "link" && path.ends_with("manifests/1") { Action::Refuse(EACCES) } else { Action::Pass }
         },
     );
-    dying.promote(When::Full).unwrap_err();
+    dying.promote(PromoteWhen::Full).unwrap_err();
     eventually("manifest 1 is published", || dying.layout.manifest(1).exists());
     eventually("its sample is delivered", || generator.summary().delivered == 1);
     drop(generator);

@@ -2,7 +2,7 @@
 
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
-use ringreel::swap::promote::When;
+use ringreel::swap::promote::PromoteWhen;
 use ringreel::{Config, Generator, SampleId};
 use ringreel_ops::repair;
 use std::fs;
@@ -26,7 +26,7 @@ fn begin_a_promotion(config: &Config) {
         let publishes = op == "link" && path.parent().is_some_and(|dir| dir.ends_with("manifests"));
         if publishes { Action::Refuse(EIO) } else { Action::Pass }
     });
-    ring.promote(When::Full).unwrap_err();
+    ring.promote(PromoteWhen::Full).unwrap_err();
 }
 
 fn names(dir: &Path) -> usize {
@@ -89,7 +89,8 @@ fn segments_count_once_and_only_if_a_manifest_would_list_them() {
     let config = config(dir.path(), CAP, "");
     a_manager_seems_to_live(&config);
     let ring = another(&config);
-    let promoted = || ring.promote(When::Full).unwrap().done().map(|promotion| promotion.manifest.summary.samples);
+    let promoted =
+        || ring.promote(PromoteWhen::Full).unwrap().done().map(|promotion| promotion.manifest.summary.samples);
     let mut generator = Generator::open(&config).unwrap();
     let write_all = |generator: &mut Generator, from: u64, to: u64| {
         (from..to).flat_map(|n| write(generator, n).unwrap()).collect::<Vec<_>>()
@@ -154,7 +155,7 @@ fn linked_samples_of_the_dead_are_recovered_once() {
     finished.extend(write_for_a_while(&mut generator, CAP, PATIENCE).unwrap());
     std::mem::forget(generator); // as if it was killed
     let ring = another(&config);
-    let mut watch = ringreel::ring::liveness::Watch::new(Duration::ZERO);
+    let mut watch = ringreel::ring::failure_detector::FailureDetector::new(Duration::ZERO);
     for _ in 0..3 {
         watch.look(&*ring.coordination).unwrap();
         std::thread::sleep(Duration::from_millis(2));
@@ -242,7 +243,7 @@ fn rebuilt_manifests_list_what_was_linked_ahead() {
     fs::hard_link(config.ring.join("read.1/000001.rec"), config.ring.join("write.2/000009.rec")).unwrap();
     fs::remove_file(config.ring.join("manifests/1")).unwrap();
     let ring = another(&config);
-    let life = ringreel_ops::repair::Life::Unheard;
+    let life = ringreel_ops::repair::Liveness::Unheard;
     let plan = repair::plan_repair(&ring, &life).unwrap();
     repair::apply_repair(&ring, &plan, &life).unwrap();
     assert_eq!(listed(&config.ring).len() as u64, CAP);

@@ -7,7 +7,7 @@ use ringreel::fs::{Fs, Posix};
 use ringreel::layout::{Layout, sealed_id};
 use ringreel::ring::Ring;
 use ringreel::segment::reader::read_tail;
-use ringreel::swap::promote::When;
+use ringreel::swap::promote::PromoteWhen;
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -51,7 +51,7 @@ impl<'a> Rescue<'a> {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
         };
         let manager = start("manager");
-        let generator = start("generate --samples 2 --shape 4 --ledger ledger.second --seal");
+        let generator = start("generate --samples 2 --shape 4 --ledger ledger.second --promote");
         Rescue { dir, begun, ring: another(&load(dir, "rescue.yaml")), manager, generator }
     }
 
@@ -62,7 +62,7 @@ impl<'a> Rescue<'a> {
             if wanted.is_subset(&there) || self.begun.elapsed() > PATIENCE {
                 return self.begun.elapsed();
             }
-            self.ring.promote(When::NotEmpty).unwrap();
+            self.ring.promote(PromoteWhen::NotEmpty).unwrap();
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -84,8 +84,8 @@ impl Scene {
     pub fn arguments(&self) -> std::str::Split<'static, char> {
         let words = match self.role {
             Role::Manager => "manager",
-            Role::Generator => "generate --samples 5 --shape 4 --ledger ledger.first --seal",
-            Role::DurableGenerator => "generate --samples 5 --shape 128,128,128 --ledger ledger.first --seal",
+            Role::Generator => "generate --samples 5 --shape 4 --ledger ledger.first --promote",
+            Role::DurableGenerator => "generate --samples 5 --shape 128,128,128 --ledger ledger.first --promote",
         };
         words.split(' ')
     }

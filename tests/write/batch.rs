@@ -2,7 +2,7 @@
 
 use ringreel::format::{DType, Meta};
 use ringreel::fs::Posix;
-use ringreel::read::batch::{Batch, Lent};
+use ringreel::read::batch::{Batch, BorrowedSample};
 use ringreel::{Config, Error, Generator, NamedPart, Reader};
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
@@ -299,7 +299,8 @@ fn what_a_visit_did_not_come_to_is_compared_when_it_is_read() {
     filled(&config);
     let reader = Reader::open(&config).unwrap();
     let manifest = reader.newest().unwrap();
-    let enough = |lent: &Lent<'_>| if lent.position < 5 { Ok(()) } else { Err(Error::Sample("enough".to_owned())) };
+    let enough =
+        |lent: &BorrowedSample<'_>| if lent.position < 5 { Ok(()) } else { Err(Error::Sample("enough".to_owned())) };
     assert!(reader.visit(&manifest, 2..40, &mut { enough }).is_err());
     damage_all(&segments(&config)[0]);
     let is_right = |position: &u64| reader.sample(&manifest, *position).is_ok();

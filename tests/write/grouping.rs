@@ -129,7 +129,7 @@ fn generator_that_joins_a_nearly_full_generation_fits_in() {
     eventually("the generation is readable", || {
         first.flush(&never).unwrap();
         let ring = ring::another(&config);
-        ring.promote(ringreel::swap::promote::When::Full).unwrap();
+        ring.promote(ringreel::swap::promote::PromoteWhen::Full).unwrap();
         ring.manifests.newest().unwrap() == 1
     });
     assert_eq!(sizes(&config)[0].0, 100);

@@ -97,7 +97,7 @@ fn a_reader_waits_until_there_is_something_that_is_not_held_out() {
         (done, told.join("\n"))
     };
     let reader = Reader::open(&config).unwrap();
-    assert!(reader.newest_filled().unwrap().is_none() && matches!(reader.newest(), Err(Error::NoRing { .. })));
+    assert!(reader.newest_filled().unwrap().is_none() && matches!(reader.newest(), Err(Error::RingNotFound { .. })));
     let (done, told) = wait(false);
     assert!(matches!(done, Err(Error::Timeout { .. })), "{done:?}");
     assert!(told.contains("beyond the 6 that are held out") && told.contains("0 of 4 samples are there"), "{told}");
@@ -149,7 +149,7 @@ fn validation_must_match_the_ring_or_be_left_out() {
                 Err(error) => {
                     let says = more.trim_end_matches('\n').replace("VALIDATION: ", "");
                     let text = format!("it was made with VALIDATION 6, the configuration says {says}: use 6");
-                    assert!(!ok && matches!(error, Error::WrongRing { .. }), "{more}: {error}");
+                    assert!(!ok && matches!(error, Error::RingMismatch { .. }), "{more}: {error}");
                     assert!(error.to_string().contains(&text), "{error}");
                 }
             }
@@ -159,7 +159,7 @@ fn validation_must_match_the_ring_or_be_left_out() {
     let (plain, reader) = (with(dir.path(), ""), Reader::open(&made).unwrap());
     add(&plain, 8..32);
     assert_eq!((there(&made), held_out(&reader)), (vec![1, 2, 7, 8], (0..6).collect()));
-    assert_eq!(Reader::open(&plain).unwrap().ring().birth.validation, 6);
+    assert_eq!(Reader::open(&plain).unwrap().ring().descriptor.validation, 6);
 }
 
 #[test]

@@ -4,9 +4,9 @@ use ringreel::config::IndexPlace;
 use ringreel::layout::segment_name;
 use ringreel::manifest::store::Lookup;
 use ringreel::ring::Ring;
-use ringreel::ring::liveness::Watch;
+use ringreel::ring::failure_detector::FailureDetector;
 use ringreel::swap::manager::Manager;
-use ringreel::swap::promote::When;
+use ringreel::swap::promote::PromoteWhen;
 use ringreel::{Config, Generator, SampleId};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -173,7 +173,7 @@ fn interrupted_by(rival: impl Fn(&Arc<Ring>, &Config) + Send + Sync + 'static) {
 #[test]
 fn at_every_call_a_rival_may_promote_what_is_there() {
     interrupted_by(|ring, _| {
-        ring.promote(When::NotEmpty).unwrap();
+        ring.promote(PromoteWhen::NotEmpty).unwrap();
         ring.reclaim().unwrap();
     });
 }
@@ -181,11 +181,11 @@ fn at_every_call_a_rival_may_promote_what_is_there() {
 #[test]
 fn rivals_may_adopt_and_promote_twice_at_every_call() {
     interrupted_by(|ring, _| {
-        let mut watch = Watch::new(Duration::ZERO);
+        let mut watch = FailureDetector::new(Duration::ZERO);
         for _ in 0..2 {
             std::thread::sleep(Duration::from_millis(1));
             ring.recover(&mut watch).unwrap();
-            ring.promote(When::NotEmpty).unwrap();
+            ring.promote(PromoteWhen::NotEmpty).unwrap();
         }
     });
 }
@@ -224,7 +224,7 @@ fn commits_into_a_promoted_directory_are_made_again() {
     fs.hook(move |_, op, path| {
         let mut seen = seen.lock().unwrap();
         if op == "link" && seen.is_empty() && path.extension().is_some_and(|end| end == "rec") {
-            other.promote(When::NotEmpty).unwrap().done().unwrap();
+            other.promote(PromoteWhen::NotEmpty).unwrap().done().unwrap();
             let landed = by_the_old_name(path).unwrap();
             seen.push(landed.clone());
             return Action::Elsewhere(landed);
@@ -330,7 +330,7 @@ fn generations_do_not_wait_for_numbers_of_dead_generators() {
     }
     let mut generator = Generator::open(&config).unwrap();
     let finished: Vec<_> = (0..CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
-    assert!(generator.ring().promote(When::Full).unwrap().done().is_some());
+    assert!(generator.ring().promote(PromoteWhen::Full).unwrap().done().is_some());
     assert_delivered_once(&config.ring, &finished, "holes in the numbers");
 }
 
@@ -362,7 +362,7 @@ fn a_dead_generators_large_segment_is_adopted_beside_small_ones() {
     drop(dying);
     let mut generator = Generator::open(&small).unwrap();
     finished.extend((3..5).flat_map(|n| write(&mut generator, n).unwrap()));
-    let (ring, mut watch) = (another(&small), Watch::new(Duration::ZERO));
+    let (ring, mut watch) = (another(&small), FailureDetector::new(Duration::ZERO));
     let first = ring.recover(&mut watch).unwrap().adopted;
     std::thread::sleep(Duration::from_millis(1));
     assert_eq!(first + ring.recover(&mut watch).unwrap().adopted, 1);
@@ -400,10 +400,10 @@ fn half_done_promotions_are_finished_by_the_next_process() {
         let finished: Vec<_> = (0..CAP).flat_map(|n| write(&mut generator, n).unwrap()).collect();
         let dying = Ring::find_or_make(fs.clone(), &config).unwrap();
         fs.hook(move |n, _, _| if n < at { Action::Pass } else { Action::Refuse(EACCES) });
-        let done = dying.promote(When::Full);
+        let done = dying.promote(PromoteWhen::Full);
         fs.unhook();
         let published = config.ring.join("manifests/1").exists();
-        let again = another(&config).promote(When::Full).unwrap().done();
+        let again = another(&config).promote(PromoteWhen::Full).unwrap().done();
         assert_eq!(again.is_some(), !published, "promotion left at call {at}");
         assert_delivered_once(&config.ring, &finished, &format!("promotion left at call {at}"));
         if done.is_ok_and(|promoted| promoted.done().is_some()) {
@@ -449,7 +449,7 @@ fn a_segment_that_was_linked_again_is_listed_once() {
     let mut generator = Generator::open(&config).unwrap();
     let ring = generator.ring().clone();
     let mut finished = write(&mut generator, 0).unwrap();
-    ring.promote(When::NotEmpty).unwrap().done().unwrap();
+    ring.promote(PromoteWhen::NotEmpty).unwrap().done().unwrap();
     finished.extend(write(&mut generator, 1).unwrap());
     // Into generation 2: what generation 1 lists, once more; and what is there already, twice more.
     let listed_before = ring.layout.read(1).join(segment_name(0, 1));
@@ -457,8 +457,8 @@ fn a_segment_that_was_linked_again_is_listed_once() {
     std::fs::hard_link(listed_before, ring.layout.write(2).join(segment_name(97, 1))).unwrap();
     std::fs::hard_link(&there, ring.layout.write(2).join(segment_name(98, 1))).unwrap();
     std::fs::hard_link(&there, ring.layout.write(2).join(segment_name(99, 1))).unwrap();
-    assert_eq!(ring.fill_of(2).unwrap(), 1, "only what would be listed counts as fill");
-    ring.promote(When::NotEmpty).unwrap().done().unwrap();
+    assert_eq!(ring.count_samples(2).unwrap(), 1, "only what would be listed counts as fill");
+    ring.promote(PromoteWhen::NotEmpty).unwrap().done().unwrap();
     assert_delivered_once(&config.ring, &finished, "links made again");
     assert_eq!(ring.fs.list(&ring.layout.read(2)).unwrap().len(), 1, "the other links are removed");
 }

@@ -38,7 +38,7 @@ class RingreelPython(Peer):
         else:
             for record in samples.records():
                 generator.write((record,))
-        generator.finish(seal=True)
+        generator.finish(promote=True)
 
     def open(self, what: Reading, **options: Any) -> Reader:
         return Batches(what, options) if self.api == "many" else Samples(what, options)

@@ -16,17 +16,17 @@ use serde_json::json;
 pub fn ring(told: &Ring) -> Vec<String> {
     let path = plain_path(&told.path);
     let mut out = Vec::new();
-    match &told.birth {
-        Some(birth) => {
+    match &told.descriptor {
+        Some(descriptor) => {
             out.push(format!("ring {path}"));
-            let sample: Vec<String> = birth.sample.iter().map(|name| plain(name)).collect();
-            out.push(format!("  id         {}, layout version {}", plain(&birth.ring_id), birth.ringreel));
+            let sample: Vec<String> = descriptor.sample.iter().map(|name| plain(name)).collect();
+            out.push(format!("  id         {}, layout version {}", plain(&descriptor.ring_id), descriptor.ringreel));
             out.push(format!("  sample     {}", sample.join(", ")));
-            let held_out = match birth.validation {
+            let held_out = match descriptor.validation {
                 0 => String::new(),
                 n => format!("; the ring's first {n} are held out"),
             };
-            out.push(format!("  swap cap   {} in a generation{held_out}", counted(birth.swap_cap, "sample")));
+            out.push(format!("  swap cap   {} in a generation{held_out}", counted(descriptor.swap_cap, "sample")));
         }
         None => out.push(format!("{path} should be a ring")),
     }
@@ -38,7 +38,7 @@ pub fn ring(told: &Ring) -> Vec<String> {
     if told.more_generations > 0 {
         out.push(format!("  {} older ones, and", told.more_generations));
     }
-    let cap = told.birth.as_ref().map(|birth| birth.swap_cap);
+    let cap = told.descriptor.as_ref().map(|descriptor| descriptor.swap_cap);
     out.extend(told.generations.iter().map(|generation| format!("  {}", in_short(generation, cap))));
     if !told.generations.iter().any(|generation| generation.state == State::Readable) {
         out.push("  none can be read yet: readers wait".to_owned());

@@ -8,7 +8,7 @@ use ringreel::error::Error;
 use ringreel::fs::Kind;
 use ringreel::layout::Layout;
 use ringreel::ring::Ring;
-use ringreel::ring::descriptor::{self, Birth, is_of_a_birth};
+use ringreel::ring::descriptor::{self, RingDescriptor, is_of_a_birth};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub struct Known {
     /// Which kind of filesystem that is.
     pub kind: Kind,
     /// What the ring is, where there is one.
-    pub birth: Option<Birth>,
+    pub descriptor: Option<RingDescriptor>,
     /// Of its newest generation, bytes and files; and those of all that the ring holds now.
     pub size: Option<Size>,
     /// Shortest and longest LEASE_SECONDS that members publish, where the index is in files.
@@ -82,15 +82,16 @@ fn ring(subject: &Subject, config: &Config) -> (Outcome, Option<Known>) {
             return (Outcome::failure(format!("there is no {} ({})", place.display(), error.source), advice), None);
         }
     };
-    let mut known = Known { place, kind, birth: None, size: None, leases: None };
+    let mut known = Known { place, kind, descriptor: None, size: None, leases: None };
     let outcome = match descriptor::read(&*subject.fs, &layout) {
         Err(error) => Outcome::failure(error.to_string(), "use another RING"),
-        Ok(Some(birth)) => {
-            let fits = descriptor::check(&birth, config);
-            let version = birth.ringreel;
-            let about = format!("{at}: version {version}, SWAP_CAP {}, SAMPLE {:?}", birth.swap_cap, birth.sample);
+        Ok(Some(descriptor)) => {
+            let fits = descriptor::check(&descriptor, config);
+            let version = descriptor.ringreel;
+            let about =
+                format!("{at}: version {version}, SWAP_CAP {}, SAMPLE {:?}", descriptor.swap_cap, descriptor.sample);
             (known.size, known.leases) = (size(subject, config), published_leases(subject, config));
-            known.birth = Some(birth);
+            known.descriptor = Some(descriptor);
             match fits {
                 Ok(()) => Outcome::ok(about),
                 Err(error) => Outcome::failure(error.to_string(), "change config.yaml, or use another RING"),

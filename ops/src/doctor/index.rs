@@ -110,7 +110,7 @@ mod server {
     ) -> Result<(), CannotLook> {
         let why = "without it the ring goes on, and numbers collide, and nobody sees who lives";
         let (place, ring) = (place.clone(), config.ring.clone());
-        let id = known.birth.as_ref().map(|birth| birth.ring_id.clone());
+        let id = known.descriptor.as_ref().map(|descriptor| descriptor.ring_id.clone());
         let Some(opened) =
             doctor.measure(GROUP, "MongoDB", why, move || ServerProbe::open(&place, id.as_deref(), &ring))?
         else {

@@ -45,7 +45,7 @@ pub(super) fn examine(
     }
     let (subject, known, dir) = (doctor.subject.clone(), known.clone(), scratch.to_owned());
     let (of_mount, root) = (subject.clone(), config.ring.clone());
-    let has_ring = known.birth.is_some();
+    let has_ring = known.descriptor.is_some();
     let mount_why = "links and renames do not cross filesystems";
     let at = dir.clone();
     doctor.check(GROUP, "one mount", mount_why, move || mount(&of_mount, has_ring.then_some(&*root), &at))?;
@@ -226,7 +226,7 @@ fn look(subject: &Subject, known: &Known, scratch: &Path) -> FsResult<Rights> {
     let probe = scratch.join("made");
     subject.fs.make_dir(&probe)?;
     let (place, made) = (subject.extra.facts(&known.place)?, subject.extra.facts(&probe)?);
-    let is_ring = known.birth.is_some();
+    let is_ring = known.descriptor.is_some();
     let mut closed = Vec::new();
     if is_ring {
         let layout = Layout::new(&known.place);

@@ -13,7 +13,7 @@ use ringreel::humanize::counted;
 use ringreel::layout::{GenerationDir, Layout, SegmentName};
 use ringreel::manifest::store::Manifests;
 use ringreel::manifest::{Manifest, SegmentEntry, Summary};
-use ringreel::ring::descriptor::{self, Birth};
+use ringreel::ring::descriptor::{self, RingDescriptor};
 use ringreel::ring::missing::gaps;
 use ringreel::segment::reader::read_tail;
 use ringreel::unix_ms;
@@ -123,7 +123,7 @@ pub struct Ring {
     #[serde(serialize_with = "super::lossy")]
     pub path: PathBuf,
     /// `ring.json`; none where that cannot be used.
-    pub birth: Option<Birth>,
+    pub descriptor: Option<RingDescriptor>,
     /// The newest generation: 0 before the first.
     pub newest: Option<u64>,
     /// Samples that were delivered, ever.
@@ -159,7 +159,7 @@ pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
     let (mut odd, mut other_version) = (Vec::new(), None);
     let verify = format!("ringreel verify {}", path.display());
     let mut damage = |what: String| odd.push(Odd { damage: true, what, next: verify.clone() });
-    let birth = descriptor(&**fs, layout, &mut damage, &mut other_version)?;
+    let descriptor = descriptor(&**fs, layout, &mut damage, &mut other_version)?;
     let manifests = Manifests::new(fs.clone(), layout.clone());
     let (newest, summary) = newest(&manifests, &mut damage)?;
     let (there, more_generations) = directories(&**fs, layout)?;
@@ -176,7 +176,7 @@ pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
     odd.extend(other_version.map(|what| Odd { damage: false, what, next }));
     odd.extend(oddities(layout, newest, summary.as_ref().map(|summary| summary.samples), &generations));
     if newest.is_some() {
-        let validation = birth.as_ref().map_or(0, |birth| birth.validation);
+        let validation = descriptor.as_ref().map_or(0, |descriptor| descriptor.validation);
         let what =
             |n| format!("generation {n} is not there, although an older one is: reclaimed, or lost if KEEP covers it");
         let next = format!("{verify} --keep N, with N as in KEEP");
@@ -192,7 +192,7 @@ pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
     let trash = names(&**fs, layout.trash())?.len() as u64;
     Ok(Ring {
         path,
-        birth,
+        descriptor,
         newest,
         delivered: summary.as_ref().map(|summary| summary.total_samples),
         delivered_bytes: summary.as_ref().map(|summary| summary.total_bytes),
@@ -214,9 +214,9 @@ fn descriptor(
     layout: &Layout,
     damage: &mut impl FnMut(String),
     other_version: &mut Option<String>,
-) -> Result<Option<Birth>> {
+) -> Result<Option<RingDescriptor>> {
     match descriptor::read(fs, layout) {
-        Ok(Some(birth)) => return Ok(Some(birth)),
+        Ok(Some(descriptor)) => return Ok(Some(descriptor)),
         Ok(None) => damage("ring.json is missing: nobody can open the ring".to_owned()),
         Err(Error::Fs { source }) => return Err(source.into()),
         Err(error) if descriptor::is_of_another_version(fs, layout) => *other_version = Some(error.to_string()),
@@ -229,7 +229,7 @@ fn descriptor(
 fn newest(manifests: &Manifests, damage: &mut impl FnMut(String)) -> Result<(Option<u64>, Option<Summary>)> {
     let newest = match manifests.newest_listed() {
         Ok(newest) => newest,
-        Err(Error::NoRing { .. }) => {
+        Err(Error::RingNotFound { .. }) => {
             damage("there is no manifest: readers see nothing".to_owned());
             return Ok((None, None));
         }
@@ -255,7 +255,7 @@ pub fn generation(
     let manifests = Manifests::new(fs.clone(), layout.clone());
     let newest = match manifests.newest_listed() {
         Ok(newest) => Some(newest),
-        Err(Error::NoRing { .. }) => None,
+        Err(Error::RingNotFound { .. }) => None,
         Err(error) => return Err(error),
     };
     let told = one(fs, layout, &manifests, newest, dir)?;

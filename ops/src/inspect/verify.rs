@@ -197,9 +197,9 @@ impl Look {
     fn ring(&mut self, layout: &Layout, keep: Option<u64>) -> Result<()> {
         let mut validation = 0;
         let ring_id = match descriptor::read(&*self.fs, layout) {
-            Ok(Some(birth)) => {
-                validation = birth.validation;
-                Some(birth.ring_id)
+            Ok(Some(descriptor)) => {
+                validation = descriptor.validation;
+                Some(descriptor.ring_id)
             }
             Ok(None) => {
                 self.find(Kind::Damage, &layout.ring_json(), "it is missing: nobody can open the ring");

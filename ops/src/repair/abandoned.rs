@@ -1,15 +1,15 @@
 //! Segments that dead owners finished, unfinished promotions, and the rest, which [`gc`](crate::gc::gc) removes.
 
-use super::misplaced::verdict_with;
-use super::{Life, Mend, Plan, State};
+use super::misplaced::delivery_with;
+use super::{Liveness, Plan, RepairAction, State};
 use ringreel::error::{Error, Result};
 use ringreel::layout::{GenerationDir, Phase, is_owner, sealed_id};
 use ringreel::manifest::SegmentEntry;
 use ringreel::ring::Ring;
 use ringreel::segment::reader::{check_stored, read_tail};
-use ringreel::swap::maintenance::{Dead, Due, Round};
-use ringreel::swap::orphans::Verdict;
-use ringreel::swap::promote::{Promoted, When};
+use ringreel::swap::maintenance::{DeadOwners, Due, Round};
+use ringreel::swap::orphans::Delivery;
+use ringreel::swap::promote::{PromoteWhen, Promoted};
 use ringreel_format::SegmentId;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub(super) struct Damaged {
 }
 
 /// A promotion that was begun and not finished, or a full generation that nobody promotes.
-pub(super) fn plan_promotion(ring: &Ring, life: &Life, plan: &mut Plan) -> Result<()> {
+pub(super) fn plan_promotion(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Result<()> {
     let n = plan.newest + 1;
     let read = ring.layout.read(n);
     if ring.fs.exists(&read)? {
@@ -36,15 +36,15 @@ pub(super) fn plan_promotion(ring: &Ring, life: &Life, plan: &mut Plan) -> Resul
         plan.add("promotion", &read, why, "it is finished, as a manager would do it".to_owned(), blocked);
         return Ok(());
     }
-    let fill = match ring.fill_of(n) {
+    let fill = match ring.count_samples(n) {
         Ok(fill) => fill,
         Err(Error::Manifest { .. }) => return Ok(()),
         Err(Error::Fs { source }) if source.is_gone() => return Ok(()), // a manifest that is lost, or no such directory
         Err(error) => return Err(error),
     };
-    if fill >= ring.birth.swap_cap {
+    if fill >= ring.descriptor.swap_cap {
         plan.depends_on_life = true;
-        if !matches!(life, Life::Living(living) if !living.is_empty()) {
+        if !matches!(life, Liveness::Living(living) if !living.is_empty()) {
             let why = format!("generation {n} is full ({fill} samples), and nobody promotes it");
             let held = ring.held_back()?.map(|held| format!("it waits for {held}"));
             plan.add("promotion", &ring.layout.write(n), why, "it becomes readable".to_owned(), held);
@@ -54,12 +54,14 @@ pub(super) fn plan_promotion(ring: &Ring, life: &Life, plan: &mut Plan) -> Resul
 }
 
 /// What dead owners finished and nobody has linked.
-pub(super) fn plan_staged(ring: &Ring, life: &Life, plan: &mut Plan) -> Result<()> {
+pub(super) fn plan_staged(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Result<()> {
     let linked = ring.in_filling(plan.newest + 1)?;
     let unclear: HashSet<SegmentId> =
         plan.rebuilds.iter().flat_map(|rebuild| &rebuild.unclear).map(|entry| entry.id).collect();
     let mut owners = ring.fs.list(&ring.layout.staging())?;
-    owners.retain(|owner| *owner != ring.me && is_owner(owner) && (*life == Life::Unheard || life.may_be_dead(owner)));
+    owners.retain(|owner| {
+        *owner != ring.me && is_owner(owner) && (*life == Liveness::Unheard || life.may_be_dead(owner))
+    });
     owners.sort_unstable();
     for owner in owners {
         let (mut segments, mut samples) = (0u64, 0u64);
@@ -79,12 +81,12 @@ pub(super) fn plan_staged(ring: &Ring, life: &Life, plan: &mut Plan) -> Result<(
                 Err(error) => return Err(error),
             };
             let entry = SegmentEntry::of(&tail, 0);
-            if linked.contains(&id) || matches!(verdict_with(ring, &entry, plan)?, Verdict::Delivered) {
+            if linked.contains(&id) || matches!(delivery_with(ring, &entry, plan)?, Delivery::Delivered) {
                 continue;
             }
             plan.depends_on_life = true;
             // While nobody was watched yet, it may be a living one's, who has it in hand.
-            if *life != Life::Unknown
+            if *life != Liveness::Unknown
                 && let Err(Error::Format { source, .. }) = check_stored(&*ring.fs, &path)
             {
                 plan_quarantine(ring, life, plan, &owner, id, source.to_string());
@@ -96,7 +98,7 @@ pub(super) fn plan_staged(ring: &Ring, life: &Life, plan: &mut Plan) -> Result<(
         if segments > 0 {
             let why = format!("{segments} finished segments ({samples} samples) of a dead owner are in no generation");
             let blocked = after_manifests(plan);
-            let blocked = if *life == Life::Unheard { life.is_in_the_way() } else { blocked };
+            let blocked = if *life == Liveness::Unheard { life.is_in_the_way() } else { blocked };
             let action = "they are linked into the generation that fills".to_owned();
             plan.add("staged", &ring.layout.staging_of(&owner), why, action, blocked);
         }
@@ -104,9 +106,9 @@ pub(super) fn plan_staged(ring: &Ring, life: &Life, plan: &mut Plan) -> Result<(
     Ok(())
 }
 
-fn plan_quarantine(ring: &Ring, life: &Life, plan: &mut Plan, owner: &str, id: SegmentId, why: String) {
+fn plan_quarantine(ring: &Ring, life: &Liveness, plan: &mut Plan, owner: &str, id: SegmentId, why: String) {
     plan.depends_on_life = true;
-    let blocked = if *life == Life::Unheard { life.is_in_the_way() } else { None };
+    let blocked = if *life == Liveness::Unheard { life.is_in_the_way() } else { None };
     let path = ring.layout.sealed(owner, id);
     plan.add("staged", &path, format!("it is damaged: {why}"), "it goes to quarantine".to_owned(), blocked.clone());
     if blocked.is_none() {
@@ -115,13 +117,13 @@ fn plan_quarantine(ring: &Ring, life: &Life, plan: &mut Plan, owner: &str, id: S
 }
 
 /// Finishes promotions, and commits what dead owners finished, until nothing goes on any more.
-pub(super) fn bring_in(ring: &Ring, life: &Life) -> Result<()> {
-    if !matches!(life, Life::Living(_)) {
+pub(super) fn bring_in(ring: &Ring, life: &Liveness) -> Result<()> {
+    if !matches!(life, Liveness::Living(_)) {
         return Ok(());
     }
     ring.leave_reclaiming();
     loop {
-        match ring.run_maintenance(Some(When::Full), &mut Due { reclaim: false, dead: Dead::Adopt }) {
+        match ring.run_maintenance(Some(PromoteWhen::Full), &mut Due { reclaim: false, dead: DeadOwners::Adopt }) {
             Ok(Round { promoted: Some(Promoted::Done(_)), .. }) => {}
             // What was delivered long ago and keeps its staging name (another user's) would be found again for ever.
             Ok(round) if round.recovered.as_ref().is_some_and(|done| done.adopted > 0) => {}
@@ -143,7 +145,7 @@ fn left(error: &Error) -> Result<()> {
 pub(super) fn plan_litter(ring: &Ring, plan: &mut Plan) -> Result<()> {
     let mut litter = |path: PathBuf, why: &str| {
         let action = "a manager removes it, or `ringreel gc`".to_owned();
-        plan.mends.push(Mend { what: "litter", path, why: why.to_owned(), action, state: State::Litter });
+        plan.mends.push(RepairAction { what: "litter", path, why: why.to_owned(), action, state: State::Litter });
     };
     let next = plan.newest + 1;
     let mut names = ring.fs.list(ring.layout.root())?;

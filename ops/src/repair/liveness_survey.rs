@@ -4,7 +4,7 @@ use ringreel::coordination::if_available;
 use ringreel::error::Result;
 use ringreel::layout::is_owner;
 use ringreel::ring::Ring;
-use ringreel::ring::liveness::Watch;
+use ringreel::ring::failure_detector::FailureDetector;
 use ringreel::role::Role;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const LOOKS: u32 = 8;
 
 /// Who was heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Life {
+pub enum Liveness {
     /// Nobody was watched yet: everybody may be dead, and may live.
     Unknown,
     /// It cannot be told: the index does not answer.
@@ -23,13 +23,13 @@ pub enum Life {
     Living(BTreeSet<String>),
 }
 
-impl Life {
+impl Liveness {
     /// Why what needs that nobody works cannot be done now. None: it can.
     pub fn is_in_the_way(&self) -> Option<String> {
         match self {
-            Life::Unknown => Some("whether anybody lives was not watched yet".to_owned()),
-            Life::Unheard => Some("whether anybody lives cannot be told while the index is away".to_owned()),
-            Life::Living(living) => living
+            Liveness::Unknown => Some("whether anybody lives was not watched yet".to_owned()),
+            Liveness::Unheard => Some("whether anybody lives cannot be told while the index is away".to_owned()),
+            Liveness::Living(living) => living
                 .first()
                 .map(|one| format!("{} managers and generators live ({one}): stop them first", living.len())),
         }
@@ -38,9 +38,9 @@ impl Life {
     /// Whether what `owner` left is to be taken for a dead one's, as far as is known.
     pub fn may_be_dead(&self, owner: &str) -> bool {
         match self {
-            Life::Unknown => true,
-            Life::Unheard => false,
-            Life::Living(living) => !living.contains(owner),
+            Liveness::Unknown => true,
+            Liveness::Unheard => false,
+            Liveness::Living(living) => !living.contains(owner),
         }
     }
 }
@@ -49,7 +49,7 @@ impl Life {
 ///
 /// # Errors
 /// What the filesystem or the index says.
-pub fn who_lives(ring: &Ring, told: &dyn Fn(&str)) -> Result<Life> {
+pub fn who_lives(ring: &Ring, told: &dyn Fn(&str)) -> Result<Liveness> {
     watch_for(ring, 1, told)
 }
 
@@ -58,18 +58,18 @@ pub fn who_lives(ring: &Ring, told: &dyn Fn(&str)) -> Result<Life> {
 ///
 /// # Errors
 /// What the filesystem or the index says.
-pub fn watch_for(ring: &Ring, leases: u32, told: &dyn Fn(&str)) -> Result<Life> {
+pub fn watch_for(ring: &Ring, leases: u32, told: &dyn Fn(&str)) -> Result<Liveness> {
     let begun = Instant::now();
-    let mut watch = ring.watch();
+    let mut watch = ring.failure_detector();
     if if_available(watch.look(&*ring.coordination))?.is_none() {
-        return Ok(Life::Unheard);
+        return Ok(Liveness::Unheard);
     }
     for owner in ring.list_or_none(&ring.layout.staging())?.iter().filter(|owner| is_owner(owner)) {
         watch.silence(owner);
     }
     let mut known = watch.known();
     known.retain(|member| *member != ring.me);
-    let unclear = |watch: &mut Watch, member: &String| {
+    let unclear = |watch: &mut FailureDetector, member: &String| {
         !watch.was_heard_since(member, begun) && !watch.is_silent_for(member, leases)
     };
     if known.iter().any(|member| unclear(&mut watch, member)) {
@@ -79,12 +79,12 @@ pub fn watch_for(ring: &Ring, leases: u32, told: &dyn Fn(&str)) -> Result<Life> 
     while known.iter().any(|member| unclear(&mut watch, member)) {
         std::thread::sleep((ring.settings.lease / LOOKS).max(Duration::from_millis(1)));
         if if_available(watch.look(&*ring.coordination))?.is_none() {
-            return Ok(Life::Unheard);
+            return Ok(Liveness::Unheard);
         }
     }
     known.retain(|member| !watch.is_dead(member));
     drop(watch);
-    let Some(beats) = if_available(ring.coordination.members())? else { return Ok(Life::Unheard) };
+    let Some(beats) = if_available(ring.coordination.members())? else { return Ok(Liveness::Unheard) };
     // Readers and those who only look are in nobody's way.
     let works = |member: &String| {
         let beat = beats.iter().find(|(name, _)| name == member).map(|(_, beat)| *beat);
@@ -92,5 +92,5 @@ pub fn watch_for(ring: &Ring, leases: u32, told: &dyn Fn(&str)) -> Result<Life> 
             beat.and_then(|beat| ring.coordination.report(member, beat).ok().flatten()).map(|report| report.role);
         role.is_none_or(|role| matches!(Role::parse(&role), Some(Role::Manager | Role::Generator)))
     };
-    Ok(Life::Living(known.into_iter().filter(works).collect()))
+    Ok(Liveness::Living(known.into_iter().filter(works).collect()))
 }

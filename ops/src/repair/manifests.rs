@@ -6,7 +6,7 @@
 //! manifest, whose name is used a second time, wait until no manager and no generator lives.
 
 use super::reconstruct::{Choice, drop_listed, evidence, samples, summary_of};
-use super::{Life, Plan};
+use super::{Liveness, Plan};
 use ringreel::error::{Error, Result};
 use ringreel::fs::atomic_publish::{publish, same_file, write_new};
 use ringreel::layout::{GenerationDir, Phase, is_owner, read_generations, sealed_id};
@@ -57,7 +57,7 @@ pub(super) struct Rebuild {
 }
 
 /// Finds the manifests that are lost, oldest first, and what takes their place.
-pub(super) fn plan_manifests(ring: &Ring, life: &Life, plan: &mut Plan) -> Result<()> {
+pub(super) fn plan_manifests(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Result<()> {
     let newest = ring.manifests.numbers()?.into_iter().max();
     let mut broken = broken(ring, newest.unwrap_or(0), plan)?;
     let top = beyond(ring, newest)?;
@@ -108,7 +108,7 @@ fn broken(ring: &Ring, newest: u64, plan: &mut Plan) -> Result<Vec<(u64, String,
     for n in first_unpruned(newest)..=newest {
         let path = ring.layout.manifest(n);
         match ring.manifests.get_surely(n) {
-            Ok(Some(manifest)) if manifest.summary.ring == ring.birth.ring_id => {}
+            Ok(Some(manifest)) if manifest.summary.ring == ring.descriptor.ring_id => {}
             Ok(Some(manifest)) => {
                 let why = format!("it is of ring {}, which is another one", manifest.summary.ring);
                 let blocked = Some("put the right one back".to_owned());
@@ -173,7 +173,7 @@ fn rebuild(
     elsewhere: &HashSet<SegmentId>,
 ) -> Result<(Manifest, Choice, String)> {
     let Some(before) = before else {
-        let summary = Summary::empty(&ring.birth.ring_id, &ring.me);
+        let summary = Summary::empty(&ring.descriptor.ring_id, &ring.me);
         let choice = Choice { listed: Vec::new(), inferred: false, unclear: Vec::new() };
         return Ok((Manifest::new(summary, Vec::new()), choice, "the empty one is made again".to_owned()));
     };
@@ -181,7 +181,7 @@ fn rebuild(
     let evidence = evidence(ring, n, &plan.rebuilt, elsewhere)?;
     let (there, damaged) = (evidence.there, evidence.damaged);
     let choice = if there || listed == Some(0) {
-        evidence.choose(listed, ring.birth.swap_cap)
+        evidence.choose(listed, ring.descriptor.swap_cap)
     } else {
         let unclear = staged_before(ring, n, plan, elsewhere)?;
         Choice { listed: Vec::new(), inferred: !unclear.is_empty(), unclear }

@@ -1,14 +1,14 @@
 //! A segment whose last name lies where nobody looks for it is staged again, under its owner: then it is brought in as
 //! what all dead owners finished is.
 
-use super::{Life, Plan};
+use super::{Liveness, Plan};
 use ringreel::error::{Error, Result};
 use ringreel::fs::atomic_publish::same_file;
 use ringreel::layout::{GenerationDir, Phase};
 use ringreel::manifest::SegmentEntry;
 use ringreel::ring::Ring;
 use ringreel::segment::reader::check_stored;
-use ringreel::swap::orphans::Verdict;
+use ringreel::swap::orphans::Delivery;
 use std::path::PathBuf;
 
 /// At most so many are looked at in one directory at a time.
@@ -24,7 +24,7 @@ pub(super) struct Stray {
 }
 
 /// Finds segments that are delivered by no manifest, and have a name in a generation's directory only.
-pub(super) fn plan_strays(ring: &Ring, life: &Life, plan: &mut Plan) -> Result<()> {
+pub(super) fn plan_strays(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Result<()> {
     let next = plan.newest + 1;
     for name in ring.fs.list(ring.layout.root())? {
         let dir = ring.layout.root().join(&name);
@@ -41,7 +41,7 @@ pub(super) fn plan_strays(ring: &Ring, life: &Life, plan: &mut Plan) -> Result<(
             },
             GenerationDir::Read(_) => continue,
         };
-        let judge = |entry: &SegmentEntry| verdict_with(ring, entry, plan);
+        let judge = |entry: &SegmentEntry| delivery_with(ring, entry, plan);
         for (entry, verdict) in ring.last_names(&dir, manifest.as_deref(), AT_ONCE, plan.newest, &judge)? {
             let path = dir.join(entry.file());
             let samples = entry.samples;
@@ -57,12 +57,12 @@ pub(super) fn plan_strays(ring: &Ring, life: &Life, plan: &mut Plan) -> Result<(
                 Some(why) => format!("it goes to quarantine: it is damaged: {why}"),
             };
             let blocked = match verdict {
-                Verdict::Unclear => Some("a manifest that may list it cannot be read".to_owned()),
-                _ if *life == Life::Unheard => life.is_in_the_way(),
+                Delivery::Unclear => Some("a manifest that may list it cannot be read".to_owned()),
+                _ if *life == Liveness::Unheard => life.is_in_the_way(),
                 _ => None,
             };
             plan.depends_on_life |= blocked.is_none();
-            ring.watch().silence(&entry.owner); // from now on
+            ring.failure_detector().silence(&entry.owner); // from now on
             plan.add("segment", &path, why, action, blocked.clone());
             if blocked.is_none() {
                 plan.strays.push(Stray { path, entry, damage });
@@ -73,24 +73,24 @@ pub(super) fn plan_strays(ring: &Ring, life: &Life, plan: &mut Plan) -> Result<(
 }
 
 /// What the manifests say, and those that are to be rebuilt.
-pub(super) fn verdict_with(ring: &Ring, entry: &SegmentEntry, plan: &Plan) -> Result<Verdict> {
+pub(super) fn delivery_with(ring: &Ring, entry: &SegmentEntry, plan: &Plan) -> Result<Delivery> {
     if entry.born > plan.newest + 1 {
-        return Ok(Verdict::Unclear); // manifests are lost that would list it
+        return Ok(Delivery::Unclear); // manifests are lost that would list it
     }
     if plan.rebuilt.numbers().any(|n| n >= entry.born && plan.rebuilt.lists(n, entry.id)) {
-        return Ok(Verdict::Delivered);
+        return Ok(Delivery::Delivered);
     }
     let mut from = entry.born;
     for n in plan.rebuilt.numbers().filter(|n| *n >= entry.born) {
         if from < n {
-            let verdict = ring.verdict_from(entry, from, n - 1)?;
-            if verdict != Verdict::Undelivered {
+            let verdict = ring.delivery_from(entry, from, n - 1)?;
+            if verdict != Delivery::Undelivered {
                 return Ok(verdict);
             }
         }
         from = n + 1;
     }
-    if from > plan.newest { Ok(Verdict::Undelivered) } else { ring.verdict_from(entry, from, plan.newest) }
+    if from > plan.newest { Ok(Delivery::Undelivered) } else { ring.delivery_from(entry, from, plan.newest) }
 }
 
 /// Gives it a staging name again: from there it is brought in, or goes to quarantine.

@@ -23,7 +23,7 @@ mod reconstruct;
 pub mod ring_json;
 
 pub use coordination::Repair;
-pub use liveness_survey::Life;
+pub use liveness_survey::Liveness;
 
 use abandoned::Damaged;
 use abandoned::{bring_in, plan_litter, plan_promotion, plan_staged};
@@ -51,7 +51,7 @@ pub enum State {
 
 /// One thing that is to be mended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mend {
+pub struct RepairAction {
     /// `ring`, `manifest`, `promotion`, `segment`, `staged`, `index`, `held-out` or `litter`.
     pub what: &'static str,
     /// Which path; the place of an index that is none.
@@ -68,7 +68,7 @@ pub struct Mend {
 #[derive(Debug, Default)]
 pub struct Plan {
     /// In the order in which it is done.
-    pub mends: Vec<Mend>,
+    pub mends: Vec<RepairAction>,
     /// Whether more would be known if who lives were known.
     pub depends_on_life: bool,
     /// The newest generation, once all manifests are there.
@@ -81,7 +81,7 @@ pub struct Plan {
 
 impl Plan {
     /// What is to be mended: all but litter.
-    pub fn open(&self) -> impl Iterator<Item = &Mend> {
+    pub fn open(&self) -> impl Iterator<Item = &RepairAction> {
         self.mends.iter().filter(|mend| mend.state != State::Litter)
     }
 
@@ -92,7 +92,7 @@ impl Plan {
 
     fn add(&mut self, what: &'static str, path: &Path, why: String, action: String, blocked: Option<String>) {
         let state = blocked.map_or(State::ToDo, State::Blocked);
-        self.mends.push(Mend { what, path: path.to_owned(), why, action, state });
+        self.mends.push(RepairAction { what, path: path.to_owned(), why, action, state });
     }
 }
 
@@ -100,7 +100,7 @@ impl Plan {
 ///
 /// # Errors
 /// What the filesystem says.
-pub fn plan_repair(ring: &Ring, life: &Life) -> Result<Plan> {
+pub fn plan_repair(ring: &Ring, life: &Liveness) -> Result<Plan> {
     let mut plan = Plan::default();
     plan_manifests(ring, life, &mut plan)?;
     plan_strays(ring, life, &mut plan)?;
@@ -115,10 +115,10 @@ pub fn plan_repair(ring: &Ring, life: &Life) -> Result<Plan> {
 ///
 /// # Errors
 /// What the filesystem says.
-pub fn plan_repair_watching(ring: &Ring, told: &dyn Fn(&str)) -> Result<(Plan, Life)> {
-    let plan = plan_repair(ring, &Life::Unknown)?;
+pub fn plan_repair_watching(ring: &Ring, told: &dyn Fn(&str)) -> Result<(Plan, Liveness)> {
+    let plan = plan_repair(ring, &Liveness::Unknown)?;
     if !plan.depends_on_life {
-        return Ok((plan, Life::Unknown));
+        return Ok((plan, Liveness::Unknown));
     }
     let life = who_lives(ring, told)?;
     Ok((plan_repair(ring, &life)?, life))
@@ -128,7 +128,7 @@ pub fn plan_repair_watching(ring: &Ring, told: &dyn Fn(&str)) -> Result<(Plan, L
 ///
 /// # Errors
 /// What the filesystem or the index says; it can be run again.
-pub fn apply_repair(ring: &Ring, plan: &Plan, life: &Life) -> Result<()> {
+pub fn apply_repair(ring: &Ring, plan: &Plan, life: &Liveness) -> Result<()> {
     for rebuild in &plan.rebuilds {
         apply_rebuild(ring, rebuild, &plan.rebuilt)?;
     }
@@ -152,7 +152,7 @@ pub fn apply_repair(ring: &Ring, plan: &Plan, life: &Life) -> Result<()> {
     Ok(())
 }
 
-fn plan_index(ring: &Ring, life: &Life, plan: &mut Plan) -> Result<()> {
+fn plan_index(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Result<()> {
     let place = PathBuf::from(ring.coordination.place());
     if let Err(error) = ring.coordination.ping() {
         let blocked = Some("it can be asked again when it answers".to_owned());

@@ -1,6 +1,6 @@
 //! `ring.json` is gone or damaged: the manifests name the ring's id, the configuration says the rest.
 
-use super::{Mend, State};
+use super::{RepairAction, State};
 use ringreel::config::Config;
 use ringreel::coordination::{Backend, Claim, IfUnreachable};
 use ringreel::error::{Error, Result};
@@ -9,7 +9,7 @@ use ringreel::fs::{Fs, within};
 use ringreel::layout::Layout;
 use ringreel::manifest::store::Manifests;
 use ringreel::random::random_u32;
-use ringreel::ring::descriptor::{self, Birth, RING_VERSION};
+use ringreel::ring::descriptor::{self, RING_VERSION, RingDescriptor};
 use ringreel::ring::{Ring, owner_name};
 use std::sync::Arc;
 
@@ -21,7 +21,12 @@ const MAX_BYTES: u64 = 1 << 20;
 ///
 /// # Errors
 /// As [`Ring::find`]; where `config` does not say what a ring needs, or does not fit what is there.
-pub fn find_damaged(fs: Arc<dyn Fs>, config: &Config, claim: Claim, apply: bool) -> Result<(Ring, Option<Mend>)> {
+pub fn find_damaged(
+    fs: Arc<dyn Fs>,
+    config: &Config,
+    claim: Claim,
+    apply: bool,
+) -> Result<(Ring, Option<RepairAction>)> {
     let layout = Layout::new(&config.ring);
     let fs = within(fs, layout.root(), config.modes);
     let damage = match fs.read(&layout.ring_json(), MAX_BYTES) {
@@ -35,19 +40,19 @@ pub fn find_damaged(fs: Arc<dyn Fs>, config: &Config, claim: Claim, apply: bool)
     let Some(why) = damage.filter(|_| manifests.numbers().is_ok_and(|numbers| !numbers.is_empty())) else {
         return Ok((Ring::find_with(fs, config, claim)?, None));
     };
-    let birth = told_by(&manifests, config, &layout)?;
+    let descriptor = told_by(&manifests, config, &layout)?;
     let me = owner_name();
     if apply {
-        put(&*fs, &layout, &birth, &me)?;
+        put(&*fs, &layout, &descriptor, &me)?;
     }
     let index = Backend::connect(&config.index, IfUnreachable::Continue)?;
-    let ring = Ring::assemble(fs, config, birth, me, index, claim)?;
+    let ring = Ring::assemble(fs, config, descriptor, me, index, claim)?;
     let action = "it is made again, with the id that the manifests name and what the configuration says".to_owned();
-    Ok((ring, Some(Mend { what: "ring", path: layout.ring_json(), why, action, state: State::ToDo })))
+    Ok((ring, Some(RepairAction { what: "ring", path: layout.ring_json(), why, action, state: State::ToDo })))
 }
 
-fn told_by(manifests: &Manifests, config: &Config, layout: &Layout) -> Result<Birth> {
-    let needs = |what: &str| Error::WrongRing {
+fn told_by(manifests: &Manifests, config: &Config, layout: &Layout) -> Result<RingDescriptor> {
+    let needs = |what: &str| Error::RingMismatch {
         path: layout.root().to_owned(),
         message: format!("its ring.json is lost, and to make it again {what}"),
     };
@@ -75,7 +80,7 @@ fn told_by(manifests: &Manifests, config: &Config, layout: &Layout) -> Result<Bi
     if config.validation.is_none() {
         return Err(needs("VALIDATION is needed: the number of samples that are held out, 0 if none are"));
     }
-    Ok(Birth {
+    Ok(RingDescriptor {
         ringreel: RING_VERSION,
         ring_id: ring_id.ok_or_else(|| needs("a manifest is needed that can be read"))?,
         swap_cap,
@@ -85,8 +90,8 @@ fn told_by(manifests: &Manifests, config: &Config, layout: &Layout) -> Result<Bi
     })
 }
 
-fn put(fs: &dyn Fs, layout: &Layout, birth: &Birth, me: &str) -> Result<()> {
-    let bytes = descriptor::encode(birth)?;
+fn put(fs: &dyn Fs, layout: &Layout, descriptor: &RingDescriptor, me: &str) -> Result<()> {
+    let bytes = descriptor::encode(descriptor)?;
     fs.ensure_dir(&layout.staging())?;
     fs.ensure_dir(&layout.staging_of(me))?;
     let temp = layout.staging_of(me).join(format!("ring.json.{:08x}", random_u32()));
@@ -102,7 +107,7 @@ fn put(fs: &dyn Fs, layout: &Layout, birth: &Birth, me: &str) -> Result<()> {
         write_new(fs, &temp, &bytes, true)?;
         if let Err(error) = fs.rename(&temp, &layout.ring_json()) {
             let _ = fs.forget_file(&temp); // litter at worst
-            if descriptor::read(fs, layout).ok().flatten().as_ref() != Some(birth) {
+            if descriptor::read(fs, layout).ok().flatten().as_ref() != Some(descriptor) {
                 return Err(error.into());
             }
         }

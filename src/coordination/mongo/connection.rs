@@ -4,7 +4,7 @@
 //! The rest of the crate is synchronous. The driver runs on a thread of its own, so a connection
 //! can be used from anywhere, also from inside another runtime.
 
-use super::diagnosis::{self, Finding};
+use super::diagnosis::{self, MongoFailure};
 use super::documents::{Collections, OtherRing, RingName};
 use super::process::{LIMIT, ProcessLink, ProcessState};
 use super::reconnect::Reconnect;
@@ -52,8 +52,8 @@ impl Connection {
         let found = here.driver.start(limit, asked).recv().unwrap_or_default();
         match found.unwrap_or_else(|| Err(diagnosis::silence(OPENING_LIMIT))) {
             Ok(()) => {}
-            Err(Finding::Away(why)) if if_unreachable == IfUnreachable::Continue => {
-                connection.fell_silent(&here, &Finding::Away(why));
+            Err(MongoFailure::Away(why)) if if_unreachable == IfUnreachable::Continue => {
+                connection.fell_silent(&here, &MongoFailure::Away(why));
             }
             Err(finding) => return Err(connection.error(finding)),
         }
@@ -70,14 +70,14 @@ impl Connection {
     pub fn silence(&self) -> Option<String> {
         let here = self.here().ok()?;
         let away = here.away.load(Ordering::Acquire);
-        away.then(|| self.error(Finding::Away(here.log().why.clone())).to_string())
+        away.then(|| self.error(MongoFailure::Away(here.log().why.clone())).to_string())
     }
 
     /// Sets the ring that the store is to be of, and claims the place for it. A server that does
     /// not answer is no error: the claim is made when it does.
     ///
     /// # Errors
-    /// [`Error::WrongRing`] when the place is another ring's and is not to be taken over;
+    /// [`Error::RingMismatch`] when the place is another ring's and is not to be taken over;
     /// [`Error::CoordinationDenied`] when the server does not let us write.
     pub fn belongs_to(&self, owner: RingName, claim: Claim) -> Result<()> {
         let _ = self.owner.set((owner, claim));
@@ -91,7 +91,9 @@ impl Connection {
             }
         });
         match held {
-            Ok(Err(Finding::Failed(why)) | Err(Finding::Refused(why))) => Err(self.error(Finding::Refused(why))),
+            Ok(Err(MongoFailure::Failed(why)) | Err(MongoFailure::Refused(why))) => {
+                Err(self.error(MongoFailure::Refused(why)))
+            }
             Ok(_) => Ok(()),
             Err(error) => Err(error),
         }
@@ -102,7 +104,7 @@ impl Connection {
     /// answer.
     ///
     /// # Errors
-    /// [`Error::CoordinationUnavailable`] or [`Error::CoordinationDenied`] when it cannot be done; [`Error::WrongRing`]
+    /// [`Error::CoordinationUnavailable`] or [`Error::CoordinationDenied`] when it cannot be done; [`Error::RingMismatch`]
     /// when the place is another ring's.
     pub fn call<T, F>(&self, op: impl FnOnce(Collections) -> F + Clone) -> Result<T>
     where
@@ -113,14 +115,14 @@ impl Connection {
     }
 
     /// Does `op` like [`Connection::call`], and returns why it was not done.
-    fn ask<T, F>(&self, op: impl FnOnce(Collections) -> F + Clone) -> Result<std::result::Result<T, Finding>>
+    fn ask<T, F>(&self, op: impl FnOnce(Collections) -> F + Clone) -> Result<std::result::Result<T, MongoFailure>>
     where
         T: Send + 'static,
         F: Future<Output = mongodb::error::Result<T>> + Send + 'static,
     {
         let here = self.here()?;
         if here.away.load(Ordering::Acquire) {
-            return Ok(Err(Finding::Away(here.log().why.clone())));
+            return Ok(Err(MongoFailure::Away(here.log().why.clone())));
         }
         let attempt = |op| here.driver.start(LIMIT, op).recv().unwrap_or_default();
         let begun = Instant::now();
@@ -153,13 +155,13 @@ impl Connection {
         Collections::new(database, &self.place, &owner, claim != Claim::Never)
     }
 
-    fn error(&self, finding: Finding) -> Error {
+    fn error(&self, finding: MongoFailure) -> Error {
         let place = self.shown.clone();
         match finding {
-            Finding::Away(message) | Finding::Failed(message) => {
+            MongoFailure::Away(message) | MongoFailure::Failed(message) => {
                 Error::CoordinationUnavailable { place, message: self.place.scrub(&message) }
             }
-            Finding::Refused(message) => Error::CoordinationDenied { place, message: self.place.scrub(&message) },
+            MongoFailure::Refused(message) => Error::CoordinationDenied { place, message: self.place.scrub(&message) },
         }
     }
 
@@ -170,14 +172,14 @@ impl Connection {
              ring is gone, `ringreel repair --apply --take-over`",
             self.shown, other.id, other.path
         );
-        Error::WrongRing { path, message }
+        Error::RingMismatch { path, message }
     }
 
     /// Notes that an operation was not done. If the server does not serve us at all, later calls
     /// fail at once, and a task searches for the server.
-    fn fell_silent(&self, here: &Arc<ProcessState>, finding: &Finding) {
+    fn fell_silent(&self, here: &Arc<ProcessState>, finding: &MongoFailure) {
         let why = self.place.scrub(finding.words());
-        let silent = !matches!(finding, Finding::Failed(_));
+        let silent = !matches!(finding, MongoFailure::Failed(_));
         if silent && here.away.swap(true, Ordering::AcqRel) {
             return; // another thread noticed it first
         }

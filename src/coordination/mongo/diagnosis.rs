@@ -26,7 +26,7 @@ const AUTHENTICATION_FAILED: i32 = 18;
 
 /// Why an operation was not done.
 #[derive(Debug)]
-pub enum Finding {
+pub enum MongoFailure {
     /// The server does not answer, and may do so later.
     Away(String),
     /// The server refuses us until somebody changes something.
@@ -35,47 +35,49 @@ pub enum Finding {
     Failed(String),
 }
 
-impl Finding {
+impl MongoFailure {
     /// Returns the message.
     pub fn words(&self) -> &str {
         match self {
-            Finding::Away(words) | Finding::Refused(words) | Finding::Failed(words) => words,
+            MongoFailure::Away(words) | MongoFailure::Refused(words) | MongoFailure::Failed(words) => words,
         }
     }
 }
 
 /// Returns the finding for no answer within `limit`.
-pub fn silence(limit: Duration) -> Finding {
+pub fn silence(limit: Duration) -> MongoFailure {
     let seconds = limit.as_secs_f64();
-    Finding::Away(format!("no answer in {seconds:.1} s: is the server overloaded, or the network cut?"))
+    MongoFailure::Away(format!("no answer in {seconds:.1} s: is the server overloaded, or the network cut?"))
 }
 
 /// Returns what an error of the driver means.
-pub fn of_error(error: &Error) -> Finding {
+pub fn of_error(error: &Error) -> MongoFailure {
     let login = |said: &str| format!("login refused ({said}): check user, password and authSource in MONGOURI");
     match &*error.kind {
-        ErrorKind::Authentication { message, .. } => Finding::Refused(login(message)),
+        ErrorKind::Authentication { message, .. } => MongoFailure::Refused(login(message)),
         ErrorKind::Command(command) if command.code == AUTHENTICATION_FAILED => {
-            Finding::Refused(login(&command.message))
+            MongoFailure::Refused(login(&command.message))
         }
-        ErrorKind::Command(command) if command.code == UNAUTHORIZED => Finding::Failed(format!(
+        ErrorKind::Command(command) if command.code == UNAUTHORIZED => MongoFailure::Failed(format!(
             "not allowed ({}): give a user in MONGOURI who has the role readWrite on this database",
             command.message
         )),
-        ErrorKind::Command(command) => Finding::Failed(format!("refused ({})", command.message)),
-        ErrorKind::Write(WriteFailure::WriteError(error)) => Finding::Failed(format!("refused ({})", error.message)),
-        ErrorKind::Write(failure) => Finding::Failed(format!("refused ({failure:?})")),
-        ErrorKind::InvalidResponse { message, .. } => Finding::Failed(format!("not understood ({message})")),
+        ErrorKind::Command(command) => MongoFailure::Failed(format!("refused ({})", command.message)),
+        ErrorKind::Write(WriteFailure::WriteError(error)) => {
+            MongoFailure::Failed(format!("refused ({})", error.message))
+        }
+        ErrorKind::Write(failure) => MongoFailure::Failed(format!("refused ({failure:?})")),
+        ErrorKind::InvalidResponse { message, .. } => MongoFailure::Failed(format!("not understood ({message})")),
         ErrorKind::ServerSelection { message, .. } => {
-            Finding::Away(format!("no server can be used ({})", cause(message)))
+            MongoFailure::Away(format!("no server can be used ({})", cause(message)))
         }
-        ErrorKind::Io(error) => Finding::Away(format!("the connection broke ({error})")),
-        ErrorKind::DnsResolve { message, .. } => Finding::Away(format!("a name cannot be looked up ({message})")),
+        ErrorKind::Io(error) => MongoFailure::Away(format!("the connection broke ({error})")),
+        ErrorKind::DnsResolve { message, .. } => MongoFailure::Away(format!("a name cannot be looked up ({message})")),
         ErrorKind::InvalidArgument { message, .. } | ErrorKind::InvalidTlsConfig { message, .. } => {
-            Finding::Refused(message.clone())
+            MongoFailure::Refused(message.clone())
         }
-        ErrorKind::Custom(_) => Finding::Failed(error.get_custom::<String>().cloned().unwrap_or_default()),
-        kind => Finding::Away(kind.to_string()),
+        ErrorKind::Custom(_) => MongoFailure::Failed(error.get_custom::<String>().cloned().unwrap_or_default()),
+        kind => MongoFailure::Away(kind.to_string()),
     }
 }
 
@@ -99,7 +101,7 @@ fn cause(message: &str) -> &str {
 }
 
 /// Asks a server at the first connection whether it serves us. Changes nothing there.
-pub async fn ask(options: ClientOptions, counters: Collection<Document>, may_write: bool) -> Result<(), Finding> {
+pub async fn ask(options: ClientOptions, counters: Collection<Document>, may_write: bool) -> Result<(), MongoFailure> {
     knock_at_all(&options.hosts).await?;
     let nothing = doc! { "_id": -1_i64 };
     let ask_once = || async {
@@ -125,22 +127,22 @@ pub async fn ask(options: ClientOptions, counters: Collection<Document>, may_wri
         Err(_) => silence(PING),
     };
     let said = match finding {
-        Finding::Refused(why) | Finding::Failed(why) => return Err(Finding::Refused(why)),
-        Finding::Away(said) => said,
+        MongoFailure::Refused(why) | MongoFailure::Failed(why) => return Err(MongoFailure::Refused(why)),
+        MongoFailure::Away(said) => said,
     };
     if let Some(Tls::Enabled(tls)) = options.tls.clone() {
         if speaks_without_tls(options.clone()).await {
-            return Err(Finding::Refused(
+            return Err(MongoFailure::Refused(
                 "MONGOURI asks for TLS, and the server speaks without it: leave tls=true out, or turn TLS on at the \
                  server"
                     .to_owned(),
             ));
         }
         if let Some(check) = of_handshake(&said, tls.ca_file_path.is_some()) {
-            return Err(Finding::Refused(format!("TLS could not be agreed upon ({said}): {check}")));
+            return Err(MongoFailure::Refused(format!("TLS could not be agreed upon ({said}): {check}")));
         }
     }
-    Err(Finding::Away(match (&options.repl_set_name, options.hosts.len()) {
+    Err(MongoFailure::Away(match (&options.repl_set_name, options.hosts.len()) {
         (Some(set), _) => format!(
             "no server of the replica set {set} can be used ({said}): is replicaSet in MONGOURI the set's name, and do \
              the hosts belong to it?"
@@ -212,7 +214,7 @@ async fn speaks_without_tls(mut options: ClientOptions) -> bool {
 }
 
 /// Checks that at least one of the hosts accepts a connection.
-async fn knock_at_all(hosts: &[ServerAddress]) -> Result<(), Finding> {
+async fn knock_at_all(hosts: &[ServerAddress]) -> Result<(), MongoFailure> {
     let mut knocks = JoinSet::new();
     for host in hosts {
         match host {
@@ -228,7 +230,7 @@ async fn knock_at_all(hosts: &[ServerAddress]) -> Result<(), Finding> {
         }
     }
     findings.sort();
-    Err(Finding::Away(findings.join("; ")))
+    Err(MongoFailure::Away(findings.join("; ")))
 }
 
 async fn knock(host: String, port: u16) -> Result<(), String> {

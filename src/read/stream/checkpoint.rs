@@ -49,7 +49,7 @@ impl Position {
         let (seed, shuffle, equal) = self.order;
         State {
             version: State::VERSION,
-            ring: self.reader.ring().birth.ring_id.clone(),
+            ring: self.reader.ring().descriptor.ring_id.clone(),
             run: self.run().to_owned(),
             seed,
             shuffle,
@@ -114,7 +114,7 @@ impl Stream {
     /// # Errors
     /// A state of another ring, another order, or another version.
     pub fn load(&mut self, state: &State) -> Result<()> {
-        state.fits(&self.reader.ring().birth.ring_id, &self.options)?;
+        state.fits(&self.reader.ring().descriptor.ring_id, &self.options)?;
         self.progress.leave();
         self.progress.run.adopt(&state.run)?;
         self.delivery.clear();

@@ -3,8 +3,8 @@
 use super::{Item, Stream, StreamOptions};
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
-use crate::read::padding::masked;
-use crate::read::plan::{Plan, Queue, Step};
+use crate::read::padding::padding_sample;
+use crate::read::plan::{Plan, PlannedStep, Queue};
 use crate::read::retry::Retry;
 use crate::read::shard::{Equal, Slot};
 use crate::read::{ReadSample, Reader};
@@ -92,7 +92,7 @@ impl Delivery {
             pool.give((manifest, position));
             inline = false;
         }
-        self.queue.push(Step { plan, number, slot, bytes, inline });
+        self.queue.push(PlannedStep { plan, number, slot, bytes, inline });
         Ok(())
     }
 
@@ -100,7 +100,7 @@ impl Delivery {
     ///
     /// # Errors
     /// [`Error::Interrupted`]: `stop` said so. The step stays the first one.
-    fn pop(&mut self, stop: &dyn Fn() -> bool) -> Result<Option<(Step, Result<ReadSample>)>> {
+    fn pop(&mut self, stop: &dyn Fn() -> bool) -> Result<Option<(PlannedStep, Result<ReadSample>)>> {
         let Some(step) = self.queue.front() else { return Ok(None) };
         let read = match (step.slot, &mut self.pool) {
             (Slot::Read(_), Some(pool)) if !step.inline => match pool.take(stop).transpose() {
@@ -113,8 +113,8 @@ impl Delivery {
     }
 
     /// The step could not be delivered, and comes next again.
-    fn put_back(&mut self, step: Step) {
-        self.queue.push_again(Step { bytes: 0, inline: true, ..step });
+    fn put_back(&mut self, step: PlannedStep) {
+        self.queue.push_again(PlannedStep { bytes: 0, inline: true, ..step });
     }
 
     /// Forgets all steps, and ends the threads with what they read.
@@ -126,7 +126,7 @@ impl Delivery {
     ///
     /// # Errors
     /// As [`Reader::sample`], except for the errors that an [`Outcome`] stands for.
-    fn resolve(&mut self, step: &Step, read: Result<ReadSample>) -> Result<Outcome> {
+    fn resolve(&mut self, step: &PlannedStep, read: Result<ReadSample>) -> Result<Outcome> {
         let (plan, equal) = (&step.plan, self.options.equal);
         match read {
             Ok(sample) => Ok(Outcome::Sample(sample, None)),
@@ -157,9 +157,9 @@ impl Delivery {
     }
 
     /// Reads the sample of a step; where it has none, one that has the shapes of the ring's samples.
-    fn read(&self, step: &Step) -> Result<ReadSample> {
+    fn read(&self, step: &PlannedStep) -> Result<ReadSample> {
         match (step.slot, &step.plan.manifest) {
-            (Slot::Fill, _) => self.some_sample(&step.plan, 0),
+            (Slot::Padding, _) => self.some_sample(&step.plan, 0),
             (Slot::Read(position), Some(manifest)) => self.reader.sample(manifest, position),
             (Slot::Read(position), None) => self.instead(position),
         }
@@ -232,7 +232,7 @@ impl Stream {
     }
 
     /// What is delivered for what was read in a step. None: nothing is, now or later in this epoch.
-    fn item(&mut self, step: &Step, read: Result<ReadSample>) -> Result<Option<Item>> {
+    fn item(&mut self, step: &PlannedStep, read: Result<ReadSample>) -> Result<Option<Item>> {
         let (mut sample, damage) = match self.delivery.resolve(step, read)? {
             Outcome::Sample(sample, damage) => (sample, damage),
             Outcome::Damaged(error) => return Ok(Some(Item::Damaged(error))),
@@ -242,8 +242,8 @@ impl Stream {
             }
         };
         self.schedule.note_readable();
-        if step.slot == Slot::Fill || damage.is_some() && self.options.equal == Equal::Mask {
-            sample = masked(&sample, self.options.fill)?;
+        if step.slot == Slot::Padding || damage.is_some() && self.options.equal == Equal::Pad {
+            sample = padding_sample(&sample, self.options.pad_value)?;
         } else {
             let bytes = sample.parts.iter().map(|part| part.len()).sum::<u64>();
             self.progress.count(&sample, bytes);

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::humanize::counted;
 use crate::manifest::Manifest;
 use crate::read::Reader;
-use crate::read::checkpoint::Place;
+use crate::read::checkpoint::Remaining;
 use crate::read::epoch_policy::{Choice, Policy};
 use crate::read::plan::Plan;
 use crate::read::producer_status::ProducerStatus;
@@ -55,7 +55,7 @@ impl Schedule {
     /// Begins with epoch `first`.
     pub(crate) fn new(reader: Arc<Reader>, options: Arc<StreamOptions>, first: u64) -> Schedule {
         let ring = reader.ring();
-        let generators = ProducerStatus::of(&ring.birth.ring_id, ring.settings.lease);
+        let generators = ProducerStatus::of(&ring.descriptor.ring_id, ring.settings.lease);
         Schedule {
             policy: Policy::new(generators.clone(), options.repeat),
             generators,
@@ -91,7 +91,13 @@ impl Schedule {
     ///
     /// # Errors
     /// As [`Schedule::plan_of`].
-    pub(crate) fn resume(&mut self, number: u64, epoch: Epoch, place: Place, step: u64) -> Result<Option<Arc<Plan>>> {
+    pub(crate) fn resume(
+        &mut self,
+        number: u64,
+        epoch: Epoch,
+        place: Remaining,
+        step: u64,
+    ) -> Result<Option<Arc<Plan>>> {
         let plan = self.plan_of(number, epoch, place)?.map(Arc::new);
         match &plan {
             Some(plan) => (self.planning, self.begun) = (Some((plan.clone(), step)), self.begun + 1),
@@ -151,7 +157,7 @@ impl Schedule {
                 Choice::Wait(what) => return Ok(Planned::Wait(what)),
             },
         };
-        let plan = self.plan_of(k, epoch, Place::default())?;
+        let plan = self.plan_of(k, epoch, Remaining::default())?;
         self.looked = None;
         self.policy.begin();
         match plan {
@@ -182,7 +188,7 @@ impl Schedule {
     /// or this is the `first` epoch of a run.
     fn with_steps(&self, epoch: Epoch, first: bool) -> Result<Epoch> {
         let (share, equal) = (self.options.share, self.options.equal);
-        let (world, cap) = (share.world, self.reader.ring().birth.swap_cap);
+        let (world, cap) = (share.world, self.reader.ring().descriptor.swap_cap);
         if epoch.samples == 0 || share.equal_steps(epoch.samples, equal) > 0 {
             return Ok(epoch);
         }
@@ -201,7 +207,7 @@ impl Schedule {
             return Ok(epoch);
         }
         Err(Error::Sample(format!(
-            "{held}, and equal=\"drop\" leaves no step for any of them: {ways}, or use equal=\"pad\" or \"mask\""
+            "{held}, and equal=\"drop\" leaves no step for any of them: {ways}, or use equal=\"wrap\" or \"pad\""
         )))
     }
 
@@ -236,7 +242,7 @@ impl Schedule {
     ///
     /// # Errors
     /// As [`Schedule::is_there`]; [`Error::Manifest`], which passes, while the manifest cannot be seen.
-    fn plan_of(&mut self, number: u64, epoch: Epoch, place: Place) -> Result<Option<Plan>> {
+    fn plan_of(&mut self, number: u64, epoch: Epoch, place: Remaining) -> Result<Option<Plan>> {
         let reader = self.reader.clone();
         let ring = reader.ring();
         let generation = epoch.generation;

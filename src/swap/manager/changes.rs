@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
 /// Notices changes of the filling generation's directory, as long as it is kept.
-pub(crate) struct Watch {
+pub(crate) struct ChangeWatch {
     /// The generation, and the directory's inode: somebody may remove it and make it again.
     of: (u64, (u64, u64)),
     changed: Arc<AtomicBool>,
     _watcher: RecommendedWatcher,
 }
 
-impl Watch {
+impl ChangeWatch {
     /// Returns whether a name came or went since the last call.
     pub(crate) fn take(&self) -> bool {
         self.changed.swap(false, Ordering::Relaxed)
@@ -29,7 +29,7 @@ impl Manager {
     /// Returns the watch over the generation that fills: `watching`, or a new one if another directory
     /// fills now. On a network it is only asked whether the generation is another one, which costs no
     /// request: nothing depends on the watch there.
-    pub(crate) fn watch_filling(&self, watching: Option<Watch>, bell: &Arc<Notify>) -> Option<Watch> {
+    pub(crate) fn watch_filling(&self, watching: Option<ChangeWatch>, bell: &Arc<Notify>) -> Option<ChangeWatch> {
         let (ring, local) = (&self.ring, self.ring.settings.kind.local);
         let newest = if local { ring.manifests.newest() } else { ring.manifests.newest_known() };
         let filling = newest.map_or(0, |newest| newest + 1);
@@ -47,14 +47,14 @@ impl Manager {
         Some(watch)
     }
 
-    fn watch(&self, path: &Path, of: (u64, (u64, u64)), bell: &Arc<Notify>) -> Option<Watch> {
+    fn watch(&self, path: &Path, of: (u64, (u64, u64)), bell: &Arc<Notify>) -> Option<ChangeWatch> {
         let changed = Arc::new(AtomicBool::new(true));
         let (noticed, bell) = (changed.clone(), bell.clone());
         let watcher = watcher(path, move || {
             noticed.store(true, Ordering::Relaxed);
             bell.notify_one();
         });
-        Some(Watch { of, changed, _watcher: watcher.ok()? })
+        Some(ChangeWatch { of, changed, _watcher: watcher.ok()? })
     }
 
     /// The folders of the runs that there are now; listed by the ring's own means, which follow no link out of it.

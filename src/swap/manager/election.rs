@@ -5,7 +5,7 @@ use crate::coordination::{Lease, if_available};
 use crate::error::Result;
 use crate::heartbeat::Heartbeat;
 use crate::ring::Ring;
-use crate::ring::liveness::LOOKS_PER_LEASE;
+use crate::ring::failure_detector::LOOKS_PER_LEASE;
 use crate::role::Role;
 use std::time::Instant;
 
@@ -56,13 +56,13 @@ impl Election {
             }
             Some(lease) => {
                 if !lease.holder.is_empty() {
-                    ring.watch().forget(""); // nobody is silent only for looks in a row that find nobody
+                    ring.failure_detector().forget(""); // nobody is silent only for looks in a row that find nobody
                 }
-                if_available(ring.watch().look(&*ring.coordination))?;
+                if_available(ring.failure_detector().look(&*ring.coordination))?;
                 if self.token.take().is_some() {
                     tracing::warn!(holder = lease.holder, "the manager's lease was taken over: standing by");
                 }
-                let silent = ring.watch().is_dead(&lease.holder);
+                let silent = ring.failure_detector().is_dead(&lease.holder);
                 if !lease.released && !silent {
                     if !self.standing_by {
                         tracing::info!(holder = lease.holder, "another manager holds the lease: standing by");

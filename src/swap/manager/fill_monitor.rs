@@ -69,7 +69,7 @@ impl FillMonitor {
 
     /// How long is rested after a look that took so long. (What was waited for a server that fell silent is no cost of looking.)
     pub(crate) fn rest_after(&self, took: Duration, ring: &Ring) -> Duration {
-        let missing = ring.birth.swap_cap.saturating_sub(self.samples);
+        let missing = ring.descriptor.swap_cap.saturating_sub(self.samples);
         let until_full = if missing > 0 { self.seconds_per_sample * missing as f64 } else { f64::INFINITY };
         rest(took, until_full).min(ring.settings.lease / 4)
     }
@@ -84,7 +84,7 @@ impl FillMonitor {
         }
         // With the jitter, half a lease: of the time between two looks at the members no more counts.
         let longest = jittered((self.moved.elapsed() / PATIENCE).min(ring.settings.lease * 2 / 5));
-        let until_death = ring.watch().until_death().map_or(longest, |until| until + MILLISECOND);
+        let until_death = ring.failure_detector().until_death().map_or(longest, |until| until + MILLISECOND);
         longest.min(until_death).max(poll)
     }
 

@@ -3,7 +3,7 @@
 use crate::coordination::if_available;
 use crate::error::Result;
 use crate::ring::Ring;
-use crate::swap::maintenance::{Dead, Due};
+use crate::swap::maintenance::{DeadOwners, Due};
 use std::time::{Duration, Instant};
 
 /// Leases between two rounds of reclaiming when the last one left nothing to do.
@@ -28,12 +28,12 @@ impl Schedule {
         if !at_once && Instant::now() < self.next_recovery {
             return Due::nothing();
         }
-        Due { reclaim: at_once || Instant::now() >= self.next_reclaim, dead: Dead::Adopt }
+        Due { reclaim: at_once || Instant::now() >= self.next_reclaim, dead: DeadOwners::Adopt }
     }
 
     /// Whether there are more dead than after the last recovery: then what they left is not to wait for the next one.
     pub(crate) fn somebody_died(&self, ring: &Ring) -> Result<bool> {
-        let mut watch = ring.watch();
+        let mut watch = ring.failure_detector();
         if_available(watch.look(&*ring.coordination))?;
         Ok(watch.dead() > self.dead)
     }
@@ -68,10 +68,10 @@ mod tests {
     fn reclaim_is_due_with_a_recovery_or_less_often() {
         let lease = Duration::from_secs(3600);
         let mut schedule = Schedule::new();
-        let all = Due { reclaim: true, dead: Dead::Adopt };
+        let all = Due { reclaim: true, dead: DeadOwners::Adopt };
         assert_eq!(schedule.due(false), all);
         schedule.note_reclaim(false, lease);
-        assert_eq!(schedule.due(false), Due { reclaim: false, dead: Dead::Adopt });
+        assert_eq!(schedule.due(false), Due { reclaim: false, dead: DeadOwners::Adopt });
         schedule.note_recovery(lease);
         assert_eq!((schedule.due(false), schedule.due(true)), (Due::nothing(), all));
         schedule.reclaim_now();

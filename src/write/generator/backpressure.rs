@@ -5,7 +5,7 @@ use super::Core;
 use super::status_log::StatusLog;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::fs::poll::Pacer;
+use crate::fs::poll::Poller;
 use crate::ring::Ring;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ const SHARERS: u64 = 1 << 10;
 
 /// Limits what a generator writes, and paces its waits.
 pub(crate) struct Backpressure {
-    pacer: Pacer,
+    poller: Poller,
     /// MAX_BYTES and MAX_FILES.
     max_bytes: Option<u64>,
     max_files: Option<u64>,
@@ -55,7 +55,7 @@ impl Backpressure {
     /// Waits end early when a manifest comes.
     pub fn new(ring: &Ring, config: &Config) -> Backpressure {
         Backpressure {
-            pacer: Pacer::new(ring.settings.poll).watch(&ring.layout.manifests()),
+            poller: Poller::new(ring.settings.poll).watch(&ring.layout.manifests()),
             max_bytes: config.max_bytes,
             max_files: config.max_files,
             allowance: Allowance::default(),
@@ -106,12 +106,12 @@ impl Backpressure {
     /// For now, a name that comes or goes in `dir` ends a wait, too. True: only from now on, so the caller looks once more
     /// before it waits.
     pub fn also_watch(&mut self, dir: &Path) -> bool {
-        self.pacer.also_watch(dir)
+        self.poller.also_watch(dir)
     }
 
     /// Ends what [`Backpressure::also_watch`] began.
     pub fn watch_no_more(&mut self) {
-        self.pacer.watch_no_more();
+        self.poller.watch_no_more();
     }
 
     /// Waits for `what` for about the polling time, or until a name changed that is watched.
@@ -124,7 +124,7 @@ impl Backpressure {
         }
         let started = Instant::now();
         status.waiting_for(what);
-        self.pacer.pause(poll, stop);
+        self.poller.pause(poll, stop);
         status.waits_no_more();
         self.waited_seconds += started.elapsed().as_secs_f64();
         if stop() { Err(Error::Interrupted { what: what.to_owned() }) } else { Ok(()) }

@@ -23,7 +23,7 @@ impl Core {
         self.unreported.take_deferred()?;
         let whole = self.in_order(parts)?;
         let mut rows = Vec::with_capacity(whole.len());
-        for (part, name) in whole.iter().zip(&self.ring.birth.sample) {
+        for (part, name) in whole.iter().zip(&self.ring.descriptor.sample) {
             let bad = |error: FormatError| Error::Sample(format!("part {name:?}: {error}"));
             let len = part.dtype.byte_len(part.shape).map_err(bad)?;
             let (have, want) = (part.data.len() as u64, len.checked_mul(count as u64));
@@ -35,7 +35,7 @@ impl Core {
             }
             rows.push(len as usize);
         }
-        self.open.check_finite(&self.ring.birth.sample, &whole)?;
+        self.open.check_finite(&self.ring.descriptor.sample, &whole)?;
         let (mut one, meta) = (whole.clone(), Meta::new());
         let bytes: usize = rows.iter().sum();
         let (mut now, mut waited) = (unix_ms(), self.backpressure.waited_seconds());

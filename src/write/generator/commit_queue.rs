@@ -7,9 +7,9 @@ use crate::manifest::store::Lookup;
 use crate::ring::Ring;
 use crate::ring::settings::Settings;
 use crate::swap::maintenance::ReclaimAfterPromotion;
-use crate::swap::promote::{Promoted, When};
+use crate::swap::promote::{PromoteWhen, Promoted};
 use crate::unix_ms;
-use crate::write::commit::{Commit, LookedUp, Staged, Step};
+use crate::write::commit::{Commit, CommitOutcome, ManifestCursor, Staged};
 use ringreel_format::SegmentId;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -126,12 +126,12 @@ impl CommitQueue {
         if newest == self.reconciled {
             return Ok(());
         }
-        let (mut all, mut looked) = (true, LookedUp::default());
+        let (mut all, mut looked) = (true, ManifestCursor::default());
         self.placed = 0;
         for mut commit in std::mem::take(&mut self.commits) {
             match self.look_up(ring, &mut commit, newest, &mut looked) {
-                Ok(Step::Delivered(_)) => self.tally.delivered += commit.staged.samples,
-                Ok(Step::Quarantined(why)) => self.quarantined(&commit, &why, status),
+                Ok(CommitOutcome::Delivered(_)) => self.tally.delivered += commit.staged.samples,
+                Ok(CommitOutcome::Quarantined(why)) => self.quarantined(&commit, &why, status),
                 Ok(_) => self.commits.push(commit),
                 Err(error @ Error::Lost { .. }) => {
                     self.tally.lost += commit.staged.samples;
@@ -151,13 +151,19 @@ impl CommitQueue {
     }
 
     /// What is listed keeps its staging name for now: a generation may have thousands of ours.
-    fn look_up(&mut self, ring: &Ring, commit: &mut Commit, newest: u64, looked: &mut LookedUp) -> Result<Step> {
+    fn look_up(
+        &mut self,
+        ring: &Ring,
+        commit: &mut Commit,
+        newest: u64,
+        looked: &mut ManifestCursor,
+    ) -> Result<CommitOutcome> {
         if let Some(n) = commit.linked().filter(|n| *n > newest) {
-            return Ok(Step::Linked(n));
+            return Ok(CommitOutcome::Linked(n));
         }
         if let Lookup::Listed(n) = ring.look_up(commit, newest, looked)? {
             self.listed.push_back(commit.staged.id);
-            return Ok(Step::Delivered(Some(n)));
+            return Ok(CommitOutcome::Delivered(Some(n)));
         }
         ring.commit_step(commit, false)
     }
@@ -166,7 +172,7 @@ impl CommitQueue {
     fn unlink_delivered(&mut self, ring: &Ring, most: usize, status: &mut StatusLog) {
         for _ in 0..most.min(self.listed.len()) {
             let Some(id) = self.listed.pop_front() else { return };
-            if let Err(error) = ring.tidy(&ring.layout.sealed(&ring.me, id)) {
+            if let Err(error) = ring.unlink_own(&ring.layout.sealed(&ring.me, id)) {
                 status.problem(error.to_string());
                 self.listed.push_back(id);
             }
@@ -188,17 +194,17 @@ impl CommitQueue {
             let waited = self.unplaced_since.get_or_insert_with(Instant::now).elapsed();
             let thorough = waited > ring.settings.poll * 2;
             match ring.commit_step(&mut self.commits[n], thorough) {
-                Ok(Step::Linked(_)) => {
+                Ok(CommitOutcome::Linked(_)) => {
                     n += 1;
                     self.unplaced_since = None;
                 }
-                Ok(Step::Delivered(_)) => self.tally.delivered += self.commits.remove(n).staged.samples,
-                Ok(Step::Quarantined(why)) => {
+                Ok(CommitOutcome::Delivered(_)) => self.tally.delivered += self.commits.remove(n).staged.samples,
+                Ok(CommitOutcome::Quarantined(why)) => {
                     let commit = self.commits.remove(n);
                     self.quarantined(&commit, &why, status);
                 }
-                Ok(Step::Wait(generation)) => return Ok(Linking::Full(generation, waited)),
-                Ok(Step::Refused) => {
+                Ok(CommitOutcome::Wait(generation)) => return Ok(Linking::Full(generation, waited)),
+                Ok(CommitOutcome::Refused) => {
                     return Err(Error::Coordination("this generator may not link its own file".to_owned()));
                 }
                 Err(error @ Error::Lost { .. }) => {
@@ -412,7 +418,7 @@ impl Core {
         let mut idle = Instant::now();
         while !self.queue.is_delivered() {
             let mut policy = ReclaimAfterPromotion::default();
-            match self.ring.run_maintenance(Some(When::NotEmpty), &mut policy).map(|round| round.promoted) {
+            match self.ring.run_maintenance(Some(PromoteWhen::NotEmpty), &mut policy).map(|round| round.promoted) {
                 Ok(Some(Promoted::Done(promotion))) => {
                     self.swaps += u64::from(promotion.ours);
                     idle = Instant::now();

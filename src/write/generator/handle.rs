@@ -127,7 +127,7 @@ impl Generator {
     /// the manager brings it in.
     ///
     /// # Errors
-    /// As [`Generator::write`]; [`Error::WrongRing`](crate::Error::WrongRing) if the ring was removed.
+    /// As [`Generator::write`]; [`Error::RingMismatch`](crate::Error::RingMismatch) if the ring was removed.
     /// The error is recorded as by [`Generator::failed`].
     pub fn finish(self, seal: bool, stop: &dyn Fn() -> bool) -> Result<Summary> {
         let Generator { upkeep, core, .. } = self;

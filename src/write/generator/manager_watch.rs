@@ -3,10 +3,10 @@
 use super::Core;
 use crate::error::Result;
 use crate::ring::Ring;
-use crate::ring::liveness::LOOKS_PER_LEASE;
+use crate::ring::failure_detector::LOOKS_PER_LEASE;
 use crate::role::Role;
-use crate::swap::maintenance::{Dead, Due, Round};
-use crate::swap::promote::{Promoted, When};
+use crate::swap::maintenance::{DeadOwners, Due, Round};
+use crate::swap::promote::{PromoteWhen, Promoted};
 use std::time::{Duration, Instant};
 
 /// Watches the holder of the manager's lease, and remembers when this generator last did its work.
@@ -34,7 +34,7 @@ impl ManagerWatch {
                 self.next_look = Instant::now() + ring.settings.lease / LOOKS_PER_LEASE;
             }
         }
-        self.holder.as_ref().is_some_and(|holder| !ring.watch().is_dead(holder))
+        self.holder.as_ref().is_some_and(|holder| !ring.failure_detector().is_dead(holder))
     }
 
     /// Returns whether a lease has passed since this generator last did a manager's work unasked.
@@ -59,15 +59,15 @@ impl Core {
     /// Where no manager lives, or ours seems to do nothing for a whole lease, does its work once. True: it helped.
     pub(crate) fn run_maintenance(&mut self, waited: Duration) -> Result<bool> {
         self.ring
-            .watch()
+            .failure_detector()
             .look(&*self.ring.coordination)
             .unwrap_or_else(|error| tracing::debug!(%error, "members cannot be seen"));
         if self.manager.is_alive(&self.ring) && !is_overdue(waited, self.ring.settings.lease, self.ring.settings.poll) {
             return Ok(false);
         }
         // On a full disk, promoting may fail for want of what reclaiming gives back: never the one without the other.
-        let always = &mut Due { reclaim: true, dead: Dead::Adopt };
-        match self.ring.run_maintenance(Some(When::Full), always) {
+        let always = &mut Due { reclaim: true, dead: DeadOwners::Adopt };
+        match self.ring.run_maintenance(Some(PromoteWhen::Full), always) {
             Ok(Round { promoted: Some(Promoted::Done(promotion)), .. }) => {
                 self.swaps += u64::from(promotion.ours);
                 tracing::debug!(

@@ -30,9 +30,9 @@ pub(crate) struct OpenSegment {
 
 impl OpenSegment {
     pub fn new(ring: &Ring, config: &Config) -> OpenSegment {
-        let wanted = config.compression_of(&ring.birth.sample);
+        let wanted = config.compression_of(&ring.descriptor.sample);
         let compress = wanted.iter().map(|wanted| wanted.level()).collect();
-        let compression = AdaptiveCompression::new(&ring.birth.sample, |n| wanted[n] == Compress::Auto);
+        let compression = AdaptiveCompression::new(&ring.descriptor.sample, |n| wanted[n] == Compress::Auto);
         let write = WriteOptions { compress, ..WriteOptions::default() };
         let options = StagingOptions {
             write,
@@ -48,7 +48,7 @@ impl OpenSegment {
             options,
             compression,
             finite: Finite::new(config.check_finite),
-            grouping: Grouping::new(config, ring.birth.swap_cap),
+            grouping: Grouping::new(config, ring.descriptor.swap_cap),
             strict_schema: config.strict_schema,
             number: 0,
             discarded: 0,
@@ -163,7 +163,7 @@ impl OpenSegment {
     }
 
     fn begin(&self, ring: &Ring, sample: &SampleRef<'_>) -> Result<StagingWriter> {
-        let names = ring.birth.sample.iter().map(String::as_str);
+        let names = ring.descriptor.sample.iter().map(String::as_str);
         let parts = names.zip(sample.parts).map(|(name, part)| (name, part.dtype.clone(), part.shape.to_vec()));
         let schema = Schema::new(parts).map_err(|error| Error::Sample(error.to_string()))?;
         let mut provenance = Meta::new();

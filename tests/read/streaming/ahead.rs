@@ -40,7 +40,7 @@ fn story(equal: Equal, shuffle: bool, prefetch_bytes: u64, threads: usize) -> Ve
 fn samples_do_not_depend_on_prefetch_and_threads() {
     for (equal, shuffle) in MODES.into_iter().zip([false, true, false, true]) {
         let plain = story(equal, shuffle, 0, 1);
-        let steps = if matches!(equal, Equal::Pad | Equal::Mask) { 11 } else { 10 };
+        let steps = if matches!(equal, Equal::Wrap | Equal::Pad) { 11 } else { 10 };
         let generations: Vec<u64> = plain.iter().map(|got| got.generation).collect();
         let wanted = [1, 2, 3, 3, 3].into_iter().flat_map(|generation| vec![generation; steps]);
         assert_eq!(generations, wanted.collect::<Vec<_>>(), "{equal:?}");
@@ -48,7 +48,7 @@ fn samples_do_not_depend_on_prefetch_and_threads() {
         assert!(damaged.len() >= 4, "{equal:?}: {damaged:?}");
         for got in damaged {
             let replaced = got.damaged != Some(got.position);
-            assert_eq!((replaced, got.masked), (equal != Equal::No, equal == Equal::Mask), "{equal:?}: {got:?}");
+            assert_eq!((replaced, got.is_padding), (equal != Equal::No, equal == Equal::Pad), "{equal:?}: {got:?}");
         }
         for prefetch_bytes in BYTES {
             for threads in [1, 2, 8] {
@@ -163,7 +163,7 @@ fn streams_wait_for_absent_files_and_go_on_with_the_same_sample() {
                 Err(error) => panic!("{equal:?}: {error}"),
             }
         }
-        let steps = if matches!(equal, Equal::Pad | Equal::Mask | Equal::No) { 3 } else { 2 };
+        let steps = if matches!(equal, Equal::Wrap | Equal::Pad | Equal::No) { 3 } else { 2 };
         let wanted: Vec<_> = [(0, 1), (1, 2), (2, 2)].into_iter().flat_map(|epoch| vec![epoch; steps]).collect();
         assert_eq!(got.iter().map(|got| (got.epoch, got.generation)).collect::<Vec<_>>(), wanted, "{equal:?}");
         let positions: Vec<u64> = got.iter().map(|got| got.position).collect();

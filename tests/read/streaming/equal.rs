@@ -59,12 +59,12 @@ fn due(order: &[u64], rank: u64, world: u64, equal: Equal) -> Vec<Option<u64>> {
     let steps = match equal {
         Equal::No => (0..samples).filter(|n| n % world == rank).count() as u64,
         Equal::Drop => samples / world,
-        Equal::Pad | Equal::Mask => samples.div_ceil(world),
+        Equal::Wrap | Equal::Pad => samples.div_ceil(world),
     };
     let numbers = (0..steps).map(|step| step * world + rank);
     numbers
         .map(|n| match equal {
-            Equal::Pad => Some(order[(n % samples) as usize]),
+            Equal::Wrap => Some(order[(n % samples) as usize]),
             _ => order.get(n as usize).copied(),
         })
         .collect()
@@ -108,7 +108,7 @@ fn every_world_reads_in_equal_steps_disjoint_and_complete() {
                             for due in due(order, rank as u64, world, equal) {
                                 let item = got.next().unwrap_or_else(|| panic!("{what}: {rank} ends early"));
                                 assert_eq!((item.epoch, item.generation, item.damaged), (epoch, 1, None), "{what}");
-                                assert_eq!(item.masked, due.is_none(), "{what}: {rank}, {item:?}");
+                                assert_eq!(item.is_padding, due.is_none(), "{what}: {rank}, {item:?}");
                                 assert!(due.is_none_or(|due| due == item.position), "{what}: {rank}, {item:?}");
                             }
                         }
@@ -146,7 +146,7 @@ fn empty_shares_are_errors_that_name_the_numbers_and_ways_out() {
                 let error = next(&mut stream).unwrap_err();
                 let text = error.to_string();
                 assert!(matches!(error, Error::Sample(_)), "{text}");
-                for word in ["generation 1 holds 24 samples", "32 workers", "SWAP_CAP", "pad", "mask", "fewer"] {
+                for word in ["generation 1 holds 24 samples", "32 workers", "SWAP_CAP", "wrap", "pad", "fewer"] {
                     assert!(text.contains(word), "{word}: {text}");
                 }
             }
@@ -154,7 +154,7 @@ fn empty_shares_are_errors_that_name_the_numbers_and_ways_out() {
     }
     // The other policies give each worker a step, and so do fewer workers.
     for options in
-        [StreamOptions { equal: Equal::Pad, ..worker(31, 32) }, StreamOptions { equal: Equal::Drop, ..worker(3, 24) }]
+        [StreamOptions { equal: Equal::Wrap, ..worker(31, 32) }, StreamOptions { equal: Equal::Drop, ..worker(3, 24) }]
     {
         assert!(next(&mut place.stream(options)).unwrap().is_some());
     }

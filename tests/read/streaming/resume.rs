@@ -84,7 +84,7 @@ fn resumed_streams_continue_exactly_after_the_state() {
 /// How often each position of one epoch came.
 fn counted(got: &[Got], epoch: u64) -> BTreeMap<u64, u32> {
     let mut counts = BTreeMap::new();
-    for got in got.iter().filter(|got| got.epoch == epoch && !got.masked) {
+    for got in got.iter().filter(|got| got.epoch == epoch && !got.is_padding) {
         *counts.entry(got.position).or_default() += 1;
     }
     counts
@@ -139,9 +139,9 @@ fn is_complete(got: &[Got], epoch: u64, samples: u64, equal: Equal, spare: u64, 
     let (once, total) = (counts.values().all(|count| *count == 1), counts.values().map(|n| u64::from(*n)).sum::<u64>());
     let all = counts.len() as u64 == samples;
     match equal {
-        Equal::No | Equal::Mask => assert!(once && all, "{what}, epoch {epoch}: {counts:?}"),
+        Equal::No | Equal::Pad => assert!(once && all, "{what}, epoch {epoch}: {counts:?}"),
         Equal::Drop => assert!(once && samples - total <= spare, "{what}, epoch {epoch}: {counts:?}"),
-        Equal::Pad => assert!(all && total - samples <= spare, "{what}, epoch {epoch}: {counts:?}"),
+        Equal::Wrap => assert!(all && total - samples <= spare, "{what}, epoch {epoch}: {counts:?}"),
     }
 }
 
@@ -229,7 +229,7 @@ fn foreign_states_are_refused_and_the_difference_is_named() {
 ",
     );
     other.generation(0..10);
-    let options = StreamOptions { seed: 3, shuffle: true, equal: Equal::Pad, ..worker(1, 2) };
+    let options = StreamOptions { seed: 3, shuffle: true, equal: Equal::Wrap, ..worker(1, 2) };
     let mut stream = place.stream(options.clone());
     take(&mut stream, 2);
     let state = saved(&stream);

@@ -24,7 +24,7 @@ fn slow_workers_follow_and_their_generations_are_kept() {
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nKEEP: 1\n"));
     let add = |n: u64| place.generation(n * SAMPLES..(n + 1) * SAMPLES);
     add(0);
-    let mut ranks: Vec<Stream> = (0..3).map(|rank| of_run(&place, rank, 3, Equal::Pad)).collect();
+    let mut ranks: Vec<Stream> = (0..3).map(|rank| of_run(&place, rank, 3, Equal::Wrap)).collect();
     let mut got: Vec<Vec<Got>> = ranks.iter_mut().map(|rank| take(rank, 1)).collect();
     for n in 1..=10 {
         add(n);
@@ -39,7 +39,7 @@ fn slow_workers_follow_and_their_generations_are_kept() {
     let wanted: Vec<_> = (0..11).map(|k| (k, k + 1)).collect();
     for got in &got {
         assert_eq!((epochs(got), got.len()), (wanted.clone(), 31));
-        assert!(got.iter().all(|got| got.damaged.is_none() && !got.masked));
+        assert!(got.iter().all(|got| got.damaged.is_none() && !got.is_padding));
     }
     // Now nobody needs the old ones.
     for (rank, got) in ranks.iter_mut().zip(&mut got) {
@@ -133,7 +133,7 @@ fn bytes(place: &World) -> u64 {
 
 #[test]
 fn oldest_generation_is_given_up_over_budget_in_equal_steps() {
-    for equal in [Equal::Drop, Equal::Pad, Equal::Mask, Equal::No] {
+    for equal in [Equal::Drop, Equal::Wrap, Equal::Pad, Equal::No] {
         let (size, one_generation) = {
             let place = World::new(&format!("SWAP_CAP: {SAMPLES}\n"));
             place.generation(0..SAMPLES);
@@ -200,7 +200,7 @@ fn runs_whose_workers_left_are_retired_and_replayable() {
 
 #[test]
 fn generations_seen_later_are_waited_for_and_not_gone() {
-    for equal in [Equal::No, Equal::Pad] {
+    for equal in [Equal::No, Equal::Wrap] {
         let place = World::new(&format!("SWAP_CAP: {SAMPLES}\n"));
         place.generation(0..SAMPLES);
         let epoch =

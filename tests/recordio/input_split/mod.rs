@@ -10,17 +10,17 @@ use random::{Random, file, index};
 use ringreel::Error;
 use ringreel::format::FormatError;
 use ringreel::read::shard::Share;
-use ringreel_recordio::input_split::{By, Found, InputSplit, OnDamage, Place, Position, SplitOptions};
+use ringreel_recordio::input_split::{Found, InputSplit, OnDamage, Place, Position, SplitBy, SplitOptions};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 // ---- What a split gives.
 
-const STRICT: SplitOptions = SplitOptions { by: By::Bytes, on_damage: OnDamage::Fail, use_index: true };
+const STRICT: SplitOptions = SplitOptions { by: SplitBy::Bytes, on_damage: OnDamage::Fail, use_index: true };
 const SKIP: SplitOptions = SplitOptions { on_damage: OnDamage::Skip, ..STRICT };
-const COUNT: SplitOptions = SplitOptions { by: By::Records, ..STRICT };
-const COUNT_SKIP: SplitOptions = SplitOptions { by: By::Records, ..SKIP };
+const COUNT: SplitOptions = SplitOptions { by: SplitBy::Records, ..STRICT };
+const COUNT_SKIP: SplitOptions = SplitOptions { by: SplitBy::Records, ..SKIP };
 
 /// All that a split gives, with the errors among it. A split that goes on for ever is a failure.
 fn drain(split: &mut InputSplit) -> (Vec<Piece>, Vec<Error>) {
@@ -196,7 +196,7 @@ fn damaged_files_give_the_same_for_every_number_of_splits() {
                         skipped.iter().map(|piece| piece.2 - piece.1).sum::<usize>()
                     );
                     let mine = records(&pieces);
-                    if options.by == By::Records {
+                    if options.by == SplitBy::Records {
                         assert_eq!(split.records(), Some(mine.len() as u64));
                         assert!((mine.len() as u64).abs_diff(good.len() as u64 / world) <= 1);
                     } else {
@@ -437,7 +437,7 @@ fn other_dialects_are_refused_by_name() {
             let left: Vec<_> = [&b"one"[..], b"behind"][..if tail.is_empty() { 1 } else { 2 }].to_vec();
             for options in [STRICT, SKIP, COUNT, COUNT_SKIP] {
                 let Ok(mut split) = fs.split(&paths, 0, 1, options) else {
-                    assert!(options.by == By::Records && name == "UnalignedPart"); // refused when it is counted
+                    assert!(options.by == SplitBy::Records && name == "UnalignedPart"); // refused when it is counted
                     continue;
                 };
                 let (pieces, errors) = drain(&mut split);

@@ -18,7 +18,7 @@ const EINVAL: i32 = 22;
 const ENOTSUP: i32 = 95;
 
 /// `ring.json`, with this in place of that.
-fn ring_json(config: &Config, this: &str, that: &str) -> Result<Option<descriptor::Birth>, Error> {
+fn ring_json(config: &Config, this: &str, that: &str) -> Result<Option<descriptor::RingDescriptor>, Error> {
     let layout = Layout::new(&config.ring);
     let text = fs::read_to_string(layout.ring_json()).unwrap();
     assert!(text.contains(this), "{text}");
@@ -47,7 +47,7 @@ fn a_ring_json_that_is_not_ours_is_refused_and_says_why() {
         ("{", "[", "is damaged"),
     ] {
         let error = ring_json(&config, this, that).unwrap_err();
-        assert!(matches!(error, Error::WrongRing { .. }) && error.to_string().contains(why), "{that}: {error}");
+        assert!(matches!(error, Error::RingMismatch { .. }) && error.to_string().contains(why), "{that}: {error}");
     }
     let hooks = HookFs::default();
     hooks.hook(|_, _, _| Action::Refuse(EIO));
@@ -58,16 +58,16 @@ fn a_ring_json_that_is_not_ours_is_refused_and_says_why() {
 fn configurations_that_contradict_the_ring_are_refused() {
     let dir = scratch();
     let ours = config(dir.path(), 4, "VALIDATION: 2");
-    let birth = another(&ours).birth;
+    let descriptor = another(&ours).descriptor;
     assert!(fs::read_to_string(Layout::new(&ours.ring).ring_json()).unwrap().contains("\"validation\": 2"));
-    assert!(descriptor::check(&birth, &ours).is_ok());
+    assert!(descriptor::check(&descriptor, &ours).is_ok());
     let (mut cap, mut validation, mut sample, mut nothing) = (ours.clone(), ours.clone(), ours.clone(), ours);
     (cap.swap_cap, validation.validation, sample.sample) = (Some(5), Some(0), Some(vec!["label".into()]));
     for (config, key) in [(cap, "SWAP_CAP"), (validation, "VALIDATION"), (sample, "SAMPLE")] {
-        assert!(descriptor::check(&birth, &config).unwrap_err().to_string().contains(key), "{key}");
+        assert!(descriptor::check(&descriptor, &config).unwrap_err().to_string().contains(key), "{key}");
     }
     (nothing.swap_cap, nothing.validation, nothing.sample) = (None, None, None);
-    assert!(descriptor::check(&birth, &nothing).is_ok());
+    assert!(descriptor::check(&descriptor, &nothing).is_ok());
 
     let dir = scratch();
     let config = config(dir.path(), 4, "");
@@ -173,7 +173,7 @@ fn lost_or_damaged_ring_json_is_rebuilt_and_whole_ones_stay() {
             assert!(find(&config, true).err().unwrap().to_string().contains(why), "{why}");
         }
         let (ring, mend) = find(&ours, false).unwrap();
-        assert_eq!((mend.unwrap().path, ring.birth.swap_cap), (path.clone(), 2));
+        assert_eq!((mend.unwrap().path, ring.descriptor.swap_cap), (path.clone(), 2));
         assert_eq!(fs::read(&path).ok(), damage.map(|text| text.as_bytes().to_vec()), "it was only looked at");
         find(&ours, true).unwrap();
         assert_eq!(fs::read(&path).unwrap(), was);

@@ -8,7 +8,7 @@ use ringreel::manifest::store::{Lookup, Manifests};
 use ringreel::manifest::{Manifest, Summary};
 use ringreel::swap::promote::fitting;
 use ringreel::swap::reclaim::is_old;
-use ringreel::write::commit::{Standing, standing};
+use ringreel::write::commit::{CommitState, commit_state};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -45,10 +45,10 @@ fn segments_are_listed_while_they_fit_and_skipped_otherwise() {
 
 #[test]
 fn where_a_segment_stands_the_manifests_say() {
-    assert_eq!(standing(Some(3), Some(4), 5), Standing::Listed(3));
-    assert_eq!(standing(None, Some(6), 5), Standing::Linked(6));
-    assert_eq!(standing(None, Some(5), 5), Standing::LeftOut);
-    assert_eq!(standing(None, None, 5), Standing::Staged);
+    assert_eq!(commit_state(Some(3), Some(4), 5), CommitState::Listed(3));
+    assert_eq!(commit_state(None, Some(6), 5), CommitState::Linked(6));
+    assert_eq!(commit_state(None, Some(5), 5), CommitState::LeftOut);
+    assert_eq!(commit_state(None, None, 5), CommitState::Staged);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use ringreel::format::SegmentId;
 use ringreel::layout::Layout;
 use ringreel::manifest::{Manifest, SegmentEntry, Summary};
 use ringreel::ring::Ring;
-use ringreel::swap::promote::When;
+use ringreel::swap::promote::PromoteWhen;
 use std::fs;
 use testkit::ring::{another, linked};
 
@@ -61,5 +61,5 @@ fn keeping(mut ring: Ring, keep: u64) -> Ring {
 }
 
 fn promote_only(ring: &Ring) -> u64 {
-    ring.promote(When::Full).unwrap().done().unwrap().manifest.summary.generation
+    ring.promote(PromoteWhen::Full).unwrap().done().unwrap().manifest.summary.generation
 }

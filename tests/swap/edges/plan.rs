@@ -19,7 +19,7 @@ const ENOENT: i32 = 2;
 fn planned(ring: &Ring) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let plan = repair::plan_repair(ring, &living(&[])).unwrap();
     let (litter, open): (Vec<_>, Vec<_>) = plan.mends.into_iter().partition(|mend| mend.state == State::Litter);
-    let paths = |mends: Vec<ringreel_ops::repair::Mend>| mends.into_iter().map(|mend| mend.path).collect();
+    let paths = |mends: Vec<ringreel_ops::repair::RepairAction>| mends.into_iter().map(|mend| mend.path).collect();
     (paths(open), paths(litter))
 }
 
@@ -53,7 +53,7 @@ fn missing_old_manifests_may_have_been_pruned() {
     let dir = scratch();
     let config = config(dir.path(), 8, "");
     let ring = another(&config);
-    let mut summary = Summary::empty(&ring.birth.ring_id, "a");
+    let mut summary = Summary::empty(&ring.descriptor.ring_id, "a");
     for (newest, first) in [(2047, 0), (2048, 1025)] {
         while summary.generation <= newest {
             fs::write(

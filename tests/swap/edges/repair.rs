@@ -7,7 +7,7 @@ use ringreel::layout::segment_name;
 use ringreel::manifest::Manifest;
 use ringreel::ring::Ring;
 use ringreel::segment::reader::read_tail;
-use ringreel_ops::repair::{Life, Mend, State};
+use ringreel_ops::repair::{Liveness, RepairAction, State};
 use ringreel_ops::{gc, repair};
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,19 +18,19 @@ use testkit::ring::{
     staged,
 };
 
-pub(crate) fn living(names: &[&str]) -> Life {
-    Life::Living(names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>())
+pub(crate) fn living(names: &[&str]) -> Liveness {
+    Liveness::Living(names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>())
 }
 
 /// What repair would do about the manifest of generation `n`.
-fn mend_of(ring: &Ring, n: u64, life: &Life) -> Mend {
+fn mend_of(ring: &Ring, n: u64, life: &Liveness) -> RepairAction {
     let plan = repair::plan_repair(ring, life).unwrap();
     let found: Vec<_> = plan.open().filter(|mend| mend.path == ring.layout.manifest(n)).cloned().collect();
     assert_eq!((found.len(), found[0].what), (1, "manifest"), "{:?}", plan.mends);
     found[0].clone()
 }
 
-fn apply(ring: &Ring, life: &Life) {
+fn apply(ring: &Ring, life: &Liveness) {
     repair::apply_repair(ring, &repair::plan_repair(ring, life).unwrap(), life).unwrap();
 }
 
@@ -132,14 +132,14 @@ fn finished_samples_of_the_dead_are_recovered_unless_linked() {
     assert_eq!((plan.open().count(), plan.depends_on_life), (0, false), "{:?}", plan.mends);
     let (id, file) = staged(&config, 7);
     let owner = file.parent().unwrap().file_name().unwrap().to_str().unwrap();
-    let of = |life: &Life| {
+    let of = |life: &Liveness| {
         let plan = repair::plan_repair(&ring, life).unwrap();
         let found: Vec<_> = plan.open().map(|mend| (mend.what, mend.state.clone())).collect();
         assert!(found.iter().all(|(what, _)| *what == "staged") && plan.depends_on_life != found.is_empty());
         found.into_iter().map(|(_, state)| state == State::ToDo).collect::<Vec<_>>()
     };
     assert_eq!(
-        [Life::Unknown, Life::Unheard, living(&[]), living(&[owner])].map(|life| of(&life)),
+        [Liveness::Unknown, Liveness::Unheard, living(&[]), living(&[owner])].map(|life| of(&life)),
         [vec![true], vec![false], vec![true], vec![]]
     );
     ids.push(id);
@@ -160,16 +160,16 @@ fn damaged_segments_are_quarantined_when_the_owner_is_dead() {
         }
         fs::write(&file, bytes).unwrap();
         let ring = another(&config);
-        let states = |life: &Life| {
+        let states = |life: &Liveness| {
             let plan = repair::plan_repair(&ring, life).unwrap();
             let damaged = plan.open().filter(|mend| mend.why.contains("damaged"));
             damaged.map(|mend| (mend.what, mend.state == State::ToDo)).collect::<Vec<_>>()
         };
-        assert_eq!(states(&Life::Unheard), [("staged", false)], "{damage}");
+        assert_eq!(states(&Liveness::Unheard), [("staged", false)], "{damage}");
         let owner = file.parent().unwrap().file_name().unwrap().to_str().unwrap();
         assert_eq!(states(&living(&[owner])), []);
         assert_eq!(states(&living(&[])), [("staged", true)], "{damage}");
-        apply(&ring, &Life::Unheard);
+        apply(&ring, &Liveness::Unheard);
         assert!(file.exists());
         apply(&ring, &living(&[]));
         assert!(!file.exists() && ring.fs.list(&ring.layout.quarantine()).unwrap().len() == 2, "{damage}");
@@ -411,7 +411,7 @@ fn maybe_delivered_segments_are_quarantined_when_staged() {
         );
         assert_eq!(mend_of(&ring, 3, &living(&["a"])).state == State::ToDo, !goes, "{what}");
         // What is left is brought in by nobody.
-        repair::apply_repair(&ring, &repair::plan_repair(&ring, &living(&[])).unwrap(), &Life::Unheard).unwrap();
+        repair::apply_repair(&ring, &repair::plan_repair(&ring, &living(&[])).unwrap(), &Liveness::Unheard).unwrap();
         let kept = fs::read_dir(ring.layout.quarantine()).unwrap().count();
         assert_eq!((file.exists(), kept), (!goes, if goes { 2 } else { 0 }), "{what}");
     }

@@ -4,8 +4,8 @@ use super::{promote_only, write_manifests};
 use ringreel::config::Config;
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
-use ringreel::swap::promote::When;
-use ringreel::write::commit::{Commit, Staged, Step};
+use ringreel::swap::promote::PromoteWhen;
+use ringreel::write::commit::{Commit, CommitOutcome, Staged};
 use ringreel::{Error, Generator, SampleId};
 use std::fs;
 use std::path::Path;
@@ -32,21 +32,21 @@ fn commits_take_the_next_number_and_wait_when_full() {
     (9..14).chain([20]).for_each(|index| drop(linked(&config, index)));
     let ways = [20, 21, 22].map(|n| staged(&config, n));
     let mut commits = ways.each_ref().map(|(id, file)| on_its_way(&ring, *id, file));
-    assert_eq!(ring.commit_step(&mut commits[0], true).unwrap(), Step::Linked(1));
+    assert_eq!(ring.commit_step(&mut commits[0], true).unwrap(), CommitOutcome::Linked(1));
     assert_eq!(commits[0].linked(), Some(1));
     let names = ring.fs.list(&ring.layout.write(1)).unwrap();
     assert!(names.len() == 7 && names.contains(&segment_name(21, 1)), "{names:?}");
     assert_eq!(ring.coordination.handed_out(1).unwrap(), 22);
-    assert_eq!(ring.commit_step(&mut commits[0], true).unwrap(), Step::Linked(1), "and is not linked twice");
+    assert_eq!(ring.commit_step(&mut commits[0], true).unwrap(), CommitOutcome::Linked(1), "and is not linked twice");
     assert!(!ring.seems_full(0));
-    assert_eq!(ring.commit_step(&mut commits[1], true).unwrap(), Step::Linked(1));
+    assert_eq!(ring.commit_step(&mut commits[1], true).unwrap(), CommitOutcome::Linked(1));
     assert!(ring.seems_full(0));
     for thorough in [false, true] {
-        assert_eq!(ring.commit_step(&mut commits[2], thorough).unwrap(), Step::Wait(1));
+        assert_eq!(ring.commit_step(&mut commits[2], thorough).unwrap(), CommitOutcome::Wait(1));
     }
     assert_eq!(promote_only(&another(&config)), 1);
-    assert_eq!(ring.commit_step(&mut commits[1], false).unwrap(), Step::Delivered(Some(1)));
-    assert_eq!(ring.commit_step(&mut commits[2], false).unwrap(), Step::Linked(2));
+    assert_eq!(ring.commit_step(&mut commits[1], false).unwrap(), CommitOutcome::Delivered(Some(1)));
+    assert_eq!(ring.commit_step(&mut commits[2], false).unwrap(), CommitOutcome::Linked(2));
     assert!(!ways[1].1.exists() && ways[2].1.exists());
 }
 
@@ -63,13 +63,13 @@ fn that_a_generation_is_full_is_looked_at_again_after_a_while() {
     });
     let mut commits = rings.each_ref().map(|ring| (ring, on_its_way(ring, id, &file)));
     for (ring, commit) in &mut commits {
-        assert_eq!(ring.commit_step(commit, false).unwrap(), Step::Wait(1));
+        assert_eq!(ring.commit_step(commit, false).unwrap(), CommitOutcome::Wait(1));
     }
     fs::remove_file(rings[0].layout.write(1).join(segment_name(0, 1))).unwrap();
     sleep(Duration::from_millis(30));
     let [(patient, for_hours), (soon, for_moments)] = &mut commits;
-    assert_eq!(patient.commit_step(for_hours, false).unwrap(), Step::Wait(1), "not at each step");
-    assert_eq!(soon.commit_step(for_moments, false).unwrap(), Step::Linked(1));
+    assert_eq!(patient.commit_step(for_hours, false).unwrap(), CommitOutcome::Wait(1), "not at each step");
+    assert_eq!(soon.commit_step(for_moments, false).unwrap(), CommitOutcome::Linked(1));
 }
 
 /// Estimating the fill by the number of files would link both single samples.
@@ -84,8 +84,8 @@ fn names_say_how_full_a_generation_of_unequal_segments_is() {
     assert_eq!(ring.fs.list(&ring.layout.write(1)).unwrap(), [segment_name(0, 7)]);
     let ways = [7, 8].map(|n| staged(&single, n));
     let mut commits = ways.each_ref().map(|(id, file)| on_its_way(&ring, *id, file));
-    assert_eq!(ring.commit_step(&mut commits[0], false).unwrap(), Step::Linked(1));
-    assert_eq!(ring.commit_step(&mut commits[1], false).unwrap(), Step::Wait(1));
+    assert_eq!(ring.commit_step(&mut commits[0], false).unwrap(), CommitOutcome::Linked(1));
+    assert_eq!(ring.commit_step(&mut commits[1], false).unwrap(), CommitOutcome::Wait(1));
 }
 
 /// Only a look at the footers tells, and it is remembered.
@@ -100,14 +100,14 @@ fn names_that_claim_too_much_delay_a_commit_once() {
     fs::write(write.join(segment_name(101, 5)), "damaged").unwrap();
     let ways = [3, 4].map(|n| staged(&config, n));
     let mut commits = ways.each_ref().map(|(id, file)| on_its_way(&ring, *id, file));
-    assert_eq!(ring.commit_step(&mut commits[0], false).unwrap(), Step::Wait(1));
-    assert_eq!(ring.commit_step(&mut commits[0], true).unwrap(), Step::Linked(1));
-    assert_eq!(ring.commit_step(&mut commits[1], false).unwrap(), Step::Linked(1));
+    assert_eq!(ring.commit_step(&mut commits[0], false).unwrap(), CommitOutcome::Wait(1));
+    assert_eq!(ring.commit_step(&mut commits[0], true).unwrap(), CommitOutcome::Linked(1));
+    assert_eq!(ring.commit_step(&mut commits[1], false).unwrap(), CommitOutcome::Linked(1));
     fs::remove_file(write.join(segment_name(101, 5))).unwrap();
     let (id, file) = staged(&config, 5);
     assert_eq!(
         ring.commit_step(&mut on_its_way(&ring, id, &file), false).unwrap(),
-        Step::Linked(1),
+        CommitOutcome::Linked(1),
         "9 samples do not count"
     );
 }
@@ -120,15 +120,15 @@ fn numbers_of_closed_generations_are_random_for_long_waiters() {
     ring.coordination.close_generation(1).unwrap();
     let (id, file) = staged(&config, 20);
     let mut commit = on_its_way(&ring, id, &file);
-    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Wait(1));
-    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(1));
+    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), CommitOutcome::Wait(1));
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), CommitOutcome::Linked(1));
     let name = ring.fs.list(&ring.layout.write(1)).unwrap().remove(0);
     assert!(name.strip_suffix(".rec").unwrap().parse::<u64>().unwrap() >= 1 << 40, "{name}");
 }
 
 #[test]
 fn a_link_that_fails_is_another_ones_to_make_or_an_error() {
-    for (errno, step) in [(EACCES, Some(Step::Refused)), (EIO, None)] {
+    for (errno, step) in [(EACCES, Some(CommitOutcome::Refused)), (EIO, None)] {
         let dir = scratch();
         let config = config(dir.path(), 8, "");
         let (id, file) = staged(&config, 20);
@@ -163,7 +163,7 @@ fn staging_names_of_other_owners_are_left_to_them() {
                 op == "remove_file" && path.starts_with(&owners) && path.extension().is_some_and(|end| end == "rec");
             if hit { Action::Refuse(errno) } else { Action::Pass }
         });
-        assert_eq!(ring.promote(When::Full).is_err(), is_told, "{errno}");
+        assert_eq!(ring.promote(PromoteWhen::Full).is_err(), is_told, "{errno}");
         assert!(ids.iter().all(|(_, file)| file.exists()) && ring.layout.manifest(1).exists());
         hooks.unhook();
         bring_in(&another(&config));
@@ -180,11 +180,11 @@ fn removed_staged_files_are_waited_for_and_then_lost() {
     let mut commit = on_its_way(&ring, id, &file);
     let away = dir.path().join("away");
     fs::rename(&file, &away).unwrap();
-    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Wait(1));
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), CommitOutcome::Wait(1));
     std::thread::sleep(Duration::from_millis(250));
     assert!(matches!(ring.commit_step(&mut commit, true), Err(Error::Lost { .. })));
     fs::rename(&away, &file).unwrap();
-    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(1));
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), CommitOutcome::Linked(1));
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn a_promotion_says_what_it_left_out() {
     }
     let ids = staged.map(|(id, _)| id);
     fs::write(ring.layout.write(1).join(segment_name(9, 1)), "damaged").unwrap();
-    let promotion = ring.promote(When::Full).unwrap().done().unwrap();
+    let promotion = ring.promote(PromoteWhen::Full).unwrap().done().unwrap();
     assert_eq!((promotion.left_out, promotion.damaged, promotion.ours), (2, 1, true));
     let (told, swap_ms) = (promotion.manifest.summary.swap_ms, promotion.swap_ms);
     assert!(0.0 < told && told <= swap_ms && swap_ms < 60_000.0, "{told} {swap_ms}");
@@ -207,7 +207,7 @@ fn a_promotion_says_what_it_left_out() {
     let mut names = ring.fs.list(&ring.layout.read(1)).unwrap();
     names.sort();
     assert_eq!(names, [0, 1, 9].map(|n| segment_name(n, 1)));
-    assert!(ring.promote(When::NotEmpty).unwrap().done().is_none());
+    assert!(ring.promote(PromoteWhen::NotEmpty).unwrap().done().is_none());
     bring_in(&ring);
     assert_delivered_once(&config.ring, &ids, "one came too late");
 }
@@ -217,13 +217,13 @@ fn generations_are_promoted_when_full_or_not_empty() {
     let dir = scratch();
     let config = config(dir.path(), 2, "");
     let ring = another(&config);
-    assert!(ring.promote(When::NotEmpty).unwrap().done().is_none());
+    assert!(ring.promote(PromoteWhen::NotEmpty).unwrap().done().is_none());
     linked(&config, 0);
-    assert!(ring.promote(When::Full).unwrap().done().is_none());
+    assert!(ring.promote(PromoteWhen::Full).unwrap().done().is_none());
     assert!(ring.layout.write(1).exists());
-    assert!(ring.promote(When::NotEmpty).unwrap().done().is_some());
+    assert!(ring.promote(PromoteWhen::NotEmpty).unwrap().done().is_some());
     fs::remove_dir(ring.layout.write(2)).unwrap();
-    assert!(ring.promote(When::Full).unwrap().done().is_none() && ring.layout.write(2).exists());
+    assert!(ring.promote(PromoteWhen::Full).unwrap().done().is_none() && ring.layout.write(2).exists());
 }
 
 #[test]
@@ -235,12 +235,12 @@ fn segments_count_once_and_not_beyond_the_cap() {
     let filling = ring.layout.write(1);
     fs::hard_link(&file, filling.join(segment_name(1, 1))).unwrap();
     let bytes = fs::metadata(&file).unwrap().len();
-    assert_eq!((ring.fill_of(1).unwrap(), ring.fill_in(1, &filling).unwrap()), (1, (1, bytes)));
+    assert_eq!((ring.count_samples(1).unwrap(), ring.fill_in(1, &filling).unwrap()), (1, (1, bytes)));
     assert_eq!(ring.look_at(1, &filling).unwrap().segments.len(), 2);
     // A directory that was made anew is looked at anew.
     fs::rename(&filling, ring.layout.trash().join("old")).unwrap();
     fs::create_dir(&filling).unwrap();
-    assert_eq!(ring.fill_of(1).unwrap(), 0);
+    assert_eq!(ring.count_samples(1).unwrap(), 0);
 
     // Three samples in a segment are as many as a generation may have; four are too many. A name tells
     // their number, or the segment does not count.
@@ -284,15 +284,15 @@ fn filling_directory_is_made_again_or_the_next_one_fills() {
     let (id, file) = staged(&config, 20);
     fs::remove_dir(ring.layout.write(1)).unwrap();
     let linked = ring.commit_step(&mut on_its_way(&ring, id, &file), true).unwrap();
-    assert!(linked == Step::Linked(1) && ring.layout.write(1).exists());
+    assert!(linked == CommitOutcome::Linked(1) && ring.layout.write(1).exists());
     fs::rename(ring.layout.write(1), ring.layout.read(1)).unwrap();
     // The one after it was promoted, too: a power cut took the manifests back.
     fs::create_dir(ring.layout.read(2)).unwrap();
     let (id, file) = staged(&config, 21);
     let mut commit = on_its_way(&ring, id, &file);
-    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Wait(1));
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), CommitOutcome::Wait(1));
     fs::remove_dir(ring.layout.read(2)).unwrap();
-    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(2));
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), CommitOutcome::Linked(2));
     assert!(!ring.layout.write(1).exists());
 }
 
@@ -300,9 +300,9 @@ fn filling_directory_is_made_again_or_the_next_one_fills() {
 #[test]
 fn staging_name_tells_what_pruned_manifests_listed() {
     for (newest, first_exists, is_staged, want) in [
-        (1025, true, true, Some(Step::Linked(1026))),
-        (1025, false, true, Some(Step::Linked(1026))),
-        (1025, false, false, Some(Step::Delivered(None))),
+        (1025, true, true, Some(CommitOutcome::Linked(1026))),
+        (1025, false, true, Some(CommitOutcome::Linked(1026))),
+        (1025, false, false, Some(CommitOutcome::Delivered(None))),
         (1024, false, true, None), // too young to be pruned: it cannot be seen, and may list the segment
     ] {
         let dir = scratch();
@@ -336,12 +336,12 @@ fn footers_tell_how_full_a_generation_is() {
     // Two names, of which each might be of two samples.
     let mut commit = on_its_way(&ring, ways[2].0, &ways[2].1);
     commit.staged.samples = 2;
-    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Linked(1));
+    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), CommitOutcome::Linked(1));
     // Four names, of which two are of one segment.
     fs::hard_link(&ways[0].1, ring.layout.write(1).join(segment_name(20, 1))).unwrap();
     let (id, file) = staged(&config, 30);
     let ring = another(&config);
     let mut commit = on_its_way(&ring, id, &file);
-    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), Step::Wait(1));
-    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(1));
+    assert_eq!(ring.commit_step(&mut commit, false).unwrap(), CommitOutcome::Wait(1));
+    assert_eq!(ring.commit_step(&mut commit, true).unwrap(), CommitOutcome::Linked(1));
 }

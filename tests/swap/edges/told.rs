@@ -3,8 +3,8 @@
 use super::steps::on_its_way;
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
-use ringreel::ring::liveness::Watch;
-use ringreel::write::commit::Step;
+use ringreel::ring::failure_detector::FailureDetector;
+use ringreel::write::commit::CommitOutcome;
 use std::fs;
 use std::time::Duration;
 use testkit::log::warnings;
@@ -38,7 +38,7 @@ fn unreadable_segments_of_the_dead_are_reported_unless_gone() {
         let (_, file) = staged(&config, 7);
         let (ring, hooks) = hooked(&config);
         hooks.hook(move |_, op, path| if op == "open" && path == file { Action::Refuse(errno) } else { Action::Pass });
-        let mut watch = Watch::new(Duration::ZERO);
+        let mut watch = FailureDetector::new(Duration::ZERO);
         let times = told("a dead owner's segment cannot be read", || {
             for _ in 0..3 {
                 ring.recover(&mut watch).unwrap();
@@ -58,7 +58,7 @@ fn a_counter_that_repeats_itself_is_told_of_once() {
     let commit = |ring: &Ring, n: usize| {
         ring.coordination.clear().unwrap(); // what it hands out next is taken
         let mut commit = on_its_way(ring, ways[n].0, &ways[n].1);
-        told("repeats itself", || assert_eq!(ring.commit_step(&mut commit, true).unwrap(), Step::Linked(1)))
+        told("repeats itself", || assert_eq!(ring.commit_step(&mut commit, true).unwrap(), CommitOutcome::Linked(1)))
     };
     let ring = another(&config);
     assert_eq!([commit(&ring, 0), commit(&ring, 1), commit(&another(&config), 2)], [1, 0, 1], "once by each process");

@@ -5,11 +5,11 @@ use ringreel::config::Config;
 use ringreel::coordination::{CoordinationStore, Counter, Leases, MemoryStore, Report, SwapStatus};
 use ringreel::layout::segment_name;
 use ringreel::ring::Ring;
-use ringreel::ring::liveness::Watch;
+use ringreel::ring::failure_detector::FailureDetector;
 use ringreel::swap::adopt::Recovered;
-use ringreel::swap::promote::When;
+use ringreel::swap::promote::PromoteWhen;
 use ringreel::swap::reclaim::Reclaimed;
-use ringreel_ops::repair::{Life, Repair};
+use ringreel_ops::repair::{Liveness, Repair};
 use ringreel_ops::{gc, repair};
 use std::collections::BTreeSet;
 use std::fs;
@@ -144,7 +144,7 @@ fn removed_trash_and_quarantine_are_made_again() {
     assert_eq!(ring.reclaim().unwrap(), Reclaimed { generations: 1, samples: 2, files: 2, more: true });
     assert!(!ring.layout.read(1).exists() && dirs[0].exists());
     assert_eq!(ringreel_ops::status::status(&ring).unwrap().quarantined, 0);
-    let nobody = Life::Living(BTreeSet::new());
+    let nobody = Liveness::Living(BTreeSet::new());
     repair::apply_repair(&ring, &repair::plan_repair(&ring, &nobody).unwrap(), &nobody).unwrap();
     assert!(!damaged.exists() && fs::read_dir(&dirs[1]).unwrap().count() == 2, "the segment, and why");
 }
@@ -170,7 +170,7 @@ fn what_recovery_does_is_counted() {
     fs::write(broken.with_extension("part"), "begun").unwrap();
 
     let ring = another(&config);
-    let mut watch = Watch::new(Duration::ZERO);
+    let mut watch = FailureDetector::new(Duration::ZERO);
     ring.recover(&mut watch).unwrap();
     std::thread::sleep(Duration::from_millis(100));
     let mut all = Recovered::default();
@@ -183,7 +183,7 @@ fn what_recovery_does_is_counted() {
     }
     assert_eq!((all.delivered, all.quarantined, all.litter), (1, 0, 1), "{all:?}");
     assert!(all.adopted >= 1 && !file.exists(), "{all:?}");
-    ring.promote(When::NotEmpty).unwrap();
+    ring.promote(PromoteWhen::NotEmpty).unwrap();
     let listed = listed(&config.ring);
     assert!(listed[&delivered] == [1] && listed[&adopted] == [2] && !broken.with_extension("part").exists());
     let _ = damaged;
@@ -192,7 +192,8 @@ fn what_recovery_does_is_counted() {
 #[test]
 fn own_unfinished_files_stay_and_those_of_the_long_dead_do_not() {
     type Round = fn(&Ring);
-    let rounds: [Round; 2] = [|ring| gc::gc(ring).unwrap(), |ring| assert!(ring.recover(&mut ring.watch()).is_ok())];
+    let rounds: [Round; 2] =
+        [|ring| gc::gc(ring).unwrap(), |ring| assert!(ring.recover(&mut ring.failure_detector()).is_ok())];
     for round in rounds {
         let dir = scratch();
         let config = Config { lease: Duration::from_millis(10), ..config(dir.path(), 8, "") };
@@ -225,12 +226,12 @@ fn what_stands_in_staging_and_is_no_owner_hinders_nobody() {
     fs::write(ring.layout.staging().join("file-1-a"), "x").unwrap();
     fs::create_dir(ring.layout.staging().join(".hidden")).unwrap();
     let (id, _) = staged(&config, 20);
-    let mut watch = Watch::new(Duration::ZERO);
+    let mut watch = FailureDetector::new(Duration::ZERO);
     for _ in 0..2 {
         ring.recover(&mut watch).unwrap();
         std::thread::sleep(Duration::from_millis(1));
     }
-    ring.promote(When::NotEmpty).unwrap().done().unwrap();
+    ring.promote(PromoteWhen::NotEmpty).unwrap().done().unwrap();
     assert!(listed(&config.ring).contains_key(&id) && ring.layout.staging().join(".hidden").exists());
 }
 
@@ -336,10 +337,10 @@ fn index_learns_what_the_directory_says_once() {
 
 #[test]
 fn who_may_be_dead_is_known_only_when_all_were_watched() {
-    let living = |names: &[&str]| Life::Living(names.iter().map(|name| (*name).to_owned()).collect());
+    let living = |names: &[&str]| Liveness::Living(names.iter().map(|name| (*name).to_owned()).collect());
     for (life, in_the_way, dead) in [
-        (Life::Unknown, true, true),
-        (Life::Unheard, true, false),
+        (Liveness::Unknown, true, true),
+        (Liveness::Unheard, true, false),
         (living(&[]), false, true),
         (living(&["a"]), true, false),
         (living(&["b"]), true, true),
@@ -378,7 +379,7 @@ fn half_promotions_and_the_samples_behind_are_sealed_together() {
     let ways = [0, 1].map(|n| staged(&config, n));
     let ring = another(&config);
     let sealed = || {
-        let sealed = ring.seal().unwrap();
+        let sealed = ring.promote_partial().unwrap();
         assert!(!sealed.by_another && sealed.held.is_none());
         sealed.promotions.iter().map(|promotion| promotion.manifest.summary.generation).collect::<Vec<_>>()
     };

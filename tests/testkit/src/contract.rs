@@ -3,7 +3,7 @@
 //! once more, as another process would.
 
 use ringreel::coordination::{CoordinationStore, Lease, Report, SwapStatus};
-use ringreel::ring::liveness::Watch;
+use ringreel::ring::failure_detector::FailureDetector;
 use std::collections::HashSet;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -110,7 +110,7 @@ pub fn a_silent_holder_loses_its_lease_and_a_living_one_does_not(open: &Place) {
     let index = open();
     assert!(index.claim_lease("manager", 1, "me").unwrap());
     let ttl = Duration::from_millis(400);
-    let mut watch = Watch::new(ttl);
+    let mut watch = FailureDetector::new(ttl);
     let mut silent = Instant::now();
     // The holder lives for three leases, and falls silent.
     for beat in 1..=30 {

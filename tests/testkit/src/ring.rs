@@ -6,9 +6,9 @@ use ringreel::fs::{Fs, Posix};
 use ringreel::layout::{Layout, segment_name};
 use ringreel::manifest::store::Manifests;
 use ringreel::ring::Ring;
-use ringreel::ring::liveness::Watch;
+use ringreel::ring::failure_detector::FailureDetector;
 use ringreel::swap::manager::{Manager, until};
-use ringreel::swap::promote::When;
+use ringreel::swap::promote::PromoteWhen;
 use ringreel::{Config, Generator, NamedPart, SampleId};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -128,10 +128,10 @@ pub fn bring_in(ring: &Ring) {
 
 /// The same, as far as it can be done.
 pub fn try_bring_in(ring: &Ring) -> ringreel::Result<()> {
-    let mut watch = Watch::new(Duration::ZERO);
+    let mut watch = FailureDetector::new(Duration::ZERO);
     for _ in 0..20 {
         ring.recover(&mut watch)?;
-        ring.promote(When::NotEmpty)?;
+        ring.promote(PromoteWhen::NotEmpty)?;
         ring.reclaim()?;
         let owners = ring.fs.list(&ring.layout.staging())?;
         let names = owners.iter().flat_map(|owner| ring.fs.list(&ring.layout.staging_of(owner)).unwrap_or_default());

@@ -21,7 +21,7 @@ pub use crate::wait::{PATIENCE, eventually};
 pub const FILL: f64 = -7.5;
 /// Of every sample's one part.
 pub const SHAPE: [u64; 2] = [2, 3];
-pub const MODES: [Equal; 4] = [Equal::No, Equal::Drop, Equal::Pad, Equal::Mask];
+pub const MODES: [Equal; 4] = [Equal::No, Equal::Drop, Equal::Wrap, Equal::Pad];
 
 /// A ring in a directory of its own.
 pub struct World {
@@ -104,7 +104,7 @@ impl World {
 /// Options of worker `rank` of `world`, who waits, but not for ever.
 pub fn worker(rank: u64, world: u64) -> StreamOptions {
     let share = Share::new(rank, world).unwrap();
-    StreamOptions { share, fill: FILL, timeout: Some(PATIENCE), ..StreamOptions::default() }
+    StreamOptions { share, pad_value: FILL, timeout: Some(PATIENCE), ..StreamOptions::default() }
 }
 
 pub fn data(n: u64) -> Vec<u8> {
@@ -138,7 +138,7 @@ pub struct Got {
     pub epoch: u64,
     pub generation: u64,
     pub position: u64,
-    pub masked: bool,
+    pub is_padding: bool,
     /// The position of a sample that is damaged: nothing came instead, if it is the same.
     pub damaged: Option<u64>,
 }
@@ -154,17 +154,17 @@ pub fn next(stream: &mut Stream) -> Result<Option<Got>, Error> {
     let (sample, damaged) = match item {
         Item::Damaged(error) => {
             let (generation, position) = of(error);
-            return Ok(Some(Got { epoch, generation, position, masked: false, damaged: Some(position) }));
+            return Ok(Some(Got { epoch, generation, position, is_padding: false, damaged: Some(position) }));
         }
         Item::Sample(sample) => (sample, None),
         Item::Replaced(sample, error) => (sample, Some(of(error).1)),
     };
     let [part] = &sample.parts[..] else { panic!("{:?}", sample.parts) };
     let fill = (FILL as f32).to_le_bytes().repeat(6);
-    let wanted = if sample.masked { fill } else { data(number(&sample)) };
+    let wanted = if sample.is_padding { fill } else { data(number(&sample)) };
     assert_eq!((&part.dtype, &part.shape[..], &part.data().unwrap()[..]), (&DType::F32, &SHAPE[..], &wanted[..]));
-    let (generation, position, masked) = (sample.generation, sample.position, sample.masked);
-    Ok(Some(Got { epoch, generation, position, masked, damaged }))
+    let (generation, position, is_padding) = (sample.generation, sample.position, sample.is_padding);
+    Ok(Some(Got { epoch, generation, position, is_padding, damaged }))
 }
 
 /// Returns the next item of a stream with a short timeout of its own, and asks again after each timeout.

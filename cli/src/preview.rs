@@ -1,4 +1,4 @@
-//! `ringreel picture`
+//! `ringreel preview`
 
 use super::output::{failed, json_line, plain_path};
 use super::terminal::{self, Graphics};
@@ -20,10 +20,10 @@ use std::sync::Arc;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel picture demo.ring                              in the terminal: slices of six samples
-  ringreel picture demo.ring -o sheet.png --samples 12    as a file
-  ringreel picture demo.ring --generation 7 --part t1     one part, of a generation that is still there
-  ringreel picture train.rec -o train.jpg                 the images in anybody's RecordIO file
+  ringreel preview demo.ring                              in the terminal: slices of six samples
+  ringreel preview demo.ring -o sheet.png --samples 12    as a file
+  ringreel preview demo.ring --generation 7 --part t1     one part, of a generation that is still there
+  ringreel preview train.rec -o train.jpg                 the images in anybody's RecordIO file
 
 Volumes are shown by their three middle slices; labels in colours over them. Nothing is written but the picture.
 Exit status: 0 all is well, 1 damage was found (it is marked), 2 nothing can be shown.")]

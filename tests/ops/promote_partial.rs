@@ -1,4 +1,4 @@
-//! `ringreel seal` and `ringreel gc`, and both and repair beside those who work.
+//! `ringreel promote` and `ringreel gc`, and both and repair beside those who work.
 
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
@@ -43,14 +43,14 @@ fn ledgers(place: &Place) -> BTreeSet<String> {
 fn partial_generations_are_sealed_once_and_the_owner_goes_on() {
     let place = Place::new(YAML);
     let mut generator = Generator::open(&place.config()).unwrap();
-    let nothing = place.run(&["seal"]);
+    let nothing = place.run(&["promote"]);
     assert!(nothing.code == Some(1) && nothing.out.contains("nothing to seal"), "{nothing:?}");
     let mut ids: Vec<SampleId> = (0..3).flat_map(|n| put(&mut generator, n)).collect();
-    let said = place.run(&["seal", "--json"]).ok();
+    let said = place.run(&["promote", "--json"]).ok();
     assert_eq!((&said.json()[0]["sealed"]["generation"], &said.json()[0]["sealed"]["samples"]), (&1.into(), &3.into()));
-    assert_eq!(place.run(&["seal"]).code, Some(1));
+    assert_eq!(place.run(&["promote"]).code, Some(1));
     ids.extend((3..5).flat_map(|n| put(&mut generator, n)));
-    place.run(&["seal"]).ok();
+    place.run(&["promote"]).ok();
     drop(generator);
     once(&place.ring(), &ids.iter().map(ToString::to_string).collect());
     assert_eq!(listed(&place.ring()).len(), 5);
@@ -63,7 +63,7 @@ fn half_promoted_and_next_generations_are_sealed_together() {
     let ids: Vec<SampleId> = (0..2).flat_map(|n| put(&mut generator, n)).collect();
     fs::create_dir(place.ring().join("write.2")).unwrap();
     fs::rename(place.ring().join("write.1"), place.ring().join("read.1")).unwrap();
-    let said = place.run(&["seal"]).ok();
+    let said = place.run(&["promote"]).ok();
     assert!(said.out.starts_with("generation 1 is readable: 2 samples"), "{said:?}");
     drop(generator);
     once(&place.ring(), &ids.iter().map(ToString::to_string).collect());
@@ -74,9 +74,9 @@ fn what_waits_for_readers_is_not_sealed_and_the_reason_is_told() {
     let place = Place::new(&format!("{YAML}REUSE: {{min: 1}}\n"));
     let mut generator = Generator::open(&place.config()).unwrap();
     put(&mut generator, 0);
-    place.run(&["seal"]).ok();
+    place.run(&["promote"]).ok();
     put(&mut generator, 1);
-    let held = place.run(&["seal"]);
+    let held = place.run(&["promote"]);
     assert!(held.code == Some(1) && held.out.contains("REUSE min is 1"), "{held:?}");
     assert_eq!(listed(&place.ring()).len(), 1);
 }
@@ -148,7 +148,7 @@ fn repair_gc_and_seal_lose_nothing_beside_other_roles() {
         fs::remove_file(place.ring().join(format!("manifests/{}", newest() / 2))).unwrap();
         let said = place.run(&["repair", "--apply"]);
         assert!(said.code.is_some() && !said.err.contains("panicked"), "{said:?}");
-        for command in [&["seal"][..], &["gc"], &["seal"]] {
+        for command in [&["promote"][..], &["gc"], &["promote"]] {
             assert!(place.run(command).code.is_some());
         }
     }
@@ -161,7 +161,7 @@ fn repair_gc_and_seal_lose_nothing_beside_other_roles() {
     eventually("all is mended", || place.run(&["repair", "--apply"]).code == Some(0));
     let ids = ledgers(&place);
     eventually("all is readable", || {
-        place.run(&["seal"]);
+        place.run(&["promote"]);
         let there: BTreeSet<String> = listed(&place.ring()).into_iter().collect();
         ids.is_subset(&there)
     });

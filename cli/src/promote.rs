@@ -1,4 +1,4 @@
-//! `ringreel seal`
+//! `ringreel promote`
 
 use super::Common;
 use super::output::{json_line, line};
@@ -13,8 +13,8 @@ use std::sync::Arc;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel seal -c config.yaml             what was generated so far can be read
-  ringreel seal -c config.yaml --json
+  ringreel promote -c config.yaml             what was generated so far can be read
+  ringreel promote -c config.yaml --json
 
 The generation that fills becomes readable as it is; whoever generates goes on in the next one. What a dead generator
 finished and nobody has linked yet is the manager's (or `ringreel repair --apply`).
@@ -28,7 +28,7 @@ pub struct Options {
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let config = super::load(&options.common)?;
     let ring = Ring::find_with(Arc::new(Posix), &config, Claim::IfUnowned)?;
-    let sealed = ring.seal()?;
+    let sealed = ring.promote_partial()?;
     for promotion in &sealed.promotions {
         let summary = &promotion.manifest.summary;
         let (generation, samples) = (summary.generation, summary.samples);

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// What one process has seen of the others' beats.
-pub struct Watch {
+pub struct FailureDetector {
     /// The lease of this process.
     ttl: Duration,
     seen: HashMap<String, Seen>,
@@ -54,11 +54,11 @@ impl Seen {
 /// much.
 pub const LOOKS_PER_LEASE: u32 = 6;
 
-impl Watch {
+impl FailureDetector {
     /// A watch that considers a member dead when its beat stood still for `ttl`, or for the lease
     /// that the member itself publishes, whichever is longer.
-    pub fn new(ttl: Duration) -> Watch {
-        Watch { ttl, seen: HashMap::new(), looked: None, deaf: false }
+    pub fn new(ttl: Duration) -> FailureDetector {
+        FailureDetector { ttl, seen: HashMap::new(), looked: None, deaf: false }
     }
 
     /// Looks at all members, unless that was done just now and nobody's ttl has run out since. Silence counts only while somebody listened: of the time
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn a_member_is_dead_when_its_beat_stood_still_for_the_ttl_and_lives_again_when_it_moves() {
         let store = MemoryStore::default();
-        let mut watch = Watch::new(TTL);
+        let mut watch = FailureDetector::new(TTL);
         store.beat("a", 1, &Report::default()).unwrap();
         watch.look(&store).unwrap();
         assert!(!watch.is_dead("a") && !watch.is_dead("never seen"), "nobody is dead at first sight");
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn nobody_dies_while_nobody_listens() {
         let store = MemoryStore::default();
-        let mut watch = Watch::new(TTL);
+        let mut watch = FailureDetector::new(TTL);
         store.beat("a", 1, &Report::default()).unwrap();
         watch.look(&store).unwrap();
         std::thread::sleep(TTL * 10);
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn whoever_fell_silent_is_found_dead_at_once_and_not_looked_for_again() {
-        let (mut looks, store) = (Watch::new(Duration::from_secs(60)), MemoryStore::default());
+        let (mut looks, store) = (FailureDetector::new(Duration::from_secs(60)), MemoryStore::default());
         store.beat("a", 1, &Report::default()).unwrap();
         looks.look(&store).unwrap();
         // A moment ago its ttl was not over yet; now it is.
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn whoever_is_struck_off_the_list_is_not_heard_by_that() {
-        let (mut looks, store) = (Watch::new(Duration::from_secs(60)), MemoryStore::default());
+        let (mut looks, store) = (FailureDetector::new(Duration::from_secs(60)), MemoryStore::default());
         store.beat("a", 1, &Report::default()).unwrap();
         looks.look(&store).unwrap();
         let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
@@ -317,7 +317,7 @@ mod tests {
         {
             let report = Report { lease_seconds: published, ..Report::default() };
             store.beat("a", 1, &report).unwrap();
-            let mut watch = Watch::new(ours);
+            let mut watch = FailureDetector::new(ours);
             // Looks when "a" has been silent for `silence` seconds.
             let mut silent_for = |silence: u64| {
                 let now = Instant::now();
@@ -335,7 +335,7 @@ mod tests {
 
     const TTL: Duration = Duration::from_millis(120);
 
-    fn listen(watch: &mut Watch, store: &dyn Membership, times: u32) {
+    fn listen(watch: &mut FailureDetector, store: &dyn Membership, times: u32) {
         for _ in 0..times {
             std::thread::sleep(TTL / 3);
             watch.look(store).unwrap();

@@ -1,4 +1,4 @@
-//! `ringreel picture`: what is bright is bright where it lies, labels have their colours, and damage is marked.
+//! `ringreel preview`: what is bright is bright where it lies, labels have their colours, and damage is marked.
 
 use base64::Engine;
 use image::{Rgb, RgbImage};
@@ -62,7 +62,7 @@ fn drawn(place: &Place, options: &SheetOptions) -> RgbImage {
 fn draw(place: &Place, path: &Path, more: &[&str]) -> (Said, Option<RgbImage>) {
     let out = place.path().join("out.png");
     let _ = fs::remove_file(&out);
-    let said = place.run(&[&["picture", path.to_str().unwrap(), "-o", out.to_str().unwrap()], more].concat());
+    let said = place.run(&[&["preview", path.to_str().unwrap(), "-o", out.to_str().unwrap()], more].concat());
     assert!(!said.err.contains("panicked"), "{said:?}");
     (said, fs::read(&out).ok().map(|bytes| image::load_from_memory(&bytes).unwrap().to_rgb8()))
 }
@@ -333,12 +333,12 @@ fn recordio_images_are_drawn_with_and_without_mxnet_headers() {
 fn without_a_terminal_and_without_a_file_it_says_what_to_do() {
     let place = ring("data", &[vec![NamedPart::new("data", DType::U8, &[16, 16], &[200; 256])]]);
     let path = place.ring();
-    let run = |more: &[&str]| place.run(&[&["picture", path.to_str().unwrap()], more].concat());
+    let run = |more: &[&str]| place.run(&[&["preview", path.to_str().unwrap()], more].concat());
     let said = run(&[]);
     assert!(said.code == Some(2) && said.err.contains("give -o FILE.png") && said.out.is_empty(), "{said:?}");
     let said = run(&["-o", "sheet.bmp"]);
     assert!(said.code == Some(2) && said.err.contains(".png or .jpg"), "{said:?}");
-    let said = place.run(&["picture", "nowhere", "-o", "x.png"]);
+    let said = place.run(&["preview", "nowhere", "-o", "x.png"]);
     assert_eq!(said.code, Some(2), "{said:?}");
     let blocks = run(&["--as", "blocks", "--width", "80"]).ok().out;
     assert!(blocks.contains("\x1b[38;2;200;200;200;48;2;200;200;200m▀"), "{blocks:?}");
@@ -441,7 +441,7 @@ fn hostile_names_do_not_reach_the_terminal() {
     ];
     generator.write(&parts, &meta, &|| false).unwrap();
     generator.finish(true, &|| false).unwrap();
-    let said = place.run(&["picture", place.ring().to_str().unwrap(), "--as", "blocks"]).ok();
+    let said = place.run(&["preview", place.ring().to_str().unwrap(), "--as", "blocks"]).ok();
     assert!(!["\x1b[2J", "\x1b[31m", "\x1b[32m"].iter().any(|bad| said.out.contains(bad)), "{said:?}");
     draw(&place, &place.ring(), &[]).0.ok();
 }
