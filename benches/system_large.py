@@ -29,7 +29,7 @@ def offline(scene):
         measure(scene, "read --all", "read", *config, "--all"),
         measure(scene, "inspect", "inspect", scene.ring),
         measure(scene, "verify", "verify", scene.ring),
-        measure(scene, "gc", "gc", *config),
+        measure(scene, "gc", "gc", "--apply", *config),
         measure(scene, "repair", "repair", scene.ring),
         measure(scene, "report", "report", scene.ring, "-o", scene.home / "report.html"),
     ]

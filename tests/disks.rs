@@ -26,7 +26,7 @@ fn place_of(ring: &Path, more: &str) -> Place {
 fn assert_nothing_lost(place: &Place, what: &str) -> usize {
     let manager = place.start(&["manager"]);
     eventually("all is delivered", || {
-        place.run(&["promote"]); // there may be nothing to seal
+        place.run(&["promote"]); // there may be nothing to promote
         place.run(&["status", "--json"]).ok().json()[0]["samples_waiting"] == 0
     });
     manager.terminate();

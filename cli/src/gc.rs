@@ -18,9 +18,9 @@ use std::sync::Arc;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  ringreel gc -c config.yaml --dry-run     what would be removed
-  ringreel gc -c config.yaml               remove it
-  ringreel gc demo.ring --keep 1           without a configuration
+  ringreel gc -c config.yaml               what would be removed; nothing is changed
+  ringreel gc -c config.yaml --apply       remove it
+  ringreel gc demo.ring --keep 1 --apply   without a configuration
 
 It removes what a manager would: generations beyond KEEP that no reader needs, what lies in trash/, directories of late
 calls, and what generators had begun who are dead for six leases (they are watched for so long). No sample that was not
@@ -28,9 +28,9 @@ delivered is removed. Exit status: 0 well, 1 something stays that should go.")]
 pub struct Options {
     #[command(flatten)]
     pub ring: RingArgs,
-    /// Only say what would be removed
+    /// Remove it
     #[arg(long)]
-    dry_run: bool,
+    apply: bool,
     /// Generations to keep besides the newest, at most 1000: needed where there is no configuration that says it
     #[arg(long, value_name = "N", requires = "ring", value_parser = clap::value_parser!(u64).range(..=MAX_KEEP))]
     keep: Option<u64>,
@@ -46,9 +46,9 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
         );
     }
     config.keep = options.keep.unwrap_or(config.keep);
-    let claim = if options.dry_run { Claim::Never } else { Claim::IfUnowned };
+    let claim = if options.apply { Claim::IfUnowned } else { Claim::Never };
     let ring = Ring::find_with(Arc::new(Posix), &config, claim)?;
-    if options.ring.ring.is_some() && !options.dry_run && repair::coordination::coordination_is_elsewhere(&ring)? {
+    if options.ring.ring.is_some() && options.apply && repair::coordination::coordination_is_elsewhere(&ring)? {
         let message = "its index is not in its directory (in a MongoDB?), so who reads in it cannot be seen: give the \
                        configuration (-c config.yaml)";
         return Err(ringreel::Error::RingMismatch { path: config.ring.clone(), message: message.to_owned() }.into());
@@ -58,19 +58,19 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
         repair::liveness_survey::watch_for(&ring, GRACE, &tell)?;
         found.extend(gc::garbage_of_the_dead(&ring)?);
     }
-    if !options.dry_run {
+    if options.apply {
         gc::gc(&ring)?;
     }
     let (mut freed, mut stays) = (0, 0);
     for garbage in &found {
-        let gone = garbage.stays.is_none() && (options.dry_run || !ring.fs.exists(&garbage.path)?);
+        let gone = garbage.stays.is_none() && (!options.apply || !ring.fs.exists(&garbage.path)?);
         freed += if gone { garbage.bytes } else { 0 };
         stays += usize::from(!gone);
         say(options, garbage, gone)?;
     }
-    let would = if options.dry_run { "would be freed" } else { "freed" };
+    let would = if options.apply { "freed" } else { "would be freed" };
     if options.ring.common.json {
-        json_line(&json!({ "bytes": freed, "removed": !options.dry_run, "stays": stays }))?;
+        json_line(&json!({ "bytes": freed, "removed": options.apply, "stays": stays }))?;
     } else {
         line(&format!(
             "{} {would}{}",

@@ -24,30 +24,30 @@ pub struct Options {
     pub common: Common,
 }
 
-/// Seals. 1 when there was nothing to seal, or when that has to wait.
+/// Promotes. Returns 1 if there was nothing to promote, or if readers block it.
 pub fn run(options: &Options) -> anyhow::Result<i32> {
     let config = super::load(&options.common)?;
     let ring = Ring::find_with(Arc::new(Posix), &config, Claim::IfUnowned)?;
-    let sealed = ring.promote_partial()?;
-    for promotion in &sealed.promotions {
+    let done = ring.promote_partial()?;
+    for promotion in &done.promotions {
         let summary = &promotion.manifest.summary;
         let (generation, samples) = (summary.generation, summary.samples);
         if options.common.json {
-            json_line(&json!({ "sealed": { "generation": generation, "samples": samples } }))?;
+            json_line(&json!({ "promoted": { "generation": generation, "samples": samples } }))?;
         } else {
             line(&format!("generation {generation} is readable: {samples} samples"))?;
         }
     }
-    let why = match (&sealed.held, sealed.promotions.is_empty()) {
+    let why = match (&done.held, done.promotions.is_empty()) {
         (Some(held), _) => format!("the generation that fills waits for {held}"),
-        (None, true) if sealed.by_another => "somebody else made it readable just now".to_owned(),
-        (None, true) => "there is nothing to seal: no sample is in the generation that fills".to_owned(),
+        (None, true) if done.by_another => "somebody else made it readable just now".to_owned(),
+        (None, true) => "there is nothing to promote: no sample is in the generation that fills".to_owned(),
         (None, false) => return Ok(0),
     };
     if options.common.json {
-        json_line(&json!({ "sealed": null, "why": why }))?;
+        json_line(&json!({ "promoted": null, "why": why }))?;
     } else {
         line(&why)?;
     }
-    Ok(i32::from(!sealed.by_another))
+    Ok(i32::from(!done.by_another))
 }

@@ -33,9 +33,6 @@ pub struct Options {
     /// Do it
     #[arg(long)]
     apply: bool,
-    /// Only say what would be done: the default
-    #[arg(long, conflicts_with = "apply")]
-    dry_run: bool,
     /// Throw away the index of another ring that is in the place of this one's
     #[arg(long, requires = "apply")]
     take_over: bool,

@@ -38,16 +38,16 @@ from ringreel._batch import Batch
 from ringreel._dataset import Dataset
 from ringreel._errors import (
     ConfigError,
-    DamagedSampleError,
-    CoordinationUnavailableError,
     CoordinationDeniedError,
-    RingNotFoundError,
+    CoordinationUnavailableError,
+    DamagedSampleError,
     ReclaimedError,
+    RingMismatchError,
+    RingNotFoundError,
     RingreelError,
     RingTimeoutError,
     SampleError,
     StaleError,
-    RingMismatchError,
 )
 from ringreel._generator import Generator, Summary
 from ringreel._loader import StreamLoader
@@ -62,15 +62,16 @@ from ringreel._validation import Validation
 __all__ = [
     "Batch",
     "ConfigError",
+    "CoordinationDeniedError",
+    "CoordinationUnavailableError",
     "DamagedSampleError",
     "Dataset",
     "Generator",
-    "CoordinationUnavailableError",
-    "CoordinationDeniedError",
     "Mixture",
-    "RingNotFoundError",
     "ReclaimedError",
     "Ring",
+    "RingMismatchError",
+    "RingNotFoundError",
     "RingTimeoutError",
     "RingreelError",
     "Sample",
@@ -81,7 +82,6 @@ __all__ = [
     "Summary",
     "Tensor",
     "Validation",
-    "RingMismatchError",
     "__version__",
     "run_generator",
     "run_manager",

@@ -145,9 +145,9 @@ class Generator:
         return self._generator.flush()
 
     def finish(self, promote: bool = False) -> Summary:
-        """Seals, commits, and leaves the ring. With `promote`, waits until everything written can be read, by promoting a
-        generation that is not full. Raises `RingMismatchError` if the ring was removed meanwhile. `flush`, called before,
-        returns the ids of the last samples.
+        """Seals, commits, and leaves the ring. With `promote`, waits until everything written can be read, by
+        promoting a generation that is not full. Raises `RingMismatchError` if the ring was removed meanwhile.
+        `flush`, called before, returns the ids of the last samples.
 
         Called again, it returns the same summary. After it, nothing can be written.
 

@@ -58,9 +58,9 @@ class Ring:
     def generator(self) -> Generator:
         """A generator in this ring, which is made if it is not there. Use it in a `with` statement, or finish it.
 
-        Raises ConfigError or RingMismatchError when the ring cannot be made or does not fit, CoordinationUnavailableError or
-        CoordinationDeniedError when the index is on a server that is not there or will not serve us, OSError for what the
-        filesystem says.
+        Raises ConfigError or RingMismatchError if the ring cannot be made or does not match the configuration,
+        CoordinationUnavailableError if the server of the index does not answer, CoordinationDeniedError if it refuses
+        this user, OSError for errors of the filesystem.
         """
         return Generator(self._config)
 
@@ -108,8 +108,8 @@ class Ring:
             generation and epoch; else the samples come as they lie there.
         equal : what makes all ranks have the same number of steps in each epoch. None: nothing, and some have one step
             more than others. "drop": what is left over is not read. "wrap": the first samples of the order come again.
-            "pad": the steps that are missing give a sample with `masked` set, and `pad_value` in all elements.
-        pad_value : the value of masked elements, brought into the range of their type; bytes are zeros.
+            "pad": the missing steps give a padding sample: `is_padding` is set, and every element is `pad_value`.
+        pad_value : the value of the elements of a padding sample, clamped to the range of their type; bytes are zeros.
         epochs : after so many epochs it ends; None: never.
         prefetch_bytes : bytes of samples that are read ahead at most (one sample at least); None: PREFETCH_BYTES; 0:
             nothing is read ahead.

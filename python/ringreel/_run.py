@@ -52,8 +52,9 @@ def run_generator(
     waited for then: what the ring has no room for stays sealed in its staging directory, and counts
     as waiting.
     SampleError, OSError: as `Generator.write`, with the same note.
-    ConfigError, RingMismatchError, CoordinationUnavailableError, CoordinationDeniedError: the ring cannot be made, or does not fit, or the
-    server that keeps its index cannot be used.
+    ConfigError, RingMismatchError: the ring cannot be made, or does not match the configuration.
+    CoordinationUnavailableError, CoordinationDeniedError: the server of its index does not answer, or refuses this
+    user.
     """
     n_samples = optional_integer("n_samples", n_samples, 0)
     iterator = _iterator(iterable)

@@ -38,7 +38,8 @@ class Sample(Mapping[str, Any]):
     sample_id : str, its name for ever.
     generation : int, the generation it was read from.
     position : int, its position there, from 0.
-    is_padding : bool, it is none: it only makes a step up (`Ring.stream(equal="pad")`), and its parts hold a fill value.
+    is_padding : bool. True for a padding sample, which `Ring.stream(equal="pad")` adds so that all ranks take the same
+        number of steps: every element of its parts is `pad_value`.
         Its id and its meta are those of the sample whose shapes it has.
     """
 

@@ -31,8 +31,8 @@ class RingStream(_Iterable):
     anew.
 
     A sample is a dict of tensors by the names of its parts, or a tuple of them; parts of bytes stay `bytes`. With
-    `equal="pad"` there is one more, "is_padding" (the last one of a tuple): a tensor of one bool. Tensors lie on the CPU
-    and may be changed in place; nobody else sees a change.
+    `equal="pad"` there is one more, "is_padding" (the last one of a tuple): a tensor of one bool. Tensors lie on the
+    CPU and may be changed in place; nobody else sees a change.
 
     The iterator has `state_dict` and `load_state_dict`, so a `StatefulDataLoader` of torchdata resumes exactly.
 
@@ -43,8 +43,8 @@ class RingStream(_Iterable):
     parts : names of the parts that are given, in this order; None: all, in the order of SAMPLE.
     as_tuple : whether a sample is a tuple of its parts, in that order, instead of a dict.
     transform : called with each sample (dict or tuple); what it returns is given in its place. It runs in the worker.
-    options : as `ringreel.Ring.stream` takes them: rank, world_size, shuffle, seed, pad_value, epochs, prefetch_bytes, run,
-        replay, repeat, timeout, threads.
+    options : as `ringreel.Ring.stream` takes them: rank, world_size, shuffle, seed, pad_value, epochs, prefetch_bytes,
+        run, replay, repeat, timeout, threads.
 
     Raises what `Ring.stream` raises, ValueError for `parts` that are empty or not in the configuration's SAMPLE, and
     for each sample what `RingDataset` raises.

@@ -50,7 +50,8 @@ class Validation:
     def __len__(self) -> int:
         """Returns the number of samples that the ring holds out, damaged ones included.
 
-        Raises `RingMismatchError` when it was made without VALIDATION; `RingTimeoutError` when they did not come in time.
+        Raises `RingMismatchError` if the ring was made without VALIDATION; `RingTimeoutError` if they did not come in
+        time.
         """
         self._open()
         return self._ends[-1]

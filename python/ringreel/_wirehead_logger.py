@@ -109,7 +109,7 @@ class WireheadLogger:
         self._stopped = threading.Event()
 
     def snapshot(self) -> WireheadSnapshot:
-        """The ring as it is now. Raises RingNotFoundError when there is none (yet), OSError for what the filesystem says."""
+        """The ring as it is now. Raises RingNotFoundError if there is none, OSError for errors of the filesystem."""
         return self._look(self.poll_interval)[0]
 
     def history(self) -> list[SwapLog]:

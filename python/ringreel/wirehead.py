@@ -22,7 +22,7 @@ import numpy as np
 
 from ringreel import _run
 from ringreel._dataset import Dataset
-from ringreel._errors import ConfigError, CoordinationUnavailableError, CoordinationDeniedError
+from ringreel._errors import ConfigError, CoordinationDeniedError, CoordinationUnavailableError
 from ringreel._generator import Summary
 from ringreel._log import logger, on_stderr
 from ringreel._ring import Config, Ring
@@ -62,8 +62,8 @@ def _unchanged(img: Any) -> Any:
 class WireheadManager:
     """Keeps the ring turning: `WireheadManager("config.yaml").run_manager()`.
 
-    Raises ConfigError when the configuration cannot be used; `run_manager` raises CoordinationUnavailableError or CoordinationDeniedError
-    when the server that it names cannot.
+    Raises ConfigError if the configuration cannot be used; `run_manager` raises CoordinationUnavailableError or
+    CoordinationDeniedError if the server that it names does not answer, or refuses this user.
     """
 
     def __init__(self, config_path: Config = "config.yaml") -> None:
@@ -84,8 +84,8 @@ class WireheadGenerator:
     config_path : path of the configuration, or a dict.
     n_samples : int, at most so many; None: for as long as the generator yields.
 
-    Raises ConfigError when the configuration cannot be used; `run_generator` raises CoordinationUnavailableError or CoordinationDeniedError
-    when the server that it names cannot.
+    Raises ConfigError if the configuration cannot be used; `run_generator` raises CoordinationUnavailableError or
+    CoordinationDeniedError if the server that it names does not answer, or refuses this user.
     """
 
     def __init__(

@@ -126,7 +126,7 @@ impl Stream {
         Ok(Stream { stream: OwnProcess::new(stream), closed: AtomicBool::new(false) })
     }
 
-    /// The next item: (sample or None, whether it is masked, DamagedSampleError or None); None at
+    /// The next item: (sample or None, whether it is a padding sample, DamagedSampleError or None); None at
     /// the end, and once the stream is closed.
     #[pyo3(signature = (tell=None))]
     fn next<'py>(&self, py: Python<'py>, tell: Option<Py<PyAny>>) -> PyResult<Option<Given<'py>>> {

@@ -45,7 +45,7 @@ def test_a_dict_may_hold_paths_and_numpy_numbers(tmp_path):
 
 
 def test_no_ring_is_a_no_ring_error(config):
-    with pytest.raises(ringreel.RingNotFoundError, match="no ring at .*: start `ringreel manager` or a generator first"):
+    with pytest.raises(ringreel.RingNotFoundError, match="no ring at .*: start `ringreel manager` or a"):
         ringreel.Ring(config()).status()
 
 

@@ -271,7 +271,9 @@ def test_a_wrong_port_is_an_error_and_makes_no_ring(config, closed, tmp_path):
     keys = config(MONGOHOST="127.0.0.1", PORT=closed, DBNAME="x")
     for start in starters(keys):
         begin = time.monotonic()
-        with pytest.raises(ringreel.CoordinationUnavailableError, match=f"nothing listens at 127.0.0.1:{closed}.* is PORT right"):
+        with pytest.raises(
+            ringreel.CoordinationUnavailableError, match=f"nothing listens at 127.*:{closed}.* is PORT right"
+        ):
             start()
         assert time.monotonic() - begin < 60
     assert not (tmp_path / "ring").exists()
@@ -297,7 +299,7 @@ def test_a_server_that_will_not_is_told_apart_from_one_that_is_away(config, data
     if mongo_server.given():
         pytest.skip("what the given server makes of TLS is not known: a refusal is NOT tested")
     begin = time.monotonic()
-    with pytest.raises(ringreel.CoordinationDeniedError, match="asks for TLS, and the server speaks without it") as caught:
+    with pytest.raises(ringreel.CoordinationDeniedError, match="TLS, and the server speaks without it") as caught:
         ringreel.Ring(config(MONGOURI=uri, DBNAME=database.name)).generator()
     assert time.monotonic() - begin < 60
     assert isinstance(caught.value, PermissionError) and not isinstance(caught.value, ConnectionError)

@@ -46,7 +46,7 @@ const COMMANDS: [&[&str]; 16] = [
     &["cat", "demo.ring", "--as", "png", "--part", "data"],
     &["doctor", "-c", "config.yaml"],
     &["export", "demo.ring", "-o", "out", "--force"],
-    &["gc", "demo.ring", "--dry-run"],
+    &["gc", "demo.ring"],
     &["generate", "--samples", "1", "--shape", "8"],
     &["inspect", "demo.ring"],
     &["inspect", "demo.ring/read.1/000000.rec", "--hex"],

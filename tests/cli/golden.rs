@@ -66,7 +66,7 @@ fn top_and_metrics_say_the_same_of_the_same_ring() {
 fn repair_gc_and_seal_say_the_same_of_the_same_ring() {
     for fixed in FIXED {
         golden("repair", fixed, &["repair", "-c", "config.yaml"]);
-        golden("gc", fixed, &["gc", "-c", "config.yaml", "--dry-run"]);
+        golden("gc", fixed, &["gc", "-c", "config.yaml"]);
         golden("promote", fixed, &["promote", "-c", "config.yaml"]);
     }
 }
@@ -138,7 +138,7 @@ fn what_is_looked_at_is_not_changed() {
         &["export", "PATH", "-o", "out"],
         &["top", "PATH", "--once"],
         &["metrics", "PATH"],
-        &["gc", "PATH", "--keep", "0", "--dry-run"],
+        &["gc", "PATH", "--keep", "0"],
     ];
     for args in looks {
         let fixed = Fixed::new("damaged");

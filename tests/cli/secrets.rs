@@ -31,7 +31,7 @@ const COMMANDS: [&[&str]; 27] = [
     &["repair"],
     &["repair", "--json"],
     &["repair", "--apply"],
-    &["gc"],
+    &["gc", "--apply"],
     &["index", "show"],
     &["index", "show", "--json"],
     &["index", "move", "--to", "files"],

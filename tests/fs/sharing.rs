@@ -88,7 +88,7 @@ fn group_members_use_a_ring_made_under_umask_077() {
     let Some(said) = as_nobody(test, &place, &["read", "--all", "--json"]) else { return };
     assert_eq!(said.ok().json().len(), 4);
     as_nobody(test, &place, &["generate", "--samples", "2", "--shape", "1000", "--promote"]).unwrap().ok();
-    as_nobody(test, &place, &["gc", "-c", "config.yaml"]).unwrap().ok();
+    as_nobody(test, &place, &["gc", "-c", "config.yaml", "--apply"]).unwrap().ok();
     let said = place.run(&["read", "--all", "--json"]).ok();
     assert!(said.json().len() >= 2, "{said:?}");
     // What nobody made belongs to the group as well.

@@ -64,7 +64,7 @@ fn everybody_works(place: &Place) -> Vec<String> {
         Err(error) => note(Err(error)),
     }
     for args in [
-        &["gc", "-c", "config.yaml"][..],
+        &["gc", "-c", "config.yaml", "--apply"][..],
         &["repair", "-c", "config.yaml", "--apply"],
         &["status"],
         &["read", "--all", "--json"],
@@ -215,7 +215,7 @@ fn huge_sparse_files_are_refused_unread() {
         let path = place.ring().join(at);
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).unwrap();
         file.set_len(1 << 40).unwrap();
-        for args in ["status", "read --all --json", "gc", "repair"] {
+        for args in ["status", "read --all --json", "gc --apply", "repair"] {
             // With less memory than any of these files claims.
             let run = format!("ulimit -v 4000000; exec {} {args} -c config.yaml", testkit::binary());
             let done = Command::new("sh").args(["-c", &run]).current_dir(place.path()).output().unwrap();

@@ -44,10 +44,13 @@ fn partial_generations_are_sealed_once_and_the_owner_goes_on() {
     let place = Place::new(YAML);
     let mut generator = Generator::open(&place.config()).unwrap();
     let nothing = place.run(&["promote"]);
-    assert!(nothing.code == Some(1) && nothing.out.contains("nothing to seal"), "{nothing:?}");
+    assert!(nothing.code == Some(1) && nothing.out.contains("nothing to promote"), "{nothing:?}");
     let mut ids: Vec<SampleId> = (0..3).flat_map(|n| put(&mut generator, n)).collect();
     let said = place.run(&["promote", "--json"]).ok();
-    assert_eq!((&said.json()[0]["sealed"]["generation"], &said.json()[0]["sealed"]["samples"]), (&1.into(), &3.into()));
+    assert_eq!(
+        (&said.json()[0]["promoted"]["generation"], &said.json()[0]["promoted"]["samples"]),
+        (&1.into(), &3.into())
+    );
     assert_eq!(place.run(&["promote"]).code, Some(1));
     ids.extend((3..5).flat_map(|n| put(&mut generator, n)));
     place.run(&["promote"]).ok();
@@ -94,7 +97,7 @@ fn gc_removes_what_a_manager_would_and_lists_it_first() {
     fs::write(ring.join("trash/read.0.abc/000000.rec"), [0; 1000]).unwrap();
     assert_eq!(place.run(&["gc", "demo.ring"]).code, Some(2), "KEEP is not known");
     let before = listing(&ring);
-    let would = place.run(&["gc", "demo.ring", "--keep", "1", "--dry-run", "--json"]);
+    let would = place.run(&["gc", "demo.ring", "--keep", "1", "--json"]);
     let now = listing(&ring);
     let same = |path: &PathBuf| !path.starts_with(ring.join("index"));
     assert!(before.keys().filter(|p| same(p)).eq(now.keys().filter(|p| same(p))), "nothing is removed");
@@ -106,7 +109,7 @@ fn gc_removes_what_a_manager_would_and_lists_it_first() {
         .collect();
     let want = ["read.1", "read.2", "trash/read.0.abc", "write.2"].map(str::to_owned);
     assert!(BTreeSet::from(want.clone()).is_subset(&gone), "{would:?}");
-    let done = place.run(&["gc", "demo.ring", "--keep", "1", "--json"]).ok();
+    let done = place.run(&["gc", "demo.ring", "--keep", "1", "--apply", "--json"]).ok();
     assert!(want.iter().all(|name| !ring.join(name).exists()), "{done:?}");
     assert!(ring.join("read.3").exists() && ring.join("read.4").exists() && ring.join("ring.json").exists());
     assert!(done.values("bytes").pop().unwrap().parse::<u64>().unwrap() > 20 * 4096, "{done:?}");
@@ -120,19 +123,19 @@ fn unfinished_files_of_the_long_dead_are_removed() {
     let dir = place.ring().join("staging").join(&generator.ring().me);
     fs::write(dir.join("x.part"), [0; 500]).unwrap();
     let finished = fs::read_dir(&dir).unwrap().count() - 1;
-    let living = place.run(&["gc"]);
+    let living = place.run(&["gc", "--apply"]);
     assert!(dir.join("x.part").exists() && finished == 1, "its owner lives: {living:?}");
     drop(generator);
     fs::create_dir(place.ring().join("staging/empty-1-ab")).unwrap();
     eventually("it is long dead", || {
-        place.run(&["gc"]).ok();
+        place.run(&["gc", "--apply"]).ok();
         !dir.join("x.part").exists() && !place.ring().join("staging/empty-1-ab").exists()
     });
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
 }
 
 #[test]
-fn repair_gc_and_seal_lose_nothing_beside_other_roles() {
+fn repair_gc_and_promote_lose_nothing_beside_other_roles() {
     let place = Place::new(YAML);
     let manager = place.start(&["manager"]);
     let generate = |n: u32| {
@@ -148,7 +151,7 @@ fn repair_gc_and_seal_lose_nothing_beside_other_roles() {
         fs::remove_file(place.ring().join(format!("manifests/{}", newest() / 2))).unwrap();
         let said = place.run(&["repair", "--apply"]);
         assert!(said.code.is_some() && !said.err.contains("panicked"), "{said:?}");
-        for command in [&["promote"][..], &["gc"], &["promote"]] {
+        for command in [&["promote"][..], &["gc", "--apply"], &["promote"]] {
             assert!(place.run(command).code.is_some());
         }
     }

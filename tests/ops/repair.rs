@@ -294,7 +294,7 @@ fn last_name_of_an_undelivered_sample_is_recovered() {
     fs::remove_dir_all(ring.join("staging")).unwrap();
     fs::create_dir(ring.join("staging")).unwrap();
     place.configure(&fs::read_to_string(place.path().join("config.yaml")).unwrap().replace("KEEP: 5", "KEEP: 1"));
-    let garbage = place.run(&["gc", "--json"]);
+    let garbage = place.run(&["gc", "--apply", "--json"]);
     assert_eq!(garbage.code, Some(1), "{garbage:?}");
     assert!(ring.join("write.1/000000.rec").exists() && ring.join("read.1/000900.rec").exists(), "{garbage:?}");
     assert_eq!(plan(&place).code, Some(1));
@@ -302,7 +302,7 @@ fn last_name_of_an_undelivered_sample_is_recovered() {
     healed(&place);
     place.run(&["promote"]).ok();
     once(&ring, &ids, "last names");
-    place.run(&["gc"]).ok();
+    place.run(&["gc", "--apply"]).ok();
     assert!(!ring.join("write.1").exists() && !ring.join("read.1").exists());
 }
 
@@ -316,13 +316,13 @@ fn damaged_last_names_are_quarantined_and_do_not_block_reclaim() {
     fs::remove_dir_all(ring.join("staging")).unwrap();
     fs::create_dir(ring.join("staging")).unwrap();
     place.configure(&fs::read_to_string(place.path().join("config.yaml")).unwrap().replace("KEEP: 5", "KEEP: 1"));
-    assert_eq!(place.run(&["gc"]).code, Some(1));
+    assert_eq!(place.run(&["gc", "--apply"]).code, Some(1));
     assert_eq!(apply(&place).code, Some(0));
     place.run(&["promote"]).ok();
     once(&ring, &ids[..32], "all but the damaged one");
     let kept = fs::read_dir(ring.join("quarantine")).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(kept.filter(|name| name.to_string_lossy().contains(&ids[32].segment.to_string())).count(), 2);
-    place.run(&["gc"]).ok();
+    place.run(&["gc", "--apply"]).ok();
     assert!(!ring.join("read.1").exists());
 }
 

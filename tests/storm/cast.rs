@@ -37,7 +37,7 @@ const PASSERS: [&[&str]; 8] = [
     &["verify", "RING"],
     &["repair", "-c", "config.yaml", "--apply"],
     &["repair", "RING"],
-    &["gc", "-c", "config.yaml"],
+    &["gc", "-c", "config.yaml", "--apply"],
     &["promote"],
     &["read", "--all", "--json"],
     &["inspect", "RING"],

@@ -144,7 +144,7 @@ fn left(error: &Error) -> Result<()> {
 /// What nobody needs and the manager removes.
 pub(super) fn plan_litter(ring: &Ring, plan: &mut Plan) -> Result<()> {
     let mut litter = |path: PathBuf, why: &str| {
-        let action = "a manager removes it, or `ringreel gc`".to_owned();
+        let action = "a manager removes it, or `ringreel gc --apply`".to_owned();
         plan.mends.push(RepairAction { what: "litter", path, why: why.to_owned(), action, state: State::Litter });
     };
     let next = plan.newest + 1;
