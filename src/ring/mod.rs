@@ -6,6 +6,7 @@
 //! | [`descriptor`] | `ring.json`: what this ring is, once and for all |
 //! | [`settings`] | how this process works with it |
 //! | [`failure_detector`] | who is alive |
+//! | [`scan`] | what a generation's directory holds right now |
 //! | [`validation_split`] | the ring's first samples, which are kept and not served for training |
 //! | [`mod@missing`] | generations that must be there and are not |
 //! | `durability` | what is synced |
@@ -16,6 +17,7 @@ pub mod descriptor;
 mod durability;
 pub mod failure_detector;
 pub mod missing;
+pub mod scan;
 pub mod settings;
 pub mod validation_split;
 
@@ -29,10 +31,10 @@ use crate::manifest::store::Manifests;
 use crate::random::random_u32;
 use crate::runs::Runs;
 use crate::swap::maintenance::MaintenanceState;
-use crate::swap::scan::Scanner;
 use crate::write::commit::Committer;
 use descriptor::RingDescriptor;
 use durability::Syncs;
+use scan::Scanner;
 use settings::Settings;
 use std::io::ErrorKind;
 use std::path::Path;

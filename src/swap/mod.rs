@@ -2,7 +2,6 @@
 //!
 //! | file | step |
 //! |---|---|
-//! | [`scan`] | what a generation's directory holds right now |
 //! | [`promote`] | a full generation is renamed and gets its manifest |
 //! | [`promote_partial`] | a generation that is not full becomes readable |
 //! | [`reclaim`] | old generations and litter are removed |
@@ -23,4 +22,3 @@ pub mod promote;
 pub mod promote_partial;
 pub mod prune;
 pub mod reclaim;
-pub mod scan;

@@ -4,13 +4,13 @@
 //! By the rules there is none: a staging name stays until a manifest lists the segment. There may be where somebody
 //! removed files by hand, or where a manifest is lost.
 
-use super::scan::ScannedGeneration;
 use crate::error::{Error, Result};
 use crate::fs::surely;
 use crate::layout::SegmentName;
 use crate::manifest::store::Lookup;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::ring::Ring;
+use crate::ring::scan::ScannedGeneration;
 use crate::segment::reader::read_tail;
 use ringreel_format::SegmentId;
 use std::collections::HashSet;

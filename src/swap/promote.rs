@@ -4,13 +4,13 @@
 //! again, by anybody, or by two at once: the rename happens once, the manifest is published once.
 
 use super::orphans::Delivery;
-use super::scan::ScannedGeneration;
 use crate::coordination::{SwapStatus, if_available};
 use crate::error::{Error, Result};
 use crate::fs::atomic_publish::publish_by;
 use crate::manifest::{MAX_SEGMENTS, Manifest, SegmentEntry};
 use crate::random::random_u32;
 use crate::ring::Ring;
+use crate::ring::scan::ScannedGeneration;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -140,11 +140,6 @@ impl Ring {
         {
             tracing::warn!(%error, "old generations were not reclaimed before the next one is promoted");
         }
-    }
-
-    /// Returns whether the directory of generation `n` has the name that its promotion gives it. Asks the server.
-    pub(crate) fn is_renamed(&self, n: u64) -> Result<bool> {
-        Ok(self.fs.exists(&self.layout.read(n))?)
     }
 
     /// Closes generation `n`, opens the next one, renames `write.<n>` to `read.<n>`.

@@ -1,11 +1,11 @@
 //! What a generation's directory holds right now. Each segment's footer is read once; a damaged one (perhaps only seen
 //! too early) is looked at again each time.
 
+use super::Ring;
 use crate::error::{Error, Result};
 use crate::fs::surely;
 use crate::layout::{SegmentName, is_owner, read_generations};
 use crate::manifest::{Owners, SegmentEntry};
-use crate::ring::Ring;
 use crate::segment::reader::{Tail, read_tail};
 use ringreel_format::{FormatError, SegmentId};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -43,7 +43,7 @@ const TELL_AFTER: u32 = 5;
 
 /// What a look at the directory found.
 #[derive(Clone, Debug, Default)]
-pub struct ScannedGeneration {
+pub struct Found {
     /// Segments that pass their footer check, sorted by (born, index): the order in which they are chosen.
     pub segments: Vec<Arc<SegmentEntry>>,
     /// Files that did not pass, and why.
@@ -95,14 +95,14 @@ impl Ring {
     ///
     /// # Errors
     /// A directory that is gone, or what else the filesystem says.
-    pub fn look_at(&self, n: u64, dir: &Path) -> Result<ScannedGeneration> {
+    pub fn look_at(&self, n: u64, dir: &Path) -> Result<Found> {
         let inode = surely(&*self.fs, dir, || self.fs.identity(dir))?.inode;
         let names = self.fs.list(dir)?;
         let mut scan = self.scanner.of(n);
         if (scan.generation, scan.inode) != (n, inode) {
             *scan = Scan { generation: n, inode, ..Scan::default() };
         }
-        let mut found = ScannedGeneration::default();
+        let mut found = Found::default();
         for name in names {
             let Some(parsed) = SegmentName::parse(&name) else { continue };
             if let Some(entry) = scan.by_name.get(&parsed) {
@@ -184,6 +184,11 @@ impl Ring {
         Ok(listed)
     }
 
+    /// Returns whether the directory of generation `n` has the name that its promotion gives it. Asks the server.
+    pub(crate) fn is_renamed(&self, n: u64) -> Result<bool> {
+        Ok(self.fs.exists(&self.layout.read(n))?)
+    }
+
     /// Samples in `write.<n>` that would be listed if it were promoted now.
     ///
     /// # Errors
@@ -213,7 +218,7 @@ impl Ring {
     }
 
     /// As [`Ring::usage`], for a caller that has looked at the generations after `newest`.
-    pub fn usage_with(&self, newest: u64, filling: &[ScannedGeneration]) -> Result<(u64, u64)> {
+    pub fn usage_with(&self, newest: u64, filling: &[Found]) -> Result<(u64, u64)> {
         let oldest = newest.saturating_sub(self.settings.keep);
         let mut there: BTreeSet<u64> = self.kept_for_ever()?.iter().map(|kept| kept.generation).collect();
         there.extend(oldest..=newest);
@@ -238,7 +243,7 @@ impl Ring {
     ///
     /// # Errors
     /// What the filesystem says.
-    pub fn look_at_filling(&self, newest: u64) -> Result<Vec<ScannedGeneration>> {
+    pub fn look_at_filling(&self, newest: u64) -> Result<Vec<Found>> {
         let next = newest + 1;
         let look = |n, dir: &Path| match self.look_at(n, dir) {
             Err(Error::Fs { source }) if source.is_gone() => Ok(None),
