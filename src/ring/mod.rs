@@ -10,8 +10,10 @@
 //! | [`validation_split`] | the ring's first samples, which are kept and not served for training |
 //! | [`mod@missing`] | generations that must be there and are not |
 //! | `durability` | what is synced |
+//! | `state` | what the steps above the handle remember: data alone |
 //!
-//! The steps of a sample are in `write`, those of a generation in `swap`, a reader's in `read`.
+//! The steps of a sample are in `write`, those of a generation in `swap`, a reader's in `read`. They are methods of
+//! [`Ring`] too, and stand above this folder, which knows none of them.
 
 pub mod descriptor;
 mod durability;
@@ -19,6 +21,7 @@ pub mod failure_detector;
 pub mod missing;
 pub mod scan;
 pub mod settings;
+pub(crate) mod state;
 pub mod validation_split;
 
 use crate::config::Config;
@@ -30,16 +33,17 @@ use crate::layout::Layout;
 use crate::manifest::store::Manifests;
 use crate::random::random_u32;
 use crate::runs::Runs;
-use crate::swap::maintenance::MaintenanceState;
-use crate::write::commit::Committer;
 use descriptor::RingDescriptor;
 use durability::Syncs;
+use failure_detector::FailureDetector;
 use scan::Scanner;
 use settings::Settings;
+use state::{CommitterState, MaintenanceState};
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use validation_split::KeptSoFar;
 
 /// One process's view of a ring.
 pub struct Ring {
@@ -57,9 +61,11 @@ pub struct Ring {
     pub me: String,
     /// How this process works with it.
     pub settings: Settings,
-    pub(crate) scanner: Scanner,
-    pub(crate) committer: Committer,
-    pub(crate) syncs: Syncs,
+    syncs: Syncs,
+    scanner: Scanner,
+    watch: Mutex<Watch>,
+    kept: Mutex<KeptSoFar>,
+    pub(crate) committer: CommitterState,
     pub(crate) maintenance: MaintenanceState,
     pub(crate) runs: Runs,
 }
@@ -151,10 +157,12 @@ impl Ring {
         Ok(Ring {
             manifests,
             settings: Settings::new(config, kind),
-            scanner: Scanner::default(),
-            committer: Committer::default(),
             syncs: Syncs::default(),
-            maintenance: MaintenanceState::new(config.lease),
+            scanner: Scanner::default(),
+            watch: Mutex::new(FailureDetector::new(config.lease)),
+            kept: Mutex::default(),
+            committer: CommitterState::default(),
+            maintenance: MaintenanceState::default(),
             runs: Runs::default(),
             fs,
             coordination,
@@ -162,6 +170,11 @@ impl Ring {
             descriptor,
             me,
         })
+    }
+
+    /// Who lives, as this process sees it.
+    pub fn watch(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Checks that the directory still holds this ring: it may have been removed under a process that

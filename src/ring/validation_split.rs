@@ -255,6 +255,6 @@ impl Ring {
     }
 
     fn lock_kept(&self) -> MutexGuard<'_, KeptSoFar> {
-        self.maintenance.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,12 +10,7 @@ use super::promote::{PromoteWhen, Promoted};
 use super::reclaim::Reclaimed;
 use crate::error::{Error, Result};
 use crate::ring::Ring;
-use crate::ring::failure_detector::FailureDetector;
-use crate::ring::validation_split::KeptSoFar;
-use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
 
 /// What happens to the files of dead owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,41 +95,7 @@ pub struct Round {
     pub recovered: Option<Recovered>,
 }
 
-/// What this process remembers between two rounds.
-pub(crate) struct MaintenanceState {
-    /// The heartbeats of the members.
-    watch: Mutex<FailureDetector>,
-    /// The newest generation when this process last reclaimed what was older than is kept.
-    pub(crate) reclaimed: AtomicU64,
-    /// Generations that are never reclaimed.
-    pub(crate) kept: Mutex<KeptSoFar>,
-    /// Old manifests that list a segment whose staging name could not be removed, and when that was tried last.
-    pub(crate) unprunable: Mutex<HashMap<u64, Instant>>,
-    /// Whether it was logged that a directory cannot be reclaimed.
-    pub(crate) told_of_last_names: AtomicBool,
-    /// Dead owners of whom it was logged that their files cannot be removed.
-    pub(crate) told_of_owners: Mutex<BTreeSet<String>>,
-}
-
-impl MaintenanceState {
-    pub(crate) fn new(lease: Duration) -> MaintenanceState {
-        MaintenanceState {
-            watch: Mutex::new(FailureDetector::new(lease)),
-            reclaimed: AtomicU64::new(0),
-            kept: Mutex::default(),
-            unprunable: Mutex::default(),
-            told_of_last_names: AtomicBool::new(false),
-            told_of_owners: Mutex::default(),
-        }
-    }
-}
-
 impl Ring {
-    /// Who lives, as this process sees it.
-    pub fn failure_detector(&self) -> MutexGuard<'_, FailureDetector> {
-        self.maintenance.watch.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// This process promotes where nobody else does, and removes nothing by that.
     pub fn leave_reclaiming(&self) {
         self.maintenance.reclaimed.store(u64::MAX, Ordering::Relaxed);

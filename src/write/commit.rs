@@ -11,11 +11,12 @@ use crate::manifest::Manifest;
 use crate::manifest::store::{Lookup, Manifests};
 use crate::random::random_u32;
 use crate::ring::Ring;
+use crate::ring::state::Occupancy;
 use crate::segment::reader::check_stored;
 use ringreel_format::SegmentId;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Numbers from here on are drawn at random: for when the index hands out none.
@@ -96,40 +97,6 @@ pub enum CommitOutcome {
     Refused,
     /// It is damaged and was moved to quarantine.
     Quarantined(String),
-}
-
-/// How full the generation being written was when it was last looked at: so that not every commit lists it.
-#[derive(Debug, Default)]
-struct Occupancy {
-    generation: u64,
-    /// Samples that had a place, at the last look.
-    room: u64,
-    /// When that was.
-    looked: Option<Instant>,
-    /// Samples that this process committed since.
-    spent: u64,
-    /// Members of the ring that write, then: they may all commit as fast as we do.
-    sharers: u64,
-    /// When they were counted.
-    counted: Option<Instant>,
-    /// Samples that the names in it claim and the footers do not have, at the last thorough look.
-    surplus: u64,
-}
-
-/// What this process remembers between two commits.
-#[derive(Debug, Default)]
-pub(crate) struct Committer {
-    occupancy: Mutex<Occupancy>,
-    /// A generation that was seen to wait for its manifest.
-    begun: AtomicU64,
-    /// Whether it was logged that the index hands out what is taken.
-    told_of_repeats: AtomicBool,
-}
-
-impl Committer {
-    fn occupancy(&self) -> MutexGuard<'_, Occupancy> {
-        self.occupancy.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Where a segment stands, as the manifests say.
@@ -262,6 +229,10 @@ impl Ring {
         newest + 1 + u64::from(self.begun() == newest + 1)
     }
 
+    fn occupancy(&self) -> MutexGuard<'_, Occupancy> {
+        self.committer.occupancy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The last generation that was seen to wait for its manifest; it may have it by now.
     pub(crate) fn begun(&self) -> u64 {
         self.committer.begun.load(Ordering::Relaxed)
@@ -348,7 +319,7 @@ impl Ring {
 
     fn linked(&self, commit: &mut Commit, target: u64) -> CommitOutcome {
         commit.linked = Some(target);
-        let mut occupancy = self.committer.occupancy();
+        let mut occupancy = self.occupancy();
         if occupancy.generation == target {
             occupancy.spent += commit.staged.samples;
         }
@@ -401,7 +372,7 @@ impl Ring {
 
     /// Whether the generation that fills, one after `newest`, seems to have no room left after our own last commit.
     pub fn seems_full(&self, newest: u64) -> bool {
-        let occupancy = self.committer.occupancy();
+        let occupancy = self.occupancy();
         occupancy.generation > newest && occupancy.spent >= occupancy.room
     }
 
@@ -417,7 +388,7 @@ impl Ring {
     /// Returns this process's share of the room that the filling generation had at the last look, in
     /// samples, at least 1. All members may fill it as fast as this process does.
     pub(crate) fn share_of_room(&self) -> u64 {
-        let occupancy = self.committer.occupancy();
+        let occupancy = self.occupancy();
         // The generation is full: the next segment goes into an empty one.
         let room = occupancy.room.checked_sub(occupancy.spent).filter(|room| *room > 0);
         (room.unwrap_or(self.descriptor.swap_cap) / occupancy.sharers.max(1)).max(1)
@@ -427,7 +398,7 @@ impl Ring {
     /// many samples there are. `thorough`: where they say that it is full, reads the footers too, because
     /// some segments may be damaged or there twice.
     fn is_full(&self, n: u64, needed: u64, thorough: bool) -> Result<bool> {
-        let mut occupancy = self.committer.occupancy();
+        let mut occupancy = self.occupancy();
         let left = occupancy.room.saturating_sub(occupancy.spent);
         if occupancy.generation == n && !thorough {
             if needed <= left && occupancy.spent * 8 * occupancy.sharers < occupancy.room {

@@ -1,0 +1,51 @@
+//! What this process remembers between the steps of `write` and `swap`: the data alone.
+//!
+//! It belongs to the handle, so that all steps of a process share it, and a step needs no more than a `&Ring`. The
+//! steps themselves stand above the handle, and each struct is read and written by one of them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Instant;
+
+/// What `write::commit` remembers between two commits.
+#[derive(Debug, Default)]
+pub(crate) struct CommitterState {
+    /// How full the filling generation was.
+    pub occupancy: Mutex<Occupancy>,
+    /// A generation that was seen to wait for its manifest.
+    pub begun: AtomicU64,
+    /// Whether it was logged that the counter repeats itself.
+    pub told_of_repeats: AtomicBool,
+}
+
+/// How full the generation being written was when it was last looked at: so that not every commit lists it.
+#[derive(Debug, Default)]
+pub(crate) struct Occupancy {
+    pub generation: u64,
+    /// Samples that had a place, at the last look.
+    pub room: u64,
+    /// When that was.
+    pub looked: Option<Instant>,
+    /// Samples that this process committed since.
+    pub spent: u64,
+    /// Members of the ring that write, then: they may all commit as fast as we do.
+    pub sharers: u64,
+    /// When they were counted.
+    pub counted: Option<Instant>,
+    /// Samples that the names in it claim and the footers do not have, at the last thorough look.
+    pub surplus: u64,
+}
+
+/// What the steps of `swap` remember between two rounds of maintenance.
+#[derive(Debug, Default)]
+pub(crate) struct MaintenanceState {
+    /// The newest generation when this process last reclaimed what was older than is kept.
+    pub reclaimed: AtomicU64,
+    /// Old manifests that list a segment whose staging name could not be removed, and when that was tried last.
+    pub unprunable: Mutex<HashMap<u64, Instant>>,
+    /// Whether it was logged that a directory cannot be reclaimed.
+    pub told_of_last_names: AtomicBool,
+    /// Dead owners of whom it was logged that their files cannot be removed.
+    pub told_of_owners: Mutex<BTreeSet<String>>,
+}
