@@ -91,9 +91,9 @@ for part in "$@"; do
                 -- -- swap::edges:: write::steps:: swap::traces:: runs::logs:: ops::repair_steps:: \
                 --skip at_any_call --skip every_call --skip call_that_fails --skip reply --skip every_change
             # `::tests::` are those of the library.
-            thorough 'src/(ring/(descriptor|liveness|mod)|write/commit|manifest|manifest/store|swap/(adopt|promote|reclaim|scan))\.rs' "${ring[@]}" --cargo-arg=--lib \
+            thorough 'src/(ring/(descriptor|liveness|mod|scan)|write/commit|manifest|manifest/store|swap/(adopt|promote|reclaim))\.rs' "${ring[@]}" --cargo-arg=--lib \
                 -- -- ::tests:: write::steps:: swap::many_generations:: read::reading:: cli::bad_input:: fs::sharing::
-            thorough 'ring/validation_split\.rs|src/runs' "${ring[@]}" \
+            thorough 'ring/validation_split\.rs|src/run(s|_log)/' "${ring[@]}" \
                 -- -- write::held_out:: read::streaming:: read::policy:: read::reading::
             thorough 'swap/(orphans|promote_partial)\.rs|ops/src/(gc\.rs|repair/)' "${ring[@]}" \
                 -- -- ops::repair:: ops::repair_steps:: ops::seal:: write::held_out::

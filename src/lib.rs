@@ -67,6 +67,8 @@ pub mod ring;
 #[doc(hidden)]
 pub mod role;
 #[doc(hidden)]
+pub mod run_log;
+#[doc(hidden)]
 pub mod runs;
 #[doc(hidden)]
 pub mod sched;

@@ -13,7 +13,7 @@ use ringreel::read::shard::Share;
 use ringreel::read::shuffle::Order;
 use ringreel::read::stream::{Item, Stream, StreamOptions};
 use ringreel::read::{ReadSample, Reader};
-use ringreel::runs::Epoch;
+use ringreel::run_log::Epoch;
 use ringreel::segment::SampleId;
 use serde_json::json;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use ringreel::read::checkpoint::State;
 use ringreel::read::shard::{Equal, Share};
 use ringreel::read::stream::{Item, Position};
-use ringreel::runs::Turn;
+use ringreel::run_log::Turn;
 use ringreel::{Error, StreamOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,7 +4,7 @@
 use super::shard::Equal;
 use super::stream::StreamOptions;
 use crate::error::{Error, Result};
-use crate::runs::Epoch;
+use crate::run_log::Epoch;
 use serde::{Deserialize, Serialize};
 
 /// Which numbers of an epoch's order are still to be shared among the workers: those from `offset` on, but for `skip`.

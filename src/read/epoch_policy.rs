@@ -8,7 +8,7 @@ use crate::config::{OnStale, Reuse};
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
 use crate::ring::Ring;
-use crate::runs::RunLog;
+use crate::run_log::RunLog;
 use crate::swap::maintenance::{Due, Round};
 use crate::swap::promote::{PromoteWhen, Promoted};
 use crate::unix_ms;

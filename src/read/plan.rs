@@ -4,7 +4,7 @@ use super::checkpoint::Remaining;
 use super::shard::{Equal, Share, Slot};
 use super::shuffle::Order;
 use crate::manifest::Manifest;
-use crate::runs::Epoch;
+use crate::run_log::Epoch;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 //! followed until it falls among them (cycle walking: Black and Rogaway, "Ciphers with Arbitrary Finite Domains",
 //! CT-RSA 2002). Less than four rounds of that are needed on the average.
 
-use crate::runs::Epoch;
+use crate::run_log::Epoch;
 
 /// Rounds of the network. Four mix large domains; small ones need some more.
 const ROUNDS: usize = 8;

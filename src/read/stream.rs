@@ -16,7 +16,7 @@ use super::retry::Retry;
 use super::shard::{Equal, Share};
 use super::{ReadSample, Reader, log_truncated_maps};
 use crate::error::{Error, Result};
-use crate::runs::Turn;
+use crate::run_log::Turn;
 pub use checkpoint::Position;
 use deliver::Delivery;
 use progress::{Progress, RunMembership};

@@ -32,13 +32,14 @@ use crate::fs::{Fs, FsResult, surely, within};
 use crate::layout::Layout;
 use crate::manifest::store::Manifests;
 use crate::random::random_u32;
-use crate::runs::Runs;
+use crate::run_log::RunLog;
 use descriptor::RingDescriptor;
 use durability::Syncs;
 use failure_detector::FailureDetector;
 use scan::Scanner;
 use settings::Settings;
-use state::{CommitterState, MaintenanceState};
+use state::{CommitterState, MaintenanceState, Pins};
+use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -67,7 +68,8 @@ pub struct Ring {
     kept: Mutex<KeptSoFar>,
     pub(crate) committer: CommitterState,
     pub(crate) maintenance: MaintenanceState,
-    pub(crate) runs: Runs,
+    pub(crate) run_logs: Mutex<HashMap<String, Arc<RunLog>>>,
+    pub(crate) pins: Mutex<Pins>,
 }
 
 impl Ring {
@@ -163,7 +165,8 @@ impl Ring {
             kept: Mutex::default(),
             committer: CommitterState::default(),
             maintenance: MaintenanceState::default(),
-            runs: Runs::default(),
+            run_logs: Mutex::default(),
+            pins: Mutex::default(),
             fs,
             coordination,
             layout,
@@ -172,7 +175,7 @@ impl Ring {
         })
     }
 
-    /// Who lives, as this process sees it.
+    /// Locks this process's view of which members are alive.
     pub fn watch(&self) -> MutexGuard<'_, Watch> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! What this process remembers between the steps of `write` and `swap`: the data alone.
+//! What this process remembers between the steps of `write`, `swap` and `runs`: the data alone.
 //!
 //! It belongs to the handle, so that all steps of a process share it, and a step needs no more than a `&Ring`. The
 //! steps themselves stand above the handle, and each struct is read and written by one of them.
@@ -48,4 +48,33 @@ pub(crate) struct MaintenanceState {
     pub told_of_last_names: AtomicBool,
     /// Dead owners of whom it was logged that their files cannot be removed.
     pub told_of_owners: Mutex<BTreeSet<String>>,
+}
+
+/// What `runs::pins` found when it last looked: which generations are kept for readers.
+#[derive(Debug, Default)]
+pub(crate) struct Pins {
+    /// Those that living workers still have to read.
+    pub living: BTreeSet<u64>,
+    /// Those that killed workers of named runs had still to read, for RUN_GRACE.
+    pub graced: BTreeSet<u64>,
+    /// Deaths that are not written down yet.
+    pub unnoted: Vec<Obituary>,
+}
+
+impl Pins {
+    /// Returns all of these generations.
+    pub fn all(&self) -> BTreeSet<u64> {
+        self.living.union(&self.graced).copied().collect()
+    }
+}
+
+/// What is to be written about the deaths in one run.
+#[derive(Debug)]
+pub(crate) struct Obituary {
+    /// The folder of the run's notes.
+    pub folder: String,
+    /// Notes to write: members that died.
+    pub died: Vec<String>,
+    /// Notes to drop: members that live after all, or that a living one has replaced.
+    pub past: Vec<String>,
 }

@@ -6,42 +6,12 @@
 //! direction: a wrong clock shortens or lengthens the grace by its error, but never keeps it for
 //! ever. Only pins depend on this. A dead worker is not waited for, and makes no run active.
 
-use super::LEFT;
 use super::progress::Progress;
-use crate::error::Result;
-use crate::layout::parse_number;
 use crate::ring::Ring;
+use crate::ring::state::Obituary;
+use crate::run_log::{Death, LEFT};
 use crate::unix_ms;
 use std::time::Duration;
-
-/// When a worker, which signed as this member, was first found dead.
-pub(crate) struct Death {
-    pub worker: u64,
-    pub unix_ms: u64,
-    pub member: String,
-}
-
-impl Death {
-    /// Parses `dead.<worker>.<unix ms>.<member>`.
-    pub fn parse(note: &str) -> Option<Death> {
-        let mut fields = note.strip_prefix("dead.")?.splitn(3, '.');
-        let (worker, unix_ms) = (parse_number(fields.next()?)?, parse_number(fields.next()?)?);
-        Some(Death { worker, unix_ms, member: fields.next()?.to_owned() })
-    }
-
-    fn note(&self) -> String {
-        format!("dead.{}.{}.{}", self.worker, self.unix_ms, self.member)
-    }
-}
-
-/// What is to be written about the deaths in one run.
-pub(crate) struct Obituary {
-    folder: String,
-    /// Notes to write: members that died.
-    died: Vec<String>,
-    /// Notes to drop: members that live after all, or that a living one has replaced.
-    past: Vec<String>,
-}
 
 impl Progress {
     /// Returns the number of epochs that a dead worker has finished, if the epochs after them are
@@ -116,16 +86,5 @@ impl Progress {
             }
         }
         notes
-    }
-}
-
-impl Ring {
-    /// Writes down which workers were found dead, and drops the notes that no longer count.
-    pub(crate) fn note_deaths(&self, obituaries: Vec<Obituary>) -> Result<()> {
-        for Obituary { folder, died, past } in obituaries {
-            died.iter().try_for_each(|note| self.coordination.add_note(&folder, note, "").map(drop))?;
-            past.iter().try_for_each(|note| self.coordination.remove_note(&folder, note))?;
-        }
-        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 
 use ringreel::coordination::{CoordinationStore, MemoryStore, Report, SwapStatus};
 use ringreel::fs::Posix;
-use ringreel::runs::Epoch;
+use ringreel::run_log::Epoch;
 use ringreel::swap::promote::PromoteWhen;
 use ringreel::{Generator, NamedPart, Reader, Ring, StreamOptions};
 use ringreel_format::{DType, Meta};
@@ -220,7 +220,7 @@ fn only_listed_epochs_are_looked_at() {
     within_limit("pins and passes", move || {
         assert_eq!(ring.pinned().unwrap(), [1].into());
         assert_eq!((ring.passes(1).unwrap(), ring.run_names().unwrap()), (0, vec!["r".to_owned()]));
-        let turn = ringreel::runs::Turn { rank: 1, token: "t".into() };
+        let turn = ringreel::run_log::Turn { rank: 1, token: "t".into() };
         assert_eq!(ring.run("r").unwrap().join_pass(1, 2, &turn, 1, None).unwrap(), 1, "after the only epoch");
     });
 }

@@ -12,7 +12,7 @@ use ringreel::read::shard::Share;
 use ringreel::read::stream::Item;
 use ringreel::ring::Ring;
 use ringreel::ring::failure_detector::FailureDetector;
-use ringreel::runs::Epoch;
+use ringreel::run_log::Epoch;
 use ringreel::swap::manager::Manager;
 use ringreel::swap::promote::PromoteWhen;
 use ringreel::write::generator::Summary;

@@ -2,7 +2,7 @@
 //! goes on from that note.
 
 use ringreel::Ring;
-use ringreel::runs::{Epoch, Turn};
+use ringreel::run_log::{Epoch, Turn};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,8 @@
 //! RUN_GRACE: how long the generations of a killed run are kept.
 
 use ringreel::coordination::Report;
-use ringreel::runs::{Epoch, MAX_PINNED, RunLog};
+use ringreel::run_log::{Epoch, RunLog};
+use ringreel::runs::MAX_PINNED;
 use testkit::stream::{World, decide, eventually};
 
 /// Epoch of one worker that reads `generation`.

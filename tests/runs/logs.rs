@@ -1,7 +1,8 @@
 //! The logs of runs: what was decided first stands for all, who leaves is not waited for, and what is over is put away.
 
 use ringreel::coordination::{CoordinationStore, MemoryStore};
-use ringreel::runs::{Epoch, MAX_PINNED, RunLog, Turn};
+use ringreel::run_log::{Epoch, RunLog, Turn};
+use ringreel::runs::MAX_PINNED;
 use ringreel::{Error, StreamOptions};
 use ringreel_ops::status::status;
 use std::collections::BTreeSet;

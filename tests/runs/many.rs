@@ -7,7 +7,7 @@
 //! RINGREEL_RUNS=20000 cargo test --release --test main -- runs::many:: --nocapture
 //! ```
 
-use ringreel::runs::{Epoch, RunLog};
+use ringreel::run_log::{Epoch, RunLog};
 use ringreel_ops::status::status;
 use std::path::Path;
 use std::time::Instant;

@@ -6,7 +6,7 @@ use crate::read::Reader;
 use crate::read::checkpoint::State;
 use crate::read::plan::Plan;
 use crate::read::shard::{Equal, Share};
-use crate::runs::{Epoch, RunLog};
+use crate::run_log::{Epoch, RunLog};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -9,7 +9,7 @@ use crate::read::producer_status::ProducerStatus;
 use crate::read::shard::Share;
 use crate::read::{ReadSample, Reader};
 use crate::role::Role;
-use crate::runs::{Epoch, RunLog, Turn};
+use crate::run_log::{Epoch, RunLog, Turn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;

@@ -12,7 +12,7 @@ use crate::read::plan::Plan;
 use crate::read::producer_status::ProducerStatus;
 use crate::read::shard::{Equal, Slot};
 use crate::read::shuffle::Order;
-use crate::runs::Epoch;
+use crate::run_log::Epoch;
 use crate::unix_ms;
 use std::sync::Arc;
 use std::time::Instant;

@@ -3,7 +3,7 @@
 use super::Manager;
 use crate::coordination::files::NOTES;
 use crate::fs::poll::watcher;
-use crate::runs::{PASSES, WORKERS};
+use crate::run_log::{PASSES, WORKERS};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use std::path::Path;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! A worker that is behind the others: it follows, and what it has to read is kept, as long as it lives and there is room.
 
 use ringreel::read::shard::Equal;
-use ringreel::runs::Epoch;
+use ringreel::run_log::Epoch;
 use ringreel::{Error, Generator, Stream, StreamOptions};
 use std::time::{Duration, Instant};
 use testkit::stream::{self, Got, World, drain, eventually, next, one, patiently, take, worker};

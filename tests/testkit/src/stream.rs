@@ -5,7 +5,7 @@ use ringreel::read::shard::{Equal, Share};
 use ringreel::read::shuffle::mix;
 use ringreel::read::stream::Item;
 use ringreel::read::{ReadSample, Reader};
-use ringreel::runs::{Epoch, Turn};
+use ringreel::run_log::{Epoch, Turn};
 use ringreel::{Config, Error, Generator, NamedPart, Ring, Stream, StreamOptions};
 use ringreel_format::{DType, Meta, Value};
 use std::ops::Range;

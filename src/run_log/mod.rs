@@ -1,4 +1,4 @@
-//! Runs: workers that read together and follow the same sequence of generations.
+//! The log of a run: which generation each epoch is read from by workers that read together.
 //!
 //! Who comes first to epoch `k` of a run writes down which generation it is read from; the others follow. That log is
 //! kept in the index, as notes of which the first one stays:
@@ -11,7 +11,7 @@
 //! run.<run>/turn.<workers>.<rank>.<i>        the loader of a rank begins for the i-th time: its token
 //! run.<run>/in.<workers>.<worker>.<i>        worker so-and-so, of so many, takes part in that
 //! run.<run>/pass.<workers>.<i>               with which epoch all of them go on then
-//! logs/<unix ms>.<run>                       all epochs of a run that is over, in one note (`runs/finished.rs`)
+//! logs/<unix ms>.<run>                       all epochs of a run that is over, in one note (`finished.rs`)
 //! passes/<generation>.<n>                    runs without notes have read it n times; the highest n counts
 //! ```
 //!
@@ -19,18 +19,12 @@
 //!
 //! From it follows which generations are still needed (pins), and how often a generation was read (passes).
 
-mod finished;
-mod grace;
-mod progress;
-
-pub use progress::MAX_PINNED;
-pub(crate) use progress::Pins;
+pub(crate) mod finished;
 
 use crate::coordination::{CoordinationStore, Notes};
 use crate::error::{Error, Result};
 use crate::layout::parse_number;
 use crate::random::random_u32;
-use crate::ring::Ring;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,7 +33,7 @@ use std::time::{Duration, Instant};
 /// Passes whose first epochs are remembered: for workers that come late.
 const PASSES_KEPT: u64 = 64;
 /// Signs for a worker that is gone. No member has this name.
-const LEFT: &str = "_left";
+pub(crate) const LEFT: &str = "_left";
 /// How the names of runs begin that nobody gave a name.
 const OWN: &str = "own-";
 /// A stream that ends removes the notes of this many epochs at most; the next promotions remove more.
@@ -48,8 +42,8 @@ const MOST_AT_THE_END: usize = 64;
 const EPOCHS_KEPT: u64 = 4096;
 /// After so long it is said again that a run takes part.
 const LISTED_FOR: Duration = Duration::from_secs(5);
-const RUNS: &str = "runs";
-const LOGS: &str = "logs";
+pub(crate) const RUNS: &str = "runs";
+pub(crate) const LOGS: &str = "logs";
 /// The folder of the counts of passes.
 pub(crate) const PASSES: &str = "passes";
 /// Tries to raise a count of passes that others raise at the same time.
@@ -134,7 +128,7 @@ impl RunLog {
     }
 
     /// Returns how long workers that never came have been waited for, from the first call on.
-    fn absence(&self) -> Duration {
+    pub(crate) fn absence(&self) -> Duration {
         let mut since = self.absent_since.lock().unwrap_or_else(PoisonError::into_inner);
         since.get_or_insert_with(Instant::now).elapsed()
     }
@@ -154,11 +148,11 @@ impl RunLog {
         self.name.starts_with(OWN)
     }
 
-    fn folder(&self) -> String {
+    pub(crate) fn folder(&self) -> String {
         format!("{WORKERS}{}", self.name)
     }
 
-    fn epochs_folder(&self) -> String {
+    pub(crate) fn epochs_folder(&self) -> String {
         format!("epochs.{}", self.name)
     }
 
@@ -368,7 +362,7 @@ impl RunLog {
     }
 
     /// The first epoch from `k` on that nobody has come to.
-    fn undecided(&self, k: u64) -> Result<u64> {
+    pub(crate) fn undecided(&self, k: u64) -> Result<u64> {
         let mut next = k;
         while self.epoch(next)?.is_some() {
             next += 1;
@@ -377,7 +371,7 @@ impl RunLog {
     }
 
     /// The numbers of the epochs that are written down, in order.
-    fn listed(&self) -> Result<Vec<u64>> {
+    pub(crate) fn listed(&self) -> Result<Vec<u64>> {
         let names = self.coordination.note_names(&self.epochs_folder())?;
         let mut numbers: Vec<u64> = names.iter().filter_map(|name| parse_number(name)).collect();
         numbers.sort_unstable();
@@ -386,7 +380,7 @@ impl RunLog {
 
     /// The numbers of the epochs that are written down or known to this process, in order. Only these are
     /// looked at: a note may claim that a worker has finished 10^18 epochs.
-    fn numbers(&self) -> Result<BTreeSet<u64>> {
+    pub(crate) fn numbers(&self) -> Result<BTreeSet<u64>> {
         let mut numbers: BTreeSet<u64> = self.listed()?.into_iter().collect();
         numbers.extend(self.lock_known().keys());
         Ok(numbers)
@@ -419,7 +413,7 @@ impl RunLog {
 
 /// Counts `more` passes over `generation`. A count is a name that is claimed, and replaces lower ones: however many streams
 /// end, one note stays for each generation.
-fn add_passes(notes: &dyn Notes, generation: u64, more: u64) -> Result<()> {
+pub(crate) fn add_passes(notes: &dyn Notes, generation: u64, more: u64) -> Result<()> {
     let mark = format!("{:08x}{:08x}", random_u32(), random_u32());
     for _ in 0..if more > 0 { COUNT_TRIES } else { 0 } {
         let names = notes.note_names(PASSES)?;
@@ -435,13 +429,13 @@ fn add_passes(notes: &dyn Notes, generation: u64, more: u64) -> Result<()> {
 }
 
 /// `<generation>.<n>`
-fn count(name: &str) -> Option<(u64, u64)> {
+pub(crate) fn count(name: &str) -> Option<(u64, u64)> {
     let (generation, n) = name.split_once('.')?;
     Some((parse_number(generation)?, parse_number(n)?))
 }
 
 /// The counts of passes of runs without notes, by generation.
-fn counted_passes(notes: &dyn Notes) -> Result<BTreeMap<u64, u64>> {
+pub(crate) fn counted_passes(notes: &dyn Notes) -> Result<BTreeMap<u64, u64>> {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     for (generation, n) in notes.note_names(PASSES)?.iter().filter_map(|name| count(name)) {
         let known = counts.entry(generation).or_default();
@@ -450,54 +444,34 @@ fn counted_passes(notes: &dyn Notes) -> Result<BTreeMap<u64, u64>> {
     Ok(counts)
 }
 
-fn is_run_name(name: &str) -> bool {
+pub(crate) fn is_run_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !name.is_empty() && name.len() <= 100 && !name.starts_with('.') && name.bytes().all(plain)
 }
 
 /// `at.<worker>.<k>.<member>`
-fn arrival(name: &str) -> Option<(u64, (u64, String))> {
+pub(crate) fn arrival(name: &str) -> Option<(u64, (u64, String))> {
     let mut fields = name.strip_prefix("at.")?.splitn(3, '.');
     let (worker, k) = (parse_number(fields.next()?)?, parse_number(fields.next()?)?);
     Some((worker, (k, fields.next()?.to_owned())))
 }
 
-/// What this process knows of the ring's runs.
-#[derive(Default)]
-pub(crate) struct Runs {
-    logs: Mutex<HashMap<String, Arc<RunLog>>>,
-    /// Generations that were pinned when the index was last asked.
-    pins: Mutex<Pins>,
+/// When a worker, which signed as this member, was first found dead.
+pub(crate) struct Death {
+    pub(crate) worker: u64,
+    pub(crate) unix_ms: u64,
+    pub(crate) member: String,
 }
 
-impl Ring {
-    /// The log of run `name`.
-    ///
-    /// # Errors
-    /// A name that cannot be one.
-    pub fn run(&self, name: &str) -> Result<Arc<RunLog>> {
-        let mut runs = self.runs.logs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(log) = runs.get(name) {
-            return Ok(log.clone());
-        }
-        let log = Arc::new(RunLog::new(self.coordination.clone(), name)?);
-        runs.insert(name.to_owned(), log.clone());
-        Ok(log)
+impl Death {
+    /// Parses `dead.<worker>.<unix ms>.<member>`.
+    pub(crate) fn parse(note: &str) -> Option<Death> {
+        let mut fields = note.strip_prefix("dead.")?.splitn(3, '.');
+        let (worker, unix_ms) = (parse_number(fields.next()?)?, parse_number(fields.next()?)?);
+        Some(Death { worker, unix_ms, member: fields.next()?.to_owned() })
     }
 
-    /// Forgets run `name`, which this process follows no more.
-    pub(crate) fn forget_run(&self, name: &str) {
-        self.runs.logs.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
-    }
-
-    /// The names of all runs whose logs are kept.
-    ///
-    /// # Errors
-    /// When the index cannot be reached.
-    pub fn run_names(&self) -> Result<Vec<String>> {
-        let over = self.coordination.note_names(LOGS)?;
-        let over = over.iter().filter_map(|name| name.split_once('.')).map(|(_, name)| name.to_owned());
-        let names: BTreeSet<String> = self.coordination.note_names(RUNS)?.into_iter().chain(over).collect();
-        Ok(names.into_iter().filter(|name| is_run_name(name)).collect())
+    pub(crate) fn note(&self) -> String {
+        format!("dead.{}.{}.{}", self.worker, self.unix_ms, self.member)
     }
 }
