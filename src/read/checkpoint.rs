@@ -2,7 +2,7 @@
 //! number of workers.
 
 use super::shard::Equal;
-use super::stream::StreamOptions;
+use super::stream::options::StreamOptions;
 use crate::error::{Error, Result};
 use crate::run_log::Epoch;
 use serde::{Deserialize, Serialize};

@@ -8,73 +8,20 @@
 
 mod checkpoint;
 mod deliver;
+pub(super) mod options;
 mod progress;
 mod schedule;
 
 use super::plan::Plan;
 use super::retry::Retry;
-use super::shard::{Equal, Share};
 use super::{ReadSample, Reader, log_truncated_maps};
 use crate::error::{Error, Result};
-use crate::run_log::Turn;
 pub use checkpoint::Position;
 use deliver::Delivery;
+pub use options::StreamOptions;
 use progress::{Progress, RunMembership};
 use schedule::{Planned, Schedule};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How to stream.
-#[derive(Clone, Debug)]
-pub struct StreamOptions {
-    /// Whose share: a worker of all that read together.
-    pub share: Share,
-    /// Whether each epoch has an order of its own.
-    pub shuffle: bool,
-    /// Which orders these are.
-    pub seed: u64,
-    /// What makes all workers have the same number of steps.
-    pub equal: Equal,
-    /// The value of every element of a sample that is none ([`Equal::Pad`]).
-    pub pad_value: f64,
-    /// After this many epochs the stream ends; none: never.
-    pub epochs: Option<u64>,
-    /// It goes on where the run's workers were before: with an epoch that none of them has begun. All ranks take as many
-    /// turns, each with the same number of workers. None: it begins with the first epoch.
-    pub goes_on: Option<Turn>,
-    /// Whether a generation is read again while there is no newer one; else the stream waits for it.
-    pub repeat: bool,
-    /// For how long it waits for a newer generation; none: for ever.
-    pub timeout: Option<Duration>,
-    /// Bytes of samples that are read ahead at most, but one sample at least; 0: nothing is read ahead.
-    pub prefetch_bytes: u64,
-    /// Threads that read ahead.
-    pub threads: usize,
-    /// The run; none: one of its own.
-    pub run: Option<String>,
-    /// Reads what this run has read, once more, instead of taking part in one.
-    pub replay: Option<String>,
-}
-
-impl Default for StreamOptions {
-    fn default() -> StreamOptions {
-        StreamOptions {
-            share: Share::ALL,
-            shuffle: false,
-            seed: 0,
-            equal: Equal::No,
-            pad_value: -100.0,
-            epochs: None,
-            goes_on: None,
-            repeat: true,
-            timeout: None,
-            prefetch_bytes: 0,
-            threads: 1,
-            run: None,
-            replay: None,
-        }
-    }
-}
 
 /// What a stream gives.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! Delivery: steps that are planned are read ahead, and each gives its sample, or what stands in its place.
 
-use super::{Item, Stream, StreamOptions};
+use super::options::StreamOptions;
+use super::{Item, Stream};
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
 use crate::read::padding::padding_sample;

@@ -1,6 +1,6 @@
 //! Progress of a stream: what was delivered, what the run's log says of it, and the signs of life.
 
-use super::StreamOptions;
+use super::options::StreamOptions;
 use crate::error::{Error, Result};
 use crate::heartbeat::Heartbeat;
 use crate::random::random_u32;

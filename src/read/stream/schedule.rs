@@ -1,7 +1,8 @@
 //! Schedule of a stream: which generation, which epoch and which step come next.
 
+use super::Stream;
+use super::options::StreamOptions;
 use super::progress::RunMembership;
-use super::{Stream, StreamOptions};
 use crate::error::{Error, Result};
 use crate::humanize::counted;
 use crate::manifest::Manifest;
