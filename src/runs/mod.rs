@@ -22,7 +22,7 @@ use crate::run_log::{LOGS, RUNS, RunLog, is_run_name};
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
-/// At most so many generations are kept for readers that are behind; beyond, the oldest is given up.
+/// Generations that are kept for readers that are behind, at most; of more, the oldest is given up.
 pub const MAX_PINNED: usize = 16;
 
 impl Ring {

@@ -105,7 +105,7 @@ impl Ring {
     }
 
     /// Why the generation that fills may not be promoted yet, although it is full: the newest one was not read as often
-    /// as REUSE min asks for. None: it may. (Where the index is away, nobody knows, and nothing is promoted.)
+    /// as REUSE min asks for. `None` if it may. (Nothing is promoted while the index is away.)
     ///
     /// # Errors
     /// What the filesystem or the index says.

@@ -24,7 +24,7 @@ pub struct StreamOptions {
     pub goes_on: Option<Turn>,
     /// Whether a generation is read again while there is no newer one; else the stream waits for it.
     pub repeat: bool,
-    /// For how long it waits for a newer generation; none: for ever.
+    /// Longest wait for a newer generation; `None`: no limit.
     pub timeout: Option<Duration>,
     /// Bytes of samples that are read ahead at most, but one sample at least; 0: nothing is read ahead.
     pub prefetch_bytes: u64,
