@@ -1,7 +1,7 @@
 //! Bad input is refused in a sentence, and leaves what is there as it was.
 
 use ringreel::Generator;
-use ringreel::fs::{Fs, FsResult, Posix, Space};
+use ringreel::fs::{FsResult, Posix, Space};
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use testkit::cli::{Mount, Place, Running, Said, as_nobody, eventually, generate, ledger, listing, put};
+use testkit::fault::{Answer, Call, FaultyFs, Next};
 use testkit::hook::{Action, HookFs};
-use testkit::layer::{Layer, Layered};
 
 const SMALL: &str = "SWAP_CAP: 4\nSAMPLE: [data, label]\n";
 /// Every subcommand that uses a ring. `read --all` stands for the reader, which would wait for a ring.
@@ -364,16 +364,8 @@ fn generators_on_a_full_disk_wait_and_readers_go_on() {
 }
 
 /// A server that says that there is room, and has none when it comes to it.
-#[derive(Debug)]
-struct Roomy;
-
-impl Layer for Roomy {
-    fn inner(&self) -> &dyn Fs {
-        &Posix
-    }
-    fn space(&self, _: &Path) -> FsResult<Space> {
-        Ok(Space { bytes: 1 << 40, inodes: None })
-    }
+fn roomy(call: Call<'_>, next: Next<'_>) -> FsResult<Answer> {
+    if call.op == "space" { Ok(Space { bytes: 1 << 40, inodes: None }.into()) } else { next(call) }
 }
 
 #[test]
@@ -383,7 +375,7 @@ fn writes_on_a_full_disk_are_repeated_when_there_is_room() {
     for more in ["", "SEGMENT_SAMPLES: 7\n"] {
         let place =
             Place::new(&format!("RING: {}\nSWAP_CAP: 10\nSAMPLE: [data, label]\nKEEP: 500\n{more}", ring.display()));
-        let mut generator = Generator::open_on(Arc::new(Layered(Roomy)), &place.config()).unwrap();
+        let mut generator = Generator::open_on(Arc::new(FaultyFs::with(Posix, roomy)), &place.config()).unwrap();
         let written = AtomicU64::new(0);
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -4,7 +4,11 @@
 //! POSIX promises no order between names in directories, and none between names and contents. A rename happens whole or
 //! not at all. <https://www.usenix.org/conference/osdi14/technical-sessions/presentation/pillai> has what real
 //! filesystems do of that.
+//!
+//! It has storage of its own, and is no [fault](crate::fault) on another filesystem: a fault changes what one call
+//! does, and a power cut changes what all earlier calls did.
 
+use crate::fault::{EEXIST, EIO, ENOENT, ENOTDIR, ENOTEMPTY};
 use ringreel::SampleId;
 use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, MapMode, Space};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -13,12 +17,6 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, MutexGuard};
-
-const ENOENT: i32 = 2;
-const EEXIST: i32 = 17;
-const ENOTDIR: i32 = 20;
-const ENOTEMPTY: i32 = 39;
-const EIO: i32 = 5;
 
 type Ino = u64;
 const ROOT: Ino = 0;

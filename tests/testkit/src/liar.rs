@@ -1,14 +1,15 @@
 //! Filesystems that lie, and what the doctor says of them.
 
-use crate::layer::{Layer, Layered};
+use crate::fault::{
+    Answer, Call, EBUSY, EDQUOT, EEXIST, ENAMETOOLONG, ENODEV, ENOENT, ESTALE, Fault, FaultyFs, NETWORK, Next,
+};
 use bytes::Bytes;
 use ringreel::config::Config;
-use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, MapMode, Modes, Posix, Space};
+use ringreel::fs::{Fs, FsError, FsResult, Identity, Modes, Posix, Space};
 use ringreel_ops::doctor::{Check, Doctor, Verdict, examine};
 use ringreel_ops::probe::{Extra, Facts, Subject, System};
 use std::any::Any;
-use std::io::{self, Write};
-use std::ops::Range;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,10 +73,6 @@ pub enum Lie {
 #[derive(Clone, Debug)]
 pub struct Liar(pub Lie);
 
-fn errno<T>(op: &'static str, path: &Path, errno: i32) -> FsResult<T> {
-    Err(FsError::new(op, path, io::Error::from_raw_os_error(errno)))
-}
-
 /// Whether `path` lies in a directory of this name.
 fn is_in(path: &Path, dir: &str) -> bool {
     path.parent().is_some_and(|parent| parent.components().any(|part| part.as_os_str() == dir))
@@ -87,7 +84,7 @@ fn name(path: &Path) -> String {
 
 impl Liar {
     pub fn subject(self) -> Subject {
-        Subject { fs: Arc::new(Layered(self.clone())), extra: Arc::new(self) }
+        Subject { fs: Arc::new(FaultyFs::with(Posix, self.clone())), extra: Arc::new(self) }
     }
 
     fn two_win(&self, path: &Path) -> bool {
@@ -95,281 +92,185 @@ impl Liar {
     }
 }
 
-struct Writer {
-    inner: Box<dyn FileWriter>,
-    lie: Lie,
-    path: PathBuf,
-    written: usize,
-}
-
-impl Write for Writer {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.written += bytes.len();
-        if self.lie == Lie::Quota && self.written > 3 << 20 {
-            return Err(io::Error::from_raw_os_error(122));
-        }
-        self.inner.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
-    }
-}
-
-impl FileWriter for Writer {
-    fn write_over(&mut self, at: u64, bytes: &[u8]) -> FsResult<()> {
-        self.inner.write_over(at, bytes)
-    }
-
-    fn cut(&mut self, len: u64) -> FsResult<()> {
-        self.inner.cut(len)
-    }
-
-    fn sync(&mut self) -> FsResult<()> {
-        match self.lie {
-            Lie::SyncFails(code) => return errno("sync", &self.path, code),
-            Lie::SyncIsSlow if name(&self.path).starts_with("sync-") => std::thread::sleep(Duration::from_millis(120)),
-            _ => {}
-        }
-        self.inner.sync()
-    }
-
-    fn close(self: Box<Self>) -> FsResult<()> {
-        self.inner.close()
-    }
-}
-
-struct Reader {
-    inner: Box<dyn FileReader>,
-    lie: Lie,
-    path: PathBuf,
-}
-
-impl FileReader for Reader {
-    fn size(&self) -> FsResult<u64> {
-        self.inner.size()
-    }
-
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<()> {
-        let ends = match self.lie {
-            Lie::OpenFilesEndAtRename => is_in(&self.path, "write.1"),
-            Lie::RemovedFilesEnd => is_in(&self.path, "trash"),
-            _ => false,
-        };
-        if ends && !self.path.exists() {
-            return errno("read", &self.path, 116);
-        }
-        self.inner.read_exact_at(buffer, offset)?;
-        let other = match self.lie {
-            Lie::ReadsOther => name(&self.path) == "pread" || is_in(&self.path, "sealed"),
-            _ => false,
-        };
-        if let (true, Some(byte)) = (other, buffer.last_mut()) {
-            *byte ^= 1;
-        }
-        Ok(())
-    }
-
-    fn map(&self, range: Range<u64>, mode: MapMode) -> FsResult<Option<Bytes>> {
-        match self.lie {
-            Lie::MapsNothing => errno("map", &self.path, 19),
-            Lie::MapsOther => Ok(Some(Bytes::from(vec![0; (range.end - range.start) as usize]))),
-            _ => self.inner.map(range, mode),
-        }
-    }
-}
-
 /// How long a call hangs: longer than the limit of any test, even on a busy machine.
 const HANG: Duration = Duration::from_secs(20);
 
-impl Layer for Liar {
-    fn inner(&self) -> &dyn Fs {
-        &Posix
+impl Fault for Liar {
+    fn around(&self, call: Call<'_>, next: Next<'_>) -> FsResult<Answer> {
+        match call.op {
+            "create" => self.create(call, next),
+            "make_dir" | "link" | "rename" | "remove_file" => self.names(call, next),
+            "write" | "sync" | "open" | "read" | "map" => self.contents(call, next),
+            _ => self.look(call, next),
+        }
     }
+}
 
-    fn writing(&self, path: &Path, inner: Box<dyn FileWriter>) -> Box<dyn FileWriter> {
-        Box::new(Writer { inner, lie: self.0.clone(), path: path.to_owned(), written: 0 })
-    }
-
-    fn reading(&self, path: &Path, inner: Box<dyn FileReader>) -> Box<dyn FileReader> {
-        Box::new(Reader { inner, lie: self.0.clone(), path: path.to_owned() })
-    }
-
-    fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
+/// One arm for each lie.
+impl Liar {
+    fn create(&self, call: Call<'_>, next: Next<'_>) -> FsResult<Answer> {
+        let (path, is_late) = (call.path, name(call.path).starts_with("late"));
         match self.0 {
+            Lie::LongestName(most) if name(path).len() > most => return Err(call.error(ENAMETOOLONG)),
+            Lie::NobodyWins(dir) if is_in(path, dir) && name(path) == "name-0" => return Err(call.error(EEXIST)),
             Lie::Slow(time) => std::thread::sleep(time),
-            Lie::LongestName(most) if name(path).len() > most => return errno("create", path, 36),
-            Lie::NobodyWins(dir) if is_in(path, dir) && name(path) == "name-0" => return errno("create", path, 17),
             Lie::HangsAt(dir) if is_in(path, dir) => std::thread::sleep(HANG),
-            Lie::LateNamesLand if name(path).starts_with("late") => {
+            Lie::PairEnds("write") if name(path) == "verdict.new" => {
+                std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+            }
+            Lie::LateNamesLand if is_late => {
                 let parent = path.parent().unwrap();
                 let promoted = name(parent).replace("write", "read");
-                return Posix.create_new(&parent.with_file_name(promoted).join(name(path)));
+                return next(call.at(&parent.with_file_name(promoted).join(name(path))));
             }
-            Lie::LateNamesLandUntilRefreshed if name(path).starts_with("late") => {
+            Lie::LateNamesLandUntilRefreshed if is_late => {
                 let old = path.parent().unwrap();
                 let changed = |dir: &Path| std::fs::metadata(dir).unwrap().modified().unwrap();
                 let above: Vec<&Path> = old.ancestors().skip(1).take(3).collect();
                 let renamed = changed(above[0]);
                 if above.iter().any(|dir| changed(dir) > renamed) {
-                    return errno("create", path, 2);
+                    return Err(call.error(ENOENT));
                 }
-                return Posix.create_new(&old.with_file_name("read").join(name(path)));
+                return next(call.at(&old.with_file_name("read").join(name(path))));
             }
-            Lie::LateNamesVanish if name(path).starts_with("late") => {
-                let elsewhere = path.ancestors().nth(3).unwrap().join(format!("gone-{}", rand(path)));
-                return Posix.create_new(&elsewhere);
+            Lie::LateNamesVanish if is_late => {
+                let elsewhere = path.ancestors().nth(3).unwrap();
+                return next(
+                    call.at(&elsewhere.join(format!("gone-{}", path.display().to_string().replace('/', "-")))),
+                );
             }
             _ => {}
         }
-        if self.0 == Lie::PairEnds("write") && name(path) == "verdict.new" {
-            std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
-        }
-        let made = Posix.create_new(path);
-        if self.two_win(path) && made.as_ref().is_err_and(FsError::is_taken) {
-            let thread = format!("{:?}", std::thread::current().id()).replace(['(', ')'], "-");
-            return Posix.create_new(&path.with_file_name(format!("{}-{thread}", name(path))));
-        }
-        made.map(|inner| self.writing(path, inner))
-    }
-
-    fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
-        let late = is_in(path, "seen") || is_in(path, "missing");
-        if self.0 == Lie::OpensLate && late && name(path).ends_with(".rec") {
-            return errno("open", path, 2);
-        }
-        if self.0 == Lie::AbsenceIsRemembered && is_in(path, "missing") && !listed(path.parent().unwrap()).exists() {
-            return errno("open", path, 2);
-        }
-        Posix.open(path).map(|inner| self.reading(path, inner))
-    }
-
-    fn read(&self, path: &Path, limit: u64) -> FsResult<Vec<u8>> {
-        if self.0 == Lie::VerdictIsReadLate && name(path) == "verdict" {
-            std::thread::sleep(Duration::from_secs(1));
-        }
-        let bytes = Posix.read(path, limit)?;
-        if self.0 == Lie::ReadsStale && is_in(path, "replaced") {
-            let kept = path.with_file_name(format!("kept-{}", name(path)));
-            if !kept.exists() {
-                std::fs::write(&kept, &bytes).unwrap();
-            }
-            return Ok(std::fs::read(&kept).unwrap());
-        }
-        Ok(bytes)
-    }
-
-    fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
-        if matches!(self.0, Lie::HangsAt(at) if name(dir) == at) {
-            std::thread::sleep(HANG);
-        }
-        if self.0 == Lie::AbsenceIsRemembered && is_in(dir, "missing") {
-            std::fs::write(listed(dir), "").unwrap();
-        }
-        let mut names = Posix.list(dir)?;
-        if self.0 == Lie::ListsLate && (name(dir) == "seen" || name(dir) == "listed") {
-            let age =
-                std::fs::metadata(dir.join("staged")).and_then(|meta| meta.modified()).map(|at| at.elapsed().unwrap());
-            if age.is_ok_and(|age| age < Duration::from_secs(4)) {
-                names.retain(|name| !name.ends_with(".rec"));
-            }
-        }
-        Ok(names)
-    }
-
-    /// Opens the directory, as [`Layer::list`] does.
-    fn refresh(&self, dir: &Path) -> FsResult<()> {
-        self.list(dir).map(drop)
-    }
-
-    fn make_dir(&self, path: &Path) -> FsResult<()> {
-        match Posix.make_dir(path) {
-            Err(error) if error.is_taken() && self.two_win(path) => Ok(()),
-            other => other,
-        }
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> FsResult<()> {
-        match self.0 {
-            Lie::LinkFails(code) => return errno("link", to, code),
-            Lie::LinkIsCopy if is_in(to, "generation") => {
-                if to.exists() {
-                    return errno("link", to, 17);
-                }
-                std::fs::copy(from, to).unwrap();
-                return Ok(());
-            }
-            _ => {}
-        }
-        match Posix.link(from, to) {
-            Err(error) if error.is_taken() && self.two_win(to) => Ok(()),
-            Err(error) if error.is_taken() && self.0 == Lie::LinkReplaces && is_in(to, "generation") => {
-                std::fs::remove_file(to).unwrap();
-                Posix.link(from, to)
+        match next(call) {
+            Err(error) if error.is_taken() && self.two_win(path) => {
+                let thread = format!("{:?}", std::thread::current().id()).replace(['(', ')'], "-");
+                next(call.at(&path.with_file_name(format!("{}-{thread}", name(path)))))
             }
             other => other,
         }
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> FsResult<()> {
-        match self.0 {
-            Lie::RenameFails(code) if name(to).starts_with("read.") => return errno("rename", to, code),
-            Lie::VerdictIsReadLate if name(to).starts_with("read.") => return errno("rename", to, 116),
-            Lie::PairEnds("rename") if name(to) == "verdict" => std::fs::remove_dir_all(to.parent().unwrap()).unwrap(),
-            Lie::RenameReplaces if to.is_dir() => std::fs::remove_dir_all(to).unwrap(),
+    fn names(&self, call: Call<'_>, next: Next<'_>) -> FsResult<Answer> {
+        let (path, is_leftover) = (call.path, name(call.path).starts_with(".nfs"));
+        match (&self.0, call.op) {
+            (Lie::LinkFails(errno), "link") => return Err(call.error(*errno)),
+            (Lie::LinkIsCopy, "link") if is_in(path, "generation") && !path.exists() => {
+                std::fs::copy(call.from, path).unwrap();
+                return Ok(().into());
+            }
+            (Lie::LinkReplaces, "link") if is_in(path, "generation") && path.exists() => {
+                std::fs::remove_file(path).unwrap();
+            }
+            (Lie::RenameFails(errno), "rename") if name(path).starts_with("read.") => return Err(call.error(*errno)),
+            (Lie::VerdictIsReadLate, "rename") if name(path).starts_with("read.") => return Err(call.error(ESTALE)),
+            (Lie::PairEnds("rename"), "rename") if name(path) == "verdict" => {
+                std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+            }
+            (Lie::RenameReplaces, "rename") if path.is_dir() => std::fs::remove_dir_all(path).unwrap(),
+            (Lie::LeftoversStay, "remove_file") if is_leftover => {
+                // Busy at the first looks.
+                let tries = path.ancestors().nth(3).unwrap().join("tries");
+                let n = std::fs::read(&tries).map_or(0, |bytes| bytes.len());
+                std::fs::write(&tries, vec![0; n + 1]).unwrap();
+                if n < 3 {
+                    return Err(call.error(EBUSY));
+                }
+            }
+            (Lie::LeftoversStay, "remove_file") if is_in(path, "trash") => {
+                return Posix.rename(path, &path.with_file_name(".nfs0001")).map(Answer::from);
+            }
             _ => {}
         }
-        Posix.rename(from, to)
+        match next(call) {
+            Err(error) if error.is_taken() && call.op != "rename" && self.two_win(path) => Ok(().into()),
+            other => other,
+        }
     }
 
-    fn remove_file(&self, path: &Path) -> FsResult<()> {
-        if self.0 == Lie::LeftoversStay && name(path).starts_with(".nfs") {
-            // Busy at the first looks.
-            let tries = path.ancestors().nth(3).unwrap().join("tries");
-            let n = std::fs::read(&tries).map_or(0, |bytes| bytes.len());
-            std::fs::write(&tries, vec![0; n + 1]).unwrap();
-            if n < 3 {
-                return errno("remove", path, 16);
+    fn contents(&self, call: Call<'_>, next: Next<'_>) -> FsResult<Answer> {
+        let path = call.path;
+        match (&self.0, call.op) {
+            // A file that was renamed while it was open is small.
+            (Lie::Quota, "write")
+                if path.metadata().map_or(0, |meta| meta.len() as usize) + call.bytes.len() > 3 << 20 =>
+            {
+                return Err(call.error(EDQUOT));
             }
+            (Lie::SyncFails(errno), "sync") => return Err(call.error(*errno)),
+            (Lie::SyncIsSlow, "sync") if name(path).starts_with("sync-") => {
+                std::thread::sleep(Duration::from_millis(120));
+            }
+            (Lie::OpensLate, "open") if is_in(path, "seen") && name(path).ends_with(".rec") => {
+                return Err(call.error(ENOENT));
+            }
+            (Lie::OpensLate, "open") if is_in(path, "missing") && name(path).ends_with(".rec") => {
+                return Err(call.error(ENOENT));
+            }
+            (Lie::AbsenceIsRemembered, "open")
+                if is_in(path, "missing") && !listed(path.parent().unwrap()).exists() =>
+            {
+                return Err(call.error(ENOENT));
+            }
+            (Lie::VerdictIsReadLate, "open") if name(path) == "verdict" => std::thread::sleep(Duration::from_secs(1)),
+            (Lie::ReadsStale, "open") if is_in(path, "replaced") && path.exists() => {
+                let kept = path.with_file_name(format!("kept-{}", name(path)));
+                if !kept.exists() {
+                    std::fs::copy(path, &kept).unwrap();
+                }
+                return next(call.at(&kept));
+            }
+            (Lie::OpenFilesEndAtRename, "read") if is_in(path, "write.1") && !path.exists() => {
+                return Err(call.error(ESTALE));
+            }
+            (Lie::RemovedFilesEnd, "read") if is_in(path, "trash") && !path.exists() => return Err(call.error(ESTALE)),
+            (Lie::ReadsOther, "read") if name(path) == "pread" || is_in(path, "sealed") => {
+                let mut bytes: Vec<u8> = next(call)?.into();
+                bytes.last_mut().into_iter().for_each(|byte| *byte ^= 1);
+                return Ok(bytes.into());
+            }
+            (Lie::MapsNothing, "map") => return Err(call.error(ENODEV)),
+            (Lie::MapsOther, "map") => {
+                let map: Option<Bytes> = next(call)?.into();
+                return Ok(map.map(|bytes| Bytes::from(vec![0; bytes.len()])).into());
+            }
+            _ => {}
         }
-        if self.0 == Lie::LeftoversStay && is_in(path, "trash") && !name(path).starts_with(".nfs") {
-            return Posix.rename(path, &path.with_file_name(".nfs0001"));
-        }
-        Posix.remove_file(path)
+        next(call)
     }
 
-    fn identity(&self, path: &Path) -> FsResult<Identity> {
-        if self.0 == Lie::CaseFolds && name(path) == "CASE" {
-            return Posix.identity(&path.with_file_name("case"));
+    fn look(&self, call: Call<'_>, next: Next<'_>) -> FsResult<Answer> {
+        let path = call.path;
+        match (&self.0, call.op) {
+            (Lie::HangsAt(dir), "list" | "refresh") if name(path) == *dir => std::thread::sleep(HANG),
+            (Lie::AbsenceIsRemembered, "list" | "refresh") if is_in(path, "missing") => {
+                std::fs::write(listed(path), "").unwrap();
+            }
+            (Lie::ListsLate, "list") if name(path) == "seen" || name(path) == "listed" => {
+                let mut names: Vec<String> = next(call)?.into();
+                let made = std::fs::metadata(path.join("staged")).and_then(|meta| meta.modified());
+                if made.is_ok_and(|at| at.elapsed().unwrap() < Duration::from_secs(4)) {
+                    names.retain(|name| !name.ends_with(".rec"));
+                }
+                return Ok(names.into());
+            }
+            (Lie::CaseFolds, "identity") if name(path) == "CASE" => return next(call.at(&path.with_file_name("case"))),
+            (Lie::TwoDevices, "identity") if name(path) == "staging" => {
+                let found: Identity = next(call)?.into();
+                return Ok(Identity { inode: (found.inode.0 + 1, found.inode.1), ..found }.into());
+            }
+            (_, "space") if path == Path::new("/dev/shm") => {} // the machine's
+            (Lie::Free(space), "space") => return Ok((*space).into()),
+            (_, "space") => return Ok(Space { bytes: 32 << 20, inodes: None }.into()), // so that little is written
+            (Lie::Shared, "kind") => return Ok(NETWORK.into()),
+            _ => {}
         }
-        let found = Posix.identity(path)?;
-        let device = if self.0 == Lie::TwoDevices && name(path) == "staging" { 1 } else { 0 };
-        Ok(Identity { inode: (found.inode.0 + device, found.inode.1), ..found })
-    }
-
-    fn space(&self, path: &Path) -> FsResult<Space> {
-        match self.0 {
-            _ if path == Path::new("/dev/shm") => Posix.space(path), // the machine's
-            Lie::Free(space) => Ok(space),
-            _ => Ok(Space { bytes: 32 << 20, inodes: None }), // so that little is written
-        }
-    }
-
-    fn kind(&self, path: &Path) -> FsResult<Kind> {
-        match self.0 {
-            Lie::Shared => Ok(Kind { name: "nfs", local: false }),
-            _ => Posix.kind(path),
-        }
+        next(call)
     }
 }
 
 /// Stands for what a client knows once it has opened `dir`.
 fn listed(dir: &Path) -> PathBuf {
     dir.with_file_name(format!("{}.listed", name(dir)))
-}
-
-fn rand(path: &Path) -> String {
-    path.display().to_string().replace('/', "-")
 }
 
 impl Extra for Liar {
@@ -392,7 +293,7 @@ impl Extra for Liar {
 
     fn add_under_lock(&self, path: &Path) -> FsResult<()> {
         if let Lie::LocksRefused(why) = self.0 {
-            return errno("lock", path, why);
+            return Err(FsError::new("lock", path, io::Error::from_raw_os_error(why)));
         }
         if self.0 == Lie::LocksDoNotHold {
             let seen: u64 = std::fs::read_to_string(path).unwrap().parse().unwrap_or(0);

@@ -3,7 +3,8 @@
 //! | module | what it has |
 //! |---|---|
 //! | [`ring`] | a small ring, numbered samples, what was delivered |
-//! | [`hook`], [`layer`] | a filesystem with a hook before each call; one that changes answers |
+//! | [`fault`] | a filesystem whose calls pass through a fault: the layer that all doubles below but the disk use |
+//! | [`hook`] | a fault that asks a closure before each call what shall become of it |
 //! | [`stream`] | a ring whose samples are read by streams, and what a stream gave |
 //! | [`cli`] | a directory with a configuration, the command `ringreel` and its output, mounts, listings |
 //! | [`golden`] | fixed rings, and the text that the command prints about them |
@@ -20,9 +21,9 @@ pub mod cli;
 pub mod contract;
 pub mod coordination;
 pub mod disk;
+pub mod fault;
 pub mod golden;
 pub mod hook;
-pub mod layer;
 pub mod liar;
 pub mod lines;
 pub mod log;

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use crate::hook::{Action, CHANGES, EACCES, EINTR, EIO, ESTALE, HookFs};
+pub use crate::fault::{EACCES, EINTR, EIO, ESTALE};
+pub use crate::hook::{Action, CHANGES, HookFs};
 
 /// A ring for a test: `cap` samples in a generation, parts `data`, short times.
 pub fn config(dir: &Path, cap: u64, more: &str) -> Config {

@@ -8,8 +8,9 @@
 //! Creating, linking and renaming ask the server; when the server answers that a name exists, the
 //! client forgets that the name was absent, as Linux does. [`advance`] moves the clock.
 
+use crate::fault::{Answer, Call, Fault, FaultyFs, NETWORK, Next};
 use crate::ring::splitmix;
-use ringreel::fs::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Posix, Space};
+use ringreel::fs::{Fs, FsError, FsResult, Posix};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -21,10 +22,13 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
-use std::time::SystemTime;
 
 /// For how long a client remembers.
 const REMEMBERED_MS: u64 = 60_000;
+
+/// Calls before which another process may run.
+const PREEMPTIBLE: [&str; 10] =
+    ["create", "open", "list", "refresh", "make_dir", "link", "rename", "remove_file", "remove_dir", "identity"];
 
 /// A name: the inode of its directory, and what it is called there.
 type Name = (u64, OsString);
@@ -100,8 +104,10 @@ pub fn advance(root: &Path, seconds: u64) {
 }
 
 /// One client.
-#[derive(Debug)]
-pub struct StaleClient {
+pub type StaleClient = FaultyFs<StaleCache>;
+
+/// What one client remembers of the server.
+pub struct StaleCache {
     root: PathBuf,
     root_inode: u64,
     server: Arc<Server>,
@@ -125,15 +131,21 @@ struct Memory {
 impl StaleClient {
     /// Remembers every name as absent for as long as it may.
     pub fn new(root: &Path) -> StaleClient {
-        let server = SERVERS.lock().unwrap().entry(root.to_owned()).or_default().clone();
-        let (memory, chances) = (Mutex::default(), Chances::ABSENT);
-        let root_inode = root.metadata().unwrap().ino();
-        StaleClient { root: root.to_owned(), root_inode, server, memory, chances, lies: AtomicU64::new(0) }
+        FaultyFs::with(Posix, StaleCache::new(root, Chances::ABSENT))
     }
 
     /// Remembers as [`begin`] says, in the thread that called it.
     pub fn random(root: &Path) -> StaleClient {
-        StaleClient { chances: Chances::NONE, ..StaleClient::new(root) }
+        FaultyFs::with(Posix, StaleCache::new(root, Chances::NONE))
+    }
+}
+
+impl StaleCache {
+    fn new(root: &Path, chances: Chances) -> StaleCache {
+        let server = SERVERS.lock().unwrap().entry(root.to_owned()).or_default().clone();
+        let root_inode = root.metadata().unwrap().ino();
+        let memory = Mutex::default();
+        StaleCache { root: root.to_owned(), root_inode, server, memory, chances, lies: AtomicU64::new(0) }
     }
 
     pub fn lies(&self) -> u64 {
@@ -205,11 +217,6 @@ impl StaleClient {
         Some((path, found.ino()))
     }
 
-    fn name_of(path: &Path) -> Option<Name> {
-        let dir = path.parent()?.metadata().ok()?;
-        Some((dir.ino(), path.file_name()?.to_owned()))
-    }
-
     /// Where the last component of `path` is to be made or found; the directories above are looked up.
     fn place(&self, path: &Path) -> FsResult<PathBuf> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(path.to_owned()) };
@@ -218,15 +225,10 @@ impl StaleClient {
 
     /// Asks the server to make a name, after which this client knows that it exists. Where the reply is
     /// lost, the request is sent again, and the server answers with `again`.
-    fn make<T>(
-        &self,
-        path: &Path,
-        again: Option<io::ErrorKind>,
-        call: impl FnOnce(&Path) -> FsResult<T>,
-    ) -> FsResult<T> {
-        let place = self.place(path)?;
-        let made = call(&place);
-        let Some(name) = StaleClient::name_of(&place) else { return made };
+    fn make(&self, call: Call<'_>, again: Option<io::ErrorKind>, next: Next<'_>) -> FsResult<Answer> {
+        let place = self.place(call.path)?;
+        let made = next(call.at(&place));
+        let Some(name) = name_of(&place) else { return made };
         let mut came = self.server.came.lock().unwrap();
         let mut event = came.get(&name).map_or(0, |(event, _)| *event);
         if made.is_ok() {
@@ -236,7 +238,7 @@ impl StaleClient {
         }
         drop(came);
         let again = again.filter(|_| made.is_ok() && self.happens(|chances| chances.lost_reply));
-        let made = again.map_or(made, |again| Err(FsError::new("make", path, again.into())));
+        let made = again.map_or(made, |again| Err(FsError::new("make", call.path, again.into())));
         if made.as_ref().map_or_else(FsError::is_taken, |_| true) {
             self.memory.lock().unwrap().names.insert(name, (false, event));
         }
@@ -252,92 +254,6 @@ impl StaleClient {
         }
     }
 
-    /// Before each call: other processes may run.
-    fn call(&self) {
-        if self.happens(|chances| chances.preempt) {
-            let others = OTHERS.with_borrow(|others| others.clone());
-            if let Some(others) = others {
-                others();
-            }
-        }
-    }
-}
-
-fn absent(path: &Path) -> FsError {
-    FsError::new("look up", path, io::ErrorKind::NotFound.into())
-}
-
-impl Fs for StaleClient {
-    fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
-        self.call();
-        self.make(path, None, |place| Posix.create_new(place))
-    }
-    fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>> {
-        self.call();
-        self.walk(path).and_then(|place| Posix.open(&place))
-    }
-    fn list(&self, dir: &Path) -> FsResult<Vec<String>> {
-        self.call();
-        self.open_dir(dir).and_then(|place| Posix.list(&place))
-    }
-    fn refresh(&self, dir: &Path) -> FsResult<()> {
-        self.call();
-        self.open_dir(dir).map(drop)
-    }
-    fn make_dir(&self, path: &Path) -> FsResult<()> {
-        self.call();
-        self.make(path, Some(io::ErrorKind::AlreadyExists), |place| Posix.make_dir(place))
-    }
-    fn link(&self, from: &Path, to: &Path) -> FsResult<()> {
-        self.call();
-        let from = self.walk(from)?;
-        self.make(to, Some(io::ErrorKind::AlreadyExists), |place| Posix.link(&from, place))
-    }
-    fn rename(&self, from: &Path, to: &Path) -> FsResult<()> {
-        self.call();
-        let from = self.walk(from)?;
-        let name = StaleClient::name_of(&from);
-        self.make(to, Some(io::ErrorKind::NotFound), |place| {
-            Posix.rename(&from, place)?;
-            self.unmake(name);
-            Ok(())
-        })
-    }
-    fn remove_file(&self, path: &Path) -> FsResult<()> {
-        self.call();
-        let place = self.walk(path)?;
-        let name = StaleClient::name_of(&place);
-        Posix.remove_file(&place)?;
-        self.unmake(name);
-        Ok(())
-    }
-    fn remove_dir(&self, path: &Path) -> FsResult<()> {
-        self.call();
-        let place = self.walk(path)?;
-        let name = StaleClient::name_of(&place);
-        Posix.remove_dir(&place)?;
-        self.unmake(name);
-        Ok(())
-    }
-    fn identity(&self, path: &Path) -> FsResult<Identity> {
-        self.call();
-        self.walk(path).and_then(|place| Posix.identity(&place))
-    }
-    fn changed(&self, path: &Path) -> FsResult<SystemTime> {
-        self.walk(path).and_then(|place| Posix.changed(&place))
-    }
-    fn sync_dir(&self, path: &Path) -> FsResult<()> {
-        self.walk(path).and_then(|place| Posix.sync_dir(&place))
-    }
-    fn space(&self, path: &Path) -> FsResult<Space> {
-        Posix.space(path)
-    }
-    fn kind(&self, _path: &Path) -> FsResult<Kind> {
-        Ok(Kind { name: "nfs", local: false })
-    }
-}
-
-impl StaleClient {
     /// Opens a directory for reading: from now on this client knows which names it has at this moment.
     fn open_dir(&self, dir: &Path) -> FsResult<PathBuf> {
         let place = self.walk(dir)?;
@@ -349,5 +265,56 @@ impl StaleClient {
             memory.names.retain(|(of, _), _| *of != found.ino());
         }
         Ok(place)
+    }
+
+    /// Lets other processes run before a call, by chance.
+    fn preempt(&self) {
+        if self.happens(|chances| chances.preempt) {
+            let others = OTHERS.with_borrow(|others| others.clone());
+            if let Some(others) = others {
+                others();
+            }
+        }
+    }
+}
+
+fn name_of(path: &Path) -> Option<Name> {
+    let dir = path.parent()?.metadata().ok()?;
+    Some((dir.ino(), path.file_name()?.to_owned()))
+}
+
+fn absent(path: &Path) -> FsError {
+    FsError::new("look up", path, io::ErrorKind::NotFound.into())
+}
+
+impl Fault for StaleCache {
+    fn around(&self, call: Call<'_>, next: Next<'_>) -> FsResult<Answer> {
+        if PREEMPTIBLE.contains(&call.op) {
+            self.preempt();
+        }
+        match call.op {
+            "create" => self.make(call, None, next),
+            "make_dir" => self.make(call, Some(io::ErrorKind::AlreadyExists), next),
+            "link" => {
+                let from = self.walk(call.from)?;
+                self.make(Call { from: &from, ..call }, Some(io::ErrorKind::AlreadyExists), next)
+            }
+            "rename" => {
+                let from = self.walk(call.from)?;
+                let name = name_of(&from);
+                let mut rename = |call: Call<'_>| next(call).inspect(|_| self.unmake(name.clone()));
+                self.make(Call { from: &from, ..call }, Some(io::ErrorKind::NotFound), &mut rename)
+            }
+            "remove_file" | "remove_dir" => {
+                let place = self.walk(call.path)?;
+                let name = name_of(&place);
+                next(call.at(&place)).inspect(|_| self.unmake(name))
+            }
+            "list" => next(call.at(&self.open_dir(call.path)?)),
+            "refresh" => self.open_dir(call.path).map(|_| ().into()),
+            "open" | "identity" | "changed" | "sync_dir" => next(call.at(&self.walk(call.path)?)),
+            "kind" => Ok(NETWORK.into()),
+            _ => next(call),
+        }
     }
 }
