@@ -122,8 +122,9 @@ mod tests {
         assert_eq!((found[0].name.as_str(), found[0].message.as_str()), ("member-39", "failure 39"));
     }
 
+    /// The failure that ended a process stays on record; failures that follow from it do not replace it.
     #[test]
-    fn what_ended_it_stays_and_what_came_of_that_does_not_replace_it() {
+    fn first_failure_of_a_process_is_kept_over_later_ones() {
         let notes = MemoryStore::default();
         record(&notes, "me", Role::Generator, "the cause");
         record(&notes, "me", Role::Generator, "what came of it");

@@ -136,8 +136,9 @@ mod tests {
         assert_eq!(budget.held.load(SeqCst), 0);
     }
 
+    /// Every waiting thread gets its bytes, and a request for more than the budget gets the whole budget.
     #[test]
-    fn who_waits_has_its_turn_and_who_wants_more_than_there_is_has_all_of_it() {
+    fn waiters_make_progress_and_requests_are_capped() {
         let budget = Budget::new(100);
         let held = AtomicU64::new(0);
         std::thread::scope(|scope| {

@@ -374,8 +374,9 @@ mod tests {
         assert_eq!(framed(&MAGIC.to_le_bytes()), want);
     }
 
+    /// Payloads full of magic words are read as they were written, at every alignment and length.
     #[test]
-    fn payloads_full_of_the_magic_come_back_at_every_alignment_and_length() -> Result<()> {
+    fn payloads_with_magic_words_round_trip_at_any_alignment() -> Result<()> {
         let magic = MAGIC.to_le_bytes();
         for lead in 0..9 {
             for magics in 0..4 {

@@ -274,8 +274,9 @@ mod tests {
         assert_eq!(history.newest().unwrap().samples_per_second, Some(6.0));
     }
 
+    /// A manifest that is damaged or missing leaves a gap in the history, and the swap after the gap has no rate.
     #[test]
-    fn a_manifest_that_is_damaged_or_gone_leaves_a_gap_and_no_rate_after_it() {
+    fn missing_manifest_leaves_a_gap_without_a_rate_after_it() {
         let mut past = Past::new();
         (1..=5).for_each(|n| past.swap(n * 1000, &[("a", n)]));
         let layout = Layout::new(past.dir.path());

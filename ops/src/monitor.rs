@@ -144,8 +144,9 @@ mod tests {
         generator.finish(true, &|| false).unwrap();
     }
 
+    /// The watcher finds a ring once it is created, and does not take another ring at the same path for the first one.
     #[test]
-    fn a_ring_is_found_when_it_comes_and_another_one_in_its_place_is_not_taken_for_it() {
+    fn watcher_finds_a_new_ring_and_notices_a_replaced_one() {
         let dir = tempfile::tempdir().unwrap();
         let config = Config::parse("DBNAME: x\nSWAP_CAP: 2\nSAMPLE: [data]\n", "c", dir.path(), true).unwrap();
         let mut watcher = Watcher::new(config.clone(), 10);

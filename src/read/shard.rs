@@ -102,8 +102,9 @@ mod tests {
         assert_eq!([of(0), of(1), of(2)], [vec![0, 3, 6, 9], vec![1, 4, 7], vec![2, 5, 8]]);
     }
 
+    /// All workers take the same number of steps, except with [`Equal::No`].
     #[test]
-    fn all_workers_have_the_same_number_of_steps_where_that_is_wished_for() {
+    fn workers_take_equal_steps_unless_equal_is_no() {
         for samples in 0..40 {
             for world in 1..12 {
                 for equal in [Equal::No, Equal::Drop, Equal::Wrap, Equal::Pad] {

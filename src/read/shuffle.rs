@@ -106,8 +106,9 @@ mod tests {
         assert!(Order::shuffled(u64::MAX, 7, 1, 0).at(u64::MAX - 1) < u64::MAX);
     }
 
+    /// Each of seed, generation and epoch changes the order, and nothing else does.
     #[test]
-    fn seed_generation_and_epoch_each_change_the_order_and_nothing_else_does() {
+    fn order_depends_on_seed_generation_and_epoch_only() {
         let order = |seed, generation, epoch| {
             let order = Order::shuffled(100, seed, generation, epoch);
             (0..100).map(|n| order.at(n)).collect::<Vec<_>>()

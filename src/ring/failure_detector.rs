@@ -251,8 +251,9 @@ mod tests {
     use super::*;
     use crate::coordination::{MemoryStore, Report};
 
+    /// A member counts as dead once its beat has not changed for the time to live, and as alive once the beat changes.
     #[test]
-    fn a_member_is_dead_when_its_beat_stood_still_for_the_ttl_and_lives_again_when_it_moves() {
+    fn member_is_dead_after_a_ttl_without_beats_until_the_next_one() {
         let store = MemoryStore::default();
         let mut watch = FailureDetector::new(TTL);
         store.beat("a", 1, &Report::default()).unwrap();
@@ -278,8 +279,9 @@ mod tests {
         assert!(watch.is_dead("a"));
     }
 
+    /// A member whose time to live is over is found dead by the next look, and later looks do not ask for its beat.
     #[test]
-    fn whoever_fell_silent_is_found_dead_at_once_and_not_looked_for_again() {
+    fn silent_member_is_dead_at_once_and_not_looked_up_again() {
         let (mut looks, store) = (FailureDetector::new(Duration::from_secs(60)), MemoryStore::default());
         store.beat("a", 1, &Report::default()).unwrap();
         looks.look(&store).unwrap();

@@ -466,8 +466,9 @@ impl SegmentReader {
 mod tests {
     use super::*;
 
+    /// A length beyond the memory of the machine is refused before anything is allocated.
     #[test]
-    fn what_is_more_than_the_memory_there_is_is_refused_before_anything_is_allocated() {
+    fn requests_beyond_the_memory_are_refused_before_allocation() {
         assert!(room_for(1 << 20).is_ok());
         for len in [memory::bytes() + 1, u64::MAX / 2] {
             let refused = room_for(len).map(drop).map_err(|error| error.kind());

@@ -143,8 +143,9 @@ mod tests {
         assert!(shape_of(&[]).contains("'shape': (), }") && shape_of(&[7]).contains("'shape': (7,), }"));
     }
 
+    /// A header that is too long for version 1 gets version 2, and one with characters outside Latin-1 gets version 3.
     #[test]
-    fn a_long_header_and_one_that_is_not_latin1_have_versions_of_their_own() {
+    fn header_version_follows_its_length_and_characters() {
         let fields = |name: &str, n: usize| {
             let fields: Vec<String> = (0..n).map(|n| format!("('{name}{n}', '<f4')")).collect();
             DType::Numpy { descr: format!("[{}]", fields.join(", ")), itemsize: 4 * n as u32 }

@@ -293,8 +293,9 @@ mod tests {
         }
     }
 
+    /// The keys q, Escape and Control-C end the view. While the help is open, Escape closes the help instead.
     #[test]
-    fn q_escape_and_control_c_end_it_and_escape_leaves_the_help_first() {
+    fn quit_keys_end_the_view_and_escape_closes_the_help_first() {
         let mut state = state(Vec::new());
         press(&mut state, KeyCode::Char('?'));
         assert!(state.help);

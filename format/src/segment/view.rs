@@ -273,8 +273,10 @@ mod tests {
         bytes
     }
 
+    /// A decoder that compares a head with the usual one returns what a fresh decoder returns, for intact and
+    /// for damaged samples.
     #[test]
-    fn the_short_way_says_what_the_long_way_says_of_whole_and_of_damaged_samples() -> Result<()> {
+    fn decoder_with_a_usual_head_agrees_with_a_fresh_decoder() -> Result<()> {
         let mut random = Random(7);
         let (mut short, mut short_damaged, mut refused) = (0, 0, 0);
         for _ in 0..100 {

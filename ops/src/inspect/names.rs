@@ -372,8 +372,9 @@ mod tests {
         }
     }
 
+    /// Every byte of a truncated head has a name, and the last name says that understanding ends there.
     #[test]
-    fn understanding_ends_where_the_bytes_do_and_every_byte_has_a_name() {
+    fn truncated_head_is_named_to_its_last_byte() {
         let payload = [1, 2, 3, 4, b'S', 0x85, 0x01, 9, 0];
         for len in 0..=payload.len() {
             let named = head(&payload[..len], None, None);

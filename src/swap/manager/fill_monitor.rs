@@ -161,8 +161,9 @@ mod tests {
         assert!(*missing.last().unwrap() <= 4.0 && now < 104.0 && missing.len() < 16, "{now} {missing:?}");
     }
 
+    /// While a generation is nearly full, looks that find nothing new stay frequent, and take at most half the time.
     #[test]
-    fn looks_that_find_nothing_stay_close_together_before_a_generation_is_full_and_take_half_the_time_at_most() {
+    fn looks_stay_frequent_near_full_within_half_the_time() {
         let took = Duration::from_millis(10);
         // One sample is missing; the look before the last one was 20 ms ago.
         assert_eq!(rest(took, pace(Duration::from_millis(20), 0)), took);

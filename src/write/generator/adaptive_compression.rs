@@ -245,8 +245,9 @@ mod tests {
         assert_eq!(decisions, want);
     }
 
+    /// The trial compresses slices of a long part that are spread from its beginning to its end.
     #[test]
-    fn of_a_long_part_slices_from_its_beginning_to_its_end_are_tried() {
+    fn trial_slices_span_a_long_part_from_start_to_end() {
         for len in [TRIED + 1, TRIED + 64, 3 * TRIED + 4097, 40 * TRIED] {
             let data: Vec<u8> = (0..len).map(|n| (n * 255 / len) as u8).collect();
             let tried = spread(&data);
