@@ -54,9 +54,10 @@ torch_tests() {
     # Debian's torch is built for NumPy 1.
     .venv-torch/bin/pip install --quiet --disable-pip-version-check './python[test]' 'numpy<2'
     # What uses torch, or may depend on the version of NumPy. The rest was run above.
-    .venv-torch/bin/python -m pytest --quiet python/tests/test_torch*.py python/tests/test_wirehead.py \
-        python/tests/test_samples.py python/tests/test_dtypes.py python/tests/test_dlpack.py \
-        python/tests/test_reading.py python/tests/test_package.py
+    .venv-torch/bin/python -m pytest --quiet python/tests/test_torch*.py python/tests/test_*_torch.py \
+        python/tests/test_sample.py python/tests/test_sample_dlpack.py python/tests/test_convert.py \
+        python/tests/test_dtypes.py python/tests/test_dataset.py python/tests/test_stream_basics.py \
+        python/tests/test_wirehead.py python/tests/test_package.py
 }
 
 python_lints() {
@@ -122,7 +123,7 @@ part "Python tests" .venv/bin/python -m pytest --quiet python/tests
 
 if .venv/bin/pip install --quiet --disable-pip-version-check 'grain>=0.2.16,<0.3' 'jax>=0.4.30'; then
     part "Python tests with Grain and JAX" \
-        .venv/bin/python -m pytest --quiet python/tests/test_grain.py python/tests/test_dlpack.py
+        .venv/bin/python -m pytest --quiet python/tests/test_grain.py python/tests/test_sample_dlpack.py
 else
     skip "Python tests with Grain and JAX: pip could not install them"
 fi

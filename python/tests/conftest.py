@@ -154,3 +154,51 @@ def memory_of(address):
             if start <= address < end:
                 return permissions
     return None
+
+
+def ruin(path, how):
+    """Deletes a file, cuts it short, or changes bytes in the middle of it."""
+    if how == "deleted":
+        os.remove(path)
+        return
+    size = os.path.getsize(path)
+    fresh = path + ".new"  # a sealed file is never written to: another one is put in its place
+    with open(path, "rb") as old, open(fresh, "wb") as new:
+        data = bytearray(old.read())
+        if how == "changed":
+            data[size // 2] ^= 0xFF
+        else:
+            del data[size // 2 :]
+        new.write(data)
+    if how == "cut open":
+        with open(path, "r+b") as file:
+            file.truncate(size // 2)
+        os.remove(fresh)
+    else:
+        os.replace(fresh, path)
+
+
+@pytest.fixture(scope="module")
+def rings(tmp_path_factory):
+    """Rings by the number of samples in their only generation. They are not changed."""
+    made = {}
+
+    def of(size):
+        if size not in made:
+            path = tmp_path_factory.mktemp("ring")
+            keys = {"RING": str(path / "ring"), "SWAP_CAP": size, "SAMPLE": ["data"], "SEGMENT_SAMPLES": 10}
+            made[size] = ringreel.Ring({**keys, "POLL_SECONDS": 0.02, "LEASE_SECONDS": 5})
+            add(made[size], numbered(size))
+        return made[size]
+
+    return of
+
+
+@pytest.fixture
+def ring_of(filled):
+    """Makes a ring with a file for each of these samples. Later generations may be larger and smaller."""
+
+    def make(samples, **keys):
+        return filled(samples, **{"SWAP_CAP": 50, "SEGMENT_SAMPLES": 1, **keys})
+
+    return make

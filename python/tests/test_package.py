@@ -1,4 +1,4 @@
-"""The package as a whole: stubs, layout, the command."""
+"""The package as a whole: stubs, layout, names of the tests."""
 
 import ast
 import inspect
@@ -72,10 +72,6 @@ def test_the_package_is_typed():
     assert re.fullmatch(r"\d+\.\d+\.\d+.*", ringreel.__version__)
 
 
-def command(*args, cwd):
-    return subprocess.run([sys.executable, "-m", "ringreel", *args], cwd=cwd, capture_output=True, text=True)
-
-
 def test_the_first_sample_does_not_wait_for_an_import(tmp_path):
     program = """
 import sys, numpy, ringreel
@@ -92,18 +88,17 @@ print(sorted(set(sys.modules) - known))
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_the_command_is_there(tmp_path):
-    done = command("--version", cwd=tmp_path)
-    assert done.returncode == 0 and done.stdout.strip() == f"ringreel {ringreel.__version__}"
-    done = command("nonsense", cwd=tmp_path)
-    assert done.returncode == 2 and "nonsense" in done.stderr
+# What several modules do together, and what is beside the package.
+SUBJECTS = {"format_vectors", "missing", "mongodb", "package", "processes"}
 
 
-def test_the_command_sees_the_same_ring(tmp_path):
-    (tmp_path / "config.yaml").write_text("DBNAME: x\nSWAP_CAP: 3\nSAMPLE: [data]\n")
-    ringreel.run_generator([(n,) for n in range(3)], tmp_path / "config.yaml")
-    done = command("status", "--json", cwd=tmp_path)
-    assert done.returncode == 0 and '"samples_delivered":3' in done.stdout.replace(" ", ""), done.stderr
+def test_names_of_tests_are_those_of_modules():
+    """Tests of `_x.py` or `x.py` are in `test_x.py`, and those of one aspect of it in `test_x_<aspect>.py`."""
+    tests = {path.stem.removeprefix("test_") for path in pathlib.Path(__file__).parent.glob("test_*.py")}
+    modules = {path.stem.strip("_") for path in PACKAGE.glob("*.py")} - {"init", "main"}
+    assert modules <= tests
+    of_modules = {name for name in tests if any(f"{name}_".startswith(f"{module}_") for module in modules)}
+    assert tests - of_modules == SUBJECTS
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.glob("*.py*")), ids=lambda path: path.name)
@@ -119,3 +114,9 @@ def test_files_are_short_and_say_what_they_are_for(path):
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             assert node.end_lineno - node.lineno < 70, node.name
+
+
+def test_importing_and_describing_a_ring_imports_neither_torch_nor_ml_dtypes(tmp_path):
+    code = "import sys, ringreel; ringreel.Ring({'RING': 'x'}); print({'torch', 'ml_dtypes'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -3,14 +3,13 @@
 import gc
 import multiprocessing
 import os
-import pickle
 import signal
 import sys
 import weakref
 
 import numpy as np
 import pytest
-from conftest import add, numbered, numbers
+from conftest import numbered, numbers
 
 import ringreel
 
@@ -87,62 +86,3 @@ def test_what_a_parent_opened_is_refused_in_a_fork_and_left_alone(filled):
     assert numbers([next(stream)]) == [1]
     generator.write({"data": np.arange(3)})
     assert generator.finish().finished == 2
-
-
-def test_a_ring_and_a_dataset_can_be_pickled(filled, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "config.yaml"
-    path.write_text("RING: here\nSWAP_CAP: 4\nSAMPLE: [data]\n")
-    for given in ("config.yaml", {"RING": "here", "SWAP_CAP": 4, "SAMPLE": ["data"]}):
-        ring = ringreel.Ring(given)
-        assert ring.path == str(tmp_path / "here")
-        add(ring, numbered(4))
-        dataset = ring.dataset(timeout=5)
-        assert len(dataset) == 4
-        data = pickle.dumps((ring, dataset, ring.stream(epochs=1)))
-        monkeypatch.chdir("/")
-        again, copy, stream = pickle.loads(data)
-        assert again.path == ring.path and numbers(copy) == numbers(stream) == [0, 1, 2, 3]
-        monkeypatch.chdir(tmp_path)
-
-
-def test_a_pickled_dataset_stays_with_its_generation(filled):
-    ring = filled(numbered(3), KEEP=1)
-    dataset = ring.dataset()
-    assert len(dataset) == 3
-    data = pickle.dumps(dataset)
-    add(ring, numbered(2, start=10))
-    assert numbers(pickle.loads(data)) == [0, 1, 2]
-    add(ring, numbered(2, start=20))
-    assert numbers(pickle.loads(data)[:2]) == [20, 21]  # it is gone: the newest
-
-
-def test_a_stream_that_has_begun_cannot_be_pickled(filled):
-    stream = filled(numbered(1)).stream()
-    next(stream)
-    with pytest.raises(TypeError, match="begun"):
-        pickle.dumps(stream)
-
-
-EXCEPTIONS = [
-    ringreel.RingreelError,
-    ringreel.ConfigError,
-    ringreel.RingNotFoundError,
-    ringreel.RingMismatchError,
-    ringreel.DamagedSampleError,
-    ringreel.ReclaimedError,
-    ringreel.CoordinationUnavailableError,
-    ringreel.CoordinationDeniedError,
-    ringreel.SampleError,
-    ringreel.RingTimeoutError,
-]
-
-
-@pytest.mark.parametrize("kind", EXCEPTIONS, ids=lambda kind: kind.__name__)
-def test_exceptions_can_be_pickled(kind):
-    error = kind("what happened")
-    error.add_note("a note")
-    again = pickle.loads(pickle.dumps(error))
-    assert type(again) is kind and str(again) == "what happened" and again.__notes__ == ["a note"]
-    assert isinstance(error, ringreel.RingreelError) and isinstance(error, RuntimeError)
-    assert kind.__module__ == "ringreel"

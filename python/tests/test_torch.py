@@ -1,4 +1,10 @@
-"""Torch: tensors that may be changed, and changes that nobody else sees."""
+"""`ringreel.torch.RingDataset`: rings in torch's DataLoader."""
+
+import copy
+import multiprocessing
+import os
+import pickle
+import shutil
 
 import numpy as np
 import pytest
@@ -6,186 +12,249 @@ from conftest import add
 
 import ringreel
 
-torch = pytest.importorskip("torch", reason="torch is not installed: torch tensors are NOT tested")
+torch = pytest.importorskip("torch", reason="torch is not installed: ringreel.torch and DataLoader are NOT tested")
 
-# Torch warns once of arrays that are read-only, and it does so here on purpose.
-pytestmark = pytest.mark.filterwarnings("ignore:The given NumPy array is not writ:UserWarning")
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler  # noqa: E402
+from torch.utils.data import default_collate as default  # noqa: E402
+from torch_samples import all_told, pairs, same, told  # noqa: E402
 
-LARGE = 200_000
+import ringreel.torch  # noqa: E402
+from ringreel.torch import RingDataset, collate  # noqa: E402
 
-
-def everything():
-    return {
-        "large": np.arange(LARGE, dtype=np.uint8),
-        "inline": np.arange(5, dtype=np.float32),
-        "scalar": np.array(2.5),
-        "empty": np.zeros((0, 3), np.float32),
-        "escaped": np.full(LARGE // 4, 0x4ED7230A, "<i4"),
-        "packed": np.zeros(LARGE, np.int64),
-        "raw": b"abc",
-    }
+# Python 3.12 and later warn of every fork where there are threads; that it goes well is what is tested.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 
-@pytest.fixture(params=["auto", "mmap", "pread"])
-def dataset(request, filled):
-    ring = filled([everything()] * 2, SEGMENT_SAMPLES=2, COMPRESS={"packed": 3}, READ=request.param)
-    return ring.dataset()
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    """A loader that is left in the middle sometimes waits so long for its workers before it ends them."""
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.5)
 
 
-def unchanged(sample):
-    return all(
-        sample[name] == value if name == "raw" else sample[name].tobytes() == value.tobytes()
-        for name, value in everything().items()
+@pytest.fixture
+def dataset(ring_of):
+    return RingDataset(ring_of(pairs(7)))
+
+
+def test_a_sample_is_a_dict_of_tensors_or_a_tuple_of_them(ring_of):
+    ring = ring_of([{"a": np.arange(6.0).reshape(2, 3), "b": np.int16(5), "c": b"abc"}])
+    for config in (ring, {"RING": ring.path}, {"RING": ring.path, "SAMPLE": ["a", "b", "c"]}):
+        sample = RingDataset(config)[0]
+        assert type(sample) is dict and list(sample) == ["a", "b", "c"] and sample["c"] == b"abc"
+        assert torch.equal(sample["a"], torch.arange(6, dtype=torch.float64).view(2, 3))
+        assert sample["b"].dtype == torch.int16 and sample["b"].shape == () and sample["b"] == 5
+        for parts in (["a", "b", "c"], ["c", "a"], ("b",)):
+            assert list(RingDataset(config, parts)[0]) == list(parts)
+            found = RingDataset(config, parts, as_tuple=True)[0]
+            assert type(found) is tuple and len(found) == len(parts)
+            assert same(found, tuple(sample[name] for name in parts))
+    a, b, c = RingDataset(ring, as_tuple=True)[0]
+    assert (tuple(a.shape), tuple(b.shape), c) == ((2, 3), (), b"abc")
+
+
+def test_parts_that_are_not_there_are_refused(ring_of, tmp_path):
+    ring = ring_of(pairs(1))
+    for parts in ("data", [], ()):
+        with pytest.raises(ValueError, match="names in a list"):
+            RingDataset(ring, parts)
+    with pytest.raises(ValueError, match="no part 'x'; SAMPLE names data, label"):
+        RingDataset(ring, ["data", "x"])
+    with pytest.raises(KeyError, match="no part 'x'"):
+        RingDataset({"RING": ring.path}, ["x"])[0]
+
+
+def test_a_dataset_waits_for_a_ring_so_long(config):
+    with pytest.raises(ringreel.RingTimeoutError):
+        RingDataset(config(), timeout=0.05)
+
+
+def test_it_is_a_sequence_of_so_many(dataset):
+    assert isinstance(dataset, torch.utils.data.Dataset) and len(dataset) == 7 and dataset.generation == 1
+    for index in (2, -5, np.int8(2), np.uint64(2), torch.tensor(2)):
+        assert told(dataset[index]) == [2]
+    assert [told(sample)[0] for sample in dataset] == list(range(7))
+    assert [told(sample)[0] for sample in dataset.__getitems__([3, 3, -1])] == [3, 3, 6]
+    for index in (7, -8, 10**30):
+        with pytest.raises(IndexError, match="generation 1 holds 7"):
+            dataset[index]
+        with pytest.raises(IndexError, match="generation 1 holds 7"):
+            dataset.__getitems__([0, index])
+    for index in ("0", [0], slice(2), 1.0):
+        with pytest.raises(TypeError):
+            dataset[index]
+
+
+def test_transform_makes_the_sample(ring_of):
+    ring = ring_of(pairs(3))
+    assert [RingDataset(ring, transform=lambda sample: sample["label"][0, 0].item())[n] for n in range(3)] == [0, 1, 2]
+    assert RingDataset(ring, ["label"], as_tuple=True, transform=len)[0] == 1
+
+
+def test_a_change_in_place_is_seen_by_nobody_else(dataset):
+    for tensor in (dataset[1]["data"], dataset[1]["label"]):
+        tensor.zero_()
+    assert told(dataset[1]) == [1]
+
+
+def test_the_generation_and_len_stay_until_refresh(ring_of):
+    ring = ring_of(pairs(3), KEEP=3)
+    dataset = RingDataset(ring)
+    assert dataset.refresh() is False
+    add(ring, pairs(2, 10))
+    add(ring, pairs(1, 20))
+    assert len(dataset) == 3 and dataset.generation == 1 and all_told(dataset) == [0, 1, 2]
+    assert dataset.refresh(2) is True
+    assert len(dataset) == 2 and dataset.generation == 2 and all_told(dataset) == [10, 11]
+    assert dataset.refresh() is True and dataset.refresh(3) is False
+    assert len(dataset) == 1 and dataset.generation == 3 and all_told(dataset) == [20]
+    with pytest.raises(ringreel.ReclaimedError, match="no generation 9 .* the newest is 3"):
+        dataset.refresh(9)
+    assert dataset.generation == 3 and all_told(dataset) == [20]
+
+
+def test_a_reclaimed_generation_is_read_on_in_the_newest_with_the_same_len(ring_of):
+    ring = ring_of(pairs(5), KEEP=0)
+    dataset = RingDataset(ring)
+    assert told(dataset[1]) == [1]
+    add(ring, pairs(5, 10))
+    add(ring, pairs(2, 20))
+    assert told(dataset[-1]) == [20]
+    add(ring, pairs(3, 30))
+    assert [told(dataset[n]) for n in (2, 3, 1)] == [[20], [30], [31]]  # the file of 20 is open still
+    assert all_told(dataset) == [30, 31, 32, 30, 31]
+    assert len(dataset) == 5 and dataset.generation == 1
+    with pytest.raises(IndexError, match="generation 1 holds 5"):
+        dataset[5]
+    assert dataset.refresh() is True
+    assert len(dataset) == 3 and dataset.generation == 4
+
+
+def test_a_generation_that_is_gone_without_a_newer_one_is_a_reclaimed_error(ring_of):
+    ring = ring_of(pairs(2))
+    dataset = RingDataset(ring)
+    shutil.rmtree(os.path.join(ring.path, "read.1"))
+    with pytest.raises(ringreel.ReclaimedError, match="generation 1 is gone"):
+        dataset[0]
+
+
+def test_a_copy_stays_with_the_generation(ring_of):
+    ring = ring_of(pairs(3), KEEP=1)
+    dataset = RingDataset(ring, as_tuple=True, parts=["data", "label"])
+    data = pickle.dumps(dataset)
+    add(ring, pairs(2, 10))
+    for again in (pickle.loads(data), copy.deepcopy(dataset), copy.copy(dataset)):
+        assert len(again) == 3 and again.generation == 1 and all_told(again) == [0, 1, 2]
+    again = pickle.loads(data)
+    assert dataset.refresh() and all_told(again) == [0, 1, 2] and again.refresh() and all_told(again) == [10, 11]
+    add(ring, pairs(4, 20))
+    again = pickle.loads(data)  # it is gone by now
+    assert len(again) == 3 and all_told(again) == [20, 21, 22]
+
+
+def rank(dataset, pipe):
+    """What a process that trains does: it says what it has, is told to refresh, and says it again."""
+    while pipe.recv():
+        pipe.send((len(dataset), all_told(dataset)))
+    pipe.send(dataset.refresh())
+    pipe.recv()
+    pipe.send((len(dataset), all_told(dataset)))
+
+
+def test_another_process_is_not_moved_on_by_refresh(ring_of):
+    ring = ring_of(pairs(3), KEEP=2)
+    dataset = RingDataset(ring)
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=rank, args=(dataset, theirs))
+    child.start()
+    ours.send(True)
+    assert ours.recv() == (3, [0, 1, 2])
+    add(ring, pairs(2, 10))
+    assert dataset.refresh()
+    ours.send(True)
+    assert ours.recv() == (3, [0, 1, 2]) and all_told(dataset) == [10, 11]
+    add(ring, pairs(1, 20))
+    ours.send(False)
+    assert ours.recv() is True and all_told(dataset) == [10, 11]
+    ours.send(True)
+    assert ours.recv() == (1, [20])
+    child.join(30)
+    assert child.exitcode == 0
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("collate_fn", [default, collate], ids=["default", "ours"])
+def test_stock_samplers(dataset, workers, collate_fn):
+    def loaded(**options):
+        return all_told(DataLoader(dataset, num_workers=workers, collate_fn=collate_fn, **options))
+
+    assert loaded(batch_size=3) == list(range(7))
+    assert sorted(loaded(batch_size=2, shuffle=True)) == list(range(7))
+    assert len(loaded(batch_size=2, sampler=RandomSampler(dataset, replacement=True, num_samples=9))) == 9
+    assert loaded(batch_sampler=BatchSampler([5, 0, 3], 2, drop_last=True)) == [5, 0]
+    shares = [loaded(batch_size=2, sampler=DistributedSampler(dataset, 2, r, shuffle=False)) for r in (0, 1)]
+    assert shares == [[0, 2, 4, 6], [1, 3, 5, 0]]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_of_every_kind_follow_refresh(ring_of, method):
+    ring = ring_of(pairs(4), KEEP=5)
+    dataset = RingDataset(ring)
+    loader = DataLoader(
+        dataset, 2, num_workers=1, collate_fn=collate, persistent_workers=True, multiprocessing_context=method
     )
-
-
-def ways(sample, name):
-    """Every way from a part to a tensor."""
-    yield sample.torch()[name]
-    yield sample.torch(name)[name]
-    yield torch.from_dlpack(sample.dlpack(name))
-    yield torch.from_numpy(np.asarray(sample.dlpack(name)))
-
-
-def test_tensors_hold_what_was_written_and_may_be_changed_in_place(dataset):
-    for name, value in everything().items():
-        if name == "raw":
-            continue
-        for n in range(4):
-            tensor = list(ways(dataset[0], name))[n]
-            assert tensor.dtype == torch.from_numpy(value.copy()).dtype and tuple(tensor.shape) == value.shape
-            assert tensor.numpy().tobytes() == value.tobytes()
-            tensor += 1
-            tensor.fill_(3)
-            assert (tensor == 3).all()
-            assert unchanged(dataset[0]) and unchanged(dataset[1]), (name, n)
-
-
-def test_a_change_is_not_seen_in_the_next_pass_of_a_stream(filled):
-    ring = filled([everything()] * 3, SEGMENT_SAMPLES=3, READ="mmap")
-    for n, sample in enumerate(ring.stream(epochs=3)):
-        assert unchanged(sample), n
-        for tensor in sample.torch("large", "inline", "packed").values():
-            tensor.zero_()
-
-
-def test_tensors_come_without_a_warning(filled, script):
-    ring = filled([everything()])
-    process = script(
-        """
-        import sys, warnings, ringreel
-        warnings.simplefilter("error")
-        import torch
-        print(sorted(ringreel.Ring({"RING": sys.argv[1]}).dataset()[0].torch()))
-        """,
-        ring.path,
-    )
-    assert process.end() == 0, process.said
-
-
-def test_two_samples_share_no_memory(dataset):
-    first, second = dataset[0].torch(), dataset[0].torch()
-    first["large"].zero_()
-    assert second["large"].sum() == everything()["large"].sum(dtype=np.int64)
-
-
-def test_dlpack_owns_its_memory(dataset):
-    sample = dataset[0]
-    tensor = torch.from_dlpack(sample.dlpack("large"))
-    tensor.zero_()
-    assert unchanged(sample)
-    del sample
-    assert tensor.sum() == 0
-
-
-def test_tensors_outlive_their_sample(dataset):
-    tensor = dataset[0].torch()["large"]
-    [dataset[1] for _ in range(5)]
-    assert tensor.numpy().tobytes() == everything()["large"].tobytes()
-
-
-def test_bytes_stay_bytes(dataset):
-    assert dataset[0].torch()["raw"] == b"abc"
-
-
-def test_bfloat16_goes_in_and_comes_out(filled):
-    tensors = [
-        torch.randn(3, 4).to(torch.bfloat16),
-        torch.tensor(1.5, dtype=torch.bfloat16),
-        torch.zeros(0, 2).bfloat16(),
-    ]
-    tensors += [torch.randn(500, 300).to(torch.bfloat16).t()]
-    dataset = filled([{"data": tensor} for tensor in tensors]).dataset()
-    for sample, tensor in zip(dataset, tensors, strict=True):
-        assert sample.dtypes == {"data": "bf16"}
-        for found in (sample.torch()["data"], torch.from_dlpack(sample.dlpack("data"))):
-            assert found.dtype == torch.bfloat16 and found.shape == tensor.shape and torch.equal(found, tensor)
-            found += 1
-    assert torch.equal(dataset[0].torch()["data"], tensors[0])
-
-
-def test_tensors_of_every_kind_can_be_written(filled):
-    base = torch.arange(24).reshape(4, 6)
-    tensors = [
-        base.t(),
-        base[::2, 1:3],
-        torch.ones(2, requires_grad=True),
-        torch.tensor([1 + 2j]).conj(),
-        torch.tensor([True, False]),
-        torch.tensor(3.5),
-        torch.zeros(0, 3),
-        torch.randn(3).half(),
-    ]
-    for sample, tensor in zip(filled([{"data": t} for t in tensors]).dataset(), tensors, strict=True):
-        want = tensor.detach().resolve_conj()
-        assert torch.equal(sample.torch()["data"], want) and sample["data"].dtype == want.numpy().dtype
-
-
-def test_a_sparse_tensor_is_refused_by_the_name_of_its_part(config):
-    with ringreel.Ring(config()).generator() as generator:
-        with pytest.raises(ringreel.SampleError, match="part 'data': this torch tensor .*sparse"):
-            generator.write({"data": torch.eye(3).to_sparse()})
-
-
-def test_a_type_that_torch_lacks_is_a_type_error_that_names_the_part(filled):
-    sample = filled([{"data": np.zeros(2, "M8[s]"), "x": 1}]).dataset()[0]
-    with pytest.raises(TypeError, match="part 'data' is datetime64"):
-        sample.torch()
-    assert sample.torch("x")["x"] == 1
-    with pytest.raises(KeyError):
-        sample.torch("y")
-
-
-def test_a_data_loader_collates_samples(filled):
-    ring = filled([{"data": np.full((2, 3), n, np.float32), "name": str(n).encode()} for n in range(8)])
-    for workers in (0, 2):
-        loader = torch.utils.data.DataLoader(ring.dataset(), batch_size=4, num_workers=workers)
-        batches = list(loader)
-        assert [tuple(batch["data"].shape) for batch in batches] == [(4, 2, 3)] * 2
-        assert [x for batch in batches for x in batch["data"][:, 0, 0].tolist()] == list(range(8))
-        assert batches[1]["name"] == [b"4", b"5", b"6", b"7"]
-
-
-class Share(torch.utils.data.IterableDataset):
-    """Each worker's share of a ring."""
-
-    def __init__(self, ring):
-        self.ring = ring
-
-    def __iter__(self):
-        worker = torch.utils.data.get_worker_info()
-        for sample in self.ring.stream(rank=worker.id, world_size=worker.num_workers, epochs=1):
-            yield sample.torch()
+    assert all_told(loader) == [0, 1, 2, 3]
+    add(ring, pairs(3, 10))
+    assert all_told(loader) == [0, 1, 2, 3]
+    assert dataset.refresh()
+    assert all_told(loader) == [10, 11, 12]
+    add(ring, pairs(5, 20))
+    assert dataset.refresh()
+    assert all_told(loader) == [20, 21, 22, 23, 24]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_share_a_stream(filled, method):
-    ring = filled([{"data": np.full(3, n)} for n in range(7)])
-    loader = torch.utils.data.DataLoader(Share(ring), batch_size=None, num_workers=2, multiprocessing_context=method)
-    assert sorted(int(sample["data"][0]) for sample in loader) == list(range(7))
+def test_a_copy_has_workers_that_follow_it(ring_of, method):
+    ring = ring_of(pairs(2), KEEP=5)
+    original = RingDataset(ring)
+    dataset = pickle.loads(pickle.dumps(original))
+    loader = DataLoader(dataset, 1, num_workers=1, persistent_workers=True, multiprocessing_context=method)
+    assert all_told(loader) == [0, 1]
+    add(ring, pairs(2, 10))
+    assert original.refresh()
+    assert all_told(loader) == [0, 1]
+    assert dataset.refresh()
+    assert all_told(loader) == [10, 11]
 
 
-def test_a_parameter_of_a_module_can_be_written(config):
-    ring = ringreel.Ring(config())
-    add(ring, [{"data": torch.nn.Parameter(torch.ones(3))}])
-    assert torch.equal(ring.dataset()[0].torch()["data"], torch.ones(3))
+class Refreshing:
+    def __init__(self):
+        self.dataset = None
+
+    def __call__(self, sample):
+        self.dataset.refresh()
+
+
+def test_refresh_in_a_worker_is_refused(ring_of):
+    transform = Refreshing()
+    transform.dataset = dataset = RingDataset(ring_of(pairs(2)), transform=transform)
+    with pytest.raises(RuntimeError, match="call it where the DataLoader is"):
+        next(iter(DataLoader(dataset, num_workers=1)))
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_an_epoch_ends_as_it_began_when_its_generation_is_reclaimed(ring_of, persistent):
+    """The generation is gone while batches of it are on their way; the newest one is shorter."""
+    ring = ring_of(pairs(12), KEEP=0)
+    dataset = RingDataset(ring)
+    loader = DataLoader(
+        dataset, 2, num_workers=2, collate_fn=collate, shuffle=True, persistent_workers=persistent, prefetch_factor=2
+    )
+    batches = iter(loader)
+    found = told(next(batches))
+    add(ring, pairs(5, 20))
+    found += all_told(batches)
+    assert len(found) == 12 and len(dataset) == 12 and set(found) <= {*range(12), *range(20, 25)}
+    assert found[-1] >= 20
+    assert dataset.refresh()
+    assert sorted(all_told(loader)) == [20, 21, 22, 23, 24]

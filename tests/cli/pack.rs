@@ -1,5 +1,5 @@
 //! `ringreel pack`: every input becomes a record or a sample, in order, whatever the threads and whatever is broken.
-//! (That lists and records are those of MXNet's im2rec is compared in python/tests/test_pack_im2rec.py.)
+//! (That lists and records are those of MXNet's im2rec is compared in python/tests/test_cli_pack_im2rec.py.)
 
 use flate2::{Compression, write::GzEncoder};
 use image::{GrayImage, RgbImage};

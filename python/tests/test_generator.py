@@ -1,5 +1,6 @@
-"""What ended a generator is known when it is gone."""
+"""A generator: how it ends, what it counts, and what is known of its failure when it is gone."""
 
+import glob
 import os
 
 import pytest
@@ -77,3 +78,47 @@ def test_text_from_the_ring_is_escaped_in_logs_and_exceptions(config, caplog):
     told = [record.getMessage() for record in caplog.records] + [str(raised.value)]
     assert any("out of luck" in text for text in told), told
     assert all(text.replace("\\", "").isprintable() for text in told), told
+
+
+def test_a_finished_generator_takes_no_more(config):
+    generator = ringreel.Ring(config()).generator()
+    generator.write((1,))
+    first = generator.finish()
+    assert generator.finish() == first == generator.summary
+    for use in (lambda: generator.write((1,)), generator.flush):
+        with pytest.raises(ringreel.RingreelError, match="finished: open another"):
+            use()
+
+
+def test_a_generator_in_a_with_statement_finishes_after_an_exception_too(config):
+    ring = ringreel.Ring(config(SEGMENT_SAMPLES=4))
+    with pytest.raises(ZeroDivisionError), ring.generator() as generator:
+        generator.write((1,))
+        raise ZeroDivisionError
+    assert generator.summary.finished == 1
+    assert ring.status()["samples_waiting"] == 1 and ring.status()["generators"] == []
+
+
+def test_the_summary_counts_quarantined_samples(config):
+    keys = config(SWAP_CAP=2)
+    with ringreel.Ring(keys).generator() as generator:
+        generator.write((0,))
+        for path in glob.glob(os.path.join(keys["RING"], "write.1", "*.rec")):
+            os.truncate(path, 10)
+        for n in range(3):
+            generator.write((n,))
+        summary = generator.finish(promote=True)
+    assert (summary.finished, summary.delivered, summary.quarantined, summary.waiting) == (4, 3, 1, 0)
+
+
+def test_samples_removed_by_hand_do_not_wait(config):
+    keys = config(SWAP_CAP=2)
+    with ringreel.Ring(keys).generator() as generator:
+        generator.write((0,))
+        for path in glob.glob(os.path.join(keys["RING"], "**", "*.rec"), recursive=True):
+            os.remove(path)
+        with pytest.raises(ringreel.RingreelError, match="somebody removed it by hand"):
+            for n in range(10):
+                generator.write((n,))
+        summary = generator.finish(promote=True)
+    assert (summary.finished, summary.waiting) == (summary.delivered + 1, 0)

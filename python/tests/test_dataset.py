@@ -1,4 +1,4 @@
-"""Datasets and streams: what they give, what they do when things are slow, gone or damaged."""
+"""Datasets: what they give, what they do when things are slow, gone or damaged."""
 
 import logging
 import os
@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import add, numbered, numbers, segment_files, until
+from conftest import add, numbered, numbers, ruin, segment_files
 
 import ringreel
 
@@ -77,28 +77,6 @@ def test_a_generation_that_is_gone_without_a_newer_one_is_a_reclaimed_error(fill
         dataset[0]
 
 
-def ruin(path, how):
-    """Deletes a file, cuts it short, or changes bytes in the middle of it."""
-    if how == "deleted":
-        os.remove(path)
-        return
-    size = os.path.getsize(path)
-    fresh = path + ".new"  # a sealed file is never written to: another one is put in its place
-    with open(path, "rb") as old, open(fresh, "wb") as new:
-        data = bytearray(old.read())
-        if how == "changed":
-            data[size // 2] ^= 0xFF
-        else:
-            del data[size // 2 :]
-        new.write(data)
-    if how == "cut open":
-        with open(path, "r+b") as file:
-            file.truncate(size // 2)
-        os.remove(fresh)
-    else:
-        os.replace(fresh, path)
-
-
 @pytest.mark.parametrize("read", ["mmap", "pread"])
 @pytest.mark.parametrize("how", ["deleted", "cut short", "cut open", "changed"])
 def test_a_sample_that_is_damaged_under_a_dataset_is_an_error_that_says_where(filled, how, read):
@@ -117,44 +95,6 @@ def test_a_sample_that_is_damaged_under_a_dataset_is_an_error_that_says_where(fi
     assert (str(again), again.path, again.position) == (str(error), path, 1)
 
 
-def test_a_stream_skips_damaged_samples_counts_them_and_warns_once_each(filled, caplog):
-    ring = filled(numbered(4, size=20_000))
-    files = segment_files(ring)
-    ruin(files[1], "deleted")
-    ruin(files[2], "cut short")
-    with ring.stream(epochs=3) as stream:
-        assert numbers(stream) == [0, 3] * 3
-        assert stream.damaged == 2 and stream.epochs == 3
-    warned = [record.getMessage() for record in caplog.records if record.getMessage().startswith("skipped")]
-    assert len(warned) == 2 and files[1] in warned[0] and files[2] in warned[1]
-
-
-def test_a_stream_gives_each_rank_its_share(filled):
-    ring = filled(numbered(10))
-    shares = [numbers(ring.stream(rank=rank, world_size=3, epochs=1)) for rank in range(3)]
-    assert shares == [[0, 3, 6, 9], [1, 4, 7], [2, 5, 8]]
-
-
-def test_a_stream_repeats_a_generation_until_there_is_a_newer_one(filled):
-    ring = filled(numbered(2), KEEP=3)
-    stream = ring.stream()
-    assert numbers([next(stream) for _ in range(5)]) == [0, 1, 0, 1, 0]
-    add(ring, numbered(2, start=10))
-    assert numbers([next(stream) for _ in range(4)]) == [1, 10, 11, 10]
-    stream.close()
-    assert list(stream) == []
-
-
-def test_a_stream_that_does_not_repeat_waits_for_a_newer_generation(filled):
-    ring = filled(numbered(2), KEEP=3)
-    stream = ring.stream(repeat=False, timeout=30)
-    assert numbers([next(stream), next(stream)]) == [0, 1]
-    later = threading.Timer(0.3, add, (ring, numbered(2, start=10)))
-    later.start()
-    assert numbers([next(stream), next(stream)]) == [10, 11]
-    later.join()
-
-
 def test_a_wait_ends_with_a_timeout_that_says_for_what(filled, config, caplog):
     caplog.set_level(logging.INFO, "ringreel")
     for use in (lambda ring: len(ring.dataset(timeout=0.2)), lambda ring: next(ring.stream(timeout=0.2))):
@@ -169,14 +109,6 @@ def test_a_wait_ends_with_a_timeout_that_says_for_what(filled, config, caplog):
     next(stream)
     with pytest.raises(ringreel.RingTimeoutError, match="generation 2 holds 0 of 1 samples"):
         next(stream)
-
-
-def test_the_first_word_of_a_wait_is_information_and_later_ones_are_warnings(caplog):
-    caplog.set_level(logging.INFO, "ringreel")
-    tell = ringreel._log.Waiting()
-    tell("rain")
-    tell("rain")
-    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
 
 
 def test_a_reader_may_start_before_everyone_else(config):
@@ -218,30 +150,18 @@ def test_threads_may_share_a_dataset(filled):
     assert sorted(found) == sorted(list(range(16)) * 6)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"rank": 2, "world_size": 2}, {"rank": -1}, {"world_size": 0}, {"epochs": -1}],
-    ids=lambda options: " ".join(options),
-)
-def test_a_share_that_makes_no_sense_is_refused(config, options):
-    with pytest.raises(ValueError, match="rank|epochs"):
-        ringreel.Ring(config()).stream(**options)
-
-
 @pytest.mark.parametrize("timeout", [-1, float("nan")])
 def test_a_timeout_that_makes_no_sense_is_refused(config, timeout):
     with pytest.raises(ValueError, match="timeout"):
         len(ringreel.Ring(config()).dataset(timeout=timeout))
 
 
-def test_no_epochs_are_no_samples(filled):
-    assert list(filled(numbered(2)).stream(epochs=0)) == []
-
-
-def test_readers_show_in_the_status_while_they_stream(filled):
-    ring = filled(numbered(2))
-    stream = ring.stream()
-    next(stream)
-    assert [reader["pid"] for reader in ring.status()["readers"]] == [os.getpid()]
-    del stream
-    until(lambda: ring.status()["readers"] == [])
+def test_a_pickled_dataset_stays_with_its_generation(filled):
+    ring = filled(numbered(3), KEEP=1)
+    dataset = ring.dataset()
+    assert len(dataset) == 3
+    data = pickle.dumps(dataset)
+    add(ring, numbered(2, start=10))
+    assert numbers(pickle.loads(data)) == [0, 1, 2]
+    add(ring, numbered(2, start=20))
+    assert numbers(pickle.loads(data)[:2]) == [20, 21]  # it is gone: the newest

@@ -1,6 +1,5 @@
-"""`ringreel.torch`: rings in torch's DataLoader."""
+"""Batches of `ringreel.torch.collate`: how workers hand them over, and what the training process finds."""
 
-import copy
 import gc
 import multiprocessing
 import os
@@ -20,56 +19,15 @@ import ringreel
 
 torch = pytest.importorskip("torch", reason="torch is not installed: ringreel.torch and DataLoader are NOT tested")
 
-from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler, Subset  # noqa: E402
+from torch.utils.data import DataLoader, Subset  # noqa: E402
 from torch.utils.data import default_collate as default  # noqa: E402
+from torch_samples import LARGE, all_told, lies_in, pairs, same, told  # noqa: E402
 
-import ringreel.torch  # noqa: E402
-from ringreel import _torch_batches, _torch_buffers  # noqa: E402
+from ringreel import _torch_batches  # noqa: E402
 from ringreel.torch import RingDataset, collate  # noqa: E402
 
 # Python 3.12 and later warn of every fork where there are threads; that it goes well is what is tested.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-
-# Bytes of a part that is large enough to be mapped, and is not a whole number of pages.
-LARGE = 300_001
-
-
-def pair(number):
-    """A sample that is mapped, of two parts that tell its number."""
-    data = np.arange(LARGE, dtype=np.uint8)
-    data[:3] = number
-    return {"data": data, "label": np.full((3, 50_000), number, np.int16)}
-
-
-def pairs(count, start=0):
-    return [pair(start + n) for n in range(count)]
-
-
-def told(batch):
-    """The numbers of the samples in a batch; that all of each is there."""
-    data, label = batch.values() if isinstance(batch, dict) else batch
-    if data.dim() == 1:
-        data, label = data[None], label[None]
-    for n, number in enumerate(data[:, 0].tolist()):
-        assert np.array_equal(data[n].numpy(), pair(number)["data"])
-        assert label[n].shape == (3, 50_000) and (label[n] == number).all()
-    return data[:, 0].tolist()
-
-
-def all_told(loader):
-    return [number for batch in loader for number in told(batch)]
-
-
-def lies_in(tensor):
-    """The file whose map a tensor lies in; "" for memory of no file."""
-    address = tensor.data_ptr()
-    with open("/proc/self/maps") as maps:
-        for line in maps:
-            fields = line.split()
-            start, end = (int(n, 16) for n in fields[0].split("-"))
-            if start <= address < end:
-                return fields[5] if len(fields) > 5 and "/" in fields[5] else ""
-    return ""
 
 
 @pytest.fixture(autouse=True)
@@ -79,187 +37,8 @@ def impatient(monkeypatch):
 
 
 @pytest.fixture
-def ring_of(filled):
-    """Makes a ring with a file for each of these samples. Later generations may be larger and smaller."""
-
-    def make(samples, **keys):
-        return filled(samples, **{"SWAP_CAP": 50, "SEGMENT_SAMPLES": 1, **keys})
-
-    return make
-
-
-@pytest.fixture
 def dataset(ring_of):
     return RingDataset(ring_of(pairs(7)))
-
-
-# One sample after the other.
-
-
-def test_a_sample_is_a_dict_of_tensors_or_a_tuple_of_them(ring_of):
-    ring = ring_of([{"a": np.arange(6.0).reshape(2, 3), "b": np.int16(5), "c": b"abc"}])
-    for config in (ring, {"RING": ring.path}, {"RING": ring.path, "SAMPLE": ["a", "b", "c"]}):
-        sample = RingDataset(config)[0]
-        assert type(sample) is dict and list(sample) == ["a", "b", "c"] and sample["c"] == b"abc"
-        assert torch.equal(sample["a"], torch.arange(6, dtype=torch.float64).view(2, 3))
-        assert sample["b"].dtype == torch.int16 and sample["b"].shape == () and sample["b"] == 5
-        for parts in (["a", "b", "c"], ["c", "a"], ("b",)):
-            assert list(RingDataset(config, parts)[0]) == list(parts)
-            found = RingDataset(config, parts, as_tuple=True)[0]
-            assert type(found) is tuple and len(found) == len(parts)
-            assert same(found, tuple(sample[name] for name in parts))
-    a, b, c = RingDataset(ring, as_tuple=True)[0]
-    assert (tuple(a.shape), tuple(b.shape), c) == ((2, 3), (), b"abc")
-
-
-def test_parts_that_are_not_there_are_refused(ring_of, tmp_path):
-    ring = ring_of(pairs(1))
-    for parts in ("data", [], ()):
-        with pytest.raises(ValueError, match="names in a list"):
-            RingDataset(ring, parts)
-    with pytest.raises(ValueError, match="no part 'x'; SAMPLE names data, label"):
-        RingDataset(ring, ["data", "x"])
-    with pytest.raises(KeyError, match="no part 'x'"):
-        RingDataset({"RING": ring.path}, ["x"])[0]
-
-
-def test_a_dataset_waits_for_a_ring_so_long(config):
-    with pytest.raises(ringreel.RingTimeoutError):
-        RingDataset(config(), timeout=0.05)
-
-
-def test_it_is_a_sequence_of_so_many(dataset):
-    assert isinstance(dataset, torch.utils.data.Dataset) and len(dataset) == 7 and dataset.generation == 1
-    for index in (2, -5, np.int8(2), np.uint64(2), torch.tensor(2)):
-        assert told(dataset[index]) == [2]
-    assert [told(sample)[0] for sample in dataset] == list(range(7))
-    assert [told(sample)[0] for sample in dataset.__getitems__([3, 3, -1])] == [3, 3, 6]
-    for index in (7, -8, 10**30):
-        with pytest.raises(IndexError, match="generation 1 holds 7"):
-            dataset[index]
-        with pytest.raises(IndexError, match="generation 1 holds 7"):
-            dataset.__getitems__([0, index])
-    for index in ("0", [0], slice(2), 1.0):
-        with pytest.raises(TypeError):
-            dataset[index]
-
-
-def test_transform_makes_the_sample(ring_of):
-    ring = ring_of(pairs(3))
-    assert [RingDataset(ring, transform=lambda sample: sample["label"][0, 0].item())[n] for n in range(3)] == [0, 1, 2]
-    assert RingDataset(ring, ["label"], as_tuple=True, transform=len)[0] == 1
-
-
-def test_a_change_in_place_is_seen_by_nobody_else(dataset):
-    for tensor in (dataset[1]["data"], dataset[1]["label"]):
-        tensor.zero_()
-    assert told(dataset[1]) == [1]
-
-
-# Generations.
-
-
-def test_the_generation_and_len_stay_until_refresh(ring_of):
-    ring = ring_of(pairs(3), KEEP=3)
-    dataset = RingDataset(ring)
-    assert dataset.refresh() is False
-    add(ring, pairs(2, 10))
-    add(ring, pairs(1, 20))
-    assert len(dataset) == 3 and dataset.generation == 1 and all_told(dataset) == [0, 1, 2]
-    assert dataset.refresh(2) is True
-    assert len(dataset) == 2 and dataset.generation == 2 and all_told(dataset) == [10, 11]
-    assert dataset.refresh() is True and dataset.refresh(3) is False
-    assert len(dataset) == 1 and dataset.generation == 3 and all_told(dataset) == [20]
-    with pytest.raises(ringreel.ReclaimedError, match="no generation 9 .* the newest is 3"):
-        dataset.refresh(9)
-    assert dataset.generation == 3 and all_told(dataset) == [20]
-
-
-def test_a_reclaimed_generation_is_read_on_in_the_newest_with_the_same_len(ring_of):
-    ring = ring_of(pairs(5), KEEP=0)
-    dataset = RingDataset(ring)
-    assert told(dataset[1]) == [1]
-    add(ring, pairs(5, 10))
-    add(ring, pairs(2, 20))
-    assert told(dataset[-1]) == [20]
-    add(ring, pairs(3, 30))
-    assert [told(dataset[n]) for n in (2, 3, 1)] == [[20], [30], [31]]  # the file of 20 is open still
-    assert all_told(dataset) == [30, 31, 32, 30, 31]
-    assert len(dataset) == 5 and dataset.generation == 1
-    with pytest.raises(IndexError, match="generation 1 holds 5"):
-        dataset[5]
-    assert dataset.refresh() is True
-    assert len(dataset) == 3 and dataset.generation == 4
-
-
-def test_a_generation_that_is_gone_without_a_newer_one_is_a_reclaimed_error(ring_of):
-    ring = ring_of(pairs(2))
-    dataset = RingDataset(ring)
-    shutil.rmtree(os.path.join(ring.path, "read.1"))
-    with pytest.raises(ringreel.ReclaimedError, match="generation 1 is gone"):
-        dataset[0]
-
-
-def test_a_copy_stays_with_the_generation(ring_of):
-    ring = ring_of(pairs(3), KEEP=1)
-    dataset = RingDataset(ring, as_tuple=True, parts=["data", "label"])
-    data = pickle.dumps(dataset)
-    add(ring, pairs(2, 10))
-    for again in (pickle.loads(data), copy.deepcopy(dataset), copy.copy(dataset)):
-        assert len(again) == 3 and again.generation == 1 and all_told(again) == [0, 1, 2]
-    again = pickle.loads(data)
-    assert dataset.refresh() and all_told(again) == [0, 1, 2] and again.refresh() and all_told(again) == [10, 11]
-    add(ring, pairs(4, 20))
-    again = pickle.loads(data)  # it is gone by now
-    assert len(again) == 3 and all_told(again) == [20, 21, 22]
-
-
-def rank(dataset, pipe):
-    """What a process that trains does: it says what it has, is told to refresh, and says it again."""
-    while pipe.recv():
-        pipe.send((len(dataset), all_told(dataset)))
-    pipe.send(dataset.refresh())
-    pipe.recv()
-    pipe.send((len(dataset), all_told(dataset)))
-
-
-def test_another_process_is_not_moved_on_by_refresh(ring_of):
-    ring = ring_of(pairs(3), KEEP=2)
-    dataset = RingDataset(ring)
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe()
-    child = context.Process(target=rank, args=(dataset, theirs))
-    child.start()
-    ours.send(True)
-    assert ours.recv() == (3, [0, 1, 2])
-    add(ring, pairs(2, 10))
-    assert dataset.refresh()
-    ours.send(True)
-    assert ours.recv() == (3, [0, 1, 2]) and all_told(dataset) == [10, 11]
-    add(ring, pairs(1, 20))
-    ours.send(False)
-    assert ours.recv() is True and all_told(dataset) == [10, 11]
-    ours.send(True)
-    assert ours.recv() == (1, [20])
-    child.join(30)
-    assert child.exitcode == 0
-
-
-# Loaders.
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("collate_fn", [default, collate], ids=["default", "ours"])
-def test_stock_samplers(dataset, workers, collate_fn):
-    def loaded(**options):
-        return all_told(DataLoader(dataset, num_workers=workers, collate_fn=collate_fn, **options))
-
-    assert loaded(batch_size=3) == list(range(7))
-    assert sorted(loaded(batch_size=2, shuffle=True)) == list(range(7))
-    assert len(loaded(batch_size=2, sampler=RandomSampler(dataset, replacement=True, num_samples=9))) == 9
-    assert loaded(batch_sampler=BatchSampler([5, 0, 3], 2, drop_last=True)) == [5, 0]
-    shares = [loaded(batch_size=2, sampler=DistributedSampler(dataset, 2, r, shuffle=False)) for r in (0, 1)]
-    assert shares == [[0, 2, 4, 6], [1, 3, 5, 0]]
 
 
 def various(number):
@@ -279,19 +58,6 @@ def various(number):
         "tiny16": torch.full((3,), number).to(torch.bfloat16),
         "raw": str(number).encode(),
     }
-
-
-def same(found, wanted):
-    """Whether two batches are equal to the last bit, in structure and types too."""
-    if isinstance(wanted, torch.Tensor):
-        assert type(found) is torch.Tensor and found.dtype == wanted.dtype and found.shape == wanted.shape
-        return torch.equal(found, wanted)
-    assert type(found) is type(wanted)
-    if isinstance(wanted, dict):
-        return list(found) == list(wanted) and all(same(found[name], wanted[name]) for name in wanted)
-    if isinstance(wanted, list | tuple):
-        return len(found) == len(wanted) and all(map(same, found, wanted))
-    return found == wanted
 
 
 def numbered_too(sample):
@@ -416,70 +182,6 @@ def test_pages_that_were_never_touched_count_too(ring_of):
     for batch in DataLoader(dataset, 1, num_workers=1, collate_fn=collate):
         assert np.array_equal(batch["data"][0].numpy(), large)
         assert lies_in(batch["data"]).endswith(".rec")
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_workers_of_every_kind_follow_refresh(ring_of, method):
-    ring = ring_of(pairs(4), KEEP=5)
-    dataset = RingDataset(ring)
-    loader = DataLoader(
-        dataset, 2, num_workers=1, collate_fn=collate, persistent_workers=True, multiprocessing_context=method
-    )
-    assert all_told(loader) == [0, 1, 2, 3]
-    add(ring, pairs(3, 10))
-    assert all_told(loader) == [0, 1, 2, 3]
-    assert dataset.refresh()
-    assert all_told(loader) == [10, 11, 12]
-    add(ring, pairs(5, 20))
-    assert dataset.refresh()
-    assert all_told(loader) == [20, 21, 22, 23, 24]
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_copy_has_workers_that_follow_it(ring_of, method):
-    ring = ring_of(pairs(2), KEEP=5)
-    original = RingDataset(ring)
-    dataset = pickle.loads(pickle.dumps(original))
-    loader = DataLoader(dataset, 1, num_workers=1, persistent_workers=True, multiprocessing_context=method)
-    assert all_told(loader) == [0, 1]
-    add(ring, pairs(2, 10))
-    assert original.refresh()
-    assert all_told(loader) == [0, 1]
-    assert dataset.refresh()
-    assert all_told(loader) == [10, 11]
-
-
-class Refreshing:
-    def __init__(self):
-        self.dataset = None
-
-    def __call__(self, sample):
-        self.dataset.refresh()
-
-
-def test_refresh_in_a_worker_is_refused(ring_of):
-    transform = Refreshing()
-    transform.dataset = dataset = RingDataset(ring_of(pairs(2)), transform=transform)
-    with pytest.raises(RuntimeError, match="call it where the DataLoader is"):
-        next(iter(DataLoader(dataset, num_workers=1)))
-
-
-@pytest.mark.parametrize("persistent", [False, True])
-def test_an_epoch_ends_as_it_began_when_its_generation_is_reclaimed(ring_of, persistent):
-    """The generation is gone while batches of it are on their way; the newest one is shorter."""
-    ring = ring_of(pairs(12), KEEP=0)
-    dataset = RingDataset(ring)
-    loader = DataLoader(
-        dataset, 2, num_workers=2, collate_fn=collate, shuffle=True, persistent_workers=persistent, prefetch_factor=2
-    )
-    batches = iter(loader)
-    found = told(next(batches))
-    add(ring, pairs(5, 20))
-    found += all_told(batches)
-    assert len(found) == 12 and len(dataset) == 12 and set(found) <= {*range(12), *range(20, 25)}
-    assert found[-1] >= 20
-    assert dataset.refresh()
-    assert sorted(all_told(loader)) == [20, 21, 22, 23, 24]
 
 
 def test_what_goes_wrong_where_a_batch_is_taken_is_raised_by_the_loader_which_goes_on(ring_of, monkeypatch):
@@ -757,41 +459,3 @@ def test_nothing_is_left_when_everything_is_killed(ring_of, script):
         os.kill(pid, signal.SIGKILL)
     left = [name for name in os.listdir("/dev/shm") if any(f"_{pid}_" in name for pid in (*workers, process.child.pid))]
     assert left == []
-
-
-# Buffers.
-
-
-@pytest.fixture
-def no_buffers():
-    _torch_buffers._free.clear()
-    yield
-    _torch_buffers._free.clear()
-
-
-def test_memory_is_used_again_when_nobody_has_it_any_more(no_buffers):
-    shape = torch.Size((3, 1 << 20))
-    first = _torch_buffers.empty(shape, torch.float32)
-    assert first.shape == shape and first.dtype == torch.float32 and first.is_contiguous()
-    place = first.data_ptr()
-    assert place % 64 == 0
-    first.fill_(1)
-    held = [first[1:, 5:], first.numpy()[0], first.view(torch.int32), first.detach()]
-    del first
-    while held:
-        other = _torch_buffers.empty(shape, torch.float32)
-        assert other.data_ptr() != place and (other.fill_(2) == 2).all()
-        one = held.pop(0)
-        assert (one[0][0] if getattr(one, "ndim", 1) > 1 else one[0]) in (1, 0x3F800000)
-        del one, other
-    found = [_torch_buffers.empty(shape, dtype).data_ptr() for dtype in (torch.float32, torch.int32)]
-    assert place in found
-
-
-def test_so_many_buffers_are_kept(no_buffers):
-    batches = [_torch_buffers.empty(torch.Size((n, 1 << 20)), torch.uint8) for n in range(1, 9)]
-    assert len({batch.data_ptr() for batch in batches}) == 8
-    batches.clear()
-    assert len(_torch_buffers._free) == 4
-    assert _torch_buffers.empty(torch.Size((3,)), torch.uint8).shape == (3,)
-    assert _torch_buffers.empty(torch.Size((0, 5)), torch.uint8).shape == (0, 5)
