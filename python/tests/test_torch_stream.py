@@ -614,15 +614,16 @@ def test_a_mixture_of_ring_streams_is_refused_since_it_could_not_go_on(config):
 
 
 @pytest.mark.parametrize("given", [0, 4])
-def test_threads_may_ask_an_iterator_that_waits(config, ring_of, given):
+def test_threads_may_ask_an_iterator_that_waits(config, ring_of, caplog, given):
     """As signal handlers may: the state is that after the sample before, and empty without a ring."""
     ring = ring_of(4) if given else config(RING="nowhere")
     iterator, states = iter(RingStream(ring, repeat=False, equal=None)), []
     for _ in range(given):
         next(iterator)
+    caplog.set_level(logging.INFO, "ringreel")
     reader = threading.Thread(target=list, args=(iterator,), daemon=True)
     reader.start()
-    until(lambda: iterator._stream._stream is not None)
+    until(lambda: "waiting for" in caplog.text)  # before that, the asker itself would wait for the ring
     asker = threading.Thread(target=lambda: states.append(iterator.state_dict()), daemon=True)
     asker.start()
     asker.join(60)
