@@ -64,7 +64,7 @@ pub struct Ring {
     pub settings: Settings,
     syncs: Syncs,
     scanner: Scanner,
-    watch: Mutex<Watch>,
+    failure_detector: Mutex<FailureDetector>,
     kept: Mutex<KeptSoFar>,
     pub(crate) committer: CommitterState,
     pub(crate) maintenance: MaintenanceState,
@@ -161,7 +161,7 @@ impl Ring {
             settings: Settings::new(config, kind),
             syncs: Syncs::default(),
             scanner: Scanner::default(),
-            watch: Mutex::new(FailureDetector::new(config.lease)),
+            failure_detector: Mutex::new(FailureDetector::new(config.lease)),
             kept: Mutex::default(),
             committer: CommitterState::default(),
             maintenance: MaintenanceState::default(),
@@ -176,8 +176,8 @@ impl Ring {
     }
 
     /// Locks this process's view of which members are alive.
-    pub fn watch(&self) -> MutexGuard<'_, Watch> {
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn failure_detector(&self) -> MutexGuard<'_, FailureDetector> {
+        self.failure_detector.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Checks that the directory still holds this ring: it may have been removed under a process that

@@ -43,7 +43,7 @@ const TELL_AFTER: u32 = 5;
 
 /// What a look at the directory found.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct ScannedGeneration {
     /// Segments that pass their footer check, sorted by (born, index): the order in which they are chosen.
     pub segments: Vec<Arc<SegmentEntry>>,
     /// Files that did not pass, and why.
@@ -95,14 +95,14 @@ impl Ring {
     ///
     /// # Errors
     /// A directory that is gone, or what else the filesystem says.
-    pub fn look_at(&self, n: u64, dir: &Path) -> Result<Found> {
+    pub fn look_at(&self, n: u64, dir: &Path) -> Result<ScannedGeneration> {
         let inode = surely(&*self.fs, dir, || self.fs.identity(dir))?.inode;
         let names = self.fs.list(dir)?;
         let mut scan = self.scanner.of(n);
         if (scan.generation, scan.inode) != (n, inode) {
             *scan = Scan { generation: n, inode, ..Scan::default() };
         }
-        let mut found = Found::default();
+        let mut found = ScannedGeneration::default();
         for name in names {
             let Some(parsed) = SegmentName::parse(&name) else { continue };
             if let Some(entry) = scan.by_name.get(&parsed) {
@@ -218,7 +218,7 @@ impl Ring {
     }
 
     /// As [`Ring::usage`], for a caller that has looked at the generations after `newest`.
-    pub fn usage_with(&self, newest: u64, filling: &[Found]) -> Result<(u64, u64)> {
+    pub fn usage_with(&self, newest: u64, filling: &[ScannedGeneration]) -> Result<(u64, u64)> {
         let oldest = newest.saturating_sub(self.settings.keep);
         let mut there: BTreeSet<u64> = self.kept_for_ever()?.iter().map(|kept| kept.generation).collect();
         there.extend(oldest..=newest);
@@ -243,7 +243,7 @@ impl Ring {
     ///
     /// # Errors
     /// What the filesystem says.
-    pub fn look_at_filling(&self, newest: u64) -> Result<Vec<Found>> {
+    pub fn look_at_filling(&self, newest: u64) -> Result<Vec<ScannedGeneration>> {
         let next = newest + 1;
         let look = |n, dir: &Path| match self.look_at(n, dir) {
             Err(Error::Fs { source }) if source.is_gone() => Ok(None),

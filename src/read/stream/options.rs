@@ -15,8 +15,8 @@ pub struct StreamOptions {
     pub seed: u64,
     /// What makes all workers have the same number of steps.
     pub equal: Equal,
-    /// The value of every element of a sample that is none ([`Equal::Pad`]).
-    pub fill: f64,
+    /// The value of every element of a padding sample ([`Equal::Pad`]).
+    pub pad_value: f64,
     /// After this many epochs the stream ends; none: never.
     pub epochs: Option<u64>,
     /// It goes on where the run's workers were before: with an epoch that none of them has begun. All ranks take as many
@@ -43,7 +43,7 @@ impl Default for StreamOptions {
             shuffle: false,
             seed: 0,
             equal: Equal::No,
-            fill: -100.0,
+            pad_value: -100.0,
             epochs: None,
             goes_on: None,
             repeat: true,
