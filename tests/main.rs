@@ -163,3 +163,9 @@ mod recordio {
     /// Splits of plain files.
     mod input_split;
 }
+
+/// The documentation agrees with the code.
+mod docs {
+    /// The glossary.
+    mod glossary;
+}

@@ -41,7 +41,7 @@ pub use segment::footer::{Footer, TRAILER_LEN, Trailer};
 pub use segment::head::{Codec, Head, PartHead, PartPlace};
 pub use segment::header::SegmentInfo;
 pub use segment::part::{Part, ReadOptions};
-pub use segment::salvage::{Salvage, Salvaged, SalvagedSample};
+pub use segment::salvage::{Salvage, SalvageItem, SalvagedSample};
 pub use segment::sink::Sink;
 pub use segment::slice::{Sample, SegmentSlice};
 pub use segment::walk::SegmentWalk;

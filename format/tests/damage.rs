@@ -5,7 +5,7 @@ use super::common::{MAX_PART, check, info, noise};
 use bytes::Bytes;
 use ringreel_format::recordio::{Found, RecordReader, ResyncReader};
 use ringreel_format::segment::head::PartPlace;
-use ringreel_format::segment::salvage::{Salvage, Salvaged};
+use ringreel_format::segment::salvage::{Salvage, SalvageItem};
 use ringreel_format::segment::walk::SegmentWalk;
 use ringreel_format::{
     DType, Meta, PartRef, ReadOptions, SampleRef, Schema, SegmentSlice, SegmentWriter, WriteOptions,
@@ -82,7 +82,7 @@ fn salvage_loses_only_what_was_touched(file: Vec<u8>, models: &[Model], damage: 
     let (mut given, mut skipped) = (0, 0);
     for found in Salvage::new(file.into(), ReadOptions::default()) {
         match found {
-            Salvaged::Skipped(region) => {
+            SalvageItem::Skipped(region) => {
                 assert!(
                     last <= region.begin && region.begin <= region.end && region.end <= len,
                     "{damage:?}: {region:?}"
@@ -91,7 +91,7 @@ fn salvage_loses_only_what_was_touched(file: Vec<u8>, models: &[Model], damage: 
                 covered |= region.begin <= damage.start && damage.start < region.end || damage.start == len;
                 skipped += 1;
             }
-            Salvaged::Sample(sample) => {
+            SalvageItem::Sample(sample) => {
                 let model = &models[sample.ordinal as usize];
                 assert_eq!(model.head.start, sample.at);
                 for (part, (bytes, place)) in sample.parts.iter().zip(&model.parts) {
@@ -148,7 +148,7 @@ fn every_truncation_is_found_and_costs_only_what_it_touched() {
         } else {
             // The header is damaged and the footer gone: nothing says what the bytes mean, and salvage says so.
             let found = Salvage::new(Bytes::copy_from_slice(cut), ReadOptions::default()).collect::<Vec<_>>();
-            assert!(matches!(&found[..], [Salvaged::Skipped(region)] if region.end == len as u64), "{found:?}");
+            assert!(matches!(&found[..], [SalvageItem::Skipped(region)] if region.end == len as u64), "{found:?}");
         }
         cuts += 1;
     }
@@ -161,11 +161,11 @@ fn whole_segments_are_salvaged_whole() {
     let (file, models) = golden();
     let found = Salvage::new(file.clone().into(), ReadOptions::default()).collect::<Vec<_>>();
     assert_eq!(found.len(), models.len());
-    assert!(found.iter().all(|found| matches!(found, Salvaged::Sample(_))));
+    assert!(found.iter().all(|found| matches!(found, SalvageItem::Sample(_))));
     let footer = models.last().unwrap().end as usize;
     let found = Salvage::new(file[..footer].to_vec().into(), ReadOptions::default()).collect::<Vec<_>>();
     assert_eq!(found.len(), models.len() + 1);
-    assert!(matches!(found.last(), Some(Salvaged::Skipped(region)) if region.begin == footer as u64));
+    assert!(matches!(found.last(), Some(SalvageItem::Skipped(region)) if region.begin == footer as u64));
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_head_in_another_place_or_of_another_segment_is_no_head() {
     let id = file.windows(16).position(|bytes| bytes == b"0123456789abcdef").unwrap();
     other[id] ^= 1;
     let strange = Salvage::new(other.into(), ReadOptions::default()).next();
-    assert!(matches!(strange, Some(Salvaged::Skipped(_))), "{strange:?}");
+    assert!(matches!(strange, Some(SalvageItem::Skipped(_))), "{strange:?}");
 }
 
 #[test]

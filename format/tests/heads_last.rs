@@ -3,7 +3,7 @@
 
 use super::common::info;
 use ringreel_format::{
-    DType, FormatError, Meta, PartRef, Result, Salvage, Salvaged, SampleRef, Schema, SegmentWriter, Sink, Value,
+    DType, FormatError, Meta, PartRef, Result, Salvage, SalvageItem, SampleRef, Schema, SegmentWriter, Sink, Value,
     WriteOptions, frame::MAGIC,
 };
 use std::io::{self, Write};
@@ -267,11 +267,11 @@ fn found(bytes: &[u8]) -> (Vec<u64>, usize) {
     let (mut ordinals, mut skipped) = (Vec::new(), 0);
     for found in Salvage::new(bytes.to_vec().into(), Default::default()) {
         match found {
-            Salvaged::Sample(sample) => {
+            SalvageItem::Sample(sample) => {
                 assert!(sample.parts.iter().all(Result::is_ok));
                 ordinals.push(sample.ordinal);
             }
-            Salvaged::Skipped(_) => skipped += 1,
+            SalvageItem::Skipped(_) => skipped += 1,
         }
     }
     (ordinals, skipped)
@@ -303,7 +303,7 @@ fn writers_that_die_before_the_head_leave_no_sample() {
     // The head is there, and of its parts not all.
     for len in [at + head, at + head + 100, whole.len() - 1] {
         let salvage = Salvage::new(whole[..len].to_vec().into(), Default::default());
-        let whole = salvage.filter(|it| matches!(it, Salvaged::Sample(one) if one.parts.iter().all(Result::is_ok)));
+        let whole = salvage.filter(|it| matches!(it, SalvageItem::Sample(one) if one.parts.iter().all(Result::is_ok)));
         assert_eq!(whole.count(), 1, "{len} bytes");
     }
 }

@@ -7,7 +7,7 @@ use ringreel_format::recordio::{Found, RecordReader, ResyncReader};
 use ringreel_format::segment::head::{Codec, PartHead};
 use ringreel_format::segment::part::decode_part;
 use ringreel_format::{
-    DType, FormatError, Meta, PartRef, PartSchema, ReadOptions, Salvage, Salvaged, SampleRef, Schema, SegmentSlice,
+    DType, FormatError, Meta, PartRef, PartSchema, ReadOptions, Salvage, SalvageItem, SampleRef, Schema, SegmentSlice,
     SegmentWriter, WriteOptions,
 };
 use std::time::{Duration, Instant};
@@ -112,7 +112,7 @@ fn parts_of_one_salvaged_sample_are_bounded_together() {
     writer.sample(&mut file, &SampleRef { parts: &parts, meta: &Meta::new(), unix_ms: 0 }).unwrap();
     let salvaged =
         |max_part| match Salvage::new(file.clone().into(), ReadOptions { max_part, ..ReadOptions::default() }).next() {
-            Some(Salvaged::Sample(sample)) => sample.parts.iter().map(Result::is_ok).collect::<Vec<_>>(),
+            Some(SalvageItem::Sample(sample)) => sample.parts.iter().map(Result::is_ok).collect::<Vec<_>>(),
             other => unreachable!("{other:?}"),
         };
     assert_eq!(salvaged(3 << 20), [true, true, true]);

@@ -11,7 +11,7 @@ use arbitrary::{Arbitrary, Unstructured};
 use bytes::Bytes;
 use ringreel_format::input::SliceInput;
 use ringreel_format::recordio::{Found, RecordReader, RecordWriter, ResyncReader};
-use ringreel_format::segment::salvage::{Salvage, Salvaged};
+use ringreel_format::segment::salvage::{Salvage, SalvageItem};
 use ringreel_format::segment::slice::decode_head;
 use ringreel_format::segment::walk::{self, SegmentWalk};
 use ringreel_format::{
@@ -314,8 +314,8 @@ fn salvaged(bytes: &Bytes) -> (Vec<Plain>, usize) {
     let found: Vec<_> = Salvage::new(bytes.clone(), OPTIONS).collect();
     assert_covers(bytes, &found);
     let samples = found.iter().filter_map(|found| match found {
-        Salvaged::Sample(sample) => Some(plain_salvaged(sample)),
-        Salvaged::Skipped(_) => None,
+        SalvageItem::Sample(sample) => Some(plain_salvaged(sample)),
+        SalvageItem::Skipped(_) => None,
     });
     let samples: Vec<_> = samples.collect();
     let skipped = found.len() - samples.len();

@@ -11,7 +11,7 @@ use ringreel_format::input::{Input, SliceInput};
 use ringreel_format::recordio::Region;
 use ringreel_format::segment::part::gather;
 use ringreel_format::segment::pieces::Piece;
-use ringreel_format::segment::salvage::{Salvage, Salvaged, SalvagedSample};
+use ringreel_format::segment::salvage::{Salvage, SalvageItem, SalvagedSample};
 use ringreel_format::segment::slice::decode_head;
 use ringreel_format::segment::walk::{self, SegmentWalk};
 use ringreel_format::{
@@ -90,8 +90,8 @@ fn one_segment(data: &[u8]) -> bool {
     assert_eq!(footer.count, read.len() as u64);
     assert_eq!(read, walked.samples, "by position, and from front to back");
     let saved = salvaged.iter().map(|found| match found {
-        Salvaged::Sample(sample) => plain_salvaged(sample),
-        Salvaged::Skipped(region) => unreachable!("{region:?} of a whole segment was skipped"),
+        SalvageItem::Sample(sample) => plain_salvaged(sample),
+        SalvageItem::Skipped(region) => unreachable!("{region:?} of a whole segment was skipped"),
     });
     assert!(saved.eq(walked.samples), "salvage gives other samples than the walk");
     true
@@ -169,17 +169,17 @@ fn gather_sample(bytes: &Bytes, base: u64, info: &SegmentInfo) -> Result<Sample>
 
 /// Whether what was found covers the file: the header, then samples, stretches and records of later versions, each where
 /// the one before it ends; then footer and trailer.
-pub(crate) fn assert_covers(bytes: &Bytes, found: &[Salvaged]) {
+pub(crate) fn assert_covers(bytes: &Bytes, found: &[SalvageItem]) {
     let len = bytes.len() as u64;
     let info = Salvage::new(bytes.clone(), OPTIONS).info().cloned();
     let Some(info) = info else {
-        assert!(matches!(found, [Salvaged::Skipped(Region { begin: 0, end, .. })] if *end == len), "{found:?}");
+        assert!(matches!(found, [SalvageItem::Skipped(Region { begin: 0, end, .. })] if *end == len), "{found:?}");
         return;
     };
     let (mut pos, mut sample_end, mut last_ordinal) = (0, 0, None);
     for (n, found) in found.iter().enumerate() {
         match found {
-            Salvaged::Sample(sample) => {
+            SalvageItem::Sample(sample) => {
                 step_to(bytes, &info, &mut pos, sample.at);
                 assert!(last_ordinal < Some(sample.ordinal), "{sample:?} is not above {last_ordinal:?}");
                 let rest = bytes.slice(sample.at as usize..);
@@ -189,10 +189,10 @@ pub(crate) fn assert_covers(bytes: &Bytes, found: &[Salvaged]) {
                 assert_eq!(sample.parts.len(), head.parts.len());
             }
             // A stretch of a part or a pad lies in the sample before it.
-            Salvaged::Skipped(region) if region.begin < sample_end => {
+            SalvageItem::Skipped(region) if region.begin < sample_end => {
                 assert!(region.begin < region.end && region.end <= sample_end, "{region:?} {sample_end}");
             }
-            Salvaged::Skipped(region) => {
+            SalvageItem::Skipped(region) => {
                 assert!(region.begin < region.end || (region.begin, region.end) == (len, len), "{n}: {region:?}");
                 assert!(region.end.is_multiple_of(4) || region.end == len, "{region:?}");
                 let ended = step_to(bytes, &info, &mut pos, region.begin);
@@ -205,8 +205,8 @@ pub(crate) fn assert_covers(bytes: &Bytes, found: &[Salvaged]) {
     }
     step_to(bytes, &info, &mut pos, len);
     let regions = found.iter().filter_map(|found| match found {
-        Salvaged::Skipped(region) => Some(region.begin..region.end),
-        Salvaged::Sample(_) => None,
+        SalvageItem::Skipped(region) => Some(region.begin..region.end),
+        SalvageItem::Sample(_) => None,
     });
     let mut last_end = 0;
     for region in regions {

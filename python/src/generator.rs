@@ -5,13 +5,13 @@ use crate::config::Config;
 use crate::detached::{Listeners, Stop, detached};
 use crate::exclusive::Exclusive;
 use crate::forked::OwnProcess;
-use crate::ids::SampleIds;
+use crate::ids::{SampleIds, as_text};
 use crate::{errors, logging, meta};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ringreel::format::DType;
 use ringreel::write::generator::Summary;
-use ringreel::{Error, NamedPart, SampleId};
+use ringreel::{Error, NamedPart};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One part as Python gives it: name, dtype, bytes of one element, shape, and the bytes themselves.
@@ -240,10 +240,6 @@ fn dtype_of(py: Python<'_>, name: &str, itemsize: u32) -> PyResult<DType> {
         return Ok(DType::Numpy { descr: descr.to_owned(), itemsize });
     }
     DType::from_name(name).ok_or_else(|| errors::sample(py, &format!("there is no element type {name:?}")))
-}
-
-fn as_text(ids: &[SampleId]) -> Vec<String> {
-    ids.iter().map(SampleId::to_string).collect()
 }
 
 fn as_dict<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, PyDict>> {

@@ -5,6 +5,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PySlice, PyString};
 use ringreel::SampleId;
 
+/// Returns the text of each id.
+pub fn as_text(ids: &[SampleId]) -> Vec<String> {
+    ids.iter().map(SampleId::to_string).collect()
+}
+
 /// A sequence of ids.
 #[pyclass(frozen, module = "ringreel._ringreel")]
 pub struct SampleIds {

@@ -43,7 +43,7 @@ fn not_again(dir: &Path) -> FsError {
 pub type Write<'a> = &'a dyn Fn(&mut dyn io::Write) -> io::Result<()>;
 
 /// Bytes that are written at once, where the contents are written in small pieces.
-const BLOCK: usize = 64 << 10;
+const WRITE_BUFFER: usize = 64 << 10;
 
 /// Writes a new file, whole, under a name that nobody else looks at.
 ///
@@ -59,7 +59,7 @@ pub fn write_new(fs: &dyn Fs, path: &Path, bytes: &[u8], sync: bool) -> FsResult
 /// As [`write_new`].
 pub fn write_new_by(fs: &dyn Fs, path: &Path, write: Write<'_>, sync: bool) -> FsResult<()> {
     let mut file = fs.create_new(path)?;
-    let mut buffered = io::BufWriter::with_capacity(BLOCK, &mut file);
+    let mut buffered = io::BufWriter::with_capacity(WRITE_BUFFER, &mut file);
     let written = write(&mut buffered).and_then(|()| buffered.flush());
     drop(buffered.into_parts()); // what a failed write left in it is not tried again
     let written = written.map_err(|source| FsError::new("write", path, source));

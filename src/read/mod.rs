@@ -22,7 +22,6 @@ pub mod checkpoint;
 pub mod epoch_policy;
 mod missing;
 pub mod padding;
-mod plan;
 pub mod producer_status;
 mod retry;
 pub mod shard;

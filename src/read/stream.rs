@@ -9,16 +9,17 @@
 mod checkpoint;
 mod deliver;
 pub(super) mod options;
+mod plan;
 mod progress;
 mod schedule;
 
-use super::plan::Plan;
 use super::retry::Retry;
 use super::{ReadSample, Reader, log_truncated_maps};
 use crate::error::{Error, Result};
 pub use checkpoint::Position;
 use deliver::Delivery;
 pub use options::StreamOptions;
+use plan::Plan;
 use progress::{Progress, RunMembership};
 use schedule::{Planned, Schedule};
 use std::sync::Arc;

@@ -34,7 +34,7 @@ pub struct SalvagedSample {
 
 /// What a [`Salvage`] comes across, from front to back.
 #[derive(Debug)]
-pub enum Salvaged {
+pub enum SalvageItem {
     /// A sample.
     Sample(SalvagedSample),
     /// A stretch of the file that could not be used.
@@ -51,7 +51,7 @@ pub enum Salvaged {
 ///
 /// ```no_run
 /// use bytes::Bytes;
-/// use ringreel_format::segment::salvage::{Salvage, Salvaged};
+/// use ringreel_format::segment::salvage::{Salvage, SalvageItem};
 /// use ringreel_format::{PartRef, ReadOptions, SampleRef, SegmentId, SegmentInfo, SegmentWriter, WriteOptions};
 ///
 /// let bytes = Bytes::from(std::fs::read("damaged.rec")?); // a huge file: Bytes::from_owner(a map of it)
@@ -62,14 +62,14 @@ pub enum Salvaged {
 /// let mut writer = SegmentWriter::begin(&mut file, info, WriteOptions::default())?;
 /// for found in &mut salvage {
 ///     match found {
-///         Salvaged::Sample(sample) => {
+///         SalvageItem::Sample(sample) => {
 ///             let Ok(parts) = sample.parts.iter().map(|part| {
 ///                 let part = part.as_ref().map_err(Clone::clone)?;
 ///                 Ok::<_, ringreel_format::FormatError>(PartRef::new(part.dtype.clone(), &part.shape, part.data()?))
 ///             }).collect::<Result<Vec<_>, _>>() else { continue };
 ///             writer.sample(&mut file, &SampleRef { parts: &parts, meta: &sample.meta, unix_ms: sample.unix_ms })?;
 ///         }
-///         Salvaged::Skipped(region) => eprintln!("bytes {} to {}: {}", region.begin, region.end, region.why),
+///         SalvageItem::Skipped(region) => eprintln!("bytes {} to {}: {}", region.begin, region.end, region.why),
 ///     }
 /// }
 /// writer.finish(&mut file)?;
@@ -85,7 +85,7 @@ pub struct Salvage {
     /// Ordinal of the last sample that was found.
     last: Option<u64>,
     /// What was found and not given yet.
-    found: VecDeque<Salvaged>,
+    found: VecDeque<SalvageItem>,
     finished: bool,
 }
 
@@ -171,7 +171,7 @@ impl Salvage {
     }
 
     fn skip(&mut self, stretch: Range<u64>, why: FormatError) {
-        self.found.push_back(Salvaged::Skipped(Region { begin: stretch.start, end: stretch.end, why }));
+        self.found.push_back(SalvageItem::Skipped(Region { begin: stretch.start, end: stretch.end, why }));
     }
 
     fn advance(&mut self) {
@@ -233,7 +233,7 @@ impl Salvage {
         self.pos = head.end.min(len) as usize;
         self.last = Some(head.ordinal);
         let (at, ordinal, unix_ms, meta) = (head.at, head.ordinal, head.unix_ms, head.meta);
-        self.found.push_back(Salvaged::Sample(SalvagedSample { at, ordinal, unix_ms, meta, parts }));
+        self.found.push_back(SalvageItem::Sample(SalvagedSample { at, ordinal, unix_ms, meta, parts }));
         stretches.sort_by_key(|stretch| stretch.0.start);
         let mut told = 0;
         for (stretch, why) in stretches {
@@ -248,9 +248,9 @@ impl Salvage {
 }
 
 impl Iterator for Salvage {
-    type Item = Salvaged;
+    type Item = SalvageItem;
 
-    fn next(&mut self) -> Option<Salvaged> {
+    fn next(&mut self) -> Option<SalvageItem> {
         while self.found.is_empty() && !self.finished {
             self.advance();
         }

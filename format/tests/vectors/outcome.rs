@@ -5,7 +5,7 @@ use super::model::crc32;
 use super::written::{codec_json, info_json, part_json, sample_json, segment_json};
 use bytes::Bytes;
 use ringreel_format::recordio::{Found, RecordReader, Region, ResyncReader, index, list};
-use ringreel_format::segment::salvage::{Salvage, Salvaged};
+use ringreel_format::segment::salvage::{Salvage, SalvageItem};
 use ringreel_format::segment::walk::SegmentWalk;
 use ringreel_format::{
     Codec, DType, FormatError, Head, Meta, Part, PartHead, PartPlace, PartRef, ReadOptions, Result, SampleRef, Schema,
@@ -152,8 +152,8 @@ fn salvage(bytes: &[u8]) -> Json {
     let (mut samples, mut stretches) = (Vec::new(), Vec::new());
     for found in Salvage::new(Bytes::copy_from_slice(bytes), options) {
         match found {
-            Salvaged::Skipped(region) => stretches.push(skipped(&region)),
-            Salvaged::Sample(sample) => {
+            SalvageItem::Skipped(region) => stretches.push(skipped(&region)),
+            SalvageItem::Sample(sample) => {
                 let crc = |part: &Part| part.data().map(|data| crc32(data)).map_err(|why| why.name());
                 let part = |part: &Result<Part>| match part.as_ref().map_err(FormatError::name).and_then(crc) {
                     Ok(crc) => hex8(crc),

@@ -9,7 +9,7 @@ use ringreel::layout::{Layout, read_generations};
 use ringreel::manifest::store::Manifests;
 use ringreel::random::random_u32;
 use ringreel_format::{
-    FormatError, PartRef, Salvage, Salvaged, SalvagedSample, SampleRef, SegmentId, SegmentInfo, SegmentWriter,
+    FormatError, PartRef, Salvage, SalvageItem, SalvagedSample, SampleRef, SegmentId, SegmentInfo, SegmentWriter,
     WriteOptions,
 };
 use std::path::{Path, PathBuf};
@@ -100,7 +100,7 @@ fn save(fs: &dyn Fs, path: PathBuf, of: u64, dir: &Path) -> Result<Saved> {
     let info = SegmentInfo { id, ..info };
     let mut writer = SegmentWriter::begin(&mut file, info, WriteOptions::default()).map_err(failed)?;
     for found in &mut salvage {
-        if let Salvaged::Sample(sample) = found
+        if let SalvageItem::Sample(sample) = found
             && let Some(parts) = parts_of(&sample)
         {
             let sample = SampleRef { parts: &parts, meta: &sample.meta, unix_ms: sample.unix_ms };

@@ -21,7 +21,7 @@ use ringreel_format::input::{RangeRead, SliceInput, StreamInput};
 use ringreel_format::recordio::{Found, RecordReader, ResyncReader};
 use ringreel_format::segment::slice::decode_head;
 use ringreel_format::{
-    DType, FormatError, Head, Meta, Part, ReadOptions, Region, Salvage, Salvaged, SegmentId, SegmentInfo,
+    DType, FormatError, Head, Meta, Part, ReadOptions, Region, Salvage, SalvageItem, SegmentId, SegmentInfo,
 };
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -64,7 +64,7 @@ enum Source {
     /// Segments, with the position of the first sample of each.
     Segments(Vec<Listed>),
     /// A segment whose end is missing: its bytes, and head's place and ordinal of each sample that is whole.
-    Salvaged { path: Arc<Path>, bytes: Bytes, info: Box<SegmentInfo>, samples: Vec<(u64, u64)> },
+    SalvageItem { path: Arc<Path>, bytes: Bytes, info: Box<SegmentInfo>, samples: Vec<(u64, u64)> },
     /// A RecordIO file, and the frames of each record.
     Records { path: Arc<Path>, file: Box<dyn FileReader>, frames: Vec<Range<u64>> },
 }
@@ -168,10 +168,10 @@ impl Samples {
                 }
                 Ok(None)
             }
-            Source::Salvaged { info, samples, .. } if info.id == id.segment => {
+            Source::SalvageItem { info, samples, .. } if info.id == id.segment => {
                 Ok(samples.iter().position(|(_, ordinal)| *ordinal == id.ordinal).map(|n| n as u64))
             }
-            Source::Salvaged { .. } | Source::Records { .. } => Ok(None),
+            Source::SalvageItem { .. } | Source::Records { .. } => Ok(None),
         }
     }
 
@@ -188,7 +188,7 @@ impl Samples {
                 };
                 segments.iter().enumerate().map(id).collect()
             }
-            Source::Salvaged { info, .. } => Ok(vec![info.id]),
+            Source::SalvageItem { info, .. } => Ok(vec![info.id]),
             Source::Records { .. } => Ok(Vec::new()),
         }
     }
@@ -215,7 +215,7 @@ impl Samples {
                 let (parts, meta) = named(info, sample);
                 Ok(Item { position, id: Some(id), file, bytes, parts, meta })
             }
-            Source::Salvaged { path, bytes, info, samples } => {
+            Source::SalvageItem { path, bytes, info, samples } => {
                 let (at, ordinal) = samples[position as usize];
                 let sample = decode(&bytes.slice(at as usize..), at, info, options);
                 let sample = sample.map_err(Error::format("read", path))?;
@@ -251,7 +251,7 @@ impl Samples {
                 let ordinal = position.saturating_sub(segments.get(n).map_or(0, |listed| listed.first));
                 self.segment_at(n)?.head(ordinal).map(Some)
             }
-            Source::Salvaged { path, bytes, info, samples } => {
+            Source::SalvageItem { path, bytes, info, samples } => {
                 let Some((at, _)) = samples.get(position as usize) else { return Ok(None) };
                 let head = decode_head(&bytes.slice(*at as usize..), *at, info);
                 Ok(Some(head.map_err(Error::format("read", path))?.0))
@@ -271,7 +271,7 @@ impl Samples {
                 let n = segments.partition_point(|listed| listed.first + listed.samples <= position);
                 segments.get(n).map(|listed| (listed.path.clone(), position - listed.first))
             }
-            Source::Salvaged { path, samples, .. } => {
+            Source::SalvageItem { path, samples, .. } => {
                 samples.get(position as usize).map(|(_, ordinal)| (path.to_path_buf(), *ordinal))
             }
             Source::Records { path, .. } => Some((path.to_path_buf(), position)),
@@ -385,18 +385,18 @@ impl Samples {
         let mut samples = Vec::new();
         for found in &mut salvage {
             match found {
-                Salvaged::Sample(sample) if sample.parts.iter().all(std::result::Result::is_ok) => {
+                SalvageItem::Sample(sample) if sample.parts.iter().all(std::result::Result::is_ok) => {
                     samples.push((sample.at, sample.ordinal));
                 }
-                Salvaged::Sample(sample) => {
+                SalvageItem::Sample(sample) => {
                     let n = sample.ordinal;
                     self.note(|| format!("{}: a part of sample {n} is damaged", path.display()));
                 }
-                Salvaged::Skipped(region) => self.skipped(path, &region),
+                SalvageItem::Skipped(region) => self.skipped(path, &region),
             }
         }
         self.len = samples.len() as u64;
-        self.source = Source::Salvaged { path: path.into(), bytes, info: Box::new(info), samples };
+        self.source = Source::SalvageItem { path: path.into(), bytes, info: Box::new(info), samples };
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use ringreel_format::input::{RangeRead, StreamInput};
 use ringreel_format::recordio::{Found, ResyncReader};
 use ringreel_format::segment::header::SIGNATURE;
 use ringreel_format::segment::part::PART;
-use ringreel_format::{Footer, FormatError, Salvage, Salvaged};
+use ringreel_format::{Footer, FormatError, Salvage, SalvageItem};
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -137,13 +137,13 @@ fn damaged_segment(fs: &dyn Fs, path: &Path, why: FormatError) -> Result<Checked
     let (mut regions, mut whole) = (Vec::<(u64, u64, FormatError)>::new(), BTreeSet::new());
     for found in &mut salvage {
         match found {
-            Salvaged::Skipped(_) if regions.len() >= LISTED => checked.more += 1,
-            Salvaged::Skipped(region) => regions.push((region.begin, region.end, region.why)),
+            SalvageItem::Skipped(_) if regions.len() >= LISTED => checked.more += 1,
+            SalvageItem::Skipped(region) => regions.push((region.begin, region.end, region.why)),
             // Where a part of it is not whole, a region says so.
-            Salvaged::Sample(sample) if sample.parts.iter().all(std::result::Result::is_ok) => {
+            SalvageItem::Sample(sample) if sample.parts.iter().all(std::result::Result::is_ok) => {
                 whole.insert(sample.ordinal);
             }
-            Salvaged::Sample(_) => {}
+            SalvageItem::Sample(_) => {}
         }
     }
     checked.good = whole.len() as u64;

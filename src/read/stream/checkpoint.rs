@@ -1,10 +1,10 @@
 //! Checkpoints of a stream: where it is, as a state that another one goes on from.
 
 use super::Stream;
+use super::plan::Plan;
 use crate::error::Result;
 use crate::read::Reader;
 use crate::read::checkpoint::State;
-use crate::read::plan::Plan;
 use crate::read::shard::{Equal, Share};
 use crate::run_log::{Epoch, RunLog};
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! Delivery: steps that are planned are read ahead, and each gives its sample, or what stands in its place.
 
 use super::options::StreamOptions;
+use super::plan::{Plan, PlannedStep, Queue};
 use super::{Item, Stream};
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
 use crate::read::padding::padding_sample;
-use crate::read::plan::{Plan, PlannedStep, Queue};
 use crate::read::retry::Retry;
 use crate::read::shard::{Equal, Slot};
 use crate::read::{ReadSample, Reader};

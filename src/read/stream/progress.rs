@@ -1,10 +1,10 @@
 //! Progress of a stream: what was delivered, what the run's log says of it, and the signs of life.
 
 use super::options::StreamOptions;
+use super::plan::Plan;
 use crate::error::{Error, Result};
 use crate::heartbeat::Heartbeat;
 use crate::random::random_u32;
-use crate::read::plan::Plan;
 use crate::read::producer_status::ProducerStatus;
 use crate::read::shard::Share;
 use crate::read::{ReadSample, Reader};

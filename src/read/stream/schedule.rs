@@ -2,6 +2,7 @@
 
 use super::Stream;
 use super::options::StreamOptions;
+use super::plan::Plan;
 use super::progress::RunMembership;
 use crate::error::{Error, Result};
 use crate::humanize::counted;
@@ -9,7 +10,6 @@ use crate::manifest::Manifest;
 use crate::read::Reader;
 use crate::read::checkpoint::Remaining;
 use crate::read::epoch_policy::{Choice, Policy};
-use crate::read::plan::Plan;
 use crate::read::producer_status::ProducerStatus;
 use crate::read::shard::{Equal, Slot};
 use crate::read::shuffle::Order;

@@ -1,9 +1,9 @@
 //! What a stream is about to give: its epoch, and the steps of it that are planned and not given yet.
 
-use super::checkpoint::Remaining;
-use super::shard::{Equal, Share, Slot};
-use super::shuffle::Order;
 use crate::manifest::Manifest;
+use crate::read::checkpoint::Remaining;
+use crate::read::shard::{Equal, Share, Slot};
+use crate::read::shuffle::Order;
 use crate::run_log::Epoch;
 use std::collections::VecDeque;
 use std::sync::Arc;
