@@ -1,7 +1,8 @@
 //! What a part is made of: element type and shape, and the schema that names the parts of a sample.
 
+use crate::describe::FieldKind;
 use crate::error::{FormatError, Result};
-use crate::wire::{Cursor, put_text, put_varint};
+use crate::wire::{Cursor, Trace, put_text, put_varint};
 use std::fmt;
 
 /// Lengths of the axes, outermost first; empty for a scalar (0-d). Row-major (C) order.
@@ -157,6 +158,12 @@ impl DType {
         }
     }
 
+    /// The short name of the type with this code; none: a type of a later version.
+    pub(crate) fn name_of_code(code: u8) -> Option<&'static str> {
+        let plain = PLAIN.iter().find(|row| row.1 == code).map(|row| row.2);
+        plain.or((code == NUMPY_CODE).then_some("numpy"))
+    }
+
     /// `code u8 | item size varint | description text, for NumPy's others only`. The size stands for every type, so
     /// that a reader that does not know the code can still step over the tensor.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -167,13 +174,14 @@ impl DType {
         }
     }
 
-    pub(crate) fn decode(cursor: &mut Cursor<'_>, at: u64) -> Result<DType> {
-        let code = cursor.u8("dtype")?;
-        let value = cursor.varint("item size")?;
+    pub(crate) fn decode<T: Trace>(cursor: &mut Cursor<'_, T>, at: u64) -> Result<DType> {
+        let code = cursor.u8(FieldKind::DTypeCode)?;
+        let value = cursor.varint(FieldKind::ItemSize)?;
         let limit = u64::from(u32::MAX);
         let itemsize = u32::try_from(value).map_err(|_| FormatError::TooLarge { what: "item size", value, limit })?;
         if code == NUMPY_CODE {
-            return Ok(DType::Numpy { descr: cursor.text(MAX_NAME, "NumPy type description")?.to_owned(), itemsize });
+            let descr = cursor.text(MAX_NAME, FieldKind::DescriptionLength, FieldKind::Description)?.to_owned();
+            return Ok(DType::Numpy { descr, itemsize });
         }
         match PLAIN.iter().find(|row| row.1 == code) {
             Some(row) if row.0.itemsize() == value => Ok(row.0.clone()),
@@ -200,12 +208,12 @@ pub(crate) fn encode_shape(shape: &[u64], out: &mut Vec<u8>) {
     }
 }
 
-pub(crate) fn decode_shape(cursor: &mut Cursor<'_>) -> Result<Shape> {
-    let ndim = cursor.u8("number of axes")?;
+pub(crate) fn decode_shape<T: Trace>(cursor: &mut Cursor<'_, T>) -> Result<Shape> {
+    let ndim = cursor.u8(FieldKind::AxisCount)?;
     if usize::from(ndim) > MAX_NDIM {
         return Err(FormatError::TooLarge { what: "number of axes", value: u64::from(ndim), limit: MAX_NDIM as u64 });
     }
-    (0..ndim).map(|_| cursor.varint("length of an axis")).collect()
+    (0..ndim).map(|n| cursor.varint(FieldKind::Axis(n))).collect()
 }
 
 /// One named part as a segment expects it. A sample may differ in dtype and shape; its names never differ.
@@ -270,15 +278,17 @@ impl Schema {
         }
     }
 
-    pub(crate) fn decode(cursor: &mut Cursor<'_>, at: u64) -> Result<Schema> {
-        let count = cursor.varint("number of parts")?;
+    pub(crate) fn decode<T: Trace>(cursor: &mut Cursor<'_, T>, at: u64) -> Result<Schema> {
+        let count = cursor.varint(FieldKind::PartCount)?;
         if count > MAX_PARTS {
             return Err(FormatError::TooLarge { what: "number of parts", value: count, limit: MAX_PARTS });
         }
         let mut schema = Schema::default();
         let mut names = std::collections::HashSet::new();
-        for _ in 0..count {
-            let name = cursor.text(MAX_NAME, "name of a part")?;
+        for n in 0..count as usize {
+            cursor.trace.part(Some((n, "")));
+            let name = cursor.text(MAX_NAME, FieldKind::PartNameLength, FieldKind::PartName)?;
+            cursor.trace.part(Some((n, name)));
             if name.is_empty() || !names.insert(name) {
                 return Err(FormatError::Malformed { at, what: "a part's name is empty or stands twice" });
             }
@@ -287,6 +297,7 @@ impl Schema {
             dtype.byte_len(&shape)?;
             schema.parts.push(PartSchema { name: name.to_owned(), dtype, shape });
         }
+        cursor.trace.part(None);
         Ok(schema)
     }
 }

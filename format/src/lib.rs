@@ -24,6 +24,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod describe;
 pub mod dtype;
 pub mod error;
 pub mod frame;

@@ -9,7 +9,9 @@
 //! | 24 | 4 × flag | labels, f32 each |
 //! | | | the image file, or any bytes |
 
+use crate::describe::FieldKind;
 use crate::error::{FormatError, Result};
+use crate::wire::{Cursor, Trace};
 use byteorder::{ByteOrder, LE};
 
 /// Bytes of the header, the labels behind it not counted.
@@ -36,13 +38,23 @@ impl<'a> Image<'a> {
     /// # Errors
     /// A payload that is shorter than the header and its labels.
     pub fn decode(payload: &'a [u8]) -> Result<Image<'a>> {
-        let short =
-            |need| FormatError::Truncated { at: 0, what: "an image's header", need, have: payload.len() as u64 };
-        let (header, rest) = payload.split_at_checked(LEN).ok_or_else(|| short(LEN as u64))?;
-        let len = u64::from(LE::read_u32(header)) * 4;
-        let behind = usize::try_from(len).ok().and_then(|len| rest.split_at_checked(len));
-        let (labels, content) = behind.ok_or_else(|| short(LEN as u64 + len))?;
-        let (label, id, id2) = (LE::read_f32(&header[4..]), LE::read_u64(&header[8..]), LE::read_u64(&header[16..]));
+        Image::decode_fields(&mut Cursor::new(payload, 0))
+    }
+
+    pub(crate) fn decode_fields<T: Trace>(cursor: &mut Cursor<'a, T>) -> Result<Image<'a>> {
+        let have = cursor.left() as u64;
+        let short = |need| FormatError::Truncated { at: 0, what: "an image's header", need, have };
+        if have < LEN as u64 {
+            return Err(short(LEN as u64));
+        }
+        let len = u64::from(cursor.u32(FieldKind::ImageFlag)?) * 4;
+        let label = f32::from_bits(cursor.u32(FieldKind::ImageLabel)?);
+        let (id, id2) = (cursor.u64(FieldKind::ImageId)?, cursor.u64(FieldKind::ImageId2)?);
+        if len > cursor.left() as u64 {
+            return Err(short(LEN as u64 + len));
+        }
+        let labels = if len > 0 { cursor.take(len, FieldKind::ImageLabels)? } else { &[] };
+        let content = cursor.take(cursor.left() as u64, FieldKind::ImageContent)?;
         Ok(Image { label, id, id2, labels, content })
     }
 

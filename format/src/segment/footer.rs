@@ -9,17 +9,18 @@
 
 use super::header::SegmentInfo;
 use super::{BoundCrc, FORMAT_MAJOR, FORMAT_MINOR, SegmentId, TYPE_FOOTER};
+use crate::describe::FieldKind;
 use crate::error::{FormatError, Result};
 use crate::frame;
-use crate::wire::Cursor;
+use crate::wire::{Cursor, Trace};
 use byteorder::{ByteOrder, LE};
 use bytes::Bytes;
 use std::ops::Range;
 
 /// Bytes of the trailer, its frame included.
 pub const TRAILER_LEN: u64 = 32;
-const TAG: &[u8; 8] = b"REELTAIL";
-const FIXED: usize = 24;
+pub(crate) const TAG: &[u8; 8] = b"REELTAIL";
+const FIXED: u64 = 24;
 
 /// The footer, decoded. Its table of offsets is a slice of the record, not a copy.
 #[derive(Clone, Debug)]
@@ -55,26 +56,39 @@ impl Footer {
     /// # Errors
     /// A checksum that does not match; fields that do not decode.
     pub fn decode(payload: &Bytes, at: u64) -> Result<Footer> {
-        let mut cursor = Cursor::new(payload, at);
-        let fixed = cursor.take(FIXED as u64, "the footer")?;
-        let (count, heads_crc) = (LE::read_u64(&fixed[8..]), LE::read_u32(&fixed[16..]));
-        let table = count.saturating_mul(8);
+        Footer::decode_fields(&mut Cursor::new(payload, at), payload, at)
+    }
+
+    /// As [`Footer::decode`], with a cursor over `payload`.
+    pub(crate) fn decode_fields<T: Trace>(cursor: &mut Cursor<'_, T>, payload: &Bytes, at: u64) -> Result<Footer> {
+        let (need, have) = (FIXED, payload.len() as u64);
+        if have < need {
+            cursor.refuse(FieldKind::Crc, FormatError::Truncated { at, what: "the footer", need, have })?;
+        }
+        cursor.u32(FieldKind::Crc)?;
+        cursor.u8(FieldKind::Type)?;
+        let (major, minor) = (cursor.u8(FieldKind::Major)?, cursor.u8(FieldKind::Minor)?);
+        let zero = cursor.take(1, FieldKind::Zero)?;
+        let (count, heads_crc) = (cursor.u64(FieldKind::Count)?, cursor.u32(FieldKind::HeadsCrc)?);
+        let zeros = cursor.take(4, FieldKind::Zero)?;
         let begin = cursor.position();
-        cursor.take(table, "the footer's table of offsets")?;
+        cursor.take(count.saturating_mul(8), FieldKind::Table)?;
         let offsets = payload.slice(begin..cursor.position());
         let id = peek_id(payload, cursor.position(), at)?;
-        let (check, kind) = BoundCrc::new(id).check(payload, at, "the footer")?;
+        let (check, kind) = match BoundCrc::new(id).check(payload, at, "the footer") {
+            Ok(checked) => checked,
+            Err(error) => cursor.refuse(FieldKind::Crc, error).map(|()| (0, TYPE_FOOTER))?,
+        };
         if kind != TYPE_FOOTER {
             return Err(FormatError::Malformed { at, what: "a record of another type, no footer" });
         }
-        let (major, minor) = (payload[5], payload[6]);
         if major != FORMAT_MAJOR {
-            return Err(FormatError::Version { major, minor });
+            cursor.refuse(FieldKind::Major, FormatError::Version { major, minor })?;
         }
-        if payload[7] != 0 || payload[20..24] != [0; 4] {
-            return Err(FormatError::DirtyPadding { at });
+        if zero != [0] || zeros != [0; 4] {
+            cursor.refuse(FieldKind::Zero, FormatError::DirtyPadding { at })?;
         }
-        let info = SegmentInfo::decode(&mut cursor, at)?;
+        let info = SegmentInfo::decode(cursor, at)?;
         if minor == FORMAT_MINOR {
             cursor.end("the footer has bytes left over")?; // a later minor version may add fields at the end
         }
@@ -106,7 +120,7 @@ impl Footer {
 
 /// The segment id that stands in the footer, needed to check the record that it stands in.
 fn peek_id(payload: &Bytes, pos: usize, at: u64) -> Result<SegmentId> {
-    Ok(SegmentId(Cursor::new(&payload[pos..], at).array("segment id")?))
+    Ok(SegmentId(Cursor::new(&payload[pos..], at).array(FieldKind::SegmentId)?))
 }
 
 /// The last 32 bytes of a segment.
@@ -159,22 +173,35 @@ impl Trailer {
     /// No tag (no segment, or one that lost its end); a wrong checksum; an offset outside the file.
     pub fn decode(bytes: &[u8; TRAILER_LEN as usize], file_len: u64) -> Result<Trailer> {
         let at = file_len.saturating_sub(TRAILER_LEN);
-        if &bytes[24..] != TAG {
-            return Err(FormatError::NotASegment {
-                why: "it has no trailer at its end: it is unfinished, or was cut off (segment::salvage reads what is left)",
-            });
+        let (frame, payload) = bytes.split_at(frame::HEADER_LEN as usize);
+        let trailer = Trailer::decode_fields(&mut Cursor::new(payload, at), at)?;
+        if trailer.encode().starts_with(frame) { Ok(trailer) } else { Err(Trailer::malformed(at)) }
+    }
+
+    /// The trailer whose frame is at file offset `at`, and whose payload `cursor` reads.
+    pub(crate) fn decode_fields<T: Trace>(cursor: &mut Cursor<'_, T>, at: u64) -> Result<Trailer> {
+        let payload = cursor.payload();
+        let trailer = Trailer { footer_at: cursor.u64(FieldKind::FooterAt)? };
+        cursor.u32(FieldKind::Salt)?;
+        let stored = cursor.u32(FieldKind::Crc)?;
+        let why =
+            "it has no trailer at its end: it is unfinished, or was cut off (segment::salvage reads what is left)";
+        if cursor.take(8, FieldKind::Tag)? != TAG {
+            cursor.refuse(FieldKind::Tag, FormatError::NotASegment { why })?;
         }
-        let footer_at = LE::read_u64(&bytes[8..16]);
-        let stored = LE::read_u32(&bytes[20..24]);
-        let computed = crc32fast::hash(&bytes[8..20]);
+        let computed = crc32fast::hash(&payload[..12]);
         if stored != computed {
-            return Err(FormatError::Checksum { at, what: "the trailer", stored, computed });
+            cursor.refuse(FieldKind::Crc, FormatError::Checksum { at, what: "the trailer", stored, computed })?;
         }
-        let trailer = Trailer { footer_at };
-        if footer_at >= at || footer_at % 4 != 0 || trailer.encode() != *bytes {
-            return Err(FormatError::Malformed { at, what: "the trailer is not as it is written" });
+        let is_beyond = trailer.footer_at >= at || !trailer.footer_at.is_multiple_of(4);
+        if is_beyond || !trailer.encode().ends_with(payload) {
+            cursor.refuse(FieldKind::FooterAt, Trailer::malformed(at))?;
         }
         Ok(trailer)
+    }
+
+    fn malformed(at: u64) -> FormatError {
+        FormatError::Malformed { at, what: "the trailer is not as it is written" }
     }
 }
 

@@ -17,10 +17,11 @@
 use super::header::SegmentInfo;
 use super::pieces::{self, Pieces};
 use super::{BoundCrc, ENVELOPE, TYPE_SAMPLE};
+use crate::describe::FieldKind;
 use crate::dtype::{DType, Schema, Shape, decode_shape};
 use crate::error::{FormatError, Result};
 use crate::meta::{MAX_META, Meta};
-use crate::wire::{Cursor, quick_varint};
+use crate::wire::{Cursor, Trace, quick_varint};
 use std::ops::Range;
 
 pub(crate) const OWN_SHAPE: u8 = 1;
@@ -155,14 +156,24 @@ impl Head {
 
     #[inline(never)]
     fn decode_closely(&mut self, payload: &[u8], frames: Range<u64>, info: &SegmentInfo, crc: u32) -> Result<()> {
-        let at = frames.start;
-        (self.at, self.crc, self.end) = (at, crc, frames.end);
-        let mut cursor = Cursor::new(payload, at);
-        cursor.take(ENVELOPE, "a sample's head")?;
-        self.ordinal = cursor.varint("ordinal")?;
-        self.unix_ms = info.created_unix_ms.saturating_add(cursor.varint("time")?);
-        self.meta = decode_meta(&mut cursor, at)?;
-        self.decode_parts(&mut cursor, &info.schema)?;
+        self.crc = crc;
+        self.decode_fields(&mut Cursor::new(payload, frames.start), frames, info)
+    }
+
+    /// All fields, the envelope too, which was checked or is to be.
+    pub(crate) fn decode_fields<T: Trace>(
+        &mut self,
+        cursor: &mut Cursor<'_, T>,
+        frames: Range<u64>,
+        info: &SegmentInfo,
+    ) -> Result<()> {
+        (self.at, self.end) = (frames.start, frames.end);
+        cursor.u32(FieldKind::Crc)?;
+        cursor.u8(FieldKind::Type)?;
+        self.ordinal = cursor.varint(FieldKind::Ordinal)?;
+        self.unix_ms = info.created_unix_ms.saturating_add(cursor.varint(FieldKind::Time)?);
+        self.meta = decode_meta(cursor, frames.start)?;
+        self.decode_parts(cursor, &info.schema)?;
         cursor.end("a sample's head has bytes left over")
     }
 
@@ -210,14 +221,16 @@ impl Head {
         rest.is_empty().then_some(())
     }
 
-    fn decode_parts(&mut self, cursor: &mut Cursor<'_>, schema: &Schema) -> Result<()> {
+    fn decode_parts<T: Trace>(&mut self, cursor: &mut Cursor<'_, T>, schema: &Schema) -> Result<()> {
         let at = self.at;
         let mut count = 0;
         self.parts.truncate(schema.parts.len());
         for (n, named) in schema.parts.iter().enumerate() {
-            let flags = cursor.u8("flags of a part")?;
+            cursor.trace.part(Some((n, &named.name)));
+            let flags = cursor.u8(FieldKind::Flags)?;
             if flags & !KNOWN != 0 {
-                return Err(FormatError::Malformed { at, what: "a part has flags that this version does not know" });
+                let what = "a part has flags that this version does not know";
+                cursor.refuse(FieldKind::Flags, FormatError::Malformed { at, what })?;
             }
             if n == self.parts.len() {
                 self.parts.push(PartHead::default());
@@ -238,18 +251,17 @@ impl Head {
                 other => Codec::Unknown(other),
             };
             let len = part.decoded_len()?;
-            part.stored_len =
-                if part.codec == Codec::Plain { len } else { cursor.varint("stored length of a part")? };
+            part.stored_len = if part.codec == Codec::Plain { len } else { cursor.varint(FieldKind::StoredLength)? };
             if part.stored_len > MAX_OFFSET {
                 let what = "stored length of a part";
                 return Err(FormatError::TooLarge { what, value: part.stored_len, limit: MAX_OFFSET });
             }
             part.place = if flags & LARGE == 0 {
                 let begin = cursor.position();
-                cursor.take(part.stored_len, "a part")?;
+                cursor.take(part.stored_len, FieldKind::InlineBytes)?;
                 PartPlace::Inline(begin..cursor.position())
             } else {
-                let crc = cursor.u32("checksum of a part")?;
+                let crc = cursor.u32(FieldKind::PartCrc)?;
                 count += pieces::count(part.stored_len);
                 if count > MAX_PIECES {
                     let what = "pieces of a sample's parts";
@@ -264,20 +276,20 @@ impl Head {
     }
 }
 
-fn decode_meta(cursor: &mut Cursor<'_>, at: u64) -> Result<Meta> {
-    let len = cursor.varint("length of meta")?;
+fn decode_meta<T: Trace>(cursor: &mut Cursor<'_, T>, at: u64) -> Result<Meta> {
+    let len = cursor.varint(FieldKind::MetaLength)?;
     match len {
         0 => Ok(Meta::new()),
-        1..=MAX_META => Meta::decode(cursor.take(len, "meta")?, at),
+        1..=MAX_META => Meta::decode(cursor.take(len, FieldKind::Meta)?, at),
         _ => Err(FormatError::TooLarge { what: "bytes of meta", value: len, limit: MAX_META }),
     }
 }
 
 /// Where the records of a large part of `len` bytes lie, which follows the record that ends at `after`.
-fn place_records(cursor: &mut Cursor<'_>, len: u64, split: bool, after: u64, at: u64) -> Result<Pieces> {
+fn place_records<T: Trace>(cursor: &mut Cursor<'_, T>, len: u64, split: bool, after: u64, at: u64) -> Result<Pieces> {
     let mut splits = Vec::new();
-    for len in pieces::lengths(len).take(if split { usize::MAX } else { 0 }) {
-        let count = cursor.varint("number of splits")?;
+    for (n, len) in pieces::lengths(len).take(if split { usize::MAX } else { 0 }).enumerate() {
+        let count = cursor.varint(FieldKind::Splits(n))?;
         if count > len / 4 {
             return Err(FormatError::Malformed { at, what: "a part claims more splits than it has words" });
         }

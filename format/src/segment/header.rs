@@ -8,10 +8,11 @@
 //! | 16 | | [`SegmentInfo`], see its `encode` |
 
 use super::{FORMAT_MAJOR, FORMAT_MINOR, SegmentId};
+use crate::describe::FieldKind;
 use crate::dtype::Schema;
 use crate::error::{FormatError, Result};
 use crate::meta::{MAX_META, Meta};
-use crate::wire::{Cursor, put_varint};
+use crate::wire::{Cursor, Trace, put_varint};
 use byteorder::{ByteOrder, LE};
 
 /// First bytes of a header record's payload.
@@ -48,17 +49,17 @@ impl SegmentInfo {
         Ok(())
     }
 
-    pub(crate) fn decode(cursor: &mut Cursor<'_>, at: u64) -> Result<SegmentInfo> {
-        let id = SegmentId(cursor.array("segment id")?);
-        let born = cursor.u64("born")?;
-        let created_unix_ms = cursor.u64("time")?;
-        let first_number = cursor.u64("first number")?;
+    pub(crate) fn decode<T: Trace>(cursor: &mut Cursor<'_, T>, at: u64) -> Result<SegmentInfo> {
+        let id = SegmentId(cursor.array(FieldKind::SegmentId)?);
+        let born = cursor.u64(FieldKind::Born)?;
+        let created_unix_ms = cursor.u64(FieldKind::Created)?;
+        let first_number = cursor.u64(FieldKind::FirstNumber)?;
         let schema = Schema::decode(cursor, at)?;
-        let len = cursor.varint("length of the provenance")?;
+        let len = cursor.varint(FieldKind::ProvenanceLength)?;
         if len > MAX_META {
             return Err(FormatError::TooLarge { what: "bytes of the provenance", value: len, limit: MAX_META });
         }
-        let provenance = Meta::decode(cursor.take(len, "provenance")?, at)?;
+        let provenance = Meta::decode(cursor.take(len, FieldKind::Provenance)?, at)?;
         Ok(SegmentInfo { id, born, created_unix_ms, first_number, schema, provenance })
     }
 
@@ -84,23 +85,29 @@ impl SegmentInfo {
     /// # Errors
     /// No signature, another major version, a wrong checksum, fields that do not decode.
     pub fn decode_header(payload: &[u8]) -> Result<SegmentInfo> {
+        SegmentInfo::decode_header_fields(&mut Cursor::new(payload, 0))
+    }
+
+    pub(crate) fn decode_header_fields<T: Trace>(cursor: &mut Cursor<'_, T>) -> Result<SegmentInfo> {
+        let payload = cursor.payload();
         if payload.len() < 16 || &payload[..8] != SIGNATURE {
-            return Err(FormatError::NotASegment { why: "its first record is no ringreel header" });
+            let why = "its first record is no ringreel header";
+            cursor.refuse(FieldKind::Signature, FormatError::NotASegment { why })?;
         }
-        let (major, minor) = (payload[8], payload[9]);
+        cursor.take(8, FieldKind::Signature)?;
+        let (major, minor) = (cursor.u8(FieldKind::Major)?, cursor.u8(FieldKind::Minor)?);
         if major != FORMAT_MAJOR {
-            return Err(FormatError::Version { major, minor });
+            cursor.refuse(FieldKind::Major, FormatError::Version { major, minor })?;
         }
-        let stored = LE::read_u32(&payload[12..16]);
-        let computed = header_crc(payload);
+        let zeros = cursor.take(2, FieldKind::Zero)?;
+        let (stored, computed) = (cursor.u32(FieldKind::Crc)?, header_crc(payload));
         if stored != computed {
-            return Err(FormatError::Checksum { at: 0, what: "the header", stored, computed });
+            cursor.refuse(FieldKind::Crc, FormatError::Checksum { at: 0, what: "the header", stored, computed })?;
         }
-        if payload[10..12] != [0; 2] {
-            return Err(FormatError::DirtyPadding { at: 0 });
+        if zeros != [0; 2] {
+            cursor.refuse(FieldKind::Zero, FormatError::DirtyPadding { at: 0 })?;
         }
-        let mut cursor = Cursor::new(&payload[16..], 0);
-        let info = SegmentInfo::decode(&mut cursor, 0)?;
+        let info = SegmentInfo::decode(cursor, 0)?;
         if minor == FORMAT_MINOR {
             cursor.end("the header has bytes left over")?; // a later minor version may add fields at the end
         }

@@ -127,6 +127,15 @@ impl BoundCrc {
     }
 }
 
+/// The type of the record in `payload` at file offset `at`: `S`, `F`, or one of a later minor version (section 10 of
+/// SPEC.md).
+///
+/// # Errors
+/// A checksum that does not match: no typed record, one of another segment, or a damaged one.
+pub fn record_type(payload: &[u8], at: u64, id: SegmentId) -> Result<u8> {
+    BoundCrc::new(id).check(payload, at, "a record").map(|(_, kind)| kind)
+}
+
 /// The checksum over the heads' checksums, taken in batches.
 #[derive(Debug, Default)]
 pub(crate) struct HeadsCrc {
