@@ -1,12 +1,11 @@
 //! The bytes of a record in the file, field by field: its frames, and what the payload in them is.
 
-use super::names::{self, Named};
-use super::records::{Record, What, bound_crc};
+use super::records::{Content, Damage, Record, What};
 use ringreel::error::Result;
 use ringreel::fs::FileReader;
 use ringreel_format::SegmentInfo;
+use ringreel_format::describe::{self, FieldKind, describe, describe_image};
 use ringreel_format::frame::{FrameHeader, HEADER_LEN, MAGIC};
-use serde::Serialize;
 use std::ops::Range;
 
 /// Bytes of one field that are shown, at most.
@@ -17,7 +16,7 @@ const FRAMES: (usize, usize) = (100, 100_000);
 const READ_AT_MOST: u64 = 1 << 30;
 
 /// Bytes of a file, and what they are.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Field {
     /// File offset of the first.
     pub at: u64,
@@ -25,11 +24,61 @@ pub struct Field {
     pub bytes: Vec<u8>,
     /// Bytes behind these that belong to it and are not shown.
     pub left_out: u64,
-    /// What they are called in format/SPEC.md.
-    pub name: String,
-    /// What they say.
-    pub says: String,
+    /// What they are.
+    pub what: FieldFact,
 }
+
+/// What some bytes of a file are.
+#[derive(Clone, Debug)]
+pub enum FieldFact {
+    /// The magic of a frame. Of all but the first, four equal bytes of the payload were left out: what they belong to.
+    Magic(Option<Vec<Payload>>),
+    /// Flag and length of a frame, and how many bytes of it are there.
+    FrameHeader(FrameHeader, u64),
+    /// Zeros behind a payload.
+    Padding,
+    /// Bytes of the payload.
+    Payload(Payload),
+    /// More frames of the record than are shown.
+    MoreFrames,
+    /// More frames of the record than were looked at.
+    TooManyFrames,
+    /// Damage.
+    Damage(Damage),
+    /// No frame begins where one should.
+    NoFrame,
+}
+
+/// Bytes of a payload.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    /// What they are.
+    pub what: PayloadFact,
+    /// Whether the field began in an earlier frame.
+    pub goes_on: bool,
+}
+
+/// What some bytes of a payload are.
+#[derive(Clone, Debug)]
+pub enum PayloadFact {
+    /// A field of a record of the format.
+    Field(describe::Field),
+    /// What follows MXNet's image header.
+    Image(&'static str),
+    /// Stored bytes of the part with this name.
+    Stored(String),
+    /// Zeros before a tensor.
+    Pad,
+    /// A record of a RecordIO file.
+    Plain(Content),
+    /// A record of this type, which only a later version knows.
+    Later(u8),
+    /// Nothing says what it is.
+    Unknown,
+}
+
+/// A payload's field: its length, and what it is.
+type Named = (u64, PayloadFact);
 
 /// The fields of a record. `info`: what the segment says of itself, where that is known.
 ///
@@ -38,34 +87,44 @@ pub struct Field {
 pub fn fields(file: &dyn FileReader, record: &Record, info: Option<&SegmentInfo>) -> Result<Vec<Field>> {
     let (frames, more) = frames(file, record)?;
     let named = match &record.what {
-        What::Tensor { part, .. } => names::whole(record.len, format!("{part}: its stored bytes"), "nothing but these"),
-        What::Pad => names::whole(record.len, "pad", "zeros"),
-        What::Plain(content) if content.labels.is_none() => names::whole(record.len, "payload", content),
+        What::Tensor { part, .. } => vec![(record.len, PayloadFact::Stored(part.clone()))],
+        What::Pad => vec![(record.len, PayloadFact::Pad)],
+        What::Plain(content) if content.labels.is_none() => vec![(record.len, PayloadFact::Plain(content.clone()))],
         what => {
             let payload = payload(file, &frames)?;
-            let matches = info.and_then(|info| bound_crc(&payload, record.at, info));
+            let len = payload.len() as u64;
             match what {
-                What::Header(_) => names::header(&payload),
-                What::Head(_) => names::head(&payload, matches, info.map(|info| &info.schema)),
-                What::Footer(_) => names::footer(&payload, matches),
-                What::Trailer => names::trailer(&payload),
-                What::Plain(content) => names::image(&payload, content.kind.unwrap_or("bytes")),
-                What::Later(kind) => names::whole(payload.len() as u64, "?", format!("of type {kind:#04x}, not known")),
-                _ => names::guess(&payload, matches, info),
+                What::Plain(content) => image(describe_image(&payload), content.kind.unwrap_or("bytes")),
+                What::Later(kind) => vec![(len, PayloadFact::Later(*kind))],
+                _ => match describe(&payload, record.at..record.end, info) {
+                    Some(fields) => fields.into_iter().map(named).collect(),
+                    None => vec![(len, PayloadFact::Unknown)],
+                },
             }
         }
     };
     let mut out = Out { file, fields: Vec::new() };
     let end = out.frames(&frames, &named)?.max(record.at);
     if end < record.end {
-        let why = match &record.what {
-            _ if more => "more frames of this record".to_owned(),
-            What::Damage(why) => format!("understanding ends here: {why}"),
-            _ => "understanding ends here: this is no frame".to_owned(),
+        let what = match &record.what {
+            _ if more => FieldFact::TooManyFrames,
+            What::Damage(why) => FieldFact::Damage(why.clone()),
+            _ => FieldFact::NoFrame,
         };
-        out.put(end, record.end - end, 256, "?", &why)?;
+        out.put(end, record.end - end, 256, what)?;
     }
     Ok(out.fields)
+}
+
+fn named(field: describe::Field) -> Named {
+    (field.bytes.len() as u64, PayloadFact::Field(field))
+}
+
+/// Returns the fields of an image; its content is an image file of this `kind`.
+fn image(mut fields: Vec<describe::Field>, kind: &'static str) -> Vec<Named> {
+    let content = fields.pop_if(|last| last.kind == FieldKind::ImageContent);
+    let content = content.map(|last| (last.bytes.len() as u64, PayloadFact::Image(kind)));
+    fields.into_iter().map(named).chain(content).collect()
 }
 
 /// A frame: where it begins, its header, the bytes of payload that are there, and where it ends.
@@ -111,21 +170,15 @@ fn payload(file: &dyn FileReader, frames: &[Frame]) -> Result<Vec<u8>> {
     Ok(payload)
 }
 
-/// What the bytes `gap` of the payload say. `fields` begin at `begun`.
-fn within<'n>(gap: &Range<u64>, begun: u64, fields: impl Iterator<Item = &'n Named>) -> String {
+/// What the bytes `gap` of the payload belong to. `fields` begin at `begun`.
+fn within<'n>(gap: &Range<u64>, begun: u64, fields: impl Iterator<Item = &'n Named>) -> Vec<Payload> {
     let mut next = begun;
-    let ranges = fields.map(|field| {
-        next += field.len;
-        (next - field.len..next, field)
+    let ranges = fields.map(|(len, what)| {
+        next += len;
+        (next - len..next, what)
     });
     let lost = ranges.take_while(|(range, _)| range.start < gap.end).filter(|(range, _)| range.end > gap.start);
-    let lost: Vec<String> = lost
-        .map(|(range, field)| match range.start < gap.start {
-            true => format!("{}, goes on", field.name),
-            false => format!("{}: {}", field.name, field.says),
-        })
-        .collect();
-    lost.join("; ")
+    lost.map(|(range, what)| Payload { what: what.clone(), goes_on: range.start < gap.start }).collect()
 }
 
 struct Out<'a> {
@@ -135,11 +188,11 @@ struct Out<'a> {
 
 impl Out<'_> {
     /// Shows `len` bytes from file offset `at` on, at most `shown` of them.
-    fn put(&mut self, at: u64, len: u64, shown: u64, name: &str, says: &str) -> Result<()> {
+    fn put(&mut self, at: u64, len: u64, shown: u64, what: FieldFact) -> Result<()> {
         let mut bytes = vec![0; len.min(shown) as usize];
         self.file.read_exact_at(&mut bytes, at)?;
         let left_out = len - bytes.len() as u64;
-        self.fields.push(Field { at, bytes, left_out, name: name.to_owned(), says: says.to_owned() });
+        self.fields.push(Field { at, bytes, left_out, what });
         Ok(())
     }
 
@@ -152,48 +205,38 @@ impl Out<'_> {
         for (n, Frame { at, header, len, end: close_at }) in frames.iter().enumerate() {
             if n == FRAMES.0 {
                 let left = frames.last().map_or(0, |last| last.end) - at;
-                self.put(*at, left, 0, "...", "more frames of this record")?;
+                self.put(*at, left, 0, FieldFact::MoreFrames)?;
                 return Ok(at + left);
             }
             // The bytes of the payload that are not in the file: fields in them have no other place.
             let gap = logical..logical + if n > 0 { 4 } else { 0 };
-            let stands_for = match n {
-                0 => String::new(),
-                _ => format!(
-                    "also the same four bytes of the payload, which were left out: {}",
-                    within(&gap, begun, fields.clone())
-                ),
-            };
-            self.put(*at, 4, 4, "magic", &stands_for)?;
-            let kind = ["a whole record", "first part of a split record", "a middle part", "last part"];
-            let kind = kind.get(usize::from(header.flag)).unwrap_or(&"?");
-            let there = if *len < header.len { format!(", of which {len} are here") } else { String::new() };
-            let says = format!("{} ({kind}), {} bytes{there}", header.flag, header.len);
-            self.put(at + 4, 4, 4, "flag and length", &says)?;
+            let stands_for = (n > 0).then(|| within(&gap, begun, fields.clone()));
+            self.put(*at, 4, 4, FieldFact::Magic(stands_for))?;
+            self.put(at + 4, 4, 4, FieldFact::FrameHeader(*header, *len))?;
             logical = gap.end;
             let (begin, close) = (at + HEADER_LEN, logical + len);
-            while let Some(field) = fields.peek() {
+            while let Some((field_len, what)) = fields.peek() {
                 // What of the field lies in this frame.
-                let (from, to) = (begun.max(logical), (begun + field.len).min(close));
-                if begun > close || (begun == close && field.len > 0) {
+                let (from, to) = (begun.max(logical), (begun + field_len).min(close));
+                if begun > close || (begun == close && *field_len > 0) {
                     break;
                 }
-                let says = if from > begun { "goes on" } else { &field.says };
-                if to > from || field.len == 0 {
+                if to > from || *field_len == 0 {
                     let len = to.saturating_sub(from);
-                    self.put(begin + (from - logical), len, room, &field.name, says)?;
+                    let part = Payload { what: what.clone(), goes_on: from > begun };
+                    self.put(begin + (from - logical), len, room, FieldFact::Payload(part))?;
                     room -= len.min(room);
                 }
-                if begun + field.len > close {
+                if begun + field_len > close {
                     break;
                 }
-                (begun, room) = (begun + field.len, SHOWN);
+                (begun, room) = (begun + field_len, SHOWN);
                 fields.next();
             }
             logical = close;
             end = *close_at;
             if end > begin + len {
-                self.put(begin + len, end - begin - len, 4, "padding", "")?;
+                self.put(begin + len, end - begin - len, 4, FieldFact::Padding)?;
             }
         }
         Ok(end)

@@ -1,10 +1,11 @@
 //! What one file is, in facts: a segment, or somebody else's RecordIO file.
 
 use super::Subject;
+use super::issue::Issue;
+use super::records::Damage;
 use super::records::{What, image_kind, walk};
 use super::sample_stats::{Glance, glance};
 use super::samples::Samples;
-use super::summary::Odd;
 use super::verify_file;
 use ringreel::error::{Error, Result};
 use ringreel::fs::Fs;
@@ -46,7 +47,7 @@ pub struct Segment {
     /// Some samples.
     pub glance: Option<Glance>,
     /// What is odd.
-    pub odd: Vec<Odd>,
+    pub issues: Vec<Issue>,
 }
 
 /// A RecordIO file.
@@ -72,7 +73,8 @@ pub struct Records {
     /// How many hold an image file of each kind, by their first bytes.
     pub kinds: BTreeMap<&'static str, u64>,
     /// What is odd.
-    pub odd: Vec<Odd>,
+    #[serde(skip)]
+    pub issues: Vec<Issue>,
 }
 
 /// Either.
@@ -102,17 +104,16 @@ pub fn file(fs: &Arc<dyn Fs>, path: &Path, most: u64) -> Result<File> {
     records(&**fs, path).map(File::Records)
 }
 
-fn damage(odd: &mut Vec<Odd>, path: &Path, at: u64, end: u64, why: &str) {
-    if odd.len() < TOLD {
-        let what = format!("bytes {at} to {end}: {why}");
-        odd.push(Odd { damage: true, what, next: format!("ringreel verify {}", path.display()) });
+fn damage(issues: &mut Vec<Issue>, begin: u64, end: u64, why: Damage) {
+    if issues.len() < TOLD {
+        issues.push(Issue::Bytes { begin, end, why });
     }
 }
 
 fn segment(fs: &Arc<dyn Fs>, path: &Path, most: u64) -> Result<Segment> {
     let bytes = fs.identity(path)?.len;
     let (mut info, mut footer, mut samples) = (None, None, 0);
-    let (mut first_samples, mut odd) = (Vec::new(), Vec::new());
+    let (mut first_samples, mut issues) = (Vec::new(), Vec::new());
     walk(&**fs, path, &mut |record| {
         match record.what {
             What::Header(header) => info = Some(*header),
@@ -126,7 +127,7 @@ fn segment(fs: &Arc<dyn Fs>, path: &Path, most: u64) -> Result<Segment> {
                 footer = Some((found.at, found.check));
                 info.get_or_insert(found.info);
             }
-            What::Damage(why) => damage(&mut odd, path, record.at, record.end, &why),
+            What::Damage(why) => damage(&mut issues, record.at, record.end, why),
             _ => {}
         }
         true
@@ -136,13 +137,8 @@ fn segment(fs: &Arc<dyn Fs>, path: &Path, most: u64) -> Result<Segment> {
         Err(Error::Fs { source }) => return Err(source.into()),
         Err(_) => None, // the walk has said why
     };
-    if let Some(seen) = glance.as_ref().filter(|seen| seen.unreadable > 0) {
-        let why = seen.why.clone().unwrap_or_default();
-        let what = format!("of {} samples {} cannot be read: {why}", seen.looked_at, seen.unreadable);
-        odd.push(Odd { damage: true, what, next: format!("ringreel verify {}", path.display()) });
-    }
-    odd.extend(glance.iter().flat_map(Glance::not_finite));
-    Ok(Segment { path: path.to_owned(), bytes, info, samples, first_samples, footer, glance, odd })
+    issues.extend(glance.iter().flat_map(Glance::issues));
+    Ok(Segment { path: path.to_owned(), bytes, info, samples, first_samples, footer, glance, issues })
 }
 
 fn records(fs: &dyn Fs, path: &Path) -> Result<Records> {
@@ -158,22 +154,16 @@ fn records(fs: &dyn Fs, path: &Path) -> Result<Records> {
                 told.with_image_header += u64::from(content.labels.is_some());
                 content.kind.into_iter().for_each(|kind| *told.kinds.entry(kind).or_default() += 1);
             }
-            What::Damage(why) => damage(&mut told.odd, path, record.at, record.end, &why),
+            What::Damage(why) => damage(&mut told.issues, record.at, record.end, why),
             _ => {}
         }
         true
     })?;
     if told.records == 0 {
-        told.odd.clear();
         let mut begin = vec![0; told.bytes.min(16) as usize];
         fs.open(path)?.read_exact_at(&mut begin, 0)?;
-        let what = match image_kind(&begin) {
-            _ if told.bytes == 0 => "it is empty: nothing was written, or all was cut off".to_owned(),
-            Some(kind) => format!("it is no segment and no RecordIO file: it looks like {kind}"),
-            None => "it is no segment and no RecordIO file: there is no record in it".to_owned(),
-        };
-        let next = "look for another file: what is in this one, ringreel cannot tell".to_owned();
-        told.odd.push(Odd { damage: true, what, next });
+        let kind = image_kind(&begin);
+        told.issues = vec![if told.bytes == 0 { Issue::Empty } else { Issue::NoRecords { kind } }];
     }
     Ok(told)
 }

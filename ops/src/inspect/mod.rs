@@ -10,15 +10,16 @@
 //! | [`find`] | where in a ring the sample with an id is |
 //! | [`summary`] | what a ring or a generation is, in facts |
 //! | [`mod@file`] | what a file is, in facts |
+//! | [`issue`] | what is not as it should be in them |
 //! | [`tree`] | what each name in a ring is |
 //! | [`sample_stats`] | some samples: their parts, how they are stored, their values |
 //! | [`records`] | the records of a file, and what each is |
-//! | [`fields`], `names` | the bytes of a record, and what each is |
+//! | [`fields`] | the bytes of a record, and what each is |
 
 pub mod fields;
 pub mod file;
 pub mod find;
-mod names;
+pub mod issue;
 pub mod records;
 pub mod salvage;
 pub mod sample_stats;

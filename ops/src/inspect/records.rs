@@ -10,8 +10,9 @@ use ringreel_format::input::{RangeRead, StreamInput};
 use ringreel_format::recordio::image::{self, Image};
 use ringreel_format::recordio::{Found, ResyncReader};
 use ringreel_format::segment::pieces::Piece;
+use ringreel_format::segment::record_type;
 use ringreel_format::{Footer, FormatError, Head, PartPlace, SegmentInfo, TRAILER_LEN, Trailer};
-use std::fmt;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 /// Bytes that are read at once after a jump, and where one record follows the other.
@@ -62,7 +63,36 @@ pub enum What {
     /// A record of a RecordIO file.
     Plain(Content),
     /// Nothing that can be used, and why.
-    Damage(String),
+    Damage(Damage),
+}
+
+/// Why a stretch of a file is no record.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Damage {
+    /// It does not decode.
+    Refused(#[serde(serialize_with = "error_text")] FormatError),
+    /// The file ends where more samples or a footer should be.
+    NoFooter,
+    /// The head says that a piece of a part is here, and it is not.
+    NoPiece {
+        /// The sample's position in the segment.
+        ordinal: u64,
+        /// The part.
+        part: String,
+        /// Bytes of the piece.
+        len: u64,
+    },
+    /// Something else where a pad should be.
+    NoPad,
+    /// Something else, or nothing, where the trailer should be.
+    NoTrailer,
+    /// Bytes behind the trailer.
+    BehindTrailer,
+}
+
+fn error_text<S: serde::Serializer>(error: &FormatError, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_str(error)
 }
 
 /// What the payload of a plain record looks like.
@@ -126,55 +156,6 @@ impl What {
             What::Later(_) => "unknown",
             What::Plain(_) => "record",
             What::Damage(_) => "DAMAGE",
-        }
-    }
-}
-
-impl fmt::Display for What {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            What::Header(info) => {
-                let parts: Vec<String> = info
-                    .schema
-                    .parts
-                    .iter()
-                    .map(|part| format!("{} {} {:?}", part.name, part.dtype, part.shape))
-                    .collect();
-                write!(f, "segment {}, born in generation {}: {}", info.id, info.born, parts.join(", "))
-            }
-            What::Head(head) => {
-                let inline = head.parts.iter().filter(|part| matches!(part.place, PartPlace::Inline(_))).count();
-                let large = head.parts.len() - inline;
-                write!(f, "of sample {}: {inline} parts inside, {large} in records of their own", head.ordinal)
-            }
-            What::Pad => f.write_str("zeros, so that the next payload begins at a multiple of 64"),
-            What::Tensor { ordinal, part, piece: (_, 1) } => write!(f, "part {part} of sample {ordinal}"),
-            What::Tensor { ordinal, part, piece: (n, of) } => {
-                write!(f, "part {part} of sample {ordinal}, piece {} of {of}", n + 1)
-            }
-            What::Footer(footer) => write!(f, "for samples: {}, check {:08x}", footer.count, footer.check),
-            What::Trailer => f.write_str("where the footer is"),
-            What::Later(kind) => write!(f, "of type {kind:#04x}, which only a later version knows"),
-            What::Plain(content) => write!(f, "{content}"),
-            What::Damage(why) => f.write_str(why),
-        }
-    }
-}
-
-impl fmt::Display for Content {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.labels, self.kind) {
-            (Some((label, 1)), kind) => {
-                write!(f, "MXNet image header (id {}, label {label}), then {}", self.id, kind.unwrap_or("bytes"))
-            }
-            (Some((label, n)), kind) => write!(
-                f,
-                "MXNet image header (id {}, {n} labels, the first {label}), then {}",
-                self.id,
-                kind.unwrap_or("bytes")
-            ),
-            (None, Some(kind)) => f.write_str(kind),
-            (None, None) => f.write_str("bytes"),
         }
     }
 }
@@ -316,8 +297,8 @@ impl Walk<'_> {
         self.pos = end;
     }
 
-    fn damage(&mut self, end: u64, why: impl ToString) {
-        self.tell(end, end.saturating_sub(self.pos), 0, What::Damage(why.to_string()));
+    fn damage(&mut self, end: u64, why: Damage) {
+        self.tell(end, end.saturating_sub(self.pos), 0, What::Damage(why));
     }
 
     fn plain(&mut self) -> Result<()> {
@@ -331,7 +312,7 @@ impl Walk<'_> {
                 }
                 Err(why) => {
                     let end = self.window.search(self.pos, &mut |_, _, _| true)?;
-                    self.damage(end, why);
+                    self.damage(end, Damage::Refused(why));
                 }
             }
         }
@@ -350,7 +331,7 @@ impl Walk<'_> {
             Err(why @ FormatError::Version { .. }) => return Err(Error::format("read", &self.window.path)(why)),
             Err(why) => {
                 let Some(info) = info else {
-                    self.damage(self.window.len, why);
+                    self.damage(self.window.len, Damage::Refused(why));
                     return Ok(());
                 };
                 self.go_on(&info, why)?;
@@ -367,7 +348,7 @@ impl Walk<'_> {
                 Err(why) => self.go_on(&info, why)?,
             }
             if self.pos >= self.window.len {
-                self.damage(self.window.len, "the file ends without a footer: it is unfinished, or was cut off");
+                self.damage(self.window.len, Damage::NoFooter);
                 return Ok(());
             }
         }
@@ -380,7 +361,7 @@ impl Walk<'_> {
             Head::decode(payload, at..end, info).is_ok() || footer(payload, at, info).is_ok()
         };
         let end = self.window.search(self.pos, &mut passes)?;
-        self.damage(end, why);
+        self.damage(end, Damage::Refused(why));
         Ok(())
     }
 
@@ -427,11 +408,8 @@ impl Walk<'_> {
                     self.tell(frames.end, len, splits, What::Tensor { ordinal, part, piece: (n as u64, count) });
                 } else {
                     let end = frames.end.min(self.window.len);
-                    let why = format!(
-                        "part {} of sample {}: no record of {len} bytes is here, as its head says",
-                        named.name, head.ordinal
-                    );
-                    self.damage(end.max(self.pos), why);
+                    let (ordinal, part) = (head.ordinal, named.name.clone());
+                    self.damage(end.max(self.pos), Damage::NoPiece { ordinal, part, len });
                 }
             }
         }
@@ -444,7 +422,7 @@ impl Walk<'_> {
             Ok(whole) if whole.end == end && whole.payload.iter().all(|byte| *byte == 0) => {
                 self.tell(end, whole.payload.len() as u64, 0, What::Pad);
             }
-            _ => self.damage(end, "this should be a pad: a record of zeros"),
+            _ => self.damage(end, Damage::NoPad),
         }
         Ok(())
     }
@@ -457,11 +435,11 @@ impl Walk<'_> {
             Some(Ok(trailer)) if trailer.footer_at == footer_at => {
                 self.tell(pos + TRAILER_LEN, TRAILER_LEN - HEADER_LEN, 0, What::Trailer);
             }
-            Some(Err(why)) => self.damage(len, why),
-            _ => self.damage(len, "this should be the trailer: the file was cut off, or is unfinished"),
+            Some(Err(why)) => self.damage(len, Damage::Refused(why)),
+            _ => self.damage(len, Damage::NoTrailer),
         }
         if self.pos < len {
-            self.damage(len, "something follows the trailer");
+            self.damage(len, Damage::BehindTrailer);
         }
         Ok(())
     }
@@ -477,18 +455,7 @@ fn footer(payload: &[u8], at: u64, info: &SegmentInfo) -> std::result::Result<Fo
     if footer.info.id == info.id { Ok(footer) } else { Err(another) }
 }
 
-/// The type of a record whose bound checksum matches (section 10 of SPEC.md), but which is neither head nor footer.
+/// The type of a record whose checksum matches, but which is neither head nor footer.
 fn later(payload: &[u8], at: u64, info: &SegmentInfo) -> Option<u8> {
-    let kind = *payload.get(4)?;
-    (bound_crc(payload, at, info)? && !b"SF".contains(&kind)).then_some(kind)
-}
-
-/// Whether the checksum at the beginning of a typed record matches; none where it is too short to have one.
-pub(super) fn bound_crc(payload: &[u8], at: u64, info: &SegmentInfo) -> Option<bool> {
-    let (stored, body) = payload.split_first_chunk()?;
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(&info.id.0);
-    crc.update(&at.to_le_bytes());
-    crc.update(body);
-    Some(crc.finalize() == u32::from_le_bytes(*stored))
+    record_type(payload, at, info.id).ok().filter(|kind| !b"SF".contains(kind))
 }

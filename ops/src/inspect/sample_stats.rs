@@ -1,7 +1,8 @@
 //! A glance at some samples: what their parts are, how they are stored, the ranges of their values.
 
+use super::issue::Issue;
 use super::samples::Samples;
-use super::summary::Odd;
+
 use ringreel::error::{Error, Result};
 use ringreel::value_stats::Range;
 use ringreel_format::{Codec, DType, Shape};
@@ -63,11 +64,13 @@ pub struct Glance {
 }
 
 impl Glance {
-    /// A finding for each part with elements that are not finite, in the samples that were looked at.
-    pub(super) fn not_finite(&self) -> impl Iterator<Item = Odd> + '_ {
-        let next = "CHECK_FINITE: refuse in the configuration of the generators".to_owned();
-        let what = |part: &PartGlance| part.range.and_then(|range| range.not_finite(&part.name));
-        self.parts.iter().filter_map(what).map(move |what| Odd { damage: false, what, next: next.clone() })
+    /// Samples that cannot be read, and parts with elements that are not finite, in those that were looked at.
+    pub(super) fn issues(&self) -> impl Iterator<Item = Issue> + '_ {
+        let (looked_at, unreadable) = (self.looked_at, self.unreadable);
+        let unread = self.why.clone().map(|why| Issue::Unreadable { looked_at, unreadable, why });
+        let ranges = self.parts.iter().filter_map(|part| Some((part.name.clone(), part.range?)));
+        let not_finite = ranges.filter(|(_, values)| values.nan + values.infinite > 0);
+        unread.into_iter().chain(not_finite.map(|(part, values)| Issue::NotFinite { part, values }))
     }
 }
 

@@ -4,12 +4,12 @@
 //! Bounded work, however large the ring is: directories are listed, manifests of what is there are read, and of some
 //! files the footer.
 
+use super::issue::Issue;
 use super::sample_stats::{Glance, glance};
 use super::samples::Samples;
 use super::{Subject, tree};
 use ringreel::error::{Error, FsError, Result};
 use ringreel::fs::{Fs, surely};
-use ringreel::humanize::counted;
 use ringreel::layout::{GenerationDir, Layout, SegmentName};
 use ringreel::manifest::store::Manifests;
 use ringreel::manifest::{Manifest, SegmentEntry, Summary};
@@ -31,17 +31,6 @@ const OWNERS: usize = 16;
 const SEGMENTS: usize = 10;
 /// Files without a manifest whose footers are read.
 const FOOTERS: usize = 1000;
-
-/// Something that is not as it should be, or that somebody may wonder about.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Odd {
-    /// Whether samples are lost, or cannot be read.
-    pub damage: bool,
-    /// What it is.
-    pub what: String,
-    /// What to do, or to look at.
-    pub next: String,
-}
 
 /// What somebody generated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -147,7 +136,8 @@ pub struct Ring {
     /// Some samples of the newest generation that has any.
     pub glance: Option<Glance>,
     /// What is odd.
-    pub odd: Vec<Odd>,
+    #[serde(skip)]
+    pub issues: Vec<Issue>,
 }
 
 /// What there is to say of a ring. `most`: so many samples are looked at.
@@ -156,39 +146,33 @@ pub struct Ring {
 /// What the filesystem says.
 pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
     let path = layout.root().to_owned();
-    let (mut odd, mut other_version) = (Vec::new(), None);
-    let verify = format!("ringreel verify {}", path.display());
-    let mut damage = |what: String| odd.push(Odd { damage: true, what, next: verify.clone() });
-    let descriptor = descriptor(&**fs, layout, &mut damage, &mut other_version)?;
+    let mut issues = Vec::new();
+    let (descriptor, other_version) = descriptor(&**fs, layout, &mut issues)?;
     let manifests = Manifests::new(fs.clone(), layout.clone());
-    let (newest, summary) = newest(&manifests, &mut damage)?;
+    let (newest, summary) = newest(&manifests, &mut issues)?;
     let (there, more_generations) = directories(&**fs, layout)?;
     let mut generations = Vec::new();
     for dir in there {
         match one(fs, layout, &manifests, newest, dir) {
             Ok(told) => generations.push(told),
             Err(Error::Fs { source }) if source.is_gone() => {} // reclaimed, or promoted, meanwhile
-            Err(Error::Fs { source }) if is_denied(&source) => damage(format!("it could not be looked at: {source}")),
+            Err(Error::Fs { source }) if is_denied(&source) => issues.push(Issue::Denied { why: source.to_string() }),
             Err(error) => return Err(error),
         }
     }
-    let next = "use a ringreel of that version: what this one tells need not be true".to_owned();
-    odd.extend(other_version.map(|what| Odd { damage: false, what, next }));
-    odd.extend(oddities(layout, newest, summary.as_ref().map(|summary| summary.samples), &generations));
+    issues.extend(other_version);
+    issues.extend(issues_of(newest, summary.as_ref().map(|summary| summary.samples), &generations));
     if newest.is_some() {
         let validation = descriptor.as_ref().map_or(0, |descriptor| descriptor.validation);
-        let what =
-            |n| format!("generation {n} is not there, although an older one is: reclaimed, or lost if KEEP covers it");
-        let next = format!("{verify} --keep N, with N as in KEEP");
         let gaps = gaps(&**fs, layout, &manifests, validation)?;
-        odd.extend(gaps.into_iter().map(|n| Odd { damage: false, what: what(n), next: next.clone() }));
+        issues.extend(gaps.into_iter().map(|generation| Issue::Gap { generation }));
     }
     let any = newest.is_some_and(|newest| newest > 0);
-    let glance = any.then(|| glance_of(fs, &Subject::Ring(layout.clone()), most, &mut odd)).flatten();
+    let glance = any.then(|| glance_of(fs, &Subject::Ring(layout.clone()), most, &mut issues)).flatten();
     let readable = generations.iter().filter(|told| told.state == State::Readable);
     let (owners, more_owners) = shares(readable.flat_map(|told| told.owners.iter().cloned()));
     let staging = staging(&**fs, layout)?;
-    let quarantined = quarantine(&**fs, layout, &mut odd)?;
+    let quarantined = quarantine(&**fs, layout, &mut issues)?;
     let trash = names(&**fs, layout.trash())?.len() as u64;
     Ok(Ring {
         path,
@@ -204,39 +188,40 @@ pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
         quarantined,
         trash,
         glance,
-        odd,
+        issues,
     })
 }
 
-/// Reads `ring.json`. Returns `None` if it cannot be read, which is reported as damage, or is of another version.
+/// Reads `ring.json`. Returns `None` if it cannot be read, which is an issue, or is of another version, which is returned.
 fn descriptor(
     fs: &dyn Fs,
     layout: &Layout,
-    damage: &mut impl FnMut(String),
-    other_version: &mut Option<String>,
-) -> Result<Option<RingDescriptor>> {
+    issues: &mut Vec<Issue>,
+) -> Result<(Option<RingDescriptor>, Option<Issue>)> {
     match descriptor::read(fs, layout) {
-        Ok(Some(descriptor)) => return Ok(Some(descriptor)),
-        Ok(None) => damage("ring.json is missing: nobody can open the ring".to_owned()),
+        Ok(Some(descriptor)) => return Ok((Some(descriptor), None)),
+        Ok(None) => issues.push(Issue::NoDescriptor),
         Err(Error::Fs { source }) => return Err(source.into()),
-        Err(error) if descriptor::is_of_another_version(fs, layout) => *other_version = Some(error.to_string()),
-        Err(error) => damage(error.to_string()),
+        Err(error) if descriptor::is_of_another_version(fs, layout) => {
+            return Ok((None, Some(Issue::OtherVersion { why: error.to_string() })));
+        }
+        Err(error) => issues.push(Issue::BadDescriptor { why: error.to_string() }),
     }
-    Ok(None)
+    Ok((None, None))
 }
 
-/// Returns the newest generation and the summary of its manifest. `None` is what cannot be read, which is reported as damage.
-fn newest(manifests: &Manifests, damage: &mut impl FnMut(String)) -> Result<(Option<u64>, Option<Summary>)> {
+/// Returns the newest generation and the summary of its manifest. `None` is what cannot be read, which is an issue.
+fn newest(manifests: &Manifests, issues: &mut Vec<Issue>) -> Result<(Option<u64>, Option<Summary>)> {
     let newest = match manifests.newest_listed() {
         Ok(newest) => newest,
         Err(Error::RingNotFound { .. }) => {
-            damage("there is no manifest: readers see nothing".to_owned());
+            issues.push(Issue::NoManifest);
             return Ok((None, None));
         }
         Err(error) => return Err(error),
     };
     let manifest = manifests.get(newest).unwrap_or_else(|error| {
-        damage(error.to_string());
+        issues.push(Issue::BadManifest { why: error.to_string() });
         None
     });
     Ok((Some(newest), manifest.map(|manifest| manifest.summary.clone())))
@@ -251,7 +236,7 @@ pub fn generation(
     layout: &Layout,
     dir: GenerationDir,
     most: u64,
-) -> Result<(Generation, Option<Glance>, Vec<Odd>)> {
+) -> Result<(Generation, Option<Glance>, Vec<Issue>)> {
     let manifests = Manifests::new(fs.clone(), layout.clone());
     let newest = match manifests.newest_listed() {
         Ok(newest) => Some(newest),
@@ -259,10 +244,10 @@ pub fn generation(
         Err(error) => return Err(error),
     };
     let told = one(fs, layout, &manifests, newest, dir)?;
-    let mut odd = oddities(layout, None, None, std::slice::from_ref(&told));
+    let mut issues = issues_of(None, None, std::slice::from_ref(&told));
     let few = told.state == State::Readable || told.segments <= FOOTERS as u64;
-    let seen = few.then(|| glance_of(fs, &Subject::Generation(layout.clone(), dir), most, &mut odd)).flatten();
-    Ok((told, seen, odd))
+    let seen = few.then(|| glance_of(fs, &Subject::Generation(layout.clone(), dir), most, &mut issues)).flatten();
+    Ok((told, seen, issues))
 }
 
 /// Directories of generations: the newest ones, oldest first, and how many older ones there are.
@@ -388,66 +373,39 @@ fn shares(each: impl Iterator<Item = Share>) -> (Vec<Share>, u64) {
     (shares, more)
 }
 
-fn oddities(layout: &Layout, newest: Option<u64>, samples: Option<u64>, there: &[Generation]) -> Vec<Odd> {
-    let root = layout.root().display();
-    let verify = format!("ringreel verify {root}");
-    let mut odd = Vec::new();
+fn issues_of(newest: Option<u64>, samples: Option<u64>, there: &[Generation]) -> Vec<Issue> {
+    let mut issues = Vec::new();
     for told in there {
-        if let Some((count, why)) = told.without_footer.as_ref().filter(|_| told.state != State::Litter) {
-            let more = if *count > 1 { format!(" (and {} more like it)", count - 1) } else { String::new() };
-            odd.push(Odd { damage: true, what: format!("{why}{more}"), next: verify.clone() });
+        if let Some((files, why)) = told.without_footer.as_ref().filter(|_| told.state != State::Litter) {
+            issues.push(Issue::NoFooter { files: *files, why: why.clone() });
         }
-        let (n, path) = (told.generation, told.path.display());
-        let (damage, what, next) = match told.state {
-            State::Readable | State::Filling => continue,
-            State::Promoting => (
-                false,
-                format!("the promotion of generation {n} was begun and is not finished: readers do not see it yet"),
-                "a manager or a generator finishes it: start one, if none runs (`ringreel status` tells who does)"
-                    .into(),
-            ),
-            State::Unlisted => {
-                (true, format!("generation {n} cannot be read: its manifest cannot be used"), verify.clone())
-            }
-            State::Litter => (
-                false,
-                format!("{path} is litter: no manifest belongs to it"),
-                "the manager removes what is in nobody's way; `ringreel verify` tells more".to_owned(),
-            ),
-        };
-        odd.push(Odd { damage, what, next });
+        let generation = told.generation;
+        issues.extend(match told.state {
+            State::Readable | State::Filling => None,
+            State::Promoting => Some(Issue::Promoting { generation }),
+            State::Unlisted => Some(Issue::Unlisted { generation }),
+            State::Litter => Some(Issue::Litter { path: told.path.clone() }),
+        });
     }
-    if let (Some(newest), Some(samples)) = (newest, samples)
+    if let (Some(generation), Some(samples)) = (newest, samples)
         && samples > 0
-        && !there.iter().any(|told| told.generation == newest)
-        && !there.iter().any(|told| told.generation > newest && told.state == State::Readable)
+        && !there.iter().any(|told| told.generation == generation)
+        && !there.iter().any(|told| told.generation > generation && told.state == State::Readable)
     {
-        let what =
-            format!("the directory of the newest generation, {newest}, is missing: its {samples} samples are lost");
-        odd.push(Odd { damage: true, what, next: verify });
+        issues.push(Issue::NewestMissing { generation, samples });
     }
-    odd
+    issues
 }
 
 /// Some samples of `subject`. None: there are none to be looked at.
-fn glance_of(fs: &Arc<dyn Fs>, subject: &Subject, most: u64, odd: &mut Vec<Odd>) -> Option<Glance> {
-    let path = match subject {
-        Subject::Ring(layout) | Subject::Generation(layout, _) => layout.root(),
-        Subject::File(path) => path,
-    };
-    let mut damage = |what: String| {
-        odd.push(Odd { damage: true, what, next: format!("ringreel verify {}", path.display()) });
-    };
+fn glance_of(fs: &Arc<dyn Fs>, subject: &Subject, most: u64, issues: &mut Vec<Issue>) -> Option<Glance> {
     match Samples::open(fs.clone(), subject).and_then(|samples| glance(&samples, most)) {
         Ok(seen) => {
-            if let Some(why) = &seen.why {
-                damage(format!("of {} samples {} cannot be read: {why}", seen.looked_at, seen.unreadable));
-            }
-            odd.extend(seen.not_finite());
+            issues.extend(seen.issues());
             Some(seen)
         }
         Err(Error::Fs { source }) if !source.is_gone() => {
-            damage(format!("no sample can be looked at: {source}"));
+            issues.push(Issue::NoSample { why: source.to_string() });
             None
         }
         Err(_) => None, // gone meanwhile, or no generation is readable, which was said
@@ -455,15 +413,12 @@ fn glance_of(fs: &Arc<dyn Fs>, subject: &Subject, most: u64, odd: &mut Vec<Odd>)
 }
 
 /// Segments in quarantine.
-fn quarantine(fs: &dyn Fs, layout: &Layout, odd: &mut Vec<Odd>) -> Result<u64> {
-    let count = names(fs, layout.quarantine())?.iter().filter(|name| name.ends_with(".rec")).count() as u64;
-    if count > 0 {
-        let what =
-            format!("{} in quarantine: the reason stands beside each, in a file .why", counted(count, "segment"));
-        let next = format!("ringreel inspect --tree {}", layout.root().display());
-        odd.push(Odd { damage: false, what, next });
+fn quarantine(fs: &dyn Fs, layout: &Layout, issues: &mut Vec<Issue>) -> Result<u64> {
+    let segments = names(fs, layout.quarantine())?.iter().filter(|name| name.ends_with(".rec")).count() as u64;
+    if segments > 0 {
+        issues.push(Issue::Quarantined { segments });
     }
-    Ok(count)
+    Ok(segments)
 }
 
 fn staging(fs: &dyn Fs, layout: &Layout) -> Result<Staging> {

@@ -26,7 +26,57 @@ pub struct Entry {
     /// Bytes of a file.
     pub bytes: Option<u64>,
     /// What it is.
-    pub what: String,
+    pub what: EntryKind,
+    /// How many names of this kind are not told, in a line about these.
+    pub more: Option<usize>,
+}
+
+/// What a name in a ring is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryKind {
+    /// `ring.json`.
+    Descriptor,
+    /// The directory of the manifests.
+    Manifests,
+    /// The directory of what generators write.
+    Staging,
+    /// The directory of the index in files.
+    Index,
+    /// The directory of what was found broken.
+    Quarantine,
+    /// The directory of what is being removed.
+    Trash,
+    /// The directory of a generation.
+    Generation(State),
+    /// No name of a ring's.
+    Foreign,
+    /// An owner's directory in staging.
+    Owner,
+    /// No name of an owner's.
+    NotOwner,
+    /// A finished segment in staging.
+    Finished,
+    /// A segment in staging that is being written, or was.
+    Begun,
+    /// No name of a segment's in staging.
+    NotStaged,
+    /// A manifest.
+    Manifest,
+    /// No name of a manifest's.
+    NotManifest,
+    /// A segment in quarantine.
+    Quarantined,
+    /// Why a segment is in quarantine.
+    Why,
+    /// A segment of a generation.
+    Segment,
+    /// No name of a segment's in a generation.
+    NotSegment,
+    /// A directory where files are expected.
+    Directory,
+    /// Any other name.
+    Other,
 }
 
 /// What the directory of a generation is, by what manifests there are.
@@ -72,25 +122,25 @@ pub fn tree(fs: &Arc<dyn Fs>, layout: &Layout, each: &mut dyn FnMut(Entry)) -> R
         let Ok(found) = fs.identity(&path) else { continue };
         let dir = GenerationDir::parse(&name).filter(|_| found.is_dir);
         let what = match (&*name, dir) {
-            ("ring.json", _) => "what this ring is, once and for all",
-            ("manifests", _) => "one for each generation that readers see, or saw",
-            ("staging", _) => "what generators write, and what they finished that no manifest lists yet",
-            ("index", _) => "the index kept in files: counter, leases, progress",
-            ("quarantine", _) => "what was found broken, with reasons",
-            ("trash", _) => "what is being removed",
+            ("ring.json", _) => EntryKind::Descriptor,
+            ("manifests", _) => EntryKind::Manifests,
+            ("staging", _) => EntryKind::Staging,
+            ("index", _) => EntryKind::Index,
+            ("quarantine", _) => EntryKind::Quarantine,
+            ("trash", _) => EntryKind::Trash,
             (_, Some(dir)) => {
                 generations += 1;
                 if generations > DIRECTORIES {
                     continue;
                 }
-                state_words(state(fs, layout, newest, dir)?)
+                EntryKind::Generation(state(fs, layout, newest, dir)?)
             }
             _ => {
                 others += 1;
                 if others > TOLD {
                     continue;
                 }
-                "no name of a ring's"
+                EntryKind::Foreign
             }
         };
         tree.put(0, &name, (!found.is_dir).then_some(found.len), what);
@@ -98,9 +148,10 @@ pub fn tree(fs: &Arc<dyn Fs>, layout: &Layout, each: &mut dyn FnMut(Entry)) -> R
             tree.inside(&name, &path, dir.is_some())?;
         }
     }
-    for (count, most, what) in [(generations, DIRECTORIES, "generations"), (others, TOLD, "names that are no ring's")] {
+    let rest = [(generations, DIRECTORIES, EntryKind::Generation(State::Readable)), (others, TOLD, EntryKind::Foreign)];
+    for (count, most, what) in rest {
         if count > most {
-            tree.put(0, "", None, &format!("and {} more {what}", count - most));
+            tree.more(0, what, count - most);
         }
     }
     Ok(())
@@ -114,18 +165,8 @@ pub fn generation(fs: &Arc<dyn Fs>, layout: &Layout, dir: GenerationDir, each: &
     let newest = Manifests::new(fs.clone(), layout.clone()).newest_listed().ok();
     let (name, path) = (dir.to_string(), layout.generation(dir));
     let mut tree = Tree { fs: &**fs, each };
-    tree.put(0, &name, None, state_words(state(&**fs, layout, newest, dir)?));
+    tree.put(0, &name, None, EntryKind::Generation(state(&**fs, layout, newest, dir)?));
     tree.inside(&name, &path, true)
-}
-
-fn state_words(state: State) -> &'static str {
-    match state {
-        State::Readable => "a sealed generation: readers see what its manifest lists",
-        State::Filling => "the generation that fills",
-        State::Promoting => "a promotion that was begun: it has no manifest yet",
-        State::Unlisted => "a generation without a manifest: readers do not see it",
-        State::Litter => "litter: no manifest belongs to it",
-    }
 }
 
 struct Tree<'a> {
@@ -134,8 +175,13 @@ struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    fn put(&mut self, depth: usize, name: &str, bytes: Option<u64>, what: &str) {
-        (self.each)(Entry { depth, name: name.to_owned(), bytes, what: what.to_owned() });
+    fn put(&mut self, depth: usize, name: &str, bytes: Option<u64>, what: EntryKind) {
+        (self.each)(Entry { depth, name: name.to_owned(), bytes, what, more: None });
+    }
+
+    /// Tells that there are `count` more names of a kind.
+    fn more(&mut self, depth: usize, what: EntryKind, count: usize) {
+        (self.each)(Entry { depth, name: String::new(), bytes: None, what, more: Some(count) });
     }
 
     /// The names in one of the ring's directories.
@@ -145,42 +191,40 @@ impl Tree<'_> {
                 let mut owners = self.list(path)?;
                 owners.sort_unstable();
                 for owner in owners.iter().take(DIRECTORIES) {
-                    let what = if is_owner(owner) { "an owner's" } else { "no generator has such a name" };
+                    let what = if is_owner(owner) { EntryKind::Owner } else { EntryKind::NotOwner };
                     self.put(1, owner, None, what);
                     let staged = |name: &str| match name.rsplit_once('.') {
-                        Some((id, "rec")) if id.parse::<SegmentId>().is_ok() => "a finished segment",
-                        Some((id, "part")) if id.parse::<SegmentId>().is_ok() => {
-                            "a segment that is being written, or was"
-                        }
-                        _ => "no name of a segment's",
+                        Some((id, "rec")) if id.parse::<SegmentId>().is_ok() => EntryKind::Finished,
+                        Some((id, "part")) if id.parse::<SegmentId>().is_ok() => EntryKind::Begun,
+                        _ => EntryKind::NotStaged,
                     };
                     self.files(2, &path.join(owner), &staged)?;
                 }
                 if owners.len() > DIRECTORIES {
-                    self.put(1, "", None, &format!("and {} more owners", owners.len() - DIRECTORIES));
+                    self.more(1, EntryKind::Owner, owners.len() - DIRECTORIES);
                 }
                 Ok(())
             }
             "manifests" => self.files(1, path, &|name| match parse_number(name) {
-                Some(_) => "a manifest",
-                None => "no name of a manifest",
+                Some(_) => EntryKind::Manifest,
+                None => EntryKind::NotManifest,
             }),
             "quarantine" => self.files(1, path, &|name| match name.rsplit_once('.') {
-                Some((_, "rec")) => "a segment in quarantine",
-                Some((_, "why")) => "why a segment is in quarantine",
-                _ => "",
+                Some((_, "rec")) => EntryKind::Quarantined,
+                Some((_, "why")) => EntryKind::Why,
+                _ => EntryKind::Other,
             }),
-            "trash" | "index" => self.files(1, path, &|_| ""),
+            "trash" | "index" => self.files(1, path, &|_| EntryKind::Other),
             _ if is_generation => self.files(1, path, &|name| match SegmentName::parse(name) {
-                Some(_) => "a segment",
-                None => "no name of a segment's: readers do not see it",
+                Some(_) => EntryKind::Segment,
+                None => EntryKind::NotSegment,
             }),
             _ => Ok(()),
         }
     }
 
     /// The first names in a directory, with what each is, and how many more of each kind there are.
-    fn files(&mut self, depth: usize, dir: &Path, kind: &dyn Fn(&str) -> &'static str) -> Result<()> {
+    fn files(&mut self, depth: usize, dir: &Path, kind: &dyn Fn(&str) -> EntryKind) -> Result<()> {
         let mut names = self.list(dir)?;
         let total = names.len();
         if total > TOLD {
@@ -191,10 +235,10 @@ impl Tree<'_> {
         for name in &names {
             // Just listed, so a wrong no is none of this client's memory.
             let Ok(found) = self.fs.identity(&dir.join(name)) else { continue };
-            let what = if found.is_dir { "a directory" } else { kind(name) };
+            let what = if found.is_dir { EntryKind::Directory } else { kind(name) };
             self.put(depth, name, (!found.is_dir).then_some(found.len), what);
         }
-        let mut counts: Vec<(&str, usize)> = Vec::new();
+        let mut counts: Vec<(EntryKind, usize)> = Vec::new();
         for name in &rest {
             let what = kind(name);
             match counts.iter_mut().find(|count| count.0 == what) {
@@ -203,8 +247,7 @@ impl Tree<'_> {
             }
         }
         for (what, count) in counts {
-            let what = if what.is_empty() { format!("and {count} more") } else { format!("and {count} more: {what}") };
-            self.put(depth, "", None, &what);
+            self.more(depth, what, count);
         }
         Ok(())
     }

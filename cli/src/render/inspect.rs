@@ -1,17 +1,19 @@
 //! What `ringreel inspect` says, in lines.
 
+use super::record::damage;
 use crate::formats::json::meta_json;
 use crate::output::{plain, plain_path};
 use ringreel::humanize::{counted, human_bytes, human_seconds};
 use ringreel::value_stats::Range;
 use ringreel_format::Codec;
-use ringreel_ops::inspect::fields::Field;
 use ringreel_ops::inspect::file::{Records, Segment};
-use ringreel_ops::inspect::records::Record;
+use ringreel_ops::inspect::issue::Issue;
 use ringreel_ops::inspect::sample_stats::{Glance, PartGlance};
-use ringreel_ops::inspect::summary::{Generation, Odd, Ring, Share, State};
-use ringreel_ops::inspect::tree::Entry;
+use ringreel_ops::inspect::summary::{Generation, Ring, Share, State};
+use ringreel_ops::inspect::tree::{Entry, EntryKind};
+use serde::Serialize;
 use serde_json::json;
+use std::path::Path;
 
 pub fn ring(told: &Ring) -> Vec<String> {
     let path = plain_path(&told.path);
@@ -55,7 +57,7 @@ pub fn ring(told: &Ring) -> Vec<String> {
     ));
     out.push(format!("  quarantine {}", counted(told.quarantined, "segment")));
     out.push(format!("  trash      {}", counted(told.trash, "name")));
-    odd(&mut out, &told.odd);
+    odd(&mut out, &told.issues, &told.path);
     out
 }
 
@@ -79,7 +81,7 @@ fn in_short(told: &Generation, cap: Option<u64>) -> String {
     format!("{name:<10} {samples}{bytes} in {}{age}{state}", counted(told.segments, "file"))
 }
 
-pub fn generation(told: &Generation, seen: Option<&Glance>, odds: &[Odd]) -> Vec<String> {
+pub fn generation(told: &Generation, seen: Option<&Glance>, issues: &[Issue], ring: &Path) -> Vec<String> {
     let mut out = vec![format!("generation {}: {}", told.generation, plain_path(&told.path))];
     out.push(format!("  {}", in_short(told, None)));
     if let (Some(by), Some(swap_ms)) = (&told.by, told.swap_ms) {
@@ -103,7 +105,7 @@ pub fn generation(told: &Generation, seen: Option<&Glance>, odds: &[Odd]) -> Vec
     if more > 0 {
         out.push(format!("  and {more} more"));
     }
-    odd(&mut out, odds);
+    odd(&mut out, issues, ring);
     out
 }
 
@@ -192,17 +194,92 @@ pub fn codec(codec: Codec) -> String {
     }
 }
 
-fn odd(out: &mut Vec<String>, odds: &[Odd]) {
-    if odds.is_empty() {
+/// What is odd in the ring, or the file, at `path`.
+fn odd(out: &mut Vec<String>, issues: &[Issue], path: &Path) {
+    if issues.is_empty() {
         return out.push("nothing odd".to_owned());
     }
     out.push("odd".to_owned());
-    for odd in odds {
-        let kind = if odd.damage { "DAMAGE" } else { "note" };
-        out.push(format!("  {kind}: {}", plain(&odd.what)));
-        out.push(format!("    next: {}", plain(&odd.next)));
+    for issue in issues {
+        let kind = if issue.is_damage() { "DAMAGE" } else { "note" };
+        let (what, next) = issue_words(issue, path);
+        out.push(format!("  {kind}: {}", plain(&what)));
+        out.push(format!("    next: {}", plain(&next)));
     }
 }
+
+/// `facts` as JSON, with what is odd in the ring, or the file, at `path`.
+pub fn json_with_odd(facts: &impl Serialize, issues: &[Issue], path: &Path) -> serde_json::Result<serde_json::Value> {
+    let odd = issues.iter().map(|issue| {
+        let (what, next) = issue_words(issue, path);
+        json!({ "damage": issue.is_damage(), "what": what, "next": next })
+    });
+    let mut value = serde_json::to_value(facts)?;
+    value["odd"] = odd.collect();
+    Ok(value)
+}
+
+/// What an issue is, and what to do, or to look at.
+fn issue_words(issue: &Issue, path: &Path) -> (String, String) {
+    let path = path.display();
+    let verify = || format!("ringreel verify {path}");
+    match issue {
+        Issue::NoDescriptor => ("ring.json is missing: nobody can open the ring".to_owned(), verify()),
+        Issue::BadDescriptor { why } | Issue::BadManifest { why } => (why.clone(), verify()),
+        Issue::OtherVersion { why } => {
+            (why.clone(), "use a ringreel of that version: what this one tells need not be true".to_owned())
+        }
+        Issue::NoManifest => ("there is no manifest: readers see nothing".to_owned(), verify()),
+        Issue::Denied { why } => (format!("it could not be looked at: {why}"), verify()),
+        Issue::Gap { generation: n } => (
+            format!("generation {n} is not there, although an older one is: reclaimed, or lost if KEEP covers it"),
+            format!("{} --keep N, with N as in KEEP", verify()),
+        ),
+        Issue::NewestMissing { generation: n, samples } => (
+            format!("the directory of the newest generation, {n}, is missing: its {samples} samples are lost"),
+            verify(),
+        ),
+        Issue::NoFooter { files, why } => {
+            let more = if *files > 1 { format!(" (and {} more like it)", files - 1) } else { String::new() };
+            (format!("{why}{more}"), verify())
+        }
+        Issue::Promoting { generation: n } => (
+            format!("the promotion of generation {n} was begun and is not finished: readers do not see it yet"),
+            "a manager or a generator finishes it: start one, if none runs (`ringreel status` tells who does)"
+                .to_owned(),
+        ),
+        Issue::Unlisted { generation: n } => {
+            (format!("generation {n} cannot be read: its manifest cannot be used"), verify())
+        }
+        Issue::Litter { path } => (
+            format!("{} is litter: no manifest belongs to it", path.display()),
+            "the manager removes what is in nobody's way; `ringreel verify` tells more".to_owned(),
+        ),
+        Issue::Quarantined { segments } => (
+            format!("{} in quarantine: the reason stands beside each, in a file .why", counted(*segments, "segment")),
+            format!("ringreel inspect --tree {path}"),
+        ),
+        Issue::NoSample { why } => (format!("no sample can be looked at: {why}"), verify()),
+        Issue::Unreadable { looked_at, unreadable, why } => {
+            (format!("of {looked_at} samples {unreadable} cannot be read: {why}"), verify())
+        }
+        Issue::NotFinite { part, values } => (
+            values.not_finite(part).unwrap_or_default(),
+            "CHECK_FINITE: refuse in the configuration of the generators".to_owned(),
+        ),
+        Issue::Bytes { begin, end, why } => (format!("bytes {begin} to {end}: {}", damage(why)), verify()),
+        Issue::Empty => ("it is empty: nothing was written, or all was cut off".to_owned(), ANOTHER_FILE.to_owned()),
+        Issue::NoRecords { kind } => (
+            match kind {
+                Some(kind) => format!("it is no segment and no RecordIO file: it looks like {kind}"),
+                None => "it is no segment and no RecordIO file: there is no record in it".to_owned(),
+            },
+            ANOTHER_FILE.to_owned(),
+        ),
+    }
+}
+
+const ANOTHER_FILE: &str = "look for another file: what is in this one, ringreel cannot tell";
 
 pub fn segment(told: &Segment) -> Vec<String> {
     let mut out = vec![format!("segment {}, {}", plain_path(&told.path), human_bytes(told.bytes))];
@@ -231,11 +308,11 @@ pub fn segment(told: &Segment) -> Vec<String> {
     if more > 0 {
         out.push(format!("  and {more} more (--tree shows every record)"));
     }
-    odd(&mut out, &told.odd);
+    odd(&mut out, &told.issues, &told.path);
     out
 }
 
-pub fn segment_json(told: &Segment) -> serde_json::Value {
+fn segment_facts(told: &Segment) -> serde_json::Value {
     let info = told.info.as_ref().map(|info| {
         let part = |part: &ringreel_format::PartSchema| {
             json!({ "name": part.name, "dtype": part.dtype.to_string(), "shape": part.shape })
@@ -249,8 +326,12 @@ pub fn segment_json(told: &Segment) -> serde_json::Value {
     json!({
         "path": told.path.to_string_lossy(), "bytes": told.bytes, "info": info, "samples": told.samples,
         "first_samples": told.first_samples, "footer_at": told.footer.map(|footer| footer.0),
-        "check": told.footer.map(|footer| format!("{:08x}", footer.1)), "glance": told.glance, "odd": told.odd,
+        "check": told.footer.map(|footer| format!("{:08x}", footer.1)), "glance": told.glance,
     })
+}
+
+pub fn segment_json(told: &Segment) -> serde_json::Result<serde_json::Value> {
+    json_with_odd(&segment_facts(told), &told.issues, &told.path)
 }
 
 pub fn records(told: &Records) -> Vec<String> {
@@ -273,64 +354,59 @@ pub fn records(told: &Records) -> Vec<String> {
         ));
         out.push("  (RecordIO has no checksums: what is in the records cannot be checked)".to_owned());
     }
-    odd(&mut out, &told.odd);
+    odd(&mut out, &told.issues, &told.path);
     out
-}
-
-pub fn record(record: &Record) -> String {
-    let splits = match record.splits {
-        0 => String::new(),
-        1 => ", split once".to_owned(),
-        n => format!(", split {n} times"),
-    };
-    let Record { number, at, end, len, what, .. } = record;
-    format!(
-        "{number:<5} {at:#010x} to {end:#010x}  {:<8} {len} bytes{splits}: {}",
-        what.name(),
-        plain(&what.to_string())
-    )
-}
-
-pub fn record_json(record: &Record) -> serde_json::Value {
-    json!({
-        "record": record.number, "at": record.at, "end": record.end, "length": record.len, "splits": record.splits,
-        "what": record.what.name(), "says": record.what.to_string(),
-    })
 }
 
 pub fn entry(entry: &Entry) -> String {
     let bytes = entry.bytes.map_or(String::new(), |bytes| format!(", {}", human_bytes(bytes)));
     let (indent, name) = ("  ".repeat(entry.depth), plain(&entry.name));
-    match (entry.name.is_empty(), entry.what.is_empty()) {
-        (true, _) => format!("{indent}... {}", plain(&entry.what)),
+    let what = entry_words(entry);
+    match (entry.more.is_some(), what.is_empty()) {
+        (true, _) => format!("{indent}... {what}"),
         (false, true) => format!("{indent}{name}{bytes}"),
-        (false, false) => format!("{indent}{name}{bytes}: {}", plain(&entry.what)),
+        (false, false) => format!("{indent}{name}{bytes}: {what}"),
     }
 }
 
-/// Sixteen bytes a line: offset, bytes, text, and on the first line what they are.
-pub fn dump(field: &Field) -> Vec<String> {
-    let text = |bytes: &[u8]| -> String {
-        let shown = |byte: &u8| if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '.' };
-        bytes.iter().map(shown).collect()
+pub fn entry_json(entry: &Entry) -> serde_json::Value {
+    json!({ "depth": entry.depth, "name": entry.name, "bytes": entry.bytes, "what": entry_words(entry) })
+}
+
+fn entry_words(entry: &Entry) -> String {
+    let what = match entry.what {
+        EntryKind::Descriptor => "what this ring is, once and for all",
+        EntryKind::Manifests => "one for each generation that readers see, or saw",
+        EntryKind::Staging => "what generators write, and what they finished that no manifest lists yet",
+        EntryKind::Index => "the index kept in files: counter, leases, progress",
+        EntryKind::Quarantine => "what was found broken, with reasons",
+        EntryKind::Trash => "what is being removed",
+        EntryKind::Generation(State::Readable) => "a sealed generation: readers see what its manifest lists",
+        EntryKind::Generation(State::Filling) => "the generation that fills",
+        EntryKind::Generation(State::Promoting) => "a promotion that was begun: it has no manifest yet",
+        EntryKind::Generation(State::Unlisted) => "a generation without a manifest: readers do not see it",
+        EntryKind::Generation(State::Litter) => "litter: no manifest belongs to it",
+        EntryKind::Foreign => "no name of a ring's",
+        EntryKind::Owner => "an owner's",
+        EntryKind::NotOwner => "no generator has such a name",
+        EntryKind::Finished => "a finished segment",
+        EntryKind::Begun => "a segment that is being written, or was",
+        EntryKind::NotStaged => "no name of a segment's",
+        EntryKind::Manifest => "a manifest",
+        EntryKind::NotManifest => "no name of a manifest",
+        EntryKind::Quarantined => "a segment in quarantine",
+        EntryKind::Why => "why a segment is in quarantine",
+        EntryKind::Segment => "a segment",
+        EntryKind::NotSegment => "no name of a segment's: readers do not see it",
+        EntryKind::Directory => "a directory",
+        EntryKind::Other => "",
     };
-    let says = if field.says.is_empty() { String::new() } else { format!(": {}", plain(&field.says)) };
-    let mut name = format!("{}{says}", plain(&field.name));
-    let mut out = Vec::new();
-    for (n, bytes) in field.bytes.chunks(16).enumerate() {
-        let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let at = field.at + 16 * n as u64;
-        out.push(
-            format!("  {at:08x}  {:<47}  {:<16}  {}", hex.join(" "), text(bytes), std::mem::take(&mut name))
-                .trim_end()
-                .to_owned(),
-        );
+    match (entry.more, entry.what) {
+        (None, _) => what.to_owned(),
+        (Some(n), EntryKind::Generation(_)) => format!("and {n} more generations"),
+        (Some(n), EntryKind::Foreign) => format!("and {n} more names that are no ring's"),
+        (Some(n), EntryKind::Owner) => format!("and {n} more owners"),
+        (Some(n), EntryKind::Other) => format!("and {n} more"),
+        (Some(n), _) => format!("and {n} more: {what}"),
     }
-    if field.bytes.is_empty() {
-        out.push(format!("  {:08x}  {:<47}  {:<16}  {name}", field.at, "", ""));
-    }
-    if field.left_out > 0 {
-        out.push(format!("            ... {} more bytes, not shown", field.left_out));
-    }
-    out
 }

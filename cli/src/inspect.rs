@@ -1,10 +1,9 @@
 //! `ringreel inspect`
 
-mod words;
-
 use super::output::{json_line, line, plain, plain_path};
 use super::target_args::{Pick, failed};
 use crate::formats::json::meta_json;
+use crate::render::{inspect as render, record};
 use clap::Args;
 use ringreel::error::Error;
 use ringreel::fs::Fs;
@@ -15,6 +14,7 @@ use ringreel::value_stats;
 use ringreel_format::{Codec, PartPlace, SegmentInfo};
 use ringreel_ops::inspect::fields::{Field, fields};
 use ringreel_ops::inspect::file::{self, File};
+use ringreel_ops::inspect::issue::Issue;
 use ringreel_ops::inspect::records::{Record, What, walk};
 use ringreel_ops::inspect::samples::Samples;
 use ringreel_ops::inspect::{Subject, summary, tree};
@@ -74,41 +74,44 @@ fn look(options: &Options) -> anyhow::Result<bool> {
         Subject::Ring(layout) => {
             let told = summary::ring(&fs, layout, options.glance)?;
             if options.json {
-                json_line(&serde_json::to_value(&told)?)?;
+                json_line(&render::json_with_odd(&told, &told.issues, &told.path)?)?;
             } else {
-                words::ring(&told).iter().try_for_each(|text| line(text))?;
+                render::ring(&told).iter().try_for_each(|text| line(text))?;
             }
             if descriptor::is_of_another_version(&*fs, layout) {
                 // What was told is what can be seen, which need not be what is there.
                 descriptor::read(&*fs, layout)?;
             }
-            Ok(told.odd.iter().any(|odd| odd.damage))
+            Ok(told.issues.iter().any(Issue::is_damage))
         }
         Subject::Generation(layout, dir) => {
-            let (told, glance, odd) = summary::generation(&fs, layout, *dir, options.glance)?;
+            let (told, glance, issues) = summary::generation(&fs, layout, *dir, options.glance)?;
             if options.json {
-                json_line(&json!({ "generation": told, "glance": glance, "odd": odd }))?;
+                let facts = json!({ "generation": told, "glance": glance });
+                json_line(&render::json_with_odd(&facts, &issues, layout.root())?)?;
             } else {
-                words::generation(&told, glance.as_ref(), &odd).iter().try_for_each(|text| line(text))?;
+                render::generation(&told, glance.as_ref(), &issues, layout.root())
+                    .iter()
+                    .try_for_each(|text| line(text))?;
             }
-            Ok(odd.iter().any(|odd| odd.damage))
+            Ok(issues.iter().any(Issue::is_damage))
         }
         Subject::File(path) => match file::file(&fs, path, options.glance)? {
             File::Segment(told) => {
                 if options.json {
-                    json_line(&words::segment_json(&told))?;
+                    json_line(&render::segment_json(&told)?)?;
                 } else {
-                    words::segment(&told).iter().try_for_each(|text| line(text))?;
+                    render::segment(&told).iter().try_for_each(|text| line(text))?;
                 }
-                Ok(told.odd.iter().any(|odd| odd.damage))
+                Ok(told.issues.iter().any(Issue::is_damage))
             }
             File::Records(told) => {
                 if options.json {
-                    json_line(&serde_json::to_value(&told)?)?;
+                    json_line(&render::json_with_odd(&told, &told.issues, &told.path)?)?;
                 } else {
-                    words::records(&told).iter().try_for_each(|text| line(text))?;
+                    render::records(&told).iter().try_for_each(|text| line(text))?;
                 }
-                Ok(told.odd.iter().any(|odd| odd.damage))
+                Ok(told.issues.iter().any(Issue::is_damage))
             }
         },
     }
@@ -126,7 +129,7 @@ fn sample(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Res
             json!({
                 "name": part.name, "dtype": part.dtype.to_string(), "shape": part.shape, "bytes": part.len(),
                 "stored": stored(n).map(|head| head.stored_len),
-                "codec": stored(n).map(|head| words::codec(head.codec)),
+                "codec": stored(n).map(|head| render::codec(head.codec)),
                 "file_offset": part.file_offset, "range": range(part),
                 "readable": part.data().is_ok(),
             })
@@ -152,7 +155,9 @@ fn sample(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Res
     if samples.are_records() {
         let payload = item.parts.first().and_then(|part| part.data().ok().cloned()).unwrap_or_default();
         let content = ringreel_ops::inspect::records::Content::of(&payload, payload.len() as u64);
-        return line(&format!("  looks like: {content}")).map(|()| samples.has_damage()).map_err(Into::into);
+        return line(&format!("  looks like: {}", record::content(&content)))
+            .map(|()| samples.has_damage())
+            .map_err(Into::into);
     }
     line("meta")?;
     for (key, value) in meta_json(&item.meta).as_object().into_iter().flatten() {
@@ -171,7 +176,7 @@ fn part_line(part: &ringreel::ReadPart, stored: Option<&ringreel_format::PartHea
     let mut text = format!("  {what}, {}", human_bytes(part.len()));
     if let Some(head) = stored {
         if head.codec != Codec::Plain {
-            text += &format!(", stored as {} ({})", human_bytes(head.stored_len), words::codec(head.codec));
+            text += &format!(", stored as {} ({})", human_bytes(head.stored_len), render::codec(head.codec));
         }
         text += &match (&head.place, part.file_offset) {
             (PartPlace::Inline(_), _) => ", in the head".to_owned(),
@@ -179,7 +184,7 @@ fn part_line(part: &ringreel::ReadPart, stored: Option<&ringreel_format::PartHea
             (PartPlace::Large { records, .. }, None) => format!(", from byte {}", records.frames().start),
         };
     }
-    text += &range(part).map_or(String::new(), |range| format!(": {}", words::range(&range)));
+    text += &range(part).map_or(String::new(), |range| format!(": {}", render::range(&range)));
     if let Err(why) = part.data() {
         text += &format!(": {}", plain(&why.to_string()));
     }
@@ -191,11 +196,7 @@ fn show_tree(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::
     let mut done = Ok(());
     let mut entry = |entry: tree::Entry| {
         if done.is_ok() {
-            done = if options.json {
-                serde_json::to_value(&entry).map_err(std::io::Error::from).and_then(|value| json_line(&value))
-            } else {
-                line(&words::entry(&entry))
-            };
+            done = if options.json { json_line(&render::entry_json(&entry)) } else { line(&render::entry(&entry)) };
         }
     };
     match subject {
@@ -212,7 +213,7 @@ fn records(options: &Options, fs: &dyn Fs, path: &Path) -> anyhow::Result<bool> 
     walk(fs, path, &mut |record| {
         damaged |= matches!(record.what, What::Damage(_));
         count += 1;
-        done = if options.json { json_line(&words::record_json(&record)) } else { line(&words::record(&record)) };
+        done = if options.json { json_line(&record::record_json(&record)) } else { line(&record::record(&record)) };
         done.is_ok()
     })?;
     done?;
@@ -271,7 +272,7 @@ fn hex(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Result
             (record.at, record.end) = (record.at.max(*begin), record.end.min(*end));
         }
         if !options.json {
-            line(&words::record(&record))?;
+            line(&record::record(&record))?;
         }
         for field in fields(&*file, &record, info.as_ref())? {
             show(options, &record, &field)?;
@@ -282,13 +283,9 @@ fn hex(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Result
 
 fn show(options: &Options, record: &Record, field: &Field) -> std::io::Result<()> {
     if !options.json {
-        return words::dump(field).iter().try_for_each(|text| line(text));
+        return record::dump(field).iter().try_for_each(|text| line(text));
     }
-    let bytes: String = field.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    json_line(&json!({
-        "record": record.number, "at": field.at, "bytes": bytes, "left_out": field.left_out, "name": field.name,
-        "says": field.says,
-    }))
+    json_line(&record::dump_json(record, field))
 }
 
 /// The records that are shown, and what the segment says of itself.

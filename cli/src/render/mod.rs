@@ -1,0 +1,4 @@
+//! Sentences for people: what the facts of [`ringreel_ops`] read like, one file per subcommand. No other module has any.
+
+pub mod inspect;
+pub mod record;
