@@ -1,7 +1,9 @@
 //! `ringreel gc`
 
 use super::RingArgs;
-use super::output::{json_line, line, plain_path, tell};
+use super::output::{json_line, line, tell};
+use crate::render::gc as render;
+use crate::render::repair::survey as survey_words;
 use clap::Args;
 use ringreel::config::MAX_KEEP;
 use ringreel::coordination::Claim;
@@ -55,7 +57,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
     }
     let mut found = gc::garbage(&ring)?;
     if gc::has_begun_files(&ring)? {
-        repair::liveness_survey::watch_for(&ring, GRACE, &tell)?;
+        repair::liveness_survey::watch_for(&ring, GRACE, &|survey| tell(&survey_words(survey)))?;
         found.extend(gc::garbage_of_the_dead(&ring)?);
     }
     if options.apply {
@@ -82,16 +84,8 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
 }
 
 fn say(options: &Options, garbage: &Garbage, gone: bool) -> anyhow::Result<()> {
-    let Garbage { path, why, files, bytes, stays } = garbage;
     if options.ring.common.json {
-        let value = json!({ "path": path.to_string_lossy(), "why": why, "files": files, "bytes": bytes, "gone": gone, "stays": stays });
-        return Ok(json_line(&json!({ "garbage": value }))?);
+        return Ok(json_line(&json!({ "garbage": render::garbage_json(garbage, gone) }))?);
     }
-    let name = if gone { "remove" } else { "stays " };
-    let reason = match stays {
-        Some(stays) => format!(" [{stays}]"),
-        None if !gone => " [in use, or another user's]".to_owned(),
-        None => String::new(),
-    };
-    Ok(line(&format!("{name} {}: {files} files, {}: {why}{reason}", plain_path(path), human_bytes(*bytes)))?)
+    Ok(line(&render::garbage(garbage, gone))?)
 }

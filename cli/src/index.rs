@@ -2,6 +2,7 @@
 
 use super::Common;
 use super::output::{json_line, line};
+use crate::render::repair as render;
 use clap::{Args, Subcommand, ValueEnum};
 use ringreel::Config;
 use ringreel::coordination::{Backend, Claim, IfUnreachable};
@@ -129,7 +130,7 @@ fn move_to(options: &Move) -> anyhow::Result<i32> {
     let using = ring.coordination.members().map_or(0, |members| members.len());
     let told = repair::coordination::move_coordination(&ring, &*index)?;
     if options.common.json {
-        let told: Vec<_> = told.iter().map(ToString::to_string).collect();
+        let told: Vec<_> = told.iter().map(render::coordination).collect();
         json_line(&json!({ "from": ring.coordination.place(), "to": index.place(), "told": told, "using": using }))?;
         return Ok(0);
     }

@@ -1,13 +1,12 @@
 //! `ringreel repair`
 
-use super::output::{failed, json_line, line, plain_path};
+use super::output::{failed, json_line, line};
 use super::{RingArgs, output};
+use crate::render::repair as render;
 use clap::Args;
 use ringreel::config::IndexPlace;
 use ringreel::coordination::Claim;
 use ringreel::fs::Posix;
-use ringreel::ring::Ring;
-use ringreel::ring::validation_split::DamagedSample;
 use ringreel_ops::repair;
 use ringreel_ops::repair::{RepairAction, State};
 use serde_json::json;
@@ -63,8 +62,8 @@ fn look_and_mend(options: &Options) -> anyhow::Result<i32> {
                        configuration (-c config.yaml)";
         return Err(ringreel::Error::RingMismatch { path: config.ring.clone(), message: message.to_owned() }.into());
     }
-    let (plan, life) = repair::plan_repair_watching(&ring, &output::tell)?;
-    let lost = held_out_damage(&ring)?;
+    let (plan, life) = repair::plan_repair_watching(&ring, &|survey| output::tell(&render::survey(survey)))?;
+    let lost = repair::held_out_damage(&ring)?;
     let before: Vec<&RepairAction> = first.iter().chain(&plan.mends).collect();
     let mut open = before.iter().filter(|mend| mend.state != State::Litter).count();
     if options.apply && plan.open().next().is_some() {
@@ -110,41 +109,9 @@ fn look_and_mend(options: &Options) -> anyhow::Result<i32> {
     Ok(i32::from(open > 0))
 }
 
-/// Lists the damaged held-out samples. Nothing replaces them, since the held-out slice never changes.
-fn held_out_damage(ring: &Ring) -> ringreel::Result<Vec<RepairAction>> {
-    let damaged = match ring.damaged_held_out() {
-        Err(ringreel::Error::Manifest { .. } | ringreel::Error::RingNotFound { .. }) => Vec::new(), // the manifests come first
-        other => other?,
-    };
-    let mend = |sample: DamagedSample| {
-        let DamagedSample { generation, position, id, path, why } = sample;
-        let place = format!("held-out sample {id} (position {position} of generation {generation})");
-        RepairAction {
-            what: "held-out",
-            path,
-            why: format!("{place} is damaged: {why}"),
-            action: "restore this file from a copy; until then readers leave the sample out".to_owned(),
-            state: State::Blocked("the ring holds no second copy of a sample".to_owned()),
-        }
-    };
-    Ok(damaged.into_iter().map(mend).collect())
-}
-
 fn tell(options: &Options, mend: &RepairAction, gone: bool) -> anyhow::Result<()> {
-    let RepairAction { what, path, why, action, state } = mend;
-    let (name, reason) = match state {
-        State::Litter => ("litter", None),
-        _ if options.apply && gone => ("mended", None),
-        State::Blocked(reason) => ("left", Some(reason.as_str())),
-        State::ToDo if options.apply => ("left", Some("it was tried, and is still so: see the log, and run it again")),
-        State::ToDo => ("planned", None),
-    };
     if options.ring.common.json {
-        let mend = json!({
-            "what": what, "path": path.to_string_lossy(), "why": why, "action": action, "state": name, "reason": reason,
-        });
-        return Ok(json_line(&json!({ "mend": mend }))?);
+        return Ok(json_line(&json!({ "mend": render::mend_json(mend, options.apply, gone) }))?);
     }
-    let reason = reason.map_or(String::new(), |reason| format!(" [not now: {reason}]"));
-    Ok(line(&format!("{name:<8} {what:<9} {}: {why} -> {action}{reason}", plain_path(path)))?)
+    Ok(line(&render::mend(mend, options.apply, gone))?)
 }

@@ -1,6 +1,7 @@
 //! `ringreel verify`
 
-use super::output::{failed, json_line, line, plain, plain_path, progress_bytes};
+use super::output::{failed, json_line, line, progress_bytes};
+use crate::render::verify as render;
 use clap::Args;
 use ringreel::config::{Config, MAX_KEEP};
 use ringreel::coordination::Claim;
@@ -8,7 +9,7 @@ use ringreel::error::{Error, REPAIR};
 use ringreel::fs::{Fs, Posix};
 use ringreel::humanize::{counted, human_bytes};
 use ringreel_ops::inspect::Subject;
-use ringreel_ops::inspect::verify::{Finding, Kind, Report, verify};
+use ringreel_ops::inspect::verify::{Report, verify};
 use ringreel_ops::repair;
 use ringreel_ops::repair::Liveness;
 use serde_json::json;
@@ -63,7 +64,7 @@ fn look(options: &Options) -> anyhow::Result<Report> {
     let seconds = started.elapsed().as_secs_f64();
     if options.json {
         for finding in &report.findings {
-            json_line(&json!({ "finding": finding }))?;
+            json_line(&json!({ "finding": render::finding_json(finding) }))?;
         }
         let Report { subject, generations, files, bytes, readable, unreadable, more, .. } = &report;
         json_line(&json!({
@@ -73,7 +74,7 @@ fn look(options: &Options) -> anyhow::Result<Report> {
         return Ok(report);
     }
     for finding in &report.findings {
-        line(&words(finding))?;
+        line(&render::finding(finding))?;
     }
     if report.more > 0 {
         line(&format!("and {} like these", counted(report.more, "finding")))?;
@@ -119,19 +120,4 @@ fn next(ring: &Path) -> String {
         return format!("{REPAIR} (repair cannot mend damaged segments: --salvage DIR saves what is whole of them)");
     }
     format!("`ringreel repair {} --salvage DIR` saves what is whole; readers skip the rest", ring.display())
-}
-
-fn words(finding: &Finding) -> String {
-    let kind = match finding.kind {
-        Kind::Damage => "DAMAGE    ",
-        Kind::Unfinished => "unfinished",
-        Kind::Note => "note      ",
-    };
-    let bytes = finding.bytes.map_or(String::new(), |(begin, end)| format!(", bytes {begin} to {end}"));
-    let samples = match &finding.samples[..] {
-        [] => String::new(),
-        [one] => format!("; touches sample {one}"),
-        [first, ..] => format!("; touches {} samples, {first} first", finding.samples.len()),
-    };
-    format!("{kind} {}{bytes}: {}{samples}", plain_path(&finding.path), plain(&finding.message))
 }

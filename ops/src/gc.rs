@@ -9,6 +9,7 @@ use ringreel::ring::Ring;
 use ringreel::segment::reader::read_tail;
 use ringreel::swap::adopt::GRACE;
 use ringreel::swap::maintenance::{DeadOwners, Due};
+use serde::Serialize;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,13 +20,39 @@ pub struct Garbage {
     /// Where it is.
     pub path: PathBuf,
     /// Why nobody needs it.
-    pub why: String,
+    pub why: Unneeded,
     /// Files in it.
     pub files: u64,
     /// Bytes of those that have no other name.
     pub bytes: u64,
     /// Why it stays where it is.
-    pub stays: Option<String>,
+    pub stays: Option<Stays>,
+}
+
+/// Why nobody needs something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unneeded {
+    /// It is older than the newest generation and this many before it (KEEP).
+    BeyondKeep(u64),
+    /// Its generation was promoted.
+    PromotedAlready,
+    /// It lies in the trash.
+    Trash,
+    /// Its owner began it, and is dead.
+    Begun,
+    /// It is empty, and its owner is dead.
+    Empty,
+}
+
+/// Why something stays. The texts are the core's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stays {
+    /// It holds a segment that may not have been delivered.
+    Needed(String),
+    /// It cannot be looked at.
+    Refused(String),
 }
 
 /// What [`gc`](gc()) would remove now.
@@ -38,13 +65,14 @@ pub fn garbage(ring: &Ring) -> Result<Vec<Garbage>> {
     for (name, dir) in ring.retirable(newest)? {
         let path = ring.layout.root().join(&name);
         let (why, manifest) = match dir {
-            GenerationDir::Read(g) => {
-                (format!("it is older than the newest generation and KEEP ({})", ring.settings.keep), known(ring, g))
-            }
-            GenerationDir::Write(_) => ("this generation was promoted already".to_owned(), None),
+            GenerationDir::Read(g) => (Unneeded::BeyondKeep(ring.settings.keep), known(ring, g)),
+            GenerationDir::Write(_) => (Unneeded::PromotedAlready, None),
         };
         let stays = ring.is_needed(&path, dir, newest);
-        let stays = stays.unwrap_or_else(|error| Some(format!("it cannot be looked at: {error}")));
+        let stays = match stays {
+            Ok(needed) => needed.map(Stays::Needed),
+            Err(error) => Some(Stays::Refused(error.to_string())),
+        };
         let (files, bytes) = weigh(ring, &path, manifest.as_deref())?;
         found.push(Garbage { path, why, files, bytes, stays });
     }
@@ -53,7 +81,7 @@ pub fn garbage(ring: &Ring) -> Result<Vec<Garbage>> {
         let manifest = number.filter(|_| name.starts_with("read.")).and_then(|n| known(ring, n));
         let path = ring.layout.trash().join(&name);
         let (files, bytes) = weigh(ring, &path, manifest.as_deref())?;
-        found.push(Garbage { path, why: "it is being removed".to_owned(), files, bytes, stays: None });
+        found.push(Garbage { path, why: Unneeded::Trash, files, bytes, stays: None });
     }
     Ok(found)
 }
@@ -78,12 +106,10 @@ pub fn garbage_of_the_dead(ring: &Ring) -> Result<Vec<Garbage>> {
             let path = dir.join(name);
             // Just listed: a wrong no is out of the question.
             let bytes = ring.fs.identity(&path).map_or(0, |found| found.len);
-            let why = "its owner began it, and is dead".to_owned();
-            found.push(Garbage { path, why, files: 1, bytes, stays: None });
+            found.push(Garbage { path, why: Unneeded::Begun, files: 1, bytes, stays: None });
         }
         if names.is_empty() {
-            let why = "it is empty, and its owner is dead".to_owned();
-            found.push(Garbage { path: dir, why, files: 0, bytes: 0, stays: None });
+            found.push(Garbage { path: dir, why: Unneeded::Empty, files: 0, bytes: 0, stays: None });
         }
     }
     Ok(found)

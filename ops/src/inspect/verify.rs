@@ -7,7 +7,6 @@ use super::Subject;
 use super::verify_file::{self, Checked, Task};
 use ringreel::error::{Error, Result};
 use ringreel::fs::{Fs, surely};
-use ringreel::humanize::counted;
 use ringreel::layout::{GenerationDir, Layout, Phase, SegmentName, is_owner, sealed_id};
 use ringreel::manifest::store::Manifests;
 use ringreel::manifest::store::first_unpruned;
@@ -56,7 +55,75 @@ pub struct Finding {
     /// Ids of the samples that it touches, the first [`NAMED`] of them.
     pub samples: Vec<String>,
     /// What is wrong, or what it means.
-    pub message: String,
+    pub problem: Problem,
+}
+
+/// What was found. `why` is the text of an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)] // each variant says what its fields are
+pub enum Problem {
+    /// It cannot be read, or does not decode.
+    Refused { why: String },
+    /// It should be a directory.
+    NotDirectory,
+    /// A directory that could not be looked into.
+    Denied { why: String },
+    /// There is no `ring.json`.
+    NoDescriptor,
+    /// There is no manifest at all.
+    NoManifest,
+    /// The manifest of a generation is missing, and whether the directory of that is there.
+    ManifestMissing { generation: u64, is_readable: bool },
+    /// The same, where only that generation is looked at.
+    Unlisted { generation: u64 },
+    /// A manifest lists a segment that an earlier one lists.
+    ListedTwice { id: String, before: u64 },
+    /// A manifest of another ring.
+    OtherRing { ring: String },
+    /// A manifest counts other samples so far than were delivered.
+    WrongTotal { says: u64, delivered: u64 },
+    /// A rebuilt manifest, and how many samples of the one before are not there.
+    Rebuilt { lost: u64 },
+    /// A promotion that is not finished.
+    Promoting { generation: u64 },
+    /// A directory without a manifest.
+    Litter,
+    /// A directory of writers whose generation was promoted.
+    PromotedAlready,
+    /// The directory of a generation is missing.
+    DirectoryMissing { generation: u64, samples: u64 },
+    /// The same, where it may have been reclaimed.
+    Gap,
+    /// A name that the manifest does not list; or so many more.
+    NotListed { more: u64 },
+    /// A name that is no segment's; or so many more.
+    NotSegment { more: u64 },
+    /// A name in staging that is no owner's.
+    NotOwner,
+    /// Finished segments in staging.
+    Waiting { segments: u64 },
+    /// Other files of an owner.
+    Begun { files: u64 },
+    /// A segment in quarantine, and the reason, where it was noted.
+    InQuarantine { why: Option<String> },
+    /// A segment that is listed and not there.
+    FileMissing { samples: u64 },
+    /// Another segment than the one that is listed.
+    OtherSegment,
+    /// A part that claims to be too large to be decompressed here.
+    LargePart { bytes: u64 },
+    /// A segment without a footer, and how many samples can be salvaged.
+    NoFooter { good: u64 },
+    /// A file without a byte.
+    Empty,
+}
+
+impl Problem {
+    /// Something cannot be read because of `error`.
+    pub(super) fn refused(error: impl ToString) -> Problem {
+        Problem::Refused { why: error.to_string() }
+    }
 }
 
 /// A path may be anything; JSON is text.
@@ -66,8 +133,8 @@ fn in_utf8<S: Serializer>(path: &Path, to: S) -> std::result::Result<S::Ok, S::E
 
 impl Finding {
     /// One about a whole file, or a whole directory.
-    pub fn new(kind: Kind, path: &Path, message: impl Into<String>) -> Finding {
-        Finding { kind, path: path.to_owned(), bytes: None, samples: Vec::new(), message: message.into() }
+    pub fn new(kind: Kind, path: &Path, problem: Problem) -> Finding {
+        Finding { kind, path: path.to_owned(), bytes: None, samples: Vec::new(), problem }
     }
 }
 
@@ -153,8 +220,8 @@ struct Look {
 }
 
 impl Look {
-    fn find(&mut self, kind: Kind, path: &Path, message: impl Into<String>) {
-        self.add(Finding::new(kind, path, message));
+    fn find(&mut self, kind: Kind, path: &Path, problem: Problem) {
+        self.add(Finding::new(kind, path, problem));
     }
 
     fn add(&mut self, finding: Finding) {
@@ -184,10 +251,10 @@ impl Look {
             }
             Err(error) if error.is_gone() => {}
             Err(error) if error.source.kind() == io::ErrorKind::NotADirectory => {
-                self.find(Kind::Note, dir, "it is no directory, which it should be");
+                self.find(Kind::Note, dir, Problem::NotDirectory);
             }
             Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => {
-                self.find(denied, dir, format!("what is in it could not be looked at: {}", error.source));
+                self.find(denied, dir, Problem::Denied { why: error.source.to_string() });
             }
             Err(error) => return Err(error.into()),
         }
@@ -202,7 +269,7 @@ impl Look {
                 Some(descriptor.ring_id)
             }
             Ok(None) => {
-                self.find(Kind::Damage, &layout.ring_json(), "it is missing: nobody can open the ring");
+                self.find(Kind::Damage, &layout.ring_json(), Problem::NoDescriptor);
                 None
             }
             // Of another version nothing is known.
@@ -210,7 +277,7 @@ impl Look {
                 return Err(error);
             }
             Err(error) => {
-                self.find(Kind::Damage, &layout.ring_json(), error.to_string());
+                self.find(Kind::Damage, &layout.ring_json(), Problem::refused(error));
                 None
             }
         };
@@ -220,9 +287,8 @@ impl Look {
         for (n, manifest) in &listed {
             for entry in manifest.iter().flat_map(|manifest| &manifest.segments) {
                 if let Some(before) = ids.insert(entry.id, *n) {
-                    let message =
-                        format!("it lists segment {}, which manifest {before} lists: its samples come twice", entry.id);
-                    self.find(Kind::Damage, &layout.manifest(*n), message);
+                    let problem = Problem::ListedTwice { id: entry.id.to_string(), before };
+                    self.find(Kind::Damage, &layout.manifest(*n), problem);
                 }
             }
         }
@@ -236,8 +302,8 @@ impl Look {
             if let Some(stem) = name.strip_suffix(".rec") {
                 let why = self.fs.read(&layout.quarantine().join(format!("{stem}.why")), 1 << 16).unwrap_or_default();
                 let why = String::from_utf8_lossy(&why).trim().to_owned();
-                let why = if why.is_empty() { "why, was not noted".to_owned() } else { why };
-                self.find(Kind::Note, &path, format!("in quarantine: {why}"));
+                let why = Some(why).filter(|why| !why.is_empty());
+                self.find(Kind::Note, &path, Problem::InQuarantine { why });
             }
         }
         Ok(())
@@ -248,7 +314,7 @@ impl Look {
         let manifests = Manifests::new(self.fs.clone(), layout.clone());
         let there: HashSet<u64> = manifests.numbers()?.into_iter().collect();
         let Some(newest) = there.iter().copied().max() else {
-            self.find(Kind::Damage, &layout.manifests(), "there is no manifest: readers see nothing");
+            self.find(Kind::Damage, &layout.manifests(), Problem::NoManifest);
             return Ok(BTreeMap::new());
         };
         // (Some of the first ones are there, too.)
@@ -259,9 +325,8 @@ impl Look {
             before = before.filter(|before| before.summary.generation + 1 == n);
             let path = layout.manifest(n);
             if !there.contains(&n) {
-                let readable = self.fs.exists(&layout.read(n))?;
-                let what = if readable { ": the samples in its directory cannot be read" } else { "" };
-                self.find(Kind::Damage, &path, format!("the manifest of generation {n} is missing{what}"));
+                let is_readable = self.fs.exists(&layout.read(n))?;
+                self.find(Kind::Damage, &path, Problem::ManifestMissing { generation: n, is_readable });
                 found.insert(n, None);
                 before = None;
                 continue;
@@ -275,7 +340,7 @@ impl Look {
                 Ok(None) => {} // removed meanwhile
                 Err(error) => {
                     let why = if let Error::Fs { source } = &error { source.to_string() } else { error.to_string() };
-                    self.find(Kind::Damage, &path, why);
+                    self.find(Kind::Damage, &path, Problem::Refused { why });
                     before = None;
                     found.insert(n, None);
                 }
@@ -287,21 +352,18 @@ impl Look {
     /// What a manifest says of its ring and of the generations so far.
     fn summary(&mut self, summary: &Summary, path: &Path, ring_id: Option<&str>, before: Option<&Manifest>) {
         if ring_id.is_some_and(|id| id != summary.ring) {
-            self.find(Kind::Damage, path, format!("it is of ring {}, which is another one", summary.ring));
+            self.find(Kind::Damage, path, Problem::OtherRing { ring: summary.ring.clone() });
         }
         if let Some(before) = before {
             let had = summary.samples.saturating_add(summary.lost);
             let total = before.summary.total_samples.saturating_add(had);
             if total != summary.total_samples {
                 let says = summary.total_samples;
-                let message = format!("it counts {says} samples so far, where {total} were delivered");
-                self.find(Kind::Damage, path, message);
+                self.find(Kind::Damage, path, Problem::WrongTotal { says, delivered: total });
             }
         }
         if summary.lost > 0 {
-            let lost = summary.lost;
-            let message = format!("it was lost and rebuilt: {lost} samples that it listed are not there any more");
-            self.find(Kind::Note, path, message);
+            self.find(Kind::Note, path, Problem::Rebuilt { lost: summary.lost });
         }
     }
 
@@ -320,19 +382,13 @@ impl Look {
                     Some(None) => self.unlisted(&layout.read(n))?, // its manifest was found wrong
                     None if self.fs.exists(&layout.manifest(n))? => {} // promoted meanwhile
                     None if dir.phase(next) == Phase::Promoting => {
-                        let message = format!(
-                            "the promotion of generation {n} was begun and not finished: it has no manifest, so \
-                             readers do not see it; a manager, or a generator, finishes it"
-                        );
-                        self.find(Kind::Unfinished, &layout.read(n), message);
+                        self.find(Kind::Unfinished, &layout.read(n), Problem::Promoting { generation: n });
                         self.unlisted(&layout.read(n))?;
                     }
-                    None => self.find(Kind::Note, &layout.read(n), "litter: no manifest belongs to it"),
+                    None => self.find(Kind::Note, &layout.read(n), Problem::Litter),
                 },
                 GenerationDir::Write(n) if dir.phase(next) == Phase::Filling => self.unlisted(&layout.write(n))?,
-                GenerationDir::Write(n) => {
-                    self.find(Kind::Note, &layout.write(n), "litter: this generation was promoted already");
-                }
+                GenerationDir::Write(n) => self.find(Kind::Note, &layout.write(n), Problem::PromotedAlready),
             }
         }
         Ok(())
@@ -344,16 +400,12 @@ impl Look {
         let missing = missing(&*self.fs, layout, &manifests, keep.unwrap_or(0), validation)?;
         for Missing { generation, path, samples } in &missing {
             let Some(samples) = *samples else { continue };
-            let message =
-                format!("the directory of generation {generation} is missing: {} lost", counted(samples, "sample"));
-            self.find(Kind::Damage, path, message);
+            self.find(Kind::Damage, path, Problem::DirectoryMissing { generation: *generation, samples });
             self.report.unreadable = self.report.unreadable.saturating_add(samples);
         }
         if keep.is_none() {
             for n in gaps(&*self.fs, layout, &manifests, validation)? {
-                let message = "it is not there, although an older generation is: if KEEP covers it, its samples are lost \
-                               (--keep N, with N as in KEEP, tells)";
-                self.find(Kind::Note, &layout.read(n), message);
+                self.find(Kind::Note, &layout.read(n), Problem::Gap);
             }
         }
         Ok(())
@@ -370,7 +422,7 @@ impl Look {
         }
         let mut more = self.list(&dir, Kind::Damage)?;
         more.retain(|name| SegmentName::parse(name).is_none_or(|name| !listed.contains(&name)));
-        self.strays(&dir, &more, "the manifest does not list it: readers do not see it");
+        self.strays(&dir, &more, |more| Problem::NotListed { more });
         Ok(())
     }
 
@@ -390,18 +442,18 @@ impl Look {
                 }
                 Ok(_) => strays.push(name),
                 Err(error) if error.is_gone() => {}
-                Err(error) => self.find(Kind::Damage, &path, error.to_string()),
+                Err(error) => self.find(Kind::Damage, &path, Problem::refused(error)),
             }
         }
-        self.strays(dir, &strays, "this is no segment");
+        self.strays(dir, &strays, |more| Problem::NotSegment { more });
         Ok(())
     }
 
     /// Names that do not belong there: the first ones, and how many more.
-    fn strays(&mut self, dir: &Path, names: &[String], what: &str) {
-        names.iter().take(NAMED).for_each(|name| self.find(Kind::Note, &dir.join(name), what));
+    fn strays(&mut self, dir: &Path, names: &[String], problem: fn(u64) -> Problem) {
+        names.iter().take(NAMED).for_each(|name| self.find(Kind::Note, &dir.join(name), problem(0)));
         if let Some(more) = names.len().checked_sub(NAMED).filter(|more| *more > 0) {
-            self.find(Kind::Note, dir, format!("{} more: {what}", counted(more as u64, "name")));
+            self.find(Kind::Note, dir, problem(more as u64));
         }
     }
 
@@ -409,7 +461,7 @@ impl Look {
         for owner in self.list(&layout.staging(), Kind::Note)? {
             let dir = layout.staging_of(&owner);
             if !is_owner(&owner) {
-                self.find(Kind::Note, &dir, "no generator has such a name");
+                self.find(Kind::Note, &dir, Problem::NotOwner);
                 continue;
             }
             let (mut waiting, mut begun) = (0u64, 0u64);
@@ -427,15 +479,10 @@ impl Look {
                 }
             }
             if waiting > 0 {
-                let what = counted(waiting, "finished segment");
-                let message = format!(
-                    "in no readable generation yet: {what}; their owner links them, or a manager when the owner is dead"
-                );
-                self.find(Kind::Unfinished, &dir, message);
+                self.find(Kind::Unfinished, &dir, Problem::Waiting { segments: waiting });
             }
             if begun > 0 {
-                let message = format!("{} that their owner has begun, or left behind", counted(begun, "file"));
-                self.find(Kind::Note, &dir, message);
+                self.find(Kind::Note, &dir, Problem::Begun { files: begun });
             }
         }
         Ok(())
@@ -448,13 +495,12 @@ impl Look {
             GenerationDir::Read(n) => match manifests.get(n) {
                 Ok(Some(manifest)) => self.promoted(layout, &manifest),
                 Ok(None) => {
-                    let message = format!("there is no manifest of generation {n}: readers do not see it");
-                    self.find(Kind::Damage, &layout.manifest(n), message);
+                    self.find(Kind::Damage, &layout.manifest(n), Problem::Unlisted { generation: n });
                     self.unlisted(&layout.read(n))
                 }
                 Err(Error::Fs { source }) => Err(source.into()),
                 Err(error) => {
-                    self.find(Kind::Damage, &layout.manifest(n), error.to_string());
+                    self.find(Kind::Damage, &layout.manifest(n), Problem::refused(error));
                     self.unlisted(&layout.read(n))
                 }
             },

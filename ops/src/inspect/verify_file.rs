@@ -1,12 +1,11 @@
 //! One file, from its first byte to its last: a segment, or a RecordIO file of somebody else's.
 
 use super::samples::careful;
-use super::verify::{Finding, Kind, LISTED, NAMED};
+use super::verify::{Finding, Kind, LISTED, NAMED, Problem};
 use bytes::Bytes;
 use ringreel::error::{Error, Result};
 use ringreel::fs::{Fs, MapMode, surely};
-use ringreel::humanize::counted;
-use ringreel::manifest::{ANOTHER, SegmentEntry};
+use ringreel::manifest::SegmentEntry;
 use ringreel::memory::{self, CHECKED};
 use ringreel::segment::SampleId;
 use ringreel::segment::reader::{Tail, check_stored, check_whole, largest_record, read_tail, record_room};
@@ -56,8 +55,8 @@ pub(super) struct Task {
 /// was looked at by another name.
 pub(super) fn task(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64)>>) -> Option<(Checked, u64)> {
     let listed = task.listed.as_ref().map_or(0, |entry| entry.samples);
-    let failed = |message: String| {
-        let findings = vec![Finding::new(Kind::Damage, &task.path, message)];
+    let failed = |problem: Problem| {
+        let findings = vec![Finding::new(Kind::Damage, &task.path, problem)];
         Some((Checked { findings, ..Checked::default() }, listed))
     };
     let identity = match surely(&**fs, &task.path, || fs.identity(&task.path)) {
@@ -65,10 +64,8 @@ pub(super) fn task(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64
         Err(error) if error.is_gone() && (task.listed.is_none() || !fs.exists(&task.within).unwrap_or(true)) => {
             return None;
         }
-        Err(error) if error.is_gone() => {
-            return failed(format!("the file is missing: {} lost", counted(listed, "sample")));
-        }
-        Err(error) => return failed(error.to_string()),
+        Err(error) if error.is_gone() => return failed(Problem::FileMissing { samples: listed }),
+        Err(error) => return failed(Problem::refused(error)),
     };
     let is_first = || seen.lock().unwrap_or_else(PoisonError::into_inner).insert(identity.inode);
     if task.listed.is_none() && !is_first() {
@@ -77,7 +74,7 @@ pub(super) fn task(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64
     let mut checked = match segment(&**fs, &task.path) {
         Ok(checked) => checked,
         Err(Error::Fs { source }) if source.is_gone() && !fs.exists(&task.within).unwrap_or(true) => return None,
-        Err(error) => return failed(error.to_string()),
+        Err(error) => return failed(Problem::refused(error)),
     };
     if task.listed.is_some() && checked.footer.is_none() {
         checked.good = 0; // readers begin at the footer
@@ -85,7 +82,7 @@ pub(super) fn task(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64
     if let (Some(entry), Some(footer)) = (&task.listed, &checked.footer)
         && !entry.describes(footer, checked.bytes)
     {
-        checked.findings.push(Finding::new(Kind::Damage, &task.path, ANOTHER));
+        checked.findings.push(Finding::new(Kind::Damage, &task.path, Problem::OtherSegment));
         checked.good = 0;
     }
     let unreadable = listed.saturating_sub(checked.good);
@@ -109,12 +106,9 @@ pub fn segment(fs: &dyn Fs, path: &Path) -> Result<Checked> {
     match check_whole(fs, path) {
         Ok(tail) => Ok(good(tail, Vec::new())),
         Err(Error::Format { source: FormatError::TooLarge { what: PART, value, limit }, .. }) => {
-            let why = format!(
-                "a part of {value} bytes, as it claims, would take more than a quarter of the memory here: it was not \
-                 decompressed (its checksum is right)"
-            );
+            let large = Finding::new(Kind::Note, path, Problem::LargePart { bytes: value });
             match check_stored(fs, path) {
-                Ok(tail) if value / MAX_RATIO <= tail.len => Ok(good(tail, vec![Finding::new(Kind::Note, path, why)])),
+                Ok(tail) if value / MAX_RATIO <= tail.len => Ok(good(tail, vec![large])),
                 _ => damaged_segment(fs, path, FormatError::TooLarge { what: PART, value, limit }),
             }
         }
@@ -162,15 +156,11 @@ fn damaged_segment(fs: &dyn Fs, path: &Path, why: FormatError) -> Result<Checked
         .map(|(begin, end, why)| Finding {
             bytes: Some((begin, end)),
             samples: lost(begin, end),
-            ..Finding::new(Kind::Damage, path, why.to_string())
+            ..Finding::new(Kind::Damage, path, Problem::refused(why))
         })
         .collect();
     if footer.is_none() {
-        let message = format!(
-            "its end is missing: of its samples {} can be salvaged, how many there were is not known",
-            checked.good
-        );
-        checked.findings.push(Finding::new(Kind::Damage, path, message));
+        checked.findings.push(Finding::new(Kind::Damage, path, Problem::NoFooter { good: checked.good }));
     }
     checked.footer = footer;
     Ok(checked)
@@ -189,7 +179,7 @@ pub fn recordio(fs: &dyn Fs, path: &Path) -> Result<Checked> {
     let mut reader = ResyncReader::with_input(source);
     let mut checked = Checked { was_read: true, bytes: len, ..Checked::default() };
     if len == 0 {
-        checked.findings.push(Finding::new(Kind::Note, path, "it is empty: nothing was written, or all was cut off"));
+        checked.findings.push(Finding::new(Kind::Note, path, Problem::Empty));
     }
     while let Some(found) = reader.next().map_err(Error::format("read", path))? {
         match found {
@@ -197,7 +187,7 @@ pub fn recordio(fs: &dyn Fs, path: &Path) -> Result<Checked> {
             Found::Skipped(_) if checked.findings.len() >= LISTED => checked.more += 1,
             Found::Skipped(region) => checked.findings.push(Finding {
                 bytes: Some((region.begin, region.end)),
-                ..Finding::new(Kind::Damage, path, region.why.to_string())
+                ..Finding::new(Kind::Damage, path, Problem::refused(region.why))
             }),
         }
     }

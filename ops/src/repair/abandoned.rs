@@ -1,5 +1,6 @@
 //! Segments that dead owners finished, unfinished promotions, and the rest, which [`gc`](crate::gc::gc) removes.
 
+use super::facts::{Blocker, Cause, Remedy};
 use super::misplaced::delivery_with;
 use super::{Liveness, Plan, RepairAction, State};
 use ringreel::error::{Error, Result};
@@ -31,9 +32,8 @@ pub(super) fn plan_promotion(ring: &Ring, life: &Liveness, plan: &mut Plan) -> R
             return Ok(()); // it was finished while we looked
         }
         plan.depends_on_life = true;
-        let why = format!("the promotion of generation {n} was begun, and not finished: readers do not see it");
         let blocked = after_manifests(plan);
-        plan.add("promotion", &read, why, "it is finished, as a manager would do it".to_owned(), blocked);
+        plan.add("promotion", &read, Cause::Promoting { generation: n }, Remedy::FinishPromotion, blocked);
         return Ok(());
     }
     let fill = match ring.count_samples(n) {
@@ -45,9 +45,9 @@ pub(super) fn plan_promotion(ring: &Ring, life: &Liveness, plan: &mut Plan) -> R
     if fill >= ring.descriptor.swap_cap {
         plan.depends_on_life = true;
         if !matches!(life, Liveness::Living(living) if !living.is_empty()) {
-            let why = format!("generation {n} is full ({fill} samples), and nobody promotes it");
-            let held = ring.held_back()?.map(|held| format!("it waits for {held}"));
-            plan.add("promotion", &ring.layout.write(n), why, "it becomes readable".to_owned(), held);
+            let why = Cause::Full { generation: n, samples: fill };
+            let held = ring.held_back()?.map(|held| Blocker::HeldBack { by: held.to_string() });
+            plan.add("promotion", &ring.layout.write(n), why, Remedy::Promote, held);
         }
     }
     Ok(())
@@ -96,11 +96,10 @@ pub(super) fn plan_staged(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Resu
             samples += entry.samples;
         }
         if segments > 0 {
-            let why = format!("{segments} finished segments ({samples} samples) of a dead owner are in no generation");
+            let why = Cause::Finished { segments, samples };
             let blocked = after_manifests(plan);
             let blocked = if *life == Liveness::Unheard { life.is_in_the_way() } else { blocked };
-            let action = "they are linked into the generation that fills".to_owned();
-            plan.add("staged", &ring.layout.staging_of(&owner), why, action, blocked);
+            plan.add("staged", &ring.layout.staging_of(&owner), why, Remedy::Link, blocked);
         }
     }
     Ok(())
@@ -110,7 +109,7 @@ fn plan_quarantine(ring: &Ring, life: &Liveness, plan: &mut Plan, owner: &str, i
     plan.depends_on_life = true;
     let blocked = if *life == Liveness::Unheard { life.is_in_the_way() } else { None };
     let path = ring.layout.sealed(owner, id);
-    plan.add("staged", &path, format!("it is damaged: {why}"), "it goes to quarantine".to_owned(), blocked.clone());
+    plan.add("staged", &path, Cause::DamagedSegment { why: why.clone() }, Remedy::Quarantine, blocked.clone());
     if blocked.is_none() {
         plan.damaged.push(Damaged { owner: owner.to_owned(), id, why });
     }
@@ -143,9 +142,8 @@ fn left(error: &Error) -> Result<()> {
 
 /// What nobody needs and the manager removes.
 pub(super) fn plan_litter(ring: &Ring, plan: &mut Plan) -> Result<()> {
-    let mut litter = |path: PathBuf, why: &str| {
-        let action = "a manager removes it, or `ringreel gc --apply`".to_owned();
-        plan.mends.push(RepairAction { what: "litter", path, why: why.to_owned(), action, state: State::Litter });
+    let mut litter = |path: PathBuf, why: Cause| {
+        plan.mends.push(RepairAction { what: "litter", path, why, action: Remedy::Reclaim, state: State::Litter });
     };
     let next = plan.newest + 1;
     let mut names = ring.fs.list(ring.layout.root())?;
@@ -154,15 +152,15 @@ pub(super) fn plan_litter(ring: &Ring, plan: &mut Plan) -> Result<()> {
         if let Some(dir) = GenerationDir::parse(&name)
             && dir.phase(next) == Phase::Retired
         {
-            litter(ring.layout.generation(dir), "this generation was promoted already");
+            litter(ring.layout.generation(dir), Cause::PromotedAlready);
         }
     }
     for name in ring.list_or_none(&ring.layout.trash())? {
-        litter(ring.layout.trash().join(name), "it is being removed");
+        litter(ring.layout.trash().join(name), Cause::Trash);
     }
     Ok(())
 }
 
-fn after_manifests(plan: &Plan) -> Option<String> {
-    plan.lacks_manifests().then(|| "manifests that are lost come first".to_owned())
+fn after_manifests(plan: &Plan) -> Option<Blocker> {
+    plan.lacks_manifests().then_some(Blocker::ManifestsFirst)
 }

@@ -5,9 +5,11 @@ use ringreel::error::{Error, Result};
 use ringreel::layout::is_owner;
 use ringreel::ring::Ring;
 use ringreel::role::Role;
+use serde::Serialize;
 
 /// One thing that an index should say and does not.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Repair {
     /// The counter of this generation would hand out numbers that are taken.
     Counter {
@@ -32,28 +34,6 @@ pub enum Repair {
         /// The newest generation.
         newest: u64,
     },
-}
-
-impl std::fmt::Display for Repair {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Repair::Counter { generation, handed_out, free } => {
-                write!(
-                    f,
-                    "the counter of generation {generation} is at {handed_out}, and numbers below {free} are taken"
-                )
-            }
-            Repair::Status { says: Some(says), newest } => {
-                write!(f, "the swap status says generation {says}, and the newest is {newest}")
-            }
-            Repair::Status { says: None, newest } => {
-                write!(f, "there is no swap status, and the newest generation is {newest}")
-            }
-            Repair::Future { says, newest } => {
-                write!(f, "the swap status says generation {says}, which is not there (the newest is {newest})")
-            }
-        }
-    }
 }
 
 /// Whether an index in the ring's own files knows nothing of it, though somebody worked there: then its index is

@@ -1,5 +1,6 @@
 //! Who lives: everybody who may is watched for a lease.
 
+use super::facts::Blocker;
 use ringreel::coordination::if_available;
 use ringreel::error::Result;
 use ringreel::layout::is_owner;
@@ -25,13 +26,14 @@ pub enum Liveness {
 
 impl Liveness {
     /// Why what needs that nobody works cannot be done now. None: it can.
-    pub fn is_in_the_way(&self) -> Option<String> {
+    pub fn is_in_the_way(&self) -> Option<Blocker> {
         match self {
-            Liveness::Unknown => Some("whether anybody lives was not watched yet".to_owned()),
-            Liveness::Unheard => Some("whether anybody lives cannot be told while the index is away".to_owned()),
-            Liveness::Living(living) => living
-                .first()
-                .map(|one| format!("{} managers and generators live ({one}): stop them first", living.len())),
+            Liveness::Unknown => Some(Blocker::NotWatched),
+            Liveness::Unheard => Some(Blocker::Unheard),
+            Liveness::Living(living) => {
+                let count = living.len();
+                living.first().map(|one| Blocker::Living { count, one: one.clone() })
+            }
         }
     }
 
@@ -45,11 +47,20 @@ impl Liveness {
     }
 }
 
+/// Whose heartbeats are waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct Survey {
+    /// How many processes there are.
+    pub processes: usize,
+    /// For how long; longer where their leases are longer.
+    pub time: Duration,
+}
+
 /// Watches, for a lease or two, who gives a sign of life. Nobody is watched for where nobody can be.
 ///
 /// # Errors
 /// What the filesystem or the index says.
-pub fn who_lives(ring: &Ring, told: &dyn Fn(&str)) -> Result<Liveness> {
+pub fn who_lives(ring: &Ring, told: &dyn Fn(Survey)) -> Result<Liveness> {
     watch_for(ring, 1, told)
 }
 
@@ -58,7 +69,7 @@ pub fn who_lives(ring: &Ring, told: &dyn Fn(&str)) -> Result<Liveness> {
 ///
 /// # Errors
 /// What the filesystem or the index says.
-pub fn watch_for(ring: &Ring, leases: u32, told: &dyn Fn(&str)) -> Result<Liveness> {
+pub fn watch_for(ring: &Ring, leases: u32, told: &dyn Fn(Survey)) -> Result<Liveness> {
     let begun = Instant::now();
     let mut watch = ring.failure_detector();
     if if_available(watch.look(&*ring.coordination))?.is_none() {
@@ -73,8 +84,7 @@ pub fn watch_for(ring: &Ring, leases: u32, told: &dyn Fn(&str)) -> Result<Livene
         !watch.was_heard_since(member, begun) && !watch.is_silent_for(member, leases)
     };
     if known.iter().any(|member| unclear(&mut watch, member)) {
-        let (count, seconds) = (known.len(), ring.settings.lease.saturating_mul(leases).as_secs_f64());
-        told(&format!("heartbeats of {count} processes, for {seconds:.1} s (longer where their leases are longer)"));
+        told(Survey { processes: known.len(), time: ring.settings.lease.saturating_mul(leases) });
     }
     while known.iter().any(|member| unclear(&mut watch, member)) {
         std::thread::sleep((ring.settings.lease / LOOKS).max(Duration::from_millis(1)));

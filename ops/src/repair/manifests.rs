@@ -5,6 +5,7 @@
 //! by link, as every manifest: had one been there that we do not see, it counts. What is only inferred, and a damaged
 //! manifest, whose name is used a second time, wait until no manager and no generator lives.
 
+use super::facts::{Blocker, Cause, Rebuilding, Remedy};
 use super::reconstruct::{Choice, drop_listed, evidence, samples, summary_of};
 use super::{Liveness, Plan};
 use ringreel::error::{Error, Result};
@@ -62,37 +63,37 @@ pub(super) fn plan_manifests(ring: &Ring, life: &Liveness, plan: &mut Plan) -> R
     let mut broken = broken(ring, newest.unwrap_or(0), plan)?;
     let top = beyond(ring, newest)?;
     let next = newest.map_or(0, |newest| newest + 1);
-    let gone = || "it is missing, and its generation was readable".to_owned();
-    broken.extend((next..=top.unwrap_or(0)).filter(|n| top.is_some() || *n == 0).map(|n| (n, gone(), false)));
+    let gone = (next..=top.unwrap_or(0)).filter(|n| top.is_some() || *n == 0);
+    broken.extend(gone.map(|n| (n, Cause::NoManifestOfReadable)));
     plan.newest = top.max(newest).unwrap_or(0);
     let elsewhere = ring.in_filling(plan.newest + 1)?;
     let beyond = plan_beyond(ring, plan)?;
-    let numbers: BTreeSet<u64> = broken.iter().map(|(n, ..)| *n).collect();
+    let numbers: BTreeSet<u64> = broken.iter().map(|(n, _)| *n).collect();
     let mut blocked_at = None;
-    for (n, why, damaged) in broken {
+    for (n, why) in broken {
         let before = if n == 0 { None } else { summary_of(ring, n - 1, &plan.rebuilt)? };
         if n > 0 && before.is_none() {
-            let blocked = format!("the manifest of generation {} comes first", n - 1);
-            plan.add("manifest", &ring.layout.manifest(n), why, "it is rebuilt".to_owned(), Some(blocked));
+            let blocked = Some(Blocker::ManifestFirst { generation: n - 1 });
+            plan.add("manifest", &ring.layout.manifest(n), why, Remedy::Rebuild, blocked);
             continue;
         }
         let after = if numbers.contains(&(n + 1)) { None } else { summary_of(ring, n + 1, &plan.rebuilt)? };
         let (manifest, choice, action) = rebuild(ring, n, before.as_ref(), after.as_ref(), plan, &elsewhere)?;
         let mut blocked = beyond.clone();
+        let replaces = if let Cause::Refused { why } = &why { Some(why.clone()) } else { None };
         // Where the next one is lost, too, a segment that came late may lie in both directories, and no manifest
         // says which of them listed it.
         let in_doubt = choice.inferred || numbers.contains(&(n + 1));
-        if blocked.is_none() && (damaged || in_doubt) {
+        if blocked.is_none() && (replaces.is_some() || in_doubt) {
             plan.depends_on_life = true;
             blocked = life.is_in_the_way();
         }
         if blocked.is_none() && n > 0 && blocked_at == Some(n - 1) {
-            blocked = Some(format!("the manifest of generation {} comes first", n - 1));
+            blocked = Some(Blocker::ManifestFirst { generation: n - 1 });
         }
         if blocked.is_some() {
             blocked_at = Some(n);
         } else {
-            let replaces = damaged.then(|| why.clone());
             plan.rebuilds.push(Rebuild { generation: n, replaces, unclear: choice.unclear });
         }
         plan.add("manifest", &ring.layout.manifest(n), why, action, blocked);
@@ -101,8 +102,8 @@ pub(super) fn plan_manifests(ring: &Ring, life: &Liveness, plan: &mut Plan) -> R
     Ok(())
 }
 
-/// Manifests up to the newest that are gone or damaged: number, what is wrong, whether something stands there.
-fn broken(ring: &Ring, newest: u64, plan: &mut Plan) -> Result<Vec<(u64, String, bool)>> {
+/// Manifests up to the newest that are gone or damaged: number, and what is wrong.
+fn broken(ring: &Ring, newest: u64, plan: &mut Plan) -> Result<Vec<(u64, Cause)>> {
     let mut broken = Vec::new();
     // Older ones may have been pruned, and count as listing nothing.
     for n in first_unpruned(newest)..=newest {
@@ -110,16 +111,15 @@ fn broken(ring: &Ring, newest: u64, plan: &mut Plan) -> Result<Vec<(u64, String,
         match ring.manifests.get_surely(n) {
             Ok(Some(manifest)) if manifest.summary.ring == ring.descriptor.ring_id => {}
             Ok(Some(manifest)) => {
-                let why = format!("it is of ring {}, which is another one", manifest.summary.ring);
-                let blocked = Some("put the right one back".to_owned());
-                plan.add("manifest", &path, why, "nothing is known of the right one".to_owned(), blocked);
+                let why = Cause::OtherRing { ring: manifest.summary.ring.clone() };
+                plan.add("manifest", &path, why, Remedy::NothingIsKnown, Some(Blocker::RestoreManifest));
             }
-            Ok(None) => broken.push((n, "it is missing".to_owned(), false)),
+            Ok(None) => broken.push((n, Cause::NoManifest)),
             Err(Error::Manifest { message, .. }) if message.starts_with(OTHER_VERSION) => {
-                let blocked = Some("use a ringreel of that version".to_owned());
-                plan.add("manifest", &path, message, "it is whole, as far as is known".to_owned(), blocked);
+                let why = Cause::Refused { why: message };
+                plan.add("manifest", &path, why, Remedy::LeaveWhole, Some(Blocker::OtherVersion));
             }
-            Err(Error::Manifest { message, .. }) => broken.push((n, message, true)),
+            Err(Error::Manifest { message, .. }) => broken.push((n, Cause::Refused { why: message })),
             Err(error) => return Err(error),
         }
     }
@@ -128,7 +128,7 @@ fn broken(ring: &Ring, newest: u64, plan: &mut Plan) -> Result<Vec<(u64, String,
 
 /// Generations that are too far beyond the newest manifest to be rebuilt: who began again below them would deliver
 /// them twice. Why nothing can be done then.
-fn plan_beyond(ring: &Ring, plan: &mut Plan) -> Result<Option<String>> {
+fn plan_beyond(ring: &Ring, plan: &mut Plan) -> Result<Option<Blocker>> {
     let mut blocked = None;
     let names = ring.fs.list(ring.layout.root())?;
     // In this order: a ring that turns while we look lacks no manifest.
@@ -140,9 +140,8 @@ fn plan_beyond(ring: &Ring, plan: &mut Plan) -> Result<Option<String>> {
         {
             continue;
         }
-        let why = "a manifest that is lost listed it, and too many are lost to tell what".to_owned();
-        let action = "put manifests/ back from a copy; or take its samples out with `ringreel export`".to_owned();
-        blocked = Some(format!("{} and more manifests are lost: put manifests/ back from a copy", path.display()));
+        let (why, action) = (Cause::TooManyManifestsLost, Remedy::RestoreManifests);
+        blocked = Some(Blocker::ManifestsLost { path });
         plan.add("manifest", &ring.layout.manifest(k), why, action, blocked.clone());
     }
     Ok(blocked)
@@ -171,11 +170,11 @@ fn rebuild(
     after: Option<&Summary>,
     plan: &Plan,
     elsewhere: &HashSet<SegmentId>,
-) -> Result<(Manifest, Choice, String)> {
+) -> Result<(Manifest, Choice, Remedy)> {
     let Some(before) = before else {
         let summary = Summary::empty(&ring.descriptor.ring_id, &ring.me);
         let choice = Choice { listed: Vec::new(), inferred: false, unclear: Vec::new() };
-        return Ok((Manifest::new(summary, Vec::new()), choice, "the empty one is made again".to_owned()));
+        return Ok((Manifest::new(summary, Vec::new()), choice, Remedy::RemakeEmpty));
     };
     let listed = after.map(|after| after.before().saturating_sub(before.total_samples));
     let evidence = evidence(ring, n, &plan.rebuilt, elsewhere)?;
@@ -194,26 +193,15 @@ fn rebuild(
         summary.total_bytes = summary.total_bytes.max(after.total_bytes.saturating_sub(after.bytes));
         summary.unix_ms = after.unix_ms;
     }
-    let segments = choice.listed.len();
-    let count = match listed {
-        Some(listed) if listed == has => ", as many as it listed".to_owned(),
-        Some(listed) if listed > has => format!(" of the {listed} that it listed; the others are not there"),
-        Some(listed) => format!(", where its neighbours count {listed}"),
-        None => ": all that can have been listed".to_owned(),
-    };
-    let mut action = if there {
-        format!("it is rebuilt from read.{n}: {has} samples in {segments} segments{count}")
-    } else {
-        let lost = listed.map_or("its samples".to_owned(), |listed| format!("the {listed} samples that it listed"));
-        format!("its generation is gone: one that lists nothing takes its place, and says that {lost} were there")
-    };
-    if damaged > 0 {
-        action += &format!(" ({damaged} files there are damaged)");
-    }
-    if !choice.unclear.is_empty() {
-        let unclear = choice.unclear.len();
-        action += &format!("; {unclear} staged segments go to quarantine: whether they were delivered cannot be told");
-    }
+    let action = Remedy::RebuildFrom(Rebuilding {
+        generation: n,
+        is_there: there,
+        samples: has,
+        segments: choice.listed.len(),
+        listed,
+        damaged,
+        unclear: choice.unclear.len(),
+    });
     Ok((Manifest::new(summary, choice.listed.clone()), choice, action))
 }
 

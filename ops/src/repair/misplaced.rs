@@ -1,6 +1,7 @@
 //! A segment whose last name lies where nobody looks for it is staged again, under its owner: then it is brought in as
 //! what all dead owners finished is.
 
+use super::facts::{Blocker, Cause, Remedy};
 use super::{Liveness, Plan};
 use ringreel::error::{Error, Result};
 use ringreel::fs::atomic_publish::same_file;
@@ -44,8 +45,7 @@ pub(super) fn plan_strays(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Resu
         let judge = |entry: &SegmentEntry| delivery_with(ring, entry, plan);
         for (entry, verdict) in ring.last_names(&dir, manifest.as_deref(), AT_ONCE, plan.newest, &judge)? {
             let path = dir.join(entry.file());
-            let samples = entry.samples;
-            let why = format!("{samples} samples that no manifest lists, and this is their last name");
+            let why = Cause::LastName { samples: entry.samples };
             let damage = match check_stored(&*ring.fs, &path) {
                 Ok(_) => None,
                 Err(Error::Format { source, .. }) => Some(source.to_string()),
@@ -53,11 +53,11 @@ pub(super) fn plan_strays(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Resu
                 Err(error) => return Err(error),
             };
             let action = match &damage {
-                None => "it is staged again, and linked into the generation that fills".to_owned(),
-                Some(why) => format!("it goes to quarantine: it is damaged: {why}"),
+                None => Remedy::StageAgain,
+                Some(why) => Remedy::QuarantineDamaged { why: why.clone() },
             };
             let blocked = match verdict {
-                Delivery::Unclear => Some("a manifest that may list it cannot be read".to_owned()),
+                Delivery::Unclear => Some(Blocker::UnreadableManifest),
                 _ if *life == Liveness::Unheard => life.is_in_the_way(),
                 _ => None,
             };

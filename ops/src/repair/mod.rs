@@ -8,6 +8,7 @@
 //! | `reconstruct` | what a generation's directory proves of its manifest |
 //! | `misplaced` | a segment that no manifest lists, in a directory where nobody looks for it, and nowhere else |
 //! | `abandoned` | what dead owners finished; promotions that nobody finishes |
+//! | [`facts`] | what is wrong, what is done about it, what that waits for |
 //! | [`liveness_survey`] | who lives, watched for a lease |
 //! | [`coordination`] | the index says something else than the directory |
 //!
@@ -16,6 +17,7 @@
 
 mod abandoned;
 pub mod coordination;
+pub mod facts;
 pub mod liveness_survey;
 mod manifests;
 mod misplaced;
@@ -28,7 +30,8 @@ pub use liveness_survey::Liveness;
 use abandoned::Damaged;
 use abandoned::{bring_in, plan_litter, plan_promotion, plan_staged};
 use coordination::repair_coordination;
-use liveness_survey::who_lives;
+use facts::{Blocker, Cause, Remedy};
+use liveness_survey::{Survey, who_lives};
 use manifests::{Rebuild, Rebuilt};
 use manifests::{apply_rebuild, plan_manifests};
 use misplaced::Stray;
@@ -36,30 +39,33 @@ use misplaced::{apply_stray, plan_strays};
 use ringreel::coordination::if_available;
 use ringreel::error::{Error, Result};
 use ringreel::ring::Ring;
+use ringreel::ring::validation_split::DamagedSample;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 /// What is to become of something.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum State {
     /// It can be mended.
     ToDo,
     /// It cannot be mended now; why, and what to do.
-    Blocked(String),
+    Blocked(Blocker),
     /// It harms nobody, and is removed by the manager, or by `ringreel gc`.
     Litter,
 }
 
 /// One thing that is to be mended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RepairAction {
     /// `ring`, `manifest`, `promotion`, `segment`, `staged`, `index`, `held-out` or `litter`.
     pub what: &'static str,
     /// Which path; the place of an index that is none.
     pub path: PathBuf,
     /// What is wrong.
-    pub why: String,
+    pub why: Cause,
     /// What happens to it.
-    pub action: String,
+    pub action: Remedy,
     /// Whether that can be.
     pub state: State,
 }
@@ -90,7 +96,7 @@ impl Plan {
         self.mends.iter().any(|mend| mend.what == "manifest" && mend.state != State::ToDo)
     }
 
-    fn add(&mut self, what: &'static str, path: &Path, why: String, action: String, blocked: Option<String>) {
+    fn add(&mut self, what: &'static str, path: &Path, why: Cause, action: Remedy, blocked: Option<Blocker>) {
         let state = blocked.map_or(State::ToDo, State::Blocked);
         self.mends.push(RepairAction { what, path: path.to_owned(), why, action, state });
     }
@@ -115,7 +121,7 @@ pub fn plan_repair(ring: &Ring, life: &Liveness) -> Result<Plan> {
 ///
 /// # Errors
 /// What the filesystem says.
-pub fn plan_repair_watching(ring: &Ring, told: &dyn Fn(&str)) -> Result<(Plan, Liveness)> {
+pub fn plan_repair_watching(ring: &Ring, told: &dyn Fn(Survey)) -> Result<(Plan, Liveness)> {
     let plan = plan_repair(ring, &Liveness::Unknown)?;
     if !plan.depends_on_life {
         return Ok((plan, Liveness::Unknown));
@@ -152,11 +158,30 @@ pub fn apply_repair(ring: &Ring, plan: &Plan, life: &Liveness) -> Result<()> {
     Ok(())
 }
 
+/// Lists the damaged samples that are held out. Nothing replaces them, because the held-out samples never change.
+///
+/// # Errors
+/// What the filesystem says.
+pub fn held_out_damage(ring: &Ring) -> Result<Vec<RepairAction>> {
+    let damaged = match ring.damaged_held_out() {
+        Err(Error::Manifest { .. } | Error::RingNotFound { .. }) => Vec::new(), // the manifests come first
+        other => other?,
+    };
+    let mend = |sample: DamagedSample| RepairAction {
+        what: "held-out",
+        path: sample.path.clone(),
+        why: Cause::HeldOut { sample },
+        action: Remedy::RestoreFile,
+        state: State::Blocked(Blocker::NoCopy),
+    };
+    Ok(damaged.into_iter().map(mend).collect())
+}
+
 fn plan_index(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Result<()> {
     let place = PathBuf::from(ring.coordination.place());
     if let Err(error) = ring.coordination.ping() {
-        let blocked = Some("it can be asked again when it answers".to_owned());
-        plan.add("index", &place, error.to_string(), "it is told what the directory says".to_owned(), blocked);
+        let why = Cause::Refused { why: error.to_string() };
+        plan.add("index", &place, why, Remedy::UpdateIndex, Some(Blocker::IndexAway));
         return Ok(());
     }
     // What the manifests that are rebuilt change, is known only then.
@@ -166,7 +191,7 @@ fn plan_index(ring: &Ring, life: &Liveness, plan: &mut Plan) -> Result<()> {
             let future = matches!(repair, Repair::Future { .. });
             plan.depends_on_life |= future;
             let blocked = if future { life.is_in_the_way() } else { None };
-            plan.add("index", &place, repair.to_string(), "it is told what the directory says".to_owned(), blocked);
+            plan.add("index", &place, Cause::Coordination(repair), Remedy::UpdateIndex, blocked);
         }
     }
     Ok(())

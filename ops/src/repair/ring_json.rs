@@ -1,5 +1,6 @@
 //! `ring.json` is gone or damaged: the manifests name the ring's id, the configuration says the rest.
 
+use super::facts::{Cause, Remedy};
 use super::{RepairAction, State};
 use ringreel::config::Config;
 use ringreel::coordination::{Backend, Claim, IfUnreachable};
@@ -31,9 +32,10 @@ pub fn find_damaged(
     let fs = within(fs, layout.root(), config.modes);
     let damage = match fs.read(&layout.ring_json(), MAX_BYTES) {
         Ok(bytes) => {
-            serde_json::from_slice::<serde_json::Value>(&bytes).err().map(|error| format!("it is damaged: {error}"))
+            let error = serde_json::from_slice::<serde_json::Value>(&bytes).err();
+            error.map(|error| Cause::BadDescriptor { why: error.to_string() })
         }
-        Err(error) if error.is_gone() => Some("it is missing: nobody can open the ring".to_owned()),
+        Err(error) if error.is_gone() => Some(Cause::NoDescriptor),
         Err(_) => None, // finding it will tell
     };
     let manifests = Manifests::new(fs.clone(), layout.clone());
@@ -47,7 +49,7 @@ pub fn find_damaged(
     }
     let index = Backend::connect(&config.index, IfUnreachable::Continue)?;
     let ring = Ring::assemble(fs, config, descriptor, me, index, claim)?;
-    let action = "it is made again, with the id that the manifests name and what the configuration says".to_owned();
+    let action = Remedy::RemakeDescriptor;
     Ok((ring, Some(RepairAction { what: "ring", path: layout.ring_json(), why, action, state: State::ToDo })))
 }
 

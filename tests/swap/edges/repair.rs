@@ -7,6 +7,7 @@ use ringreel::layout::segment_name;
 use ringreel::manifest::Manifest;
 use ringreel::ring::Ring;
 use ringreel::segment::reader::read_tail;
+use ringreel_ops::repair::facts::{Blocker, Cause, Rebuilding, Remedy};
 use ringreel_ops::repair::{Liveness, RepairAction, State};
 use ringreel_ops::{gc, repair};
 use std::collections::BTreeSet;
@@ -23,6 +24,12 @@ pub(crate) fn living(names: &[&str]) -> Liveness {
 }
 
 /// What repair would do about the manifest of generation `n`.
+/// How the manifest is rebuilt.
+fn rebuilding(mend: &RepairAction) -> &Rebuilding {
+    let Remedy::RebuildFrom(rebuilding) = &mend.action else { panic!("{mend:?}") };
+    rebuilding
+}
+
 fn mend_of(ring: &Ring, n: u64, life: &Liveness) -> RepairAction {
     let plan = repair::plan_repair(ring, life).unwrap();
     let found: Vec<_> = plan.open().filter(|mend| mend.path == ring.layout.manifest(n)).cloned().collect();
@@ -58,7 +65,9 @@ fn a_lost_manifest_is_made_again_as_it_was_beside_the_living() {
     let life = living(&["somebody-1-a"]);
     let mend = mend_of(&ring, 2, &life);
     assert_eq!(mend.state, State::ToDo);
-    assert!(mend.action.ends_with("2 samples in 2 segments, as many as it listed"), "{}", mend.action);
+    let found = rebuilding(&mend);
+    assert_eq!((found.samples, found.segments, found.listed), (2, 2, Some(2)), "{mend:?}");
+    assert_eq!((found.damaged, found.unclear), (0, 0), "{mend:?}");
     apply(&ring, &life);
     let is = another(&config).manifests.get(2).unwrap().unwrap();
     assert_eq!(is.segments, was.segments);
@@ -85,7 +94,8 @@ fn what_a_lost_manifest_listed_and_is_gone_is_counted_as_lost() {
     let life = living(&["somebody-1-a"]);
     let mend = mend_of(&ring, 2, &life);
     assert_eq!(mend.state, State::ToDo);
-    assert!(mend.action.contains("1 samples in 1 segments of the 2 that it listed"), "{}", mend.action);
+    let found = rebuilding(&mend);
+    assert_eq!((found.is_there, found.samples, found.segments, found.listed), (true, 1, 1, Some(2)), "{mend:?}");
     apply(&ring, &life);
     let manifests = another(&config).manifests;
     let (second, third) = (manifests.get(2).unwrap().unwrap(), manifests.get(3).unwrap().unwrap());
@@ -97,8 +107,8 @@ fn what_a_lost_manifest_listed_and_is_gone_is_counted_as_lost() {
 #[test]
 fn foreign_manifests_stay_and_nothing_is_built_on_them() {
     for (this, that, why) in [
-        ("\"manifest\":1", "\"manifest\":2", "use a ringreel of that version"),
-        ("\"ring\":\"", "\"ring\":\"another", "put the right one back"),
+        ("\"manifest\":1", "\"manifest\":2", Blocker::OtherVersion),
+        ("\"ring\":\"", "\"ring\":\"another", Blocker::RestoreManifest),
     ] {
         let dir = scratch();
         let config = config(dir.path(), 2, "KEEP: 9");
@@ -107,14 +117,14 @@ fn foreign_manifests_stay_and_nothing_is_built_on_them() {
         rewrite(&layout.manifest(1), this, that);
         let stands = fs::read(layout.manifest(1)).unwrap();
         let ring = another(&config);
-        assert_eq!(mend_of(&ring, 1, &living(&[])).state, State::Blocked(why.to_owned()));
+        assert_eq!(mend_of(&ring, 1, &living(&[])).state, State::Blocked(why));
         apply(&ring, &living(&[]));
         assert!(fs::read(layout.manifest(1)).unwrap() == stands && !layout.manifest(7).exists());
         if this.contains("manifest") {
             fs::remove_file(layout.manifest(2)).unwrap();
             let ring = another(&config);
             let State::Blocked(first) = mend_of(&ring, 2, &living(&[])).state else { unreachable!() };
-            assert_eq!(first, "the manifest of generation 1 comes first");
+            assert_eq!(first, Blocker::ManifestFirst { generation: 1 });
             apply(&ring, &living(&[]));
             assert!(!layout.manifest(2).exists());
         }
@@ -162,7 +172,7 @@ fn damaged_segments_are_quarantined_when_the_owner_is_dead() {
         let ring = another(&config);
         let states = |life: &Liveness| {
             let plan = repair::plan_repair(&ring, life).unwrap();
-            let damaged = plan.open().filter(|mend| mend.why.contains("damaged"));
+            let damaged = plan.open().filter(|mend| matches!(mend.why, Cause::DamagedSegment { .. }));
             damaged.map(|mend| (mend.what, mend.state == State::ToDo)).collect::<Vec<_>>()
         };
         assert_eq!(states(&Liveness::Unheard), [("staged", false)], "{damage}");
@@ -256,7 +266,7 @@ fn what_cannot_be_read_just_now_is_not_taken_for_damaged() {
             if hit { Action::Refuse(errno) } else { Action::Pass }
         });
         let plan = repair::plan_repair(&ring, &living(&[])).ok();
-        let says = plan.map(|plan| plan.open().next().unwrap().action.contains("1 files there are damaged"));
+        let says = plan.map(|plan| rebuilding(plan.open().next().unwrap()).damaged == 1);
         assert_eq!(says, damaged, "{errno}");
     }
 }
@@ -404,11 +414,7 @@ fn maybe_delivered_segments_are_quarantined_when_staged() {
         let (ring, file) = third_is_lost(&config);
         let file = moved(&ring, &file);
         let ring = another(&config);
-        assert_eq!(
-            mend_of(&ring, 3, &living(&[])).action.contains("1 staged segments go to quarantine"),
-            goes,
-            "{what}"
-        );
+        assert_eq!(rebuilding(&mend_of(&ring, 3, &living(&[]))).unclear == 1, goes, "{what}");
         assert_eq!(mend_of(&ring, 3, &living(&["a"])).state == State::ToDo, !goes, "{what}");
         // What is left is brought in by nobody.
         repair::apply_repair(&ring, &repair::plan_repair(&ring, &living(&[])).unwrap(), &Liveness::Unheard).unwrap();
@@ -446,5 +452,5 @@ fn unreadable_staged_files_stop_repair_of_a_lost_generation() {
     }
     fs::write(&file, "damaged").unwrap();
     let ring = another(&config);
-    assert!(!mend_of(&ring, 3, &living(&[])).action.contains("staged"), "nobody commits what is damaged");
+    assert!(rebuilding(&mend_of(&ring, 3, &living(&[]))).unclear == 0, "nobody commits what is damaged");
 }

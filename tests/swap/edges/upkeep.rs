@@ -41,7 +41,7 @@ fn what_is_reclaimed_is_counted_and_what_is_kept_is_there() {
     assert_eq!(names[3..], [name("stray", 0), name("taken", 1)]);
     let bytes = |n: u64| ring.manifests.get(n).unwrap().unwrap().summary.bytes;
     let found = garbage.iter().find(|found| found.path.ends_with("read.1")).unwrap();
-    assert!(found.bytes == bytes(1) && found.why.contains("KEEP"), "{found:?}");
+    assert!(found.bytes == bytes(1) && found.why == gc::Unneeded::BeyondKeep(1), "{found:?}");
 
     assert_eq!(ring.reclaim().unwrap(), Reclaimed { generations: 2, samples: 4, files: 5, more: true });
     // A foreign directory in the trash stays, and the next call looks at it again.
