@@ -3,6 +3,7 @@
 use super::RingArgs;
 use super::output::{json_line, line, plain, refused};
 use super::signals::Stop;
+use crate::render::doctor as render;
 use clap::Args;
 use ringreel::config::Config;
 use ringreel_ops::doctor::peer::Times;
@@ -98,11 +99,7 @@ impl Paper {
     }
 
     fn write(&mut self, check: &Check) {
-        let written = if self.json {
-            serde_json::to_value(check).map_err(Into::into).and_then(|value| json_line(&value))
-        } else {
-            self.text(check)
-        };
+        let written = if self.json { json_line(&render::check_json(check)) } else { self.text(check) };
         self.counts[check.verdict as usize] += 1;
         if self.broken.is_ok() {
             self.broken = written;
@@ -120,12 +117,13 @@ impl Paper {
             Verdict::Failure => ("FAILURE", "31"),
         };
         let mark = if self.colours { format!("\x1b[{colour}m{word}\x1b[0m") } else { word.to_owned() };
-        writeln!(std::io::stdout(), "  {mark} {:<25} {}", plain(&check.check), plain(&check.measured))?;
+        writeln!(std::io::stdout(), "  {mark} {:<25} {}", plain(&check.check), plain(&render::measured(check)))?;
         if self.all || check.verdict != Verdict::Ok {
-            line(&format!("  {:33} why: {}", "", plain(&check.why)))?;
+            line(&format!("  {:33} why: {}", "", plain(render::why(check))))?;
         }
-        if !check.advice.is_empty() {
-            line(&format!("  {:33} do:  {}", "", plain(&check.advice)))?;
+        let advice = render::advice(check);
+        if !advice.is_empty() {
+            line(&format!("  {:33} do:  {}", "", plain(&advice)))?;
         }
         Ok(())
     }

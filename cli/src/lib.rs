@@ -1,6 +1,6 @@
 //! The command `ringreel`: one file per subcommand, and below them what puts the facts of `ringreel_ops` into sentences
-//! (`render`), converts ([`convert`]), draws ([`drawing`]) and writes parts as files of other programs ([`formats`]). Results go to stdout, everything else to stderr; with `--json`, stdout holds
-//! one JSON object a line.
+//! ([`render`]), converts ([`convert`]), draws ([`drawing`]) and writes parts as files of other programs ([`formats`]).
+//! Results go to stdout, everything else to stderr; with `--json`, stdout holds one JSON object a line.
 #![deny(unsafe_code)]
 
 mod cat;
@@ -22,7 +22,7 @@ mod pack;
 mod preview;
 mod promote;
 mod read;
-mod render;
+pub mod render;
 mod repair;
 pub mod report;
 mod salvage;

@@ -184,9 +184,9 @@ impl Field {
     }
 }
 
-/// The fields of a header, head, footer or trailer, by its first bytes (the trailer by its last). `frames` are the file
-/// offsets of its frames. `info` says what a head holds: without it, a head is not described. None: a payload of another
-/// kind.
+/// Describes the fields of a header, head, footer or trailer, which its first bytes name (a trailer's last ones).
+/// `frames` are the file offsets of its frames. `info` is the segment's: a head needs it. Returns `None` for a payload
+/// of another kind.
 pub fn describe(payload: &[u8], frames: Range<u64>, info: Option<&SegmentInfo>) -> Option<Vec<Field>> {
     let mut cursor = Cursor::traced(payload, frames.start, Fields::default());
     let decoded = match (payload.get(4), info) {

@@ -29,7 +29,7 @@ pub struct Garbage {
     pub stays: Option<Stays>,
 }
 
-/// Why nobody needs something.
+/// Why something is garbage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unneeded {

@@ -2,6 +2,7 @@
 
 use ringreel::config::Config;
 use ringreel::fs::Space;
+use ringreel_cli::render::doctor::{advice, measured};
 use ringreel_ops::doctor::config::Size;
 use ringreel_ops::doctor::space::{Rights, budget, judge, room};
 use ringreel_ops::doctor::{CannotLook, Check, Doctor, Verdict, examine};
@@ -245,7 +246,7 @@ fn each_lie_of_a_filesystem_is_named_and_nothing_else() {
             let expected: Vec<_> = expected.iter().map(|(check, verdict)| ((*check).to_owned(), *verdict)).collect();
             assert_eq!(wrong(&checks), expected, "{lie:?}: {checks:#?}");
             let mut bad = checks.iter().filter(|check| check.verdict != Verdict::Ok);
-            assert!(bad.all(|check| !check.advice.is_empty()), "{lie:?}");
+            assert!(bad.all(|check| !advice(check).is_empty()), "{lie:?}");
             assert_eq!(leftovers(dir.path()), Vec::<String>::new(), "{lie:?}");
         }
     };
@@ -269,7 +270,7 @@ fn what_is_known_of_a_lie_is_in_the_words() {
     let words = |lie: Lie, check: &str| {
         let checks = examined(dir.path(), lie);
         let found = checks.into_iter().find(|one| one.check == check).unwrap();
-        format!("{} {}", found.measured, found.advice)
+        format!("{} {}", measured(&found), advice(&found))
     };
     assert!(words(Lie::Quota, "writing").contains("your quota"));
     for code in [95, 1] {
@@ -283,7 +284,7 @@ fn a_call_that_hangs_is_named_and_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let checks = examined_with(dir.path(), Lie::HangsAt("race-O_EXCL"), |doctor| doctor.limit = Duration::from_secs(8));
     let of_place = checks.iter().filter(|check| check.group != "machine");
-    let hangs: Vec<_> = of_place.filter(|check| check.measured.contains("it hangs")).collect();
+    let hangs: Vec<_> = of_place.filter(|check| measured(check).contains("it hangs")).collect();
     assert!(
         matches!(hangs[..], [one] if one.check == "O_EXCL has one winner" && one.verdict == Verdict::Failure),
         "{checks:#?}"

@@ -2,6 +2,7 @@
 //! whoever dies.
 
 use ringreel::Config;
+use ringreel_cli::render::doctor::{advice, measured};
 use ringreel_ops::doctor::peer::{self, Times};
 use ringreel_ops::doctor::{self, CannotLook, Check, Doctor, Stop, Verdict};
 use std::path::Path;
@@ -84,7 +85,7 @@ fn what_one_node_does_not_see_of_the_other_is_named() {
         while let Some((lie, check, verdict, words)) = cases.get(next.fetch_add(1, Ordering::SeqCst)) {
             let checks = pair(lie);
             let found = of(&checks, check);
-            assert!(found.verdict == *verdict && found.measured.contains(words), "{lie:?}: {found:#?}");
+            assert!(found.verdict == *verdict && measured(found).contains(words), "{lie:?}: {found:#?}");
             let only = ["nodes", check]; // both are on one node here, which is said
             let others = checks.iter().filter(|one| one.verdict != Ok && !only.contains(&one.check.as_str()));
             assert_eq!(others.collect::<Vec<_>>(), Vec::<&Check>::new(), "{lie:?}");
@@ -100,9 +101,9 @@ fn remembered_absence_has_a_cure_for_other_programs() {
     let checks = pair(&Lie::AbsenceIsRemembered);
     let found = of(&checks, "missing name appears");
     for words in ["nothing for a ring", "lookupcache=positive"] {
-        assert!(found.advice.contains(words), "{found:#?}");
+        assert!(advice(found).contains(words), "{found:#?}");
     }
-    assert_eq!(of(&pair(&Lie::None), "missing name appears").advice, "");
+    assert_eq!(advice(of(&pair(&Lie::None), "missing name appears")), "");
 }
 
 #[test]
@@ -110,15 +111,16 @@ fn slow_filesystem_gets_fewer_rounds() {
     // Each message creates a name, which takes at least 0.12 s; a round has two messages or more.
     let checks = pair(&Lie::Slow(Duration::from_millis(120)));
     let rounds = |check: &str, after: &str, before: &str| {
-        let (_, measured) = of(&checks, check).measured.split_once(after).unwrap();
-        measured.split_once(before).unwrap().0.parse::<usize>().unwrap()
+        let text = measured(of(&checks, check));
+        let (_, text) = text.split_once(after).unwrap();
+        text.split_once(before).unwrap().0.parse::<usize>().unwrap()
     };
     for check in ["round trip", "rename is seen", "new name is listed", "missing name appears"] {
         assert!((1..10).contains(&rounds(check, "median of ", ")")), "{check}: {checks:#?}");
     }
     assert!((5..20).contains(&rounds("late names", "", " renames")), "{checks:#?}");
-    assert!(!of(&checks, "replaced files").measured.contains("10"), "{checks:#?}");
-    assert!(!of(&checks, "one winner").measured.contains("120"), "{checks:#?}");
+    assert!(!measured(of(&checks, "replaced files")).contains("10"), "{checks:#?}");
+    assert!(!measured(of(&checks, "one winner")).contains("120"), "{checks:#?}");
 }
 
 fn start(place: &Path, more: &[&str]) -> cli::Running {

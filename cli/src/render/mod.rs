@@ -1,7 +1,8 @@
-//! Sentences for people: what the facts of [`ringreel_ops`] read like, one file per subcommand. No other module has any.
+//! Sentences for the facts of [`ringreel_ops`], one file per subcommand.
 
-pub mod gc;
-pub mod inspect;
-pub mod record;
-pub mod repair;
-pub mod verify;
+pub mod doctor;
+pub(crate) mod gc;
+pub(crate) mod inspect;
+pub(crate) mod record;
+pub(crate) mod repair;
+pub(crate) mod verify;

@@ -1,4 +1,4 @@
-//! What `ringreel repair` says of what it mends.
+//! Sentences of `ringreel repair`.
 
 use crate::output::plain_path;
 use ringreel::ring::validation_split::DamagedSample;
@@ -7,7 +7,7 @@ use ringreel_ops::repair::liveness_survey::Survey;
 use ringreel_ops::repair::{Repair, RepairAction, State};
 use serde_json::json;
 
-/// One line. `applied`: repair was asked to do it; `gone`: it is mended.
+/// Returns one line. `applied`: repair ran with `--apply`; `gone`: the problem is gone.
 pub fn mend(mend: &RepairAction, applied: bool, gone: bool) -> String {
     let (name, reason) = state(mend, applied, gone);
     let reason = reason.map_or(String::new(), |reason| format!(" [not now: {reason}]"));

@@ -3,7 +3,7 @@
 use crate::output::{plain, plain_path};
 use ringreel::humanize::counted;
 use ringreel::manifest::ANOTHER;
-use ringreel_ops::inspect::verify::{Finding, Kind, Problem};
+use ringreel_ops::inspect::finding::{Finding, Kind, Problem};
 use serde_json::json;
 
 /// One line.

@@ -1,5 +1,6 @@
 //! The configuration, and the ring that it names.
 
+use super::facts::{Cure, Fact, LeaseNote, Reading};
 use super::{CannotLook, Doctor, Outcome, Verdict};
 use crate::probe::Subject;
 use crate::probe::delays::Delays;
@@ -40,32 +41,17 @@ pub struct Size {
 
 /// Looks at the ring and at what was configured. None: no place to measure in.
 pub(super) fn examine(doctor: &mut Doctor<'_>, config: &Config) -> Result<Option<Known>, CannotLook> {
-    const WHY: &str = "a wrong key is better noticed now than in the queue";
-    let notes = config.notes.join("; ");
-    let loads = if notes.is_empty() { "it loads".to_owned() } else { format!("it loads: {notes}") };
-    doctor.say(GROUP, "loads", WHY, Outcome::ok(loads));
+    doctor.say(GROUP, "loads", Outcome::ok(Fact::Loads { notes: config.notes.clone() }));
     let (subject, configured) = (doctor.subject.clone(), config.clone());
-    let why = "a ring that does not fit its configuration is refused by every role";
-    let Some((outcome, known)) = doctor.measure(GROUP, "ring", why, move || ring(&subject, &configured))? else {
+    let Some((outcome, known)) = doctor.measure(GROUP, "ring", move || ring(&subject, &configured))? else {
         return Ok(None);
     };
-    doctor.say(GROUP, "ring", why, outcome);
+    doctor.say(GROUP, "ring", outcome);
     if let Some(known) = &known {
-        doctor.say(
-            GROUP,
-            "READ",
-            "who maps a file that somebody changes sees the change, zeros where it was cut off",
-            read(config, known),
-        );
-        let why = "a role counts as dead that was silent for LEASE_SECONDS; each looks every POLL_SECONDS";
-        doctor.say(GROUP, "POLL_SECONDS", why, poll(config));
+        doctor.say(GROUP, "READ", read(config, known));
+        doctor.say(GROUP, "POLL_SECONDS", poll(config));
         if let Some(outcome) = leases(config, known) {
-            doctor.say(
-                GROUP,
-                "LEASE_SECONDS",
-                "a member is dead after the longer of its lease and the observer's",
-                outcome,
-            );
+            doctor.say(GROUP, "LEASE_SECONDS", outcome);
         }
     }
     Ok(known)
@@ -74,27 +60,25 @@ pub(super) fn examine(doctor: &mut Doctor<'_>, config: &Config) -> Result<Option
 fn ring(subject: &Subject, config: &Config) -> (Outcome, Option<Known>) {
     let layout = Layout::new(&config.ring);
     let place = super::place_of(subject, &config.ring);
-    let at = config.ring.display();
     let kind = match subject.fs.kind(&place) {
         Ok(kind) => kind,
         Err(error) => {
-            let advice = "make the directory that is to hold the ring, or change RING";
-            return (Outcome::failure(format!("there is no {} ({})", place.display(), error.source), advice), None);
+            let why = error.source.to_string();
+            return (Outcome::failure(Fact::NoPlace { place, why }), None);
         }
     };
     let mut known = Known { place, kind, descriptor: None, size: None, leases: None };
     let outcome = match descriptor::read(&*subject.fs, &layout) {
-        Err(error) => Outcome::failure(error.to_string(), "use another RING"),
+        Err(error) => Outcome::failure(Fact::UnusableRing { why: error.to_string() }),
         Ok(Some(descriptor)) => {
             let fits = descriptor::check(&descriptor, config);
-            let version = descriptor.ringreel;
-            let about =
-                format!("{at}: version {version}, SWAP_CAP {}, SAMPLE {:?}", descriptor.swap_cap, descriptor.sample);
+            let (path, version, swap_cap) = (config.ring.clone(), descriptor.ringreel, descriptor.swap_cap);
+            let about = Fact::Ring { path, version, swap_cap, sample: descriptor.sample.clone() };
             (known.size, known.leases) = (size(subject, config), published_leases(subject, config));
             known.descriptor = Some(descriptor);
             match fits {
                 Ok(()) => Outcome::ok(about),
-                Err(error) => Outcome::failure(error.to_string(), "change config.yaml, or use another RING"),
+                Err(error) => Outcome::failure(Fact::Mismatch { why: error.to_string() }),
             }
         }
         Ok(None) => missing(subject, config),
@@ -104,23 +88,16 @@ fn ring(subject: &Subject, config: &Config) -> (Outcome, Option<Known>) {
 
 /// No ring is there: whether one can be made.
 fn missing(subject: &Subject, config: &Config) -> Outcome {
-    let at = config.ring.display();
+    let path = config.ring.clone();
     if config.swap_cap.is_none() || config.sample.is_none() {
-        let advice = "give SWAP_CAP and SAMPLE, or check RING and DBNAME where there should be a ring";
-        return Outcome::warning(
-            format!("there is no ring at {at}, and to make one SWAP_CAP and SAMPLE are needed"),
-            advice,
-        );
+        return Outcome::warning(Fact::NoRingKeys { path });
     }
-    match subject.fs.list(&config.ring) {
-        Err(error) if error.is_gone() => Outcome::ok(format!("there is no ring at {at} yet: the first role makes it")),
-        Err(error) => Outcome::refused(&error, "choose another directory for RING"),
-        Ok(names) => match names.iter().find(|name| !is_of_a_birth(name)) {
-            Some(stray) => Outcome::failure(
-                format!("{at} is no ring, and holds other things ({stray:?})"),
-                "choose an empty or a new directory for RING",
-            ),
-            None => Outcome::ok(format!("{at} is empty: the first role makes a ring of it")),
+    match subject.fs.list(&path) {
+        Err(error) if error.is_gone() => Outcome::ok(Fact::RingNotFound { path }),
+        Err(error) => Outcome::refused(&error, Cure::OtherDirectory),
+        Ok(names) => match names.into_iter().find(|name| !is_of_a_birth(name)) {
+            Some(name) => Outcome::failure(Fact::NotEmpty { path, name }),
+            None => Outcome::ok(Fact::EmptyDirectory { path }),
         },
     }
 }
@@ -145,53 +122,35 @@ fn published_leases(subject: &Subject, config: &Config) -> Option<(f64, f64)> {
 /// Compares LEASE_SECONDS with what the members of the ring publish; none where there are none.
 fn leases(config: &Config, known: &Known) -> Option<Outcome> {
     let (ours, (shortest, longest)) = (config.lease.as_secs_f64(), known.leases?);
-    Some(if shortest == ours && longest == ours {
-        Outcome::ok(format!("all members of the ring use {ours}"))
-    } else {
-        let advice = "give all processes of a ring the same LEASE_SECONDS: a dead one is noticed after the longest";
-        Outcome::warning(format!("{ours} here; members of the ring use {shortest} to {longest}"), advice)
-    })
+    Some(Outcome::ok_if(shortest == ours && longest == ours, Fact::Leases { ours, shortest, longest }))
 }
 
 fn read(config: &Config, known: &Known) -> Outcome {
-    let (name, local) = (known.kind.name, known.kind.local);
-    match config.read {
-        ReadMode::Mmap if !local => Outcome::warning(
-            format!("READ is mmap, on {name}"),
-            "use READ: auto or pread, unless nobody ever removes or cuts files on the server",
-        ),
-        ReadMode::Auto if local => Outcome::ok(format!("auto: files are mapped, on {name}")),
-        ReadMode::Auto => Outcome::ok(format!("auto: files are read, not mapped, on {name}")),
-        ReadMode::Mmap => Outcome::ok(format!("mmap, on {name}")),
-        ReadMode::Pread => Outcome::ok("pread: files are read, never mapped"),
-    }
+    let way = match config.read {
+        ReadMode::Mmap if !known.kind.local => Reading::MapsShared,
+        ReadMode::Mmap => Reading::Maps,
+        ReadMode::Auto if known.kind.local => Reading::AutoMaps,
+        ReadMode::Auto => Reading::AutoReads,
+        ReadMode::Pread => Reading::Reads,
+    };
+    Outcome::ok_if(way != Reading::MapsShared, Fact::Reading { way, kind: known.kind.name.to_owned() })
 }
 
 fn poll(config: &Config) -> Outcome {
-    let lease = config.lease.as_secs_f64();
-    match config.poll.map(|poll| poll.as_secs_f64()) {
-        Some(poll) if poll > lease / 4.0 => Outcome::warning(
-            format!("POLL_SECONDS {poll} is more than a quarter of LEASE_SECONDS {lease}: the quarter is used"),
-            "lower POLL_SECONDS or raise LEASE_SECONDS",
-        ),
-        Some(poll) => Outcome::ok(format!("POLL_SECONDS {poll}, LEASE_SECONDS {lease}")),
-        None => Outcome::ok(format!("POLL_SECONDS is the default, LEASE_SECONDS {lease}")),
-    }
+    let (poll, lease) = (config.poll.map(|poll| poll.as_secs_f64()), config.lease.as_secs_f64());
+    Outcome::ok_if(poll.is_none_or(|poll| poll <= lease / 4.0), Fact::Poll { poll, lease })
 }
 
 /// What a delay with which names are seen means for the configured times.
-pub(super) fn against_lease(delays: &Delays, lease: Duration) -> (Verdict, String) {
+pub(super) fn against_lease(delays: &Delays, lease: Duration) -> (Verdict, LeaseNote) {
     let late = delays.max();
     if delays.never > 0 || late >= lease {
-        let why = "living roles would be taken for dead, which costs work and no sample: raise LEASE_SECONDS to four times \
-                   the longest delay";
-        return (Verdict::Warning, why.to_owned());
+        return (Verdict::Warning, LeaseNote::TooShort);
     }
     if late * 4 > lease {
-        let enough = (late.as_secs_f64() * 4.0).ceil();
-        return (Verdict::Warning, format!("raise LEASE_SECONDS to {enough} at least: four times the longest delay"));
+        return (Verdict::Warning, LeaseNote::Raise((late.as_secs_f64() * 4.0).ceil()));
     }
-    (Verdict::Ok, String::new())
+    (Verdict::Ok, LeaseNote::LongEnough)
 }
 
 /// How an error of loading is told: the only check that there is then.
@@ -200,8 +159,6 @@ pub fn does_not_load(error: &Error) -> super::Check {
         group: GROUP.to_owned(),
         check: "loads".to_owned(),
         verdict: Verdict::Failure,
-        measured: error.to_string(),
-        why: "a wrong key is better noticed now than in the queue".to_owned(),
-        advice: "mend config.yaml: `ringreel config` shows the values in effect".to_owned(),
+        fact: Fact::DoesNotLoad { why: error.to_string() },
     }
 }

@@ -1,8 +1,8 @@
 //! The index: names claimed in files, or a MongoDB.
 
 use super::config::Known;
-use super::filesystem::millis;
-use super::{CannotLook, Doctor, Outcome};
+use super::facts::{Cure, Fact};
+use super::{CannotLook, Doctor, Outcome, Verdict};
 use ringreel::config::{Config, IndexPlace};
 use ringreel::coordination::{Counter, FileStore, Leases};
 use ringreel::error::{Error, Result};
@@ -31,10 +31,10 @@ pub(super) fn examine_files(
     let (fs, dir) = (doctor.subject.fs.clone(), scratch.join("index"));
     let work = move || match claims(&fs, &dir) {
         Ok(outcome) => outcome,
-        Err(Error::Fs { source }) => Outcome::refused(&source, super::ANOTHER),
-        Err(error) => Outcome::failure(error.to_string(), super::ANOTHER),
+        Err(Error::Fs { source }) => Outcome::refused(&source, Cure::OtherFilesystem),
+        Err(error) => Outcome::failure(Fact::Refused { error: error.to_string(), cure: Cure::OtherFilesystem }),
     };
-    doctor.check(GROUP, "files", "segments get their numbers from it, and roles their leases", work).map(drop)
+    doctor.check(GROUP, "files", work).map(drop)
 }
 
 fn claims(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Outcome> {
@@ -56,17 +56,13 @@ fn claims(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Outcome> {
     let holders = took.iter().filter(|(_, leads)| *leads).count();
     let numbers: Vec<u64> = took.into_iter().flat_map(|(numbers, _)| numbers).collect();
     let distinct = numbers.iter().collect::<HashSet<_>>().len();
-    let per_number = took_time / numbers.len().max(1) as u32;
-    let measured = format!(
-        "{THREADS} threads took {distinct} different numbers of {}, {} each; {holders} got the lease",
-        numbers.len(),
-        millis(per_number)
-    );
-    Ok(match (distinct == numbers.len(), holders) {
-        (true, 1) => Outcome::ok(measured),
-        (true, 0) => Outcome::warning(measured, "nothing: who wants a lease tries again"),
-        _ => Outcome::failure(measured, "a name had two winners: choose a directory on another filesystem for RING"),
-    })
+    let (asked, each) = (numbers.len(), took_time / numbers.len().max(1) as u32);
+    let verdict = match (distinct == asked, holders) {
+        (true, 1) => Verdict::Ok,
+        (true, 0) => Verdict::Warning,
+        _ => Verdict::Failure,
+    };
+    Ok(Outcome { verdict, fact: Fact::Claims { threads: THREADS, distinct, asked, each, holders } })
 }
 
 /// Looks at the server, where the index is on one.
@@ -81,9 +77,8 @@ pub(super) fn examine_server(
         IndexPlace::MongoDb(place) => server::examine(doctor, config, place, known),
         #[cfg(not(feature = "mongodb"))]
         IndexPlace::MongoDb(_) => {
-            let (_, outcome) =
-                (known, Outcome::failure("this build has no MongoDB", "use INDEX: files, or another build"));
-            doctor.say(GROUP, "MongoDB", "the index is kept there", outcome);
+            let _ = known;
+            doctor.say(GROUP, "MongoDB", Outcome::failure(Fact::NoMongoDb));
             Ok(())
         }
     }
@@ -91,8 +86,9 @@ pub(super) fn examine_server(
 
 #[cfg(feature = "mongodb")]
 mod server {
+    use super::super::facts::Fact;
     use super::super::{CannotLook, Doctor, Outcome};
-    use super::{GROUP, Known, millis};
+    use super::{GROUP, Known};
     use ringreel::config::{Config, MongoPlace};
     use ringreel::coordination::server_probe::{Probe, ServerProbe};
     use std::time::Duration;
@@ -108,71 +104,45 @@ mod server {
         place: &MongoPlace,
         known: &Known,
     ) -> Result<(), CannotLook> {
-        let why = "without it the ring goes on, and numbers collide, and nobody sees who lives";
         let (place, ring) = (place.clone(), config.ring.clone());
         let id = known.descriptor.as_ref().map(|descriptor| descriptor.ring_id.clone());
-        let Some(opened) =
-            doctor.measure(GROUP, "MongoDB", why, move || ServerProbe::open(&place, id.as_deref(), &ring))?
+        let Some(opened) = doctor.measure(GROUP, "MongoDB", move || ServerProbe::open(&place, id.as_deref(), &ring))?
         else {
             return Ok(());
         };
         let server = match opened {
             Ok(server) => server,
             Err(error) => {
-                let advice = "check MONGOHOST, PORT, MONGOURI, or use INDEX: files, which needs no server";
-                doctor.say(GROUP, "MongoDB", why, Outcome::failure(error.to_string(), advice));
+                doctor.say(GROUP, "MongoDB", Outcome::failure(Fact::ServerAway { why: error.to_string() }));
                 return Ok(());
             }
         };
-        let Some(probe) = doctor.measure(GROUP, "MongoDB", why, move || server.measure())? else { return Ok(()) };
+        let Some(probe) = doctor.measure(GROUP, "MongoDB", move || server.measure())? else { return Ok(()) };
         match probe {
-            Ok(probe) => lines(doctor, why, &probe),
-            Err(error) => doctor.say(GROUP, "MongoDB", why, Outcome::failure(error.to_string(), "see docs/mongodb.md")),
+            Ok(probe) => lines(doctor, &probe),
+            Err(error) => {
+                doctor.say(GROUP, "MongoDB", Outcome::failure(Fact::ServerRefused { why: error.to_string() }));
+            }
         }
         Ok(())
     }
 
-    fn lines(doctor: &mut Doctor<'_>, why: &str, probe: &Probe) {
-        let reached = format!("{} answers, version {}; its place is {}", probe.place, probe.version, probe.whose);
-        doctor.say(GROUP, "MongoDB", why, Outcome::ok(reached));
-        let times = super::super::filesystem::spread(&probe.round_trips);
-        doctor.say(GROUP, "round trip", "each block of numbers and each sign of life takes one", {
-            match probe.round_trips.median() > SLOW {
-                false => Outcome::ok(times),
-                true => Outcome::warning(times, "use INDEX: files, or a server that is nearer"),
-            }
-        });
+    fn lines(doctor: &mut Doctor<'_>, probe: &Probe) {
+        let (place, version, whose) = (probe.place.clone(), probe.version.clone(), probe.whose.to_owned());
+        doctor.say(GROUP, "MongoDB", Outcome::ok(Fact::Server { place, version, whose }));
+        let is_near = probe.round_trips.median() <= SLOW;
+        let trips = Fact::ServerTrips((&probe.round_trips).into());
+        doctor.say(GROUP, "round trip", Outcome::ok_if(is_near, trips));
         let (distinct, asked) = (probe.distinct, probe.asked);
-        let counted = format!("{distinct} different numbers of {asked}");
-        doctor.say(GROUP, "atomic counter", "numbers that come twice cost time, and no sample", {
-            match distinct == asked {
-                true if asked == 0 => Outcome::ok("not measured: see write concern"),
-                true => Outcome::ok(counted),
-                false => Outcome::warning(
-                    format!("{counted}: the server gives numbers twice"),
-                    "nothing is lost, but generators collide: use a MongoDB proper, or INDEX: files",
-                ),
-            }
-        });
-        doctor.say(GROUP, "write concern", "what the server says it has done, it should have done", {
-            match &probe.write_concern {
-                None => Outcome::ok("the server's default"),
-                Some(words) if probe.acknowledged => Outcome::ok(words.clone()),
-                Some(words) => {
-                    Outcome::failure(format!("{words}: writes are not acknowledged"), "take w=0 out of MONGOURI")
-                }
-            }
-        });
-        let off = probe.clock_ahead_seconds;
-        let words = match off {
-            None => "the server does not tell its time".to_owned(),
-            Some(off) => format!("the server's is {off:+.1} s off ours (± {})", millis(probe.round_trips.max() / 2)),
-        };
-        doctor.say(GROUP, "clock of the server", "for people who compare times; nothing is decided by it", {
-            match off.is_some_and(|off| off.abs() > OFF) {
-                false => Outcome::ok(words),
-                true => Outcome::warning(words, "let NTP set both clocks"),
-            }
-        });
+        let numbers = Fact::Numbers { distinct, asked };
+        doctor.say(GROUP, "atomic counter", Outcome::ok_if(distinct == asked, numbers));
+        let is_acknowledged = probe.acknowledged || probe.write_concern.is_none();
+        let concern = Fact::WriteConcern { words: probe.write_concern.clone(), is_acknowledged };
+        let outcome = if is_acknowledged { Outcome::ok(concern) } else { Outcome::failure(concern) };
+        doctor.say(GROUP, "write concern", outcome);
+        let ahead = probe.clock_ahead_seconds;
+        let clock = Fact::ServerClock { ahead, within: probe.round_trips.max() / 2 };
+        let is_right = ahead.is_none_or(|ahead| ahead.abs() <= OFF);
+        doctor.say(GROUP, "clock of the server", Outcome::ok_if(is_right, clock));
     }
 }

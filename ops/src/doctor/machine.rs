@@ -1,7 +1,6 @@
 //! This machine: what its limits, memory and clock mean for generators, managers and readers.
 
-use super::filesystem::millis;
-use super::space::bytes;
+use super::facts::Fact;
 use super::{CannotLook, Doctor, Outcome};
 use ringreel::memory::group_limit;
 use ringreel::read::OPEN_SEGMENTS;
@@ -15,7 +14,7 @@ const GROUP: &str = "machine";
 /// Files that a process opens besides segments: libraries, sockets, pipes to workers.
 const OTHER_FILES: u64 = 64;
 /// A loader with workers opens many more: bytes travel in files.
-const ROOMY_FILES: u64 = 1024;
+pub const ROOMY_FILES: u64 = 1024;
 /// Threads and processes that a training with workers has.
 const PROCESSES: u64 = 256;
 const MIB: u64 = 1 << 20;
@@ -86,115 +85,53 @@ impl Machine {
         }
     }
 
-    /// Each check: its name, why it matters, how it comes out.
-    pub fn judge(&self) -> Vec<(&'static str, &'static str, Outcome)> {
+    /// Each check: its name, and how it comes out.
+    pub fn judge(&self) -> Vec<(&'static str, Outcome)> {
         vec![
-            ("open files (ulimit -n)", "a reader holds segments open, a loader with workers more", self.files()),
-            ("processes (ulimit -u)", "loaders start workers, and each has threads", self.of_processes()),
-            ("address space (ulimit -v)", "mapped segments count, and so does torch", self.mapped()),
-            (
-                "locked memory (ulimit -l)",
-                "pinned memory of loaders; a ring locks none",
-                Outcome::ok(limit(self.locked)),
-            ),
-            ("/dev/shm", "torch's workers hand their batches over in it", self.of_shm()),
-            ("memory", "streams read ahead up to PREFETCH_BYTES", self.of_memory()),
-            ("processors", "generators and loaders are run by them", self.of_processors()),
-            ("clock", "for people who compare times; nothing is decided by it", self.clock()),
-            ("TMPDIR", "Python's workers and libraries put files there", self.of_temp()),
-            ("job", "ranks find their share by it", self.of_job()),
+            ("open files (ulimit -n)", self.files()),
+            ("processes (ulimit -u)", {
+                let limit = self.processes;
+                let is_enough = limit.is_none_or(|n| n >= PROCESSES);
+                Outcome::ok_if(is_enough, Fact::Processes { limit, wanted: PROCESSES })
+            }),
+            ("address space (ulimit -v)", {
+                let limit = self.address_space;
+                Outcome::ok_if(limit.is_none(), Fact::AddressSpace { limit })
+            }),
+            ("locked memory (ulimit -l)", Outcome::ok(Fact::Locked { limit: self.locked })),
+            ("/dev/shm", {
+                let is_enough = self.shm.is_some_and(|free| free >= 64 * MIB);
+                Outcome::ok_if(is_enough, Fact::Shm { free: self.shm })
+            }),
+            ("memory", {
+                let (available, limit) = (self.memory, self.memory_limit);
+                let is_enough = [available, limit].into_iter().flatten().all(|bytes| bytes >= 1024 * MIB);
+                Outcome::ok_if(is_enough, Fact::Memory { available, limit })
+            }),
+            ("processors", {
+                let (usable, all) = self.processors;
+                Outcome::ok_if(usable != 1 || all <= 1, Fact::Processors { usable, all })
+            }),
+            ("clock", {
+                let clock = Fact::Clock { unix_seconds: self.unix_ms / 1000 };
+                Outcome::ok_if(self.unix_ms >= YEAR_2020_MS, clock)
+            }),
+            ("TMPDIR", {
+                let (path, is_writable) = self.temp.clone();
+                Outcome::ok_if(is_writable, Fact::Temp { path, is_writable })
+            }),
+            ("job", self.of_job()),
         ]
     }
 
     fn files(&self) -> Outcome {
-        let least = OPEN_SEGMENTS as u64 + OTHER_FILES;
-        let measured = limit(self.open_files);
-        match self.open_files {
-            Some(n) if n < least => Outcome::failure(
-                format!("{measured}; a reader needs {least}"),
-                format!("ulimit -n {ROOMY_FILES} (or LimitNOFILE, or the batch system's own limit)"),
-            ),
-            Some(n) if n < ROOMY_FILES => {
-                Outcome::warning(measured, format!("ulimit -n {ROOMY_FILES}, for loaders with workers"))
-            }
-            _ => Outcome::ok(format!("{measured}; a reader holds up to {OPEN_SEGMENTS} segments open")),
-        }
-    }
-
-    fn of_processes(&self) -> Outcome {
-        match self.processes {
-            Some(n) if n < PROCESSES => {
-                Outcome::warning(limit(self.processes), format!("ulimit -u {PROCESSES} or more"))
-            }
-            _ => Outcome::ok(limit(self.processes)),
-        }
-    }
-
-    fn mapped(&self) -> Outcome {
-        match self.address_space {
-            Some(_) => {
-                let measured = self.address_space.map_or(String::new(), bytes);
-                Outcome::warning(measured, "ulimit -v unlimited, or READ: pread, so that nothing is mapped")
-            }
-            None => Outcome::ok("no limit"),
-        }
-    }
-
-    fn of_shm(&self) -> Outcome {
-        match self.shm {
-            None => Outcome::warning("there is none", "torch's DataLoader with workers needs it: mount a tmpfs there"),
-            Some(free) if free < 64 * MIB => Outcome::warning(
-                format!("{} free", bytes(free)),
-                "in containers: docker run --shm-size=8g; or fewer workers, or smaller batches",
-            ),
-            Some(free) => Outcome::ok(format!("{} free", bytes(free))),
-        }
-    }
-
-    fn of_memory(&self) -> Outcome {
-        let available = self.memory.map_or("not known".to_owned(), |memory| format!("{} available", bytes(memory)));
-        let limited =
-            self.memory_limit.map_or(String::new(), |limit| format!(", {} in this control group", bytes(limit)));
-        let least = [self.memory, self.memory_limit].into_iter().flatten().min();
-        match least {
-            Some(least) if least < 1024 * MIB => {
-                Outcome::warning(available + &limited, "lower PREFETCH_BYTES, or ask the batch system for more (--mem)")
-            }
-            _ => Outcome::ok(available + &limited),
-        }
-    }
-
-    fn of_processors(&self) -> Outcome {
-        let (may, all) = self.processors;
-        let measured = format!("{may} of {all}, by affinity and control group");
-        match may == 1 && all > 1 {
-            true => Outcome::warning(
-                measured,
-                "ask the batch system for more (--cpus-per-task), where loaders have workers",
-            ),
-            false => Outcome::ok(measured),
-        }
-    }
-
-    fn clock(&self) -> Outcome {
-        let seconds = self.unix_ms / 1000;
-        match self.unix_ms < YEAR_2020_MS {
-            true => Outcome::warning(
-                format!("{seconds} s since 1970: before 2020"),
-                "let NTP set it: certificates fail too",
-            ),
-            false => Outcome::ok(format!("{seconds} s since 1970")),
-        }
-    }
-
-    fn of_temp(&self) -> Outcome {
-        let (path, writable) = &self.temp;
-        match writable {
-            true => Outcome::ok(path.display().to_string()),
-            false => Outcome::warning(
-                format!("{} cannot be written to", path.display()),
-                "set TMPDIR to a directory of yours",
-            ),
+        let (limit, held) = (self.open_files, OPEN_SEGMENTS as u64);
+        let least = held + OTHER_FILES;
+        let fact = Fact::OpenFiles { limit, held, least };
+        match limit {
+            Some(n) if n < least => Outcome::failure(fact),
+            Some(n) if n < ROOMY_FILES => Outcome::warning(fact),
+            _ => Outcome::ok(fact),
         }
     }
 
@@ -211,24 +148,18 @@ impl Machine {
             match (of(rank), of(size), number(rank), number(size)) {
                 (None, None, ..) => {}
                 (_, _, Some(rank), Some(size)) if rank < size => {
-                    return Outcome::ok(format!("rank {rank} of {size} ({seen})"));
+                    return Outcome::ok(Fact::Job { rank: Some((rank, size)), seen });
                 }
                 // A batch script has a rank, and its size belongs to steps.
                 (Some(_), None, ..) if rank == "SLURM_PROCID" => {}
                 _ => {
-                    return Outcome::warning(
-                        seen,
-                        format!("{rank} and {size} do not fit together: set both, or neither"),
-                    );
+                    let (rank, size) = (rank.to_owned(), size.to_owned());
+                    return Outcome::warning(Fact::JobMismatch { rank, size, seen });
                 }
             }
         }
-        Outcome::ok(if seen.is_empty() { "none seen: rank 0 of 1".to_owned() } else { format!("rank 0 of 1 ({seen})") })
+        Outcome::ok(Fact::Job { rank: None, seen })
     }
-}
-
-fn limit(limit: Option<u64>) -> String {
-    limit.map_or("no limit".to_owned(), |limit| limit.to_string())
 }
 
 /// `MemAvailable` in /proc/meminfo, in bytes.
@@ -250,20 +181,18 @@ fn in_list(list: &str) -> usize {
 /// Looks at this machine, its clock against the filesystem's, and Python's package.
 pub(super) fn examine(doctor: &mut Doctor<'_>) -> Result<(), CannotLook> {
     let subject = doctor.subject.clone();
-    let looked = doctor.measure(GROUP, "limits", "they bound every process", move || Machine::look(&subject))?;
-    for (check, why, outcome) in looked.into_iter().flat_map(|machine| machine.judge()) {
-        doctor.say(GROUP, check, why, outcome);
+    let looked = doctor.measure(GROUP, "limits", move || Machine::look(&subject))?;
+    for (check, outcome) in looked.into_iter().flat_map(|machine| machine.judge()) {
+        doctor.say(GROUP, check, outcome);
     }
-    let why = "a ring's file formats are those of one version";
-    doctor.check(GROUP, "Python package", why, || python(Command::new("python3"))).map(drop)
+    doctor.check(GROUP, "Python package", || python(Command::new("python3"))).map(drop)
 }
 
 /// The version of the package that `python` imports, against this one.
 pub fn python(mut python: Command) -> Outcome {
     const ASK: &str = "import ringreel; print(ringreel.__version__)";
-    let none = |why: &str| Outcome::ok(format!("not looked at: {why}"));
     let command = python.args(["-c", ASK]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let Ok(mut child) = command.spawn() else { return none("there is no python3") };
+    let Ok(mut child) = command.spawn() else { return Outcome::ok(Fact::NoPython) };
     let begun = Instant::now();
     let ended = loop {
         match child.try_wait() {
@@ -275,15 +204,14 @@ pub fn python(mut python: Command) -> Outcome {
     if ended.is_none() {
         let _ = child.kill();
         let _ = child.wait();
-        return Outcome::warning(format!("python3 does not import it within {}", millis(PYTHON)), "try it by hand");
+        return Outcome::warning(Fact::PackageHangs { limit: PYTHON });
     }
     let said = child.wait_with_output().map(|done| String::from_utf8_lossy(&done.stdout).trim().to_owned());
-    let (ours, theirs) = (env!("CARGO_PKG_VERSION"), said.unwrap_or_default());
-    match theirs == ours {
-        _ if theirs.is_empty() => none("python3 does not find the package `ringreel`"),
-        true => Outcome::ok(format!("{theirs}, as this command")),
-        false => Outcome::warning(format!("{theirs}; this command is {ours}"), "install both from one version"),
+    let (ours, version) = (env!("CARGO_PKG_VERSION").to_owned(), said.unwrap_or_default());
+    if version.is_empty() {
+        return Outcome::ok(Fact::NoPackage);
     }
+    Outcome::ok_if(version == ours, Fact::Package { version, ours })
 }
 
 #[cfg(test)]
@@ -303,12 +231,12 @@ mod tests {
     }
 
     fn verdict(machine: &Machine, check: &str) -> Verdict {
-        machine.judge().into_iter().find(|(name, ..)| name.starts_with(check)).unwrap().2.verdict
+        machine.judge().into_iter().find(|(name, ..)| name.starts_with(check)).unwrap().1.verdict
     }
 
     #[test]
     fn each_limit_that_is_too_small_is_named_and_nothing_else() {
-        assert!(healthy().judge().iter().all(|(_, _, outcome)| outcome.verdict == Verdict::Ok));
+        assert!(healthy().judge().iter().all(|(_, outcome)| outcome.verdict == Verdict::Ok));
         let job =
             |rank: &str, size: &str| vec![("SLURM_PROCID", rank.to_owned()), ("SLURM_STEP_NUM_TASKS", size.to_owned())];
         let (bad, low) = (Verdict::Failure, Verdict::Warning);
@@ -329,7 +257,7 @@ mod tests {
         ];
         for (check, expected, machine) in cases {
             assert_eq!(verdict(&machine, check), expected, "{machine:?}");
-            let others = machine.judge().into_iter().filter(|(_, _, outcome)| outcome.verdict != Verdict::Ok);
+            let others = machine.judge().into_iter().filter(|(_, outcome)| outcome.verdict != Verdict::Ok);
             assert_eq!(others.count(), 1, "{machine:?}");
         }
         assert_eq!(verdict(&Machine { job: job("1", "2"), ..healthy() }, "job"), Verdict::Ok);

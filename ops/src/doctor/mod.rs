@@ -1,8 +1,8 @@
 //! Whether a ring can live in a place, looked at before a job is queued: the configuration, the filesystem as it really
 //! behaves, the index, this machine, and a pair of nodes.
 //!
-//! Each check says what was measured, why it matters, and what to do. Everything is measured in a scratch directory
-//! that is removed in every way out; nothing of the ring is changed. A step that takes too long is named, and no step
+//! Each check says what was measured ([`facts`]), with a verdict. Everything is measured in a scratch directory that is
+//! removed in every way out; nothing of the ring is changed. A step that takes too long is named, and no step
 //! is waited for longer than [`LIMIT`]: on a server that hangs, the doctor does not.
 //!
 //! | file | looks at |
@@ -15,6 +15,7 @@
 //! | [`peer`] | what two nodes see of each other |
 
 pub mod config;
+pub mod facts;
 pub mod filesystem;
 pub mod index;
 pub mod machine;
@@ -23,6 +24,7 @@ pub mod peer;
 pub mod space;
 
 use crate::probe::{Subject, remove_tree, scratch_name};
+use facts::{Cure, Fact};
 use ringreel::config::Config;
 use ringreel::error::FsError;
 
@@ -50,7 +52,7 @@ pub enum Verdict {
 }
 
 /// One line of the report.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
     /// `configuration`, `filesystem`, `index`, `machine` or `peer`.
     pub group: String,
@@ -59,67 +61,44 @@ pub struct Check {
     /// How it came out.
     pub verdict: Verdict,
     /// What was measured.
-    pub measured: String,
-    /// Why that matters.
-    pub why: String,
-    /// What to do; empty where there is nothing to do.
-    pub advice: String,
+    pub fact: Fact,
 }
 
 /// What a measurement comes to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The verdict.
     pub verdict: Verdict,
     /// What was measured.
-    pub measured: String,
-    /// What to do.
-    pub advice: String,
+    pub fact: Fact,
 }
 
 impl Outcome {
     /// As it should be.
-    pub fn ok(measured: impl Into<String>) -> Outcome {
-        Outcome { verdict: Verdict::Ok, measured: measured.into(), advice: String::new() }
+    pub fn ok(fact: Fact) -> Outcome {
+        Outcome { verdict: Verdict::Ok, fact }
     }
 
     /// Worth knowing.
-    pub fn warning(measured: impl Into<String>, advice: impl Into<String>) -> Outcome {
-        Outcome { verdict: Verdict::Warning, measured: measured.into(), advice: advice.into() }
+    pub fn warning(fact: Fact) -> Outcome {
+        Outcome { verdict: Verdict::Warning, fact }
     }
 
     /// No good.
-    pub fn failure(measured: impl Into<String>, advice: impl Into<String>) -> Outcome {
-        Outcome { verdict: Verdict::Failure, measured: measured.into(), advice: advice.into() }
+    pub fn failure(fact: Fact) -> Outcome {
+        Outcome { verdict: Verdict::Failure, fact }
+    }
+
+    /// As it should be if `good`, else worth knowing.
+    pub(crate) fn ok_if(good: bool, fact: Fact) -> Outcome {
+        if good { Outcome::ok(fact) } else { Outcome::warning(fact) }
     }
 
     /// What the filesystem refused.
-    pub fn refused(error: &FsError, otherwise: &str) -> Outcome {
-        let advice = if error.source.kind() == std::io::ErrorKind::QuotaExceeded {
-            "your quota is used up here: remove files, ask for more, or choose another directory for RING"
-        } else if error.is_full() {
-            "no room: free space or inodes, or choose another directory for RING"
-        } else if error.op == "link" && error.source.raw_os_error() == Some(EPERM) {
-            NO_LINKS
-        } else if error.is_denied() {
-            "check owner and mode of this directory and whether it is mounted read-only, or choose another RING"
-        } else if error.is_away() {
-            "the file server does not answer: ask whoever runs it"
-        } else {
-            otherwise
-        };
-        Outcome::failure(error.to_string(), advice)
+    pub fn refused(error: &FsError, otherwise: Cure) -> Outcome {
+        Outcome::failure(Fact::Refused { error: error.to_string(), cure: Cure::of(error, otherwise) })
     }
 }
-
-/// Advice where a filesystem does not do what a ring needs.
-pub(crate) const ANOTHER: &str = "choose a directory on another filesystem for RING";
-
-/// What filesystems without hard links say to link(2), who made the file or not.
-const EPERM: i32 = 1;
-
-/// Advice where there are no hard links.
-pub(crate) const NO_LINKS: &str = "a ring needs hard links: choose a directory on another filesystem for RING";
 
 /// Asked whether to stop.
 pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -157,10 +136,9 @@ impl<'a> Doctor<'a> {
     }
 
     /// Tells how `check` came out.
-    pub fn say(&mut self, group: &str, check: &str, why: &str, outcome: Outcome) {
-        let Outcome { verdict, measured, advice } = outcome;
-        let (group, check, why) = (group.to_owned(), check.to_owned(), why.to_owned());
-        self.told(Check { group, check, verdict, measured, why, advice });
+    pub fn say(&mut self, group: &str, check: &str, outcome: Outcome) {
+        let Outcome { verdict, fact } = outcome;
+        self.told(Check { group: group.to_owned(), check: check.to_owned(), verdict, fact });
     }
 
     /// Measures in a thread of its own. None: it takes too long, which was told; the thread is left to itself.
@@ -171,17 +149,15 @@ impl<'a> Doctor<'a> {
         &mut self,
         group: &str,
         check: &str,
-        why: &str,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Option<T>, CannotLook> {
-        let took_too_long = match within(self.limit, &self.stop, work) {
+        let fact = match within(self.limit, &self.stop, work) {
             Within::Done(value) => return Ok(Some(value)),
             Within::Stopped => return Err(CannotLook("interrupted".to_owned())),
-            Within::TooLong => format!("it hangs: no answer within {:.0} s", self.limit.as_secs_f64()),
-            Within::Broken(why) => why,
+            Within::TooLong => Fact::Hangs { limit: self.limit },
+            Within::Broken(why) => Fact::NotMeasured { why },
         };
-        let advice = "the filesystem or server does not answer: try again, and ask whoever runs it";
-        self.say(group, check, why, Outcome::failure(took_too_long, advice));
+        self.say(group, check, Outcome::failure(fact));
         Ok(None)
     }
 
@@ -193,12 +169,11 @@ impl<'a> Doctor<'a> {
         &mut self,
         group: &str,
         check: &str,
-        why: &str,
         work: impl FnOnce() -> Outcome + Send + 'static,
     ) -> Result<bool, CannotLook> {
-        let outcome = self.measure(group, check, why, work)?;
+        let outcome = self.measure(group, check, work)?;
         let done = outcome.is_some();
-        outcome.into_iter().for_each(|outcome| self.say(group, check, why, outcome));
+        outcome.into_iter().for_each(|outcome| self.say(group, check, outcome));
         Ok(done)
     }
 
@@ -212,12 +187,11 @@ impl<'a> Doctor<'a> {
         place: &Path,
         work: impl FnOnce(&mut Doctor<'a>, &Path) -> Result<T, CannotLook>,
     ) -> Result<Option<T>, CannotLook> {
-        const WHY: &str = "everything is measured in a directory of its own, and a ring needs to be written to";
         let scratch = scratch_name(place);
         let (subject, dir) = (self.subject.clone(), scratch.clone());
-        let done = match self.measure("filesystem", "scratch", WHY, move || subject.make_scratch(&dir)) {
+        let done = match self.measure("filesystem", "scratch", move || subject.make_scratch(&dir)) {
             Ok(Some(Err(error))) => {
-                self.say("filesystem", "scratch", WHY, Outcome::refused(&error, ANOTHER));
+                self.say("filesystem", "scratch", Outcome::refused(&error, Cure::OtherFilesystem));
                 return Ok(None);
             }
             Ok(Some(Ok(()))) => work(self, &scratch).map(Some),
@@ -229,12 +203,11 @@ impl<'a> Doctor<'a> {
         let never: Stop = Arc::new(|| false);
         let left = match within(self.limit, &never, move || remove_tree(&*fs, &dir)) {
             Within::Done(Ok(())) => None,
-            Within::Done(Err(error)) => Some(error.to_string()),
-            _ => Some("the filesystem does not answer".to_owned()),
+            Within::Done(Err(error)) => Some(Some(error.to_string())),
+            _ => Some(None),
         };
         if let Some(why) = left {
-            let advice = format!("remove {} by hand", scratch.display());
-            self.say("filesystem", "cleaning up", "nothing is left behind", Outcome::warning(why, advice));
+            self.say("filesystem", "cleaning up", Outcome::warning(Fact::Leftover { dir: scratch, why }));
         }
         done
     }

@@ -3,6 +3,7 @@
 //! Sources: proc_pid_mountinfo(5), nfs(5), and the measurements in `docs/filesystems.md`.
 
 use super::Outcome;
+use super::facts::{Fact, MountNote};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -75,55 +76,35 @@ impl Mount {
     pub(super) fn judge(&self) -> Outcome {
         let shown: String = self.options.join(",").chars().take(OPTIONS_SHOWN).collect();
         let mount = format!("{} of {} at {}: {shown}", self.kind, self.source, self.point.display());
-        match self.kind.as_str() {
-            "nfs" | "nfs4" => self.judge_nfs(&mount),
-            "overlay" => Outcome::warning(
-                format!("{mount}: a container's own layers, which no other container or node sees"),
-                "mount a directory of a shared filesystem into the container, and choose it for RING",
-            ),
-            "tmpfs" | "ramfs" => Outcome::ok(format!("{mount}: this node's memory, which no other node sees")),
-            _ => Outcome::ok(mount),
-        }
+        let note = match self.kind.as_str() {
+            "nfs" | "nfs4" => self.judge_nfs(),
+            "overlay" => MountNote::Overlay,
+            "tmpfs" | "ramfs" => MountNote::Memory,
+            _ => MountNote::Nothing,
+        };
+        let is_fine = matches!(note, MountNote::Nothing | MountNote::Memory | MountNote::AbsenceCached(_));
+        Outcome::ok_if(is_fine, Fact::Mounted { mount, note })
     }
 
-    fn judge_nfs(&self, mount: &str) -> Outcome {
+    fn judge_nfs(&self) -> MountNote {
         if self.has("nocto") {
-            return Outcome::warning(
-                format!("{mount}: with nocto, an open does not ask the server whether a directory changed"),
-                "mount without nocto: new generations are seen up to a minute late",
-            );
+            MountNote::NoCto
+        } else if self.has("soft") || self.has("softerr") {
+            MountNote::Soft
+        } else if self.has("noac") || self.value("lookupcache") == Some("none") {
+            MountNote::NoCache
+        } else if self.value("acdirmax") == Some("0") {
+            MountNote::NoDirectoryCache
+        } else if matches!(self.value("lookupcache"), Some("pos" | "positive")) {
+            MountNote::Nothing
+        } else {
+            MountNote::AbsenceCached(self.value("acdirmax").unwrap_or(ACDIRMAX).to_owned())
         }
-        if self.has("soft") || self.has("softerr") {
-            return Outcome::warning(
-                format!("{mount}: with soft, calls fail while the server is away"),
-                "mount with hard, so that roles wait for a server that starts again",
-            );
-        }
-        if self.has("noac") || self.value("lookupcache") == Some("none") {
-            return Outcome::warning(
-                format!("{mount}: every look at a name asks the server"),
-                "mount without noac and lookupcache=none: a ring needs neither, and is faster without",
-            );
-        }
-        if self.value("acdirmax") == Some("0") {
-            return Outcome::warning(
-                format!("{mount}: directories are remembered for 0 s, so every look at a name asks the server"),
-                "mount without actimeo=0 and acdirmax=0: a ring does not need them, and is faster without",
-            );
-        }
-        if matches!(self.value("lookupcache"), Some("pos" | "positive")) {
-            return Outcome::ok(mount);
-        }
-        let seconds = self.value("acdirmax").unwrap_or(ACDIRMAX);
-        Outcome::ok(format!(
-            "{mount}: a name that was looked for stays invisible for up to {seconds} s; ringreel opens the directory and \
-             looks again (for other programs: mount with lookupcache=positive)"
-        ))
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
     use super::super::Verdict;
     use super::*;
@@ -159,30 +140,34 @@ mod tests {
     #[test]
     fn options_are_judged_by_what_a_ring_needs() {
         let judged = |place: &str| of(place).judge();
+        let note = |place: &str| match judged(place).fact {
+            Fact::Mounted { note, .. } => note,
+            other => panic!("{other:?}"),
+        };
         let warned = [
-            ("/scratch/my runs", "soft"),
-            ("/container", "no other container"),
-            ("/slow", "asks"),
-            ("/never", "for 0 s"),
+            ("/scratch/my runs", MountNote::Soft),
+            ("/container", MountNote::Overlay),
+            ("/slow", MountNote::NoCache),
+            ("/never", MountNote::NoDirectoryCache),
         ];
-        for (place, words) in warned {
-            let outcome = judged(place);
-            assert!(outcome.verdict == Verdict::Warning && outcome.measured.contains(words), "{outcome:?}");
-            assert!(!outcome.advice.is_empty());
+        for (place, expected) in warned {
+            assert_eq!((judged(place).verdict, note(place)), (Verdict::Warning, expected), "{place}");
         }
         let fine = [
-            ("/", "ext4 of /dev/vda at /"),
-            ("/scratch", "up to 60 s"),
-            ("/brief", "up to 3 s"),
-            ("/dev/shm/r", "memory"),
+            ("/", MountNote::Nothing),
+            ("/scratch", MountNote::AbsenceCached("60".to_owned())),
+            ("/brief", MountNote::AbsenceCached("3".to_owned())),
+            ("/dev/shm/r", MountNote::Memory),
+            ("/quick", MountNote::Nothing),
         ];
-        for (place, words) in fine {
-            let outcome = judged(place);
-            assert!(outcome.verdict == Verdict::Ok && outcome.measured.contains(words), "{outcome:?}");
+        for (place, expected) in fine {
+            assert_eq!((judged(place).verdict, note(place)), (Verdict::Ok, expected), "{place}");
         }
-        assert!(!judged("/quick").measured.contains("invisible"));
+        let named = |fact| matches!(fact, Fact::Mounted { mount, .. } if mount.starts_with("ext4 of /dev/vda at /"));
+        assert!(named(judged("/").fact));
         let nocto = find(LINES.lines().nth(4).unwrap().as_bytes(), Path::new("/over")).unwrap().judge();
-        assert!(nocto.verdict == Verdict::Warning && nocto.measured.contains("nocto"), "{nocto:?}");
+        let is_nocto = matches!(nocto.fact, Fact::Mounted { note: MountNote::NoCto, .. });
+        assert!(nocto.verdict == Verdict::Warning && is_nocto, "{nocto:?}");
     }
 
     #[test]

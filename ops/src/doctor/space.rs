@@ -1,12 +1,13 @@
 //! Room for the ring, how fast it is written, whether it is one filesystem, and who may do what in it.
 
 use super::config::{Known, Size};
+use super::facts::{Cure, Fact, Free, RightsNote};
 use super::filesystem::GROUP;
-use super::{ANOTHER, CannotLook, Doctor, Outcome, Subject};
+use super::{CannotLook, Doctor, Outcome, Subject};
 use crate::probe::Facts;
 use crate::probe::contents::throughput;
 use ringreel::config::Config;
-use ringreel::fs::{FsResult, Modes, SETGID_CURE, Space};
+use ringreel::fs::{FsResult, Modes, Space};
 use ringreel::layout::{DIRECTORIES, GenerationDir, Layout};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +19,7 @@ const WHILE: Duration = Duration::from_millis(1500);
 const SLOW: f64 = 20e6;
 /// Less room than this is none.
 const LEAST: Space = Space { bytes: 1 << 20, inodes: Some(64) };
+const ANOTHER: Cure = Cure::OtherFilesystem;
 const STICKY: u32 = 0o1000;
 const SETGID: u32 = 0o2000;
 const GROUP_WRITES: u32 = 0o020;
@@ -30,34 +32,28 @@ pub(super) fn examine(
     scratch: &Path,
 ) -> Result<(), CannotLook> {
     let (subject, place) = (doctor.subject.clone(), known.place.clone());
-    let why = "a full disk stops generators; a ring takes up to KEEP + 3 generations";
-    let Some(space) = doctor.measure(GROUP, "room", why, move || subject.fs.space(&place))? else { return Ok(()) };
+    let Some(space) = doctor.measure(GROUP, "room", move || subject.fs.space(&place))? else { return Ok(()) };
     match space {
         Ok(space) => {
-            doctor.say(GROUP, "room", why, room(space, known.size, config.keep));
-            let why = "generators wait rather than pass them";
-            doctor.say(GROUP, "MAX_BYTES, MAX_FILES", why, budget(config, known.size));
+            doctor.say(GROUP, "room", room(space, known.size, config.keep));
+            doctor.say(GROUP, "MAX_BYTES, MAX_FILES", budget(config, known.size));
             let (subject, dir) = (doctor.subject.clone(), scratch.to_owned());
-            let why = "it bounds samples per second; and a quota shows in nothing but a write that fails";
-            doctor.check(GROUP, "writing", why, move || writing(&subject, &dir, space.bytes))?;
+            doctor.check(GROUP, "writing", move || writing(&subject, &dir, space.bytes))?;
         }
-        Err(error) => doctor.say(GROUP, "room", why, Outcome::refused(&error, ANOTHER)),
+        Err(error) => doctor.say(GROUP, "room", Outcome::refused(&error, ANOTHER)),
     }
     let (subject, known, dir) = (doctor.subject.clone(), known.clone(), scratch.to_owned());
     let (of_mount, root) = (subject.clone(), config.ring.clone());
     let has_ring = known.descriptor.is_some();
-    let mount_why = "links and renames do not cross filesystems";
     let at = dir.clone();
-    doctor.check(GROUP, "one mount", mount_why, move || mount(&of_mount, has_ring.then_some(&*root), &at))?;
-    let why = "generators, managers and readers of other users link, rename and remove each other's files";
+    doctor.check(GROUP, "one mount", move || mount(&of_mount, has_ring.then_some(&*root), &at))?;
     let hardlinks = std::fs::read_to_string("/proc/sys/fs/protected_hardlinks").unwrap_or_default();
     let protected = hardlinks.trim() != "0";
-    doctor.check(GROUP, "permissions", why, move || permissions(&subject, &known, &dir, protected))?;
+    doctor.check(GROUP, "permissions", move || permissions(&subject, &known, &dir, protected))?;
     if let Some(modes) = config.modes.filter(|modes| modes.has_setgid()) {
         let (subject, dir) = (doctor.subject.clone(), scratch.join("setgid"));
         let ring = has_ring.then(|| config.ring.clone());
-        let why = "by the setgid bit, what each user makes in the ring belongs to the ring's group";
-        doctor.check(GROUP, "RING_MODE", why, move || {
+        doctor.check(GROUP, "RING_MODE", move || {
             setgid(&subject, ring.as_deref(), &dir, modes).unwrap_or_else(|error| Outcome::refused(&error, ANOTHER))
         })?;
     }
@@ -70,25 +66,13 @@ fn setgid(subject: &Subject, ring: Option<&Path>, dir: &Path, modes: Modes) -> F
     if let Some(ring) = ring {
         let Facts { mode, gid, .. } = subject.extra.facts(ring)?;
         if mode & SETGID == 0 {
-            let what = format!("the ring's directory, of group {gid}, has lost the setgid bit (mode {mode:o})");
-            let path = ring.display();
-            let advice = format!(
-                "have its owner run `chgrp -R GROUP {path}` and `find {path} -type d -exec chmod g+s {{}} +`; for a new \
-                 ring, {SETGID_CURE}"
-            );
-            return Ok(Outcome::warning(what, advice));
+            return Ok(Outcome::warning(Fact::SetgidLost { ring: ring.to_owned(), gid, mode }));
         }
     }
     subject.extra.make_dir_with(dir, modes)?;
     let Facts { mode, gid, .. } = subject.extra.facts(dir)?;
-    if mode & SETGID != 0 {
-        return Ok(Outcome::ok(format!("a directory of group {gid} keeps the setgid bit")));
-    }
-    let what = format!(
-        "a directory of group {gid} loses the setgid bit without an error (mode {mode:o}): you are not in that group, or \
-         the filesystem drops the bit"
-    );
-    Ok(Outcome::warning(what, SETGID_CURE))
+    let is_kept = mode & SETGID != 0;
+    Ok(Outcome::ok_if(is_kept, Fact::Setgid { gid, mode, is_kept }))
 }
 
 /// What KEEP + `more` generations need besides what the ring has: bytes, inodes.
@@ -99,58 +83,34 @@ fn needed(size: Size, generations: u64) -> (u64, u64) {
 
 /// Whether there is room for a ring of this size.
 pub fn room(space: Space, size: Option<Size>, keep: u64) -> Outcome {
-    let inodes = space.inodes.map_or(String::new(), |inodes| format!(" and {inodes} inodes"));
-    let free = format!("{}{inodes} free", bytes(space.bytes));
+    let free = Free { bytes: space.bytes, inodes: space.inodes };
     let lacks = |(bytes, inodes): (u64, u64)| space.bytes < bytes || space.inodes.is_some_and(|free| free < inodes);
     if lacks((LEAST.bytes, LEAST.inodes.unwrap_or_default())) {
-        return Outcome::failure(
-            free,
-            "free space or inodes (files of any size), or choose another directory for RING",
-        );
+        return Outcome::failure(Fact::NoRoom(free));
     }
-    let Some(size) = size else {
-        return Outcome::ok(format!("{free}; how much a generation takes shows when there is one"));
-    };
-    let (least, full) = (needed(size, keep + 2), needed(size, keep + 3));
-    let (generation, files) = size.generation;
-    let need = format!(
-        "{free}; a generation takes {} in {files} files, KEEP + 3 of them need {} and {} files more than the ring has",
-        bytes(generation),
-        bytes(full.0),
-        full.1
-    );
-    let advice = "free space or inodes, or lower KEEP or SWAP_CAP (in a new ring)";
-    match (lacks(least), lacks(full)) {
-        (true, _) => Outcome::failure(need, format!("the ring will stand still: {advice}")),
-        (_, true) => Outcome::warning(need, format!("generators will wait at times: {advice}")),
-        _ => Outcome::ok(need),
+    let Some(size) = size else { return Outcome::ok(Fact::FreeRoom(free)) };
+    let (least, needed) = (needed(size, keep + 2), needed(size, keep + 3));
+    let fact = Fact::Room { free, generation: size.generation, needed };
+    match (lacks(least), lacks(needed)) {
+        (true, _) => Outcome::failure(fact),
+        (_, true) => Outcome::warning(fact),
+        _ => Outcome::ok(fact),
     }
 }
 
 /// Whether the configured limits leave room for the ring.
 pub fn budget(config: &Config, size: Option<Size>) -> Outcome {
     let (max_bytes, max_files) = (config.max_bytes, config.max_files);
-    if max_bytes.is_none() && max_files.is_none() {
-        return Outcome::ok("no limits");
-    }
-    let limits =
-        [max_bytes.map(|max| format!("MAX_BYTES {}", bytes(max))), max_files.map(|max| format!("MAX_FILES {max}"))];
-    let limits = limits.into_iter().flatten().collect::<Vec<_>>().join(", ");
-    let Some(Size { generation, .. }) = size else {
-        return Outcome::ok(format!("{limits}; how much a generation takes shows when there is one"));
-    };
+    let generation = size.map(|size| size.generation);
     let passed = |generations: u64| {
-        max_bytes.is_some_and(|max| generation.0.saturating_mul(generations) > max)
-            || max_files.is_some_and(|max| generation.1.saturating_mul(generations) > max)
+        let is_over = |max: Option<u64>, each: u64| max.is_some_and(|max| each.saturating_mul(generations) > max);
+        generation.is_some_and(|(bytes, files)| is_over(max_bytes, bytes) || is_over(max_files, files))
     };
-    let measured = format!("{limits}; a generation takes {} in {} files", bytes(generation.0), generation.1);
+    let fact = Fact::Limits { max_bytes, max_files, generation };
     match (passed(config.keep + 2), passed(config.keep + 3)) {
-        (true, _) => Outcome::failure(
-            measured,
-            "KEEP + 2 generations pass it, and the ring will stand still: raise the limit, or lower KEEP",
-        ),
-        (_, true) => Outcome::warning(measured, "KEEP + 3 generations pass it, and generators will wait: raise it"),
-        _ => Outcome::ok(measured),
+        (true, _) => Outcome::failure(fact),
+        (_, true) => Outcome::warning(fact),
+        _ => Outcome::ok(fact),
     }
 }
 
@@ -160,15 +120,10 @@ fn writing(subject: &Subject, dir: &Path, free: u64) -> Outcome {
         Err(error) => return Outcome::refused(&error, ANOTHER),
     };
     if written.bytes == 0 {
-        return Outcome::warning("not measured: there is no room", "free some space");
+        return Outcome::warning(Fact::NothingWritten);
     }
     let rate = written.bytes as f64 / written.time.as_secs_f64().max(1e-6);
-    let measured =
-        format!("{}/s ({} in {:.2} s, synced)", bytes(rate as u64), bytes(written.bytes), written.time.as_secs_f64());
-    match rate < SLOW {
-        false => Outcome::ok(measured),
-        true => Outcome::warning(measured, "generators will wait for the disk: see COMPRESS, or choose a faster one"),
-    }
+    Outcome::ok_if(rate >= SLOW, Fact::Written { bytes: written.bytes, time: written.time })
 }
 
 /// The ring's own directories and the scratch directory lie on one device.
@@ -187,14 +142,10 @@ fn mount(subject: &Subject, ring: Option<&Path>, scratch: &Path) -> Outcome {
             Err(error) => return Outcome::refused(&error, ANOTHER),
         };
         if *device.get_or_insert(found) != found {
-            let what = format!("{} lies on another device than {}", dir.display(), scratch.display());
-            return Outcome::failure(what, "a ring needs to lie in one filesystem whole: mount nothing inside of it");
+            return Outcome::failure(Fact::OtherDevice { dir: dir.clone(), scratch: scratch.to_owned() });
         }
     }
-    match ring {
-        Some(_) => Outcome::ok("all directories of the ring have one device number"),
-        None => Outcome::ok("one device number; links into another directory work, see hard link"),
-    }
+    Outcome::ok(Fact::OneDevice { has_ring: ring.is_some() })
 }
 
 fn generations(subject: &Subject, root: &Path) -> Vec<PathBuf> {
@@ -243,41 +194,19 @@ fn look(subject: &Subject, known: &Known, scratch: &Path) -> FsResult<Rights> {
 pub fn judge(rights: &Rights, protected_hardlinks: bool) -> Outcome {
     let Rights { place, made, is_ring, closed } = rights;
     let (me, mode) = (made.uid, made.mode);
-    let measured = format!("directories that you make have mode {mode:o}; the place has {:o}", place.mode);
     if !closed.is_empty() {
-        let what = format!("you may not write to {}", closed.join(", "));
-        return Outcome::failure(
-            what,
-            "to generate or manage: have their owner run `chmod -R g+w`, and share a group. To read, nothing",
-        );
+        return Outcome::failure(Fact::Closed { dirs: closed.clone() });
     }
+    let rights = |note| Fact::Rights { made: mode, place: place.mode, note };
     if *is_ring && place.mode & STICKY != 0 && place.uid != me && me != 0 {
-        let what = format!("{measured}: its sticky bit lets nobody but owners rename and remove");
-        return Outcome::failure(what, "have its owner run `chmod -t` on it: promotion renames directories of others");
+        return Outcome::failure(rights(RightsNote::Sticky));
     }
     let others = place.mode & SETGID != 0 || (*is_ring && (place.uid != me && me != 0));
     if others && mode & GROUP_WRITES == 0 {
-        let what = format!("{measured}: it is meant for a group, and the group cannot write in yours");
-        return Outcome::warning(
-            what,
-            "put `umask 002` before each role, or set a default ACL (`setfacl -d -m g::rwx`)",
-        );
+        return Outcome::warning(rights(RightsNote::GroupCannotWrite));
     }
     if others && protected_hardlinks {
-        let what = format!("{measured}; fs.protected_hardlinks is 1");
-        let advice =
-            "with umask 002 nothing; else what dead generators of other users finished waits until they run again";
-        return Outcome::warning(what, advice);
+        return Outcome::warning(rights(RightsNote::ProtectedHardlinks));
     }
-    Outcome::ok(measured)
-}
-
-/// `bytes` in words.
-pub(super) fn bytes(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..0x10_0000 => format!("{:.1} KiB", bytes as f64 / 1024.0),
-        0x10_0000..0x4000_0000 => format!("{:.1} MiB", bytes as f64 / 1048576.0),
-        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
-    }
+    Outcome::ok(rights(RightsNote::Nothing))
 }

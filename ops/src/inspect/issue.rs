@@ -14,7 +14,7 @@ pub enum Issue {
     NoDescriptor,
     /// `ring.json` cannot be used.
     BadDescriptor { why: String },
-    /// `ring.json` is of another version.
+    /// `ring.json` has another version.
     OtherVersion { why: String },
     /// There is no manifest.
     NoManifest,

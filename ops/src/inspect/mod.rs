@@ -3,7 +3,7 @@
 //! | file | |
 //! |---|---|
 //! | here | [`Subject`]: what a path leads to |
-//! | [`verify`] | everything that can be checked of it |
+//! | [`verify`], [`finding`] | everything that can be checked of it, and what is found |
 //! | [`verify_file`] | one segment, or one RecordIO file |
 //! | [`salvage`] | what is left of damaged segments |
 //! | [`samples`] | the samples there, by position |
@@ -19,6 +19,7 @@
 pub mod fields;
 pub mod file;
 pub mod find;
+pub mod finding;
 pub mod issue;
 pub mod records;
 pub mod salvage;

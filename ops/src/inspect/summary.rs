@@ -192,7 +192,8 @@ pub fn ring(fs: &Arc<dyn Fs>, layout: &Layout, most: u64) -> Result<Ring> {
     })
 }
 
-/// Reads `ring.json`. Returns `None` if it cannot be read, which is an issue, or is of another version, which is returned.
+/// Reads `ring.json`. Returns `None` if it cannot be read, which adds an issue, or has another version, which is
+/// returned as one.
 fn descriptor(
     fs: &dyn Fs,
     layout: &Layout,

@@ -1,7 +1,8 @@
 //! One file, from its first byte to its last: a segment, or a RecordIO file of somebody else's.
 
+use super::finding::{Finding, Kind, NAMED, Problem};
 use super::samples::careful;
-use super::verify::{Finding, Kind, LISTED, NAMED, Problem};
+use super::verify::LISTED;
 use bytes::Bytes;
 use ringreel::error::{Error, Result};
 use ringreel::fs::{Fs, MapMode, surely};

@@ -24,7 +24,13 @@ pub fn json(look: &Look, database: &str, interval: f64) -> Value {
 /// What stands for a look that saw nothing, because of `message`.
 #[must_use]
 pub fn json_of_failure(ring: &str, unix_ms: u64, message: &str) -> Value {
-    serde_json::json!({ "ring": ring, "timestamp": unix_ms as f64 / 1e3, "error": message })
+    #[derive(Serialize)]
+    struct Failure<'a> {
+        ring: &'a str,
+        timestamp: f64,
+        error: &'a str,
+    }
+    Value::Object(object(&Failure { ring, timestamp: unix_ms as f64 / 1e3, error: message }))
 }
 
 fn object(value: &impl Serialize) -> Map<String, Value> {

@@ -4,6 +4,7 @@ use super::delays::Delays;
 use super::{Extra, Subject};
 use ringreel::fs::atomic_publish::write_new;
 use ringreel::fs::{Fs, FsError, FsResult, MapMode};
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -46,7 +47,8 @@ pub fn reads_back(fs: &dyn Fs, dir: &Path) -> FsResult<bool> {
 }
 
 /// What came of mapping a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Mapped {
     /// It shows the file's bytes.
     Right,

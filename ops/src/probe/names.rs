@@ -2,6 +2,7 @@
 
 use ringreel::fs::atomic_publish::write_new;
 use ringreel::fs::{Fs, FsResult};
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -11,11 +12,41 @@ const BYTES: &[u8] = b"0123456789abcdef";
 /// Links to one file. (GlusterFS has room for 46; a ring needs 2.)
 const LINKS: usize = 20;
 
-/// Renames a directory with open files in it, as a promotion does. What did not go on working, in words.
+/// A promise that a filesystem does not keep. The texts are errors.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Broken {
+    /// After a rename of its directory, a file that was open gives other bytes.
+    OpenFileDiffers,
+    /// It cannot be read.
+    OpenFileUnreadable(String),
+    /// It cannot be written to.
+    OpenFileUnwritable(String),
+    /// It cannot be closed.
+    OpenFileUnclosable(String),
+    /// A file has other bytes under the new name of its directory.
+    RenamedFileDiffers,
+    /// It cannot be opened by that.
+    RenamedFileUnreadable(String),
+    /// The old name of the directory is still there.
+    OldNameStays,
+    /// A link has another inode than its file.
+    LinkIsCopy,
+    /// A link replaces a name that is taken.
+    LinkReplaces,
+    /// It is refused with an unexpected error.
+    LinkRefusedAs(String),
+    /// A link holds other bytes than its file.
+    LinkDiffers,
+    /// It cannot be read once the first name is gone.
+    LinkUnreadable(String),
+}
+
+/// Renames a directory with open files in it, as a promotion does. Returns what did not go on working.
 ///
 /// # Errors
 /// What the system says of the rename and what comes before it.
-pub fn rename_with_open_files(fs: &dyn Fs, dir: &Path) -> FsResult<Vec<String>> {
+pub fn rename_with_open_files(fs: &dyn Fs, dir: &Path) -> FsResult<Vec<Broken>> {
     let (old, new) = (dir.join("write.1"), dir.join("read.1"));
     fs.make_dir(&old)?;
     write_new(fs, &old.join("000000.rec"), BYTES, false)?;
@@ -26,22 +57,22 @@ pub fn rename_with_open_files(fs: &dyn Fs, dir: &Path) -> FsResult<Vec<String>> 
     let mut buffer = [0; BYTES.len()];
     match reader.read_exact_at(&mut buffer, 0) {
         Ok(()) if buffer == BYTES => {}
-        Ok(()) => wrong.push("a file that was open gives other bytes afterwards".to_owned()),
-        Err(error) => wrong.push(format!("a file that was open cannot be read afterwards ({})", error.source)),
+        Ok(()) => wrong.push(Broken::OpenFileDiffers),
+        Err(error) => wrong.push(Broken::OpenFileUnreadable(error.source.to_string())),
     }
     if let Err(error) = writer.write_all(BYTES) {
-        wrong.push(format!("a file that was open cannot be written to afterwards ({error})"));
+        wrong.push(Broken::OpenFileUnwritable(error.to_string()));
     }
     if let Err(error) = writer.close() {
-        wrong.push(format!("a file that was open cannot be closed afterwards ({})", error.source));
+        wrong.push(Broken::OpenFileUnclosable(error.source.to_string()));
     }
     match fs.read(&new.join("000000.rec"), 1 << 10) {
         Ok(bytes) if bytes == BYTES => {}
-        Ok(_) => wrong.push("a file has other bytes under the new name".to_owned()),
-        Err(error) => wrong.push(format!("a file cannot be opened by the new name ({})", error.source)),
+        Ok(_) => wrong.push(Broken::RenamedFileDiffers),
+        Err(error) => wrong.push(Broken::RenamedFileUnreadable(error.source.to_string())),
     }
     if fs.exists(&old)? {
-        wrong.push("the old name is still there".to_owned());
+        wrong.push(Broken::OldNameStays);
     }
     Ok(wrong)
 }
@@ -61,11 +92,11 @@ pub fn refuses_to_replace(fs: &dyn Fs, dir: &Path) -> FsResult<bool> {
     Ok(refused && fs.exists(&from)? && fs.identity(&onto)?.inode == before)
 }
 
-/// Links a file into another directory, as a commit does, and onto a name that is taken. What is wrong, in words.
+/// Links a file into another directory, as a commit does, and onto a name that is taken. Returns what is wrong.
 ///
 /// # Errors
 /// What the system says of the first link and what comes before it.
-pub fn hard_link(fs: &dyn Fs, dir: &Path) -> FsResult<Vec<String>> {
+pub fn hard_link(fs: &dyn Fs, dir: &Path) -> FsResult<Vec<Broken>> {
     let (staged, other) = (dir.join("staged"), dir.join("other"));
     let target = dir.join("generation");
     fs.make_dir(&target)?;
@@ -75,20 +106,18 @@ pub fn hard_link(fs: &dyn Fs, dir: &Path) -> FsResult<Vec<String>> {
     fs.link(&staged, &linked)?;
     let mut wrong = Vec::new();
     if fs.identity(&staged)?.inode != fs.identity(&linked)?.inode {
-        wrong.push("a link has another inode than its file".to_owned());
+        wrong.push(Broken::LinkIsCopy);
     }
     match fs.link(&other, &linked) {
-        Ok(()) => wrong.push("a link replaces a name that is taken".to_owned()),
+        Ok(()) => wrong.push(Broken::LinkReplaces),
         Err(error) if error.is_taken() => {}
-        Err(error) => wrong.push(format!("a link to a name that is taken is refused as `{}`", error.source)),
+        Err(error) => wrong.push(Broken::LinkRefusedAs(error.source.to_string())),
     }
     fs.remove_file(&staged)?;
     match fs.read(&linked, 1 << 10) {
         Ok(bytes) if bytes == BYTES => {}
-        Ok(_) => wrong.push("a link holds other bytes than its file".to_owned()),
-        Err(error) => {
-            wrong.push(format!("a link cannot be read once its file's first name is gone ({})", error.source))
-        }
+        Ok(_) => wrong.push(Broken::LinkDiffers),
+        Err(error) => wrong.push(Broken::LinkUnreadable(error.source.to_string())),
     }
     Ok(wrong)
 }
@@ -146,7 +175,7 @@ impl Way {
 }
 
 /// How a race for names went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Race {
     /// Names that were raced for.
     pub rounds: usize,

@@ -26,7 +26,7 @@ pub enum Cause {
     TooManyManifestsLost,
     /// A promotion that is not finished.
     Promoting { generation: u64 },
-    /// A full generation that nobody promotes.
+    /// A full generation without a process that promotes it.
     Full { generation: u64, samples: u64 },
     /// Finished segments of a dead owner that are in no generation.
     Finished { segments: u64, samples: u64 },
@@ -62,7 +62,7 @@ pub enum Remedy {
     Rebuild,
     /// The manifest of generation 0 is made again.
     RemakeEmpty,
-    /// The manifest is rebuilt from what is there.
+    /// The manifest is rebuilt from the segments in the directory.
     RebuildFrom(Rebuilding),
     /// Nothing: nothing is known of the right manifest.
     NothingIsKnown,
@@ -84,7 +84,7 @@ pub enum Remedy {
     QuarantineDamaged { why: String },
     /// A manager removes it.
     Reclaim,
-    /// The index is told what the directory says.
+    /// The index is updated from the directory.
     UpdateIndex,
     /// The user restores the file.
     RestoreFile,
@@ -109,7 +109,7 @@ pub struct Rebuilding {
     pub unclear: usize,
 }
 
-/// Why something cannot be mended now.
+/// Why a repair cannot be made now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // each variant says what its fields are
@@ -130,11 +130,11 @@ pub enum Blocker {
     HeldBack { by: String },
     /// The index does not answer.
     IndexAway,
-    /// Nobody was watched yet.
+    /// No heartbeats were watched yet.
     NotWatched,
-    /// The index does not answer, so nobody was heard.
+    /// The index does not answer, so no heartbeats are seen.
     Unheard,
-    /// So many managers and generators live; one of them.
+    /// The number of live managers and generators, and the name of one.
     Living { count: usize, one: String },
     /// There is no second copy of a sample.
     NoCopy,

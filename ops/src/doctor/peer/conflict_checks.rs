@@ -1,7 +1,8 @@
 //! What both do at once, or one after the other, and what becomes of it.
 
-use super::super::filesystem::{judge_race, millis};
-use super::super::{ANOTHER, Outcome, Verdict};
+use super::super::Outcome;
+use super::super::facts::{Fact, Runners};
+use super::super::filesystem::judge_races;
 use super::session::{Attempt, Session, Trouble};
 use crate::probe::contents::{Mapped, mapped, pattern};
 use crate::probe::names::{Race, Way};
@@ -65,18 +66,8 @@ pub fn late_a(session: &mut Session) -> Attempt<Outcome> {
     }
     let last = session.hear()?;
     let longest = last.parse().map(Duration::from_millis).map_err(|_| Trouble::Nonsense(last))?;
-    if lost > 0 {
-        let what = format!("{lost} of {tried} names that B made by the old path are nowhere");
-        return Ok(Outcome::failure(what, ANOTHER));
-    }
-    Ok(Outcome::ok(match landed {
-        0 => format!("{tried} renames: no name by the old path afterwards"),
-        n => format!(
-            "{n} of {tried} names by the old path landed in the promoted directory, for {} at least: harmless, such a \
-             segment is linked once more",
-            millis(longest)
-        ),
-    }))
+    let fact = Fact::LateNames { tried, landed, lost, longest };
+    Ok(if lost > 0 { Outcome::failure(fact) } else { Outcome::ok(fact) })
 }
 
 pub fn late_b(session: &mut Session) -> Attempt<()> {
@@ -120,12 +111,6 @@ pub fn late_b(session: &mut Session) -> Attempt<()> {
     session.say(&longest.as_millis().to_string())
 }
 
-/// What B saw, and how often.
-fn tally(seen: &BTreeMap<String, usize>) -> String {
-    let words: Vec<String> = seen.iter().map(|(what, n)| format!("{what} {n}")).collect();
-    words.join(", ")
-}
-
 pub fn replaced_a(session: &mut Session) -> Attempt<Outcome> {
     let dir = session.make_dir("replaced")?;
     let (mut replaced, mut rewritten) = (BTreeMap::new(), BTreeMap::new());
@@ -144,11 +129,7 @@ pub fn replaced_a(session: &mut Session) -> Attempt<Outcome> {
         *rewritten.entry(session.hear()?).or_default() += 1;
         n += 1;
     }
-    Ok(Outcome::ok(format!(
-        "B opens one at once: replaced by rename: {}; rewritten: {}",
-        tally(&replaced),
-        tally(&rewritten)
-    )))
+    Ok(Outcome::ok(Fact::ReplacedFiles { replaced, rewritten }))
 }
 
 pub fn replaced_b(session: &mut Session) -> Attempt<()> {
@@ -185,13 +166,12 @@ pub fn sealed_a(session: &mut Session) -> Attempt<Outcome> {
         *seen.entry(session.hear()?).or_default() += 1;
         n += 1;
     }
-    let measured = tally(&seen);
-    Ok(match seen.keys().map(String::as_str).max_by_key(|what| severity(what)) {
-        Some(worst) if severity(worst) == 2 => Outcome::failure(measured, ANOTHER),
-        Some(worst) if severity(worst) == 1 => {
-            Outcome::warning(measured, "set READ: pread (auto does so here, unless the filesystem is local)")
-        }
-        _ => Outcome::ok(format!("{n} files of 1 MiB: {measured}")),
+    let worst = seen.keys().map(|what| severity(what)).max();
+    let fact = Fact::SealedFiles { files: n, seen };
+    Ok(match worst {
+        Some(2..) => Outcome::failure(fact),
+        Some(1) => Outcome::warning(fact),
+        _ => Outcome::ok(fact),
     })
 }
 
@@ -244,7 +224,7 @@ fn burst(session: &Session, way: Way, me: &str, burst: usize) -> Attempt<String>
 }
 
 pub fn race_a(session: &mut Session) -> Attempt<Outcome> {
-    let mut worst = Outcome::ok(String::new());
+    let mut races = Vec::new();
     for way in Way::ALL {
         let dir = session.make_dir(way.name())?;
         way.prepare(&*session.subject.fs, &dir, "a", NAMES)?;
@@ -275,21 +255,9 @@ pub fn race_a(session: &mut Session) -> Attempt<Outcome> {
         };
         let won = ours.bytes().filter(|c| *c == b'1').count();
         let errors = both().filter(|(a, b)| *a == b'e' || *b == b'e').count();
-        let errors = if errors > 0 { format!(", {errors} errors") } else { String::new() };
-        worst = worse(worst, judge_race(race, &format!("{}; A won {won}{errors}", way.name())));
+        races.push((race, Runners::Nodes { way: way.name().to_owned(), won_by_a: won, errors }));
     }
-    Ok(worst)
-}
-
-fn worse(one: Outcome, other: Outcome) -> Outcome {
-    let texts = [one.measured, other.measured].into_iter().filter(|text| !text.is_empty());
-    let measured = texts.collect::<Vec<_>>().join("; ");
-    let (verdict, advice) = if other.verdict > one.verdict || one.verdict == Verdict::Ok {
-        (other.verdict, other.advice)
-    } else {
-        (one.verdict, one.advice)
-    };
-    Outcome { verdict, measured, advice }
+    Ok(judge_races(races))
 }
 
 pub fn race_b(session: &mut Session) -> Attempt<()> {

@@ -9,6 +9,7 @@ mod rendezvous;
 mod session;
 mod visibility_checks;
 
+use super::facts::{Cure, Fact};
 use super::{CannotLook, Check, Doctor, Outcome, Stop, Verdict};
 use crate::probe::{Subject, remove_tree_while};
 use session::{Answer, Attempt, Session, Trouble};
@@ -38,82 +39,26 @@ impl Times {
     }
 }
 
-/// A step: its name, why it matters, what A does and finds, what B does.
+/// A step: its name, what A does and finds, what B does.
 struct Step {
     name: &'static str,
-    why: &'static str,
     a: fn(&mut Session) -> Attempt<Outcome>,
     b: fn(&mut Session) -> Attempt<()>,
 }
 
 const STEPS: [Step; 12] = [
-    Step {
-        name: "nodes",
-        why: "two nodes are to be compared",
-        a: visibility_checks::nodes_a,
-        b: visibility_checks::nodes_b,
-    },
-    Step {
-        name: "round trip",
-        why: "every delay below holds one",
-        a: visibility_checks::echo_a,
-        b: visibility_checks::echo_b,
-    },
-    Step {
-        name: "clocks",
-        why: "for people who compare times; nothing is decided by it",
-        a: visibility_checks::clocks_a,
-        b: visibility_checks::clocks_b,
-    },
-    Step {
-        name: "rename is seen",
-        why: "so late a reader sees that a generation was promoted",
-        a: visibility_checks::rename_a,
-        b: visibility_checks::rename_b,
-    },
-    Step {
-        name: "new name is listed",
-        why: "signs of life and manifests are found in listings",
-        a: visibility_checks::listing_a,
-        b: visibility_checks::listing_b,
-    },
-    Step {
-        name: "missing name appears",
-        why: "a node remembers for a while that a name which it looked for was absent",
-        a: visibility_checks::missing_a,
-        b: visibility_checks::missing_b,
-    },
-    Step {
-        name: "inotify",
-        why: "where it is silent, readers look every POLL_SECONDS",
-        a: visibility_checks::inotify_a,
-        b: visibility_checks::inotify_b,
-    },
-    Step {
-        name: "late names",
-        why: "a generator may link into a generation that was just promoted",
-        a: conflict_checks::late_a,
-        b: conflict_checks::late_b,
-    },
-    Step {
-        name: "replaced files",
-        why: "for your own use: a ring never replaces or rewrites a file",
-        a: conflict_checks::replaced_a,
-        b: conflict_checks::replaced_b,
-    },
-    Step {
-        name: "sealed files",
-        why: "samples are read by other nodes than wrote them",
-        a: conflict_checks::sealed_a,
-        b: conflict_checks::sealed_b,
-    },
-    Step {
-        name: "one winner",
-        why: "everything is decided by who gets a name first, and by no lock",
-        a: conflict_checks::race_a,
-        b: conflict_checks::race_b,
-    },
-    Step { name: "end", why: "both did all of it", a: visibility_checks::end_a, b: visibility_checks::end_b },
+    Step { name: "nodes", a: visibility_checks::nodes_a, b: visibility_checks::nodes_b },
+    Step { name: "round trip", a: visibility_checks::echo_a, b: visibility_checks::echo_b },
+    Step { name: "clocks", a: visibility_checks::clocks_a, b: visibility_checks::clocks_b },
+    Step { name: "rename is seen", a: visibility_checks::rename_a, b: visibility_checks::rename_b },
+    Step { name: "new name is listed", a: visibility_checks::listing_a, b: visibility_checks::listing_b },
+    Step { name: "missing name appears", a: visibility_checks::missing_a, b: visibility_checks::missing_b },
+    Step { name: "inotify", a: visibility_checks::inotify_a, b: visibility_checks::inotify_b },
+    Step { name: "late names", a: conflict_checks::late_a, b: conflict_checks::late_b },
+    Step { name: "replaced files", a: conflict_checks::replaced_a, b: conflict_checks::replaced_b },
+    Step { name: "sealed files", a: conflict_checks::sealed_a, b: conflict_checks::sealed_b },
+    Step { name: "one winner", a: conflict_checks::race_a, b: conflict_checks::race_b },
+    Step { name: "end", a: visibility_checks::end_a, b: visibility_checks::end_b },
 ];
 
 /// Meets another process that does the same in `place`, and measures. Both tell the same.
@@ -169,8 +114,8 @@ fn pair(subject: &Subject, place: &Path, times: Times, stop: &Stop) -> Result<Ve
     met.clean(&*subject.fs, known.as_deref());
     let mut checks = done.map_err(|trouble| CannotLook(session.in_words(trouble)))?;
     if let Err(error) = left {
-        let advice = format!("remove {} by hand", met.dir.display());
-        checks.push(line("cleaning up", "nothing is left behind", Outcome::warning(error.to_string(), advice)));
+        let fact = Fact::Leftover { dir: met.dir.clone(), why: Some(error.to_string()) };
+        checks.push(line("cleaning up", Outcome::warning(fact)));
     }
     Ok(checks)
 }
@@ -183,10 +128,9 @@ fn introduce(session: &mut Session, me: &str) -> Attempt<String> {
     session.hear()
 }
 
-fn line(check: &str, why: &str, outcome: Outcome) -> Check {
-    let (group, check, why) = (GROUP.to_owned(), check.to_owned(), why.to_owned());
-    let Outcome { verdict, measured, advice } = outcome;
-    Check { group, check, verdict, measured, why, advice }
+fn line(check: &str, outcome: Outcome) -> Check {
+    let Outcome { verdict, fact } = outcome;
+    Check { group: GROUP.to_owned(), check: check.to_owned(), verdict, fact }
 }
 
 /// A's part.
@@ -197,12 +141,12 @@ fn lead(session: &mut Session) -> Attempt<Vec<Check>> {
         let begun = Instant::now();
         let outcome = match (step.a)(session) {
             Ok(outcome) => outcome,
-            Err(Trouble::Refused(what)) => Outcome::failure(what, super::ANOTHER),
+            Err(Trouble::Refused(what)) => Outcome::failure(Fact::Refused { error: what, cure: Cure::OtherFilesystem }),
             Err(trouble) => return Err(trouble),
         };
         tracing::debug!(step = step.name, took = ?begun.elapsed(), "measured");
         let ends = outcome.verdict == Verdict::Failure;
-        checks.push(line(step.name, step.why, outcome));
+        checks.push(line(step.name, outcome));
         if ends {
             break; // nothing that follows would tell more
         }

@@ -1,6 +1,7 @@
 //! What B sees of what A did, and when.
 
-use super::super::filesystem::{late, millis, spread};
+use super::super::config::against_lease;
+use super::super::facts::Fact;
 use super::super::{Outcome, Verdict};
 use super::session::{Attempt, Session, Trouble};
 use crate::probe::delays::Delays;
@@ -31,15 +32,9 @@ pub fn nodes_a(session: &mut Session) -> Attempt<Outcome> {
     let here = format!("{}:{}", host(), std::process::id());
     session.say(&here)?;
     let there = session.hear()?;
-    let measured = format!("A is {here} (it acts), B is {there} (it looks)");
     let node = |name: &str| name.rsplit_once(':').map(|(node, _)| node.to_owned());
-    Ok(match node(&here) == node(&there) {
-        false => Outcome::ok(measured),
-        true => Outcome::warning(
-            format!("{measured}: one node"),
-            "start it on two nodes (srun -N2 --ntasks-per-node=1 ...): what follows tells nothing about two",
-        ),
-    })
+    let are_one = node(&here) == node(&there);
+    Ok(Outcome::ok_if(!are_one, Fact::Nodes { a: here, b: there, are_one }))
 }
 
 pub fn nodes_b(session: &mut Session) -> Attempt<()> {
@@ -58,7 +53,7 @@ pub fn echo_a(session: &mut Session) -> Attempt<Outcome> {
         trips.add(Some(asked.elapsed()));
     }
     session.trip = trips.median();
-    Ok(Outcome::ok(format!("a name and its answer: {}", spread(&trips))))
+    Ok(Outcome::ok(Fact::Answers((&trips).into())))
 }
 
 pub fn echo_b(session: &mut Session) -> Attempt<()> {
@@ -75,12 +70,8 @@ pub fn clocks_a(session: &mut Session) -> Attempt<Outcome> {
     let there: u64 = heard.parse().map_err(|_| Trouble::Nonsense(heard))?;
     let half = begun.elapsed() / 2;
     let here = before + half.as_millis() as u64;
-    let off = there as f64 - here as f64;
-    let measured = format!("B's is {:+.3} s off A's (± {})", off / 1e3, millis(half));
-    Ok(match there.abs_diff(here) > OFF_MS {
-        false => Outcome::ok(measured),
-        true => Outcome::warning(measured, "let NTP set both: ages in `ringreel status` are of the clock that looks"),
-    })
+    let clock = Fact::PeerClock { ahead_ms: there as f64 - here as f64, within: half };
+    Ok(Outcome::ok_if(there.abs_diff(here) <= OFF_MS, clock))
 }
 
 pub fn clocks_b(session: &mut Session) -> Attempt<()> {
@@ -127,13 +118,8 @@ fn look(session: &mut Session, mut sees: impl FnMut(&Session, usize) -> bool) ->
 }
 
 fn at_most(session: &Session, delays: &Delays) -> Outcome {
-    let outcome = late(delays, session.times.lease);
-    let measured = match outcome.verdict {
-        _ if delays.seen.is_empty() => format!("not within {}", millis(session.times.look)),
-        Verdict::Ok => format!("{} (bounds from above: B's answer is in them)", outcome.measured),
-        _ => outcome.measured.clone(),
-    };
-    Outcome { measured, ..outcome }
+    let (verdict, lease) = against_lease(delays, session.times.lease);
+    Outcome { verdict, fact: Fact::SeenByPeer { delays: delays.into(), look: session.times.look, lease } }
 }
 
 pub fn rename_a(session: &mut Session) -> Attempt<Outcome> {
@@ -235,21 +221,10 @@ pub fn missing_b(session: &mut Session) -> Attempt<()> {
 
 /// A ring looks in the second way, so only that delay is compared with the lease.
 fn judge_missing(session: &Session, plainly: &Delays, surely: &Delays) -> Outcome {
-    let look = millis(session.times.look);
-    let Outcome { verdict, measured, advice } = at_most(session, surely);
-    let hidden = plainly.never > 0 || plainly.max() > HIDDEN;
-    let plain = match plainly.never {
-        0 => spread(plainly),
-        _ => format!("more than {look}"),
-    };
-    let measured = format!("once its directory is opened: {measured}; by the name alone: {plain}");
-    if verdict != Verdict::Ok || !hidden {
-        return Outcome { verdict, measured, advice };
-    }
-    let measured = format!("{measured}: B's client remembers that the name was absent");
-    let advice = "nothing for a ring, which opens the directory and looks again; for other programs, mount with \
-                  lookupcache=positive, or list the directory before you conclude that a name is absent";
-    Outcome { verdict, measured, advice: advice.to_owned() }
+    let (verdict, lease) = against_lease(surely, session.times.lease);
+    let is_hidden = verdict == Verdict::Ok && (plainly.never > 0 || plainly.max() > HIDDEN);
+    let (surely, plainly, look) = (surely.into(), plainly.into(), session.times.look);
+    Outcome { verdict, fact: Fact::Missing { surely, plainly, look, lease, is_hidden } }
 }
 
 pub fn inotify_a(session: &mut Session) -> Attempt<Outcome> {
@@ -257,12 +232,7 @@ pub fn inotify_a(session: &mut Session) -> Attempt<Outcome> {
     session.say("made")?;
     session.expect("ready")?;
     session.write(&dir.join("file"), b"x")?;
-    let said = session.hear()?;
-    Ok(match said.as_str() {
-        "fires" => Outcome::ok("B is told of what A does"),
-        "silent" => Outcome::ok("silent on B for what A does: readers look every POLL_SECONDS"),
-        why => Outcome::ok(format!("not to be had on B ({why}): readers look every POLL_SECONDS")),
-    })
+    Ok(Outcome::ok(Fact::PeerInotify(session.hear()?)))
 }
 
 pub fn inotify_b(session: &mut Session) -> Attempt<()> {
@@ -284,7 +254,7 @@ pub fn inotify_b(session: &mut Session) -> Attempt<()> {
 pub fn end_a(session: &mut Session) -> Attempt<Outcome> {
     session.say("end")?;
     session.expect("end")?;
-    Ok(Outcome::ok("both sides went through all of it"))
+    Ok(Outcome::ok(Fact::End))
 }
 
 pub fn end_b(session: &mut Session) -> Attempt<()> {
