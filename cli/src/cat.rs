@@ -90,7 +90,7 @@ fn give(options: &Options) -> anyhow::Result<()> {
     }
     let (fs, subject) = options.pick.subject()?;
     let samples = Samples::open(fs, &subject)?;
-    samples.notes().iter().for_each(|note| tracing::warn!("{note}"));
+    crate::render::samples::warn(&samples);
     let item = samples.get(options.pick.position(&samples)?)?;
     let parts = options.parts(&item, format)?;
     match file_of(options.output.as_deref()) {

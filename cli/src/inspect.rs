@@ -120,7 +120,7 @@ fn look(options: &Options) -> anyhow::Result<bool> {
 /// One sample, or one record.
 fn sample(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Result<bool> {
     let samples = Samples::open(fs.clone(), subject)?;
-    samples.notes().iter().for_each(|note| tracing::warn!("{note}"));
+    crate::render::samples::warn(&samples);
     let position = options.pick.position(&samples)?;
     let (item, head) = (samples.get(position)?, samples.head(position)?);
     let stored = |n: usize| head.as_ref().and_then(|head| head.parts.get(n));

@@ -129,7 +129,7 @@ pub fn contact_sheet(samples: &Samples, options: &SheetOptions) -> Result<Sheet>
     let count = (options.samples.clamp(1, MOST_SAMPLES) as u64).min(samples.len());
     let mut sheet = Sheet {
         tiles: Vec::new(),
-        notes: samples.notes().to_vec(),
+        notes: crate::render::samples::notes(samples).collect(),
         title: options.title.clone(),
         subtitle: String::new(),
         legend: None,

@@ -5,4 +5,5 @@ pub(crate) mod gc;
 pub(crate) mod inspect;
 pub(crate) mod record;
 pub(crate) mod repair;
+pub(crate) mod samples;
 pub(crate) mod verify;

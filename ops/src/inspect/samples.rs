@@ -9,7 +9,6 @@ use super::{Subject, verify_file};
 use bytes::Bytes;
 use ringreel::error::{Error, FsError, Result};
 use ringreel::fs::{FileReader, Fs};
-use ringreel::humanize::counted;
 use ringreel::layout::{GenerationDir, Layout, SegmentName, read_generations};
 use ringreel::manifest::SegmentEntry;
 use ringreel::manifest::store::Manifests;
@@ -23,6 +22,7 @@ use ringreel_format::segment::slice::decode_head;
 use ringreel_format::{
     DType, FormatError, Head, Meta, Part, ReadOptions, Region, Salvage, SalvageItem, SegmentId, SegmentInfo,
 };
+use serde::Serialize;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,24 @@ pub struct Item {
     pub meta: Meta,
 }
 
-const NO_MANIFEST: &str = "has no manifest: readers do not see it";
+/// What could not be looked at. `why` is the text of an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)] // each variant says what its fields are
+pub enum Note {
+    /// A file that cannot be used.
+    Refused { why: String },
+    /// A stretch of a file that was skipped.
+    Skipped { path: PathBuf, begin: u64, end: u64, why: String },
+    /// A damaged part of the sample with this position.
+    DamagedPart { path: PathBuf, sample: u64 },
+    /// The directory of the newest generation is missing.
+    NewestMissing { newest: u64, dir: PathBuf },
+    /// A generation without a manifest.
+    NoManifest { generation: u64 },
+    /// The number of further notes.
+    More(u64),
+}
 
 /// Where samples come from.
 enum Source {
@@ -83,7 +100,7 @@ pub struct Samples {
     source: Source,
     generation: Option<u64>,
     len: u64,
-    notes: Vec<String>,
+    notes: Vec<Note>,
     more_notes: u64,
     open: Mutex<VecDeque<(usize, Arc<SegmentReader>)>>,
 }
@@ -115,7 +132,7 @@ impl Samples {
             Subject::File(path) => samples.records(path)?,
         }
         if samples.more_notes > 0 {
-            samples.notes.push(format!("and {} like these", counted(samples.more_notes, "note")));
+            samples.notes.push(Note::More(samples.more_notes));
         }
         Ok(samples)
     }
@@ -140,14 +157,14 @@ impl Samples {
         matches!(self.source, Source::Records { .. })
     }
 
-    /// What could not be looked at, in words: segments without a footer, stretches that were skipped.
-    pub fn notes(&self) -> &[String] {
+    /// What could not be looked at: segments without a footer, stretches that were skipped.
+    pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 
     /// Whether a note tells of damage, and not only of a generation without a manifest.
     pub fn has_damage(&self) -> bool {
-        self.notes.iter().any(|note| !note.ends_with(NO_MANIFEST))
+        self.notes.iter().any(|note| !matches!(note, Note::NoManifest { .. }))
     }
 
     /// The position of the sample with this id, if it is here. Files whose ids no manifest tells are opened.
@@ -284,9 +301,9 @@ impl Samples {
     }
 
     /// Notes something; what is too much is counted.
-    fn note(&mut self, what: impl FnOnce() -> String) {
+    fn note(&mut self, note: Note) {
         if self.notes.len() < LISTED {
-            self.notes.push(what());
+            self.notes.push(note);
         } else {
             self.more_notes += 1;
         }
@@ -294,7 +311,7 @@ impl Samples {
 
     fn skipped(&mut self, path: &Path, region: &Region) {
         let Region { begin, end, why, .. } = region;
-        self.note(|| format!("{}: bytes {begin} to {end} were skipped: {why}", path.display()));
+        self.note(Note::Skipped { path: path.to_owned(), begin: *begin, end: *end, why: why.to_string() });
     }
 
     fn newest(&mut self, layout: &Layout) -> Result<()> {
@@ -308,7 +325,7 @@ impl Samples {
             match manifests.get(n) {
                 Ok(Some(manifest)) if manifest.summary.samples > 0 => return self.of_generation(layout, n),
                 Ok(_) => {}
-                Err(error @ Error::Manifest { .. }) => self.notes.push(error.to_string()),
+                Err(error @ Error::Manifest { .. }) => self.notes.push(Note::Refused { why: error.to_string() }),
                 Err(error) => return Err(error),
             }
         }
@@ -322,7 +339,7 @@ impl Samples {
         let dir = layout.read(newest);
         let is_missing = !there.contains(&newest) && has_samples(newest)? && !self.fs.exists(&dir)?;
         if is_missing && manifests.newest_listed()? == newest {
-            self.notes.push(format!("the newest generation, {newest}, is missing: {} is gone", dir.display()));
+            self.notes.push(Note::NewestMissing { newest, dir });
         }
         Ok(())
     }
@@ -330,7 +347,7 @@ impl Samples {
     fn of_generation(&mut self, layout: &Layout, n: u64) -> Result<()> {
         self.generation = Some(n);
         let Some(manifest) = Manifests::new(self.fs.clone(), layout.clone()).get(n)? else {
-            self.notes.push(format!("generation {n} {NO_MANIFEST}"));
+            self.notes.push(Note::NoManifest { generation: n });
             return self.unlisted(&layout.read(n));
         };
         let dir = layout.read(n);
@@ -350,7 +367,7 @@ impl Samples {
             match read_tail(&*self.fs, &path) {
                 Ok(tail) => listed.push((path, None, tail.footer.count)),
                 Err(Error::Fs { source }) if source.is_gone() => {}
-                Err(error) => self.note(|| error.to_string()),
+                Err(error) => self.note(Note::Refused { why: error.to_string() }),
             }
         }
         self.take(listed);
@@ -389,8 +406,7 @@ impl Samples {
                     samples.push((sample.at, sample.ordinal));
                 }
                 SalvageItem::Sample(sample) => {
-                    let n = sample.ordinal;
-                    self.note(|| format!("{}: a part of sample {n} is damaged", path.display()));
+                    self.note(Note::DamagedPart { path: path.to_owned(), sample: sample.ordinal });
                 }
                 SalvageItem::Skipped(region) => self.skipped(path, &region),
             }

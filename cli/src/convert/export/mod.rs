@@ -140,9 +140,10 @@ pub fn export(
         return Err(Error::Reclaimed { generation: *n });
     }
     let samples = Samples::open(fs.clone(), &subject)?;
-    samples.notes().iter().for_each(|note| tracing::warn!("{note}"));
+    crate::render::samples::warn(&samples);
     let positions = options.positions.start.min(samples.len())..options.positions.end.min(samples.len());
-    let mut report = Report { generation: samples.generation(), notes: samples.notes().to_vec(), ..Report::default() };
+    let notes = crate::render::samples::notes(&samples).collect();
+    let mut report = Report { generation: samples.generation(), notes, ..Report::default() };
     let plan = plan(&**fs, &subject, &samples, options, &positions)?;
     match options.format {
         Format::Npy => {
