@@ -6,6 +6,7 @@ use crate::repair::repaired;
 use crate::source::Chunked;
 use byteorder::{ByteOrder, LE};
 use bytes::Bytes;
+use ringreel_format::describe::{FieldKind, describe};
 use ringreel_format::frame;
 use ringreel_format::input::{Input, SliceInput};
 use ringreel_format::recordio::Region;
@@ -18,6 +19,7 @@ use ringreel_format::{
     Codec, DType, Footer, FormatError, Head, Meta, Part, PartPlace, ReadOptions, Result, Sample, SegmentInfo,
     SegmentSlice, Shape, TRAILER_LEN,
 };
+use std::ops::Range;
 
 /// What reading a segment may ask for at once, beside the length of the input. A part's memory grows by so much at a time,
 /// and the 65,536 values that a meta may have take as much. What a compressed part decodes to is less.
@@ -269,12 +271,22 @@ pub fn head(data: &[u8]) {
     let frames = at..at + frame::framed_len(payload.len() as u64, 0);
     let head = bounded(payload.len(), EXTRA, || Head::decode(&payload, frames.clone(), &info));
     assert_head(&payload, frames.end, &info, head.as_ref().ok());
+    assert_described(&payload, frames.clone(), &info, head.is_ok());
     let Ok(head) = head else { return };
     let shorter = with_crc(&info, at, &body[..body.len() - 1]);
     assert!(Head::decode(&shorter, frames.clone(), &info).is_err(), "without its last byte");
     let longer = with_crc(&info, at, &[body, &[0]].concat());
     assert!(Head::decode(&longer, frames.clone(), &info).is_err(), "with a byte more");
     assert_places(&head, payload.len(), frames.end, info.schema.parts.len());
+}
+
+/// The description of a record covers all its bytes, and has an error exactly where the decoder refuses the record.
+fn assert_described(payload: &[u8], frames: Range<u64>, info: &SegmentInfo, is_accepted: bool) {
+    let Some(fields) = describe(payload, frames, Some(info)) else { return assert!(!is_accepted) };
+    assert!(fields.iter().map(|field| field.bytes.len()).sum::<usize>() == payload.len(), "{fields:?}");
+    let is_right = fields.iter().all(|field| field.error.is_none() && field.kind != FieldKind::Leftover);
+    let is_later = payload[4] == b'F' && payload[6] != 0; // a later minor version may add fields
+    assert!(is_right == is_accepted || is_later, "{fields:?}");
 }
 
 fn with_crc(info: &SegmentInfo, at: u64, body: &[u8]) -> Vec<u8> {
@@ -331,6 +343,7 @@ pub fn footer(data: &[u8]) {
     let crc = crc32fast::hash(&[id, &at.to_le_bytes(), body].concat());
     let payload = Bytes::from([&crc.to_le_bytes(), body].concat());
     let Ok(footer) = bounded(payload.len(), EXTRA, || Footer::decode(&payload, at)) else { return };
+    assert_described(&payload, at..at, &footer.info, true);
     assert_eq!((footer.at, footer.check, footer.count), (at, crc, count));
     assert_eq!((payload[4], footer.heads_crc), (b'F', LE::read_u32(&payload[16..])));
     let table: Vec<u64> = payload[24..info_at as usize].chunks(8).map(LE::read_u64).collect();
