@@ -6,4 +6,5 @@ pub(crate) mod inspect;
 pub(crate) mod record;
 pub(crate) mod repair;
 pub(crate) mod samples;
+pub(crate) mod status;
 pub(crate) mod verify;
