@@ -8,7 +8,6 @@ use clap::Args;
 use ringreel::config::MAX_KEEP;
 use ringreel::coordination::Claim;
 use ringreel::fs::Posix;
-use ringreel::humanize::human_bytes;
 use ringreel::ring::Ring;
 use ringreel::swap::adopt::GRACE;
 use ringreel_ops::gc::Garbage;
@@ -70,15 +69,10 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
         stays += usize::from(!gone);
         say(options, garbage, gone)?;
     }
-    let would = if options.apply { "freed" } else { "would be freed" };
     if options.ring.common.json {
         json_line(&json!({ "bytes": freed, "removed": options.apply, "stays": stays }))?;
     } else {
-        line(&format!(
-            "{} {would}{}",
-            human_bytes(freed),
-            if stays > 0 { format!(", {stays} stay") } else { String::new() }
-        ))?;
+        line(&render::result(freed, stays, options.apply))?;
     }
     Ok(i32::from(stays > 0))
 }

@@ -1,17 +1,14 @@
 //! `ringreel inspect`
 
-use super::output::{json_line, line, plain, plain_path};
+use super::output::{json_line, line};
 use super::target_args::{Pick, failed};
-use crate::formats::json::meta_json;
-use crate::render::{inspect as render, record};
+use crate::render::{inspect as render, record, samples};
 use clap::Args;
 use ringreel::error::Error;
 use ringreel::fs::Fs;
-use ringreel::humanize::human_bytes;
 use ringreel::ring::descriptor;
 use ringreel::segment::reader::read_tail;
-use ringreel::value_stats;
-use ringreel_format::{Codec, PartPlace, SegmentInfo};
+use ringreel_format::SegmentInfo;
 use ringreel_ops::inspect::fields::{Field, fields};
 use ringreel_ops::inspect::file::{self, File};
 use ringreel_ops::inspect::issue::Issue;
@@ -120,75 +117,15 @@ fn look(options: &Options) -> anyhow::Result<bool> {
 /// One sample, or one record.
 fn sample(options: &Options, fs: &Arc<dyn Fs>, subject: &Subject) -> anyhow::Result<bool> {
     let samples = Samples::open(fs.clone(), subject)?;
-    crate::render::samples::warn(&samples);
+    samples::warn(&samples);
     let position = options.pick.position(&samples)?;
     let (item, head) = (samples.get(position)?, samples.head(position)?);
-    let stored = |n: usize| head.as_ref().and_then(|head| head.parts.get(n));
     if options.json {
-        let part = |(n, part): (usize, &ringreel::read::ReadPart)| {
-            json!({
-                "name": part.name, "dtype": part.dtype.to_string(), "shape": part.shape, "bytes": part.len(),
-                "stored": stored(n).map(|head| head.stored_len),
-                "codec": stored(n).map(|head| render::codec(head.codec)),
-                "file_offset": part.file_offset, "range": range(part),
-                "readable": part.data().is_ok(),
-            })
-        };
-        json_line(&json!({
-            "position": item.position, "id": item.id.map(|id| id.to_string()), "generation": samples.generation(),
-            "file": item.file.to_string_lossy(), "bytes": item.bytes.as_ref().map(|bytes| [bytes.start, bytes.end]),
-            "parts": item.parts.iter().enumerate().map(part).collect::<Vec<_>>(), "meta": meta_json(&item.meta),
-        }))?;
-        return Ok(samples.has_damage());
-    }
-    let of = samples.generation().map_or(String::new(), |n| format!(" of generation {n}"));
-    line(&match item.id {
-        Some(id) => format!("sample {position}{of}: {id}"),
-        None => format!("record {position} of {}", samples.len()),
-    })?;
-    let place = item.bytes.as_ref().map_or(String::new(), |at| format!(", bytes {} to {}", at.start, at.end));
-    line(&format!("  in     {}{place}", plain_path(&item.file)))?;
-    line("parts")?;
-    for (n, part) in item.parts.iter().enumerate() {
-        line(&part_line(part, stored(n)))?;
-    }
-    if samples.are_records() {
-        let payload = item.parts.first().and_then(|part| part.data().ok().cloned()).unwrap_or_default();
-        let content = ringreel_ops::inspect::records::Content::of(&payload, payload.len() as u64);
-        return line(&format!("  looks like: {}", record::content(&content)))
-            .map(|()| samples.has_damage())
-            .map_err(Into::into);
-    }
-    line("meta")?;
-    for (key, value) in meta_json(&item.meta).as_object().into_iter().flatten() {
-        line(&plain(&format!("  {key}: {value}")))?;
+        json_line(&samples::item_json(&samples, &item, head.as_ref()))?;
+    } else {
+        samples::item(&samples, &item, head.as_ref()).iter().try_for_each(|text| line(text))?;
     }
     Ok(samples.has_damage())
-}
-
-fn range(part: &ringreel_format::Part) -> Option<value_stats::Range> {
-    value_stats::Range::of(&part.dtype, part.data().ok()?)
-}
-
-/// A part of a sample: what it is, how it is stored, its values.
-fn part_line(part: &ringreel::ReadPart, stored: Option<&ringreel_format::PartHead>) -> String {
-    let what = plain(&format!("{}: {} {:?}", part.name, part.dtype, part.shape));
-    let mut text = format!("  {what}, {}", human_bytes(part.len()));
-    if let Some(head) = stored {
-        if head.codec != Codec::Plain {
-            text += &format!(", stored as {} ({})", human_bytes(head.stored_len), render::codec(head.codec));
-        }
-        text += &match (&head.place, part.file_offset) {
-            (PartPlace::Inline(_), _) => ", in the head".to_owned(),
-            (PartPlace::Large { .. }, Some(at)) => format!(", at byte {at}"),
-            (PartPlace::Large { records, .. }, None) => format!(", from byte {}", records.frames().start),
-        };
-    }
-    text += &range(part).map_or(String::new(), |range| format!(": {}", render::range(&range)));
-    if let Err(why) = part.data() {
-        text += &format!(": {}", plain(&why.to_string()));
-    }
-    text
 }
 
 /// Every name, or every record.

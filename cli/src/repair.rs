@@ -93,18 +93,8 @@ fn look_and_mend(options: &Options) -> anyhow::Result<i32> {
         super::salvage::run(&ring, dir, options.ring.common.json)?;
     }
     if !options.ring.common.json {
-        line(&match (open, options.apply) {
-            (0, true) if !before.is_empty() => "all that could be mended is mended".to_owned(),
-            (0, _) => format!(
-                "nothing is to be mended ({}); repair does not read segments: `ringreel verify {}` does, and --salvage \
-                 DIR saves what is whole of damaged ones",
-                ring.coordination.place(),
-                ring.layout.root().display()
-            ),
-            (n, true) => format!("{n} could not be mended"),
-            (n, _) if !can_mend => format!("{n} cannot be repaired"),
-            (n, _) => format!("{n} to mend: run it again with --apply"),
-        })?;
+        let mended = options.apply && !before.is_empty();
+        line(&render::result(&ring, open, options.apply, mended, can_mend))?;
     }
     Ok(i32::from(open > 0))
 }

@@ -5,9 +5,8 @@ use crate::render::verify as render;
 use clap::Args;
 use ringreel::config::{Config, MAX_KEEP};
 use ringreel::coordination::Claim;
-use ringreel::error::{Error, REPAIR};
+use ringreel::error::Error;
 use ringreel::fs::{Fs, Posix};
-use ringreel::humanize::{counted, human_bytes};
 use ringreel_ops::inspect::Subject;
 use ringreel_ops::inspect::verify::{Report, verify};
 use ringreel_ops::repair;
@@ -66,48 +65,19 @@ fn look(options: &Options) -> anyhow::Result<Report> {
         for finding in &report.findings {
             json_line(&json!({ "finding": render::finding_json(finding) }))?;
         }
-        let Report { subject, generations, files, bytes, readable, unreadable, more, .. } = &report;
-        json_line(&json!({
-            "subject": subject, "generations": generations, "files": files, "bytes": bytes, "readable": readable,
-            "unreadable": unreadable, "findings_not_listed": more, "damaged": report.is_damaged(), "seconds": seconds,
-        }))?;
+        json_line(&render::report_json(&report, seconds)?)?;
         return Ok(report);
     }
-    for finding in &report.findings {
-        line(&render::finding(finding))?;
-    }
-    if report.more > 0 {
-        line(&format!("and {} like these", counted(report.more, "finding")))?;
-    }
-    let what = if report.subject == "RecordIO file" { "record" } else { "sample" };
-    line(&format!(
-        "a {}: {}, {} read in {seconds:.1} s: {} can be read{}",
-        report.subject,
-        counted(report.files, "file"),
-        human_bytes(report.bytes),
-        counted(report.readable, what),
-        match report.unreadable {
-            0 => String::new(),
-            n => format!(", {n} that are listed cannot"),
-        }
-    ))?;
-    if report.is_damaged() {
-        line("DAMAGED")?;
-        if let Subject::Ring(layout) = &subject {
-            line(&format!("next: {}", next(layout.root())))?;
-        }
-        return Ok(report);
-    }
-    line(match report.subject {
-        "RecordIO file" => "its frames are whole (RecordIO has no checksums: what is in them cannot be checked)",
-        _ => "nothing is damaged",
-    })?;
+    let next = match &subject {
+        Subject::Ring(layout) if report.is_damaged() => Some(render::next(layout.root(), can_repair(layout.root()))),
+        _ => None,
+    };
+    render::report(&report, seconds, next).iter().try_for_each(|text| line(text))?;
     Ok(report)
 }
 
-/// The command that mends a damaged ring or, where repair finds nothing to mend, the one that saves
-/// what is left of its damaged segments.
-fn next(ring: &Path) -> String {
+/// Whether repair finds something to mend. Where it needs the configuration to say more, it may.
+fn can_repair(ring: &Path) -> bool {
     let plan = || -> ringreel::Result<bool> {
         let (ring, first) =
             repair::ring_json::find_damaged(Arc::new(Posix), &Config::of_ring(ring)?, Claim::Never, false)?;
@@ -115,9 +85,5 @@ fn next(ring: &Path) -> String {
         // Its index may be on a server, of which only a configuration knows.
         Ok(first.is_some() || plan.open().any(|mend| mend.what != "index"))
     };
-    // Where repair needs the configuration to say more, `plan` fails.
-    if plan().unwrap_or(true) {
-        return format!("{REPAIR} (repair cannot mend damaged segments: --salvage DIR saves what is whole of them)");
-    }
-    format!("`ringreel repair {} --salvage DIR` saves what is whole; readers skip the rest", ring.display())
+    plan().unwrap_or(true)
 }

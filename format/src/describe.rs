@@ -1,5 +1,5 @@
 //! What each byte of a record's payload is. There is no second decoder: the decoder that reads the record reports each
-//! field to a [`Trace`], which notes it here. Where a reader stops because a checksum or a constant is wrong, the trace
+//! field to a trace, which notes it here. Where a reader stops because a checksum or a constant is wrong, the trace
 //! notes the error at that field and the decoder continues; where it cannot continue, the rest is
 //! [`FieldKind::NotUnderstood`].
 

@@ -25,6 +25,13 @@ pub fn garbage_json(garbage: &Garbage, gone: bool) -> serde_json::Value {
     })
 }
 
+/// The last line: bytes that are freed, or would be, and how many things stay.
+pub fn result(freed: u64, stays: usize, applied: bool) -> String {
+    let would = if applied { "freed" } else { "would be freed" };
+    let stays = if stays > 0 { format!(", {stays} stay") } else { String::new() };
+    format!("{} {would}{stays}", human_bytes(freed))
+}
+
 fn why(garbage: &Garbage) -> String {
     match garbage.why {
         Unneeded::BeyondKeep(keep) => format!("it is older than the newest generation and KEEP ({keep})"),

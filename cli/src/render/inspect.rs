@@ -318,8 +318,8 @@ fn segment_facts(told: &Segment) -> serde_json::Value {
             json!({ "name": part.name, "dtype": part.dtype.to_string(), "shape": part.shape })
         };
         json!({
-            "id": info.id.to_string(), "owner": info.owner(), "born": info.born, "created_unix_ms": info.created_unix_ms,
-            "first_number": info.first_number, "provenance": meta_json(&info.provenance),
+            "id": info.id.to_string(), "owner": info.owner(), "born": info.born,
+            "created_unix_ms": info.created_unix_ms, "first_number": info.first_number, "provenance": meta_json(&info.provenance),
             "schema": info.schema.parts.iter().map(part).collect::<Vec<_>>(),
         })
     });

@@ -1,6 +1,7 @@
 //! Sentences of `ringreel repair`.
 
 use crate::output::plain_path;
+use ringreel::ring::Ring;
 use ringreel::ring::validation_split::DamagedSample;
 use ringreel_ops::repair::facts::{Blocker, Cause, Rebuilding, Remedy};
 use ringreel_ops::repair::liveness_survey::Survey;
@@ -32,6 +33,22 @@ fn state(mend: &RepairAction, applied: bool, gone: bool) -> (&'static str, Optio
         State::Blocked(blocker) => ("left", Some(blocked(blocker))),
         State::ToDo if applied => ("left", Some(TRIED.to_owned())),
         State::ToDo => ("planned", None),
+    }
+}
+
+/// The last line: `open` is how much is left to be mended.
+pub fn result(ring: &Ring, open: usize, applied: bool, mended: bool, can_mend: bool) -> String {
+    match open {
+        0 if mended => "all that could be mended is mended".to_owned(),
+        0 => format!(
+            "nothing is to be mended ({}); repair does not read segments: `ringreel verify {}` does, and --salvage DIR \
+             saves what is whole of damaged ones",
+            ring.coordination.place(),
+            ring.layout.root().display()
+        ),
+        n if applied => format!("{n} could not be mended"),
+        n if !can_mend => format!("{n} cannot be repaired"),
+        n => format!("{n} to mend: run it again with --apply"),
     }
 }
 
@@ -109,7 +126,7 @@ fn action(action: &Remedy) -> String {
         Remedy::Link => "they are linked into the generation that fills",
         Remedy::StageAgain => "it is staged again, and linked into the generation that fills",
         Remedy::Quarantine => "it goes to quarantine",
-        Remedy::Reclaim => "a manager removes it, or `ringreel gc`",
+        Remedy::Reclaim => "a manager removes it, or `ringreel gc --apply`",
         Remedy::UpdateIndex => "it is told what the directory says",
         Remedy::RestoreFile => "restore this file from a copy; until then readers leave the sample out",
     };

@@ -1,13 +1,16 @@
 //! What `ringreel verify` says of what it found.
 
 use crate::output::{plain, plain_path};
-use ringreel::humanize::counted;
+use ringreel::error::REPAIR;
+use ringreel::humanize::{counted, human_bytes};
 use ringreel::manifest::ANOTHER;
 use ringreel_ops::inspect::finding::{Finding, Kind, Problem};
+use ringreel_ops::inspect::verify::{Looked, Report};
+use serde::Serialize;
 use serde_json::json;
+use std::path::Path;
 
-/// One line.
-pub fn finding(finding: &Finding) -> String {
+fn finding(finding: &Finding) -> String {
     let kind = match finding.kind {
         Kind::Damage => "DAMAGE    ",
         Kind::Unfinished => "unfinished",
@@ -25,9 +28,60 @@ pub fn finding(finding: &Finding) -> String {
 /// The same as JSON.
 pub fn finding_json(finding: &Finding) -> serde_json::Value {
     json!({
-        "kind": finding.kind, "path": finding.path.to_string_lossy(), "bytes": finding.bytes, "samples": finding.samples,
+        "kind": finding.kind, "path": finding.path.to_string_lossy(), "bytes": finding.bytes,
+        "samples": finding.samples,
         "message": problem(&finding.problem),
     })
+}
+
+/// All findings, and the result; `next` is the command for a damaged ring.
+pub fn report(report: &Report, seconds: f64, next: Option<String>) -> Vec<String> {
+    let mut out: Vec<String> = report.findings.iter().map(finding).collect();
+    if report.more > 0 {
+        out.push(format!("and {} like these", counted(report.more, "finding")));
+    }
+    let (subject, what) = match report.subject {
+        Looked::Ring => ("ring", "sample"),
+        Looked::Generation => ("generation", "sample"),
+        Looked::Segment => ("segment", "sample"),
+        Looked::Records => ("RecordIO file", "record"),
+    };
+    let (files, bytes) = (counted(report.files, "file"), human_bytes(report.bytes));
+    let unreadable = match report.unreadable {
+        0 => String::new(),
+        n => format!(", {n} that are listed cannot"),
+    };
+    let readable = counted(report.readable, what);
+    out.push(format!("a {subject}: {files}, {bytes} read in {seconds:.1} s: {readable} can be read{unreadable}"));
+    let result = match report.subject {
+        _ if report.is_damaged() => "DAMAGED",
+        Looked::Records => "its frames are whole (RecordIO has no checksums: what is in them cannot be checked)",
+        _ => "nothing is damaged",
+    };
+    out.push(result.to_owned());
+    out.extend(next.map(|next| format!("next: {next}")));
+    out
+}
+
+/// The result as JSON.
+pub fn report_json(report: &Report, seconds: f64) -> serde_json::Result<serde_json::Value> {
+    #[derive(Serialize)]
+    struct Result<'a> {
+        #[serde(flatten)]
+        report: &'a Report,
+        damaged: bool,
+        seconds: f64,
+    }
+    serde_json::to_value(Result { report, damaged: report.is_damaged(), seconds })
+}
+
+/// The command that mends a damaged ring or, where repair finds nothing to mend, the one that saves what is left of its
+/// damaged segments.
+pub fn next(ring: &Path, can_repair: bool) -> String {
+    if can_repair {
+        return format!("{REPAIR} (repair cannot mend damaged segments: --salvage DIR saves what is whole of them)");
+    }
+    format!("`ringreel repair {} --salvage DIR` saves what is whole; readers skip the rest", ring.display())
 }
 
 fn problem(problem: &Problem) -> String {

@@ -29,11 +29,27 @@ pub const LISTED: usize = 10_000;
 /// More threads do not read faster.
 const THREADS: usize = 1024;
 
+/// What was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Looked {
+    /// A ring.
+    #[default]
+    Ring,
+    /// A generation.
+    Generation,
+    /// A segment.
+    Segment,
+    /// A RecordIO file.
+    #[serde(rename = "RecordIO file")]
+    Records,
+}
+
 /// What was looked at, and what was found.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// What was looked at: a ring, a generation, a segment or a RecordIO file.
-    pub subject: &'static str,
+    /// What was looked at.
+    pub subject: Looked,
     /// Generations that a manifest lists and that are there.
     pub generations: u64,
     /// Files that were read from front to back.
@@ -45,8 +61,10 @@ pub struct Report {
     /// Samples of generations that are there which manifests list and which cannot be read.
     pub unreadable: u64,
     /// Damage first; [`LISTED`] of each kind at most.
+    #[serde(skip)]
     pub findings: Vec<Finding>,
     /// Those that are not listed, for want of room.
+    #[serde(rename = "findings_not_listed")]
     pub more: u64,
 }
 
@@ -74,18 +92,18 @@ pub fn verify(
     let mut look = Look { fs: fs.clone(), report, listed, tasks: Vec::new() };
     match subject {
         Subject::Ring(layout) => {
-            look.report.subject = "ring";
+            look.report.subject = Looked::Ring;
             look.ring(layout, keep)?;
         }
         Subject::Generation(layout, dir) => {
-            look.report.subject = "generation";
+            look.report.subject = Looked::Generation;
             look.generation(layout, *dir)?;
         }
         Subject::File(path) => {
             let bytes = fs.identity(path)?.len;
             begin(bytes);
             let is_segment = verify_file::is_segment(&**fs, path)?;
-            look.report.subject = if is_segment { "segment" } else { "RecordIO file" };
+            look.report.subject = if is_segment { Looked::Segment } else { Looked::Records };
             let checked =
                 if is_segment { verify_file::segment(&**fs, path)? } else { verify_file::recordio(&**fs, path)? };
             progress(bytes);

@@ -51,7 +51,7 @@ pub enum State {
     ToDo,
     /// It cannot be mended now; why, and what to do.
     Blocked(Blocker),
-    /// It harms nobody, and is removed by the manager, or by `ringreel gc`.
+    /// It harms nobody, and is removed by the manager, or by `ringreel gc --apply`.
     Litter,
 }
 

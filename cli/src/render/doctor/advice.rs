@@ -30,8 +30,8 @@ pub fn advice(check: &Check) -> String {
         Fact::SetgidLost { ring, .. } => {
             let path = ring.display();
             format!(
-                "have its owner run `chgrp -R GROUP {path}` and `find {path} -type d -exec chmod g+s {{}} +`; for a new \
-                 ring, {SETGID_CURE}"
+                "have its owner run `chgrp -R GROUP {path}` and `find {path} -type d -exec chmod g+s {{}} +`; for a \
+                 new ring, {SETGID_CURE}"
             )
         }
         Fact::OpenFiles { .. } if check.verdict == Verdict::Failure => {
@@ -40,19 +40,17 @@ pub fn advice(check: &Check) -> String {
         Fact::OpenFiles { .. } => format!("ulimit -n {ROOMY_FILES}, for loaders with workers"),
         Fact::Processes { wanted, .. } => format!("ulimit -u {wanted} or more"),
         Fact::JobMismatch { rank, size, .. } => format!("{rank} and {size} do not fit together: set both, or neither"),
-        fact => {
-            of_place(fact, check.verdict).or_else(|| of_process(fact, check.verdict)).unwrap_or_default().to_owned()
-        }
+        fact => of_configuration(fact)
+            .or_else(|| of_place(fact, check.verdict))
+            .or_else(|| of_process(fact, check.verdict))
+            .unwrap_or_default()
+            .to_owned(),
     }
 }
 
-/// What to do about the place of the ring.
-fn of_place(fact: &Fact, verdict: Verdict) -> Option<&'static str> {
+/// What to do about the configuration, and the ring that it names.
+fn of_configuration(fact: &Fact) -> Option<&'static str> {
     Some(match fact {
-        Fact::Hangs { .. } | Fact::NotMeasured { .. } => {
-            "the filesystem or server does not answer: try again, and ask whoever runs it"
-        }
-        Fact::Refused { cure, .. } => of_cure(*cure),
         Fact::DoesNotLoad { .. } => "mend config.yaml: `ringreel config` shows the values in effect",
         Fact::NoPlace { .. } => "make the directory that is to hold the ring, or change RING",
         Fact::UnusableRing { .. } => "use another RING",
@@ -64,6 +62,17 @@ fn of_place(fact: &Fact, verdict: Verdict) -> Option<&'static str> {
         Fact::Leases { .. } => {
             "give all processes of a ring the same LEASE_SECONDS: a dead one is noticed after the longest"
         }
+        _ => return None,
+    })
+}
+
+/// What to do about the place of the ring.
+fn of_place(fact: &Fact, verdict: Verdict) -> Option<&'static str> {
+    Some(match fact {
+        Fact::Hangs { .. } | Fact::NotMeasured { .. } => {
+            "the filesystem or server does not answer: try again, and ask whoever runs it"
+        }
+        Fact::Refused { cure, .. } => of_cure(*cure),
         Fact::Mounted { note, .. } => of_mount(note),
         Fact::Rename(_) | Fact::RenameOnto { .. } | Fact::Link(_) | Fact::ReadsBack { .. } => ANOTHER,
         Fact::Races(_) if verdict == Verdict::Failure => {
