@@ -170,7 +170,7 @@ def test_a_sample_can_be_pickled(dataset):
 
 def test_numpy_imports_a_part_as_a_copy_that_may_be_changed(dataset):
     sample = dataset[0]
-    part = sample.part("large")
+    part = sample.dlpack("large")
     assert (part.name, part.dtype, part.shape) == ("large", "u8", (LARGE,)) and "large" in repr(part)
     copy = np.asarray(part)
     copy[:] = 7
@@ -179,13 +179,13 @@ def test_numpy_imports_a_part_as_a_copy_that_may_be_changed(dataset):
     with pytest.raises(ValueError, match="copy"):
         part.__array__(copy=False)
     with pytest.raises(KeyError, match="other"):
-        sample.part("other")
+        sample.dlpack("other")
 
 
 def test_dlpack_exports_copies_on_every_numpy(dataset):
     sample = dataset[0]
     for name in ("large", "inline", "scalar", "empty", "escaped"):
-        part = sample.part(name)
+        part = sample.dlpack(name)
         assert part.__dlpack_device__() == (1, 0)
         found = np.from_dlpack(part)
         assert found.dtype == sample[name].dtype and found.tobytes() == sample[name].tobytes()
@@ -204,12 +204,12 @@ def test_dlpack_exports_copies_on_every_numpy(dataset):
 def test_what_dlpack_cannot_express_is_a_buffer_error(filled):
     sample = filled([{"data": np.zeros(3, "M8[s]")}]).dataset()[0]
     with pytest.raises(BufferError, match="part 'data' is numpy:<M8"):
-        sample.part("data").__dlpack__()
+        sample.dlpack("data").__dlpack__()
 
 
 def test_bfloat16_is_exported_as_bfloat16_or_not_at_all(filled, monkeypatch):
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: bfloat16 arrays are NOT tested")
-    part = filled([{"data": np.ones(3, ml_dtypes.bfloat16)}]).dataset()[0].part("data")
+    part = filled([{"data": np.ones(3, ml_dtypes.bfloat16)}]).dataset()[0].dlpack("data")
     monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
     with pytest.raises(BufferError, match="part 'data' is bf16"):
         part.__dlpack__()
@@ -234,6 +234,6 @@ def test_a_part_of_a_later_version_is_an_error_of_that_part_alone():
     for each in (sample, pickle.loads(pickle.dumps(sample)), pickle.loads(pickle.dumps(sample, 5))):
         assert each["y"].tolist() == [1, 2]
         assert each.dtypes == {"x": "unknown:0x7e", "y": "u8"}
-        for read in (lambda s: s["x"], lambda s: s.part("x"), lambda s: s.torch("x")):
+        for read in (lambda s: s["x"], lambda s: s.dlpack("x"), lambda s: s.torch("x")):
             with pytest.raises((ringreel.RingreelError, ImportError), match="unknown to this version|torch"):
                 read(each)

@@ -48,7 +48,7 @@ def exported(part):
 
 def test_numpy_imports_every_type_bit_for_bit(samples):
     for sample in samples:
-        found = exported(sample.part("data"))
+        found = exported(sample.dlpack("data"))
         assert same(found, sample["data"])
         if found.size:
             assert not np.shares_memory(found, sample["data"])
@@ -57,14 +57,14 @@ def test_numpy_imports_every_type_bit_for_bit(samples):
 def test_an_export_is_aligned_for_those_who_would_copy_it_again(samples):
     for sample in samples:
         if sample["data"].size and sample["data"].dtype != bool:
-            assert np.from_dlpack(sample.part("data")).ctypes.data % 64 == 0, sample
+            assert np.from_dlpack(sample.dlpack("data")).ctypes.data % 64 == 0, sample
 
 
 @pytest.mark.skipif(OLD_NUMPY, reason="this NumPy takes whatever it imports by DLPack for read-only")
 def test_an_export_may_be_written_to_and_nobody_sees_it(filled):
     dataset = filled([{"data": np.arange(40_000)}]).dataset()
     sample = dataset[0]
-    part = sample.part("data")
+    part = sample.dlpack("data")
     np.from_dlpack(part)[:] = 0
     for other in (sample["data"], np.from_dlpack(part), dataset[0]["data"]):
         assert (other == np.arange(40_000)).all()
@@ -72,14 +72,14 @@ def test_an_export_may_be_written_to_and_nobody_sees_it(filled):
 
 @pytest.mark.skipif(OLD_NUMPY, reason="this NumPy knows no versions of DLPack")
 def test_a_consumer_says_which_version_it_knows(filled):
-    part = filled([{"data": np.arange(3)}]).dataset()[0].part("data")
+    part = filled([{"data": np.arange(3)}]).dataset()[0].dlpack("data")
     assert '"dltensor"' in repr(part.__dlpack__()) and '"dltensor"' in repr(part.__dlpack__(max_version=(0, 8)))
     assert '"dltensor_versioned"' in repr(part.__dlpack__(max_version=(1, 0)))
 
 
 def test_jax_imports_every_type_bit_for_bit(jax, samples):
     for sample in samples:
-        for found in (jax.numpy.from_dlpack(sample.part("data")), jax.dlpack.from_dlpack(sample.part("data"))):
+        for found in (jax.numpy.from_dlpack(sample.dlpack("data")), jax.dlpack.from_dlpack(sample.dlpack("data"))):
             assert same(np.asarray(found), sample["data"])
 
 
@@ -89,13 +89,13 @@ def test_jax_does_not_copy_an_export_again(jax, filled, monkeypatch):
     aligned = ringreel.Tensor._aligned
     monkeypatch.setattr(ringreel.Tensor, "_aligned", lambda self: exports.append(aligned(self)) or exports[-1])
     for name in sample:
-        found = jax.numpy.from_dlpack(sample.part(name))
+        found = jax.numpy.from_dlpack(sample.dlpack(name))
         assert found.unsafe_buffer_pointer() == exports.pop().ctypes.data
 
 
 def test_jax_keeps_what_it_imported(jax, filled):
     dataset = filled([{"data": np.arange(100_000.0)}]).dataset()
-    found = jax.numpy.from_dlpack(dataset[0].part("data"))
+    found = jax.numpy.from_dlpack(dataset[0].dlpack("data"))
     step = jax.jit(lambda x: x + 1, donate_argnums=0)
     assert (np.asarray(step(found)) == np.arange(1, 100_001)).all()
     assert (dataset[0]["data"] == np.arange(100_000)).all()
@@ -116,7 +116,7 @@ def test_jax_shares_a_large_array_without_dlpack(jax, filled):
 
 def test_tensorflow_imports_every_type_bit_for_bit(tensorflow, samples):
     for sample in samples:
-        found = tensorflow.experimental.dlpack.from_dlpack(sample.part("data").__dlpack__())
+        found = tensorflow.experimental.dlpack.from_dlpack(sample.dlpack("data").__dlpack__())
         assert same(found.numpy() if found.shape.rank else np.asarray(found.numpy()), sample["data"])
 
 

@@ -40,8 +40,8 @@ def ways(sample, name):
     """Every way from a part to a tensor."""
     yield sample.torch()[name]
     yield sample.torch(name)[name]
-    yield torch.from_dlpack(sample.part(name))
-    yield torch.from_numpy(np.asarray(sample.part(name)))
+    yield torch.from_dlpack(sample.dlpack(name))
+    yield torch.from_numpy(np.asarray(sample.dlpack(name)))
 
 
 def test_tensors_hold_what_was_written_and_may_be_changed_in_place(dataset):
@@ -88,7 +88,7 @@ def test_two_samples_share_no_memory(dataset):
 
 def test_dlpack_owns_its_memory(dataset):
     sample = dataset[0]
-    tensor = torch.from_dlpack(sample.part("large"))
+    tensor = torch.from_dlpack(sample.dlpack("large"))
     tensor.zero_()
     assert unchanged(sample)
     del sample
@@ -115,7 +115,7 @@ def test_bfloat16_goes_in_and_comes_out(filled):
     dataset = filled([{"data": tensor} for tensor in tensors]).dataset()
     for sample, tensor in zip(dataset, tensors, strict=True):
         assert sample.dtypes == {"data": "bf16"}
-        for found in (sample.torch()["data"], torch.from_dlpack(sample.part("data"))):
+        for found in (sample.torch()["data"], torch.from_dlpack(sample.dlpack("data"))):
             assert found.dtype == torch.bfloat16 and found.shape == tensor.shape and torch.equal(found, tensor)
             found += 1
     assert torch.equal(dataset[0].torch()["data"], tensors[0])

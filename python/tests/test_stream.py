@@ -185,7 +185,7 @@ def test_the_seed_makes_the_order(rings):
     assert len({tuple(order) for order in orders}) == 3 and all(sorted(order) == list(range(100)) for order in orders)
 
 
-def test_masked_samples_have_the_shapes_and_types_of_the_others(filled):
+def test_padding_samples_have_the_shapes_and_types_of_the_others(filled):
     parts = {
         "floats": np.arange(6, dtype=np.float32).reshape(2, 3),
         "bytes": b"abc",

@@ -137,7 +137,7 @@ def test_transform_makes_the_sample(ring_of):
 
 @pytest.mark.parametrize("collate_fn", [default_collate, collate], ids=["default", "ours"])
 @pytest.mark.parametrize("workers", [0, 1, 2, 4])
-def test_masked_samples_say_so(ring_of, workers, collate_fn):
+def test_padding_samples_say_so(ring_of, workers, collate_fn):
     ring = ring_of(numbered(5, 40_000))
     dataset = RingStream(ring, equal="pad", pad_value=-3, epochs=1, rank=0, world_size=2)
     found = list(DataLoader(dataset, 2, num_workers=workers, collate_fn=collate_fn))
@@ -149,8 +149,8 @@ def test_masked_samples_say_so(ring_of, workers, collate_fn):
     assert [value for value in values if value[1]] == [(-3, True)] * (-(-5 // total) * len(mine) - len(wanted))
     assert all(batch["is_padding"].dtype == torch.bool for batch in found)
     as_tuple = RingStream(ring, equal="pad", epochs=1, as_tuple=True)
-    masked = next(iter(as_tuple))[-1]
-    assert masked.dtype == torch.bool and masked.shape == () and not masked
+    padding = next(iter(as_tuple))[-1]
+    assert padding.dtype == torch.bool and padding.shape == () and not padding
     assert "is_padding" not in next(iter(RingStream(ring, equal="wrap")))
 
 
@@ -373,8 +373,8 @@ def test_damaged_samples_are_replaced_and_steps_stay(ring_of, workers):
         found = all_told(DataLoader(RingStream(ring, epochs=1, equal=equal), 1, num_workers=workers))
         assert len(found) == count and set(found) == {0, 1, 4, 5, 6, 7}
     dataset = RingStream(ring, epochs=1, equal="pad")
-    masked = [bool(batch["is_padding"]) for batch in DataLoader(dataset, 1, num_workers=workers)]
-    assert sum(masked) == 2 and len(masked) == 8
+    padding = [bool(batch["is_padding"]) for batch in DataLoader(dataset, 1, num_workers=workers)]
+    assert sum(padding) == 2 and len(padding) == 8
 
 
 # Ranks.
