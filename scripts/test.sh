@@ -64,6 +64,11 @@ python_lints() {
     (cd python && ../.venv/bin/python -m ruff check --quiet . && ../.venv/bin/python -m ruff format --quiet --check .)
 }
 
+# torch, ml_dtypes, Grain and OpenCV count as unknown where they are not installed.
+python_types() {
+    (cd python && ../.venv/bin/python -m mypy ringreel)
+}
+
 # What some tests use to do harm. Those that do without say so.
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     for tool in strace:strace mkfs.xfs:xfsprogs mkfs.ext4:e2fsprogs faketime:faketime; do
@@ -117,6 +122,11 @@ if .venv/bin/python -m pip install --quiet --disable-pip-version-check 'ruff>=0.
     part "Python lints" python_lints
 else
     skip "Python lints: pip could not install ruff"
+fi
+if .venv/bin/python -m pip install --quiet --disable-pip-version-check 'mypy>=2,<3'; then
+    part "Python types" python_types
+else
+    skip "Python types: pip could not install mypy"
 fi
 # What ringreel.recordio is compared with.
 scripts/mxnet.sh || skip "the comparison of ringreel.recordio with MXNet's: why, stands above"

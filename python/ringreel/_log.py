@@ -15,7 +15,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(message)s"
 class _UtcFormatter(logging.Formatter):
     """Times as the command `ringreel` logs them: UTC, ISO 8601, milliseconds."""
 
-    converter = time.gmtime
+    converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 

@@ -460,7 +460,7 @@ def _batched(places: Sequence[_Place]) -> torch.Tensor:
         return _joined([_mapped(place) for place in places])
     joined = empty(torch.Size((len(places), *first.shape)), first.dtype)
     # Into memory that is there already, reading costs less than mapping.
-    memory = memoryview(_bytes_of(joined))
+    memory = _bytes_of(joined).data
     slots = [memory[n * place.length :][: place.length] for n, place in enumerate(places)]
     descriptors = [place.file.descriptor() for place in places]
     # One thread copies at a part of the speed that memory has.
