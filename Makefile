@@ -1,16 +1,21 @@
 # The two commands of the README are `make demo` and `make test`. The others are longer looks.
 PYTHON ?= python3
-.PHONY: demo test storm reliability cluster fuzz mutants bench scale clean
+.PHONY: demo test dist storm reliability cluster fuzz mutants bench scale clean
 
-# Builds everything, installs it into .venv, and runs synthetic brains through a ring.
+# Builds everything, installs it into .venv, and runs synthetic brains through a ring. `make demo WHEEL=dist/NAME.whl` installs
+# a wheel instead, and needs no compiler.
 demo:
-	scripts/install.sh
+	WHEEL="$(WHEEL)" scripts/install.sh
 	.venv/bin/pip install --quiet -r examples/brain/requirements.txt
 	.venv/bin/python examples/brain/run.py
 
 # Rust, Python, documentation. What cannot run here is named, and counted as skipped.
 test:
 	scripts/test.sh
+
+# Builds the packages into dist/ (wheels, source, command, crates) and tries each: `make dist PARTS="sdist wheel"` for some.
+dist:
+	scripts/dist.sh $(PARTS)
 
 # Ten minutes of killing and stopping everybody at random, on full disks, while the index is lost; ten more in which owners
 # are stopped for longer than manifests are kept; then five with the index in MongoDB.
@@ -54,4 +59,4 @@ scale:
 	$(PYTHON) benches/system.py
 
 clean:
-	rm -rf .venv .venv-torch .venv-mxnet .venv-bench .venv-bench-torch target
+	rm -rf .venv .venv-torch .venv-mxnet .venv-bench .venv-bench-torch .venv-dist .venv-lint .venv-matrix dist target

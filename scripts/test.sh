@@ -117,7 +117,7 @@ fi
 part "replay of the fuzzing corpora" cargo test --quiet --package ringreel-fuzz
 part_if_it_can "fuzzing" scripts/fuzz.sh 10
 part "documentation" documentation
-part "installation into .venv" scripts/install.sh '[test]'
+part "installation into .venv" env WHEEL= scripts/install.sh '[test]'
 if .venv/bin/python -m pip install --quiet --disable-pip-version-check 'ruff>=0.17,<0.18'; then
     part "Python lints" python_lints
 else

@@ -1,0 +1,195 @@
+#!/usr/bin/env bash
+# Builds what is published, into dist/, and tries each package for what it is for. What cannot be built here is named and
+# counted as skipped.
+#
+#     scripts/dist.sh                          everything
+#     scripts/dist.sh sdist wheel              only these parts, in this order
+#
+#     sdist     the source of the Python package, with all crates that it needs
+#     wheel     built from that source alone, for x86-64 and glibc 2.17; installed and used where there is no compiler
+#     arm       the same for AArch64; needs `rustup target add aarch64-unknown-linux-gnu`
+#     binary    the command for x86-64 and glibc 2.17, built from the same source
+#     static    the command without any shared library; needs `rustup target add x86_64-unknown-linux-musl`
+#     crates    `cargo package` of each crate, which compiles what was packed
+#
+# Not part of everything:
+#
+#     try       installs and uses the wheel in dist/ that is for this machine's processor
+#     publish-crates    publishes the crates, in the order of their dependencies
+set -euo pipefail
+cd "$(dirname "$0")/.."
+ROOT=$PWD
+PYTHON=${PYTHON:-python3}
+# Sizes that a package may have, in MiB.
+MAX_WHEEL=12
+MAX_BINARY=15
+CRATES=(--package ringreel-format --package ringreel --package ringreel-recordio --package ringreel-ops --package ringreel-cli)
+tools=$ROOT/.venv-dist
+# Apart from what cargo builds for tests. The source is unpacked somewhere else each time, since all its files have one date.
+export CARGO_TARGET_DIR=${RINGREEL_DIST_TARGET:-$ROOT/target/dist}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0
+skipped=0
+
+part() {
+    echo "== $1"
+    shift
+    "$@"
+    passed=$((passed + 1))
+}
+
+skip() {
+    echo "== SKIPPED: $1" >&2
+    skipped=$((skipped + 1))
+}
+
+install_tools() {
+    [ -x "$tools/bin/python" ] || "$PYTHON" -m venv "$tools"
+    "$tools/bin/pip" install --quiet --disable-pip-version-check 'maturin>=1.9.4,<2' 'ziglang>=0.13,<0.16' \
+        'cargo-zigbuild>=0.20,<1' 'twine>=6' 'auditwheel>=6'
+    export PATH="$tools/bin:$PATH"
+}
+
+has_target() {
+    compgen -G "$(rustc --print target-libdir --target "$1")/libstd-*.rlib" >/dev/null
+}
+
+# Fails if a file has more than so many MiB.
+check_size() {
+    local bytes
+    bytes=$(stat --format=%s "$1")
+    echo "$(basename "$1"): $((bytes / 1024)) KiB"
+    if [ "$bytes" -gt $(($2 * 1024 * 1024)) ]; then
+        echo "$1 is larger than $2 MiB" >&2
+        return 1
+    fi
+}
+
+# The source package, and its content in $work/source.
+build_sdist() {
+    rm -f dist/ringreel-*.tar.gz
+    maturin sdist --manifest-path python/Cargo.toml --out dist
+    twine check --strict dist/ringreel-*.tar.gz
+    check_size dist/ringreel-*.tar.gz 10
+    sha256sum dist/ringreel-*.tar.gz
+}
+
+unpack_sdist() {
+    [ -d "$work/source" ] && return
+    mkdir "$work/unpacked"
+    tar -xzf dist/ringreel-*.tar.gz -C "$work/unpacked"
+    mv "$work"/unpacked/ringreel-* "$work/source"
+}
+
+# A wheel for a target, from the unpacked source.
+build_wheel() {
+    unpack_sdist
+    rm -f dist/ringreel-*"$2.whl"
+    (cd "$work/source" && maturin build --release --strip --zig --target "$1" --compatibility manylinux2014 --out "$ROOT/dist")
+    # The compiler's own list of what it read: nothing of the repository.
+    if grep --quiet --fixed-strings "$ROOT/src" "$CARGO_TARGET_DIR/$1"/release/deps/ringreel*.d; then
+        echo "the source package does not build without the repository: $1/release/deps names files of $ROOT/src" >&2
+        return 1
+    fi
+    twine check --strict dist/ringreel-*"$2.whl"
+    auditwheel show dist/ringreel-*"$2.whl" | grep --ignore-case 'tag' || true
+    check_size dist/ringreel-*"$2.whl" $MAX_WHEEL
+}
+
+# Installs the wheel for an interpreter and uses it, with nothing in PATH but that environment.
+try_wheel() {
+    local python=$1 environment
+    shift
+    environment=$(mktemp -d "$work/environment.XXXX")
+    "$python" -m venv "$@" "$environment"
+    "$environment/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: \
+        "$(echo dist/ringreel-*_"$(uname -m)".whl)" "${NUMPY:-numpy}"
+    (cd "$work" && PATH=$environment/bin "$environment/bin/python" -W error "$ROOT/scripts/try_package.py")
+}
+
+try_wheels() {
+    try_wheel "$PYTHON"
+    # PYTHONS: other interpreters, for which the same wheel must do.
+    local python
+    for python in ${PYTHONS:-python3.12 python3.13 python3.14}; do
+        if "$python" -c '' 2>/dev/null; then try_wheel "$python"; fi
+    done
+    # The oldest NumPy that has wheels for Python 3.11.
+    if "$PYTHON" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then NUMPY='numpy==1.23.*' try_wheel "$PYTHON"; fi
+}
+
+try_with_torch() {
+    NUMPY='numpy<2' try_wheel /usr/bin/python3 --system-site-packages
+}
+
+try_all() {
+    part "the wheel, where there is no compiler" try_wheels
+    if /usr/bin/python3 -c 'import sys, torch; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        part "the wheel with torch" try_with_torch
+    else
+        skip "the wheel with torch: /usr/bin/python3 (3.11 or later) has no torch; install Debian's python3-torch"
+    fi
+}
+
+build_binary() {
+    unpack_sdist
+    (cd "$work/source" && cargo zigbuild --release --package ringreel-cli --target "$1$2")
+    local name=dist/ringreel-$3
+    cp "$CARGO_TARGET_DIR/$1/release/ringreel" "$name"
+    "${STRIP:-strip}" "$name"
+    check_size "$name" $MAX_BINARY
+    "$name" --version
+    "$name" generate -c "$work/config.yaml" --samples 4 --shape 8,8,8
+    "$name" verify "$work/tried.ring"
+    rm -rf "$work/tried.ring"
+}
+
+# All at once: cargo puts those that are not published yet in place of those of crates.io.
+package_crates() {
+    cargo package --quiet --allow-dirty --locked "${CRATES[@]}"
+    mkdir -p dist/crates
+    rm -f dist/crates/*
+    cp "$CARGO_TARGET_DIR"/package/ringreel*.crate dist/crates/
+    ls -l dist/crates
+}
+
+printf 'DBNAME: tried\nSWAP_CAP: 4\nSAMPLE: [data]\n' >"$work/config.yaml"
+mkdir -p dist
+parts=("$@")
+[ $# -gt 0 ] || parts=(sdist wheel arm binary static crates)
+case "${parts[*]}" in
+    *sdist* | *wheel* | *arm* | *binary* | *static*) part "tools" install_tools ;;
+esac
+for name in "${parts[@]}"; do
+    case $name in
+        sdist) part "source package" build_sdist ;;
+        wheel)
+            part "wheel for x86-64" build_wheel x86_64-unknown-linux-gnu x86_64
+            try_all
+            ;;
+        arm)
+            if has_target aarch64-unknown-linux-gnu; then
+                part "wheel for AArch64 (built, not run)" build_wheel aarch64-unknown-linux-gnu aarch64
+            else
+                skip "wheel for AArch64: no standard library; rustup target add aarch64-unknown-linux-gnu"
+            fi
+            ;;
+        binary) part "the command for x86-64" build_binary x86_64-unknown-linux-gnu .2.17 x86_64-linux-gnu ;;
+        static)
+            if has_target x86_64-unknown-linux-musl; then
+                part "the static command for x86-64" build_binary x86_64-unknown-linux-musl "" x86_64-linux-musl
+            else
+                skip "the static command: no standard library; rustup target add x86_64-unknown-linux-musl"
+            fi
+            ;;
+        crates) part "crates" package_crates ;;
+        try) try_all ;;
+        publish-crates) part "publication of the crates" cargo publish --locked "${CRATES[@]}" ;;
+        *)
+            echo "unknown part $name: sdist, wheel, arm, binary, static, crates, try, publish-crates" >&2
+            exit 2
+            ;;
+    esac
+done
+echo "parts: $passed passed, 0 failed, $skipped skipped"
