@@ -67,6 +67,8 @@ python_lints() {
 # torch, ml_dtypes, Grain and OpenCV count as unknown where they are not installed.
 python_types() {
     (cd python && ../.venv/bin/python -m mypy ringreel)
+    .venv/bin/python -m mypy.stubtest ringreel._ringreel --mypy-config-file python/pyproject.toml \
+        --allowlist python/tests/stubtest_allowlist.txt --ignore-unused-allowlist
 }
 
 # What some tests use to do harm. Those that do without say so.
