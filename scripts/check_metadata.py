@@ -2,7 +2,7 @@
 """Check that all files agree on the version, the date, the address of the repository, and what is required.
 
 The root Cargo.toml has the values: `[workspace.package]`, and the section of the version in CHANGELOG.md for the date.
-This script prints each file that disagrees, and exits with status 1 if there is one. `--repository` prints the address.
+This script prints each file that disagrees, and exits with status 1 if there is one. `--tag vX.Y.Z` also compares the tag.
 """
 
 import re
@@ -21,7 +21,7 @@ PLACES = {
     "version": [
         ("CITATION.cff", r"^version: (\S+)$"),
         ("packaging/conda/recipe.yaml", r"^  version: \"?([^\s\"]+)\"?$"),
-        ("packaging/spack/package.py", r"^    version\(\s*\"([^\"]+)\""),
+        ("packaging/spack/package.py", r"^    version\(\"(\d[^\"]+)\""),
         ("packaging/apptainer/ringreel.def", r"^    org\.opencontainers\.image\.version (\S+)$"),
     ],
     "repository": [
@@ -88,8 +88,6 @@ def wrong_python(package: dict[str, Any]) -> Iterator[str]:
 
 def wrong_value(path: str, pattern: str, wanted: str, what: str) -> Iterator[str]:
     """Yields a line if the first group of `pattern` in a file is missing or is not `wanted`."""
-    if not (ROOT / path).exists():
-        return
     found = re.search(pattern, (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
     if found is None:
         yield f"{path}: nothing matches {pattern}"
@@ -129,11 +127,10 @@ def wrong_addresses(repository: str) -> Iterator[str]:
 def main() -> None:
     workspace = toml("Cargo.toml")["workspace"]
     package = workspace["package"]
-    if sys.argv[1:] == ["--repository"]:
-        print(package["repository"])
-        return
     wrong = [*wrong_crates(workspace), *wrong_python(package), *wrong_places(package)]
     wrong += wrong_addresses(package["repository"])
+    if sys.argv[1:2] == ["--tag"] and sys.argv[2:] != [f"v{package['version']}"]:
+        wrong.append(f"the tag {' '.join(sys.argv[2:])} is not v{package['version']}")
     if wrong:
         sys.exit("\n".join(sorted(wrong)))
     print(f"version {package['version']}, {package['repository']}: all files agree")

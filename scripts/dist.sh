@@ -55,7 +55,7 @@ has_target() {
     compgen -G "$(rustc --print target-libdir --target "$1")/libstd-*.rlib" >/dev/null
 }
 
-# Fails if a file has more than so many MiB.
+# Fails if a file is larger than a number of MiB.
 check_size() {
     local bytes
     bytes=$(stat --format=%s "$1")

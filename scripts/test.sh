@@ -84,6 +84,7 @@ fi
 part "formatting" cargo fmt --all --check
 part "lints" lints
 part "metadata" python3 scripts/check_metadata.py
+part_if_it_can "recipes" scripts/check_packaging.sh
 part_if_it_can "licences" python3 scripts/licences.py --check
 part_if_it_can "cargo-deny" scripts/deny.sh
 part "Rust tests" rust_tests
