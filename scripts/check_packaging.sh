@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Lints the recipes in packaging/, the issue forms and CITATION.cff. 77 if the linters cannot be installed.
+# Lints the recipes in packaging/, the issue forms, CITATION.cff, and the workflows as far as their schema goes. 77 if the
+# linters cannot be installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=$PWD/.venv-lint
@@ -10,6 +11,7 @@ if ! "$tools/bin/pip" install --quiet --disable-pip-version-check 'check-jsonsch
     exit 77
 fi
 check="$tools/bin/check-jsonschema --quiet --builtin-schema"
+$check vendor.github-workflows .github/workflows/*.yml
 $check vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/feature.yml
 $check vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
 $check vendor.citation-file-format CITATION.cff

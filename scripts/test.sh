@@ -44,11 +44,6 @@ rust_tests() {
     skipped=$((skipped + $(grep -c ^SKIPPED target/skipped || true)))
 }
 
-documentation() {
-    RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --package ringreel --package ringreel-format \
-        --package ringreel-recordio --package ringreel-ops --package ringreel-cli
-}
-
 torch_tests() {
     [ -x .venv-torch/bin/python ] || /usr/bin/python3 -m venv --system-site-packages .venv-torch
     # Debian's torch is built for NumPy 1.
@@ -85,6 +80,7 @@ part "formatting" cargo fmt --all --check
 part "lints" lints
 part "metadata" python3 scripts/check_metadata.py
 part_if_it_can "recipes" scripts/check_packaging.sh
+part_if_it_can "workflows" scripts/check_workflows.sh
 part_if_it_can "licences" python3 scripts/licences.py --check
 part_if_it_can "cargo-deny" scripts/deny.sh
 part "Rust tests" rust_tests
@@ -119,7 +115,7 @@ fi
 
 part "replay of the fuzzing corpora" cargo test --quiet --package ringreel-fuzz
 part_if_it_can "fuzzing" scripts/fuzz.sh 10
-part "documentation" documentation
+part "documentation" scripts/doc.sh
 part "installation into .venv" env WHEEL= scripts/install.sh '[test]'
 if .venv/bin/python -m pip install --quiet --disable-pip-version-check 'ruff>=0.17,<0.18'; then
     part "Python lints" python_lints
