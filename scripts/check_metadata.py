@@ -2,7 +2,7 @@
 """Check that all files agree on the version, the date, the address of the repository, and what is required.
 
 The root Cargo.toml has the values: `[workspace.package]`, and the section of the version in CHANGELOG.md for the date.
-This script prints each file that disagrees, and exits with status 1 if there is one. `--tag vX.Y.Z` compares a tag, too.
+This script prints each file that disagrees, and exits with status 1 if there is one. `--tag vX.Y.Z` compares a tag too.
 """
 
 import re
