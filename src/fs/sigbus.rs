@@ -447,7 +447,9 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // say. The other calls take numbers, and addresses of values that live until they return.
     unsafe {
         let was_sent = (*info).si_code <= 0;
-        let (thread, frame) = (libc::gettid(), &raw const was_sent as usize);
+        // glibc has gettid(2) as a function from 2.30 on only; the wheels run with 2.17.
+        let thread = libc::syscall(libc::SYS_gettid) as libc::pid_t;
+        let frame = &raw const was_sent as usize;
         let address = if was_sent { 0 } else { (*info).si_addr() as usize };
         let calls = &HANDED_ON[thread as usize % HANDED_ON.len()];
         let (level, times, frame_before) = calls.note(thread, info as usize, frame, address);
