@@ -1,17 +1,22 @@
 # The two commands of the README are `make demo` and `make test`. The others are longer looks.
 PYTHON ?= python3
-.PHONY: demo test dist storm reliability cluster fuzz mutants bench scale clean
+.PHONY: demo test test-quick test-all dist storm reliability cluster fuzz mutants bench scale clean
 
-# Builds everything, installs it into .venv, and runs synthetic brains through a ring. `make demo WHEEL=dist/NAME.whl` installs
-# a wheel instead, and needs no compiler.
+# Builds the Python package, installs it into .venv, and runs synthetic brains through a ring for a minute.
+# `make demo WHEEL=dist/NAME.whl` installs a wheel instead, and needs no compiler.
 demo:
-	WHEEL="$(WHEEL)" scripts/install.sh
-	.venv/bin/pip install --quiet -r examples/brain/requirements.txt
-	.venv/bin/python examples/brain/run.py
+	WHEEL="$(WHEEL)" scripts/demo.sh
 
 # Rust, Python, documentation. What cannot run here is named, and counted as skipped.
 test:
 	scripts/test.sh
+
+# A part of it for daily work: it needs neither network nor root.
+test-quick:
+	scripts/test.sh quick
+
+# Everything that is tested, at full length: two hours.
+test-all: test reliability storm fuzz
 
 # Builds the packages into dist/ (wheels, source, command, crates) and tries each: `make dist PARTS="sdist wheel"` for some.
 dist:
@@ -59,4 +64,4 @@ scale:
 	$(PYTHON) benches/system.py
 
 clean:
-	rm -rf .venv .venv-torch .venv-mxnet .venv-bench .venv-bench-torch .venv-dist .venv-lint .venv-matrix dist target
+	rm -rf .venv .venv-test .venv-torch .venv-mxnet .venv-bench .venv-bench-torch .venv-dist .venv-lint .venv-matrix dist target

@@ -1,25 +1,42 @@
 #!/usr/bin/env bash
-# Builds the Python package and installs it, with the command `ringreel`, into .venv. With WHEEL, the path of a wheel, that is
-# installed instead, and neither Rust nor a compiler is needed.
+# Builds a wheel of the Python package and installs it, with the command `ringreel`, into a virtual environment.
+#
+#   scripts/install.sh [EXTRAS]     EXTRAS as pip takes them, such as '[test]'
+#
+# PYTHON=path   the interpreter of a new environment (default: python3)
+# VENV=dir      the environment (default: .venv)
+# WHEEL=path    installs this wheel instead of building one: neither Rust nor a compiler is needed
+# PROFILE=dev   builds, in less time, a package that runs more slowly, as the tests do (default: release)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-python=${PYTHON:-python3}
+venv=${VENV:-.venv} wheel=${WHEEL:-} profile=${PROFILE:-release}
 
-if ! [ -x .venv/bin/python ]; then
-    "$python" -m venv .venv
+if ! [ -x "$venv/bin/python" ]; then
+    "${PYTHON:-python3}" -m venv "$venv"
 fi
-.venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
-    echo "Python 3.11 or later is needed; set PYTHON to one and remove .venv" >&2
+"$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+    echo "Python 3.11 or later is needed; set PYTHON to one and remove $venv" >&2
     exit 1
 }
-package=./python
-if [ -n "${WHEEL:-}" ]; then
-    [ -f "$WHEEL" ] || {
-        echo "WHEEL=$WHEEL: there is no such file" >&2
+pip() {
+    "$venv/bin/python" -m pip --disable-pip-version-check --quiet "$@"
+}
+if [ -z "$wheel" ]; then
+    command -v cargo >/dev/null || {
+        echo "cargo is not in PATH: install Rust (https://rustup.rs), or name a wheel: WHEEL=path" >&2
         exit 1
     }
-    package=$(realpath "$WHEEL")
-    # pip leaves an installed package of the same version alone, wherever it came from.
-    .venv/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$package"
+    pip install 'maturin>=1.9.4,<2'
+    wheels=${CARGO_TARGET_DIR:-target}/wheels/$profile
+    rm -rf "$wheels"
+    "$venv/bin/maturin" build --profile "$profile" --manifest-path python/Cargo.toml \
+        --interpreter "$venv/bin/python" --compatibility linux --out "$wheels"
+    wheel=$(echo "$wheels"/*.whl)
 fi
-.venv/bin/pip install --quiet --disable-pip-version-check "$package${1:-}"
+[ -f "$wheel" ] || {
+    echo "WHEEL=$wheel: there is no such file" >&2
+    exit 1
+}
+# pip leaves an installed package of the same version alone, wherever it came from.
+pip install --force-reinstall --no-deps "$wheel"
+pip install "$(realpath "$wheel")${1:-}"

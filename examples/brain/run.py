@@ -48,7 +48,7 @@ def start_all(args):
 
 def watch(args, everyone):
     """Show progress until the goal is reached; return a process that ended too early, or None."""
-    ring = None
+    ring, drawn = None, False
     start = time.monotonic()
     terminal = sys.stderr.isatty()
     shown = 0.0
@@ -60,6 +60,10 @@ def watch(args, everyone):
         numbers = report.ring_numbers(ring.status()) if ring else {"delivered": 0, "swaps": 0}
         if args.samples and numbers["delivered"] >= args.samples:
             break
+        if numbers["swaps"] and not drawn:
+            drawn = True
+            draw(args.picture, f"the first generation, after {elapsed:.0f} s")
+            print(f"\nthe first generation is readable: {args.picture}", file=sys.stderr, flush=True)
         if terminal or elapsed - shown >= 5:
             shown = elapsed
             line = f"{elapsed:5.1f} s  {numbers['delivered']:5d} samples delivered  {numbers['swaps']:3d} swaps"
@@ -80,8 +84,8 @@ def open_ring():
     return ring
 
 
-def draw(path, result, count=6, candidates=60):
-    """Write the contact sheet of samples read back from the ring."""
+def draw(path, subtitle, count=6, candidates=60):
+    """Write the contact sheet of samples read back from the ring's newest generation."""
     dataset = ringreel.Ring(CONFIG).dataset()
     step = max(1, len(dataset) // candidates)
     indices = range(0, len(dataset), step)
@@ -91,10 +95,6 @@ def draw(path, result, count=6, candidates=60):
         sample = dataset[indices[i]]
         heading = f"generation {sample.generation} · position {sample.position}"
         cards.append((sample["image"], sample["label"], heading, describe(sample.meta)))
-    subtitle = (
-        f"{result['made']} samples made by {result['generators']} generators, "
-        f"{result['swaps']} generations, {result['lost']} lost"
-    )
     picture.contact_sheet(cards, "Synthetic brains, read back from the ring", subtitle).save(path)
 
 
@@ -156,7 +156,11 @@ def main():
     if not result["swaps"]:
         print("no generation was filled, so there is no picture; let it run longer", file=sys.stderr)
         return 1
-    draw(args.picture, result)
+    draw(
+        args.picture,
+        f"{result['made']} samples made by {result['generators']} generators, "
+        f"{result['swaps']} generations, {result['lost']} lost",
+    )
     print(f"\npicture    {args.picture}")
     return 1 if result["lost"] else 0
 
