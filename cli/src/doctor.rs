@@ -7,7 +7,7 @@ use crate::render::doctor as render;
 use clap::Args;
 use ringreel::config::Config;
 use ringreel_ops::doctor::peer::Times;
-use ringreel_ops::doctor::{self, CannotLook, Check, Doctor, Verdict};
+use ringreel_ops::doctor::{self, CannotMeasure, Check, Doctor, Verdict};
 use ringreel_ops::probe::Subject;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ pub fn run(options: &Options, verbose: bool) -> anyhow::Result<i32> {
     let worst = doctor.worst();
     drop(doctor);
     paper.end()?;
-    if let Err(CannotLook(why)) = looked {
+    if let Err(CannotMeasure(why)) = looked {
         return Ok(refused(&why));
     }
     Ok(i32::from(worst == Verdict::Failure))

@@ -164,7 +164,7 @@ Examples:
     /// Print what a shell completes
     Completions(shell::Completions),
     /// Print the manual, or write its pages
-    Man(shell::Man),
+    Man(shell::ManPages),
 }
 
 impl Command {

@@ -100,7 +100,7 @@ struct Teller {
     watcher: Watcher,
     name: String,
     every: f64,
-    seen: Result<ringreel_ops::monitor::Look, String>,
+    seen: Result<ringreel_ops::monitor::Observation, String>,
 }
 
 impl Teller {

@@ -25,7 +25,7 @@ pub struct Completions {
 Examples:
   ringreel man | man -l -                               the page about all of it
   ringreel man -o ~/.local/share/man/man1               every page; then: man ringreel-verify")]
-pub struct Man {
+pub struct ManPages {
     /// Write the pages of all subcommands into this directory
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -40,7 +40,7 @@ pub fn completions(options: &Completions) -> anyhow::Result<i32> {
 }
 
 /// Prints the page of the command, or writes all pages.
-pub fn man(options: &Man) -> anyhow::Result<i32> {
+pub fn man(options: &ManPages) -> anyhow::Result<i32> {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
     let Some(dir) = &options.output else {

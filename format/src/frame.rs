@@ -219,7 +219,7 @@ impl Sequence {
 
 /// One record, its parts joined.
 #[derive(Clone, Debug)]
-pub struct Joined<'a> {
+pub struct JoinedRecord<'a> {
     /// What was written: borrowed where the record was not split, else a copy.
     pub payload: Cow<'a, [u8]>,
     /// How often it was split.
@@ -233,7 +233,7 @@ pub struct Joined<'a> {
 ///
 /// # Errors
 /// Whatever else breaks the framing: see [`FormatError`]. Parts are never merged across a mistake.
-pub fn read_record(input: &[u8], pos: usize, base: u64) -> Result<Joined<'_>> {
+pub fn read_record(input: &[u8], pos: usize, base: u64) -> Result<JoinedRecord<'_>> {
     read_joined(input, pos, base, false, None)
 }
 
@@ -255,7 +255,7 @@ pub(crate) fn quick_record(bytes: &[u8]) -> Option<(&[u8], usize)> {
 
 /// As [`read_record`], for a record of `len` bytes whose frames end at `end` in the input: another one is refused before
 /// anything of it is copied, and no frame behind `end` is looked at.
-pub(crate) fn read_expected(input: &[u8], pos: usize, base: u64, len: u64, end: usize) -> Result<Joined<'_>> {
+pub(crate) fn read_expected(input: &[u8], pos: usize, base: u64, len: u64, end: usize) -> Result<JoinedRecord<'_>> {
     read_joined(input, pos, base, false, Some((len, end)))
 }
 
@@ -264,7 +264,7 @@ pub(crate) fn read_expected(input: &[u8], pos: usize, base: u64, len: u64, end: 
 ///
 /// # Errors
 /// Whatever breaks the framing.
-pub fn read_strict(input: &[u8], pos: usize, base: u64) -> Result<Joined<'_>> {
+pub fn read_strict(input: &[u8], pos: usize, base: u64) -> Result<JoinedRecord<'_>> {
     read_joined(input, pos, base, true, None)
 }
 
@@ -274,7 +274,7 @@ fn read_joined(
     base: u64,
     strict: bool,
     expected: Option<(u64, usize)>,
-) -> Result<Joined<'_>> {
+) -> Result<JoinedRecord<'_>> {
     let mut sequence = Sequence::default();
     let mut next = pos;
     while !sequence.is_complete() {
@@ -291,7 +291,7 @@ fn read_joined(
         }
         next = after;
         if frame.flag == 0 {
-            return Ok(Joined { payload: Cow::Borrowed(payload), splits: 0, next });
+            return Ok(JoinedRecord { payload: Cow::Borrowed(payload), splits: 0, next });
         }
     }
     // All of it is there: now there may be a buffer for it.
@@ -305,7 +305,7 @@ fn read_joined(
         joined.extend_from_slice(payload);
         from = after;
     }
-    Ok(Joined { payload: Cow::Owned(joined), splits: sequence.splits(), next })
+    Ok(JoinedRecord { payload: Cow::Owned(joined), splits: sequence.splits(), next })
 }
 
 #[inline]

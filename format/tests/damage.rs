@@ -3,7 +3,7 @@
 
 use super::common::{MAX_PART, check, info, noise};
 use bytes::Bytes;
-use ringreel_format::recordio::{Found, RecordReader, ResyncReader};
+use ringreel_format::recordio::{RecordReader, ResyncItem, ResyncReader};
 use ringreel_format::segment::head::PartPlace;
 use ringreel_format::segment::salvage::{Salvage, SalvageItem};
 use ringreel_format::segment::walk::SegmentWalk;
@@ -198,11 +198,11 @@ fn resynchronising_readers_lose_no_untouched_record() {
         let (mut found, mut skipped) = (Vec::new(), 0);
         while let Some(next) = reader.next().unwrap() {
             let (begin, end) = match next {
-                Found::Record(record) => {
+                ResyncItem::Record(record) => {
                     found.push((record.at..record.end, record.payload.to_vec()));
                     (record.at, record.end)
                 }
-                Found::Skipped(region) => {
+                ResyncItem::Skipped(region) => {
                     skipped += 1;
                     (region.begin, region.end)
                 }

@@ -3,7 +3,7 @@
 use super::common::info;
 use ringreel_format::frame::{self, MAGIC};
 use ringreel_format::input::{Input, StreamInput};
-use ringreel_format::recordio::{Found, RecordReader, ResyncReader};
+use ringreel_format::recordio::{RecordReader, ResyncItem, ResyncReader};
 use ringreel_format::segment::head::{Codec, PartHead};
 use ringreel_format::segment::part::decode_part;
 use ringreel_format::{
@@ -30,8 +30,8 @@ fn resynchronising_takes_time_in_proportion_to_the_file() {
     let (mut reader, mut pos) = (ResyncReader::new(&file[..]), 0);
     while let Some(found) = reader.next().unwrap() {
         pos = match found {
-            Found::Record(record) => record.end,
-            Found::Skipped(region) => region.end,
+            ResyncItem::Record(record) => record.end,
+            ResyncItem::Skipped(region) => region.end,
         };
     }
     assert_eq!(pos, file.len() as u64);

@@ -1,7 +1,7 @@
 //! The inputs and the plain files' helpers, each against a model that says the same thing plainly.
 
 use ringreel_format::input::{Input, RangeRead, STEP, SliceInput, StreamInput};
-use ringreel_format::recordio::{Found, RecordWriter, ResyncReader, image, index, list};
+use ringreel_format::recordio::{RecordWriter, ResyncItem, ResyncReader, image, index, list};
 use ringreel_format::segment::SegmentId;
 use ringreel_format::{FormatError, frame};
 use std::cell::Cell;
@@ -104,8 +104,8 @@ fn a_reader_that_goes_on_behind_damage_says_where_it_is() {
     let mut seen = vec![reader.position()];
     while let Some(found) = reader.next().unwrap() {
         let end = match found {
-            Found::Record(record) => record.end,
-            Found::Skipped(region) => {
+            ResyncItem::Record(record) => record.end,
+            ResyncItem::Skipped(region) => {
                 assert!(matches!(region.why, FormatError::BadMagic { at: 12, .. }) && region.why.name() == "BadMagic");
                 region.end
             }

@@ -1,6 +1,6 @@
 //! The readers of plain RecordIO against a slow model, on random files, whole and damaged.
 
-use ringreel_format::recordio::{Found, RecordReader, RecordWriter, ResyncReader};
+use ringreel_format::recordio::{RecordReader, RecordWriter, ResyncItem, ResyncReader};
 use ringreel_format::{FormatError, frame::MAGIC};
 use std::io::{self, Read};
 
@@ -137,14 +137,14 @@ fn readers_agree_with_the_model_on_whole_and_on_damaged_files() {
             let (mut found, mut pos) = (Vec::new(), 0);
             while let Some(next) = reader.next().unwrap() {
                 let (begin, end) = match &next {
-                    Found::Record(record) => (record.at, record.end),
-                    Found::Skipped(region) => (region.begin, region.end),
+                    ResyncItem::Record(record) => (record.at, record.end),
+                    ResyncItem::Skipped(region) => (region.begin, region.end),
                 };
                 assert!(begin == pos && end > begin);
                 pos = end;
                 found.push(match next {
-                    Found::Record(record) => Ok(record.payload.to_vec()),
-                    Found::Skipped(region) => Err((region.begin, region.end, region.why.name())),
+                    ResyncItem::Record(record) => Ok(record.payload.to_vec()),
+                    ResyncItem::Skipped(region) => Err((region.begin, region.end, region.why.name())),
                 });
             }
             assert_eq!(pos, file.len() as u64);

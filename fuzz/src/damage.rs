@@ -10,7 +10,7 @@ use crate::source::{Chunked, Noise};
 use arbitrary::{Arbitrary, Unstructured};
 use bytes::Bytes;
 use ringreel_format::input::SliceInput;
-use ringreel_format::recordio::{Found, RecordReader, RecordWriter, ResyncReader};
+use ringreel_format::recordio::{RecordReader, RecordWriter, ResyncItem, ResyncReader};
 use ringreel_format::segment::salvage::{Salvage, SalvageItem};
 use ringreel_format::segment::slice::decode_head;
 use ringreel_format::segment::walk::{self, SegmentWalk};
@@ -400,12 +400,12 @@ pub fn record_damage(data: &[u8]) {
     let mut reader = ResyncReader::over(&damaged);
     while let Some(found) = reader.next().unwrap() {
         let (begin, end) = match &found {
-            Found::Record(record) => (record.at as usize, record.end as usize),
-            Found::Skipped(region) => (region.begin as usize, region.end as usize),
+            ResyncItem::Record(record) => (record.at as usize, record.end as usize),
+            ResyncItem::Skipped(region) => (region.begin as usize, region.end as usize),
         };
         let Some((payload, range)) = whole.peek() else { continue };
         match found {
-            Found::Record(record) if begin == range.start => {
+            ResyncItem::Record(record) if begin == range.start => {
                 assert_eq!(&record.payload, payload, "a record that was not touched differs");
                 whole.next();
             }

@@ -5,7 +5,7 @@ use crate::source::Chunked;
 use byteorder::{ByteOrder, LE};
 use ringreel_format::frame::{self, MAGIC, MAX_LEN};
 use ringreel_format::input::{Input, STEP};
-use ringreel_format::recordio::{Found, RecordReader, ResyncReader};
+use ringreel_format::recordio::{RecordReader, ResyncItem, ResyncReader};
 use ringreel_format::{FormatError, Result};
 
 /// What reading records may ask for at once, beside the length of the input: one step of a stream's buffer.
@@ -111,7 +111,7 @@ pub fn frame(data: &[u8]) {
     // At the mistake, and at the three bytes behind it where no frame can begin.
     for pos in (stop..=data.len()).take(4) {
         for (strict, read) in [(true, frame::read_strict as fn(_, _, _) -> _), (false, frame::read_record)] {
-            let read: Result<frame::Joined<'_>> = bounded(data.len(), EXTRA, || read(data, pos, 0));
+            let read: Result<frame::JoinedRecord<'_>> = bounded(data.len(), EXTRA, || read(data, pos, 0));
             match (read, model(data, pos, strict)) {
                 (Ok(read), Ok(want)) => {
                     assert_eq!((&read.payload[..], read.splits, read.next), (&want.payload[..], want.splits, want.end));
@@ -185,13 +185,13 @@ fn compare_resync(mut reader: ResyncReader<impl Input>, data: &[u8], want: &[Pie
     for want in want {
         assert_eq!(reader.position(), pos);
         match (reader.next().unwrap().unwrap(), want) {
-            (Found::Record(read), Piece::Record(want)) => {
+            (ResyncItem::Record(read), Piece::Record(want)) => {
                 assert_eq!((read.at, &read.payload, read.splits), (pos, &&want.payload[..], want.splits));
                 let strict = frame::read_strict(data, read.at as usize, 0).unwrap();
                 assert_eq!((&strict.payload[..], strict.next as u64), (read.payload, read.end));
                 (pos, skipped) = (read.end, false);
             }
-            (Found::Skipped(region), Piece::Skipped(begin, end, why)) => {
+            (ResyncItem::Skipped(region), Piece::Skipped(begin, end, why)) => {
                 assert!(region.begin < region.end && !skipped, "{region:?}");
                 assert!(region.end.is_multiple_of(4) || region.end == data.len() as u64, "{region:?}");
                 assert_eq!((region.begin, *begin as u64, region.end), (pos, pos, *end as u64));

@@ -27,7 +27,7 @@ pub struct Share {
 pub struct Swap {
     /// The generation.
     pub generation: u64,
-    /// PromoteWhen, by the clock of its promoter: milliseconds since 1970.
+    /// When, by the clock of its promoter: milliseconds since 1970.
     pub unix_ms: u64,
     /// Samples in the generation.
     pub samples: u64,

@@ -15,8 +15,8 @@ use std::time::Instant;
 
 /// What one look saw.
 #[derive(Clone, Debug)]
-pub struct Look {
-    /// PromoteWhen, by this machine's clock: milliseconds since 1970.
+pub struct Observation {
+    /// When, by this machine's clock: milliseconds since 1970.
     pub unix_ms: u64,
     /// The ring.
     pub status: Status,
@@ -94,7 +94,7 @@ impl Watcher {
     ///
     /// # Errors
     /// No ring (yet); a ring that does not fit the configuration; what the filesystem says.
-    pub fn look(&mut self) -> Result<Look> {
+    pub fn look(&mut self) -> Result<Observation> {
         let mut open = self.opened()?;
         let looked = open.look();
         if looked.is_ok() {
@@ -117,14 +117,14 @@ impl Watcher {
 }
 
 impl Open {
-    fn look(&mut self) -> Result<Look> {
+    fn look(&mut self) -> Result<Observation> {
         let (unix_ms, at) = (unix_ms(), Instant::now());
         let status = status(&self.ring)?;
         self.history.update(&self.ring)?;
         let counts = Counts::of(&status, at);
         let speed = self.before.and_then(|before| counts.speed_since(&before));
         self.before = Some(counts);
-        Ok(Look { unix_ms, status, swaps: self.history.swaps().cloned().collect(), speed })
+        Ok(Observation { unix_ms, status, swaps: self.history.swaps().cloned().collect(), speed })
     }
 }
 

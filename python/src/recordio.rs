@@ -65,7 +65,7 @@ struct Window {
 }
 
 /// A record in a [`Window`].
-struct Found {
+struct SplitItem {
     payload: Payload,
     end: u64,
 }
@@ -74,7 +74,7 @@ enum Payload {
     /// As it lies in the window.
     Whole(Range<usize>),
     /// It was split by the framing.
-    Joined(Vec<u8>),
+    JoinedRecord(Vec<u8>),
 }
 
 /// What can go wrong with a read.
@@ -95,7 +95,7 @@ impl Window {
     }
 
     /// The same, from the file; none at its end. It asks for `ahead` bytes, and for more where the record is longer.
-    fn load(&mut self, file: &File, at: u64, ahead: usize) -> Result<Option<Found>, Failure> {
+    fn load(&mut self, file: &File, at: u64, ahead: usize) -> Result<Option<SplitItem>, Failure> {
         let mut want = ahead;
         loop {
             let at_end = self.extend(file, at, want).map_err(Failure::System)?;
@@ -104,9 +104,9 @@ impl Window {
                 let begin = (at - base) as usize + 8;
                 let payload = match record.splits {
                     0 => Payload::Whole(begin..begin + record.payload.len()),
-                    _ => Payload::Joined(record.payload.to_vec()),
+                    _ => Payload::JoinedRecord(record.payload.to_vec()),
                 };
-                Found { payload, end: record.end }
+                SplitItem { payload, end: record.end }
             });
             match found {
                 Err(FormatError::Truncated { at: frame, need, .. }) if !at_end => {
@@ -198,10 +198,10 @@ impl RecordReader {
                 Failure::System(source) => failed(py, "read", &self.path, source),
                 Failure::Format(error) => refused(py, &self.path, error),
             })?;
-            let bytes = loaded.map(|Found { payload, end }| {
+            let bytes = loaded.map(|SplitItem { payload, end }| {
                 let bytes = match payload {
                     Payload::Whole(range) => PyBytes::new(py, &window.bytes[range]),
-                    Payload::Joined(bytes) => PyBytes::new(py, &bytes),
+                    Payload::JoinedRecord(bytes) => PyBytes::new(py, &bytes),
                 };
                 (bytes, end)
             });

@@ -48,7 +48,7 @@ pub enum OnDamage {
     /// An error that names the file and the byte. The next call goes on behind the damage.
     #[default]
     Fail,
-    /// [`Found::Skipped`], which says from where to where, and why.
+    /// [`SplitItem::Skipped`], which says from where to where, and why.
     Skip,
 }
 
@@ -80,7 +80,7 @@ pub struct Position {
 
 /// Where a record lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct RecordSpan {
     /// Which file: see [`InputSplit::path`].
     pub file: usize,
     /// Byte offset of its first frame in the file.
@@ -93,9 +93,9 @@ pub struct Place {
 
 /// What comes next.
 #[derive(Debug)]
-pub enum Found {
+pub enum SplitItem {
     /// A record.
-    Record(Place),
+    Record(RecordSpan),
     /// A stretch of a file without one.
     Skipped {
         /// Which file: see [`InputSplit::path`].
@@ -107,7 +107,7 @@ pub enum Found {
 
 /// Damage that was passed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Passed {
+pub struct DamageCount {
     /// Stretches. A stretch ends where a split ends, so several ranks may each have a piece of one.
     pub regions: u64,
     /// Bytes in them.
@@ -179,7 +179,7 @@ pub struct InputSplit {
     state: State,
     open: Option<(usize, Window)>,
     index: Index,
-    passed: Passed,
+    passed: DamageCount,
     /// An error that comes after the records of a chunk.
     pending: Option<Error>,
     buffer: Vec<u8>,
@@ -242,7 +242,7 @@ impl InputSplit {
     }
 
     fn of(plan: Arc<Plan>) -> InputSplit {
-        let (at, passed) = (plan.begin, Passed::default());
+        let (at, passed) = (plan.begin, DamageCount::default());
         let (state, open, index, pending, buffer) = (State::Nothing, None, Index::Unopened, None, Vec::new());
         InputSplit { plan, at, state, open, index, passed, pending, buffer }
     }
@@ -251,7 +251,7 @@ impl InputSplit {
     pub fn before_first(&mut self) {
         let Plan { begin, end, .. } = *self.plan;
         self.go_to(begin);
-        self.passed = Passed::default();
+        self.passed = DamageCount::default();
         self.state = match (begin < end, begin.at) {
             (false, _) => State::Nothing,
             (true, 0) => State::Here,
@@ -315,7 +315,7 @@ impl InputSplit {
     }
 
     /// Damage that was passed over since the beginning, as far as it was read.
-    pub fn passed(&self) -> Passed {
+    pub fn passed(&self) -> DamageCount {
         self.passed
     }
 
@@ -325,12 +325,12 @@ impl InputSplit {
     /// # Errors
     /// As [`InputSplit::next_into`].
     #[allow(clippy::should_implement_trait)] // it lends what it gives
-    pub fn next(&mut self) -> Result<Option<(Place, &[u8])>> {
+    pub fn next(&mut self) -> Result<Option<(RecordSpan, &[u8])>> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let found = loop {
             match self.next_into(&mut buffer) {
-                Ok(Some(Found::Skipped { .. })) => {}
-                Ok(Some(Found::Record(place))) => break Ok(Some(place)),
+                Ok(Some(SplitItem::Skipped { .. })) => {}
+                Ok(Some(SplitItem::Record(place))) => break Ok(Some(place)),
                 Ok(None) => break Ok(None),
                 Err(error) => break Err(error),
             }
@@ -346,12 +346,12 @@ impl InputSplit {
     /// - [`Error::Format`]: damage where it is an error, and in any case a writer that never escapes the magic or joins
     ///   parts in another way, and an index that does not fit the records. It is given once; the next call goes on behind.
     /// - [`Error::Fs`]: what the filesystem says. The next call tries the same again.
-    pub fn next_into(&mut self, payload: &mut Vec<u8>) -> Result<Option<Found>> {
+    pub fn next_into(&mut self, payload: &mut Vec<u8>) -> Result<Option<SplitItem>> {
         payload.clear();
         self.append(payload)
     }
 
-    fn append(&mut self, payload: &mut Vec<u8>) -> Result<Option<Found>> {
+    fn append(&mut self, payload: &mut Vec<u8>) -> Result<Option<SplitItem>> {
         if let Some(error) = self.pending.take() {
             return Err(error);
         }
@@ -387,7 +387,7 @@ impl InputSplit {
                     self.passed.bytes += end - at;
                     (self.at.at, self.state) = (end, State::Here);
                     if let Some(why) = why {
-                        return Ok(Some(Found::Skipped { file, region: Region { begin: at, end, why } }));
+                        return Ok(Some(SplitItem::Skipped { file, region: Region { begin: at, end, why } }));
                     }
                 }
                 State::Here => {
@@ -401,7 +401,7 @@ impl InputSplit {
     }
 
     /// Takes what stands at the place where this split is. `before`: how long `payload` was before it was read.
-    fn take(&mut self, parsed: Parsed, payload: &mut Vec<u8>, before: usize) -> Result<Option<Found>> {
+    fn take(&mut self, parsed: Parsed, payload: &mut Vec<u8>, before: usize) -> Result<Option<SplitItem>> {
         let Position { file, at } = self.at;
         let source = match parsed {
             Parsed::Record { end, splits } => {
@@ -410,7 +410,7 @@ impl InputSplit {
                     return Err(error);
                 }
                 self.at.at = end;
-                return Ok(Some(Found::Record(Place { file, at, end, splits })));
+                return Ok(Some(SplitItem::Record(RecordSpan { file, at, end, splits })));
             }
             Parsed::Damaged { why } if self.plan.on_damage == OnDamage::Skip => {
                 self.state = State::Damage { scan: at + 4, why: Some(why) };

@@ -1,4 +1,4 @@
-//! SegmentBorrow samples of a segment, in any order, without a copy or an object for each: for many small ones.
+//! Borrowed samples of a segment, in any order, without a copy or an object for each: for many small ones.
 //!
 //! The file's length is looked at when the lending begins and when it ends, not for each sample. So what was lent counts
 //! only when the end has been asked for and was no error.

@@ -5,7 +5,7 @@ use ringreel::fs::Space;
 use ringreel_cli::render::doctor::{advice, measured};
 use ringreel_ops::doctor::config::Size;
 use ringreel_ops::doctor::space::{Rights, budget, judge, room};
-use ringreel_ops::doctor::{CannotLook, Check, Doctor, Verdict, examine};
+use ringreel_ops::doctor::{CannotMeasure, Check, Doctor, Verdict, examine};
 use ringreel_ops::probe::Facts;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -306,7 +306,7 @@ fn whenever_it_is_interrupted_nothing_is_left_behind() {
         let mut doctor = Doctor::new(Liar(Lie::None).subject(), stop, |_| told += 1);
         let looked = examine(&mut doctor, &config);
         drop(doctor);
-        if looked == Err(CannotLook("interrupted".to_owned())) {
+        if looked == Err(CannotMeasure("interrupted".to_owned())) {
             interrupted += 1;
         }
         assert_eq!(leftovers(dir.path()), Vec::<String>::new(), "at {at}");

@@ -4,7 +4,7 @@
 use ringreel::Config;
 use ringreel_cli::render::doctor::{advice, measured};
 use ringreel_ops::doctor::peer::{self, Times};
-use ringreel_ops::doctor::{self, CannotLook, Check, Doctor, Stop, Verdict};
+use ringreel_ops::doctor::{self, CannotMeasure, Check, Doctor, Stop, Verdict};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ fn times() -> Times {
     Times { meeting: 30 * second, answer: 20 * second, look: 2 * second, lease: 60 * second }
 }
 
-type Looked = (Vec<Check>, Result<(), CannotLook>);
+type Looked = (Vec<Check>, Result<(), CannotMeasure>);
 
 /// One side, on a filesystem with this lie.
 fn side(dir: &Path, lie: Lie, times: Times, stop: &Stop) -> Looked {
@@ -190,10 +190,10 @@ fn a_side_that_is_interrupted_anywhere_tells_the_other_by_going() {
             let other = scope.spawn(|| side(dir.path(), Lie::None, brief, &never()));
             (side(dir.path(), Lie::None, times(), &stops), other.join().unwrap())
         });
-        if let Err(CannotLook(why)) = &one.1 {
+        if let Err(CannotMeasure(why)) = &one.1 {
             assert!(why.contains("interrupted"), "{at}: {why}");
         }
-        if let Err(CannotLook(why)) = &other.1 {
+        if let Err(CannotMeasure(why)) = &other.1 {
             assert!(
                 ["ended early", "said nothing", "nobody came"].iter().any(|words| why.contains(words)),
                 "{at}: {why}"

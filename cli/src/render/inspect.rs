@@ -8,7 +8,7 @@ use ringreel::value_stats::Range;
 use ringreel_format::Codec;
 use ringreel_ops::inspect::file::{Records, Segment};
 use ringreel_ops::inspect::issue::Issue;
-use ringreel_ops::inspect::sample_stats::{Glance, PartGlance};
+use ringreel_ops::inspect::sample_stats::{PartStats, SampleStats};
 use ringreel_ops::inspect::summary::{Generation, Ring, Share, State};
 use ringreel_ops::inspect::tree::{Entry, EntryKind};
 use serde::Serialize;
@@ -81,7 +81,7 @@ fn in_short(told: &Generation, cap: Option<u64>) -> String {
     format!("{name:<10} {samples}{bytes} in {}{age}{state}", counted(told.segments, "file"))
 }
 
-pub fn generation(told: &Generation, seen: Option<&Glance>, issues: &[Issue], ring: &Path) -> Vec<String> {
+pub fn generation(told: &Generation, seen: Option<&SampleStats>, issues: &[Issue], ring: &Path) -> Vec<String> {
     let mut out = vec![format!("generation {}: {}", told.generation, plain_path(&told.path))];
     out.push(format!("  {}", in_short(told, None)));
     if let (Some(by), Some(swap_ms)) = (&told.by, told.swap_ms) {
@@ -124,7 +124,7 @@ fn owners(out: &mut Vec<String>, shares: &[Share], more: u64) {
     }
 }
 
-fn glance(out: &mut Vec<String>, seen: &Glance) {
+fn glance(out: &mut Vec<String>, seen: &SampleStats) {
     let of = seen.generation.map_or(String::new(), |n| format!(" of generation {n}"));
     let seen_of = match seen.looked_at == seen.samples {
         true => counted(seen.samples, "sample"),
@@ -144,7 +144,7 @@ fn glance(out: &mut Vec<String>, seen: &Glance) {
         let range = part.range.map_or(String::new(), |found| format!(": {}", range(&found)));
         out.push(format!("  {}  {}{more}{}{range}", plain(&part.name), kinds.join("; "), compression(part)));
     }
-    let sum = |of: fn(&PartGlance) -> u64| seen.parts.iter().map(of).fold(0, u64::saturating_add);
+    let sum = |of: fn(&PartStats) -> u64| seen.parts.iter().map(of).fold(0, u64::saturating_add);
     let (stored, decoded) = (sum(|part| part.stored), sum(|part| part.decoded));
     if seen.parts.iter().any(|part| part.compressed > 0) && stored > 0 {
         let ratio = decoded as f64 / stored as f64;
@@ -152,7 +152,7 @@ fn glance(out: &mut Vec<String>, seen: &Glance) {
     }
 }
 
-fn compression(part: &PartGlance) -> String {
+fn compression(part: &PartStats) -> String {
     let ratio = part.decoded as f64 / part.stored.max(1) as f64;
     match part.compressed {
         0 => String::new(),

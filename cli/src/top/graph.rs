@@ -9,7 +9,7 @@ use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Paragraph};
 use ringreel::humanize::human_seconds;
-use ringreel_ops::monitor::Look;
+use ringreel_ops::monitor::Observation;
 
 /// The graph goes back over so many swaps at most, and over so many seconds at least.
 const SWAPS: usize = 60;
@@ -26,12 +26,12 @@ struct Rates {
 }
 
 impl Rates {
-    fn of(state: &State, look: &Look) -> Rates {
+    fn of(state: &State, look: &Observation) -> Rates {
         let at = |unix_ms: u64| (unix_ms as f64 - look.unix_ms as f64) / 1e3;
         let last = &look.swaps[look.swaps.len().saturating_sub(SWAPS)..];
         let swaps: Points = last.iter().filter_map(|swap| Some((at(swap.unix_ms), swap.samples_per_second?))).collect();
         let seconds = swaps.first().map_or(0.0, |(x, _)| -x).max(SECONDS);
-        let live = |of: fn(&super::state::Live) -> Option<f64>| -> Points {
+        let live = |of: fn(&super::state::Rates) -> Option<f64>| -> Points {
             let points = state.live.iter().filter_map(|live| Some((at(live.unix_ms), of(live)?)));
             points.filter(|(x, _)| *x >= -seconds).collect()
         };
@@ -59,7 +59,7 @@ fn top(all: &[Series]) -> (f64, bool) {
 }
 
 /// Two graphs, one above the other: what is read may be a hundred times what is generated.
-pub fn draw(frame: &mut Frame<'_>, state: &State, look: &Look, paint: Paint, area: Rect) {
+pub fn draw(frame: &mut Frame<'_>, state: &State, look: &Observation, paint: Paint, area: Rect) {
     if area.width < 20 || area.height < 5 {
         return;
     }

@@ -20,7 +20,7 @@ use crate::output::refused;
 use clap::Args;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
-use ringreel_ops::monitor::{Look, Watcher};
+use ringreel_ops::monitor::{Observation, Watcher};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use state::State;
@@ -102,7 +102,7 @@ fn once(mut watcher: Watcher, state: &mut State, size: (u16, u16), colours: bool
 
 /// What a thread sees that looks again and again: a filesystem that does not answer holds up nothing but that thread.
 struct Looks {
-    seen: Receiver<Result<Look, String>>,
+    seen: Receiver<Result<Observation, String>>,
     /// When this is gone, the thread ends.
     _wish: Sender<()>,
 }

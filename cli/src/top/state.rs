@@ -1,7 +1,7 @@
 //! What `ringreel top` knows and what its user wants to see: changed by looks that arrive and by keys, drawn by `view`.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ringreel_ops::monitor::Look;
+use ringreel_ops::monitor::Observation;
 use ringreel_ops::status::{MemberStatus, Status};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ const LIVE: usize = 1000;
 
 /// Rates at one look, in samples a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Live {
+pub struct Rates {
     pub unix_ms: u64,
     /// Finished by all generators since the look before.
     pub finished: Option<f64>,
@@ -78,7 +78,7 @@ pub struct State {
     /// Time between two looks.
     pub interval: Duration,
     /// The last look that saw something.
-    pub look: Option<Arc<Look>>,
+    pub look: Option<Arc<Observation>>,
     /// When it arrived.
     pub arrived: Option<Instant>,
     /// When any arrived, or when the first one was begun.
@@ -86,7 +86,7 @@ pub struct State {
     /// Why the last look saw nothing.
     pub trouble: Option<String>,
     /// Rates at the last looks.
-    pub live: VecDeque<Live>,
+    pub live: VecDeque<Rates>,
     pub sort: Column,
     pub reversed: bool,
     /// Members above the first one that is shown.
@@ -117,7 +117,7 @@ impl State {
     }
 
     /// A look arrived; or why it saw nothing. What was seen before stays.
-    pub fn arrive(&mut self, seen: Result<Look, String>) {
+    pub fn arrive(&mut self, seen: Result<Observation, String>) {
         self.heard = Instant::now();
         if self.paused {
             return;
@@ -127,7 +127,7 @@ impl State {
             Ok(look) => {
                 let read = look.status.readers.iter().map(|reader| reader.report.per_second).reduce(|a, b| a + b);
                 let finished = look.speed.map(|speed| speed.samples_per_second);
-                self.live.push_back(Live { unix_ms: look.unix_ms, finished, read });
+                self.live.push_back(Rates { unix_ms: look.unix_ms, finished, read });
                 if self.live.len() > LIVE {
                     self.live.pop_front();
                 }
@@ -198,7 +198,7 @@ mod tests {
         MemberStatus { name: name.to_owned(), silent_seconds, report }
     }
 
-    fn look(readers: Vec<MemberStatus>) -> Look {
+    fn look(readers: Vec<MemberStatus>) -> Observation {
         let (readers, silent) = readers.into_iter().partition(|reader| reader.silent_seconds < 30.0);
         let writing = WritingStatus { generation: 1, samples: 0, cap: 1, bytes: 0, swapping: false };
         let status = Status {
@@ -237,7 +237,7 @@ mod tests {
             failures: Vec::new(),
             quarantined: 0,
         };
-        Look { unix_ms: 1, status, swaps: Vec::new(), speed: None }
+        Observation { unix_ms: 1, status, swaps: Vec::new(), speed: None }
     }
 
     fn state(readers: Vec<MemberStatus>) -> State {

@@ -10,7 +10,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, Row, Table, Wrap};
 use ringreel::humanize::{human_bytes, human_seconds};
 use ringreel_ops::history::Swap;
-use ringreel_ops::monitor::Look;
+use ringreel_ops::monitor::Observation;
 use ringreel_ops::status::{ReuseStatus, Status, WritingStatus};
 
 /// Below this width, what stands at the right is left out.
@@ -127,7 +127,7 @@ fn key_line(state: &State, paint: Paint) -> Line<'static> {
     Line::from(spans)
 }
 
-fn draw_body(frame: &mut Frame<'_>, state: &mut State, look: &Look, paint: Paint, area: Rect) {
+fn draw_body(frame: &mut Frame<'_>, state: &mut State, look: &Observation, paint: Paint, area: Rect) {
     let wide = area.width >= NARROW;
     let failures = match look.status.failures.len() as u16 {
         0 => 0,
@@ -163,7 +163,7 @@ fn draw_body(frame: &mut Frame<'_>, state: &mut State, look: &Look, paint: Paint
     draw_failures(frame, look, paint, failed);
 }
 
-fn draw_facts(frame: &mut Frame<'_>, look: &Look, paint: Paint, area: Rect) {
+fn draw_facts(frame: &mut Frame<'_>, look: &Observation, paint: Paint, area: Rect) {
     let block = paint.section(format!(" {} ", plain(&look.status.sample.join(", "))));
     let inner = block.inner(area);
     frame.render_widget(block, area);
@@ -193,7 +193,7 @@ fn gauge_line(writing: &WritingStatus, paint: Paint, width: u16) -> Line<'static
     text.chars().chain(std::iter::repeat(' ')).take(width.into()).enumerate().map(letter).collect()
 }
 
-fn facts_of(look: &Look, paint: Paint) -> Vec<Line<'static>> {
+fn facts_of(look: &Observation, paint: Paint) -> Vec<Line<'static>> {
     let status = &look.status;
     let fact =
         |name: &str, text: String| Line::from(vec![Span::styled(format!("{name:<9} "), paint.faint()), text.into()]);
@@ -253,7 +253,7 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
-fn draw_swaps(frame: &mut Frame<'_>, look: &Look, paint: Paint, area: Rect) {
+fn draw_swaps(frame: &mut Frame<'_>, look: &Observation, paint: Paint, area: Rect) {
     if look.swaps.is_empty() {
         return;
     }
@@ -331,7 +331,7 @@ fn bars(reuse: &[ReuseStatus], most: usize) -> Vec<(String, u64)> {
     by_power.into_iter().map(|(bits, generations)| (name(bits), generations)).collect()
 }
 
-fn draw_failures(frame: &mut Frame<'_>, look: &Look, paint: Paint, area: Rect) {
+fn draw_failures(frame: &mut Frame<'_>, look: &Observation, paint: Paint, area: Rect) {
     let line = |failure: &ringreel::failure_log::Failure| {
         let ago = human_seconds(look.unix_ms.saturating_sub(failure.unix_ms) as f64 / 1e3);
         let text = format!("{} {}, {ago} ago: {}", failure.role, failure.name, failure.message);

@@ -19,7 +19,7 @@ pub mod resync;
 pub mod writer;
 
 pub use reader::{Record, RecordReader};
-pub use resync::{Found, Region, ResyncReader};
+pub use resync::{Region, ResyncItem, ResyncReader};
 pub use writer::RecordWriter;
 
 use crate::error::{FormatError, Result};

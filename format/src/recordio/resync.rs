@@ -22,7 +22,7 @@ pub struct Region {
 
 /// What a [`ResyncReader`] comes across.
 #[derive(Debug)]
-pub enum Found<'a> {
+pub enum ResyncItem<'a> {
     /// A record.
     Record(Record<'a>),
     /// A stretch without one.
@@ -69,7 +69,7 @@ impl<I: Input> ResyncReader<I> {
     /// # Errors
     /// What the source says, and nothing else.
     #[allow(clippy::should_implement_trait)] // it lends what it gives
-    pub fn next(&mut self) -> Result<Option<Found<'_>>> {
+    pub fn next(&mut self) -> Result<Option<ResyncItem<'_>>> {
         loop {
             let begin = self.reader.position();
             let whole = match self.reader.advance() {
@@ -83,10 +83,10 @@ impl<I: Input> ResyncReader<I> {
                 }
                 (Ok(_), Some((from, why))) => {
                     self.reader.unread();
-                    return Ok(Some(Found::Skipped(Region { begin: from, end: begin, why })));
+                    return Ok(Some(ResyncItem::Skipped(Region { begin: from, end: begin, why })));
                 }
                 (Ok(None), None) => return Ok(None),
-                (Ok(Some(span)), None) => return Ok(Some(Found::Record(self.reader.lend(span)?))),
+                (Ok(Some(span)), None) => return Ok(Some(ResyncItem::Record(self.reader.lend(span)?))),
             }
         }
     }

@@ -4,7 +4,7 @@ use super::json::{Json, error, hex8, stretch};
 use super::model::crc32;
 use super::written::{codec_json, info_json, part_json, sample_json, segment_json};
 use bytes::Bytes;
-use ringreel_format::recordio::{Found, RecordReader, Region, ResyncReader, index, list};
+use ringreel_format::recordio::{RecordReader, Region, ResyncItem, ResyncReader, index, list};
 use ringreel_format::segment::salvage::{Salvage, SalvageItem};
 use ringreel_format::segment::walk::SegmentWalk;
 use ringreel_format::{
@@ -184,8 +184,8 @@ fn resync(bytes: &[u8]) -> Json {
     let mut reader = ResyncReader::over(bytes);
     while let Some(found) = reader.next().unwrap() {
         match found {
-            Found::Record(record) => records.push(super::plain::found_json(record.at, record.payload)),
-            Found::Skipped(region) => stretches.push(skipped(&region)),
+            ResyncItem::Record(record) => records.push(super::plain::found_json(record.at, record.payload)),
+            ResyncItem::Skipped(region) => stretches.push(skipped(&region)),
         }
     }
     Json::Object(vec![("records", Json::List(records)), ("skipped", Json::List(stretches))])

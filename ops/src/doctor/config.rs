@@ -1,7 +1,7 @@
 //! The configuration, and the ring that it names.
 
 use super::facts::{Cure, Fact, LeaseNote, Reading};
-use super::{CannotLook, Doctor, Outcome, Verdict};
+use super::{CannotMeasure, Doctor, Outcome, Verdict};
 use crate::probe::Subject;
 use crate::probe::delays::Delays;
 use ringreel::config::{Config, ReadMode};
@@ -17,7 +17,7 @@ const GROUP: &str = "configuration";
 
 /// What is known of the place of the ring.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct Surroundings {
     /// Where to measure.
     pub place: PathBuf,
     /// Which kind of filesystem that is.
@@ -40,7 +40,7 @@ pub struct Size {
 }
 
 /// Looks at the ring and at what was configured. None: no place to measure in.
-pub(super) fn examine(doctor: &mut Doctor<'_>, config: &Config) -> Result<Option<Known>, CannotLook> {
+pub(super) fn examine(doctor: &mut Doctor<'_>, config: &Config) -> Result<Option<Surroundings>, CannotMeasure> {
     doctor.say(GROUP, "loads", Outcome::ok(Fact::Loads { notes: config.notes.clone() }));
     let (subject, configured) = (doctor.subject.clone(), config.clone());
     let Some((outcome, known)) = doctor.measure(GROUP, "ring", move || ring(&subject, &configured))? else {
@@ -57,7 +57,7 @@ pub(super) fn examine(doctor: &mut Doctor<'_>, config: &Config) -> Result<Option
     Ok(known)
 }
 
-fn ring(subject: &Subject, config: &Config) -> (Outcome, Option<Known>) {
+fn ring(subject: &Subject, config: &Config) -> (Outcome, Option<Surroundings>) {
     let layout = Layout::new(&config.ring);
     let place = super::place_of(subject, &config.ring);
     let kind = match subject.fs.kind(&place) {
@@ -67,7 +67,7 @@ fn ring(subject: &Subject, config: &Config) -> (Outcome, Option<Known>) {
             return (Outcome::failure(Fact::NoPlace { place, why }), None);
         }
     };
-    let mut known = Known { place, kind, descriptor: None, size: None, leases: None };
+    let mut known = Surroundings { place, kind, descriptor: None, size: None, leases: None };
     let outcome = match descriptor::read(&*subject.fs, &layout) {
         Err(error) => Outcome::failure(Fact::UnusableRing { why: error.to_string() }),
         Ok(Some(descriptor)) => {
@@ -120,12 +120,12 @@ fn published_leases(subject: &Subject, config: &Config) -> Option<(f64, f64)> {
 }
 
 /// Compares LEASE_SECONDS with what the members of the ring publish; none where there are none.
-fn leases(config: &Config, known: &Known) -> Option<Outcome> {
+fn leases(config: &Config, known: &Surroundings) -> Option<Outcome> {
     let (ours, (shortest, longest)) = (config.lease.as_secs_f64(), known.leases?);
     Some(Outcome::ok_if(shortest == ours && longest == ours, Fact::Leases { ours, shortest, longest }))
 }
 
-fn read(config: &Config, known: &Known) -> Outcome {
+fn read(config: &Config, known: &Surroundings) -> Outcome {
     let way = match config.read {
         ReadMode::Mmap if !known.kind.local => Reading::MapsShared,
         ReadMode::Mmap => Reading::Maps,

@@ -1,12 +1,12 @@
 //! What names and contents do in the place of the ring, judged by what the ring relies upon (`docs/design.md`).
 
-use super::config::{Known, against_lease};
+use super::config::{Surroundings, against_lease};
 use super::facts::{Cure, Fact, Runners};
 use super::mount;
-use super::{CannotLook, Doctor, Outcome, Verdict};
+use super::{CannotMeasure, Doctor, Outcome, Verdict};
 use crate::probe::contents::{self, Mapped};
 use crate::probe::delays::{self, Delays};
-use crate::probe::names::{self, Broken, Race, Removed, Way};
+use crate::probe::names::{self, Broken, NamingCall, Race, Removed};
 use ringreel::config::{Config, Durability, ReadMode};
 use ringreel::fs::FsResult;
 use std::path::{Path, PathBuf};
@@ -31,9 +31,9 @@ const SLOW_SYNC: Duration = Duration::from_millis(100);
 pub(super) fn examine(
     doctor: &mut Doctor<'_>,
     config: &Config,
-    known: &Known,
+    known: &Surroundings,
     scratch: &Path,
-) -> Result<bool, CannotLook> {
+) -> Result<bool, CannotMeasure> {
     let (name, is_local, place) = (known.kind.name.to_owned(), known.kind.local, known.place.clone());
     doctor.say(GROUP, "kind", Outcome::ok(Fact::Kind { name, is_local, place }));
     Ok(mounted(doctor, &known.place)?
@@ -44,7 +44,7 @@ pub(super) fn examine(
 }
 
 /// How it is mounted.
-fn mounted(doctor: &mut Doctor<'_>, place: &Path) -> Result<bool, CannotLook> {
+fn mounted(doctor: &mut Doctor<'_>, place: &Path) -> Result<bool, CannotMeasure> {
     let place = place.to_owned();
     let look = move || {
         let found = std::fs::canonicalize(place).and_then(|place| Ok((std::fs::read(MOUNTS)?, place)));
@@ -81,7 +81,7 @@ fn needed(is_right: bool, fact: Fact) -> Outcome {
 }
 
 /// What a ring cannot do without.
-fn promises(doctor: &mut Doctor<'_>, dir: &Path) -> Result<bool, CannotLook> {
+fn promises(doctor: &mut Doctor<'_>, dir: &Path) -> Result<bool, CannotMeasure> {
     const ANOTHER: Cure = Cure::OtherFilesystem;
     let renames = on(doctor, dir, ANOTHER, |s, dir| names::rename_with_open_files(&*s.fs, dir), kept(Fact::Rename));
     let onto = on(
@@ -97,8 +97,8 @@ fn promises(doctor: &mut Doctor<'_>, dir: &Path) -> Result<bool, CannotLook> {
         && doctor.check(GROUP, "hard link", links)?)
 }
 
-fn races(doctor: &mut Doctor<'_>, dir: &Path) -> Result<bool, CannotLook> {
-    for way in Way::ALL {
+fn races(doctor: &mut Doctor<'_>, dir: &Path) -> Result<bool, CannotMeasure> {
+    for way in NamingCall::ALL {
         let race = on(
             doctor,
             dir,
@@ -125,7 +125,7 @@ pub(super) fn judge_races(races: Vec<(Race, Runners)>) -> Outcome {
 }
 
 /// What a ring can live with.
-fn lesser(doctor: &mut Doctor<'_>, known: &Known, dir: &Path) -> Result<bool, CannotLook> {
+fn lesser(doctor: &mut Doctor<'_>, known: &Surroundings, dir: &Path) -> Result<bool, CannotMeasure> {
     const ANOTHER: Cure = Cure::OtherFilesystem;
     let removed = on(doctor, dir, ANOTHER, |s, dir| names::remove_open(&*s.fs, dir), judge_removed);
     let case = on(
@@ -167,7 +167,7 @@ fn judge_removed(removed: Removed) -> Outcome {
     }
 }
 
-fn contents(doctor: &mut Doctor<'_>, config: &Config, known: &Known, dir: &Path) -> Result<bool, CannotLook> {
+fn contents(doctor: &mut Doctor<'_>, config: &Config, known: &Surroundings, dir: &Path) -> Result<bool, CannotMeasure> {
     const ANOTHER: Cure = Cure::OtherFilesystem;
     let pread = on(
         doctor,
@@ -191,7 +191,7 @@ fn contents(doctor: &mut Doctor<'_>, config: &Config, known: &Known, dir: &Path)
     Ok(doctor.check(GROUP, "reading (pread)", pread)? && doctor.check(GROUP, "mapping (mmap)", maps)?)
 }
 
-fn times(doctor: &mut Doctor<'_>, config: &Config, dir: &Path) -> Result<bool, CannotLook> {
+fn times(doctor: &mut Doctor<'_>, config: &Config, dir: &Path) -> Result<bool, CannotMeasure> {
     const ANOTHER: Cure = Cure::OtherFilesystem;
     let lease = config.lease;
     let seen = on(

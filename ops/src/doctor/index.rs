@@ -1,8 +1,8 @@
 //! The index: names claimed in files, or a MongoDB.
 
-use super::config::Known;
+use super::config::Surroundings;
 use super::facts::{Cure, Fact};
-use super::{CannotLook, Doctor, Outcome, Verdict};
+use super::{CannotMeasure, Doctor, Outcome, Verdict};
 use ringreel::config::{Config, IndexPlace};
 use ringreel::coordination::{Counter, FileStore, Leases};
 use ringreel::error::{Error, Result};
@@ -24,7 +24,7 @@ pub(super) fn examine_files(
     doctor: &mut Doctor<'_>,
     config: &Config,
     scratch: &Path,
-) -> std::result::Result<(), CannotLook> {
+) -> std::result::Result<(), CannotMeasure> {
     if config.index != IndexPlace::Files {
         return Ok(());
     }
@@ -69,8 +69,8 @@ fn claims(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Outcome> {
 pub(super) fn examine_server(
     doctor: &mut Doctor<'_>,
     config: &Config,
-    known: &Known,
-) -> std::result::Result<(), CannotLook> {
+    known: &Surroundings,
+) -> std::result::Result<(), CannotMeasure> {
     match &config.index {
         IndexPlace::Files => Ok(()),
         #[cfg(feature = "mongodb")]
@@ -87,8 +87,8 @@ pub(super) fn examine_server(
 #[cfg(feature = "mongodb")]
 mod server {
     use super::super::facts::Fact;
-    use super::super::{CannotLook, Doctor, Outcome};
-    use super::{GROUP, Known};
+    use super::super::{CannotMeasure, Doctor, Outcome};
+    use super::{GROUP, Surroundings};
     use ringreel::config::{Config, MongoPlace};
     use ringreel::coordination::server_probe::{Probe, ServerProbe};
     use std::time::Duration;
@@ -102,8 +102,8 @@ mod server {
         doctor: &mut Doctor<'_>,
         config: &Config,
         place: &MongoPlace,
-        known: &Known,
-    ) -> Result<(), CannotLook> {
+        known: &Surroundings,
+    ) -> Result<(), CannotMeasure> {
         let (place, ring) = (place.clone(), config.ring.clone());
         let id = known.descriptor.as_ref().map(|descriptor| descriptor.ring_id.clone());
         let Some(opened) = doctor.measure(GROUP, "MongoDB", move || ServerProbe::open(&place, id.as_deref(), &ring))?

@@ -1,7 +1,7 @@
 //! This machine: what its limits, memory and clock mean for generators, managers and readers.
 
 use super::facts::Fact;
-use super::{CannotLook, Doctor, Outcome};
+use super::{CannotMeasure, Doctor, Outcome};
 use ringreel::memory::group_limit;
 use ringreel::read::OPEN_SEGMENTS;
 use ringreel::unix_ms;
@@ -179,7 +179,7 @@ fn in_list(list: &str) -> usize {
 }
 
 /// Looks at this machine, its clock against the filesystem's, and Python's package.
-pub(super) fn examine(doctor: &mut Doctor<'_>) -> Result<(), CannotLook> {
+pub(super) fn examine(doctor: &mut Doctor<'_>) -> Result<(), CannotMeasure> {
     let subject = doctor.subject.clone();
     let looked = doctor.measure(GROUP, "limits", move || Machine::look(&subject))?;
     for (check, outcome) in looked.into_iter().flat_map(|machine| machine.judge()) {

@@ -105,7 +105,7 @@ pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Why nothing more can be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CannotLook(pub String);
+pub struct CannotMeasure(pub String);
 
 /// Runs checks, tells each at once, and remembers the worst.
 pub struct Doctor<'a> {
@@ -150,10 +150,10 @@ impl<'a> Doctor<'a> {
         group: &str,
         check: &str,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<Option<T>, CannotLook> {
+    ) -> Result<Option<T>, CannotMeasure> {
         let fact = match within(self.limit, &self.stop, work) {
             Within::Done(value) => return Ok(Some(value)),
-            Within::Stopped => return Err(CannotLook("interrupted".to_owned())),
+            Within::Stopped => return Err(CannotMeasure("interrupted".to_owned())),
             Within::TooLong => Fact::Hangs { limit: self.limit },
             Within::Broken(why) => Fact::NotMeasured { why },
         };
@@ -170,7 +170,7 @@ impl<'a> Doctor<'a> {
         group: &str,
         check: &str,
         work: impl FnOnce() -> Outcome + Send + 'static,
-    ) -> Result<bool, CannotLook> {
+    ) -> Result<bool, CannotMeasure> {
         let outcome = self.measure(group, check, work)?;
         let done = outcome.is_some();
         outcome.into_iter().for_each(|outcome| self.say(group, check, outcome));
@@ -185,8 +185,8 @@ impl<'a> Doctor<'a> {
     pub fn with_scratch<T>(
         &mut self,
         place: &Path,
-        work: impl FnOnce(&mut Doctor<'a>, &Path) -> Result<T, CannotLook>,
-    ) -> Result<Option<T>, CannotLook> {
+        work: impl FnOnce(&mut Doctor<'a>, &Path) -> Result<T, CannotMeasure>,
+    ) -> Result<Option<T>, CannotMeasure> {
         let scratch = scratch_name(place);
         let (subject, dir) = (self.subject.clone(), scratch.clone());
         let done = match self.measure("filesystem", "scratch", move || subject.make_scratch(&dir)) {
@@ -247,16 +247,16 @@ fn within<T: Send + 'static>(limit: Duration, stop: &Stop, work: impl FnOnce() -
 ///
 /// # Errors
 /// The filesystem does not answer; somebody asked to stop.
-pub fn place(doctor: &Doctor<'_>, config: &Config) -> Result<PathBuf, CannotLook> {
+pub fn place(doctor: &Doctor<'_>, config: &Config) -> Result<PathBuf, CannotMeasure> {
     let (subject, ring) = (doctor.subject.clone(), config.ring.clone());
     match within(doctor.limit, &doctor.stop, move || place_of(&subject, &ring)) {
         Within::Done(place) => Ok(place),
-        Within::Stopped => Err(CannotLook("interrupted".to_owned())),
+        Within::Stopped => Err(CannotMeasure("interrupted".to_owned())),
         Within::TooLong => {
             let (ring, limit) = (config.ring.display(), doctor.limit.as_secs_f64());
-            Err(CannotLook(format!("the filesystem of {ring} hangs: no answer within {limit:.0} s")))
+            Err(CannotMeasure(format!("the filesystem of {ring} hangs: no answer within {limit:.0} s")))
         }
-        Within::Broken(why) => Err(CannotLook(why)),
+        Within::Broken(why) => Err(CannotMeasure(why)),
     }
 }
 
@@ -275,7 +275,7 @@ pub(crate) fn place_of(subject: &Subject, ring: &Path) -> PathBuf {
 ///
 /// # Errors
 /// Somebody asked to stop.
-pub fn examine(doctor: &mut Doctor<'_>, config: &Config) -> Result<(), CannotLook> {
+pub fn examine(doctor: &mut Doctor<'_>, config: &Config) -> Result<(), CannotMeasure> {
     let known = config::examine(doctor, config)?;
     if let Some(known) = known {
         doctor.with_scratch(&known.place.clone(), |doctor, scratch| {

@@ -1,9 +1,9 @@
 //! Room for the ring, how fast it is written, whether it is one filesystem, and who may do what in it.
 
-use super::config::{Known, Size};
+use super::config::{Size, Surroundings};
 use super::facts::{Cure, Fact, Free, RightsNote};
 use super::filesystem::GROUP;
-use super::{CannotLook, Doctor, Outcome, Subject};
+use super::{CannotMeasure, Doctor, Outcome, Subject};
 use crate::probe::Facts;
 use crate::probe::contents::throughput;
 use ringreel::config::Config;
@@ -28,9 +28,9 @@ const GROUP_WRITES: u32 = 0o020;
 pub(super) fn examine(
     doctor: &mut Doctor<'_>,
     config: &Config,
-    known: &Known,
+    known: &Surroundings,
     scratch: &Path,
-) -> Result<(), CannotLook> {
+) -> Result<(), CannotMeasure> {
     let (subject, place) = (doctor.subject.clone(), known.place.clone());
     let Some(space) = doctor.measure(GROUP, "room", move || subject.fs.space(&place))? else { return Ok(()) };
     match space {
@@ -153,7 +153,7 @@ fn generations(subject: &Subject, root: &Path) -> Vec<PathBuf> {
     names.iter().filter(|name| GenerationDir::parse(name).is_some()).map(|name| root.join(name)).collect()
 }
 
-fn permissions(subject: &Subject, known: &Known, scratch: &Path, protected: bool) -> Outcome {
+fn permissions(subject: &Subject, known: &Surroundings, scratch: &Path, protected: bool) -> Outcome {
     match look(subject, known, scratch) {
         Ok(seen) => judge(&seen, protected),
         Err(error) => Outcome::refused(&error, ANOTHER),
@@ -173,7 +173,7 @@ pub struct Rights {
     pub closed: Vec<String>,
 }
 
-fn look(subject: &Subject, known: &Known, scratch: &Path) -> FsResult<Rights> {
+fn look(subject: &Subject, known: &Surroundings, scratch: &Path) -> FsResult<Rights> {
     let probe = scratch.join("made");
     subject.fs.make_dir(&probe)?;
     let (place, made) = (subject.extra.facts(&known.place)?, subject.extra.facts(&probe)?);

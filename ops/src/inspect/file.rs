@@ -4,7 +4,7 @@ use super::Subject;
 use super::issue::Issue;
 use super::records::Damage;
 use super::records::{What, image_kind, walk};
-use super::sample_stats::{Glance, glance};
+use super::sample_stats::{SampleStats, glance};
 use super::samples::Samples;
 use super::verify_file;
 use ringreel::error::{Error, Result};
@@ -20,7 +20,7 @@ const TOLD: usize = 20;
 
 /// Where a sample lies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct SamplePlace {
     /// Its position in the segment.
     pub ordinal: u64,
     /// File offset of its head.
@@ -41,11 +41,11 @@ pub struct Segment {
     /// Heads of samples that were found.
     pub samples: u64,
     /// The first of them.
-    pub first_samples: Vec<Place>,
+    pub first_samples: Vec<SamplePlace>,
     /// File offset and checksum of its footer, which stands for the whole file; none where it has none.
     pub footer: Option<(u64, u32)>,
     /// Some samples.
-    pub glance: Option<Glance>,
+    pub glance: Option<SampleStats>,
     /// What is odd.
     pub issues: Vec<Issue>,
 }
@@ -120,7 +120,7 @@ fn segment(fs: &Arc<dyn Fs>, path: &Path, most: u64) -> Result<Segment> {
             What::Head(head) => {
                 samples += 1;
                 if first_samples.len() < TOLD {
-                    first_samples.push(Place { ordinal: head.ordinal, at: head.at, bytes: head.end - head.at });
+                    first_samples.push(SamplePlace { ordinal: head.ordinal, at: head.at, bytes: head.end - head.at });
                 }
             }
             What::Footer(found) => {
@@ -137,7 +137,7 @@ fn segment(fs: &Arc<dyn Fs>, path: &Path, most: u64) -> Result<Segment> {
         Err(Error::Fs { source }) => return Err(source.into()),
         Err(_) => None, // the walk has said why
     };
-    issues.extend(glance.iter().flat_map(Glance::issues));
+    issues.extend(glance.iter().flat_map(SampleStats::issues));
     Ok(Segment { path: path.to_owned(), bytes, info, samples, first_samples, footer, glance, issues })
 }
 

@@ -8,7 +8,7 @@ use ringreel::segment::reader::{largest_record, read_tail};
 use ringreel_format::frame::{FrameHeader, HEADER_LEN, Sequence, framed_len, read_strict};
 use ringreel_format::input::{RangeRead, StreamInput};
 use ringreel_format::recordio::image::{self, Image};
-use ringreel_format::recordio::{Found, ResyncReader};
+use ringreel_format::recordio::{ResyncItem, ResyncReader};
 use ringreel_format::segment::pieces::Piece;
 use ringreel_format::segment::record_type;
 use ringreel_format::{Footer, FormatError, Head, PartPlace, SegmentInfo, TRAILER_LEN, Trailer};
@@ -227,7 +227,7 @@ impl Window<'_> {
                     want = frame.saturating_add(need).saturating_sub(at).max(2 * (reached - at)).min(len - at) as usize;
                 }
                 other => {
-                    let whole = |joined: ringreel_format::frame::Joined<'_>| Whole {
+                    let whole = |joined: ringreel_format::frame::JoinedRecord<'_>| Whole {
                         splits: joined.splits,
                         end: at + joined.next as u64,
                         payload: joined.payload.into_owned(),
@@ -268,7 +268,7 @@ impl Window<'_> {
         let source = RangeRead::new(&mut read_at, from..self.len);
         let mut reader = ResyncReader::with_input(StreamInput::new(source, from).at_most(largest_record()));
         while let Some(found) = reader.next().map_err(Error::format("read", &self.path))? {
-            if let Found::Record(record) = found
+            if let ResyncItem::Record(record) = found
                 && record.at > from
                 && passes(record.payload, record.at, record.end)
             {

@@ -27,7 +27,7 @@ pub struct Kind {
 
 /// One part, in all samples that were looked at.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct PartGlance {
+pub struct PartStats {
     /// Its name.
     pub name: String,
     /// Its dtypes and shapes, the most frequent first, eight at most.
@@ -48,7 +48,7 @@ pub struct PartGlance {
 
 /// Some samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Glance {
+pub struct SampleStats {
     /// So many were looked at,
     pub looked_at: u64,
     /// of so many.
@@ -60,10 +60,10 @@ pub struct Glance {
     /// Why the first of them could not.
     pub why: Option<String>,
     /// Their parts.
-    pub parts: Vec<PartGlance>,
+    pub parts: Vec<PartStats>,
 }
 
-impl Glance {
+impl SampleStats {
     /// Samples that cannot be read, and parts with elements that are not finite, in those that were looked at.
     pub(super) fn issues(&self) -> impl Iterator<Item = Issue> + '_ {
         let (looked_at, unreadable) = (self.looked_at, self.unreadable);
@@ -79,9 +79,9 @@ impl Glance {
 ///
 /// # Errors
 /// What the filesystem says, but for what is gone.
-pub fn glance(samples: &Samples, most: u64) -> Result<Glance> {
+pub fn glance(samples: &Samples, most: u64) -> Result<SampleStats> {
     let len = samples.len();
-    let mut glance = Glance { samples: len, generation: samples.generation(), ..Glance::default() };
+    let mut glance = SampleStats { samples: len, generation: samples.generation(), ..SampleStats::default() };
     let (mut kinds, mut bytes) = (HashMap::<(usize, DType, Shape), u64>::new(), 0);
     for n in 0..len.min(most) {
         if bytes > BYTES {
@@ -101,7 +101,7 @@ pub fn glance(samples: &Samples, most: u64) -> Result<Glance> {
             }
         };
         glance.looked_at += 1;
-        glance.parts.resize_with(glance.parts.len().max(item.parts.len()), PartGlance::default);
+        glance.parts.resize_with(glance.parts.len().max(item.parts.len()), PartStats::default);
         for (n, part) in item.parts.iter().enumerate() {
             let told = &mut glance.parts[n];
             if told.name.is_empty() {

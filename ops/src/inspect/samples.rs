@@ -17,7 +17,7 @@ use ringreel::read::{ReadPart, named};
 use ringreel::segment::SampleId;
 use ringreel::segment::reader::{Access, SegmentReader, decode, largest_record, read_tail};
 use ringreel_format::input::{RangeRead, SliceInput, StreamInput};
-use ringreel_format::recordio::{Found, RecordReader, ResyncReader};
+use ringreel_format::recordio::{RecordReader, ResyncItem, ResyncReader};
 use ringreel_format::segment::slice::decode_head;
 use ringreel_format::{
     DType, FormatError, Head, Meta, Part, ReadOptions, Region, Salvage, SalvageItem, SegmentId, SegmentInfo,
@@ -424,8 +424,8 @@ impl Samples {
         let mut frames = Vec::new();
         while let Some(found) = reader.next().map_err(Error::format("read", path))? {
             match found {
-                Found::Record(record) => frames.push(record.at..record.end),
-                Found::Skipped(region) => self.skipped(path, &region),
+                ResyncItem::Record(record) => frames.push(record.at..record.end),
+                ResyncItem::Skipped(region) => self.skipped(path, &region),
             }
         }
         self.len = frames.len() as u64;

@@ -5,7 +5,7 @@
 //! files the footer.
 
 use super::issue::Issue;
-use super::sample_stats::{Glance, glance};
+use super::sample_stats::{SampleStats, glance};
 use super::samples::Samples;
 use super::{Subject, tree};
 use ringreel::error::{Error, FsError, Result};
@@ -134,7 +134,7 @@ pub struct Ring {
     /// Names in the trash.
     pub trash: u64,
     /// Some samples of the newest generation that has any.
-    pub glance: Option<Glance>,
+    pub glance: Option<SampleStats>,
     /// What is odd.
     #[serde(skip)]
     pub issues: Vec<Issue>,
@@ -237,7 +237,7 @@ pub fn generation(
     layout: &Layout,
     dir: GenerationDir,
     most: u64,
-) -> Result<(Generation, Option<Glance>, Vec<Issue>)> {
+) -> Result<(Generation, Option<SampleStats>, Vec<Issue>)> {
     let manifests = Manifests::new(fs.clone(), layout.clone());
     let newest = match manifests.newest_listed() {
         Ok(newest) => Some(newest),
@@ -399,7 +399,7 @@ fn issues_of(newest: Option<u64>, samples: Option<u64>, there: &[Generation]) ->
 }
 
 /// Some samples of `subject`. None: there are none to be looked at.
-fn glance_of(fs: &Arc<dyn Fs>, subject: &Subject, most: u64, issues: &mut Vec<Issue>) -> Option<Glance> {
+fn glance_of(fs: &Arc<dyn Fs>, subject: &Subject, most: u64, issues: &mut Vec<Issue>) -> Option<SampleStats> {
     match Samples::open(fs.clone(), subject).and_then(|samples| glance(&samples, most)) {
         Ok(seen) => {
             issues.extend(seen.issues());

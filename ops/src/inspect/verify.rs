@@ -5,7 +5,7 @@
 
 use super::Subject;
 use super::finding::{Finding, Kind, NAMED, Problem};
-use super::verify_file::{self, Checked, Task};
+use super::verify_file::{self, FileReport, Task};
 use ringreel::error::{Error, Result};
 use ringreel::fs::{Fs, surely};
 use ringreel::layout::{GenerationDir, Layout, Phase, SegmentName, is_owner, sealed_id};
@@ -89,7 +89,7 @@ pub fn verify(
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Report> {
     let (report, listed) = (Report::default(), [0; 3]);
-    let mut look = Look { fs: fs.clone(), report, listed, tasks: Vec::new() };
+    let mut look = Verifier { fs: fs.clone(), report, listed, tasks: Vec::new() };
     match subject {
         Subject::Ring(layout) => {
             look.report.subject = Looked::Ring;
@@ -120,7 +120,7 @@ pub fn verify(
     Ok(report)
 }
 
-struct Look {
+struct Verifier {
     fs: Arc<dyn Fs>,
     report: Report,
     /// Findings of each kind.
@@ -128,7 +128,7 @@ struct Look {
     tasks: Vec<Task>,
 }
 
-impl Look {
+impl Verifier {
     fn find(&mut self, kind: Kind, path: &Path, problem: Problem) {
         self.add(Finding::new(kind, path, problem));
     }
@@ -143,7 +143,7 @@ impl Look {
         }
     }
 
-    fn take(&mut self, checked: Checked) {
+    fn take(&mut self, checked: FileReport) {
         self.report.files += u64::from(checked.was_read);
         self.report.bytes = self.report.bytes.saturating_add(checked.bytes);
         self.report.readable = self.report.readable.saturating_add(checked.good);

@@ -12,7 +12,7 @@ use ringreel::segment::SampleId;
 use ringreel::segment::reader::{Tail, check_stored, check_whole, largest_record, read_tail, record_room};
 use ringreel_format::frame::HEADER_LEN;
 use ringreel_format::input::{RangeRead, StreamInput};
-use ringreel_format::recordio::{Found, ResyncReader};
+use ringreel_format::recordio::{ResyncItem, ResyncReader};
 use ringreel_format::segment::header::SIGNATURE;
 use ringreel_format::segment::part::PART;
 use ringreel_format::{Footer, FormatError, Salvage, SalvageItem};
@@ -27,7 +27,7 @@ const READ_AT_MOST: u64 = 256 << 20;
 
 /// What was found in one file.
 #[derive(Debug, Default)]
-pub struct Checked {
+pub struct FileReport {
     /// Whether it was there, and could be read.
     pub was_read: bool,
     /// Its bytes.
@@ -54,11 +54,11 @@ pub(super) struct Task {
 
 /// A file, and how many samples of it that are listed cannot be read. None where it was reclaimed meanwhile, or where it
 /// was looked at by another name.
-pub(super) fn task(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64)>>) -> Option<(Checked, u64)> {
+pub(super) fn task(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64)>>) -> Option<(FileReport, u64)> {
     let listed = task.listed.as_ref().map_or(0, |entry| entry.samples);
     let failed = |problem: Problem| {
         let findings = vec![Finding::new(Kind::Damage, &task.path, problem)];
-        Some((Checked { findings, ..Checked::default() }, listed))
+        Some((FileReport { findings, ..FileReport::default() }, listed))
     };
     let identity = match surely(&**fs, &task.path, || fs.identity(&task.path)) {
         Ok(identity) => identity,
@@ -99,10 +99,10 @@ pub(super) fn task(fs: &Arc<dyn Fs>, task: &Task, seen: &Mutex<HashSet<(u64, u64
 ///
 /// # Errors
 /// What the filesystem says.
-pub fn segment(fs: &dyn Fs, path: &Path) -> Result<Checked> {
+pub fn segment(fs: &dyn Fs, path: &Path) -> Result<FileReport> {
     let good = |tail: Tail, findings| {
         let (bytes, good) = (tail.len, tail.footer.count);
-        Checked { was_read: true, bytes, good, findings, footer: Some(tail.footer), ..Checked::default() }
+        FileReport { was_read: true, bytes, good, findings, footer: Some(tail.footer), ..FileReport::default() }
     };
     match check_whole(fs, path) {
         Ok(tail) => Ok(good(tail, Vec::new())),
@@ -119,13 +119,13 @@ pub fn segment(fs: &dyn Fs, path: &Path) -> Result<Checked> {
 }
 
 /// What of a damaged segment can be read, and which samples the damage touches.
-fn damaged_segment(fs: &dyn Fs, path: &Path, why: FormatError) -> Result<Checked> {
+fn damaged_segment(fs: &dyn Fs, path: &Path, why: FormatError) -> Result<FileReport> {
     let footer = read_tail(fs, path).ok().map(|tail| tail.footer);
     let options = careful();
     let _room = CHECKED.wait_for(READ_AT_MOST + record_room(u64::MAX) + options.max_part); // others wait
     let bytes = whole(fs, path)?;
     let len = bytes.len() as u64;
-    let mut checked = Checked { was_read: true, bytes: len, ..Checked::default() };
+    let mut checked = FileReport { was_read: true, bytes: len, ..FileReport::default() };
     let mut salvage = Salvage::new(bytes, options);
     let id = footer.as_ref().map(|footer| footer.info.id).or(salvage.info().map(|info| info.id));
     // Regions, with what is wrong there; and samples that are whole.
@@ -171,22 +171,22 @@ fn damaged_segment(fs: &dyn Fs, path: &Path, why: FormatError) -> Result<Checked
 ///
 /// # Errors
 /// What the filesystem says.
-pub fn recordio(fs: &dyn Fs, path: &Path) -> Result<Checked> {
+pub fn recordio(fs: &dyn Fs, path: &Path) -> Result<FileReport> {
     let file = fs.open(path)?;
     let len = file.size()?;
     let mut read_at = |buffer: &mut [u8], at| file.read_exact_at(buffer, at).map_err(|error| error.source);
     let _room = CHECKED.wait_for(record_room(len));
     let source = StreamInput::new(RangeRead::new(&mut read_at, 0..len), 0).at_most(largest_record());
     let mut reader = ResyncReader::with_input(source);
-    let mut checked = Checked { was_read: true, bytes: len, ..Checked::default() };
+    let mut checked = FileReport { was_read: true, bytes: len, ..FileReport::default() };
     if len == 0 {
         checked.findings.push(Finding::new(Kind::Note, path, Problem::Empty));
     }
     while let Some(found) = reader.next().map_err(Error::format("read", path))? {
         match found {
-            Found::Record(_) => checked.good += 1,
-            Found::Skipped(_) if checked.findings.len() >= LISTED => checked.more += 1,
-            Found::Skipped(region) => checked.findings.push(Finding {
+            ResyncItem::Record(_) => checked.good += 1,
+            ResyncItem::Skipped(_) if checked.findings.len() >= LISTED => checked.more += 1,
+            ResyncItem::Skipped(region) => checked.findings.push(Finding {
                 bytes: Some((region.begin, region.end)),
                 ..Finding::new(Kind::Damage, path, Problem::refused(region.why))
             }),

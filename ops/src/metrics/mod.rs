@@ -9,13 +9,13 @@
 pub mod prometheus;
 pub mod wirehead;
 
-use crate::monitor::Look;
+use crate::monitor::Observation;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// One object of all that one look saw. `database` and `interval` (seconds between two looks) are for Wirehead's fields.
 #[must_use]
-pub fn json(look: &Look, database: &str, interval: f64) -> Value {
+pub fn json(look: &Observation, database: &str, interval: f64) -> Value {
     let mut all = object(&look.status);
     all.extend(object(&wirehead::Snapshot::of(look, database, interval)));
     Value::Object(all)

@@ -4,7 +4,7 @@
 //! Every metric has the label `ring`, the ring's directory, so that several rings fit into one file. Units are seconds,
 //! bytes and samples. What is not known has no line.
 
-use crate::monitor::Look;
+use crate::monitor::Observation;
 use crate::status::{MemberStatus, Status};
 use ringreel::escape::escape;
 use ringreel::unix_ms;
@@ -15,7 +15,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The metrics of what one look saw.
 #[must_use]
-pub fn text(look: &Look) -> String {
+pub fn text(look: &Observation) -> String {
     let status = &look.status;
     let mut text = Text::of(&status.ring, true);
     ring(&mut text, look);
@@ -38,7 +38,7 @@ pub fn text_of_failure(ring: &str) -> String {
     Text::of(ring, false).out
 }
 
-fn ring(text: &mut Text, look: &Look) {
+fn ring(text: &mut Text, look: &Observation) {
     let status = &look.status;
     let whole = |n: u64| n as f64;
     text.one("index_up", "gauge", "Whether the index answers.", f64::from(u8::from(status.index_away.is_none())));

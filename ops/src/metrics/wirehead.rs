@@ -5,7 +5,7 @@
 //! nearest one is told: each field says which.
 
 use crate::history::Swap;
-use crate::monitor::Look;
+use crate::monitor::Observation;
 use serde::Serialize;
 
 /// Swaps that a snapshot tells.
@@ -106,7 +106,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// What `look` saw.
     #[must_use]
-    pub fn of(look: &Look, database: &str, interval: f64) -> Snapshot {
+    pub fn of(look: &Observation, database: &str, interval: f64) -> Snapshot {
         let (status, last) = (&look.status, look.swaps.last());
         let (completed, cap) = (status.writing.samples, status.swap_cap);
         let in_flight = status.samples_waiting.saturating_sub(completed);

@@ -124,7 +124,7 @@ pub fn hard_link(fs: &dyn Fs, dir: &Path) -> FsResult<Vec<Broken>> {
 
 /// A call that gives a name to one of several who want it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum NamingCall {
     /// A hard link.
     Link,
     /// A file, created exclusively.
@@ -133,16 +133,16 @@ pub enum Way {
     MakeDir,
 }
 
-impl Way {
+impl NamingCall {
     /// All of them.
-    pub const ALL: [Way; 3] = [Way::Link, Way::Create, Way::MakeDir];
+    pub const ALL: [NamingCall; 3] = [NamingCall::Link, NamingCall::Create, NamingCall::MakeDir];
 
     /// As the system calls it.
     pub fn name(self) -> &'static str {
         match self {
-            Way::Link => "link",
-            Way::Create => "O_EXCL",
-            Way::MakeDir => "mkdir",
+            NamingCall::Link => "link",
+            NamingCall::Create => "O_EXCL",
+            NamingCall::MakeDir => "mkdir",
         }
     }
 
@@ -151,7 +151,7 @@ impl Way {
     /// # Errors
     /// What the system says.
     pub fn prepare(self, fs: &dyn Fs, dir: &Path, me: &str, rounds: usize) -> FsResult<()> {
-        let sources = if self == Way::Link { rounds.div_ceil(LINKS) } else { 0 };
+        let sources = if self == NamingCall::Link { rounds.div_ceil(LINKS) } else { 0 };
         (0..sources).try_for_each(|n| write_new(fs, &dir.join(format!("of-{me}-{n}")), me.as_bytes(), false))
     }
 
@@ -162,9 +162,9 @@ impl Way {
     pub fn claim(self, fs: &dyn Fs, dir: &Path, me: &str, round: usize) -> FsResult<bool> {
         let path = dir.join(format!("name-{round}"));
         let done = match self {
-            Way::Link => fs.link(&dir.join(format!("of-{me}-{}", round / LINKS)), &path),
-            Way::Create => fs.create_new(&path).and_then(|file| file.close()),
-            Way::MakeDir => fs.make_dir(&path),
+            NamingCall::Link => fs.link(&dir.join(format!("of-{me}-{}", round / LINKS)), &path),
+            NamingCall::Create => fs.create_new(&path).and_then(|file| file.close()),
+            NamingCall::MakeDir => fs.make_dir(&path),
         };
         match done {
             Ok(()) => Ok(true),
@@ -189,7 +189,14 @@ pub struct Race {
 ///
 /// # Errors
 /// What the system says but that somebody else has it.
-pub fn race(fs: &Arc<dyn Fs>, dir: &Path, way: Way, threads: usize, rounds: usize, limit: Duration) -> FsResult<Race> {
+pub fn race(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    way: NamingCall,
+    threads: usize,
+    rounds: usize,
+    limit: Duration,
+) -> FsResult<Race> {
     let dir = dir.join(format!("race-{}", way.name()));
     fs.make_dir(&dir)?;
     let names: Vec<String> = (0..threads).map(|n| n.to_string()).collect();

@@ -1,6 +1,6 @@
 //! Several records at once: so many that handing them from thread to thread costs nothing beside reading them.
 
-use super::{Found, InputSplit, Place};
+use super::{InputSplit, RecordSpan, SplitItem};
 use crate::prefetch::{Panicked, Prefetch};
 use ringreel::error::{Error, FsError, Result};
 use std::ops::Range;
@@ -10,20 +10,20 @@ use std::path::Path;
 #[derive(Debug, Default)]
 pub struct Chunk {
     payloads: Vec<u8>,
-    items: Vec<(Found, Range<usize>)>,
+    items: Vec<(SplitItem, Range<usize>)>,
 }
 
 impl Chunk {
     /// The records and skipped stretches, in order, each with its payload; that of a stretch is empty.
-    pub fn items(&self) -> impl ExactSizeIterator<Item = (&Found, &[u8])> {
+    pub fn items(&self) -> impl ExactSizeIterator<Item = (&SplitItem, &[u8])> {
         self.items.iter().map(|(found, range)| (found, &self.payloads[range.clone()]))
     }
 
     /// The records, in order.
-    pub fn records(&self) -> impl Iterator<Item = (Place, &[u8])> {
+    pub fn records(&self) -> impl Iterator<Item = (RecordSpan, &[u8])> {
         self.items().filter_map(|(found, payload)| match found {
-            Found::Record(place) => Some((*place, payload)),
-            Found::Skipped { .. } => None,
+            SplitItem::Record(place) => Some((*place, payload)),
+            SplitItem::Skipped { .. } => None,
         })
     }
 }
@@ -37,7 +37,7 @@ impl InputSplit {
     pub fn next_chunk(&mut self, chunk: &mut Chunk, bytes: usize) -> Result<bool> {
         chunk.payloads.clear();
         chunk.items.clear();
-        while chunk.payloads.len() + chunk.items.len() * size_of::<(Found, Range<usize>)>() < bytes.max(1) {
+        while chunk.payloads.len() + chunk.items.len() * size_of::<(SplitItem, Range<usize>)>() < bytes.max(1) {
             let from = chunk.payloads.len();
             match self.append(&mut chunk.payloads) {
                 Ok(Some(found)) => chunk.items.push((found, from..chunk.payloads.len())),

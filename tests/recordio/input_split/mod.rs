@@ -10,7 +10,7 @@ use random::{Random, file, index};
 use ringreel::Error;
 use ringreel::format::FormatError;
 use ringreel::read::shard::Share;
-use ringreel_recordio::input_split::{Found, InputSplit, OnDamage, Place, Position, SplitBy, SplitOptions};
+use ringreel_recordio::input_split::{InputSplit, OnDamage, Position, RecordSpan, SplitBy, SplitItem, SplitOptions};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,10 +31,10 @@ fn drain(split: &mut InputSplit) -> (Vec<Piece>, Vec<Error>) {
                 assert!(split.next_into(&mut payload).unwrap().is_none() && payload.is_empty());
                 return (pieces, errors);
             }
-            Ok(Some(Found::Record(Place { file, at, end, .. }))) => {
+            Ok(Some(SplitItem::Record(RecordSpan { file, at, end, .. }))) => {
                 pieces.push((file, at as usize, end as usize, Some(payload.clone())));
             }
-            Ok(Some(Found::Skipped { file, region })) => {
+            Ok(Some(SplitItem::Skipped { file, region })) => {
                 assert!(payload.is_empty());
                 pieces.push((file, region.begin as usize, region.end as usize, None));
             }

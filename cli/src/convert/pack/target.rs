@@ -30,11 +30,11 @@ pub enum Target<'a> {
     /// A `.rec` file for each part.
     Rec(Vec<RecFile>),
     /// A ring.
-    Ring(Box<IntoRing<'a>>),
+    Ring(Box<RingTarget<'a>>),
 }
 
 /// A ring, and what is noted of the inputs that are in it.
-pub struct IntoRing<'a> {
+pub struct RingTarget<'a> {
     generator: Generator,
     names: Vec<String>,
     journal: Option<Journal>,
@@ -106,7 +106,7 @@ impl<'a> Target<'a> {
         let mut config = config.clone();
         config.sample.get_or_insert_with(|| parts.to_vec());
         let generator = Generator::open(&config)?;
-        Ok(Target::Ring(Box::new(IntoRing {
+        Ok(Target::Ring(Box::new(RingTarget {
             generator,
             names: parts.to_vec(),
             journal,
@@ -190,7 +190,7 @@ pub fn rec_paths(out: &Path, parts: &[String]) -> Vec<PathBuf> {
     }
 }
 
-impl IntoRing<'_> {
+impl RingTarget<'_> {
     fn put(&mut self, name: &str, parts: &[NewPart], meta: &Meta) -> Result<()> {
         let named = self.names.iter().zip(parts);
         let named: Vec<_> =

@@ -5,7 +5,7 @@ use super::super::facts::{Fact, Runners};
 use super::super::filesystem::judge_races;
 use super::session::{Attempt, Session, Trouble};
 use crate::probe::contents::{Mapped, mapped, pattern};
-use crate::probe::names::{Race, Way};
+use crate::probe::names::{NamingCall, Race};
 use ringreel::fs::MapMode;
 use ringreel::fs::poll::jittered;
 use std::collections::BTreeMap;
@@ -208,7 +208,7 @@ pub fn sealed_b(session: &mut Session) -> Attempt<()> {
 }
 
 /// Tries to get the names of a burst, once both are about to: `1` got it, `0` somebody else has it, `e` another error.
-fn burst(session: &Session, way: Way, me: &str, burst: usize) -> Attempt<String> {
+fn burst(session: &Session, way: NamingCall, me: &str, burst: usize) -> Attempt<String> {
     let dir = session.dir.join(way.name());
     let names = burst * BURST..(burst + 1) * BURST;
     let claims = names.map(|n| match way.claim(&*session.subject.fs, &dir, me, n) {
@@ -225,7 +225,7 @@ fn burst(session: &Session, way: Way, me: &str, burst: usize) -> Attempt<String>
 
 pub fn race_a(session: &mut Session) -> Attempt<Outcome> {
     let mut races = Vec::new();
-    for way in Way::ALL {
+    for way in NamingCall::ALL {
         let dir = session.make_dir(way.name())?;
         way.prepare(&*session.subject.fs, &dir, "a", NAMES)?;
         session.say("made")?;
@@ -261,7 +261,7 @@ pub fn race_a(session: &mut Session) -> Attempt<Outcome> {
 }
 
 pub fn race_b(session: &mut Session) -> Attempt<()> {
-    for way in Way::ALL {
+    for way in NamingCall::ALL {
         session.expect("made")?;
         let dir = session.dir.join(way.name());
         way.prepare(&*session.subject.fs, &dir, "b", NAMES)?;

@@ -10,7 +10,7 @@ mod session;
 mod visibility_checks;
 
 use super::facts::{Cure, Fact};
-use super::{CannotLook, Check, Doctor, Outcome, Stop, Verdict};
+use super::{CannotMeasure, Check, Doctor, Outcome, Stop, Verdict};
 use crate::probe::{Subject, remove_tree_while};
 use session::{Answer, Attempt, Session, Trouble};
 use std::path::Path;
@@ -65,7 +65,7 @@ const STEPS: [Step; 12] = [
 ///
 /// # Errors
 /// Nobody came; the other one fell silent or ended early; somebody asked to stop; the filesystem does not answer.
-pub fn examine(doctor: &mut Doctor<'_>, place: &Path, times: Times, stop: &Stop) -> Result<(), CannotLook> {
+pub fn examine(doctor: &mut Doctor<'_>, place: &Path, times: Times, stop: &Stop) -> Result<(), CannotMeasure> {
     let alive = Arc::new(Mutex::new(Instant::now()));
     let (seen, asked) = (alive.clone(), stop.clone());
     // Asked in every loop: so it also tells that no call hangs.
@@ -77,15 +77,17 @@ pub fn examine(doctor: &mut Doctor<'_>, place: &Path, times: Times, stop: &Stop)
     let (subject, at) = (doctor.subject.clone(), place.to_owned());
     let pair = move || drop(sender.send(pair(&subject, &at, times, &stop)));
     let thread = std::thread::Builder::new().name("ringreel-doctor".to_owned()).spawn(pair);
-    thread.map_err(|error| CannotLook(format!("no thread can be started ({error})")))?;
+    thread.map_err(|error| CannotMeasure(format!("no thread can be started ({error})")))?;
     let checks = loop {
         match receiver.recv_timeout(super::SLICE) {
             Ok(checks) => break checks?,
-            Err(mpsc::RecvTimeoutError::Disconnected) => return Err(CannotLook("the measurement failed".to_owned())),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(CannotMeasure("the measurement failed".to_owned()));
+            }
             Err(mpsc::RecvTimeoutError::Timeout) => {}
         }
         if alive.lock().unwrap_or_else(PoisonError::into_inner).elapsed() > doctor.limit {
-            return Err(CannotLook(format!(
+            return Err(CannotMeasure(format!(
                 "the filesystem of {} hangs: no answer within {:.0} s",
                 place.display(),
                 doctor.limit.as_secs_f64()
@@ -96,7 +98,7 @@ pub fn examine(doctor: &mut Doctor<'_>, place: &Path, times: Times, stop: &Stop)
     Ok(())
 }
 
-fn pair(subject: &Subject, place: &Path, times: Times, stop: &Stop) -> Result<Vec<Check>, CannotLook> {
+fn pair(subject: &Subject, place: &Path, times: Times, stop: &Stop) -> Result<Vec<Check>, CannotMeasure> {
     let met = rendezvous::meet(subject, place, times.meeting, stop)?;
     let mut session = Session::new(subject.clone(), &met, times, stop.clone());
     let partner = introduce(&mut session, &met.me);
@@ -112,7 +114,7 @@ fn pair(subject: &Subject, place: &Path, times: Times, stop: &Stop) -> Result<Ve
         Ok(())
     };
     met.clean(&*subject.fs, known.as_deref());
-    let mut checks = done.map_err(|trouble| CannotLook(session.in_words(trouble)))?;
+    let mut checks = done.map_err(|trouble| CannotMeasure(session.in_words(trouble)))?;
     if let Err(error) = left {
         let fact = Fact::Leftover { dir: met.dir.clone(), why: Some(error.to_string()) };
         checks.push(line("cleaning up", Outcome::warning(fact)));

@@ -9,7 +9,7 @@
 //! Of two who wait, the one with the larger token closes its own invitation and takes the other's. An invitation that is
 //! taken and makes no pair was left by somebody who died: it is removed.
 
-use super::super::{CannotLook, Stop};
+use super::super::{CannotMeasure, Stop};
 use crate::probe::{SCRATCH, Subject};
 use ringreel::fs::poll::jittered;
 use ringreel::fs::{Fs, FsError, FsResult};
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(30);
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Two who met.
-pub struct Met {
+pub struct Pair {
     /// Their directory.
     pub dir: PathBuf,
     /// Whether this one acts, and the other one looks.
@@ -34,7 +34,7 @@ pub struct Met {
     root: PathBuf,
 }
 
-impl Met {
+impl Pair {
     /// Removes what is left of the meeting: by this one, and by its partner, as far as that is known.
     pub fn clean(&self, fs: &dyn Fs, partner: Option<&str>) {
         sweep(fs, &self.root, &self.me);
@@ -74,7 +74,7 @@ enum Turn {
 ///
 /// # Errors
 /// Nobody came; somebody asked to stop; what the filesystem says.
-pub fn meet(subject: &Subject, place: &Path, limit: Duration, stop: &Stop) -> Result<Met, CannotLook> {
+pub fn meet(subject: &Subject, place: &Path, limit: Duration, stop: &Stop) -> Result<Pair, CannotMeasure> {
     let root = place.join(format!("{SCRATCH}peers"));
     let (end, grace) = (Instant::now() + limit, GRACE.min(limit / 3));
     let me: String = random_bytes::<8>().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -99,7 +99,7 @@ pub fn meet(subject: &Subject, place: &Path, limit: Duration, stop: &Stop) -> Re
         Ok(Turn::Again) | Err(None) => {
             sweep(&*subject.fs, &root, &me);
             let place = place.display();
-            return Err(CannotLook(if stop() {
+            return Err(CannotMeasure(if stop() {
                 "interrupted while waiting for the other side".to_owned()
             } else {
                 format!(
@@ -111,10 +111,10 @@ pub fn meet(subject: &Subject, place: &Path, limit: Duration, stop: &Stop) -> Re
         }
         Err(Some(error)) => {
             sweep(&*subject.fs, &root, &me);
-            return Err(CannotLook(format!("two nodes cannot meet here: {error}")));
+            return Err(CannotMeasure(format!("two nodes cannot meet here: {error}")));
         }
     };
-    Ok(Met { dir, is_a, me, root })
+    Ok(Pair { dir, is_a, me, root })
 }
 
 impl Meeting<'_> {

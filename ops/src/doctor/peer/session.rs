@@ -7,7 +7,7 @@
 
 use super::super::{Check, Stop};
 use super::Times;
-use super::rendezvous::Met;
+use super::rendezvous::Pair;
 use crate::probe::{Subject, delays};
 use ringreel::fs::atomic_publish::write_new;
 use ringreel::fs::{FsError, FsResult};
@@ -110,7 +110,7 @@ pub struct Session {
 
 impl Session {
     /// This side of those who met.
-    pub fn new(subject: Subject, met: &Met, times: Times, stop: Stop) -> Session {
+    pub fn new(subject: Subject, met: &Pair, times: Times, stop: Stop) -> Session {
         let (dir, is_a, trip) = (met.dir.clone(), met.is_a, Duration::ZERO);
         let words = dir.join("words");
         Session { subject, dir, words, times, step: "", trip, stop, is_a, sent: 0, received: 0 }
