@@ -127,15 +127,15 @@ impl FillMonitor {
     }
 }
 
-/// Seconds for a sample, where so many came since the look before. Where none came, one may come as soon again: of looks that
-/// find nothing, each rest is as long as the look, at least.
+/// Returns the seconds per sample since the look before, in which `gained` samples came. If none came, it counts one, so that
+/// the rest after a look that finds nothing is at least as long as the look.
 fn pace(elapsed: Duration, gained: u64) -> f64 {
     elapsed.as_secs_f64() / gained.max(1) as f64
 }
 
-/// How long is rested after a look that took so long, in a generation that will be full in so many seconds, at the pace since
-/// the look before. A look costs more the fuller the generation is, so for a few times as long; but no longer than half the
-/// time that is left: generators wait from then on, and the last look is to find little that is new.
+/// Returns the pause after a look that took `took`, in a generation that is full in `until_full` seconds at the current pace.
+/// A look costs more the fuller the generation is, so the pause is a few times as long; but at most half the time that is
+/// left, because generators wait once the generation is full, and the last look should find few new samples.
 fn rest(took: Duration, until_full: f64) -> Duration {
     let longest = took * 4;
     Duration::try_from_secs_f64(until_full / 2.0).map_or(longest, |half| longest.min(half))
@@ -172,7 +172,7 @@ mod tests {
             rested = rest(took, pace(took + rested, 0));
             assert!(rested >= took, "{rested:?}");
         }
-        // Where many are missing, nobody hurries.
+        // Many samples are missing: the pause is the longest one.
         assert_eq!(rest(took, pace(took * 5, 0) * 100.0), took * 4);
     }
 }

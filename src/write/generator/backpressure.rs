@@ -16,7 +16,7 @@ const SPARE_INODES: u64 = 4;
 
 /// Between two looks at the ring and at the disk, a generator writes at most so much.
 const MOST: u64 = 16 << 20;
-/// And at most this part of the room that it found: so many others may do the same.
+/// Largest share of the free room that it uses before it looks again, since other members use room, too.
 const SHARERS: u64 = 1 << 10;
 
 /// Limits what a generator writes, and paces its waits.

@@ -14,12 +14,12 @@ use ringreel_format::SegmentId;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// So many names at most are removed in a call that puts one sample in. (Each takes a tenth of a millisecond, and more on a
-/// filesystem that is shared.)
+/// Staging names that a call which writes one sample removes at most. (Each takes a tenth of a millisecond, and more on a
+/// shared filesystem.)
 const FEW: usize = 16;
 /// The same in a round of the generator's thread, for which a call may have to wait.
 const SOME: usize = 256;
-/// For at least so long the end of a sealed run waits for a generation that nobody can promote.
+/// Shortest time for which a generator at its end waits for a generation that no process can promote.
 const SEAL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Samples in the queue's segments, and where they went.
@@ -82,8 +82,8 @@ pub(crate) enum Linking {
 }
 
 impl CommitQueue {
-    /// Takes a sealed segment. `is_new`: it was not named before, so no manifest that was seen lists it. `is_cut`: it was
-    /// cut to the room that was left.
+    /// Adds a sealed segment. `is_new`: it had no name before, so no manifest that was seen lists it. `is_cut`: its owner
+    /// closed it early to fit into the room that was left.
     pub fn push(&mut self, staged: Staged, is_new: bool, is_cut: bool) {
         self.tally.finished += staged.samples;
         self.tally.bytes += staged.bytes;
@@ -243,7 +243,7 @@ impl CommitQueue {
 }
 
 impl Core {
-    /// Sees to what was sealed before, as far as that needs no time of its own.
+    /// Advances the commits of earlier segments. Blocks if one of them has no place yet.
     pub(crate) fn commit_earlier(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
         while let Err(error) = self.reconcile() {
             self.retry_or_fail(error, "looking at the manifests", stop)?;
@@ -343,7 +343,7 @@ impl Core {
         self.commit_all(&|| true, false)
     }
 
-    /// What we filled ourselves is readable at once, where no manager sees to it.
+    /// Promotes a generation that this generator has filled, if no manager does.
     pub(crate) fn promote_if_filled(&mut self) -> Result<()> {
         if self.ring.seems_full(self.queue.reconciled()) { self.promote_full() } else { Ok(()) }
     }
@@ -367,8 +367,8 @@ impl Core {
         self.queue.unlink_delivered(&self.ring, most, &mut self.status);
     }
 
-    /// Links everything that is not linked yet. Where there is no room: waits, if that is wished for; but when `stop`
-    /// says so, what is sealed stays staged, and somebody else will bring it in.
+    /// Links all segments that have no link yet. If the generation has no room, blocks until it is promoted (`wait`), or
+    /// returns. A segment that is not linked stays in staging, and is adopted after this process has ended.
     pub(crate) fn commit_all(&mut self, stop: &dyn Fn() -> bool, wait: bool) -> Result<()> {
         let done = self.link_all(stop, wait);
         self.backpressure.watch_no_more();
@@ -413,7 +413,7 @@ impl Core {
         self.reconcile().or_else(|error| self.retry_or_fail(error, "looking at the manifests", stop))
     }
 
-    /// Promotes what is there until everything of ours is listed.
+    /// Promotes partial generations until manifests list all segments of this generator.
     pub(crate) fn make_visible(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
         let mut idle = Instant::now();
         while !self.queue.is_delivered() {
@@ -426,7 +426,7 @@ impl Core {
                         self.retry_or_fail(error, "reclaiming", stop)?;
                     }
                 }
-                // Who reads (REUSE min) is waited for, however long it takes.
+                // Readers that REUSE min protects are waited for without a limit.
                 Ok(Some(Promoted::Blocked { .. })) if self.ring.has_readers()? => {
                     idle = Instant::now();
                     self.pause("the generation before the last one to be read", stop)?;
@@ -434,7 +434,7 @@ impl Core {
                 Ok(not_done) if idle.elapsed() > (self.ring.settings.lease * 2).max(SEAL_PATIENCE) => {
                     let left = self.queue.samples();
                     let why = match not_done {
-                        Some(Promoted::Blocked { why, .. }) => format!(", for want of {why}"),
+                        Some(Promoted::Blocked { why, .. }) => format!(" while the ring waits for {why}"),
                         _ => String::new(),
                     };
                     self.problem(format!(

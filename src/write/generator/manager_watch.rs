@@ -65,7 +65,7 @@ impl Core {
         if self.manager.is_alive(&self.ring) && !is_overdue(waited, self.ring.settings.lease, self.ring.settings.poll) {
             return Ok(false);
         }
-        // On a full disk, promoting may fail for want of what reclaiming gives back: never the one without the other.
+        // On a full disk, a promotion may need the room that reclaiming frees, so both are done or neither.
         let always = &mut Due { reclaim: true, dead: DeadOwners::Adopt };
         match self.ring.run_maintenance(Some(PromoteWhen::Full), always) {
             Ok(Round { promoted: Some(Promoted::Done(promotion)), .. }) => {
