@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 const SPARE_BYTES: u64 = 256 << 10;
 const SPARE_INODES: u64 = 4;
 
-/// Between two looks at the ring and at the disk, a generator writes at most so much.
+/// Most bytes that a generator writes between two looks at the ring and at the disk.
 const MOST: u64 = 16 << 20;
-/// Largest share of the free room that it uses before it looks again, since other members use room, too.
+/// Between two looks it uses at most one part in this many of the free room, since other members use room, too.
 const SHARERS: u64 = 1 << 10;
 
 /// Limits what a generator writes, and paces its waits.
