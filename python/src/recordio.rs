@@ -74,7 +74,7 @@ enum Payload {
     /// As it lies in the window.
     Whole(Range<usize>),
     /// It was split by the framing.
-    JoinedRecord(Vec<u8>),
+    Joined(Vec<u8>),
 }
 
 /// What can go wrong with a read.
@@ -104,7 +104,7 @@ impl Window {
                 let begin = (at - base) as usize + 8;
                 let payload = match record.splits {
                     0 => Payload::Whole(begin..begin + record.payload.len()),
-                    _ => Payload::JoinedRecord(record.payload.to_vec()),
+                    _ => Payload::Joined(record.payload.to_vec()),
                 };
                 SplitItem { payload, end: record.end }
             });
@@ -201,7 +201,7 @@ impl RecordReader {
             let bytes = loaded.map(|SplitItem { payload, end }| {
                 let bytes = match payload {
                     Payload::Whole(range) => PyBytes::new(py, &window.bytes[range]),
-                    Payload::JoinedRecord(bytes) => PyBytes::new(py, &bytes),
+                    Payload::Joined(bytes) => PyBytes::new(py, &bytes),
                 };
                 (bytes, end)
             });

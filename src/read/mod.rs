@@ -413,7 +413,7 @@ impl Reader {
         };
         // A stale handle, or a stale view: once more, from the name.
         self.close(entry);
-        self.reclaim_before_promote(&first);
+        self.close_some_segments(&first);
         let error = match self.read(generation, position, entry, id) {
             Ok(sample) => return Ok(sample),
             Err(error) => error,
@@ -495,7 +495,7 @@ impl Reader {
     }
 
     /// Where `error` says that too many files are open: from now on, holds half as many segments open.
-    fn reclaim_before_promote(&self, error: &Error) {
+    fn close_some_segments(&self, error: &Error) {
         if matches!(error, Error::Fs { source } if source.is_out_of_files()) {
             let half = self.lock_open().len() / 2;
             self.most_open.fetch_min(half.max(1), Ordering::Relaxed);

@@ -161,7 +161,7 @@ impl Stream {
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
     ) -> Result<()> {
-        self.reader.reclaim_before_promote(&error);
+        self.reader.close_some_segments(&error);
         self.wait(wait, &error.to_string()).after(error, stop, tell)
     }
 

@@ -210,7 +210,7 @@ impl Ring {
 
     /// Removes a name that is of no use any more. Where another user's directory does not let us, it stays: its owner
     /// removes it.
-    pub(crate) fn unlink_own(&self, path: &Path) -> Result<()> {
+    pub(crate) fn unlink_if_allowed(&self, path: &Path) -> Result<()> {
         match self.fs.forget_file(path) {
             Err(error) if error.is_denied() => {
                 tracing::debug!(%error, "left to its owner");

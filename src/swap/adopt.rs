@@ -148,7 +148,7 @@ impl Ring {
         let (sealed, begun): (Vec<String>, _) =
             self.list_or_none(&dir)?.into_iter().partition(|name| sealed_id(name).is_some());
         for name in &begun {
-            self.unlink_own(&dir.join(name))?;
+            self.unlink_if_allowed(&dir.join(name))?;
         }
         if sealed.is_empty() {
             let _ = self.fs.remove_dir(&dir); // not empty after all: next time

@@ -188,7 +188,7 @@ impl Ring {
             .map(drop)
             .unwrap_or_else(|error| tracing::warn!(%error, "the status was not published"));
         for entry in &manifest.segments {
-            self.unlink_own(&self.layout.sealed(&entry.owner, entry.id))?;
+            self.unlink_if_allowed(&self.layout.sealed(&entry.owner, entry.id))?;
         }
         // Only what passed its check: a damaged one may only have been seen too early, and its owner will look at it.
         for entry in found.segments.iter().filter(|entry| !lists_name(manifest, entry)) {
@@ -199,7 +199,7 @@ impl Ring {
                 tracing::error!(segment = %entry.id, "read.{n}/{} stays: it has no other name, see `ringreel repair`", entry.file());
                 continue;
             }
-            self.unlink_own(&self.layout.read(n).join(entry.file()))?;
+            self.unlink_if_allowed(&self.layout.read(n).join(entry.file()))?;
         }
         Ok(())
     }

@@ -129,7 +129,7 @@ impl Ring {
             Ok(names) => names,
             Err(error) if error.is_gone() => return Ok(0),
             Err(error) if error.source.kind() == ErrorKind::NotADirectory => {
-                self.unlink_own(dir)?;
+                self.unlink_if_allowed(dir)?;
                 return Ok(1);
             }
             Err(error) => return Err(error.into()),

@@ -293,7 +293,7 @@ impl Ring {
         let found = self.look_up(commit, newest, &mut ManifestCursor::default())?;
         let standing = commit_state(found.generation(), commit.linked, newest);
         if let CommitState::Listed(n) = standing {
-            self.unlink_own(staged)?;
+            self.unlink_if_allowed(staged)?;
             return Ok(Some(CommitOutcome::Delivered(Some(n))));
         }
         // A manifest is pruned only after the staging names of what it lists are gone, so in this order.

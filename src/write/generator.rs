@@ -231,9 +231,9 @@ impl Core {
         Ok((0..sealed.samples).map(|ordinal| SampleId { segment: id, ordinal }).collect())
     }
 
-    fn finish(&mut self, seal: bool, stop: &dyn Fn() -> bool) -> Result<Summary> {
+    fn finish(&mut self, promote: bool, stop: &dyn Fn() -> bool) -> Result<Summary> {
         let ended = match self.ring.check_is_there() {
-            Ok(()) => self.end(seal, stop),
+            Ok(()) => self.end(promote, stop),
             gone => gone,
         };
         self.unlink_delivered(usize::MAX);
@@ -259,13 +259,13 @@ impl Core {
         );
     }
 
-    fn end(&mut self, seal: bool, stop: &dyn Fn() -> bool) -> Result<()> {
+    fn end(&mut self, promote: bool, stop: &dyn Fn() -> bool) -> Result<()> {
         self.flush(stop)?;
         self.unreported.take_deferred()?;
         if let Err(error) = self.promote_full().and_then(|()| self.reconcile()) {
             self.problem(error.to_string()); // what is sealed is safe
         }
-        if seal {
+        if promote {
             match self.make_visible(stop) {
                 Ok(()) | Err(Error::Interrupted { .. }) => {}
                 Err(error) => return Err(error),

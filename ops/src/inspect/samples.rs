@@ -81,7 +81,7 @@ enum Source {
     /// Segments, with the position of the first sample of each.
     Segments(Vec<Listed>),
     /// A segment whose end is missing: its bytes, and head's place and ordinal of each sample that is whole.
-    SalvageItem { path: Arc<Path>, bytes: Bytes, info: Box<SegmentInfo>, samples: Vec<(u64, u64)> },
+    Salvaged { path: Arc<Path>, bytes: Bytes, info: Box<SegmentInfo>, samples: Vec<(u64, u64)> },
     /// A RecordIO file, and the frames of each record.
     Records { path: Arc<Path>, file: Box<dyn FileReader>, frames: Vec<Range<u64>> },
 }
@@ -185,10 +185,10 @@ impl Samples {
                 }
                 Ok(None)
             }
-            Source::SalvageItem { info, samples, .. } if info.id == id.segment => {
+            Source::Salvaged { info, samples, .. } if info.id == id.segment => {
                 Ok(samples.iter().position(|(_, ordinal)| *ordinal == id.ordinal).map(|n| n as u64))
             }
-            Source::SalvageItem { .. } | Source::Records { .. } => Ok(None),
+            Source::Salvaged { .. } | Source::Records { .. } => Ok(None),
         }
     }
 
@@ -205,7 +205,7 @@ impl Samples {
                 };
                 segments.iter().enumerate().map(id).collect()
             }
-            Source::SalvageItem { info, .. } => Ok(vec![info.id]),
+            Source::Salvaged { info, .. } => Ok(vec![info.id]),
             Source::Records { .. } => Ok(Vec::new()),
         }
     }
@@ -232,7 +232,7 @@ impl Samples {
                 let (parts, meta) = named(info, sample);
                 Ok(Item { position, id: Some(id), file, bytes, parts, meta })
             }
-            Source::SalvageItem { path, bytes, info, samples } => {
+            Source::Salvaged { path, bytes, info, samples } => {
                 let (at, ordinal) = samples[position as usize];
                 let sample = decode(&bytes.slice(at as usize..), at, info, options);
                 let sample = sample.map_err(Error::format("read", path))?;
@@ -268,7 +268,7 @@ impl Samples {
                 let ordinal = position.saturating_sub(segments.get(n).map_or(0, |listed| listed.first));
                 self.segment_at(n)?.head(ordinal).map(Some)
             }
-            Source::SalvageItem { path, bytes, info, samples } => {
+            Source::Salvaged { path, bytes, info, samples } => {
                 let Some((at, _)) = samples.get(position as usize) else { return Ok(None) };
                 let head = decode_head(&bytes.slice(*at as usize..), *at, info);
                 Ok(Some(head.map_err(Error::format("read", path))?.0))
@@ -288,7 +288,7 @@ impl Samples {
                 let n = segments.partition_point(|listed| listed.first + listed.samples <= position);
                 segments.get(n).map(|listed| (listed.path.clone(), position - listed.first))
             }
-            Source::SalvageItem { path, samples, .. } => {
+            Source::Salvaged { path, samples, .. } => {
                 samples.get(position as usize).map(|(_, ordinal)| (path.to_path_buf(), *ordinal))
             }
             Source::Records { path, .. } => Some((path.to_path_buf(), position)),
@@ -412,7 +412,7 @@ impl Samples {
             }
         }
         self.len = samples.len() as u64;
-        self.source = Source::SalvageItem { path: path.into(), bytes, info: Box::new(info), samples };
+        self.source = Source::Salvaged { path: path.into(), bytes, info: Box::new(info), samples };
         Ok(())
     }
 

@@ -122,17 +122,17 @@ impl Generator {
         lock(&self.core).seal_now(stop)
     }
 
-    /// Seals, commits, and leaves the ring. Call [`Generator::seal`] before for the ids of the last samples. With `seal`,
+    /// Seals, commits, and leaves the ring. Call [`Generator::seal`] before for the ids of the last samples. With `promote`,
     /// blocks until everything is visible, promoting a generation that is not full. What cannot be committed stays staged;
     /// the manager brings it in.
     ///
     /// # Errors
     /// As [`Generator::write`]; [`Error::RingMismatch`](crate::Error::RingMismatch) if the ring was removed.
     /// The error is recorded as by [`Generator::failed`].
-    pub fn finish(self, seal: bool, stop: &dyn Fn() -> bool) -> Result<Summary> {
+    pub fn finish(self, promote: bool, stop: &dyn Fn() -> bool) -> Result<Summary> {
         let Generator { upkeep, core, .. } = self;
         drop(upkeep);
-        lock(&core).finish(seal, stop)
+        lock(&core).finish(promote, stop)
     }
 
     /// Reports an error that ends this generator to the other members: in its last heartbeat, and in the index, where it
