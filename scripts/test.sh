@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs all tests: Rust, Python, documentation. A part that cannot run on this machine is named and counted as skipped.
-# Two lanes run at the same time, because each of them also waits: the Rust tests, and what needs the Python package.
+# Two lanes run at the same time, because each of them also waits: the Rust tests; and the Python tests, then the lints.
+# Lines of the second lane begin with "2 |".
 # `scripts/test.sh quick` runs what needs neither network nor root, and is over in two minutes once everything is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,8 +10,8 @@ mkdir -p target
 tally=$(mktemp -d target/test.XXXXXX)
 # More threads than cores: many tests wait for a process or for a timer.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 2))}
-python_lane=
-trap 'if [ -n "$python_lane" ]; then kill "$python_lane" 2>/dev/null || true; fi; rm -rf "$tally"' EXIT
+second=
+trap 'if [ -n "$second" ]; then kill "$second" 2>/dev/null || true; fi; rm -rf "$tally"' EXIT
 
 say() {
     printf '== %02d:%02d %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$1"
@@ -136,8 +137,6 @@ rust_parts() {
     fi
     part "replay of the fuzzing corpora" cargo test --quiet --package ringreel-fuzz
     part_if_it_can "fuzzing" scripts/fuzz.sh 10
-    part "lints" lints
-    part "documentation" scripts/doc.sh
 }
 
 python_parts() {
@@ -167,6 +166,12 @@ python_parts() {
     fi
 }
 
+second_lane() {
+    python_parts
+    part "lints" lints
+    part "documentation" scripts/doc.sh
+}
+
 if [ "${1:-}" = quick ]; then
     part "formatting" cargo fmt --all --check
     part "unit tests" cargo test --quiet --workspace --lib
@@ -187,9 +192,9 @@ part_if_it_can "cargo-deny" scripts/deny.sh
 part_if_it_can "a MongoDB for tests" scripts/mongodb.sh java
 has_mongodb=no
 [ $could != 0 ] || has_mongodb=yes
-python_parts > >(sed -u 's/^/    python | /') 2>&1 &
-python_lane=$!
+second_lane > >(sed -u 's/^/2 | /') 2>&1 &
+second=$!
 rust_parts
-wait "$python_lane"
-python_lane=
+wait "$second"
+second=
 say "parts: $(count passed) passed, 0 failed, $(count skipped) skipped"
