@@ -152,7 +152,7 @@ fn readers_go_on_without_a_server_and_new_generators_fail() {
 fn processes(dir: &Path, config: &Config, generators: usize, samples: u64) -> Vec<String> {
     let ringreel::config::IndexPlace::MongoDb(place) = &config.index else { panic!("no MongoDB") };
     let yaml = format!(
-        "DBNAME: {}\nMONGOURI: '{}'\nRING: a.ring\nSWAP_CAP: 100\nSAMPLE: [data]\nLEASE_SECONDS: 1\nPOLL_SECONDS: 0.02\n",
+        "DBNAME: {}\nMONGOURI: '{}'\nRING: a.ring\nSWAP_CAP: 100\nSAMPLE: [data]\nSEGMENT_SAMPLES: 1\nLEASE_SECONDS: 1\nPOLL_SECONDS: 0.02\n",
         place.database,
         place.uri()
     );
