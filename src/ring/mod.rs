@@ -32,14 +32,12 @@ use crate::fs::{Fs, FsResult, surely, within};
 use crate::layout::Layout;
 use crate::manifest::store::Manifests;
 use crate::random::random_u32;
-use crate::run_log::RunLog;
 use descriptor::RingDescriptor;
 use durability::Syncs;
 use failure_detector::FailureDetector;
 use scan::Scanner;
 use settings::Settings;
-use state::{CommitterState, MaintenanceState, Pins};
-use std::collections::HashMap;
+use state::StepsState;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -66,10 +64,7 @@ pub struct Ring {
     scanner: Scanner,
     failure_detector: Mutex<FailureDetector>,
     kept: Mutex<KeptSoFar>,
-    pub(crate) committer: CommitterState,
-    pub(crate) maintenance: MaintenanceState,
-    pub(crate) run_logs: Mutex<HashMap<String, Arc<RunLog>>>,
-    pub(crate) pins: Mutex<Pins>,
+    pub(crate) steps: StepsState,
 }
 
 impl Ring {
@@ -163,10 +158,7 @@ impl Ring {
             scanner: Scanner::default(),
             failure_detector: Mutex::new(FailureDetector::new(config.lease)),
             kept: Mutex::default(),
-            committer: CommitterState::default(),
-            maintenance: MaintenanceState::default(),
-            run_logs: Mutex::default(),
-            pins: Mutex::default(),
+            steps: StepsState::default(),
             fs,
             coordination,
             layout,

@@ -3,10 +3,21 @@
 //! It belongs to the handle, so that all steps of a process share it, and a step needs no more than a `&Ring`. The
 //! steps themselves stand above the handle, and each struct is read and written by one of them.
 
+use crate::run_log::RunLog;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
+
+/// What all steps remember.
+#[derive(Debug, Default)]
+pub(crate) struct StepsState {
+    pub committer: CommitterState,
+    pub maintenance: MaintenanceState,
+    /// The runs that this process has joined, by name.
+    pub run_logs: Mutex<HashMap<String, Arc<RunLog>>>,
+    pub pins: Mutex<Pins>,
+}
 
 /// What `write::commit` remembers between two commits.
 #[derive(Debug, Default)]

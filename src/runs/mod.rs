@@ -31,7 +31,7 @@ impl Ring {
     /// # Errors
     /// A name that cannot be one.
     pub fn run(&self, name: &str) -> Result<Arc<RunLog>> {
-        let mut logs = self.run_logs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logs = self.steps.run_logs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = logs.get(name) {
             return Ok(log.clone());
         }
@@ -42,7 +42,7 @@ impl Ring {
 
     /// Forgets run `name`, which this process follows no more.
     pub(crate) fn forget_run(&self, name: &str) {
-        self.run_logs.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.steps.run_logs.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
     /// The names of all runs whose logs are kept.

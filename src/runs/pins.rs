@@ -26,7 +26,7 @@ impl Ring {
 
     fn look_for_pins(&self) -> Result<MutexGuard<'_, Pins>> {
         let pins = if_available(self.pins_of_runs())?;
-        let mut last = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.steps.pins.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pins) = pins {
             *last = pins;
         }
@@ -48,13 +48,13 @@ impl Ring {
 
     /// Whether a run had generations to read when pins were last looked for.
     pub(crate) fn has_pins(&self) -> bool {
-        let pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        let pins = self.steps.pins.lock().unwrap_or_else(PoisonError::into_inner);
         !pins.living.is_empty() || !pins.graced.is_empty()
     }
 
     /// Writes down which workers were found dead when pins were last looked for.
     pub(crate) fn note_new_deaths(&self) -> Result<()> {
-        let mut pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pins = self.steps.pins.lock().unwrap_or_else(PoisonError::into_inner);
         let unnoted = std::mem::take(&mut pins.unnoted);
         drop(pins);
         self.note_deaths(unnoted)

@@ -110,7 +110,7 @@ impl Ring {
     pub(super) fn progress(&self) -> Result<Vec<Progress>> {
         let names = self.coordination.note_names(RUNS)?;
         let listed: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-        let mut logs = self.run_logs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logs = self.steps.run_logs.lock().unwrap_or_else(PoisonError::into_inner);
         logs.retain(|name, log| Arc::strong_count(log) > 1 || listed.contains(name.as_str()));
         drop(logs);
         self.progress_of(names)

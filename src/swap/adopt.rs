@@ -133,7 +133,7 @@ impl Ring {
 
     /// Logs why files of a dead owner stay, once for each owner: every round meets the same error.
     pub fn log_once(&self, owner: &str, error: &FsError) {
-        let mut told = self.maintenance.told_of_owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.steps.maintenance.told_of_owners.lock().unwrap_or_else(PoisonError::into_inner);
         if told.insert(owner.to_owned()) {
             tracing::warn!(%error, owner, "a dead owner's files cannot be removed yet; every round tries again");
         }

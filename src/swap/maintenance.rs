@@ -98,7 +98,7 @@ pub struct Round {
 impl Ring {
     /// This process promotes where nobody else does, and removes nothing by that.
     pub fn leave_reclaiming(&self) {
-        self.maintenance.reclaimed.store(u64::MAX, Ordering::Relaxed);
+        self.steps.maintenance.reclaimed.store(u64::MAX, Ordering::Relaxed);
     }
 
     /// Does one round of maintenance: promotes the next generation if `promote` says so, and then what `policy` finds due.

@@ -135,7 +135,7 @@ impl Ring {
     /// one generation more than is promised would take room, and at the next death another one. (This is not left
     /// to the round of maintenance, because it is needed before every promotion, and only if there is one.)
     fn reclaim_before_promote(&self, newest: u64) {
-        if self.maintenance.reclaimed.load(Ordering::Relaxed) < newest
+        if self.steps.maintenance.reclaimed.load(Ordering::Relaxed) < newest
             && let Err(error) = self.reclaim()
         {
             tracing::warn!(%error, "old generations were not reclaimed before the next one is promoted");

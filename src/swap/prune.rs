@@ -60,7 +60,7 @@ impl Ring {
             return Ok(());
         }
         // Manifests whose staging names could not be removed rest for a lease, so that the others get their turn.
-        let mut stuck = self.maintenance.unprunable.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stuck = self.steps.maintenance.unprunable.lock().unwrap_or_else(PoisonError::into_inner);
         numbers.retain(|n| stuck.get(n).is_none_or(|tried| tried.elapsed() > self.settings.lease));
         numbers.sort_unstable();
         let first = self.reclaimable_from()?;

@@ -48,7 +48,7 @@ impl Ring {
             // What cannot be looked at stays, and holds up nothing else.
             let needed = self.is_needed(&self.layout.root().join(&name), dir, newest);
             if let Some(why) = needed.unwrap_or_else(|error| Some(format!("it cannot be looked at: {error}"))) {
-                if !self.maintenance.told_of_last_names.swap(true, Ordering::Relaxed) {
+                if !self.steps.maintenance.told_of_last_names.swap(true, Ordering::Relaxed) {
                     tracing::error!("{name} is not reclaimed: {why}");
                 }
                 continue;
@@ -72,7 +72,7 @@ impl Ring {
             done.files += self.empty(&self.layout.trash().join(name))?;
             done.more = true;
         }
-        self.maintenance.reclaimed.fetch_max(newest, Ordering::Relaxed);
+        self.steps.maintenance.reclaimed.fetch_max(newest, Ordering::Relaxed);
         // Old counters are small: not each time.
         if newest.is_multiple_of(FORGET_EVERY) {
             if_available(self.coordination.forget_before(newest))?;

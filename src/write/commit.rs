@@ -230,12 +230,12 @@ impl Ring {
     }
 
     fn occupancy(&self) -> MutexGuard<'_, Occupancy> {
-        self.committer.occupancy.lock().unwrap_or_else(PoisonError::into_inner)
+        self.steps.committer.occupancy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The last generation that was seen to wait for its manifest; it may have it by now.
     pub(crate) fn begun(&self) -> u64 {
-        self.committer.begun.load(Ordering::Relaxed)
+        self.steps.committer.begun.load(Ordering::Relaxed)
     }
 
     /// Whether the promotion of generation `n` has begun, and the one after it fills. (It does not where a power cut took
@@ -243,14 +243,14 @@ impl Ring {
     fn has_begun(&self, n: u64) -> Result<bool> {
         let begun = self.is_renamed(n)? && !self.is_renamed(n + 1)?;
         if begun {
-            self.committer.begun.store(n, Ordering::Relaxed);
+            self.steps.committer.begun.store(n, Ordering::Relaxed);
         }
         Ok(begun)
     }
 
     /// The index gave us a number that another segment has. It is told once, and where the counter is to go on.
     fn collided(&self, n: u64, index: u64, collisions: u32) -> Result<()> {
-        if index < STRAY_INDEX && !self.committer.told_of_repeats.swap(true, Ordering::Relaxed) {
+        if index < STRAY_INDEX && !self.steps.committer.told_of_repeats.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "the counter repeats itself: it handed out number {index} of generation {n}, which is taken ({}). Nothing \
                  is lost, it only costs time; was the index emptied, or is its server one whose findAndModify is not \
