@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs all tests: Rust, Python, documentation. A part that cannot run on this machine is named and counted as skipped.
-# Two lanes run at the same time, because each of them also waits: the Rust tests; and the Python tests, then the lints.
+# Two lanes run at the same time, because each of them also waits: the Rust tests; and the Python tests, lints, fuzzing.
 # Lines of the second lane begin with "2 |".
 # `scripts/test.sh quick` runs what needs neither network nor root, and is over in two minutes once everything is built.
 set -euo pipefail
@@ -136,7 +136,6 @@ rust_parts() {
         skip "the index in FerretDB"
     fi
     part "replay of the fuzzing corpora" cargo test --quiet --package ringreel-fuzz
-    part_if_it_can "fuzzing" scripts/fuzz.sh 10
 }
 
 python_parts() {
@@ -170,6 +169,7 @@ second_lane() {
     python_parts
     part "lints" lints
     part "documentation" scripts/doc.sh
+    part_if_it_can "fuzzing" scripts/fuzz.sh 10
 }
 
 if [ "${1:-}" = quick ]; then
