@@ -1,6 +1,7 @@
 //! `ringreel top`: what it shows of rings in every state, in every size, and that it leaves a terminal as it was.
 
 use ringreel::Generator;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::Command;
 use testkit::cli::{Place, Running, Said, eventually, generate, listing, loudly, put};
@@ -124,16 +125,59 @@ fn in_a_terminal(test: &str, place: &Place, then: &str) -> Option<(Running, std:
     Some(Running::start_with_input(command))
 }
 
+/// What a terminal shows that was sent `out`. (The program sends only the cells that change, so a word may come in pieces.)
+fn screen(out: &str) -> String {
+    let (mut cells, mut row, mut column) = (BTreeMap::new(), 1, 1);
+    let mut chars = out.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\x1b' => {
+                let mut sequence: String = chars.next().into_iter().collect();
+                while sequence.starts_with('[')
+                    && (sequence.len() == 1 || !sequence.ends_with(|c| ('@'..='~').contains(&c)))
+                {
+                    let Some(c) = chars.next() else { break };
+                    sequence.push(c);
+                }
+                if let Some(place) = sequence.strip_prefix('[').and_then(|rest| rest.strip_suffix('H')) {
+                    let (r, c) = place.split_once(';').unwrap_or((place, "1"));
+                    (row, column) = (r.parse().unwrap_or(1), c.parse().unwrap_or(1));
+                } else if sequence.ends_with('J') {
+                    cells.clear();
+                }
+            }
+            '\n' => row += 1,
+            '\r' => column = 1,
+            c => {
+                cells.insert((row, column), c);
+                column += 1;
+            }
+        }
+    }
+    let mut shown = String::new();
+    let mut last = (1, 1);
+    for ((row, column), c) in cells {
+        if row != last.0 {
+            shown.push('\n');
+        } else if column != last.1 {
+            shown.push(' ');
+        }
+        shown.push(c);
+        last = (row, column + 1);
+    }
+    shown
+}
+
 #[test]
 fn keys_are_heard_and_the_terminal_is_left_as_it_was() {
     let place = place("");
     let Some((mut running, mut keys)) = in_a_terminal("keys_are_heard", &place, "") else { return };
-    eventually("it says that there is no ring", || running.out().contains("no ring at"));
+    eventually("it says that there is no ring", || screen(&running.out()).contains("no ring at"));
     generate(&place.config(), 0..10);
-    eventually("it finds the ring", || running.out().contains("generation"));
+    eventually("it finds the ring", || screen(&running.out()).contains("generation"));
     assert!(running.out().contains(ENTER) && !running.out().contains(LEAVE));
     keys.write_all(b"?").unwrap();
-    eventually("it tells its keys", || running.out().contains("words"));
+    eventually("it tells its keys", || screen(&running.out()).contains("words"));
     assert!(running.is_running());
     keys.write_all(b"qq").unwrap();
     let said = running.finish();
@@ -150,7 +194,7 @@ fn a_signal_leaves_the_terminal_as_it_was() {
             format!(" </dev/tty & top=$!; while ! [ -e go ]; do sleep 0.02; done; kill -{signal} $top; wait $top");
         let _ = std::fs::remove_file(place.path().join("go"));
         let Some((running, _keys)) = in_a_terminal("a_signal_leaves_the_terminal", &place, &then) else { return };
-        eventually("it shows the ring", || running.out().contains("generation"));
+        eventually("it shows the ring", || screen(&running.out()).contains("generation"));
         std::fs::write(place.path().join("go"), "").unwrap();
         let said = running.finish();
         let (_, after) = said.out.rsplit_once(LEAVE).unwrap();
@@ -177,7 +221,7 @@ fn it_ends_with_its_terminal() {
     let place = place("");
     generate(&place.config(), 0..10);
     let Some((running, keys)) = in_a_terminal("it_ends_with_its_terminal", &place, "") else { return };
-    eventually("it shows the ring", || running.out().contains("generation"));
+    eventually("it shows the ring", || screen(&running.out()).contains("generation"));
     assert_eq!(running_in(place.path()), 1);
     drop((running, keys));
     eventually("it ends", || running_in(place.path()) == 0);
