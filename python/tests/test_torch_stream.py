@@ -22,6 +22,7 @@ import ringreel
 torch = pytest.importorskip("torch", reason="torch is not installed: ringreel.torch.RingStream is NOT tested")
 
 from torch.utils.data import DataLoader, default_collate  # noqa: E402
+from torch_samples import same  # noqa: E402
 
 import ringreel.torch  # noqa: E402
 from ringreel import _torch_batches  # noqa: E402
@@ -166,19 +167,6 @@ def various(number):
         "empty": np.zeros((0, 3), np.float32),
         "raw": str(number).encode(),
     }
-
-
-def same(found, wanted):
-    """Whether two batches are equal to the last bit, in structure and types too."""
-    if isinstance(wanted, torch.Tensor):
-        assert type(found) is torch.Tensor and found.dtype == wanted.dtype and found.shape == wanted.shape
-        return torch.equal(found, wanted)
-    assert type(found) is type(wanted)
-    if isinstance(wanted, dict):
-        return list(found) == list(wanted) and all(same(found[name], wanted[name]) for name in wanted)
-    if isinstance(wanted, list | tuple):
-        return len(found) == len(wanted) and all(map(same, found, wanted))
-    return found == wanted
 
 
 @pytest.mark.parametrize("equal", ["pad", "drop"])
