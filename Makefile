@@ -30,7 +30,7 @@ storm:
 	RINGREEL_STORM_SECONDS=600 cargo test --release --package ringreel-cli --features short-history --test storm -- --nocapture
 	RINGREEL_STORM_SECONDS=300 scripts/with_mongodb.sh cargo test --release --test storm -- --nocapture
 
-# All that `make test` has a short slice of, as docs/reliability.md has the figures of: an hour.
+# All that `make test` has a short slice of, as docs/internals/reliability.md has the figures of: an hour.
 reliability:
 	cargo run --release --package ringreel-model
 	RINGREEL_CRASH_IMAGES=120000 cargo test --release --test crash_images -- --nocapture
@@ -52,14 +52,14 @@ fuzz:
 mutants:
 	scripts/mutants.sh
 
-# ringreel beside other formats, write(2) and a map, from Rust and from Python: docs/benchmarks.md is made anew. Half an
+# ringreel beside other formats, write(2) and a map, from Rust and from Python: docs/internals/benchmarks.md is made anew. Half an
 # hour, on a machine that has nothing else to do; BENCH="--quick" is for a look. (Others: `cargo bench` has swaps, the codec
 # and `ringreel verify`; benches/stream.py has waits; benches/dataloader.py has torch.)
 bench:
 	benches/side_by_side/setup.sh
 	.venv-bench/bin/python benches/side_by_side $(or $(BENCH),--docs)
 
-# The ring as a system: flow, swaps, idle roles, operations. Half an hour; docs/scale.md is made anew.
+# The ring as a system: flow, swaps, idle roles, operations. Half an hour; docs/internals/scale.md is made anew.
 scale:
 	$(PYTHON) benches/system.py
 

@@ -1,7 +1,7 @@
 //! What compressing parts costs and gains, by level, beside a plain write and a mapped read of the same run.
 //!
 //!     cargo bench --no-default-features --bench compression [-- --quick] [--sizes 256,32] [--levels -5,1,3,6,9]
-//!         [--rounds 5] [--dir DIR] [--write docs/compression.md]
+//!         [--rounds 5] [--dir DIR] [--write docs/how-to/compression.md]
 //!
 //! Samples of one part of n x n x n elements, written to and read from the page cache. Times are those of the processor, so
 //! that neither the disk nor what else runs counts; but for the two threads at the end, where they are the wall's. Medians

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/scale.md from what benches/system.py measured: `python3 benches/scale.py JSON PAGE`.
+"""Writes the tables of docs/internals/scale.md from what benches/system.py measured: `python3 benches/scale.py JSON PAGE`.
 
 What stands between `<!-- begin NAME -->` and `<!-- end NAME -->` is replaced; a part that was not measured keeps its
 words."""

@@ -1,9 +1,9 @@
 """The ring measured as a system: real processes, on two cores, beside plain files in the same run.
 
-    python3 benches/system.py [--small] [--only PART,...] [--dir DIR] [--json docs/scale.json]
+    python3 benches/system.py [--small] [--only PART,...] [--dir DIR] [--json docs/internals/scale.json]
 
 Builds the command and `benches/system.rs` (the generators and readers that are measured), runs the parts, writes what
-was measured to the JSON file, and the tables of docs/scale.md from that. Parts that are not run keep their last
+was measured to the JSON file, and the tables of docs/internals/scale.md from that. Parts that are not run keep their last
 figures.
 
 | part | what |
@@ -428,7 +428,7 @@ def main():
     parser.add_argument("--profile", default="release", help="cargo's; dev: to see that it works")
     parser.add_argument("--only", default=",".join(PARTS), help="parts, separated by commas")
     parser.add_argument("--dir", default="/dev/shm", help="where the rings lie")
-    parser.add_argument("--json", type=pathlib.Path, default=ROOT / "docs/scale.json")
+    parser.add_argument("--json", type=pathlib.Path, default=ROOT / "docs/internals/scale.json")
     options = parser.parse_args()
     programs = build(options.profile)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
@@ -449,7 +449,7 @@ def main():
         }
         results[part] = {"about": about, "figures": figures}
         options.json.write_text(json.dumps(results, indent=1) + "\n")
-    subprocess.run([sys.executable, ROOT / "benches/scale.py", options.json, ROOT / "docs/scale.md"], check=True)
+    subprocess.run([sys.executable, ROOT / "benches/scale.py", options.json, ROOT / "docs/internals/scale.md"], check=True)
 
 
 if __name__ == "__main__":

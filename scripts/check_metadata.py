@@ -109,9 +109,9 @@ def wrong_places(package: dict[str, Any]) -> Iterator[str]:
         for path, pattern in places:
             yield from wrong_value(path, pattern, values[key], f"{key} is ")
     yield from wrong_value(
-        "docs/stability.md", r"`rust-version` in Cargo.toml: (\S+)", package["rust-version"], "Rust "
+        "docs/reference/stability.md", r"`rust-version` in Cargo.toml: (\S+)", package["rust-version"], "Rust "
     )
-    yield from wrong_value("docs/stability.md", r"Python package\) \| (\S+),", version, "version is ")
+    yield from wrong_value("docs/reference/stability.md", r"Python package\) \| (\S+),", version, "version is ")
 
 
 def wrong_addresses(repository: str) -> Iterator[str]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs rings on a real cluster, made on this machine and taken down again. See docs/cluster.md.
+# Runs rings on a real cluster, made on this machine and taken down again. See docs/internals/cluster.md.
 #   scripts/cluster.sh                              GlusterFS and SLURM; a storm of two minutes
 #   scripts/cluster.sh --fs nfs --seconds 600 storm one part, on NFS 4.2
 #   scripts/cluster.sh --fs all                     GlusterFS, MooseFS, CephFS, NFS 4.2, NFS 3 (nfs3)

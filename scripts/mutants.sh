@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Whether the tests notice it when a line of format/, or of the steps of the ring, is changed: cargo-mutants changes an operator, a match
-# arm or what a function returns, and a test has to fail. docs/mutants.md has the last figures, and what no test notices.
+# arm or what a function returns, and a test has to fail. docs/internals/mutants.md has the last figures, and what no test notices.
 #
 #     scripts/mutants.sh [k/n] [format] [ring]     one mutant in n, from the k-th on (default: 0/8); 0/1: all
 #

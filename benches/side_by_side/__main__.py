@@ -1,6 +1,6 @@
 """ringreel beside what else there is for samples in files: writing, reading in order, reading in any order.
 
-    make bench                                      # installs what it needs, runs all, writes docs/benchmarks.*
+    make bench                                      # installs what it needs, runs all, writes docs/internals/benchmarks.*
     .venv-bench/bin/python benches/side_by_side --quick
     .venv-bench/bin/python benches/side_by_side --peers 'ringreel|Arrow|plain' --workloads page --rounds 9
 
@@ -226,7 +226,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--contents", nargs="+", choices=CONTENTS)
     parser.add_argument("--places", nargs="+", choices=("tmpfs", "disk"))
     parser.add_argument("--json", type=Path, default=ROOT / "target/side_by_side.json", help="where the raw figures go")
-    parser.add_argument("--docs", action="store_true", help="write docs/benchmarks.json, .md and .svg as well")
+    parser.add_argument("--docs", action="store_true", help="write docs/internals/benchmarks.json, .md and .svg as well")
     parser.add_argument("--render", type=Path, help="no run: tables (and with --docs the page) from this JSON file")
     args = parser.parse_args()
     quick = {"mb": 96, "rounds": 3, "later": 1, "contents": ["random"], "places": ["tmpfs"]}
@@ -240,7 +240,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     if args.render:
-        report.give(json.loads(args.render.read_text()), ROOT / "docs" if args.docs else None)
+        report.give(json.loads(args.render.read_text()), ROOT / "docs/internals" if args.docs else None)
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))  # nothing is left in /dev/shm
     begin = time.monotonic()
@@ -279,7 +279,7 @@ def main() -> None:
     }
     args.json.parent.mkdir(parents=True, exist_ok=True)
     args.json.write_text(report.as_json(found))
-    report.give(found, ROOT / "docs" if args.docs else None)
+    report.give(found, ROOT / "docs/internals" if args.docs else None)
     print(f"\n{args.json}: {found['seconds']['measuring']:.0f} s of measuring", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""From a run's JSON: tables for the terminal, and docs/benchmarks.md, .json and .svg."""
+"""From a run's JSON: tables for the terminal, and docs/internals/benchmarks.md, .json and .svg."""
 
 import json
 from pathlib import Path

@@ -2,7 +2,7 @@
 //!
 //! One segment is followed through the generations, in every order in which the steps of its owner, of those who adopt it
 //! and of managers can come, with deaths, late calls, lost replies and old views between any two. What is in it and what
-//! is not stands in `docs/model.md`.
+//! is not stands in `docs/internals/model.md`.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -3,7 +3,7 @@
 //! A network client remembers that a name was absent, and answers later lookups from that memory: on
 //! NFS for `acdirmin` to `acdirmax` (30 to 60 s by default), whatever happened on the server since.
 //! Opening the parent directory for reading makes the client ask the server whether the directory
-//! changed; if it did, the client drops what it remembers about its names. `docs/filesystems.md` has
+//! changed; if it did, the client drops what it remembers about its names. `docs/operations/filesystems.md` has
 //! the measurements.
 
 use super::{Fs, FsError, FsResult};

@@ -1,4 +1,4 @@
-//! Rings on a filesystem whose clients remember absent names (`docs/filesystems.md`).
+//! Rings on a filesystem whose clients remember absent names (`docs/operations/filesystems.md`).
 
 use ringreel::fs::Fs;
 use ringreel::fs::atomic_publish::publish;

@@ -1,4 +1,4 @@
-//! Counter-examples that the model finds when a rule is left out (`docs/model.md`), played to the ring itself: each ends
+//! Counter-examples that the model finds when a rule is left out (`docs/internals/model.md`), played to the ring itself: each ends
 //! with every finished sample listed once, since the rule is kept.
 
 use ringreel::layout::segment_name;

@@ -1,4 +1,4 @@
-//! What names and contents do in the place of the ring, judged by what the ring relies upon (`docs/design.md`).
+//! What names and contents do in the place of the ring, judged by what the ring relies upon (`docs/internals/design.md`).
 
 use super::config::{Surroundings, against_lease};
 use super::facts::{Cure, Fact, Runners};

@@ -1,6 +1,6 @@
 //! How the filesystem of the ring is mounted: options that decide what other nodes see, and when.
 //!
-//! Sources: proc_pid_mountinfo(5), nfs(5), and the measurements in `docs/filesystems.md`.
+//! Sources: proc_pid_mountinfo(5), nfs(5), and the measurements in `docs/operations/filesystems.md`.
 
 use super::Outcome;
 use super::facts::{Fact, MountNote};

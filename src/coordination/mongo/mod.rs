@@ -8,7 +8,7 @@
 //!                      { _id: "<COUNTER_COLLECTION>.note.<folder>/<name>", ring, of, folder, name, text }
 //! ```
 //!
-//! Field by field in `docs/mongodb.md`. No answer is relied upon: a counter that repeats itself, a
+//! Field by field in `docs/operations/mongodb.md`. No answer is relied upon: a counter that repeats itself, a
 //! reply that came twice or not at all, a server that lost everything cost work, and no sample.
 
 mod connection;

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::io;
 
 /// The zstd level that is tried: a higher one takes several times as long for label maps, and gains little
-/// (`docs/compression.md`).
+/// (`docs/how-to/compression.md`).
 const LEVEL: i32 = 1;
 /// Least ratio that pays: a compressed part cannot be mapped, and is decoded each time that it is read.
 const RATIO: f64 = 2.0;

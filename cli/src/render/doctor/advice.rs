@@ -159,7 +159,7 @@ fn of_process(fact: &Fact, verdict: Verdict) -> Option<&'static str> {
         Fact::Claims { .. } => "a name had two winners: choose a directory on another filesystem for RING",
         Fact::NoMongoDb => "use INDEX: files, or another build",
         Fact::ServerAway { .. } => "check MONGOHOST, PORT, MONGOURI, or use INDEX: files, which needs no server",
-        Fact::ServerRefused { .. } => "see docs/mongodb.md",
+        Fact::ServerRefused { .. } => "see docs/operations/mongodb.md",
         Fact::ServerTrips(_) => "use INDEX: files, or a server that is nearer",
         Fact::Numbers { .. } => "nothing is lost, but generators collide: use a MongoDB proper, or INDEX: files",
         Fact::WriteConcern { .. } => "take w=0 out of MONGOURI",
