@@ -1,6 +1,6 @@
 # The two commands of the README are `make demo` and `make test`. The others are longer looks.
 PYTHON ?= python3
-.PHONY: demo test test-quick test-all dist storm reliability cluster fuzz mutants bench scale clean
+.PHONY: demo test test-quick test-all docs dist storm reliability cluster fuzz mutants bench scale clean
 
 # Builds the Python package, installs it into .venv, and runs synthetic brains through a ring for a minute.
 # `make demo WHEEL=dist/NAME.whl` installs a wheel instead, and needs no compiler.
@@ -17,6 +17,10 @@ test-quick:
 
 # Everything that is tested, at full length: two hours.
 test-all: test reliability storm fuzz
+
+# Builds the documentation as a site: open target/site/index.html.
+docs:
+	scripts/docs.sh
 
 # Builds the packages into dist/ (wheels, source, command, crates) and tries each: `make dist PARTS="sdist wheel"` for some.
 dist:
@@ -64,4 +68,4 @@ scale:
 	$(PYTHON) benches/system.py
 
 clean:
-	rm -rf .venv .venv-test .venv-torch .venv-mxnet .venv-bench .venv-bench-torch .venv-dist .venv-lint .venv-matrix dist target
+	rm -rf .venv .venv-test .venv-torch .venv-mxnet .venv-bench .venv-bench-torch .venv-dist .venv-docs .venv-lint .venv-matrix dist target

@@ -4,6 +4,7 @@
 //! that suggests the nearest known one; every error names the key and, in a file, the line.
 
 mod given;
+mod keys;
 mod place;
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,8 @@ pub use place::{IndexPlace, MongoPlace, STATUS_COLLECTION};
 use crate::error::{Error, Result};
 use crate::fs::Modes;
 pub use given::bytes_option;
-use given::{FROM_UMASK, Given, is_plain_name, nearest, quoted};
+use given::{Given, is_plain_name, nearest, quoted};
+pub use keys::{GROUPS, Key};
 use serde_yaml::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -181,45 +183,6 @@ pub struct Config {
     /// What the user should know: accepted, but without effect here.
     pub notes: Vec<String>,
 }
-
-/// Keys, in the order in which they are shown, with their defaults.
-const KEYS: [(&str, &str); 35] = [
-    ("DBNAME", ""),
-    ("RING", "<DBNAME>.ring beside the config file"),
-    ("SWAP_CAP", ""),
-    ("SAMPLE", ""),
-    ("INDEX", "files"),
-    ("KEEP", "1"),
-    ("SEGMENT_SAMPLES", "auto"),
-    ("SEGMENT_BYTES", "33554432"),
-    ("SEGMENT_SECONDS", "0.5"),
-    ("COMPRESS", "none"),
-    ("CHECK_FINITE", "off"),
-    ("VERIFY", "first"),
-    ("READ", "auto"),
-    ("DURABILITY", "process"),
-    ("LEASE_SECONDS", "10"),
-    ("POLL_SECONDS", "0.2 local, 1 network"),
-    ("CHUNKSIZE", "1"),
-    ("MAX_BYTES", "none"),
-    ("MAX_FILES", "none"),
-    ("MAX_PART", "1099511627776"),
-    ("REUSE", "{min: 0, max: 0}"),
-    ("ON_STALE", "warn"),
-    ("STALE_AFTER", "300"),
-    ("RUN_GRACE", "3600"),
-    ("VALIDATION", "the ring's, 0 in a new one"),
-    ("PREFETCH_BYTES", "268435456"),
-    ("STRICT_SCHEMA", "false"),
-    ("RING_MODE", FROM_UMASK),
-    ("MONGOHOST", ""),
-    ("MONGOURI", ""),
-    ("PORT", "27017"),
-    ("WRITE_COLLECTION", ""),
-    ("READ_COLLECTION", ""),
-    ("COUNTER_COLLECTION", "counter"),
-    ("TEMP_COLLECTION", ""),
-];
 
 /// Longest RUN_GRACE, in seconds: a year.
 const MAX_RUN_GRACE: u64 = 365 * 24 * 60 * 60;

@@ -168,4 +168,6 @@ mod recordio {
 mod docs {
     /// The glossary.
     mod glossary;
+    /// Pages made from the code: configuration keys and the command line.
+    mod reference;
 }

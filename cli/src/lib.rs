@@ -34,7 +34,7 @@ mod terminal;
 mod top;
 mod verify;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use ringreel::config::Config;
 use ringreel::fs::Posix;
 use ringreel::ring::Ring;
@@ -172,6 +172,11 @@ impl Command {
     fn owns_the_terminal(&self) -> bool {
         matches!(self, Command::Top(options) if !options.once) && std::io::stderr().is_terminal()
     }
+}
+
+/// Returns the definition of the command: subcommands, options and their help.
+pub fn command() -> clap::Command {
+    Cli::command().disable_help_subcommand(true)
 }
 
 /// Runs the command with these arguments, the first being its own name. Returns its exit status: 0 well, 1 damage was

@@ -41,7 +41,7 @@ pub fn completions(options: &Completions) -> anyhow::Result<i32> {
 
 /// Prints the page of the command, or writes all pages.
 pub fn man(options: &ManPages) -> anyhow::Result<i32> {
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = super::command();
     command.build();
     let Some(dir) = &options.output else {
         stdout().lock().write_all(page(&command)?.1.as_bytes())?;
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn every_subcommand_has_a_page_and_examples() {
         let dir = tempfile::tempdir().unwrap();
-        let mut command = Cli::command().disable_help_subcommand(true);
+        let mut command = super::command();
         command.build();
         write_pages(&command, dir.path()).unwrap();
         for subcommand in command.get_subcommands() {

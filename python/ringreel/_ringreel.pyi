@@ -10,10 +10,6 @@ from ringreel._errors import DamagedSampleError
 
 __version__: Final[str]
 
-#: Parts by name, meta, id, generation, position.
-_Handed = tuple[dict[str, Part], dict[str, Any], str, int, int]
-#: Generation, ids, and for each part its name, that of all samples, and where each ends (bytes of several lengths).
-_Stacked = tuple[int, Sequence[str], list[tuple[str, Part, list[int]]]]
 #: Name, element type, bytes of one element, shape, and the bytes.
 _Given = tuple[str, str, int, Sequence[int], Buffer]
 
@@ -193,3 +189,8 @@ def record_index(data: bytes, path: str, key_type: Callable[[str], Any]) -> tupl
 def run_command(args: Sequence[str]) -> int: ...
 def run_manager(config: Config, stop: Callable[[], bool]) -> None: ...
 def status(config: Config) -> str: ...
+
+#: Parts by name, meta, id, generation, position.
+_Handed = tuple[dict[str, Part], dict[str, Any], str, int, int]
+#: Generation, ids, and for each part its name, that of all samples, and where each ends (bytes of several lengths).
+_Stacked = tuple[int, Sequence[str], list[tuple[str, Part, list[int]]]]

@@ -1,7 +1,8 @@
 //! The keys as given: each read as what it has to be, or refused with its name, its line and what was expected.
 
+use super::keys::{Key, keys};
 use super::place::{MongoPlace, STATUS_COLLECTION, without_password};
-use super::{Compress, Config, Effective, IndexPlace, KEYS, OnStale, Reuse, SECRET, check_names};
+use super::{Compress, Config, Effective, IndexPlace, OnStale, Reuse, SECRET, check_names};
 use crate::error::{Error, Result};
 use crate::fs::Modes;
 use serde_yaml::Value;
@@ -42,9 +43,9 @@ impl<'a> Given<'a> {
             if key == USERS_OWN || key.starts_with("x-") {
                 continue;
             }
-            if !KEYS.iter().any(|row| row.0 == key) {
+            if !keys().any(|known| known.name == key) {
                 let upper = key.to_uppercase();
-                let near = nearest(&upper, KEYS.iter().map(|row| row.0));
+                let near = nearest(&upper, keys().map(|known| known.name));
                 let own = format!("; keys of your own belong under {USERS_OWN}, or begin with x-");
                 let advice = if near.is_empty() { &own } else { &near };
                 return Err(given.bad(&key, &format!("unknown key{advice}")));
@@ -344,7 +345,7 @@ impl<'a> Given<'a> {
 
     pub(super) fn effective(&self, config: &Config) -> Vec<Effective> {
         let ring = &config.ring;
-        let row = |&(key, default): &(&'static str, &str)| match self.values.get(key) {
+        let row = |&Key { name: key, default, .. }: &Key| match self.values.get(key) {
             Some(_) if key == "RING" => Effective { key, value: ring.display().to_string(), origin: self.place(key) },
             Some(value) if SECRET.contains(&key) => {
                 let value = shown(&Value::String(without_password(value.as_str().unwrap_or_default())));
@@ -364,7 +365,7 @@ impl<'a> Given<'a> {
             None if key == "RING" => Effective { key, value: ring.display().to_string(), origin: "default".into() },
             None => Effective { key, value: default.to_owned(), origin: "default".to_owned() },
         };
-        KEYS.iter().map(row).collect()
+        keys().map(row).collect()
     }
 }
 
