@@ -144,11 +144,12 @@ def test_blocks_run(page: Path, tmp_path: Path) -> None:
         pytest.skip(f"{len(runnable)} of {len(blocks)} blocks ran: {', '.join(sorted(missing))} not installed")
 
 
-def test_notebook_runs(tmp_path: Path) -> None:
+def test_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Executes the notebook anew."""
     notebooks = sorted((ROOT / "docs").rglob("*.ipynb"))
     assert notebooks, "no notebook found"
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     for path in notebooks:
         shutil.copy(path, tmp_path)
         notebook = nbformat.read(path, as_version=4)
