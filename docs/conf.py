@@ -1,6 +1,7 @@
 """Configuration of the documentation site. `make docs` builds it; a warning is an error."""
 
 import __future__
+
 import os
 import re
 import sys
@@ -38,8 +39,8 @@ myst_enable_extensions = ["colon_fence"]
 # The notebook is stored with its output; a test runs it again.
 nb_execution_mode = "off"
 
-# The package is imported from its sources, so that no compiler is needed: its stub stands in for the compiled module, mocks
-# for packages that are optional.
+# The package is imported from its sources, so that no compiler is needed. Its stub replaces the compiled module; optional
+# packages are mocked.
 class Stub(SourceFileLoader):
     """Loads `_ringreel.pyi` as the module that it describes."""
 

@@ -95,7 +95,8 @@ def main():
         )
     rows = "\n".join(f"| {it['name']} | {it['version']} | {it['license']} |" for it in used)
     text = (
-        "# Crates that are built in\n\nWritten by `scripts/licences.py` from `Cargo.lock`, for all features and systems. "
+        "# Crates that are built in\n\n"
+        "Written by `scripts/licences.py` from `Cargo.lock`, for all features and systems. "
         f"ringreel itself is under the MIT licence.\n\n| crate | version | licence |\n|---|---|---|\n{rows}\n"
     )
     if "--check" not in sys.argv[1:]:

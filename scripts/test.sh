@@ -80,6 +80,7 @@ ferretdb_tests() {
 
 python_lints() {
     (cd python && ../.venv-test/bin/python -m ruff check --quiet . && ../.venv-test/bin/python -m ruff format --quiet --check .)
+    .venv-test/bin/python -m ruff check --quiet --config python/pyproject.toml docs scripts
 }
 
 # torch, ml_dtypes, Grain and OpenCV count as unknown where they are not installed.
@@ -98,6 +99,7 @@ torch_tests() {
     # Debian's torch is built for NumPy 1.
     VENV=.venv-torch WHEEL=$(echo "${CARGO_TARGET_DIR:-target}"/wheels/dev/*.whl) scripts/install.sh '[test]'
     .venv-torch/bin/pip install --quiet --disable-pip-version-check 'numpy<2'
+    .venv-torch/bin/python -m pytest --quiet docs --deselect docs/test_pages.py::test_notebook_runs
     # What uses torch, or may depend on the version of NumPy. The rest ran above.
     .venv-torch/bin/python -m pytest --quiet python/tests/test_torch*.py python/tests/test_*_torch.py \
         python/tests/test_sample.py python/tests/test_sample_dlpack.py python/tests/test_convert.py \
@@ -158,6 +160,7 @@ python_parts() {
     else
         skip "Python tests with Grain and JAX: pip could not install them"
     fi
+    part "code blocks of the documentation" python_tests docs
     if /usr/bin/python3 -c 'import sys, torch; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
         part "Python tests with PyTorch" torch_tests
     else
@@ -168,7 +171,9 @@ python_parts() {
 second_lane() {
     python_parts
     part "lints" lints
-    part "documentation" scripts/doc.sh
+    part_if_it_can "wording and spelling" scripts/prose.sh
+    part_if_it_can "documentation site" scripts/docs.sh
+    part "documentation of the crates" scripts/doc.sh
     part_if_it_can "fuzzing" scripts/fuzz.sh 10
 }
 
