@@ -39,8 +39,8 @@ myst_enable_extensions = ["colon_fence"]
 # The notebook is stored with its output; a test runs it again.
 nb_execution_mode = "off"
 
-# The package is imported from its sources, so that no compiler is needed. Its stub replaces the compiled module; optional
-# packages are mocked.
+# The package is imported from its sources, so that no compiler is needed. Its stub replaces the compiled module, and
+# optional packages are mocked.
 class Stub(SourceFileLoader):
     """Loads `_ringreel.pyi` as the module that it describes."""
 
