@@ -6,7 +6,7 @@ The info string of a block says what is done with it:
   (or ``grain``, ``jax``) is skipped where that package is not installed.
 - ``yaml``: merged over the page's configuration, and must be valid.
 - A ``python``, ``sh`` or ``yaml`` block whose first line is a file's name, as in ``# train.py``, becomes that file.
-- ``text``, ``console``, ``json`` and ``rust``: output and examples; not executed.
+- ``text``, ``console``, ``json``, ``rust``, ``c`` and ``fortran``: output and examples; not executed.
 
 A page that has a ``# config.yaml`` begins in an empty directory. Any other page finds config.yaml and demo.ring there:
 two generations of eight samples, a float32 ``data`` and a uint8 ``label`` of 8 x 8 x 8 each.
@@ -28,7 +28,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "python").glob("*.md"))]
-RUN, SHOWN = {"python", "sh", "yaml"}, {"text", "console", "json", "rust"}
+RUN, SHOWN = {"python", "sh", "yaml"}, {"text", "console", "json", "rust", "c", "fortran"}
 DIRECTIVE = re.compile(r"\{[a-z-]+\}")
 OPTIONAL = {"torch", "grain", "jax"}
 FENCE = re.compile(r"^(```+)([^\n`]*)\n(.*?)^\1 *$", re.MULTILINE | re.DOTALL)

@@ -109,7 +109,8 @@ torch_tests() {
 
 # Programs with which some tests do harm. A test that lacks one says so.
 install_tools() {
-    for tool in strace:strace mkfs.xfs:xfsprogs mkfs.ext4:e2fsprogs faketime:faketime; do
+    for tool in strace:strace mkfs.xfs:xfsprogs mkfs.ext4:e2fsprogs faketime:faketime cmake:cmake \
+        pkg-config:pkg-config gfortran:gfortran mpicc:libmpich-dev mpirun:mpich; do
         PATH=$PATH:/usr/sbin:/sbin command -v "${tool%%:*}" >/dev/null || tools+=("${tool##*:}")
     done
     if [ -n "${tools:-}" ]; then
@@ -161,6 +162,7 @@ python_parts() {
         skip "Python tests with Grain and JAX: pip could not install them"
     fi
     part "code blocks of the documentation" python_tests docs
+    part "the C library" python_tests capi/tests
     if /usr/bin/python3 -c 'import sys, torch; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
         part "Python tests with PyTorch" torch_tests
     else

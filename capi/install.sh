@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Builds the C library and installs it: header, shared and static library, pkg-config file, CMake package, Fortran module
+# source.
+#
+#     capi/install.sh PREFIX          for example ~/.local or /opt/ringreel
+#
+# PROFILE=dev builds in less time a library that runs more slowly (default: release).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+prefix=${1:?usage: capi/install.sh PREFIX}
+mkdir -p "$prefix"
+prefix=$(cd "$prefix" && pwd)
+profile=${PROFILE:-release}
+cargo build --quiet --package ringreel-capi --profile "$profile"
+built=${CARGO_TARGET_DIR:-target}/$([ "$profile" = dev ] && echo debug || echo "$profile")
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+
+install -D -m 644 capi/include/ringreel.h "$prefix/include/ringreel.h"
+install -D -m 644 capi/fortran/ringreel.f90 "$prefix/share/ringreel/ringreel.f90"
+install -D -m 755 "$built/libringreel_c.so" "$prefix/lib/libringreel.so.$version"
+ln -sf "libringreel.so.$version" "$prefix/lib/libringreel.so.0"
+ln -sf libringreel.so.0 "$prefix/lib/libringreel.so"
+install -m 644 "$built/libringreel_c.a" "$prefix/lib/libringreel.a"
+mkdir -p "$prefix/lib/pkgconfig" "$prefix/lib/cmake/ringreel"
+sed -e "s|@PREFIX@|$prefix|" -e "s|@VERSION@|$version|" capi/ringreel.pc.in >"$prefix/lib/pkgconfig/ringreel.pc"
+install -m 644 capi/ringreel-config.cmake "$prefix/lib/cmake/ringreel/ringreel-config.cmake"
+sed "s|@VERSION@|$version|" capi/ringreel-config-version.cmake.in >"$prefix/lib/cmake/ringreel/ringreel-config-version.cmake"
+echo "installed in $prefix"
