@@ -6,7 +6,7 @@
 //!
 //! The store is a hint that can be lost. The counter spreads segments' names so that they do not
 //! collide, the status says sooner where to look, leases save work; no sample is lost or delivered
-//! twice when any of it lies (rule 5 of `docs/internals/design.md`). Kept in [`FileStore`] (names in the
+//! twice when any of it lies (rule 5 of `docs/internals/protocol.md`). Kept in [`FileStore`] (names in the
 //! ring itself), [`MongoStore`] (documents on a server), or [`MemoryStore`] (one process, for
 //! tests).
 

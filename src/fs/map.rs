@@ -44,11 +44,11 @@ pub fn map_sealed(file: &File, path: &Path, range: Range<u64>, mode: MapMode) ->
     }
     let mut options = MmapOptions::new();
     options.offset(range.start).len((range.end - range.start) as usize);
-    // SAFETY: a map must not change while it is borrowed as a slice. The file is a sealed segment: no process of this
-    // project opens a sealed segment for writing (rule 1 of docs/internals/design.md, kept by `segment::staging`), so nothing
-    // changes it. Whoever else may write to the ring's directory can break this; then what is read may be wrong, and is
-    // found so where checksums are compared afterwards. A file that is truncated reads as zeros (`sigbus`). On network
-    // filesystems, and where READ is pread, nothing is mapped.
+    // SAFETY: a map must not change while it is borrowed as a slice. The file is a sealed segment, and no process of
+    // this project opens a sealed segment for writing (rule 1 of docs/internals/protocol.md, kept by `segment::writer`).
+    // Another program that can write to the ring's directory can break this. Its changes are detected where checksums
+    // are compared afterwards. A truncated file reads as zeros (`sigbus`). On network filesystems, and where READ is
+    // pread, nothing is mapped.
     match mode {
         MapMode::Shared => {
             let map: Mmap = unsafe { options.map(file) }?;

@@ -12,7 +12,7 @@
 //! | [`manager`] | the process that keeps a ring turning |
 //!
 //! Every step may be done by anybody, by two at once, and again. It knows the filesystem and the coordination store by
-//! their traits alone. Why the steps are as they are: `docs/internals/design.md`.
+//! their traits alone. Why the steps are as they are: `docs/internals/protocol.md`.
 
 pub mod adopt;
 pub mod maintenance;

@@ -1,4 +1,5 @@
-//! What names and contents do in the place of the ring, judged by what the ring relies upon (`docs/internals/design.md`).
+//! What names and contents do in the ring's directory, compared with what a ring relies on
+//! (`docs/internals/overview.md`).
 
 use super::config::{Surroundings, against_lease};
 use super::facts::{Cure, Fact, Runners};
