@@ -1,4 +1,4 @@
-"""From a run's JSON: tables for the terminal, and docs/internals/benchmarks.md, .json and .svg."""
+"""Writes the tables of a run for the terminal, and docs/internals/benchmarks.md, .json and .svg."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ PAGE = Path(__file__).with_name("page.md")
 
 
 def as_json(found: dict[str, Any]) -> str:
-    """One line for each measurement."""
+    """Returns the run as JSON, with one line per measurement."""
     rows = ",\n".join(f"  {json.dumps(row)}" for row in found["measured"])
     rest = json.dumps({key: value for key, value in found.items() if key != "measured"}, indent=1)
     return f'{rest[:-2]},\n "measured": [\n{rows}\n ]\n}}\n'
@@ -33,7 +33,7 @@ def shown(value: float, unit: str) -> str:
 
 
 def figure(figures: Figures, cell: Cell, peer: str, variant: str, metric: str) -> tuple[str, str]:
-    """The median with the slowest and the fastest round, and the ratio to the baseline of the same round."""
+    """Returns the median with the slowest and the fastest round, and the ratio to the baseline of the same round."""
     rates = figures.rates(cell, peer, variant, metric)
     if not rates:
         return "–", ""
@@ -77,7 +77,7 @@ def markdown(rows: list[list[str]]) -> str:
 
 
 def judged(figures: Figures) -> list[list[str]]:
-    rows = [["target", "at least", "found", ""]]
+    rows = [["target", "at least", "found", "result"]]
     for verdict in verdicts(figures):
         found = "; ".join(f"{where}: {digits(value)}" for where, value in verdict.found) or "not measured"
         said = {True: "met", False: "NOT MET", None: "–"}[verdict.met]
@@ -108,7 +108,8 @@ def page(figures: Figures) -> str:
         tables.append(f"### {title(cell, found)}\n\n{markdown(table(figures, cell))}\n")
     machine = found["machine"]
     lines = [f"- {key.replace('_', ' ')}: {value}" for key, value in machine.items() if key != "load" and value]
-    lines.append("- load before the tables were made: " + ", ".join(f"{load:.2f}" for load in machine["load"]))
+    loads = ", ".join(f"{load:.2f}" for load in machine["load"])
+    lines.append(f"- load average before the tables were written: {loads}")
     versions = {}
     for peer in found["peers"].values():
         versions |= peer["versions"]
@@ -118,7 +119,7 @@ def page(figures: Figures) -> str:
         **{key: found["settings"][key] for key in ("mb", "rounds", "later")},
         machine="\n".join(lines),
         versions=", ".join(f"{package} {version}" for package, version in sorted(versions.items())),
-        missing="\n\n".join(missing) or "None is missing.",
+        missing="\n\n".join(missing) or "All peers were measured.",
         counts=markdown(counted(figures)),
         verified=round(sum(found["verified"].values()) / 2**30, 1),
         tables="\n".join(tables),
@@ -127,7 +128,7 @@ def page(figures: Figures) -> str:
 
 
 def counted(figures: Figures) -> list[list[str]]:
-    """How many samples each peer had."""
+    """Returns a table of the number of samples per peer and workload."""
     works = list(dict.fromkeys(cell[0] for cell in figures.cells))
     rows = [["", *(WORKLOADS[work].title for work in works)]]
     for peer in figures.peers:
