@@ -1,7 +1,8 @@
-"""Writes the tables of docs/internals/scale.md from what benches/system.py measured: `python3 benches/scale.py JSON PAGE`.
+"""Writes the tables of docs/internals/scale.md from the figures of benches/system.py.
 
-What stands between `<!-- begin NAME -->` and `<!-- end NAME -->` is replaced; a part that was not measured keeps its
-words."""
+    python3 benches/scale.py JSON PAGE
+
+Replaces the text between `<!-- begin NAME -->` and `<!-- end NAME -->`. A part without figures keeps its text."""
 
 import json
 import math
@@ -10,9 +11,9 @@ import re
 import sys
 
 MIB, GIB = 1 << 20, 1 << 30
-MANIFEST_LINE = 160  # bytes for a segment; `many` measures it
+MANIFEST_LINE = 160  # bytes per segment, as `many` measured
 CHANGES = ["create", "link", "rename", "unlink", "mkdir"]
-LOOKS = ["lookup", "open", "list", "statfs", "read", "write", "sync"]
+QUERIES = ["lookup", "open", "list", "statfs", "read", "write", "sync"]
 
 
 def table(head, rows):
@@ -21,7 +22,7 @@ def table(head, rows):
 
 
 def short(value):
-    """A number with about three digits."""
+    """Formats a number with about three digits."""
     if value is None:
         return "not run"
     if value == 0 or abs(value) >= 100:
@@ -39,10 +40,10 @@ def size(value):
 
 
 def run_of(about):
-    small = " SMALL: to see that it works, not to be cited." if about["small"] or about["profile"] != "release" else ""
+    small = " SMALL: a functional test, not to be cited." if about["small"] or about["profile"] != "release" else ""
     return (
         f"Run of {about['when']}, {about['seconds']:.0f} s, {about['cores']} cores, Linux {about['kernel']}, rings in "
-        f"`{about['dir']}`, load at the end {about['load_after']}.{small}"
+        f"`{about['dir']}`, load average at the end {about['load_after']}.{small}"
     )
 
 
@@ -67,14 +68,14 @@ def flow(figures):
         [
             "sample",
             "mode",
-            "gen.",
+            "generators",
             "readers",
             "generated/s",
             "consumed/s",
             "bytes/s",
             "plain files/s, one process",
             "ratio",
-            "plain files/s, as many processes as generators",
+            "plain files/s, one process per generator",
             "ratio",
         ],
         rows,
@@ -87,34 +88,35 @@ def memory(figures):
         if one["mode"] != "every sample is read" or (one["generators"], one["readers"]) != (2, 1):
             continue
         made, read, managed = (one["processes"][who] for who in ("generator", "reader", "manager"))
+        beyond = made["beyond_bytes"]
         rows += [
             [
                 one["shape"],
                 "generator",
                 size(made["peak_bytes"]),
-                f"{made['beyond_bytes'] / one['bytes']:.2f} samples ({size(made['beyond_bytes'])}) beyond its own",
-                f"{short(made['cpu_seconds'] / made['samples'] * 1e3)} ms a sample",
+                f"{beyond / one['bytes']:.2f} samples ({size(beyond)}) beyond the caller's data",
+                f"{short(made['cpu_seconds'] / made['samples'] * 1e3)} ms per sample",
             ],
             [
                 one["shape"],
                 "reader",
                 size(read["peak_bytes"]),
-                f"{size(read['most_anonymous_bytes'])} of its own, the rest is mapped files",
-                f"{short(read['cpu_seconds'] / read['samples'] * 1e3)} ms a sample",
+                f"{size(read['most_anonymous_bytes'])} private, the rest is mapped files",
+                f"{short(read['cpu_seconds'] / read['samples'] * 1e3)} ms per sample",
             ],
             [
                 one["shape"],
                 "manager",
                 size(managed["peak_bytes"]),
-                f"{size(managed['anonymous_bytes'])} of its own",
-                f"{short(managed['cpu_seconds'] / one['samples'] * 1e3)} ms a sample",
+                f"{size(managed['anonymous_bytes'])} private",
+                f"{short(managed['cpu_seconds'] / one['samples'] * 1e3)} ms per sample",
             ],
         ]
-    return table(["sample", "process", "peak (VmHWM)", "of that", "CPU"], rows)
+    return table(["sample", "process", "peak (VmHWM)", "of which", "CPU"], rows)
 
 
 def latency(figures):
-    def tell(spread):
+    def spread_of(spread):
         return f"{short(spread['median'])} / {short(spread['p95'])} / {short(spread['max'])}"
 
     rows = [
@@ -123,8 +125,8 @@ def latency(figures):
             one["rate"],
             one["samples"],
             one["read"],
-            tell(one["last_ms"]),
-            tell(one["any_ms"]),
+            spread_of(one["last_ms"]),
+            spread_of(one["any_ms"]),
             short(one["filling_ms"]),
         ]
         for one in figures
@@ -134,30 +136,30 @@ def latency(figures):
             "SWAP_CAP",
             "samples/s",
             "samples",
-            "of those read",
-            "the last one of a generation, ms (median / 95 % / max)",
+            "samples read",
+            "last sample of a generation, ms (median / 95 % / max)",
             "any sample, ms",
-            "the generation fills in, ms",
+            "time to fill a generation, ms",
         ],
         rows,
     )
 
 
 def counted(figures, key):
-    kinds = ["walk", *LOOKS[:4], *CHANGES, *LOOKS[4:]]
+    kinds = ["walk", *QUERIES[:4], *CHANGES, *QUERIES[4:]]
     rows = [[one["who"], one["segment_samples"], *(short(one[key].get(kind, 0)) for kind in kinds)] for one in figures]
     return table(["role", "SEGMENT_SAMPLES", *kinds], rows)
 
 
 def calls(figures):
     return (
-        f"Each sample:\n\n{counted(figures, 'each_sample')}\n\nEach generation:\n\n"
+        f"Per sample:\n\n{counted(figures, 'each_sample')}\n\nPer generation:\n\n"
         f"{counted(figures, 'each_generation')}"
     )
 
 
 def groups(figures):
-    kinds = ["walk", *LOOKS[:4], *CHANGES, *LOOKS[4:]]
+    kinds = ["walk", *QUERIES[:4], *CHANGES, *QUERIES[4:]]
     rows = [
         [
             one["segment_samples"],
@@ -168,7 +170,7 @@ def groups(figures):
         ]
         for one in figures
     ]
-    return table(["SEGMENT_SAMPLES", "samples/s", *kinds, "all", "all but walks"], rows)
+    return table(["SEGMENT_SAMPLES", "samples/s", *kinds, "all", "all except walks"], rows)
 
 
 def index(figures):
@@ -180,10 +182,10 @@ def index(figures):
     return table(
         ["", "commands"],
         [
-            ["each sample (SWAP_CAP 20 to 200)", words(one["each_sample"])],
-            ["each generation", words(one["each_generation"])],
+            ["per sample (SWAP_CAP 20 to 200)", words(one["each_sample"])],
+            ["per generation", words(one["each_generation"])],
             [
-                f"each second, a manager and a generator, LEASE_SECONDS {one['lease_seconds']}",
+                f"per second, a manager and a generator, LEASE_SECONDS {one['lease_seconds']}",
                 short(one["manager_and_generator_per_second"]),
             ],
         ],
@@ -201,7 +203,7 @@ def idle(figures):
         ]
         for one in figures
     ]
-    return table(["who", "CPU", "system calls/s", "on the ring/s", "of which"], rows)
+    return table(["process", "CPU", "system calls/s", "operations on the ring/s", "of which"], rows)
 
 
 def stall(figures):
@@ -226,8 +228,8 @@ def stall(figures):
             "swaps",
             "stall, ms (median)",
             "max",
-            "of it waiting, ms (mean)",
-            "any other call, ms",
+            "of which waiting, ms (mean)",
+            "other calls, ms",
         ],
         rows,
     )
@@ -253,7 +255,7 @@ def first(figures):
             "open, ms",
             "newest generation, ms",
             "first sample, ms",
-            "in a process that did it before, ms",
+            "repeated in the same process, ms",
             "Python, ms",
         ],
         rows,
@@ -284,9 +286,9 @@ def many(figures):
             "samples",
             "samples/s",
             "longest call, ms",
-            "names listed, each sample",
-            "by the formula",
-            "CPU, ms a sample",
+            "names listed per sample",
+            "estimated",
+            "CPU, ms per sample",
             "manager's peak",
         ],
         rows,
@@ -294,8 +296,9 @@ def many(figures):
 
 
 def names_per_sample(generators, cap, segment, others=1):
-    """A generator lists the generation that fills when it has committed an eighth of its share (among all members) of
-    the room that it saw at the last look. Meanwhile the others commit as much. Near the end that is at each file."""
+    """Estimates the names that generators list per sample. A generator lists the filling generation when it has
+    committed an eighth of its share (among all members) of the room that it saw at the last listing. Meanwhile the
+    others commit as much. Near the end of a generation it lists after each file."""
     files = room = cap / segment
     names = 0.0
     while room >= 1:
@@ -306,7 +309,7 @@ def names_per_sample(generators, cap, segment, others=1):
 
 
 def estimate(parts, generators, readers, rate, cap, segment, poll, lease, passes=1.0):
-    """Operations a second of all roles together, from what was measured of one."""
+    """Estimates operations per second of all roles together, from the figures of one process each."""
     by = {(one["who"], one["segment_samples"]): one for one in parts["calls"]["figures"]}
     samples = generators * rate
     swaps = samples / cap
@@ -323,7 +326,8 @@ def estimate(parts, generators, readers, rate, cap, segment, poll, lease, passes
             generators * made[1] + managed[1] + readers * read[1]
         )
 
-    # A number for each file was claimed alone in what was measured (SWAP_CAP 20 and 100): a name made, one looked for.
+    # In the measured generations (SWAP_CAP 20 and 100) each number was claimed separately: one name created, one
+    # looked up.
     block = min(64, max(1, cap // 64))
     spared = samples / segment * (1 - 1 / block)
     beats = (generators + readers) * 4 / lease
@@ -333,7 +337,7 @@ def estimate(parts, generators, readers, rate, cap, segment, poll, lease, passes
         "samples": samples,
         "swaps": swaps,
         "changes": total(CHANGES) - spared + beats * 3,
-        "looks": total(["lookup", "open", "list", "statfs"]) - spared + polls,
+        "queries": total(["lookup", "open", "list", "statfs"]) - spared + polls,
         "walks": total(["walk"]) - spared * 4 + beats * 8 + polls * 2,
         "names": names,
         "manifest": cap / segment * MANIFEST_LINE,
@@ -353,7 +357,7 @@ def scale(parts):
                 segment,
                 f"{short(1 / one['swaps'])} s",
                 short(one["changes"]),
-                short(one["looks"]),
+                short(one["queries"]),
                 short(one["walks"]),
                 short(one["names"]),
                 size(one["manifest"]),
@@ -364,9 +368,9 @@ def scale(parts):
         [
             "SWAP_CAP",
             "SEGMENT_SAMPLES",
-            "a swap every",
+            "swap interval",
             "changes/s",
-            "looks/s",
+            "queries/s",
             "walks/s",
             "names listed/s",
             "manifest",
@@ -396,11 +400,11 @@ def main():
     if "flow" in parts:
         made["memory"] = f"The same run.\n\n{memory(parts['flow']['figures'])}"
     if "calls" in parts:
-        made["scale"] = f"From `calls`, {run_of(parts['calls']['about'])}\n\n{scale(parts)}"
+        made["scale"] = f"Estimated from `calls`. {run_of(parts['calls']['about'])}\n\n{scale(parts)}"
     for name, new in made.items():
         between = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.S)
         text, found = between.subn(lambda match, new=new: f"{match[1]}\n{new}\n\n{match[2]}", text)
-        assert found == 1, f"{page} has no place for {name}"
+        assert found == 1, f"{page} has no markers for {name}"
     page.write_text(text)
 
 
