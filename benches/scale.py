@@ -153,8 +153,7 @@ def counted(figures, key):
 
 def calls(figures):
     return (
-        f"Per sample:\n\n{counted(figures, 'each_sample')}\n\nPer generation:\n\n"
-        f"{counted(figures, 'each_generation')}"
+        f"Per sample:\n\n{counted(figures, 'each_sample')}\n\nPer generation:\n\n{counted(figures, 'each_generation')}"
     )
 
 

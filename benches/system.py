@@ -151,7 +151,8 @@ def flow(programs, options):
     for name, size in SIZES.items():
         cap = 20 if name == "256" else 200
         total = cap * (3 if options.small else 6)
-        for mode, keys in {"every sample is read": {"REUSE": {"min": 1, "max": 0}}, "generators do not wait": {}}.items():
+        modes = {"every sample is read": {"REUSE": {"min": 1, "max": 0}}, "generators do not wait": {}}
+        for mode, keys in modes.items():
             for generators, readers in [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2), (4, 2)]:
                 if mode == "generators do not wait" and (generators, readers) not in [(2, 1), (4, 2)]:
                     continue
