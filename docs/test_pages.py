@@ -21,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +32,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((RO
 RUN, SHOWN = {"python", "sh", "yaml"}, {"text", "console", "json", "rust", "c", "fortran"}
 DIRECTIVE = re.compile(r"\{[a-z-]+\}")
 OPTIONAL = {"torch", "grain", "jax"}
-FENCE = re.compile(r"^(```+)([^\n`]*)\n(.*?)^\1 *$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^( *)(```+)([^\n`]*)\n(.*?)^\1\2 *$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\w+\.(?:py|sh|yaml))(?::.*)?\n")
 # Catches a block that hangs.
 SECONDS = 600
@@ -84,10 +85,10 @@ def blocks_of(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     found = []
     for match in FENCE.finditer(text):
-        language, *needs = match[2].split() or [""]
+        language, *needs = match[3].split() or [""]
         if not DIRECTIVE.match(language):
             line = text.count("\n", 0, match.start()) + 1
-            found.append(Block(language, set(needs), f"{page.relative_to(ROOT)}:{line}", match[3]))
+            found.append(Block(language, set(needs), f"{page.relative_to(ROOT)}:{line}", textwrap.dedent(match[4])))
     return found
 
 
