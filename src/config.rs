@@ -1,7 +1,7 @@
-//! config.yaml: which keys there are, what they mean, and where each value came from.
+//! config.yaml: its keys, what they mean, and the origin of each value.
 //!
-//! Wirehead's keys keep their names and meaning, so that its `config.yaml` works as it is. An unknown key is an error
-//! that suggests the nearest known one; every error names the key and, in a file, the line.
+//! Wirehead's keys keep their names and meaning, so that its `config.yaml` works unchanged. An unknown key is an
+//! error that suggests the nearest known one. Every error names the key and, for a file, the line.
 
 mod given;
 mod keys;
@@ -24,17 +24,17 @@ use std::time::Duration;
 /// How a part is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compress {
-    /// As it is.
+    /// Uncompressed.
     #[default]
     Plain,
-    /// By zstd, at this level.
+    /// With zstd, at this level.
     Level(i32),
-    /// As each generator finds to be better, by trying.
+    /// With zstd or not, as each generator decides by compressing some of its samples.
     Auto,
 }
 
 impl Compress {
-    /// The level, where one is given.
+    /// Returns the zstd level if it is fixed.
     pub fn level(self) -> Option<i32> {
         match self {
             Compress::Level(level) => Some(level),
@@ -43,7 +43,7 @@ impl Compress {
     }
 }
 
-/// When checksums of samples' large parts are compared. (Heads are always checked.)
+/// When the checksums of samples' large parts are verified. (Heads are always verified.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
     /// The first time that this process reads a sample.
@@ -57,89 +57,89 @@ pub enum Verify {
 /// How segments are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadMode {
-    /// Mapped on a local filesystem, read elsewhere.
+    /// Memory-mapped on a local filesystem, read with `pread` on others.
     Auto,
-    /// Mapped.
+    /// Memory-mapped.
     Mmap,
-    /// Read into memory of our own.
+    /// Read into a buffer of the process.
     Pread,
 }
 
-/// What survives what.
+/// Which failures finished samples survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Everything finished survives the death of any process.
+    /// The death of any process.
     Process,
-    /// And that of the machine.
+    /// The death of any process, and of the machine.
     Node,
 }
 
-/// What a generator does with a sample whose floating-point parts hold NaN or infinite elements.
+/// How a generator handles a sample whose floating-point parts have NaN or infinite elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckFinite {
-    /// It does not look.
+    /// The generator does not check.
     Off,
-    /// It logs a warning, and writes the sample.
+    /// The generator logs a warning and writes the sample.
     Warn,
-    /// It refuses the sample.
+    /// The generator refuses the sample.
     Refuse,
 }
 
 /// How often a generation is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reuse {
-    /// So many passes over a generation are made before the next one is promoted; 0: none is waited for.
+    /// Passes over a generation that readers make before the next one is promoted; 0: no minimum.
     pub min: u64,
-    /// After so many passes readers want a newer one; 0: there is no limit.
+    /// Passes over a generation after which readers need a newer one; 0: no limit.
     pub max: u64,
 }
 
-/// What a reader does when its generation was read REUSE max times, or when no generator has lived for STALE_AFTER.
+/// What a reader does when its generation was read REUSE max times, or when no generator was alive for STALE_AFTER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnStale {
-    /// It says so, and reads on.
+    /// The reader logs a warning and continues.
     Warn,
-    /// It waits for a newer generation.
+    /// The reader waits for a newer generation.
     Wait,
-    /// It ends with an error.
+    /// The reader ends with an error.
     Stop,
 }
 
-/// One key as it is in effect.
+/// One key and its value in effect.
 #[derive(Clone, Debug)]
 pub struct Effective {
-    /// Its name.
+    /// The key.
     pub key: &'static str,
-    /// Its value, as YAML would write it.
+    /// The value, as YAML writes it.
     pub value: String,
-    /// Where it came from: `default`, or file and line.
+    /// Where the value comes from: `default`, or file and line.
     pub origin: String,
 }
 
-/// The configuration in effect. Times are durations, sizes are bytes unless said otherwise.
+/// The configuration in effect. Sizes are in bytes unless stated otherwise.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// DBNAME; where it is not given, the name of the ring's directory, without `.ring`.
+    /// DBNAME. By default the name of the ring's directory, without `.ring`.
     pub name: String,
     /// RING: the ring's directory.
     pub ring: PathBuf,
-    /// INDEX: where counter, swap status and leases are kept.
+    /// INDEX: where the counter, the swap status and the leases are stored.
     pub index: IndexPlace,
-    /// SWAP_CAP: samples in a generation. Needed by whoever makes a ring; a reader takes the ring's own.
+    /// SWAP_CAP: samples in a generation. Required to create a ring; readers use the ring's own value.
     pub swap_cap: Option<u64>,
-    /// SAMPLE: names of the parts, in order. Needed by whoever makes a ring.
+    /// SAMPLE: names of the parts, in order. Required to create a ring.
     pub sample: Option<Vec<String>>,
     /// KEEP: generations kept besides the newest one.
     pub keep: u64,
-    /// SEGMENT_SAMPLES: samples in one file; `None` for `auto`, by pace and size.
+    /// SEGMENT_SAMPLES: samples in a segment; `None` for `auto`, which decides by pace and size.
     pub segment_samples: Option<u64>,
-    /// SEGMENT_BYTES: with `auto`, a file of this size is complete.
+    /// SEGMENT_BYTES: with `auto`, a segment of this size is sealed.
     pub segment_bytes: u64,
-    /// SEGMENT_SECONDS: with `auto`, a written sample waits at most this long for others.
+    /// SEGMENT_SECONDS: with `auto`, the longest time that a written sample waits for others.
     pub segment_time: Duration,
-    /// COMPRESS, by part.
+    /// COMPRESS, for each part that it names.
     pub compress: BTreeMap<String, Compress>,
-    /// COMPRESS, of all other parts.
+    /// COMPRESS, for all other parts.
     pub compress_all: Compress,
     /// CHECK_FINITE.
     pub check_finite: CheckFinite,
@@ -149,60 +149,59 @@ pub struct Config {
     pub read: ReadMode,
     /// DURABILITY.
     pub durability: Durability,
-    /// LEASE_SECONDS: for how long a role may be silent before it counts as dead.
+    /// LEASE_SECONDS: time without a heartbeat after which a process is considered dead.
     pub lease: Duration,
-    /// POLL_SECONDS: time between two looks; none: 0.2 s on a local filesystem, 1 s on a network.
+    /// POLL_SECONDS: time between two polls; `None`: 0.2 s on a local filesystem, 1 s on a network filesystem.
     pub poll: Option<Duration>,
-    /// MAX_BYTES: most bytes that the ring may take; none: what the disk has.
+    /// MAX_BYTES: largest size of the ring; `None`: limited by the disk.
     pub max_bytes: Option<u64>,
-    /// MAX_FILES: most files; none: what the disk has.
+    /// MAX_FILES: most files of the ring; `None`: limited by the disk.
     pub max_files: Option<u64>,
-    /// MAX_PART: most bytes of one part.
+    /// MAX_PART: largest size of one part.
     pub max_part: u64,
     /// REUSE.
     pub reuse: Reuse,
-    /// ON_STALE; not given, and REUSE has a max: wait.
+    /// ON_STALE. The default is `Wait` if REUSE has a max, else `Warn`.
     pub on_stale: OnStale,
-    /// STALE_AFTER: for how long no generator may have lived.
+    /// STALE_AFTER: time without a live generator after which the ring is stale.
     pub stale_after: Duration,
-    /// RUN_GRACE: how long the generations of a killed run are kept; zero: not at all.
+    /// RUN_GRACE: how long the generations of a killed run are kept; zero: they are not kept.
     pub run_grace: Duration,
-    /// VALIDATION: so many samples, the ring's first, are held out; none: as many as the ring was made with, and none in
-    /// a new one.
+    /// VALIDATION: number of samples, the first ones of the ring, that are held out. `None`: the number that the ring
+    /// was created with, or 0 in a new ring.
     pub validation: Option<u64>,
-    /// PREFETCH_BYTES: most bytes that a stream holds ready; 0: it reads nothing ahead.
+    /// PREFETCH_BYTES: most bytes that a stream prefetches; 0: no prefetch.
     pub prefetch_bytes: u64,
-    /// STRICT_SCHEMA: a generator refuses a first sample whose dtypes or shapes are not those of the ring.
+    /// STRICT_SCHEMA: a generator refuses its first sample if dtypes or shapes differ from those of the ring.
     pub strict_schema: bool,
-    /// RING_MODE: modes of what is made in the ring; none: what the umask leaves.
+    /// RING_MODE: modes of files and directories that are created in the ring; `None`: from the umask.
     pub modes: Option<Modes>,
-    /// CHUNKSIZE: write buffer.
+    /// CHUNKSIZE: size of the write buffer.
     pub write_buffer: usize,
-    /// Every key, its value and where that came from.
+    /// Every key with its value and origin.
     pub effective: Vec<Effective>,
-    /// What the user should know: accepted, but without effect here.
+    /// Notes for the user about keys that have no effect.
     pub notes: Vec<String>,
 }
 
-/// Longest RUN_GRACE, in seconds: a year.
+/// Longest RUN_GRACE, in seconds: one year.
 const MAX_RUN_GRACE: u64 = 365 * 24 * 60 * 60;
 
-/// Most generations that are kept besides the newest one.
+/// Largest KEEP: generations that are kept besides the newest one.
 pub const MAX_KEEP: u64 = 1000;
 
 /// Keys that may hold a password (MONGOHOST as in `user:password@host`).
 const SECRET: [&str; 2] = ["MONGOURI", "MONGOHOST"];
 
 impl Config {
-    /// Reads a YAML file. Relative paths in it are taken from the file's directory.
+    /// Reads a YAML file. Relative paths in it are resolved against the file's directory.
     ///
-    /// # Errors
-    /// A file that is missing or is no YAML; an unknown key; a value that does not fit.
+    /// # Errors The file is missing or is not YAML; a key is unknown; a value is invalid.
     pub fn load(path: &Path) -> Result<Config> {
         Config::load_with_index(path, None)
     }
 
-    /// The same, as if INDEX were this.
+    /// Reads a YAML file as [`Config::load`] does, with `index` in place of its INDEX.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -220,7 +219,7 @@ impl Config {
         Config::of(&given, base)
     }
 
-    /// Reads YAML (or JSON) text. `origin` names it in messages; relative paths are taken from `base`.
+    /// Parses YAML (or JSON) text. `origin` names it in messages; relative paths are resolved against `base`.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -228,15 +227,14 @@ impl Config {
         Config::of(&Given::new(text, origin, has_lines)?, base)
     }
 
-    /// One that names a ring by its directory and leaves everything else to it: enough to look at it. (Where its index
-    /// is kept on a server, only a configuration knows where.)
+    /// Returns a configuration that gives only the ring's directory, which is enough to inspect a ring. (If the
+    /// ring's index is in MongoDB, only a full configuration says on which server.)
     ///
-    /// # Errors
-    /// A path that is no UTF-8.
+    /// # Errors The path is not UTF-8.
     pub fn of_ring(ring: &Path) -> Result<Config> {
         let ring = std::path::absolute(ring).unwrap_or_else(|_| ring.to_owned());
         let origin = ring.display().to_string();
-        let not_utf8 = || Error::Config { origin: origin.clone(), message: "this path is no UTF-8".to_owned() };
+        let not_utf8 = || Error::Config { origin: origin.clone(), message: "the path is not valid UTF-8".to_owned() };
         let text = serde_json::json!({ "RING": ring.to_str().ok_or_else(not_utf8)?, "INDEX": "files" }).to_string();
         Config::parse(&text, &origin, Path::new("."), false)
     }
@@ -250,7 +248,7 @@ impl Config {
             && let Some(stray) = compress.keys().find(|name| !sample.contains(name))
         {
             let near = nearest(stray, sample.iter().map(String::as_str));
-            return Err(given.bad("COMPRESS", &format!("{stray:?} is no part of SAMPLE{near}")));
+            return Err(given.bad("COMPRESS", &format!("{stray:?} is not a part in SAMPLE{near}")));
         }
         let reuse = given.reuse()?;
         let mut config = Config {
@@ -298,7 +296,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The name of the ring, and its directory.
+    /// Returns the name of the ring and its directory.
     fn place(given: &Given<'_>, base: &Path) -> Result<(String, PathBuf)> {
         let ring = match (given.text_of("RING")?, given.text_of("DBNAME")?) {
             (Some(ring), _) => base.join(ring),
@@ -306,30 +304,30 @@ impl Config {
             (None, Some(name)) => {
                 return Err(given.bad("DBNAME", &format!("{} cannot be part of a file name; give RING", quoted(&name))));
             }
-            (None, None) => return Err(given.fail("neither RING nor DBNAME is given: say where the ring is")),
+            (None, None) => return Err(given.fail("neither RING nor DBNAME is given: set RING to the ring's directory")),
         };
         let of_ring = || ring.file_name().map(|name| name.to_string_lossy().trim_end_matches(".ring").to_owned());
         let name = given.text_of("DBNAME")?.or_else(of_ring).unwrap_or_default();
         Ok((name, ring))
     }
 
-    /// How each of `parts` is to be stored.
+    /// Returns how each of `parts` is stored.
     pub fn compression_of(&self, parts: &[String]) -> Vec<Compress> {
         parts.iter().map(|name| self.compress.get(name).copied().unwrap_or(self.compress_all)).collect()
     }
 }
 
-/// Whether these can be the parts of a sample.
+/// Checks names of the parts of a sample.
 ///
-/// # Errors
-/// In words: none at all, an empty or overlong name, a name twice.
+/// # Errors Why the names are invalid: the list is empty, a name is empty or longer than 255 bytes, or a name occurs
+/// twice.
 pub fn check_names(names: &[String]) -> std::result::Result<(), String> {
     let mut sorted = names.to_vec();
     sorted.sort();
     sorted.dedup();
     match names.iter().find(|name| name.is_empty() || name.len() > 255) {
-        Some(name) => Err(format!("{} is no name of a part (1 to 255 bytes)", quoted(name))),
-        None if names.is_empty() => Err("it names no part".to_owned()),
+        Some(name) => Err(format!("{} is not a valid part name (1 to 255 bytes)", quoted(name))),
+        None if names.is_empty() => Err("the list of parts is empty".to_owned()),
         None if sorted.len() != names.len() => Err("a part is named twice".to_owned()),
         None => Ok(()),
     }

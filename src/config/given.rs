@@ -1,4 +1,4 @@
-//! The keys as given: each read as what it has to be, or refused with its name, its line and what was expected.
+//! The keys as given: each value is converted to its type, or refused with its key, its line and what was expected.
 
 use super::keys::{Key, keys};
 use super::place::{MongoPlace, STATUS_COLLECTION, without_password};
@@ -9,17 +9,17 @@ use serde_yaml::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Longest time that is taken for one: a day. (For STALE_AFTER, a year: queues may be long.)
+/// Longest duration in seconds: a day. (A year for STALE_AFTER, because queues of a cluster may be long.)
 const DAY: u32 = 86_400;
 const YEAR: u32 = 365 * DAY;
-/// The key under which users keep settings of their own. Keys that begin with `x-` are theirs, too.
+/// The key under which users keep their own settings. Keys that begin with `x-` are also left to users.
 const USERS_OWN: &str = "USER";
-/// RING_MODE as it is where nothing is said.
+/// Value of RING_MODE if the configuration has none.
 pub(super) const FROM_UMASK: &str = "from the umask";
 /// Most passes over one generation.
 const MAX_PASSES: u64 = 1_000_000;
 
-/// The values as given, with what is needed to say where they stand.
+/// The values as given, with the text that they came from, so that errors can name the line.
 pub(super) struct Given<'a> {
     text: &'a str,
     origin: &'a str,
@@ -46,7 +46,7 @@ impl<'a> Given<'a> {
             if !keys().any(|known| known.name == key) {
                 let upper = key.to_uppercase();
                 let near = nearest(&upper, keys().map(|known| known.name));
-                let own = format!("; keys of your own belong under {USERS_OWN}, or begin with x-");
+                let own = format!("; put your own settings under {USERS_OWN} or in keys that begin with x-");
                 let advice = if near.is_empty() { &own } else { &near };
                 return Err(given.bad(&key, &format!("unknown key{advice}")));
             }
@@ -79,7 +79,8 @@ impl<'a> Given<'a> {
         Error::Config { origin: self.origin.to_owned(), message: message.to_owned() }
     }
 
-    /// What the YAML parser refused. Its words for a tab do not say that it is one.
+    /// Returns the error for text that the YAML parser refused. Names a tab as the cause, because the parser's
+    /// message does not.
     fn not_yaml(&self, error: &serde_yaml::Error) -> Error {
         let is_indented_by_tab = |line: &str| line.trim_start_matches(' ').starts_with('\t');
         match self.text.lines().position(is_indented_by_tab) {
@@ -100,7 +101,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// What is accepted and has no effect.
+    /// Returns notes about keys that have no effect.
     pub(super) fn notes(&self) -> Vec<String> {
         let given = |key: &str| self.values.contains_key(key);
         let mut notes = Vec::new();
@@ -137,17 +138,17 @@ impl<'a> Given<'a> {
             (None, None) => return Err(self.bad("INDEX", "mongodb needs MONGOHOST (and PORT), or MONGOURI")),
             (Some(host), None) if host.contains(['/', ' ']) => {
                 return Err(
-                    self.bad("MONGOHOST", "expected a host name; a whole connection string belongs into MONGOURI")
+                    self.bad("MONGOHOST", "expected a host name; put a complete connection string in MONGOURI")
                 );
             }
             (Some(host), None)
                 if host.rsplit('@').next().is_some_and(|host| host.contains(':') && !host.contains(']')) =>
             {
                 let hint =
-                    "expected a host name; a port belongs into PORT, and an IPv6 address is written as \"[::1]\"";
+                    "expected a host name; put a port in PORT, and write an IPv6 address as \"[::1]\"";
                 return Err(self.bad("MONGOHOST", hint));
             }
-            // As Wirehead puts it together.
+            // The same connection string as Wirehead's.
             (Some(host), None) => format!("mongodb://{host}:{port}"),
             (None, Some(uri)) if ["mongodb://", "mongodb+srv://"].iter().any(|scheme| uri.starts_with(scheme)) => uri,
             (None, Some(_)) => return Err(self.bad("MONGOURI", "expected mongodb://... or mongodb+srv://...")),
@@ -164,7 +165,7 @@ impl<'a> Given<'a> {
         if counters == STATUS_COLLECTION || !is_collection(&counters) {
             return Err(self.bad(
                 "COUNTER_COLLECTION",
-                &format!("{} cannot be the collection of the counters", quoted(&counters)),
+                &format!("{} cannot be the name of the counters' collection", quoted(&counters)),
             ));
         }
         Ok(IndexPlace::MongoDb(MongoPlace::new(uri, database, counters)))
@@ -186,7 +187,7 @@ impl<'a> Given<'a> {
         value.as_bool().ok_or_else(|| self.bad(key, &format!("expected true or false, found {}", shown(value))))
     }
 
-    /// A number of bytes, or one with a unit, as in `10GB`.
+    /// Returns a number of bytes, given with or without a unit, as in `10GB`.
     pub(super) fn bytes(&self, key: &str, min: u64, max: u64) -> Result<Option<u64>> {
         let Some(value) = self.values.get(key) else { return Ok(None) };
         match value.as_u64().or_else(|| parse_bytes(value.as_str()?)) {
@@ -211,7 +212,7 @@ impl<'a> Given<'a> {
         self.up_to_seconds(key, DAY)
     }
 
-    /// `None` for `auto`.
+    /// Returns `None` for `auto`.
     pub(super) fn segment_samples(&self) -> Result<Option<u64>> {
         const KEY: &str = "SEGMENT_SAMPLES";
         match self.values.get(KEY) {
@@ -254,7 +255,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// By part, and for all other parts.
+    /// Returns the compression of each part that COMPRESS names, and of all other parts.
     pub(super) fn compress(&self) -> Result<(BTreeMap<String, Compress>, Compress)> {
         let how = |value: &Value| match value.as_str() {
             Some("none") => Some(Compress::Plain),
@@ -278,7 +279,8 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Octal digits, as text: a number would be read as a decimal one here and as an octal one there.
+    /// Reads octal digits as text, because some YAML parsers read a number with a leading 0 as decimal and others as
+    /// octal.
     pub(super) fn modes(&self) -> Result<Option<Modes>> {
         let Some(value) = self.values.get("RING_MODE") else { return Ok(None) };
         let text = value.as_str().unwrap_or_default();
@@ -289,8 +291,8 @@ impl<'a> Given<'a> {
         match u32::from_str_radix(text, 8) {
             Ok(mode) if digits && mode & !0o2777 == 0 && mode & 0o600 == 0o600 => Ok(Some(Modes::new(mode))),
             _ => {
-                let wanted = "expected octal digits, as in 0660 or \"2770\" (quoted, where it begins with another digit \
-                              than 0), by which the owner may read and write";
+                let wanted = "expected octal digits that let the owner read and write, as in 0660 or \"2770\" (quote \
+                              the value unless it starts with 0)";
                 Err(self.bad("RING_MODE", &format!("{wanted}, found {}", shown(value))))
             }
         }
@@ -336,7 +338,7 @@ impl<'a> Given<'a> {
         Ok(reuse)
     }
 
-    /// Where a generation is not to be read too often, readers wait for the next one, unless something else is said.
+    /// Returns ON_STALE. With a maximum in REUSE the default is to wait for the next generation.
     pub(super) fn on_stale(&self, reuse: Reuse) -> Result<OnStale> {
         let choices = [("warn", OnStale::Warn), ("wait", OnStale::Wait), ("stop", OnStale::Stop)];
         let given = self.choice("ON_STALE", &choices)?;
@@ -357,10 +359,10 @@ impl<'a> Given<'a> {
             }
             Some(value) => Effective { key, value: shown(value), origin: self.place(key) },
             None if key == "ON_STALE" && config.on_stale == OnStale::Wait => {
-                Effective { key, value: "wait".into(), origin: "default, where REUSE has a max".into() }
+                Effective { key, value: "wait".into(), origin: "default when REUSE has a max".into() }
             }
             None if key == "INDEX" && config.index != IndexPlace::Files => {
-                Effective { key, value: "mongodb".into(), origin: "default, where a server is named".into() }
+                Effective { key, value: "mongodb".into(), origin: "default when MONGOHOST or MONGOURI is set".into() }
             }
             None if key == "RING" => Effective { key, value: ring.display().to_string(), origin: "default".into() },
             None => Effective { key, value: default.to_owned(), origin: "default".to_owned() },
@@ -378,7 +380,7 @@ pub(super) fn is_plain_name(name: &str) -> bool {
     !name.starts_with('.') && !name.contains(['/', '\0'])
 }
 
-/// Decimal and binary units of bytes.
+/// Decimal and binary units.
 const UNITS: [(&str, u64); 9] = [
     ("B", 1),
     ("KB", 1000),
@@ -393,10 +395,9 @@ const UNITS: [(&str, u64); 9] = [
 
 const BYTES_WANTED: &str = "expected a number of bytes, with or without a unit, as in 10GB or 512MiB";
 
-/// Parses the bytes that an option of the command gives, 1 or more.
+/// Parses a number of bytes, 1 or more, from an option of the command.
 ///
-/// # Errors
-/// The sentence that says what is expected.
+/// # Errors The message that says what is expected.
 pub fn bytes_option(text: &str) -> std::result::Result<u64, String> {
     let bytes = parse_bytes(text.trim()).filter(|bytes| *bytes > 0);
     bytes.ok_or_else(|| format!("{BYTES_WANTED}, 1 or more"))
@@ -416,7 +417,7 @@ pub(super) fn parse_bytes(text: &str) -> Option<u64> {
     (bytes < u64::MAX as f64).then_some(bytes as u64)
 }
 
-/// A value in a message. A connection string may stand where it does not belong.
+/// Formats a value for a message. Removes the password of a connection string, which may be under the wrong key.
 fn shown(value: &Value) -> String {
     let json = serde_json::to_string(value).unwrap_or_else(|_| "something else".to_owned());
     if json.contains("://") { without_password(&json) } else { json }
@@ -427,7 +428,7 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 pub(super) fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> String {
-    const LONGEST: usize = 64; // no key comes near; the comparison takes memory for length times length
+    const LONGEST: usize = 64; // no key is as long; the comparison needs memory for the product of both lengths
     let scored = names.map(|name| (strsim::damerau_levenshtein(word, name), name));
     match if word.len() > LONGEST { None } else { scored.min() } {
         Some((distance, name)) if distance <= 1 + name.len() / 3 => format!(" (did you mean {name}?)"),

@@ -1,11 +1,11 @@
-//! Where the index is kept, and how that is shown: never with a password.
+//! Where the index is stored, and how that place is displayed: never with a password.
 
 use std::fmt;
 
 /// The collection that holds everything but the counters, as in Wirehead.
 pub const STATUS_COLLECTION: &str = "status";
 
-/// Options of a connection string that hold no secret, in small letters.
+/// Options of a connection string that hold no secret, in lower case.
 const SHOWN_OPTIONS: [&str; 14] = [
     "authmechanism",
     "authsource",
@@ -22,45 +22,45 @@ const SHOWN_OPTIONS: [&str; 14] = [
     "tlscertificatekeyfile",
     "w",
 ];
-/// What stands between the words of a connection string.
+/// Characters that separate the words of a connection string.
 const BETWEEN_WORDS: [char; 9] = [':', '/', '@', '?', '&', '=', '#', ',', ';'];
 
-/// Where the index is kept.
+/// Where the index is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexPlace {
     /// In files in the ring.
     Files,
-    /// In a MongoDB.
+    /// In MongoDB.
     MongoDb(MongoPlace),
 }
 
-/// A place for an index in a MongoDB. Shown, and formatted for debugging, without its password.
+/// A place for the index in MongoDB. `Debug` and [`MongoPlace::shown`] leave its password out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MongoPlace {
     uri: String,
     /// DBNAME: the database.
     pub database: String,
-    /// COUNTER_COLLECTION: the collection of the counters; it also tells rings in one database apart.
+    /// COUNTER_COLLECTION: the collection of the counters. It also distinguishes the rings in one database.
     pub counters: String,
 }
 
 impl MongoPlace {
-    /// The place in `database` of the server at `uri`, beside the collection `counters`.
+    /// Creates the place in `database` of the server at `uri`, with the collection `counters`.
     pub(super) fn new(uri: String, database: String, counters: String) -> MongoPlace {
         MongoPlace { uri, database, counters }
     }
 
-    /// The connection string, with its password: for the driver alone.
+    /// Returns the connection string with its password. Pass it only to the driver.
     pub fn uri(&self) -> &str {
         &self.uri
     }
 
-    /// The connection string as it may be shown.
+    /// Returns the connection string without its password.
     pub fn shown(&self) -> String {
         without_password(&self.uri)
     }
 
-    /// `text` without anything secret of this place, wherever it may stand in it.
+    /// Returns `text` with every secret of this place replaced.
     pub fn scrub(&self, text: &str) -> String {
         let mut scrubbed = text.replace(&self.uri, &self.shown());
         for secret in self.secrets().filter(|secret| secret.len() > 2) {
@@ -69,17 +69,17 @@ impl MongoPlace {
         scrubbed
     }
 
-    /// `text`, which is about the connection string itself; fixed words instead when anything secret stands in it.
+    /// Returns `text`, a message about the connection string, or a fixed message if `text` contains a secret.
     pub fn without_secrets(&self, text: &str) -> String {
         if self.secrets().all(|secret| !text.contains(secret)) {
             return text.to_owned();
         }
-        "it cannot be understood. Expected mongodb://user:password@host:port/?option=value, with @ : / ? # % in user and \
-         password written as %40 %3A %2F %3F %23 %25"
+        "the connection string cannot be parsed. Expected mongodb://user:password@host:port/?option=value, with @ : / ? \
+         # % in user and password written as %40 %3A %2F %3F %23 %25"
             .to_owned()
     }
 
-    /// The words of the connection string that are not shown.
+    /// Returns the words of the connection string that must not be displayed.
     fn secrets(&self) -> impl Iterator<Item = &str> {
         let words = |text: &str| -> Vec<String> { text.split(BETWEEN_WORDS).map(str::to_owned).collect() };
         let shown = words(&self.shown());
@@ -94,8 +94,8 @@ impl fmt::Debug for MongoPlace {
     }
 }
 
-/// A connection string (or its part from the user's name on) as it may be shown. Whatever stands before the last `@` is
-/// taken for credentials, since a password may hold any character when somebody forgot to encode it.
+/// Returns a connection string (or its part from the user's name on) without its secrets. Treats all text before the
+/// last `@` as credentials, since a password may contain any character if it was not percent-encoded.
 pub(super) fn without_password(uri: &str) -> String {
     let (scheme, rest) = uri.split_once("://").map_or(("", uri), |(scheme, rest)| (scheme, rest));
     let (credentials, place) = rest.rsplit_once('@').map_or((None, rest), |(front, back)| (Some(front), back));
@@ -120,7 +120,7 @@ pub(super) fn without_password(uri: &str) -> String {
     }
 }
 
-/// `host:port`. What is no port may be a password whose `@` was forgotten.
+/// Returns `host:port`. A port that is not a number may be a password without its `@`, and is replaced.
 fn host_without_secret(host: &str) -> String {
     match host.rsplit_once(':') {
         Some((name, port)) if !host.ends_with([']', '"']) && !port.bytes().all(|byte| byte.is_ascii_digit()) => {

@@ -1,4 +1,4 @@
-//! The configuration: what is read, what is refused and in which words, what is shown.
+//! Tests of the configuration: values that are read, errors and their messages, and values as they are displayed.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;
@@ -9,7 +9,7 @@ fn parse(text: &str) -> Result<Config> {
 }
 
 #[test]
-fn a_wirehead_config_works_as_it_is() {
+fn wirehead_config_works_unchanged() {
     let text = "MONGOHOST: \"localhost\" # host\nDBNAME: \"unit-test\"\nSWAP_CAP: 100\n\nSAMPLE: [\"data\", \"label\"]\n\
         WRITE_COLLECTION: \"write\"\nREAD_COLLECTION: \"read\"\nCOUNTER_COLLECTION: \"counter\"\n\
         TEMP_COLLECTION: \"temp\"\nCHUNKSIZE: 10\n";
@@ -54,13 +54,13 @@ fn sizes_take_decimal_and_binary_units() {
 }
 
 #[test]
-fn a_tab_in_the_indentation_is_named_with_its_line() {
+fn tab_in_indentation_is_reported_with_its_line() {
     let error = parse("DBNAME: x\nCOMPRESS:\n\tdata: 3\n").unwrap_err().to_string();
     assert_eq!(error, "config.yaml:3: this line is indented with a tab, which YAML forbids: use spaces");
 }
 
 #[test]
-fn what_has_no_effect_is_told() {
+fn keys_without_effect_are_noted() {
     let notes = |text| parse(text).unwrap().notes;
     assert_eq!(notes("DBNAME: x\nINDEX: files\nMONGOHOST: a"), ["MONGOHOST is not used: INDEX is files"]);
     assert_eq!(notes("DBNAME: x\nPORT: 1\nMONGOURI: mongodb://a"), ["PORT is not used: MONGOURI names the port"]);
@@ -68,17 +68,17 @@ fn what_has_no_effect_is_told() {
 }
 
 #[test]
-fn keys_of_users_are_accepted_and_ignored() {
+fn user_defined_keys_are_ignored() {
     let text = "x-owner: me\nDBNAME: x\nUSER:\n  SWAP: [1, 2]\n  anything: {at: all}\nx-lr: 0.1\n";
     let config = parse(text).unwrap();
     assert_eq!((config.name.as_str(), config.swap_cap, config.notes.len()), ("x", None, 0));
     assert!(config.effective.iter().all(|row| !row.key.contains("USER") && !row.key.contains("x-")));
     let refused = parse("DBNAME: x\nlearning_rate: 0.1").unwrap_err().to_string();
-    let want = "config.yaml:2: learning_rate: unknown key; keys of your own belong under USER, or begin with x-";
+    let want = "config.yaml:2: learning_rate: unknown key; put your own settings under USER or in keys that begin with x-";
     assert_eq!(refused, want);
 }
 
-/// A configuration, and the error that it gives.
+/// Configurations, each with the error that it causes.
 const ERRORS: &[(&str, &str)] = &[
     ("DBNAME: x\nSWAP_CAPP: 3", "config.yaml:2: SWAP_CAPP: unknown key (did you mean SWAP_CAP?)"),
     ("DBNAME: x\nswap_cap: 3", "config.yaml:2: swap_cap: unknown key (did you mean SWAP_CAP?)"),
@@ -90,13 +90,13 @@ const ERRORS: &[(&str, &str)] = &[
     ("DBNAME: x\nSAMPLE: [data, data]", "config.yaml:2: SAMPLE: a part is named twice"),
     (
         "DBNAME: x\nSAMPLE: [data]\nCOMPRESS: {dat: 3}",
-        "config.yaml:3: COMPRESS: \"dat\" is no part of SAMPLE (did you mean data?)",
+        "config.yaml:3: COMPRESS: \"dat\" is not a part in SAMPLE (did you mean data?)",
     ),
-    ("SWAP_CAP: 3", "config.yaml: neither RING nor DBNAME is given: say where the ring is"),
+    ("SWAP_CAP: 3", "config.yaml: neither RING nor DBNAME is given: set RING to the ring's directory"),
     ("DBNAME: a/b", "config.yaml:1: DBNAME: \"a/b\" cannot be part of a file name; give RING"),
     (
         "DBNAME: x\nRING_MODE: 0o770",
-        "config.yaml:2: RING_MODE: expected octal digits, as in 0660 or \"2770\" (quoted, where it begins with another digit than 0), by which the owner may read and write, found 504",
+        "config.yaml:2: RING_MODE: expected octal digits that let the owner read and write, as in 0660 or \"2770\" (quote the value unless it starts with 0), found 504",
     ),
     ("DBNAME: x\nREUSE: 4", "config.yaml:2: REUSE: expected {min: 0, max: 4}, found 4"),
     ("DBNAME: x\nREUSE: {min: 0, mx: 4}", "config.yaml:2: REUSE: \"mx\" is neither min nor max (did you mean max?)"),
@@ -137,7 +137,7 @@ const ERRORS: &[(&str, &str)] = &[
     ("DBNAME: a.b\nMONGOHOST: a", "config.yaml:1: DBNAME: \"a.b\" cannot be the name of a database in MongoDB"),
     (
         "DBNAME: a\nMONGOHOST: a\nCOUNTER_COLLECTION: status",
-        "config.yaml:3: COUNTER_COLLECTION: \"status\" cannot be the collection of the counters",
+        "config.yaml:3: COUNTER_COLLECTION: \"status\" cannot be the name of the counters' collection",
     ),
 ];
 
@@ -152,7 +152,7 @@ fn errors_name_the_key_the_line_and_the_nearest_known_key() {
 }
 
 #[test]
-fn no_password_is_shown_whatever_it_holds() {
+fn passwords_are_never_displayed() {
     for (uri, want) in [
         ("mongodb://me:s3cr3t@db1,db2:27018/admin?tls=true", "mongodb://me:***@db1,db2:27018/admin?tls=true"),
         ("mongodb://me:s3cr3t/@s3cr3t?s3cr3t@db", "mongodb://me:***@db"),
@@ -201,32 +201,32 @@ fn no_password_is_shown_whatever_it_holds() {
     }
 }
 
-/// A key's value in effect, and where it came from.
+/// Returns a key's value in effect and its origin.
 fn shown(text: &str, key: &str) -> (String, String) {
     let row = parse(text).unwrap().effective.into_iter().find(|row| row.key == key).unwrap();
     (row.value, row.origin)
 }
 
 #[test]
-fn how_often_a_generation_is_read_is_taken_as_given() {
+fn reuse_and_on_stale_are_read_with_their_defaults() {
     let of = |text: &str| {
         let config = parse(&format!("DBNAME: x\n{text}")).unwrap();
         (config.reuse.min, config.reuse.max, config.on_stale)
     };
     assert_eq!(of(""), (0, 0, OnStale::Warn));
     assert_eq!(of("REUSE: {min: 3}"), (3, 0, OnStale::Warn));
-    assert_eq!(of("REUSE: {max: 4}"), (0, 4, OnStale::Wait), "who is to read it no more than so often, waits");
+    assert_eq!(of("REUSE: {max: 4}"), (0, 4, OnStale::Wait), "a maximum makes readers wait");
     assert_eq!(of("REUSE: {min: 4, max: 4}\nON_STALE: warn"), (4, 4, OnStale::Warn));
     assert_eq!(of("REUSE: {max: 4}\nON_STALE: stop"), (0, 4, OnStale::Stop));
     assert_eq!(of("REUSE: {max: 0}\nON_STALE: wait"), (0, 0, OnStale::Wait));
 }
 
 #[test]
-fn what_is_in_effect_is_shown_with_where_it_came_from() {
+fn effective_values_are_displayed_with_their_origin() {
     let of = |text: &str, key| shown(&format!("DBNAME: x\n{text}"), key);
     let row = |value: &str, origin: &str| (value.to_owned(), origin.to_owned());
     assert_eq!(of("", "ON_STALE"), row("warn", "default"));
-    assert_eq!(of("REUSE: {max: 4}", "ON_STALE"), row("wait", "default, where REUSE has a max"));
+    assert_eq!(of("REUSE: {max: 4}", "ON_STALE"), row("wait", "default when REUSE has a max"));
     assert_eq!(of("REUSE: {max: 4}\nON_STALE: warn", "ON_STALE"), row("\"warn\"", "config.yaml:3"));
     assert_eq!(of("ON_STALE: wait", "ON_STALE"), row("\"wait\"", "config.yaml:2"));
     assert_eq!(of("REUSE: {max: 4}", "REUSE"), row("{min: 0, max: 4}", "config.yaml:2"));
@@ -239,7 +239,7 @@ fn what_is_in_effect_is_shown_with_where_it_came_from() {
 }
 
 #[test]
-fn each_part_is_stored_as_it_is_said_for_it() {
+fn compress_sets_the_storage_of_each_part() {
     let of = |value: &str| {
         let config = parse(&format!("DBNAME: x\nSAMPLE: [image, label]\nCOMPRESS: {value}"))?;
         Ok::<_, Error>(config.compression_of(config.sample.as_ref().unwrap()))
@@ -259,7 +259,7 @@ fn each_part_is_stored_as_it_is_said_for_it() {
 }
 
 #[test]
-fn times_and_sizes_are_taken_as_given() {
+fn durations_and_sizes_are_read_with_their_defaults() {
     let grace = |yaml: &str| parse(&format!("DBNAME: x\n{yaml}")).unwrap().run_grace.as_secs();
     assert_eq!(["", "RUN_GRACE: 0", "RUN_GRACE: 90"].map(grace), [3600, 0, 90]);
     let config = parse("DBNAME: x").unwrap();
@@ -282,12 +282,12 @@ fn strict_schema_is_true_or_false() {
 }
 
 #[test]
-fn a_default_that_is_written_out_is_accepted() {
+fn defaults_can_be_written_explicitly() {
     parse("DBNAME: x\nREUSE: {min: 0, max: 0}\nON_STALE: warn\nVALIDATION: 0\nRING_MODE: from the umask").unwrap();
 }
 
 #[test]
-fn modes_are_octal_digits_by_which_the_owner_may_read_and_write() {
+fn ring_mode_is_octal_and_includes_owner_read_and_write() {
     let of = |value: &str| parse(&format!("DBNAME: x\nRING_MODE: {value}"));
     for (value, mode) in [("0660", 0o660), ("\"0660\"", 0o660), ("\"2770\"", 0o2770), ("\"600\"", 0o600)] {
         assert_eq!(of(value).unwrap().modes, Some(Modes::new(mode)), "{value}");
