@@ -196,7 +196,8 @@ const SECRET: [&str; 2] = ["MONGOURI", "MONGOHOST"];
 impl Config {
     /// Reads a YAML file. Relative paths in it are resolved against the file's directory.
     ///
-    /// # Errors The file is missing or is not YAML; a key is unknown; a value is invalid.
+    /// # Errors
+    /// The file is missing or is not YAML; a key is unknown; a value is invalid.
     pub fn load(path: &Path) -> Result<Config> {
         Config::load_with_index(path, None)
     }
@@ -230,7 +231,8 @@ impl Config {
     /// Returns a configuration that gives only the ring's directory, which is enough to inspect a ring. (If the
     /// ring's index is in MongoDB, only a full configuration says on which server.)
     ///
-    /// # Errors The path is not UTF-8.
+    /// # Errors
+    /// The path is not UTF-8.
     pub fn of_ring(ring: &Path) -> Result<Config> {
         let ring = std::path::absolute(ring).unwrap_or_else(|_| ring.to_owned());
         let origin = ring.display().to_string();
@@ -304,7 +306,9 @@ impl Config {
             (None, Some(name)) => {
                 return Err(given.bad("DBNAME", &format!("{} cannot be part of a file name; give RING", quoted(&name))));
             }
-            (None, None) => return Err(given.fail("neither RING nor DBNAME is given: set RING to the ring's directory")),
+            (None, None) => {
+                return Err(given.fail("neither RING nor DBNAME is given: set RING to the ring's directory"));
+            }
         };
         let of_ring = || ring.file_name().map(|name| name.to_string_lossy().trim_end_matches(".ring").to_owned());
         let name = given.text_of("DBNAME")?.or_else(of_ring).unwrap_or_default();
@@ -319,7 +323,8 @@ impl Config {
 
 /// Checks names of the parts of a sample.
 ///
-/// # Errors Why the names are invalid: the list is empty, a name is empty or longer than 255 bytes, or a name occurs
+/// # Errors
+/// Why the names are invalid: the list is empty, a name is empty or longer than 255 bytes, or a name occurs
 /// twice.
 pub fn check_names(names: &[String]) -> std::result::Result<(), String> {
     let mut sorted = names.to_vec();

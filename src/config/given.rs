@@ -137,15 +137,12 @@ impl<'a> Given<'a> {
             (Some(_), Some(_)) => return Err(self.bad("MONGOURI", "MONGOHOST is given too: leave one of them out")),
             (None, None) => return Err(self.bad("INDEX", "mongodb needs MONGOHOST (and PORT), or MONGOURI")),
             (Some(host), None) if host.contains(['/', ' ']) => {
-                return Err(
-                    self.bad("MONGOHOST", "expected a host name; put a complete connection string in MONGOURI")
-                );
+                return Err(self.bad("MONGOHOST", "expected a host name; put a complete connection string in MONGOURI"));
             }
             (Some(host), None)
                 if host.rsplit('@').next().is_some_and(|host| host.contains(':') && !host.contains(']')) =>
             {
-                let hint =
-                    "expected a host name; put a port in PORT, and write an IPv6 address as \"[::1]\"";
+                let hint = "expected a host name; put a port in PORT, and write an IPv6 address as \"[::1]\"";
                 return Err(self.bad("MONGOHOST", hint));
             }
             // The same connection string as Wirehead's.
@@ -397,7 +394,8 @@ const BYTES_WANTED: &str = "expected a number of bytes, with or without a unit, 
 
 /// Parses a number of bytes, 1 or more, from an option of the command.
 ///
-/// # Errors The message that says what is expected.
+/// # Errors
+/// The message that says what is expected.
 pub fn bytes_option(text: &str) -> std::result::Result<u64, String> {
     let bytes = parse_bytes(text.trim()).filter(|bytes| *bytes > 0);
     bytes.ok_or_else(|| format!("{BYTES_WANTED}, 1 or more"))

@@ -74,7 +74,8 @@ fn user_defined_keys_are_ignored() {
     assert_eq!((config.name.as_str(), config.swap_cap, config.notes.len()), ("x", None, 0));
     assert!(config.effective.iter().all(|row| !row.key.contains("USER") && !row.key.contains("x-")));
     let refused = parse("DBNAME: x\nlearning_rate: 0.1").unwrap_err().to_string();
-    let want = "config.yaml:2: learning_rate: unknown key; put your own settings under USER or in keys that begin with x-";
+    let want =
+        "config.yaml:2: learning_rate: unknown key; put your own settings under USER or in keys that begin with x-";
     assert_eq!(refused, want);
 }
 

@@ -1,7 +1,8 @@
-//! Commit: a sealed segment is linked into the generation that fills, and stays staged until a manifest lists it.
+//! Commit: links a sealed segment into the generation that fills. The segment stays staged until a manifest lists it.
 //!
-//! By its owner, or by somebody else when the owner is dead; both at once is harmless, since a manifest lists an id
-//! once. One call of [`Ring::commit_step`] does what can be done now and says what has to be waited for.
+//! The owner commits its segments; after its death another process does. Both may do so at once without harm, since a
+//! manifest lists an id once. One call of [`Ring::commit_step`] makes the progress that is possible now and returns
+//! what to wait for.
 
 use crate::coordination::if_available;
 use crate::error::{Error, FsError, Result};
@@ -19,21 +20,21 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Numbers from here on are drawn at random: for when the index hands out none.
+/// From this number on, indices are random. They are used when the index hands out none.
 const STRAY_INDEX: u64 = 1 << 40;
-/// After so many of the index's numbers that were taken, it is asked no more.
+/// Collisions after which a commit no longer takes numbers from the index.
 const COLLISIONS: u32 = 16;
-/// How many names are tried before the step is given up for now.
+/// Names that one step tries before it fails.
 const ATTEMPTS: usize = 1000;
 
 /// A sealed segment that no manifest is known to list.
 #[derive(Clone, Debug)]
 pub struct Staged {
-    /// Who wrote it.
+    /// The process that wrote it.
     pub owner: String,
     /// Its id.
     pub id: SegmentId,
-    /// The generation that was being written when it was begun.
+    /// The generation that was filling when the segment was begun.
     pub born: u64,
     /// Samples in it.
     pub samples: u64,
@@ -41,26 +42,27 @@ pub struct Staged {
     pub bytes: u64,
 }
 
-/// A segment on its way.
+/// A segment that is being committed.
 #[derive(Clone, Debug)]
 pub struct Commit {
     /// The segment.
     pub staged: Staged,
-    /// The newest manifest that is known not to list it, as all before it.
+    /// The newest manifest checked. It and all earlier ones are known not to list the segment.
     checked: Option<u64>,
-    /// The generation that it was linked into last.
+    /// The generation into which it was linked last.
     linked: Option<u64>,
-    /// A manifest that may list it was pruned before this process read it. While it is staged, that one does not.
+    /// Whether a manifest that may list it was pruned before this process read it. While the segment is staged, that
+    /// manifest does not list it.
     pruned: bool,
-    /// Since when its staged file cannot be seen, although no manifest that we see lists it.
+    /// Since when its staged file is missing although no manifest that this process can see lists it.
     missing: Option<Instant>,
-    /// Its owner cut it to the room that was left, so it waits for a while where it does not fit:
-    /// smaller segments of others may fill the generation exactly.
+    /// Whether its owner sealed it early to fit into the remaining room. If it does not fit, it waits for a while,
+    /// because smaller segments of other generators may fill the generation exactly.
     is_cut: bool,
 }
 
-/// The manifest that was looked into last, and how far: the segments of one owner stand in it one after the other, but for
-/// those of others between them.
+/// The manifest that was searched last, and the position of the last hit. A manifest lists the segments of one owner
+/// in their order, with those of other owners in between.
 #[derive(Default)]
 pub(crate) struct ManifestCursor {
     manifest: Option<Arc<Manifest>>,
@@ -68,10 +70,10 @@ pub(crate) struct ManifestCursor {
 }
 
 impl ManifestCursor {
-    /// Segments between two of one owner, for whom no index is asked.
+    /// A segment at most this far after the last hit is found without the manifest's lookup table.
     const BETWEEN: usize = 8;
 
-    /// Whether generation `n` has a manifest that can be read, and that lists `id`.
+    /// Returns whether generation `n` has a readable manifest that lists `id`.
     fn finds(&mut self, id: SegmentId, n: u64, manifests: &Manifests) -> bool {
         if self.manifest.as_ref().is_none_or(|manifest| manifest.summary.generation != n) {
             *self = ManifestCursor { manifest: manifests.get(n).ok().flatten(), next: 0 };
@@ -84,35 +86,36 @@ impl ManifestCursor {
     }
 }
 
-/// Where a segment is after a step.
+/// State of a segment after a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitOutcome {
     /// Linked into this generation, which has no manifest yet.
     Linked(u64),
-    /// This generation's manifest lists it; `None`: a manifest that was pruned since did. Done.
+    /// This generation's manifest lists it, or, for `None`, a manifest that was pruned since. The commit is complete.
     Delivered(Option<u64>),
-    /// This generation is full, or being promoted: wait for its manifest.
+    /// This generation is full or is being promoted: wait for its manifest.
     Wait(u64),
-    /// The filesystem does not let us link another one's file: leave it to its owner.
+    /// The filesystem does not allow links to another process's file: its owner has to commit it.
     Refused,
     /// It is damaged and was moved to quarantine.
     Quarantined(String),
 }
 
-/// Where a segment stands, as the manifests say.
+/// State of a segment according to the manifests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitState {
     /// This generation's manifest lists it.
     Listed(u64),
     /// It was linked into this generation, which has no manifest yet.
     Linked(u64),
-    /// It was linked, and is not listed: too many, too late, or damaged.
+    /// It was linked but is not listed: the generation was full or already promoted, or the segment is damaged.
     LeftOut,
-    /// It is staged, and nothing else.
+    /// It is only staged.
     Staged,
 }
 
-/// What the manifests up to `newest` say: `listed`, by which of them the segment is; `linked`, where it was linked last.
+/// Returns the state of a segment by the manifests up to `newest`. `listed` is the generation whose manifest lists
+/// it, `linked` the generation into which it was linked last.
 pub fn commit_state(listed: Option<u64>, linked: Option<u64>, newest: u64) -> CommitState {
     match (listed, linked) {
         (Some(n), _) => CommitState::Listed(n),
@@ -123,36 +126,38 @@ pub fn commit_state(listed: Option<u64>, linked: Option<u64>, newest: u64) -> Co
 }
 
 impl Commit {
-    /// A segment of which nothing is known but what its footer says.
+    /// Creates the commit of a segment of which only the footer is known.
     pub fn new(staged: Staged) -> Commit {
         Commit { staged, checked: None, linked: None, pruned: false, missing: None, is_cut: false }
     }
 
-    /// A segment that its owner sealed when `newest` was already published: no manifest up to that one can list it.
+    /// Creates the commit of a segment that its owner sealed when `newest` was already published, so that no manifest
+    /// up to `newest` can list it.
     pub fn sealed_after(staged: Staged, newest: u64) -> Commit {
         Commit { checked: (newest >= staged.born).then_some(newest), ..Commit::new(staged) }
     }
 
-    /// The same segment, cut to the room that was left if `is_cut`.
+    /// Returns the commit with its mark `is_cut`: the segment was sealed early to fit into the remaining room.
     pub(crate) fn cut(self, is_cut: bool) -> Commit {
         Commit { is_cut, ..self }
     }
 
-    /// The first generation whose manifest may list the segment, as far as this process knows.
+    /// Returns the first generation whose manifest may list the segment, as far as this process knows.
     fn unchecked_from(&self) -> u64 {
         self.checked.map_or(self.staged.born, |n| n + 1)
     }
 
-    /// The generation it was linked into last, if it is still open as far as we know.
+    /// Returns the generation into which it was linked last, if that was open when it was checked.
     pub fn linked(&self) -> Option<u64> {
         self.linked
     }
 }
 
 impl Ring {
-    /// The number after the highest one in `write.<n>`; 0 where there is none from the index, or no such directory.
+    /// Returns the number after the highest one in `write.<n>`, or 0 if the directory is missing or has no number
+    /// from the index.
     pub fn first_free_index(&self, n: u64) -> Result<u64> {
-        // After a wrong no the next link collides, and the number after it is tried.
+        // A stale listing is harmless: the next link collides, and the number after it is tried.
         let names = match self.fs.list(&self.layout.write(n)) {
             Ok(names) => names,
             Err(error) if error.is_gone() => return Ok(0),
@@ -163,10 +168,11 @@ impl Ring {
         Ok(taken.max().map_or(0, |highest| highest + 1))
     }
 
-    /// One step of the commit. `thorough`: waiting for this generation goes on for a while, so count it exactly.
+    /// Makes one step of the commit. `thorough`: the commit has waited for this generation for some time, so its
+    /// samples are counted exactly.
     ///
     /// # Errors
-    /// What the filesystem or the index says; [`Error::Lost`] when somebody removed the staged file by hand.
+    /// Errors of the filesystem and of the index; [`Error::Lost`] if the staged file was removed by hand.
     pub fn commit_step(&self, commit: &mut Commit, thorough: bool) -> Result<CommitOutcome> {
         let staged = self.layout.sealed(&commit.staged.owner, commit.staged.id);
         let mut collisions = 0;
@@ -183,8 +189,8 @@ impl Ring {
             if target != self.filling(newest) {
                 continue;
             }
-            // The index is only a hint. Without one, with one that hands out nothing but what is taken, or one that was
-            // closed by somebody who died before the promotion, we go on with a number that nobody has.
+            // The index is only a hint. A random number is used if there is no index, if the index hands out only
+            // numbers that are taken, or if a process closed its counter and died before the promotion.
             let handed =
                 if collisions < COLLISIONS { if_available(self.coordination.next_index(target))? } else { None };
             let index = match handed {
@@ -197,13 +203,13 @@ impl Ring {
             let Err(error) = self.fs.link(&staged, &name) else {
                 return Ok(self.linked(commit, target));
             };
-            // The reply may have been lost; then the name is ours although the call failed.
+            // The server's reply may have been lost: the link may exist although the call failed.
             match same_file(&*self.fs, &staged, &name) {
                 Ok(Some(true)) => return Ok(self.linked(commit, target)),
                 Ok(Some(false)) => {
                     collisions += 1;
                     self.collided(target, index, collisions)?;
-                    continue; // another one's: take the next
+                    continue; // another segment has the name: try the next one
                 }
                 _ => {}
             }
@@ -218,13 +224,13 @@ impl Ring {
             }
         }
         Err(Error::Coordination(format!(
-            "no free name for a segment in {} after {ATTEMPTS} tries",
+            "found no free name for a segment in {} in {ATTEMPTS} attempts",
             self.layout.root().display()
         )))
     }
 
-    /// The generation that fills, as far as is known: the one after the newest; or, while that waits for its manifest, the
-    /// one after it.
+    /// Returns the generation that fills, as far as is known: the one after the newest, or the one after that while
+    /// the former waits for its manifest.
     fn filling(&self, newest: u64) -> u64 {
         newest + 1 + u64::from(self.begun() == newest + 1)
     }
@@ -233,13 +239,13 @@ impl Ring {
         self.steps.committer.occupancy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last generation that was seen to wait for its manifest; it may have it by now.
+    /// Returns the last generation that was seen to wait for its manifest. It may have its manifest by now.
     pub(crate) fn begun(&self) -> u64 {
         self.steps.committer.begun.load(Ordering::Relaxed)
     }
 
-    /// Whether the promotion of generation `n` has begun, and the one after it fills. (It does not where a power cut took
-    /// back manifests of generations that had been promoted.)
+    /// Returns whether generation `n` was renamed for its promotion, so that the one after it fills. (Generation
+    /// `n + 1` may also be renamed if a power failure lost the manifests of promoted generations.)
     fn has_begun(&self, n: u64) -> Result<bool> {
         let begun = self.is_renamed(n)? && !self.is_renamed(n + 1)?;
         if begun {
@@ -248,13 +254,14 @@ impl Ring {
         Ok(begun)
     }
 
-    /// The index gave us a number that another segment has. It is told once, and where the counter is to go on.
+    /// Handles a number from the index that another segment has: logs a warning once, and moves the counter on after
+    /// the second, fourth, eighth... collision.
     fn collided(&self, n: u64, index: u64, collisions: u32) -> Result<()> {
         if index < STRAY_INDEX && !self.steps.committer.told_of_repeats.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "the counter repeats itself: it handed out number {index} of generation {n}, which is taken ({}). Nothing \
-                 is lost, it only costs time; was the index emptied, or is its server one whose findAndModify is not \
-                 atomic?",
+                "the counter repeats itself: it handed out number {index} of generation {n}, which is taken ({}). No \
+                 sample is lost, but each repeat costs time. Check whether the index was emptied, or whether \
+                 findAndModify is not atomic on its server",
                 self.coordination.place()
             );
         }
@@ -267,10 +274,12 @@ impl Ring {
         Ok(())
     }
 
-    /// Looks the segment up in the manifests up to `newest`. If one lists it, its staging name is no longer needed.
+    /// Looks the segment up in the manifests up to `newest`. If one of them lists it, its staging name is no longer
+    /// needed.
     pub(crate) fn look_up(&self, commit: &Commit, newest: u64, looked: &mut ManifestCursor) -> Result<Lookup> {
         let (id, from) = (commit.staged.id, commit.unchecked_from());
-        // The generation that it was linked into lists nearly all: asked first, for thousands of segments at once.
+        // The generation into which it was linked lists nearly all of its segments, so this saves a search for each
+        // of thousands.
         let first = commit.linked.filter(|n| (from..=newest).contains(n));
         let first = first.filter(|n| looked.finds(id, *n, &self.manifests));
         let found = first.map_or_else(|| self.manifests.find(id, from, newest), |n| Ok(Lookup::Listed(n)))?;
@@ -280,14 +289,14 @@ impl Ring {
         Ok(found)
     }
 
-    /// Whether the staging name exists, by a listing of its directory: a cached lookup may be older than the manifests
-    /// that were read before this call.
+    /// Returns whether the staging name exists. Lists the directory, because a cached lookup may be older than the
+    /// manifests that were read before this call.
     fn is_staged_now(&self, staged: &Staged) -> Result<bool> {
         let names = self.list_or_none(&self.layout.staging_of(&staged.owner))?;
         Ok(names.iter().filter_map(|name| sealed_id(name)).any(|id| id == staged.id))
     }
 
-    /// What the manifests say: delivered, waiting for one, or to be linked (again).
+    /// Decides by the manifests: delivered, waiting for a manifest, or, for `None`, to be linked (again).
     fn judge(&self, commit: &mut Commit, staged: &Path, newest: u64) -> Result<Option<CommitOutcome>> {
         let Staged { id, born, .. } = commit.staged;
         let found = self.look_up(commit, newest, &mut ManifestCursor::default())?;
@@ -296,7 +305,8 @@ impl Ring {
             self.unlink_if_allowed(staged)?;
             return Ok(Some(CommitOutcome::Delivered(Some(n))));
         }
-        // A manifest is pruned only after the staging names of what it lists are gone, so in this order.
+        // The staging name is checked after the manifest, because a manifest is pruned only after the staging names
+        // of its segments are removed.
         if found == Lookup::Pruned {
             commit.pruned = true;
             if !self.is_staged_now(&commit.staged)? {
@@ -326,7 +336,7 @@ impl Ring {
         CommitOutcome::Linked(target)
     }
 
-    /// The link found no file or no directory. None: try again.
+    /// Handles a link that found no file or no directory. Returns `None` to try again.
     fn look_afresh(
         &self,
         commit: &mut Commit,
@@ -337,7 +347,7 @@ impl Ring {
         let is_staged = self.fs.exists(staged)? || self.is_staged_now(&commit.staged)?;
         if is_staged && target == known + 1 && self.has_begun(target)? {
             commit.missing = None;
-            return Ok(None); // the next one fills, whatever the manifest says
+            return Ok(None); // the next generation fills, with or without this one's manifest
         }
         let newest = self.manifests.newest_listed()?;
         if !is_staged {
@@ -345,9 +355,9 @@ impl Ring {
             return match self.manifests.find(id, commit.unchecked_from(), newest)? {
                 Lookup::Listed(n) => Ok(Some(CommitOutcome::Delivered(Some(n)))),
                 Lookup::Pruned => self.unstaged(&commit.staged).map(Some),
-                // The listing that showed it staged was an old one.
+                // The listing in which the segment was still staged was stale.
                 Lookup::NotListed if commit.pruned => self.unstaged(&commit.staged).map(Some),
-                // Most likely somebody adopted it, and our view of the manifests is the older one.
+                // Most likely another process adopted it, and this process's view of the manifests is stale.
                 Lookup::NotListed
                     if commit.missing.get_or_insert_with(Instant::now).elapsed() <= self.settings.lease =>
                 {
@@ -370,13 +380,13 @@ impl Ring {
         Ok(None)
     }
 
-    /// Whether the generation that fills, one after `newest`, seems to have no room left after our own last commit.
+    /// Returns whether the generation after `newest` seems to have no room left after this process's last commit.
     pub fn seems_full(&self, newest: u64) -> bool {
         let occupancy = self.occupancy();
         occupancy.generation > newest && occupancy.spent >= occupancy.room
     }
 
-    /// Looks how much room the filling generation has.
+    /// Measures the room that the filling generation has.
     ///
     /// # Errors
     /// Filesystem errors.
@@ -385,18 +395,18 @@ impl Ring {
         self.is_full(filling, 1, false).map(drop)
     }
 
-    /// Returns this process's share of the room that the filling generation had at the last look, in
+    /// Returns this process's share of the room that the filling generation had when it was last measured, in
     /// samples, at least 1. All members may fill it as fast as this process does.
     pub(crate) fn share_of_room(&self) -> u64 {
         let occupancy = self.occupancy();
-        // The generation is full: the next segment goes into an empty one.
+        // If the generation is full, the next segment goes into an empty one.
         let room = occupancy.room.checked_sub(occupancy.spent).filter(|room| *room > 0);
         (room.unwrap_or(self.descriptor.swap_cap) / occupancy.sharers.max(1)).max(1)
     }
 
-    /// Returns whether generation `n` has no room for `needed` samples, by the names in it, which say how
-    /// many samples there are. `thorough`: where they say that it is full, reads the footers too, because
-    /// some segments may be damaged or there twice.
+    /// Returns whether generation `n` has no room for `needed` samples, by the file names in it, which contain the
+    /// number of samples. `thorough`: if the names say that it is full, also reads the footers, because some segments
+    /// may be damaged or linked twice.
     fn is_full(&self, n: u64, needed: u64, thorough: bool) -> Result<bool> {
         let mut occupancy = self.occupancy();
         let left = occupancy.room.saturating_sub(occupancy.spent);
@@ -404,26 +414,26 @@ impl Ring {
             if needed <= left && occupancy.spent * 8 * occupancy.sharers < occupancy.room {
                 return Ok(false);
             }
-            // A full generation has no room until it is promoted. It is listed again only now and
-            // then, because the last listing may have been an old view.
+            // A full generation has no room until it is promoted. It is listed again only at intervals, because the
+            // last listing may have been stale.
             let recent = occupancy.looked.is_some_and(|looked| looked.elapsed() < self.settings.poll * 2);
             if needed > left && recent {
-                // A wrong no only waits for the manifest: a generator polls this.
+                // A stale answer only waits for the manifest. Generators poll this.
                 return Ok(!self.fs.seen(&self.layout.read(n))? || !self.has_begun(n)?);
             }
         }
-        // Once for each: somebody may have made its directory again by an old view.
+        // Checked once per generation: a process with a stale view may have created its directory again.
         if occupancy.generation < n && self.manifests.newest()? + 1 == n {
             self.has_begun(n)?;
         }
         let cap = self.descriptor.swap_cap;
-        // After a wrong no the link is tried, which asks the server.
+        // A stale listing is harmless: the link is tried, and the server refuses it.
         let names = match self.fs.list(&self.layout.write(n)) {
             Ok(names) => names,
-            Err(error) if error.is_gone() => return Ok(false), // the link will tell what is the matter
+            Err(error) if error.is_gone() => return Ok(false), // the link's error shows the cause
             Err(error) => return Err(error.into()),
         };
-        // A manifest lists no segment with more samples than a generation.
+        // A manifest lists no segment with more samples than a generation has.
         let samples = names.iter().filter_map(|name| SegmentName::parse(name)).map(|name| name.samples);
         let named = samples.filter(|samples| *samples <= cap).fold(0, u64::saturating_add);
         if occupancy.generation != n {
@@ -440,8 +450,8 @@ impl Ring {
             room = cap.saturating_sub(fill);
         }
         if occupancy.counted.is_none_or(|counted| counted.elapsed() > self.settings.lease / 2) {
-            // Readers are members, too, and have no staging directory; the dead may have one. Where the
-            // index or the directory is away, those who took part still do.
+            // Readers are members without a staging directory, and dead owners may have one: the smaller number
+            // counts. If the index or the directory is unreachable, the last count holds.
             if let (Ok(members), Ok(owners)) = (self.coordination.members(), self.fs.list(&self.layout.staging())) {
                 occupancy.sharers = members.len().min(owners.len()) as u64;
                 occupancy.counted = Some(Instant::now());
@@ -453,13 +463,13 @@ impl Ring {
         Ok(room < needed)
     }
 
-    /// What became of a segment that has no staging name and that a pruned manifest may have listed:
+    /// Returns the outcome for a segment that has no staging name and that a pruned manifest may have listed:
     /// `ringreel repair` quarantined it, or that manifest delivered it.
     fn unstaged(&self, staged: &Staged) -> Result<CommitOutcome> {
         Ok(self.quarantined_as(staged)?.unwrap_or(CommitOutcome::Delivered(None)))
     }
 
-    /// Returns [`CommitOutcome::Quarantined`] with the noted reason if the segment lies in `quarantine/`.
+    /// Returns [`CommitOutcome::Quarantined`] with the recorded reason if the segment is in `quarantine/`.
     fn quarantined_as(&self, staged: &Staged) -> Result<Option<CommitOutcome>> {
         let (dir, prefix) = (self.layout.quarantine(), format!("{}.{}.", staged.owner, staged.id));
         let names = self.list_or_none(&dir)?;
@@ -471,12 +481,12 @@ impl Ring {
         Ok(Some(CommitOutcome::Quarantined(if why.is_empty() { unknown() } else { why })))
     }
 
-    /// Moves a staged segment to `quarantine/`, and notes why.
+    /// Moves a staged segment to `quarantine/` and records the reason.
     pub fn quarantine_staged(&self, owner: &str, id: SegmentId, why: String) -> Result<CommitOutcome> {
         let staged = self.layout.sealed(owner, id);
         let name = format!("{owner}.{id}.{:08x}", random_u32());
         let to = self.layout.quarantine();
-        tracing::error!(segment = %id, owner, reason = why, to = %to.display(), name, "a staged segment is moved to quarantine");
+        tracing::error!(segment = %id, owner, reason = why, to = %to.display(), name, "moving a staged segment to quarantine");
         match self.move_to(&staged, &to, &format!("{name}.rec")) {
             Ok(()) => {}
             Err(error) if error.is_gone() => {}
@@ -486,11 +496,13 @@ impl Ring {
         Ok(CommitOutcome::Quarantined(why))
     }
 
-    /// Writes beside what lies in quarantine under `name` why it does.
+    /// Writes the reason for a quarantine beside the file `name` in `quarantine/`.
     pub fn note_why(&self, name: &str, why: &str) {
         let note = self.layout.quarantine().join(format!("{name}.why"));
         let noted = crate::fs::atomic_publish::write_new(&*self.fs, &note, format!("{why}\n").as_bytes(), false);
-        noted.unwrap_or_else(|error: FsError| tracing::warn!(%error, "the reason could not be written beside it"));
+        noted.unwrap_or_else(
+            |error: FsError| tracing::warn!(%error, "cannot write the reason beside a quarantined file"),
+        );
     }
 }
 
@@ -502,7 +514,7 @@ mod tests {
     use crate::manifest::tests::example;
 
     #[test]
-    fn what_a_manifest_lists_is_found_in_any_order_and_nothing_else() {
+    fn manifest_cursor_finds_only_listed_ids_in_any_order() {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::new(dir.path());
         std::fs::create_dir(layout.manifests()).unwrap();
@@ -514,11 +526,11 @@ mod tests {
         let manifests = Manifests::new(Arc::new(crate::fs::Posix), layout);
         let mut looked = ManifestCursor::default();
         let mut finds = |id: u64, n| looked.finds(SegmentId(u128::from(id).to_be_bytes()), n, &manifests);
-        // One after the other, with few of others between them, with many; to the end, back, and beyond.
+        // In order with few other segments in between, then with many; to the end, back, and beyond the end.
         for id in (0..20).chain((20..40).step_by(3)).chain([70, 71, 99, 2, 3, 98, 99]) {
             assert!(finds(id, 5), "{id}");
             assert!(!finds(id + 100, 5) && !finds(u64::MAX, 5), "{id}");
         }
-        assert!(finds(2, 6) && !finds(3, 6) && !finds(2, 7) && finds(3, 5), "each generation has its own");
+        assert!(finds(2, 6) && !finds(3, 6) && !finds(2, 7) && finds(3, 5), "each generation is searched separately");
     }
 }

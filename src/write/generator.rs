@@ -1,7 +1,7 @@
-//! The generator's side: samples in, sealed segments out, committed until a manifest lists them.
+//! The generator: writes samples to segments, seals the segments and commits them until a manifest lists them.
 //!
-//! Promise: a sample whose id was returned is finished. It survives the death of this process, and is delivered exactly
-//! once. What was not yet sealed when the process died is gone.
+//! A sample whose id was returned is finished: it survives the death of this process and is delivered exactly once.
+//! Samples in a segment that was not sealed are lost if the process dies.
 
 mod adaptive_compression;
 mod backpressure;
@@ -42,40 +42,39 @@ use unreported::Unreported;
 pub struct NamedPart<'a> {
     /// Its name, one of SAMPLE.
     pub name: &'a str,
-    /// Type and shape and bytes.
+    /// Element type, shape and bytes.
     pub part: PartRef<'a>,
 }
 
 impl<'a> NamedPart<'a> {
-    /// A part of these. `data` holds item size × product of `shape` bytes.
+    /// Creates a part. `data` holds item size × product of `shape` bytes.
     pub fn new(name: &'a str, dtype: DType, shape: &'a [u64], data: &'a [u8]) -> NamedPart<'a> {
         NamedPart { name, part: PartRef::new(dtype, shape, data) }
     }
 }
 
-/// What a generator did.
+/// Totals of a generator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Samples finished: sealed, and safe.
+    /// Samples finished: sealed, and safe if this process dies.
     pub finished: u64,
-    /// Of those, listed by a manifest, as far as was seen.
+    /// Of those finished, listed by a manifest, as far as this generator has seen.
     pub delivered: u64,
-    /// Of those, not listed yet: linked into the generation that fills, or left in staging for the manager.
+    /// Of those finished, not listed yet: linked into the generation that fills, or left in staging for the manager.
     pub waiting: u64,
     /// Bytes of the segments.
     pub bytes: u64,
     /// Seconds spent waiting for room in the ring or on the disk.
     pub waited_seconds: f64,
-    /// Promotions done by this generator.
+    /// Promotions made by this generator.
     pub swaps: u64,
-    /// Of those finished, found damaged before any manifest listed them: they lie in quarantine.
+    /// Of those finished, found damaged before a manifest listed them, and moved to `quarantine/`.
     pub quarantined: u64,
-    /// Samples that were written and never finished, because the disk failed when their file was to be
-    /// completed.
+    /// Samples that were written but never finished, because the disk failed when their segment was sealed.
     pub discarded: u64,
 }
 
-/// What a generator knows and does, for one call at a time of its handle or its thread.
+/// State of a generator, locked by each call of its handle and by each round of its thread.
 struct Core {
     ring: Arc<Ring>,
     status: StatusLog,
@@ -84,7 +83,7 @@ struct Core {
     open: OpenSegment,
     queue: CommitQueue,
     unreported: Unreported,
-    /// Promotions done by this generator.
+    /// Promotions made by this generator.
     swaps: u64,
 }
 
@@ -132,7 +131,8 @@ impl Core {
         self.open.written()
     }
 
-    /// `alone`: where its segment is lost with others in it, it is written again all the same.
+    /// Writes one sample. `alone`: if its segment is lost together with other samples, the sample is still written
+    /// again.
     fn put(&mut self, sample: &SampleRef<'_>, alone: bool, stop: &dyn Fn() -> bool) -> Result<()> {
         let bytes = SegmentWriter::estimate(sample);
         if !self.may_continue(bytes, sample.unix_ms) {
@@ -170,10 +170,11 @@ impl Core {
                     return Ok(());
                 }
                 Err(error) if !alone && self.open.written() < before => return Err(error),
-                // The file was thrown away, or swept away by others, and this sample is still in hand: once more, in a new one.
+                // The segment was discarded, or removed by another process, but the caller's sample is still here:
+                // write it again.
                 Err(error) if self.is_thrown_away(&error) && !stop() => {
                     self.problem(format!("{error}; writing the sample again"));
-                    self.pause("a segment to be written again", stop)?;
+                    self.pause("a new segment", stop)?;
                 }
                 Err(error) => return Err(error),
             }
@@ -189,7 +190,7 @@ impl Core {
         Ok(self.unreported.take_ids())
     }
 
-    /// Seals the segment that is being written. Returns the ids that no call has returned.
+    /// Seals the open segment. Returns the ids that no call has returned yet.
     fn seal_now(&mut self, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
         let ids = self.seal(stop)?;
         self.unreported.add_ids(ids);
@@ -201,18 +202,19 @@ impl Core {
             return Ok(Vec::new());
         };
         let info = (writing.info().id, writing.info().born);
-        // A name that an earlier call gave it may have been adopted and listed since.
+        // A segment that was named by an earlier call may have been adopted and listed since.
         let is_new = !writing.is_closed();
         let sealed = loop {
             let Some(writing) = self.open.writer_mut() else { return Ok(Vec::new()) };
             match writing.seal() {
                 Ok((sealed, _)) => break sealed,
                 Err(error) if writing.must_discard() => {
-                    // A failed fsync or close: what the file holds is unknown. Never trusted, never synced again.
+                    // After a failed fsync or close the contents of the file are unknown: it is discarded, and never
+                    // synced again.
                     let (gone, lost) = self.open.throw_away();
-                    tracing::error!(%error, samples = lost, "a segment could not be finished; its samples do not count as finished");
+                    tracing::error!(%error, samples = lost, "cannot complete a segment; it is discarded, and its samples do not count as finished");
                     while let Some(Err(left)) = gone.as_ref().map(StagingWriter::discard) {
-                        self.retry_or_fail(left, "removing a segment that could not be finished", stop)?;
+                        self.retry_or_fail(left, "removing a discarded segment", stop)?;
                     }
                     return Err(error);
                 }
@@ -226,7 +228,7 @@ impl Core {
         let tally = self.queue.tally();
         self.status.finished(tally.finished, tally.bytes);
         if self.status.is_line_due() {
-            self.log_progress("so far");
+            self.log_progress("still running");
         }
         Ok((0..sealed.samples).map(|ordinal| SampleId { segment: id, ordinal }).collect())
     }
@@ -237,10 +239,10 @@ impl Core {
             gone => gone,
         };
         self.unlink_delivered(usize::MAX);
-        let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me)); // stays where something is in it
+        let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me)); // fails if the directory is not empty
         match ended {
             Ok(()) => {
-                self.log_progress("and the generator has ended");
+                self.log_progress("generator ended");
                 Ok(self.summary())
             }
             Err(error) => {
@@ -255,7 +257,7 @@ impl Core {
     fn log_progress(&self, when: &str) {
         let Summary { finished, delivered, swaps, .. } = self.summary();
         tracing::info!(
-            "{finished} samples finished, {delivered} readable, {swaps} swaps made by this generator, {when}"
+            "{finished} samples finished, {delivered} readable, {swaps} swaps made by this generator; {when}"
         );
     }
 
@@ -263,7 +265,7 @@ impl Core {
         self.flush(stop)?;
         self.unreported.take_deferred()?;
         if let Err(error) = self.promote_full().and_then(|()| self.reconcile()) {
-            self.problem(error.to_string()); // what is sealed is safe
+            self.problem(error.to_string()); // sealed segments are safe
         }
         if promote {
             match self.make_visible(stop) {
@@ -283,7 +285,7 @@ impl Core {
             let mut found = given.iter().filter(|part| part.name == name);
             match (found.next(), found.next()) {
                 (Some(part), None) => Ok(part.part.clone()),
-                (Some(_), Some(_)) => Err(Error::Sample(format!("part {name:?} was given twice"))),
+                (Some(_), Some(_)) => Err(Error::Sample(format!("part {name:?} is given twice"))),
                 (None, _) => Err(Error::Sample(format!("part {name:?} is missing; SAMPLE is [{}]", names.join(", ")))),
             }
         };
@@ -294,7 +296,7 @@ impl Core {
         names.iter().map(one).collect()
     }
 
-    /// What would make the writer refuse the sample, found before anything is touched.
+    /// Returns the error for a sample that the writer would refuse, before anything is written.
     fn check_input(&self, sample: &SampleRef<'_>) -> Result<()> {
         if !sample.meta.is_empty() {
             sample.meta.encode().map_err(|error| Error::Sample(format!("meta: {error}")))?;
@@ -312,7 +314,7 @@ impl Core {
         Ok(())
     }
 
-    /// Keeps an error for the next call; logs it where one is kept already.
+    /// Keeps an error for the next call. If another one is already kept, logs this one.
     fn defer(&mut self, error: Error) {
         if let Some(error) = self.unreported.defer(error) {
             self.problem(error.to_string());
@@ -329,13 +331,14 @@ impl Core {
     }
 }
 
-/// A generator that its caller lets go without finishing it loses no sample.
+/// Seals the open segment with `SEGMENT_SAMPLES: auto`, so that dropping a generator without finishing it loses no
+/// sample.
 impl Drop for Core {
     fn drop(&mut self) {
         if self.open.is_auto()
             && let Err(error) = self.seal(&|| true)
         {
-            tracing::warn!(%error, "the last samples of a generator that was not finished are lost");
+            tracing::warn!(%error, "lost the last samples of a generator that was dropped without finish()");
         }
     }
 }

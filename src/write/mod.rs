@@ -1,9 +1,9 @@
-//! A sample is written: a generator appends it to a segment, and commits the segment when it is sealed.
+//! Writing samples: a generator appends each sample to a segment, seals the segment and commits it.
 //!
-//! | file | |
+//! | file | contents |
 //! |---|---|
-//! | [`generator`] | samples in, segments out; waiting where there is no room |
-//! | [`commit`] | a sealed segment is linked into the generation that fills, until a manifest lists it |
+//! | [`generator`] | writes samples to segments, with backpressure |
+//! | [`commit`] | links a sealed segment into the generation that fills, until a manifest lists it |
 
 pub mod commit;
 pub mod generator;

@@ -1,7 +1,7 @@
-//! `COMPRESS: auto`: whether a part is compressed is found out by trying, again and again.
+//! `COMPRESS: auto`: decides by repeated trials whether a part is compressed.
 //!
-//! Promise: what is decided here changes how bytes are stored, never which bytes are read. Trying takes memory for 1 MiB
-//! of a part and what it becomes, however large the part is.
+//! A decision changes how bytes are stored, never which bytes are read. A trial needs memory for 1 MiB of a part and
+//! for its compressed form, however large the part is.
 
 use crate::coordination::PartCompression;
 use ringreel_format::PartRef;
@@ -9,30 +9,31 @@ use rustix::time::{ClockId, clock_gettime};
 use std::borrow::Cow;
 use std::io;
 
-/// The zstd level that is tried: a higher one takes several times as long for label maps, and gains little
+/// The zstd level of trials. A higher level takes several times as long for label maps, and gains little
 /// (`docs/how-to/compression.md`).
 const LEVEL: i32 = 1;
-/// Least ratio that pays: a compressed part cannot be mapped, and is decoded each time that it is read.
+/// Smallest ratio that pays: a compressed part cannot be mapped, and is decoded each time it is read.
 const RATIO: f64 = 2.0;
-/// Least bytes that compressing has to save in a second: a generator gains on every disk that takes no more from it.
+/// Bytes per second of compression time that compression must save: a generator gains on every disk that is slower.
 const SAVED_WRITING: f64 = 100e6;
-/// The same of decoding, for readers. (They read more often than generators write, and training waits for them.)
+/// Bytes per second of decoding time that compression must save, for readers. (Samples are read more often than
+/// written, and training waits for readers.)
 const SAVED_READING: f64 = 500e6;
 
-/// Bytes of a part that are tried at most: slices of this length, evenly spread.
+/// Most bytes of a part that a trial compresses, as evenly spaced slices of `SLICE` bytes.
 const TRIED: usize = 1 << 20;
 const SLICE: usize = 1 << 16;
-/// Each trial is done so often, and the fastest counts: caches are cold at first.
+/// Repetitions of a trial, of which the fastest counts: caches are cold at first.
 const TIMES: usize = 3;
-/// Shorter parts are left as they are: they stand in the head of their sample, or take few bytes more than that.
+/// Shorter parts are not compressed: they are stored in the head of their sample, or are hardly larger than that.
 const SHORT: usize = 1 << 10;
-/// After so many looks in a row that agree, a part is looked at in every so many-th sample only.
+/// After `SURE` consecutive trials that agree, only every `AGAIN`-th sample of the part is tried.
 const SURE: u32 = 3;
 const AGAIN: u32 = 64;
-/// So many looks in a row that disagree change what was decided.
+/// Consecutive trials that must disagree to change a decision.
 const DOUBTS: u32 = 2;
 
-/// What trying a part has shown. Seconds are those of a processor, so that what else runs on the machine does not count.
+/// Result of a trial. Times are CPU seconds, so that other load on the machine does not count.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trial {
     bytes: usize,
@@ -69,13 +70,13 @@ impl Trial {
     }
 }
 
-/// Seconds for which this thread has had a processor.
+/// Returns the CPU time of this thread in seconds.
 fn processor_seconds() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// A long part's slices, in its order; a short part as it is.
+/// Returns evenly spaced slices of a long part, in order, or all of a short part.
 fn spread(data: &[u8]) -> Cow<'_, [u8]> {
     if data.len() <= TRIED {
         return Cow::Borrowed(data);
@@ -87,25 +88,25 @@ fn spread(data: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned((0..COUNT).flat_map(|n| &data[begin(n)..][..SLICE]).copied().collect())
 }
 
-/// A part of which it is to be found out.
+/// A part whose compression is decided by trials.
 #[derive(Debug)]
 struct Undecided {
-    /// Its place in the sample, and its name.
+    /// Its index in the sample, and its name.
     n: usize,
     name: String,
-    /// What was decided; none before the first look.
+    /// The decision: whether compression pays. `None` before the first trial.
     pays: Option<bool>,
-    /// Looks in a row that agreed with it; that did not.
+    /// Consecutive trials that agreed with the decision, and consecutive trials that did not.
     agreed: u32,
     doubts: u32,
-    /// Samples that are let pass before the next look.
+    /// Samples to skip before the next trial.
     wait: u32,
-    /// What the last look has shown that agreed.
+    /// The last trial that agreed with the decision.
     trial: Trial,
 }
 
 impl Undecided {
-    /// Takes a look into account. True: another decision.
+    /// Takes a trial into account. Returns whether the decision changed.
     fn count(&mut self, trial: Trial) -> bool {
         let pays = trial.pays();
         let agrees = self.pays == Some(pays);
@@ -122,7 +123,7 @@ impl Undecided {
         decided
     }
 
-    fn tell(&self, len: usize) {
+    fn log_decision(&self, len: usize) {
         let decision = if self.pays == Some(true) { "compressed" } else { "not compressed" };
         let speed = |seconds: f64| (self.trial.bytes as f64 / seconds.max(1e-9) / 1e6).round();
         tracing::info!(
@@ -136,12 +137,12 @@ impl Undecided {
     }
 }
 
-/// What is decided for the parts for which COMPRESS says `auto`.
+/// Decisions for the parts whose COMPRESS is `auto`.
 #[derive(Debug, Default)]
 pub(crate) struct AdaptiveCompression(Vec<Undecided>);
 
 impl AdaptiveCompression {
-    /// Nothing is decided yet for those parts of `names` that `wanted` picks.
+    /// Creates undecided entries for those parts of `names` whose index `wanted` accepts.
     pub(crate) fn new(names: &[String], wanted: impl Fn(usize) -> bool) -> AdaptiveCompression {
         let part = |(n, name): (usize, &String)| Undecided {
             n,
@@ -155,7 +156,7 @@ impl AdaptiveCompression {
         AdaptiveCompression(names.iter().enumerate().filter(|(n, _)| wanted(*n)).map(part).collect())
     }
 
-    /// Looks at a sample, where that is due. True: `levels` were changed.
+    /// Tries the parts of a sample whose trial is due. Returns whether `levels` was changed.
     pub(crate) fn look(&mut self, parts: &[PartRef<'_>], levels: &mut [Option<i32>]) -> bool {
         let mut changed = false;
         for part in &mut self.0 {
@@ -168,18 +169,20 @@ impl AdaptiveCompression {
             }
             match Trial::of(data) {
                 Ok(trial) if part.count(trial) => {
-                    part.tell(data.len());
+                    part.log_decision(data.len());
                     levels[part.n] = part.pays.filter(|pays| *pays).map(|_| LEVEL);
                     changed = true;
                 }
                 Ok(_) => {}
-                Err(error) => tracing::debug!(%error, part = part.name, "it could not be tried whether to compress"),
+                Err(error) => {
+                    tracing::debug!(%error, part = part.name, "cannot try whether compressing this part pays")
+                }
             }
         }
         changed
     }
 
-    /// What is decided so far.
+    /// Returns the decisions made so far.
     pub(crate) fn stored(&self) -> Vec<PartCompression> {
         let decided = self.0.iter().filter(|part| part.pays.is_some());
         let one = |part: &Undecided| PartCompression {
@@ -206,10 +209,10 @@ mod tests {
     }
 
     #[test]
-    fn it_pays_where_much_is_saved_in_little_time() {
+    fn compression_pays_if_it_saves_enough_bytes_per_second() {
         assert!(trial(50.0, 600.0, 2000.0).pays(), "a label map");
         assert!(!trial(1.1, 400.0, 2000.0).pays(), "an image: too little is saved, however fast");
-        assert!(!trial(1.9, 9000.0, 9000.0).pays(), "a map is worth more than that");
+        assert!(!trial(1.9, 9000.0, 9000.0).pays(), "mapping is worth more than this ratio");
         assert!(trial(2.0, 210.0, 1100.0).pays());
         assert!(!trial(2.0, 190.0, 1100.0).pays(), "a generator is better off on a disk of 100 MB/s");
         assert!(!trial(2.0, 210.0, 900.0).pays(), "a reader is better off on a disk of 500 MB/s");
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn one_look_that_disagrees_is_doubted_and_two_in_a_row_are_not() {
+    fn decision_changes_after_two_disagreeing_trials_in_a_row() {
         let (good, bad) = (trial(50.0, 900.0, 3000.0), trial(1.0, 900.0, 3000.0));
         let mut part = undecided();
         let mut decisions = Vec::new();
@@ -230,14 +233,14 @@ mod tests {
         }
         let sure = AGAIN - 1;
         let want = [
-            (false, 0), // the first sample decides, and is not trusted
-            (false, 0), // one of another kind
+            (false, 0), // the first trial decides, but is not trusted yet
+            (false, 0), // one that disagrees
             (false, 0),
             (false, 0),
-            (true, 0), // two of them: changed
+            (true, 0), // two in a row: the decision changes
             (true, 0),
             (true, sure), // three agree
-            (true, 0),    // doubted: the next sample is looked at
+            (true, 0),    // one disagrees: the next sample is tried
             (true, 0),
             (true, 0),
             (false, 0),

@@ -1,5 +1,5 @@
-//! Backpressure: waits for room on the disk, for a generation's promotion, and for transient errors to pass. A generator
-//! that waits where no manager lives does the manager's work meanwhile.
+//! Backpressure: waits for room on the disk, for a generation's promotion, and for transient errors to end. If no
+//! manager is alive, a waiting generator does the manager's work.
 
 use super::Core;
 use super::status_log::StatusLog;
@@ -10,13 +10,13 @@ use crate::ring::Ring;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Room that must be left on the disk besides what is to be written: names and manifests need some.
+/// Free space that must remain after a write: directory entries and manifests need some.
 const SPARE_BYTES: u64 = 256 << 10;
 const SPARE_INODES: u64 = 4;
 
-/// Most bytes that a generator writes between two looks at the ring and at the disk.
+/// Most bytes that a generator writes between two checks of the ring and the disk.
 const MOST: u64 = 16 << 20;
-/// Between two looks it uses at most one part in this many of the free room, since other members use room, too.
+/// Between two checks, a generator uses at most this fraction of the free room, since other members use room, too.
 const SHARERS: u64 = 1 << 10;
 
 /// Limits what a generator writes, and paces its waits.
@@ -30,17 +30,17 @@ pub(crate) struct Backpressure {
     waited_seconds: f64,
 }
 
-/// What a generator may add to the segment that it writes before it looks at the ring and the disk again. A look costs as
-/// much as writing many small samples.
+/// Bytes that a generator may write before it checks the ring and the disk again. A check costs as much as writing
+/// many small samples.
 #[derive(Debug, Default)]
 struct Allowance {
     bytes: u64,
-    /// When it looked last: milliseconds since 1970.
+    /// Time of the last check, in milliseconds since 1970.
     since_ms: u64,
 }
 
 impl Allowance {
-    /// Takes `bytes` of it. Returns whether they were there, and the last look was less than `poll` before `now_ms`.
+    /// Takes `bytes`. Returns whether that many were left and the last check was less than `poll` before `now_ms`.
     fn take(&mut self, bytes: u64, now_ms: u64, poll: Duration) -> bool {
         if u128::from(self.since_ms.abs_diff(now_ms)) >= poll.as_millis() {
             return false;
@@ -52,7 +52,7 @@ impl Allowance {
 }
 
 impl Backpressure {
-    /// Waits end early when a manifest comes.
+    /// Creates it. Waits end early when a manifest is published.
     pub fn new(ring: &Ring, config: &Config) -> Backpressure {
         Backpressure {
             poller: Poller::new(ring.settings.poll).watch(&ring.layout.manifests()),
@@ -63,17 +63,18 @@ impl Backpressure {
         }
     }
 
-    /// Seconds spent waiting so far.
+    /// Returns the seconds spent waiting so far.
     pub fn waited_seconds(&self) -> f64 {
         self.waited_seconds
     }
 
-    /// Notes that there was room at `now_ms`, milliseconds since 1970.
+    /// Notes that there was room at `now_ms`, in milliseconds since 1970.
     pub fn note_look(&mut self, now_ms: u64) {
         self.allowance.since_ms = now_ms;
     }
 
-    /// Returns what `bytes` more lack, besides the `open_bytes` of the open segment; `None` if there is room.
+    /// Returns what is missing for `bytes` more besides the `open_bytes` of the open segment; `None` if there is
+    /// room.
     fn lacks_room(&mut self, ring: &Ring, open_bytes: u64, bytes: u64) -> Result<Option<String>> {
         let root = ring.layout.root();
         let space = ring.fs.space(root)?;
@@ -103,21 +104,21 @@ impl Backpressure {
         Ok(None)
     }
 
-    /// For now, a name that comes or goes in `dir` ends a wait, too. True: only from now on, so the caller looks once more
-    /// before it waits.
+    /// Also ends waits when a name in `dir` appears or disappears. Returns true if this was not watched before; the
+    /// caller then checks once more before it waits.
     pub fn also_watch(&mut self, dir: &Path) -> bool {
         self.poller.also_watch(dir)
     }
 
-    /// Ends what [`Backpressure::also_watch`] began.
+    /// Stops watching what [`Backpressure::also_watch`] added.
     pub fn watch_no_more(&mut self) {
         self.poller.watch_no_more();
     }
 
-    /// Waits for `what` for about the polling time, or until a name changed that is watched.
+    /// Waits for `what` for about one polling interval, or until a watched name changes.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] if `stop` says so.
+    /// [`Error::Interrupted`] if `stop` returns true.
     fn pause(&mut self, what: &str, poll: Duration, status: &StatusLog, stop: &dyn Fn() -> bool) -> Result<()> {
         if stop() {
             return Err(Error::Interrupted { what: what.to_owned() });
@@ -132,28 +133,28 @@ impl Backpressure {
 }
 
 impl Core {
-    /// Whether `bytes` more may be written, now (milliseconds since 1970), without a look: the segment is open, everything
-    /// before it has a place, and the last look was not long ago.
+    /// Returns whether `bytes` more may be written at `now_ms`, in milliseconds since 1970, without a check: the
+    /// segment is open, all earlier segments have a place, and the last check was recent.
     pub(crate) fn may_continue(&mut self, bytes: u64, now_ms: u64) -> bool {
         self.open.grows()
             && !self.queue.has_unplaced()
             && self.backpressure.allowance.take(bytes, now_ms, self.ring.settings.poll)
     }
 
-    /// Goes on only when the disk and the budget have room for `bytes` more.
+    /// Blocks until the disk and the limits have room for `bytes` more.
     pub(crate) fn await_room(&mut self, bytes: u64, stop: &dyn Fn() -> bool) -> Result<()> {
         loop {
             match self.backpressure.lacks_room(&self.ring, self.open.bytes(), bytes) {
                 Ok(None) => return Ok(()),
                 Ok(Some(lack)) => {
                     self.problem(format!("waiting for {lack}"));
-                    self.unlink_delivered(usize::MAX); // they may be the last names of what was reclaimed
+                    self.unlink_delivered(usize::MAX); // they may be the last names of reclaimed segments
                     self.place_finished(stop)?;
                     if !self.run_maintenance(Duration::MAX)? {
                         self.pause(&lack, stop)?;
                     }
                 }
-                Err(error) => self.retry_or_fail(error, "looking for room", stop)?,
+                Err(error) => self.retry_or_fail(error, "checking for room", stop)?,
             }
         }
     }
@@ -165,13 +166,13 @@ impl Core {
         }
         self.problem(format!("{doing}: {error}; trying again"));
         self.run_maintenance(Duration::ZERO)?;
-        self.pause(doing, stop)
+        self.pause(&format!("the next attempt at {doing}"), stop)
     }
 
-    /// Waits for `what` for about the polling time.
+    /// Waits for `what` for about one polling interval.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] if `stop` says so.
+    /// [`Error::Interrupted`] if `stop` returns true.
     pub(crate) fn pause(&mut self, what: &str, stop: &dyn Fn() -> bool) -> Result<()> {
         self.backpressure.pause(what, self.ring.settings.poll, &self.status, stop)
     }
@@ -185,9 +186,9 @@ mod tests {
     fn allowance_ends_with_its_bytes_or_after_a_poll() {
         let poll = Duration::from_millis(200);
         let mut allowance = Allowance { bytes: 100, since_ms: 1000 };
-        assert!(!allowance.take(1, 1200, poll), "a poll after the look");
+        assert!(!allowance.take(1, 1200, poll), "one polling interval after the check");
         assert!(allowance.take(60, 1199, poll));
         assert!(!allowance.take(50, 1001, poll), "40 bytes are left");
-        assert!(!allowance.take(1, 1001, poll), "what was refused ends it");
+        assert!(!allowance.take(1, 1001, poll), "a refused request uses up the allowance");
     }
 }

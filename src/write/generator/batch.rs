@@ -1,4 +1,4 @@
-//! Many small samples in one call.
+//! Writes many small samples in one call.
 
 use super::{Core, NamedPart};
 use crate::error::{Error, Result};
@@ -6,11 +6,11 @@ use crate::segment::SampleId;
 use crate::unix_ms;
 use ringreel_format::{FormatError, Meta, SampleRef};
 
-/// The clock is read for each of so many small samples,
+/// The clock is read once per this many small samples,
 const CLOCKED: usize = 64;
-/// and for each one that has more bytes.
+/// and for each sample that has more bytes than this.
 const CLOCKED_BYTES: usize = 1 << 16;
-/// So many milliseconds go by between two questions whether to stop: who answers them may have a lock to wait for.
+/// Milliseconds between two calls of `stop`, which may wait for a lock (in Python, the GIL).
 const ASKED: u64 = 50;
 
 impl Core {
@@ -30,7 +30,7 @@ impl Core {
             if want != Some(have) {
                 let (dtype, shape) = (&part.dtype, part.shape);
                 let message =
-                    format!("part {name:?} has {have} bytes; {count} samples of {dtype}, shape {shape:?}, were given");
+                    format!("part {name:?} has {have} bytes; expected {count} samples of {dtype}, shape {shape:?}");
                 return Err(Error::Sample(message));
             }
             rows.push(len as usize);
@@ -55,9 +55,9 @@ impl Core {
             }
             self.unreported.forget_discarded();
             self.put(&SampleRef { parts: &one, meta: &meta, unix_ms: now }, false, stop)?;
-            // Samples of this batch may be among them.
+            // The discarded segment may contain samples of this batch.
             self.unreported.take_discarded()?;
-            // What came after samples were finished ends the batch; where it was the last one, it waits for the next call.
+            // An error after samples were finished ends the batch. After the last sample, the next call returns it.
             if n + 1 < count {
                 self.unreported.take_deferred()?;
             }

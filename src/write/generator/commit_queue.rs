@@ -1,4 +1,4 @@
-//! What was sealed, on its way into a generation, until a manifest lists it.
+//! The queue of a generator's sealed segments, until a manifest lists them.
 
 use super::Core;
 use super::status_log::StatusLog;
@@ -14,22 +14,22 @@ use ringreel_format::SegmentId;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Staging names that a call which writes one sample removes at most. (Each takes a tenth of a millisecond, and more on a
-/// shared filesystem.)
+/// Most staging names that a call which writes one sample removes. (Each takes 0.1 ms, and more on a shared
+/// filesystem.)
 const FEW: usize = 16;
-/// The same in a round of the generator's thread, for which a call may have to wait.
+/// Most staging names that a round of the generator's thread removes, for which a call may have to wait.
 const SOME: usize = 256;
-/// Shortest time for which a generator at its end waits for a generation that no process can promote.
+/// Shortest time that a generator at its end waits for a generation that no process can promote.
 const SEAL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Samples in the queue's segments, and where they went.
+/// Samples in the queue's segments, by outcome.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
-    /// Sealed, and safe.
+    /// Sealed, and safe if this process dies.
     pub finished: u64,
     /// Bytes of their segments.
     pub bytes: u64,
-    /// Of those finished, listed by a manifest, as far as was seen.
+    /// Of those finished, listed by a manifest, as far as this generator has seen.
     pub delivered: u64,
     /// Of those finished, found damaged before a manifest listed them.
     pub quarantined: u64,
@@ -38,52 +38,52 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Of those finished, not listed yet.
+    /// Returns the samples that are finished but not listed yet.
     pub fn waiting(&self) -> u64 {
         self.finished - self.delivered - self.quarantined - self.lost
     }
 }
 
-/// A generation that waits for its manifest while we fill the one after it.
+/// A generation that waits for its manifest while this generator fills the one after it.
 #[derive(Clone, Copy, Debug)]
 struct Ahead {
     of: u64,
     since: Instant,
-    /// When it is looked after; at first, most likely its promoter is at it.
+    /// When it is checked next. At first its promoter is most likely still working.
     next_look: Instant,
 }
 
-/// The sealed segments that still need this generator: until a manifest lists them, and then until their staging names are
-/// removed.
+/// The sealed segments that this generator still has to care for: until a manifest lists them, and then until their
+/// staging names are removed.
 #[derive(Default)]
 pub(crate) struct CommitQueue {
     commits: Vec<Commit>,
-    /// How many of `commits`, from the first one on, have a place.
+    /// Number of `commits`, counted from the first one, that have a place.
     placed: usize,
     /// When the first segment without a place began to wait, in this call or an earlier one.
     unplaced_since: Option<Instant>,
     /// The newest manifest that all of `commits` were looked up in.
     reconciled: u64,
-    /// What a manifest lists, and still has its staging name.
+    /// Segments that a manifest lists and that still have their staging names.
     listed: VecDeque<SegmentId>,
     /// The last generation that was seen to wait for its manifest.
     ahead: Option<Ahead>,
     tally: Tally,
 }
 
-/// Why [`CommitQueue::link`] has ended.
+/// Why [`CommitQueue::link`] returned.
 pub(crate) enum Linking {
     /// Every segment has a place.
     Done,
-    /// This generation takes no more, and the first segment without a place has waited for so long.
+    /// This generation takes no more; the first segment without a place has waited for this long.
     Full(u64, Duration),
-    /// One step has failed, and may be tried again if the error is transient.
+    /// One step failed. It may be tried again if the error is transient.
     Failed(Error),
 }
 
 impl CommitQueue {
-    /// Adds a sealed segment. `is_new`: it had no name before, so no manifest that was seen lists it. `is_cut`: its owner
-    /// closed it early to fit into the room that was left.
+    /// Adds a sealed segment. `is_new`: the segment had no name before, so no manifest read so far lists it.
+    /// `is_cut`: its owner sealed it early to fit into the remaining room.
     pub fn push(&mut self, staged: Staged, is_new: bool, is_cut: bool) {
         self.tally.finished += staged.samples;
         self.tally.bytes += staged.bytes;
@@ -91,12 +91,12 @@ impl CommitQueue {
         self.commits.push(commit.cut(is_cut));
     }
 
-    /// Where the samples went.
+    /// Returns the samples by outcome.
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// The newest manifest that all segments were looked up in.
+    /// Returns the newest manifest that all segments were looked up in.
     pub fn reconciled(&self) -> u64 {
         self.reconciled
     }
@@ -106,22 +106,22 @@ impl CommitQueue {
         self.commits.is_empty()
     }
 
-    /// Whether nothing is left to be done.
+    /// Returns whether the queue has no more work: all segments are delivered and their staging names are removed.
     pub fn is_idle(&self) -> bool {
         self.commits.is_empty() && self.listed.is_empty()
     }
 
-    /// Samples that no manifest is known to list.
+    /// Returns the number of samples that no manifest is known to list.
     pub fn samples(&self) -> u64 {
         self.commits.iter().map(|commit| commit.staged.samples).sum()
     }
 
-    /// Whether a finished segment has no place in a generation yet.
+    /// Returns whether a finished segment has no place in a generation yet.
     pub fn has_unplaced(&self) -> bool {
         self.placed < self.commits.len()
     }
 
-    /// Looks at what newer manifests, up to the `newest`, say of earlier segments.
+    /// Looks earlier segments up in newer manifests, up to `newest`.
     fn reconcile(&mut self, ring: &Ring, newest: u64, status: &mut StatusLog) -> Result<()> {
         if newest == self.reconciled {
             return Ok(());
@@ -150,7 +150,8 @@ impl CommitQueue {
         Ok(())
     }
 
-    /// What is listed keeps its staging name for now: a generation may have thousands of ours.
+    /// Looks one segment up, and makes a step of its commit if no manifest lists it. A listed segment keeps its
+    /// staging name for now, because a generation may have thousands of this generator's segments.
     fn look_up(
         &mut self,
         ring: &Ring,
@@ -168,7 +169,7 @@ impl CommitQueue {
         ring.commit_step(commit, false)
     }
 
-    /// Removes the staging names of what is listed, at most `most`.
+    /// Removes at most `most` staging names of listed segments.
     fn unlink_delivered(&mut self, ring: &Ring, most: usize, status: &mut StatusLog) {
         for _ in 0..most.min(self.listed.len()) {
             let Some(id) = self.listed.pop_front() else { return };
@@ -179,14 +180,14 @@ impl CommitQueue {
         }
     }
 
-    /// Links what is not linked yet, until a segment finds no room or a step fails.
+    /// Links the segments that are not linked yet, until a segment finds no room or a step fails.
     ///
     /// # Errors
-    /// What is not to be tried again: a file of this generator that it may not link, [`Error::Lost`].
+    /// Permanent errors: a file of this generator that it may not link, [`Error::Lost`].
     fn link(&mut self, ring: &Ring, status: &mut StatusLog) -> Result<Linking> {
         let mut n = self.placed;
         while n < self.commits.len() {
-            self.placed = n; // thousands may be linked, and are not looked at for each sample
+            self.placed = n; // skips the linked segments, which may be thousands, at the next call
             if self.commits[n].linked().is_some() {
                 n += 1;
                 continue;
@@ -205,7 +206,10 @@ impl CommitQueue {
                 }
                 Ok(CommitOutcome::Wait(generation)) => return Ok(Linking::Full(generation, waited)),
                 Ok(CommitOutcome::Refused) => {
-                    return Err(Error::Coordination("this generator may not link its own file".to_owned()));
+                    return Err(Error::Coordination(
+                        "the filesystem refuses to link this generator's own segment; check the ring's permissions"
+                            .to_owned(),
+                    ));
                 }
                 Err(error @ Error::Lost { .. }) => {
                     self.tally.lost += self.commits.remove(n).staged.samples;
@@ -221,11 +225,11 @@ impl CommitQueue {
 
     fn quarantined(&mut self, commit: &Commit, why: &str, status: &mut StatusLog) {
         self.tally.quarantined += commit.staged.samples;
-        status.problem(format!("{} finished samples were put into quarantine: {why}", commit.staged.samples));
+        status.problem(format!("{} finished samples were moved to quarantine: {why}", commit.staged.samples));
     }
 
-    /// Checks generation `begun`, the last one that was seen to wait for its manifest. If it still waits and a check is due,
-    /// returns the time to pass to `run_maintenance`: [`Duration::MAX`] after a whole lease, else zero.
+    /// Checks generation `begun`, the last one that was seen to wait for its manifest. If it still waits and a check
+    /// is due, returns the time to pass to `run_maintenance`: [`Duration::MAX`] after a whole lease, else zero.
     fn look_ahead(&mut self, begun: u64, settings: &Settings) -> Option<Duration> {
         if begun <= self.reconciled {
             return None;
@@ -246,14 +250,15 @@ impl Core {
     /// Advances the commits of earlier segments. Blocks if one of them has no place yet.
     pub(crate) fn commit_earlier(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
         while let Err(error) = self.reconcile() {
-            self.retry_or_fail(error, "looking at the manifests", stop)?;
+            self.retry_or_fail(error, "reading the manifests", stop)?;
         }
         self.unlink_delivered(FEW);
         self.commit_all(stop, true)?;
         self.check_promotion()
     }
 
-    /// While we fill one generation, the one before it waits for its manifest: its promoter may have died.
+    /// Runs maintenance if the generation before the one that fills waits for its manifest: its promoter may have
+    /// died.
     fn check_promotion(&mut self) -> Result<()> {
         if let Some(waited) = self.queue.look_ahead(self.ring.begun(), &self.ring.settings) {
             self.run_maintenance(waited)?;
@@ -261,8 +266,9 @@ impl Core {
         Ok(())
     }
 
-    /// Does what needs no caller: moves earlier segments on as far as that takes no waiting and, where no manager lives,
-    /// does its work once in a lease. The next call reports a permanent error about this generator's own segments.
+    /// Does the work that needs no caller: advances earlier segments without blocking and, if no manager is alive,
+    /// does the manager's work once per lease. The next call returns a permanent error about this generator's own
+    /// segments.
     pub(crate) fn keep_up(&mut self) {
         let is_due = self.manager.is_round_due(self.ring.settings.lease);
         if self.queue.is_idle() && !is_due {
@@ -282,14 +288,14 @@ impl Core {
         done.unwrap_or_else(|error| self.problem(error.to_string()));
     }
 
-    /// Seals the open segment before a wait of any length: no sample waits unfinished, and what the wait is for may need
-    /// these samples.
+    /// Seals the open segment before a wait: its samples do not stay unfinished, and the promotion that the generator
+    /// waits for may need them.
     fn seal_group(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
         if self.open.holds_group() { self.seal_or_discard(stop) } else { Ok(()) }
     }
 
-    /// Seals the open segment. One that cannot be completed is thrown away with its samples, which were never finished
-    /// and which the summary counts; the caller's own sample is not among them.
+    /// Seals the open segment. If that fails, discards it with its samples, which were never finished and are counted
+    /// in the summary. The caller's own sample is not among them.
     pub(crate) fn seal_or_discard(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
         match self.seal(stop) {
             Ok(ids) => self.unreported.add_ids(ids),
@@ -299,8 +305,8 @@ impl Core {
         Ok(())
     }
 
-    /// Seals the open segment and links what is finished, as far as that takes no waiting: the generation may lack
-    /// just these samples, and whatever this generator waits for may follow from its promotion.
+    /// Seals the open segment and links finished segments without blocking: they may be all that the generation
+    /// lacks, and its promotion may make the room that this generator waits for.
     pub(crate) fn place_finished(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
         self.seal_group(stop)?;
         if self.queue.has_unplaced() {
@@ -310,14 +316,14 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a segment that could not be sealed was thrown away, as on a full disk or when another process swept it.
+    /// Returns whether a segment that could not be sealed was discarded, as on a full disk or after another process
+    /// removed it.
     pub(crate) fn is_thrown_away(&self, error: &Error) -> bool {
         self.open.is_none() && (error.is_retryable() || error.is_gone())
     }
 
-    /// Seals the segment that is being written if its first sample has waited for SEGMENT_SECONDS, and
-    /// commits it. The next call returns the ids, and reports a permanent error. Returns whether it is to be tried again
-    /// later.
+    /// Seals the open segment if its first sample has waited for SEGMENT_SECONDS, and commits it. The next call
+    /// returns the ids and a permanent error. Returns whether to try again later.
     pub(crate) fn seal_if_old(&mut self) -> bool {
         if !self.open.is_old(unix_ms()) {
             return false;
@@ -343,12 +349,13 @@ impl Core {
         self.commit_all(&|| true, false)
     }
 
-    /// Promotes a generation that this generator has filled, if no manager does.
+    /// Promotes a generation that this generator has filled, if no manager is alive.
     pub(crate) fn promote_if_filled(&mut self) -> Result<()> {
         if self.ring.seems_full(self.queue.reconciled()) { self.promote_full() } else { Ok(()) }
     }
 
-    /// Where no manager lives: one generation may wait for its manifest, and the one after it be full.
+    /// Promotes full generations if no manager is alive. There may be two: one that waits for its manifest, and the
+    /// next.
     pub(crate) fn promote_full(&mut self) -> Result<()> {
         if self.run_maintenance(Duration::ZERO)? {
             self.run_maintenance(Duration::ZERO)?;
@@ -356,19 +363,19 @@ impl Core {
         Ok(())
     }
 
-    /// Looks at what all manifests say of earlier segments.
+    /// Looks earlier segments up in all manifests.
     pub(crate) fn reconcile(&mut self) -> Result<()> {
         let newest = self.ring.manifests.newest()?;
         self.queue.reconcile(&self.ring, newest, &mut self.status)
     }
 
-    /// Removes the staging names of what is listed, at most `most`.
+    /// Removes at most `most` staging names of listed segments.
     pub(crate) fn unlink_delivered(&mut self, most: usize) {
         self.queue.unlink_delivered(&self.ring, most, &mut self.status);
     }
 
-    /// Links all segments that have no link yet. If the generation has no room, blocks until it is promoted (`wait`), or
-    /// returns. A segment that is not linked stays in staging, and is adopted after this process has ended.
+    /// Links all segments that have no link yet. If the generation has no room, blocks until it is promoted (`wait`),
+    /// or returns. A segment that is not linked stays in staging, and is adopted after this process has ended.
     pub(crate) fn commit_all(&mut self, stop: &dyn Fn() -> bool, wait: bool) -> Result<()> {
         let done = self.link_all(stop, wait);
         self.backpressure.watch_no_more();
@@ -399,7 +406,7 @@ impl Core {
         }
     }
 
-    /// Waits once for a full generation to be promoted. Commits that had a place may have none afterwards.
+    /// Waits once for a full generation to be promoted. Commits may lose their place in it.
     fn wait_for_promotion(&mut self, generation: u64, waited: Duration, stop: &dyn Fn() -> bool) -> Result<()> {
         // From the rename on, the next generation fills.
         if self.backpressure.also_watch(self.ring.layout.root()) {
@@ -410,10 +417,10 @@ impl Core {
             let what = format!("generation {generation} to be promoted");
             self.pause(&what, stop)?;
         }
-        self.reconcile().or_else(|error| self.retry_or_fail(error, "looking at the manifests", stop))
+        self.reconcile().or_else(|error| self.retry_or_fail(error, "reading the manifests", stop))
     }
 
-    /// Promotes partial generations until manifests list all segments of this generator.
+    /// Promotes generations that are not full until manifests list all segments of this generator.
     pub(crate) fn make_visible(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
         let mut idle = Instant::now();
         while !self.queue.is_delivered() {
@@ -426,7 +433,7 @@ impl Core {
                         self.retry_or_fail(error, "reclaiming", stop)?;
                     }
                 }
-                // Readers that REUSE min protects are waited for without a limit.
+                // Waits without a limit for readers that REUSE min protects.
                 Ok(Some(Promoted::Blocked { .. })) if self.ring.has_readers()? => {
                     idle = Instant::now();
                     self.pause("the generation before the last one to be read", stop)?;
@@ -438,7 +445,7 @@ impl Core {
                         _ => String::new(),
                     };
                     self.problem(format!(
-                        "{left} samples cannot be made visible{why}: they are staged, and stay there"
+                        "{left} samples cannot be made readable now{why}; they stay in staging, where a manager finds them"
                     ));
                     return Ok(());
                 }

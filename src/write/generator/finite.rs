@@ -1,5 +1,4 @@
-//! `CHECK_FINITE`: finds NaN and infinite elements of floating-point parts before a sample is
-//! written.
+//! `CHECK_FINITE`: finds NaN and infinite elements of floating-point parts before a sample is written.
 
 use crate::config::CheckFinite;
 use crate::error::{Error, Result};
@@ -10,13 +9,13 @@ use std::time::{Duration, Instant};
 
 /// Time between two warnings about one part.
 const WARN_EVERY: Duration = Duration::from_secs(60);
-/// Bytes that are scanned before the first element that is not finite ends the scan.
+/// Bytes in which the scan has no branch: it ends after the first block with an element that is not finite.
 const BLOCK: usize = 4096;
 
 /// Checks the samples of one generator.
 pub(crate) struct Finite {
     mode: CheckFinite,
-    /// For each part with such elements, by its index in SAMPLE.
+    /// Findings by the part's index in SAMPLE.
     found: HashMap<usize, Found>,
 }
 
@@ -32,10 +31,10 @@ impl Finite {
         Finite { mode, found: HashMap::new() }
     }
 
-    /// Looks at `parts`, whose names are `names`.
+    /// Checks `parts`, whose names are `names`.
     ///
     /// # Errors
-    /// [`Error::Sample`] with the part and the counts, where `CHECK_FINITE` is `refuse`.
+    /// [`Error::Sample`] with the part and the counts if `CHECK_FINITE` is `refuse`.
     pub fn check(&mut self, names: &[String], parts: &[PartRef<'_>]) -> Result<()> {
         if self.mode == CheckFinite::Off {
             return Ok(());
@@ -50,13 +49,13 @@ impl Finite {
                     tracing::warn!("{warning}");
                 }
             } else if let Some(what) = range.not_finite(name) {
-                return Err(Error::Sample(format!("{what}, and CHECK_FINITE is refuse")));
+                return Err(Error::Sample(format!("{what}; CHECK_FINITE: refuse forbids that")));
             }
         }
         Ok(())
     }
 
-    /// Adds what part `n` of a sample holds. Returns the warning that is due.
+    /// Adds the findings in part `n` of a sample. Returns a warning if one is due.
     fn note(&mut self, n: usize, name: &str, range: Range, now: Instant) -> Option<String> {
         let found = self.found.entry(n).or_default();
         found.range = found.range.with(range);
@@ -69,7 +68,7 @@ impl Finite {
     }
 }
 
-/// Whether no element has an exponent of all ones. True for types without an exponent.
+/// Returns whether no element has an exponent of all ones. True for types without an exponent.
 fn all_finite(dtype: &DType, data: &[u8]) -> bool {
     match dtype {
         DType::F16 => no_exponent(data, |bytes: [u8; 2]| u16::from_le_bytes(bytes) & 0x7c00 == 0x7c00),
@@ -85,8 +84,8 @@ fn all_finite(dtype: &DType, data: &[u8]) -> bool {
     }
 }
 
-/// Whether `is_odd` holds for no element of `N` bytes. There is no branch for each element, so that
-/// the compiler can vectorize the loop.
+/// Returns whether `is_odd` is false for all elements of `N` bytes. Has no branch per element, so that the compiler
+/// can vectorize the loop.
 fn no_exponent<const N: usize>(data: &[u8], is_odd: impl Fn([u8; N]) -> bool) -> bool {
     let is_fine = |block: &[u8]| !block.as_chunks().0.iter().fold(false, |odd, bytes| odd | is_odd(*bytes));
     data.chunks(BLOCK).all(is_fine)
@@ -122,14 +121,14 @@ mod tests {
     }
 
     #[test]
-    fn warnings_come_once_a_minute_and_add_up() {
+    fn warnings_are_limited_to_one_a_minute_and_add_up() {
         let mut finite = Finite::new(CheckFinite::Warn);
         let start = Instant::now();
         let range = |nan, infinite| Range { elements: 10, nan, infinite, ..Range::default() };
         let mut warn = |n, after, range| finite.note(n, "image", range, start + Duration::from_secs(after));
         assert!(warn(0, 0, range(1, 0)).unwrap().contains("holds 1 NaN and 0 infinite of 10 elements"));
         assert_eq!(warn(0, 1, range(2, 1)), None);
-        assert!(warn(1, 2, range(0, 4)).unwrap().contains("4 infinite"), "each part has its own minute");
+        assert!(warn(1, 2, range(0, 4)).unwrap().contains("4 infinite"), "each part has a separate limit");
         assert!(warn(0, 61, range(0, 1)).unwrap().contains("holds 2 NaN and 2 infinite of 20 elements"));
     }
 }

@@ -1,27 +1,27 @@
-//! Group commit: when the segment that is being written is sealed.
+//! Group commit: decides when the open segment is sealed.
 //!
-//! With `SEGMENT_SAMPLES: auto`, fast generators put many samples into one file and slow ones one:
-//! a segment is sealed when the first of these holds.
+//! With `SEGMENT_SAMPLES: auto`, fast generators put many samples into a segment and slow ones put one. A segment is
+//! sealed when the first of these conditions holds:
 //!
 //! - It has `SEGMENT_BYTES`.
-//! - Its first sample is `SEGMENT_SECONDS` old. While the caller is busy, the generator's thread checks
-//!   that.
-//! - The sample came `SEGMENT_SECONDS` or more after the one before it, or is the generator's first. So
-//!   the first sample can be read at once, and a slow generator seals each sample at once.
-//! - It has an eighth of `SWAP_CAP`, or this generator's share of the room that is left in the
-//!   generation that fills. So the last segments of a generation are small, and it ends at `SWAP_CAP`.
+//! - Its first sample is `SEGMENT_SECONDS` old. While the caller is busy, the generator's thread checks this.
+//! - The sample was written `SEGMENT_SECONDS` or more after the one before it, or is the generator's first. So the
+//! first
+//!   sample can be read at once, and a slow generator seals each sample at once.
+//! - It has an eighth of `SWAP_CAP`, or this generator's share of the remaining room in the generation that fills. So
+//!   the last segments of a generation are small, and it ends at `SWAP_CAP`.
 //!
 //! With a number, a segment is sealed when it has that many samples.
 
 use crate::config::Config;
 
-/// Segments are at most this part of a generation.
+/// A segment has at most one sample of this many in a generation.
 const PART_OF_GENERATION: u64 = 8;
 
 /// Decides when a segment is complete. Times are in milliseconds since 1970, by this machine's clock.
 #[derive(Debug)]
 pub(crate) struct Grouping {
-    /// Whether SEGMENT_SAMPLES is `auto`: the size follows from the pace.
+    /// Whether SEGMENT_SAMPLES is `auto`.
     is_auto: bool,
     /// Most samples of a segment.
     most: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Grouping {
     millis: u64,
     /// When the last sample was written; 0 before the first one.
     last_ms: u64,
-    /// When the first sample of the segment was written, if one is being written.
+    /// When the first sample of the open segment was written, if a segment is open.
     first_ms: Option<u64>,
     is_complete: bool,
 }
@@ -48,13 +48,13 @@ impl Grouping {
         }
     }
 
-    /// Whether the size follows from the pace (`auto`).
+    /// Returns whether SEGMENT_SAMPLES is `auto`.
     pub fn is_auto(&self) -> bool {
         self.is_auto
     }
 
-    /// Notes that a sample was appended at `now_ms`: the segment now has `samples` and `bytes`. `share`
-    /// is this generator's share of the room in the generation that fills.
+    /// Notes that a sample was appended at `now_ms`. The segment now has `samples` and `bytes`. `share` is this
+    /// generator's share of the room in the generation that fills.
     pub fn appended(&mut self, samples: u64, bytes: u64, share: u64, now_ms: u64) {
         let first_ms = *self.first_ms.get_or_insert(now_ms);
         let since_last = now_ms.abs_diff(std::mem::replace(&mut self.last_ms, now_ms));
@@ -67,17 +67,17 @@ impl Grouping {
         self.is_complete |= is_full || is_due;
     }
 
-    /// Whether the segment is to be sealed before more is written.
+    /// Returns whether the segment is to be sealed before the next sample is written.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Whether the first sample has waited for `SEGMENT_SECONDS`.
+    /// Returns whether the first sample has waited for `SEGMENT_SECONDS`.
     pub fn is_old(&self, now_ms: u64) -> bool {
         self.is_auto && self.first_ms.is_some_and(|first| now_ms.abs_diff(first) >= self.millis)
     }
 
-    /// Notes that the segment was sealed or thrown away.
+    /// Notes that the segment was sealed or discarded.
     pub fn reset(&mut self) {
         (self.first_ms, self.is_complete) = (None, false);
     }
@@ -96,7 +96,7 @@ mod tests {
 
     const START: u64 = 1_000_000_000;
 
-    /// Returns the sizes of the segments that `samples` of `bytes` each, `millis` apart, are put into.
+    /// Returns the sizes of the segments into which `samples` of `bytes` each, `millis` apart, are grouped.
     fn sizes(grouping: &mut Grouping, samples: u64, bytes: u64, millis: u64, share: u64) -> Vec<u64> {
         let (mut found, mut open) = (Vec::new(), 0);
         for n in 0..samples {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn number_of_samples_holds_whatever_the_pace() {
+    fn fixed_number_of_samples_does_not_depend_on_the_pace() {
         for millis in [0, 1000] {
             assert_eq!(sizes(&mut grouping("SEGMENT_SAMPLES: 5", 800), 11, 1 << 30, millis, 1), [5, 5]);
             assert_eq!(sizes(&mut grouping("SEGMENT_SAMPLES: 50", 4), 8, 1, millis, 1), [4, 4], "at most SWAP_CAP");
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn unsealed_sample_is_old_after_segment_seconds() {
         let mut auto = grouping("SEGMENT_SAMPLES: auto", 800);
-        assert!(!auto.is_old(START), "there is none");
+        assert!(!auto.is_old(START), "no sample is open");
         auto.appended(1, 1, 100, START);
         assert!(auto.is_complete(), "the first sample of a generator");
         auto.reset();

@@ -1,8 +1,8 @@
-//! What a caller holds of a generator: every call locks its state, which a thread shares.
+//! The handle of a generator. Each call locks the generator's state, which a thread shares.
 //!
-//! The thread moves finished samples on while the caller is busy making the next one. Without it, a finished sample
-//! that found the ring full would wait for the caller's next call, and a caller that takes long would fall behind the
-//! manifests. It never waits for a call that holds the lock: that call does the same work.
+//! The thread advances finished samples while the caller makes the next one. Without it, a finished sample that found
+//! the ring full would wait for the caller's next call, and a slow caller would fall behind the manifests. The thread
+//! never waits for a call that holds the lock, because that call does the same work.
 
 use super::{Core, NamedPart, Summary};
 use crate::config::Config;
@@ -15,18 +15,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Rounds of the thread in one lease.
+/// Rounds of the thread per lease.
 const ROUNDS_PER_LEASE: u32 = 4;
-/// The same while a finished segment waits for its place.
+/// Rounds of the thread per lease while a finished segment waits for its place.
 const BUSY_ROUNDS_PER_LEASE: u32 = 16;
-/// Looks of the thread within SEGMENT_SECONDS, at whether a segment is to be sealed.
+/// Checks per SEGMENT_SECONDS at which the thread decides whether to seal a segment.
 const ROUNDS_PER_GROUP: u32 = 4;
-/// Shortest time between two of these looks.
+/// Shortest time between two such checks.
 const SHORTEST_TICK: Duration = Duration::from_millis(10);
 /// Longest time between two rounds while a finished segment waits for its place.
 const LONGEST_BUSY_PAUSE: Duration = Duration::from_secs(2);
 
-/// A generator. Not to be used after a fork: open one in the child.
+/// A generator. It must not be used after a fork: open a new one in the child.
 pub struct Generator {
     // Dropped first: ends the thread.
     upkeep: Upkeep,
@@ -35,7 +35,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// Finds or makes the ring and takes part in it.
+    /// Opens or creates the ring and joins it as a generator.
     ///
     /// # Errors
     /// As [`Ring::find_or_make`].
@@ -43,7 +43,7 @@ impl Generator {
         Generator::open_on(Arc::new(Posix), config)
     }
 
-    /// Finds or makes the ring on another filesystem and takes part in it.
+    /// Opens or creates the ring on another filesystem and joins it as a generator.
     ///
     /// # Errors
     /// As [`Ring::find_or_make`].
@@ -51,45 +51,45 @@ impl Generator {
         Ok(Generator::on_ring(Arc::new(Ring::find_or_make(fs, config)?), config))
     }
 
-    /// Takes part in a ring that is open already.
+    /// Joins a ring that is already open.
     pub fn on_ring(ring: Arc<Ring>, config: &Config) -> Generator {
         let core = Arc::new(Mutex::new(Core::on_ring(ring.clone(), config)));
         Generator { upkeep: Upkeep::start(core.clone(), &ring, config), core, ring }
     }
 
-    /// The ring.
+    /// Returns the ring.
     pub fn ring(&self) -> &Arc<Ring> {
         &self.ring
     }
 
-    /// What was done so far.
+    /// Returns the totals so far.
     pub fn summary(&self) -> Summary {
         lock(&self.core).summary()
     }
 
-    /// Writes one sample. Returns the ids of the samples that were finished since the call before: with SEGMENT_SAMPLES
-    /// 1 this one, else those of each segment that was sealed. With `SEGMENT_SAMPLES: auto`, a thread seals a segment
-    /// whose first sample has waited for SEGMENT_SECONDS; the next call of any kind returns its ids. A segment that the
-    /// disk fails to complete is logged and thrown away, and [`Summary::discarded`] counts its samples. Finished samples
-    /// are safe; if the ring is full, the *next* call blocks until they have a place. Blocks while the disk is full.
-    /// Stops blocking when `stop` returns true.
+    /// Writes one sample. Returns the ids of the samples that were finished since the previous call: with
+    /// SEGMENT_SAMPLES 1 this sample's, else those of each segment that was sealed. With `SEGMENT_SAMPLES: auto`, a
+    /// thread seals a segment whose first sample has waited for SEGMENT_SECONDS, and the next call of any kind
+    /// returns its ids. A segment that the disk fails to complete is logged and discarded, and [`Summary::discarded`]
+    /// counts its samples. Finished samples are safe; if the ring is full, the *next* call blocks until they have a
+    /// place. Blocks while the disk is full. Stops blocking when `stop` returns true.
     ///
     /// # Errors
-    /// A sample that does not fit SAMPLE; [`Error::Interrupted`](crate::Error::Interrupted) if `stop` ended the call
-    /// before there was room; permanent filesystem errors. The ring is then as it was before, and the same
-    /// sample may be written again.
+    /// A sample that does not match SAMPLE; [`Error::Interrupted`](crate::Error::Interrupted) if `stop` ended the
+    /// call before there was room; permanent filesystem errors. The ring is then unchanged, and the same sample may
+    /// be written again.
     pub fn write(&mut self, parts: &[NamedPart<'_>], meta: &Meta, stop: &dyn Fn() -> bool) -> Result<Vec<SampleId>> {
         lock(&self.core).write(parts, meta, stop)
     }
 
-    /// Writes `count` samples of the same element types and shapes, without meta: as [`Generator::write`], in less
-    /// time. A part's shape is that of one sample; its data holds the samples one after the other.
+    /// Writes `count` samples of the same element types and shapes, without meta, faster than [`Generator::write`]
+    /// does. A part's shape is that of one sample; its data holds the samples one after the other.
     ///
     /// # Errors
-    /// As [`Generator::write`]. A batch that does not fit SAMPLE is refused before anything is written. After another
-    /// error, the first samples of the batch are written, as many as [`Generator::written`] has grown by; the next
-    /// call returns the ids of those that are finished. (If `written` has shrunk, unfinished samples of earlier calls
-    /// were lost.)
+    /// As [`Generator::write`]. A batch that does not match SAMPLE is refused before anything is written. After
+    /// another error, the first samples of the batch are written, as many as [`Generator::written`] has grown by; the
+    /// next call returns the ids of those that are finished. (If `written` has shrunk, unfinished samples of earlier
+    /// calls were lost.)
     pub fn write_batch(
         &mut self,
         parts: &[NamedPart<'_>],
@@ -99,13 +99,13 @@ impl Generator {
         lock(&self.core).write_batch(parts, count, stop)
     }
 
-    /// Samples written so far, finished or not, without those that were lost with an unfinished segment.
+    /// Returns the number of samples written so far, finished or not, without those lost with an unfinished segment.
     pub fn written(&self) -> u64 {
         lock(&self.core).written()
     }
 
-    /// Seals what was written so far and blocks until it has a place in a generation. Returns the ids of the samples
-    /// that are finished now.
+    /// Seals the open segment and blocks until it has a place in a generation. Returns the ids of the samples that
+    /// are finished now.
     ///
     /// # Errors
     /// As [`Generator::write`].
@@ -113,8 +113,8 @@ impl Generator {
         lock(&self.core).flush(stop)
     }
 
-    /// Seals what was written so far. Returns the ids of the samples that are finished now; [`Generator::finish`]
-    /// commits them.
+    /// Seals the open segment. Returns the ids of the samples that are finished now; [`Generator::finish`] commits
+    /// them.
     ///
     /// # Errors
     /// As [`Generator::write`].
@@ -122,21 +122,21 @@ impl Generator {
         lock(&self.core).seal_now(stop)
     }
 
-    /// Seals, commits, and leaves the ring. Call [`Generator::seal`] before for the ids of the last samples. With `promote`,
-    /// blocks until everything is visible, promoting a generation that is not full. What cannot be committed stays staged;
-    /// the manager brings it in.
+    /// Seals and commits the last segment, and leaves the ring. Call [`Generator::seal`] first for the ids of the
+    /// last samples. With `promote`, blocks until all samples are readable, and promotes a generation that is not
+    /// full. Segments that cannot be committed stay staged, and the manager adopts them.
     ///
     /// # Errors
-    /// As [`Generator::write`]; [`Error::RingMismatch`](crate::Error::RingMismatch) if the ring was removed.
-    /// The error is recorded as by [`Generator::failed`].
+    /// As [`Generator::write`]; [`Error::RingMismatch`](crate::Error::RingMismatch) if the ring was removed. The
+    /// error is recorded as by [`Generator::failed`].
     pub fn finish(self, promote: bool, stop: &dyn Fn() -> bool) -> Result<Summary> {
         let Generator { upkeep, core, .. } = self;
         drop(upkeep);
         lock(&core).finish(promote, stop)
     }
 
-    /// Reports an error that ends this generator to the other members: in its last heartbeat, and in the index, where it
-    /// stays. Of several errors, the first one stays.
+    /// Reports an error that ends this generator to the other members: in its last heartbeat, and in the index, where
+    /// the first one reported stays.
     pub fn failed(&mut self, message: &str) {
         lock(&self.core).failed(message);
     }
@@ -146,7 +146,7 @@ fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
     core.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The thread; dropping it ends and joins the thread.
+/// The generator's thread. Dropping it ends and joins the thread.
 struct Upkeep {
     stopped: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
@@ -193,7 +193,7 @@ impl Upkeep {
             }
         };
         let thread = std::thread::Builder::new().name("ringreel-commit".into()).spawn(run).inspect_err(|error| {
-            tracing::warn!(%error, "a generator's thread could not be started: samples wait for its next call");
+            tracing::warn!(%error, "cannot start the generator's thread: finished samples wait for the next call");
         });
         Upkeep { stopped, thread: thread.ok() }
     }

@@ -1,4 +1,4 @@
-//! Whether a manager lives, and whether a generator does a manager's work meanwhile.
+//! Watches whether a manager is alive, and does its work if none is.
 
 use super::Core;
 use crate::error::Result;
@@ -9,13 +9,13 @@ use crate::swap::maintenance::{DeadOwners, Due, Round};
 use crate::swap::promote::{PromoteWhen, Promoted};
 use std::time::{Duration, Instant};
 
-/// Watches the holder of the manager's lease, and remembers when this generator last did its work.
+/// Watches the holder of the manager's lease, and remembers when this generator last did the manager's work.
 pub(crate) struct ManagerWatch {
-    /// The holder of the lease, as far as was seen.
+    /// The holder of the lease when it was last read.
     holder: Option<String>,
-    /// When the lease is read again.
+    /// When the lease is read next.
     next_look: Instant,
-    /// When this generator last did a manager's work unasked.
+    /// When this generator last did the manager's work in its thread.
     last_round: Instant,
 }
 
@@ -25,10 +25,11 @@ impl ManagerWatch {
         ManagerWatch { holder: None, next_look: now, last_round: now }
     }
 
-    /// Returns whether the holder of the lease lives.
+    /// Returns whether the holder of the lease is alive.
     pub fn is_alive(&mut self, ring: &Ring) -> bool {
         if self.next_look <= Instant::now() {
-            // Where the index is away, the manager may go on as well as we do: what was known last holds.
+            // If the index is unreachable, the last known holder counts: the manager may still work, as this process
+            // does.
             if let Ok(lease) = ring.coordination.lease(Role::Manager.as_str()) {
                 self.holder = lease.filter(|lease| !lease.released).map(|lease| lease.holder);
                 self.next_look = Instant::now() + ring.settings.lease / LOOKS_PER_LEASE;
@@ -37,31 +38,32 @@ impl ManagerWatch {
         self.holder.as_ref().is_some_and(|holder| !ring.failure_detector().is_dead(holder))
     }
 
-    /// Returns whether a lease has passed since this generator last did a manager's work unasked.
+    /// Returns whether a lease has passed since this generator last did the manager's work in its thread.
     pub fn is_round_due(&self, lease: Duration) -> bool {
         self.last_round.elapsed() > lease
     }
 
-    /// Notes that this generator does a manager's work unasked, now.
+    /// Notes that this generator does the manager's work in its thread now.
     pub fn note_round(&mut self) {
         self.last_round = Instant::now();
     }
 }
 
-/// Returns whether a generator that has waited for `waited` does the work of a manager that lives: once in each lease. (A
-/// thousand generators may wait, for a reader perhaps: not all of them at each look.)
+/// Returns whether a generator that has waited for `waited` does the work of a manager that is alive: once per lease.
+/// (A thousand generators may wait, for example for a reader, and must not all do so at each poll.)
 fn is_overdue(waited: Duration, lease: Duration, poll: Duration) -> bool {
     let look = poll * 3 / 2;
     waited == Duration::MAX || waited > lease && waited.as_nanos() % lease.as_nanos().max(1) <= look.as_nanos()
 }
 
 impl Core {
-    /// Where no manager lives, or ours seems to do nothing for a whole lease, does its work once. True: it helped.
+    /// Does the manager's work once if no manager is alive, or if the manager seems idle for a whole lease. Returns
+    /// whether a generation was promoted.
     pub(crate) fn run_maintenance(&mut self, waited: Duration) -> Result<bool> {
         self.ring
             .failure_detector()
             .look(&*self.ring.coordination)
-            .unwrap_or_else(|error| tracing::debug!(%error, "members cannot be seen"));
+            .unwrap_or_else(|error| tracing::debug!(%error, "cannot read the members"));
         if self.manager.is_alive(&self.ring) && !is_overdue(waited, self.ring.settings.lease, self.ring.settings.poll) {
             return Ok(false);
         }
@@ -72,7 +74,7 @@ impl Core {
                 self.swaps += u64::from(promotion.ours);
                 tracing::debug!(
                     generation = promotion.manifest.summary.generation,
-                    "promoted by a generator: no manager lives"
+                    "promoted by a generator, because no manager is alive"
                 );
                 Ok(true)
             }
@@ -91,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_generator_helps_a_living_manager_once_in_a_lease() {
+    fn waiting_generator_helps_a_live_manager_once_per_lease() {
         let helps = |seconds| is_overdue(Duration::from_secs(seconds), Duration::from_secs(60), Duration::from_secs(2));
         let times: Vec<u64> = (0..200).filter(|seconds| helps(*seconds)).collect();
         assert_eq!(times, [61, 62, 63, 120, 121, 122, 123, 180, 181, 182, 183], "lease 60 s, poll 2 s");

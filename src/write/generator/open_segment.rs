@@ -1,4 +1,4 @@
-//! The segment that a generator appends to: how it is written, and when it is complete.
+//! The segment to which a generator appends: how it is written, and when it is complete.
 
 use super::adaptive_compression::AdaptiveCompression;
 use super::finite::Finite;
@@ -14,7 +14,7 @@ use crate::unix_ms;
 use ringreel_format::{Meta, PartRef, SampleRef, Schema, SegmentId, SegmentInfo, Value, WriteOptions};
 use std::sync::Arc;
 
-/// The open segment, if there is one, and the rules for the next ones.
+/// The open segment, if any, and the rules for the next ones.
 pub(crate) struct OpenSegment {
     writer: Option<StagingWriter>,
     options: StagingOptions,
@@ -22,9 +22,9 @@ pub(crate) struct OpenSegment {
     finite: Finite,
     grouping: Grouping,
     strict_schema: bool,
-    /// Samples written, without those that were thrown away.
+    /// Samples written, without those that were discarded.
     number: u64,
-    /// Samples that were thrown away with a segment that could not be completed.
+    /// Samples that were discarded with a segment that could not be completed.
     discarded: u64,
 }
 
@@ -55,69 +55,69 @@ impl OpenSegment {
         }
     }
 
-    /// Its writer.
+    /// Returns its writer.
     pub fn writer(&self) -> Option<&StagingWriter> {
         self.writer.as_ref()
     }
 
-    /// Its writer, to seal it.
+    /// Returns its writer, to seal it.
     pub fn writer_mut(&mut self) -> Option<&mut StagingWriter> {
         self.writer.as_mut()
     }
 
-    /// Whether no segment is open.
+    /// Returns whether no segment is open.
     pub fn is_none(&self) -> bool {
         self.writer.is_none()
     }
 
-    /// Bytes in it so far.
+    /// Returns the bytes in it so far.
     pub fn bytes(&self) -> u64 {
         self.writer.as_ref().map_or(0, StagingWriter::bytes)
     }
 
-    /// Samples written so far, without those that were thrown away.
+    /// Returns the samples written so far, without those that were discarded.
     pub fn written(&self) -> u64 {
         self.number
     }
 
-    /// Samples thrown away so far.
+    /// Returns the samples discarded so far.
     pub fn discarded(&self) -> u64 {
         self.discarded
     }
 
-    /// Whether the size of segments is left to the generator.
+    /// Returns whether SEGMENT_SAMPLES is `auto`.
     pub fn is_auto(&self) -> bool {
         self.grouping.is_auto()
     }
 
-    /// Whether it has samples, and its size was left to the generator.
+    /// Returns whether it has samples and SEGMENT_SAMPLES is `auto`.
     pub fn holds_group(&self) -> bool {
         self.grouping.is_auto() && self.writer.as_ref().is_some_and(|writer| writer.samples() > 0)
     }
 
-    /// Whether a sample may be appended that is not its first one.
+    /// Returns whether it has a sample and takes another one.
     pub fn grows(&self) -> bool {
         let grows = |it: &StagingWriter| it.samples() > 0 && !it.is_closed() && !self.grouping.is_complete();
         self.writer.as_ref().is_some_and(grows)
     }
 
-    /// Whether there is one that is to be sealed before more is written. One that could not get its name, or not be closed,
-    /// takes no more samples.
+    /// Returns whether a segment is open that must be sealed before the next sample. A segment that could not get its
+    /// name, or could not be closed, takes no more samples.
     pub fn takes_no_more(&self) -> bool {
         self.writer.as_ref().is_some_and(|it| it.is_closed() || self.grouping.is_complete())
     }
 
-    /// Whether there is one that has all its samples.
+    /// Returns whether a segment is open that has all its samples.
     pub fn is_complete(&self) -> bool {
         self.writer.is_some() && self.grouping.is_complete()
     }
 
-    /// Whether its first sample has waited for `SEGMENT_SECONDS`.
+    /// Returns whether its first sample has waited for `SEGMENT_SECONDS`.
     pub fn is_old(&self, now_ms: u64) -> bool {
         self.grouping.is_old(now_ms)
     }
 
-    /// Looks for NaN and infinite elements in `parts`, whose names are `names`.
+    /// Checks `parts`, whose names are `names`, for NaN and infinite elements.
     ///
     /// # Errors
     /// As [`Finite::check`].
@@ -125,8 +125,8 @@ impl OpenSegment {
         self.finite.check(names, parts)
     }
 
-    /// Decides how these parts, and those that come after them, are stored. Returns what holds for each part, if a decision
-    /// has changed.
+    /// Decides how these parts, and those of later samples, are stored. Returns the decision for each part if one has
+    /// changed.
     pub fn choose_compression(&mut self, parts: &[PartRef<'_>]) -> Option<Vec<PartCompression>> {
         if !self.compression.look(parts, &mut self.options.write.compress) {
             return None;
@@ -137,11 +137,11 @@ impl OpenSegment {
         Some(self.compression.stored())
     }
 
-    /// Appends a sample; begins a segment if none is open.
+    /// Appends a sample. Begins a segment if none is open.
     ///
     /// # Errors
-    /// A sample that does not fit; what the filesystem says. Where what the file holds is unknown then, the segment is
-    /// thrown away.
+    /// A sample that does not match the schema; filesystem errors. If the contents of the file are unknown after an
+    /// error, the segment is discarded.
     pub fn append(&mut self, ring: &Ring, sample: &SampleRef<'_>) -> Result<()> {
         if self.writer.is_none() {
             self.writer = Some(self.begin(ring, sample)?);
@@ -150,8 +150,8 @@ impl OpenSegment {
         if let Err(error) = writer.sample(sample) {
             if writer.must_discard() {
                 let (gone, lost) = self.throw_away();
-                tracing::error!(%error, samples = lost, "a segment was thrown away; its samples do not count as finished");
-                let _ = gone.map(|writer| writer.discard()); // litter at worst: it has no name yet
+                tracing::error!(%error, samples = lost, "discarded a segment; its samples do not count as finished");
+                let _ = gone.map(|writer| writer.discard()); // if this fails, the file is litter: it has no sealed name yet
             }
             return Err(error);
         }
@@ -188,7 +188,7 @@ impl OpenSegment {
         self.grouping.reset();
     }
 
-    /// Gives up the open segment and counts its samples, which were never finished. Returns both.
+    /// Discards the open segment and counts its samples, which were never finished. Returns both.
     pub fn throw_away(&mut self) -> (Option<StagingWriter>, u64) {
         let gone = self.writer.take();
         let lost = gone.as_ref().map_or(0, StagingWriter::samples);

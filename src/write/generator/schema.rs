@@ -1,5 +1,5 @@
-//! Compares a generator's first sample with what the ring holds, so that generators that disagree
-//! on a part's dtype or shape are found when they start, not by the consumer that stacks samples.
+//! Compares a generator's first sample with the samples in the ring, so that generators that disagree on a part's
+//! dtype or shape are found when they start, not when a consumer stacks samples.
 
 use crate::error::{Error, Result};
 use crate::fs::Fs;
@@ -9,12 +9,12 @@ use crate::segment::reader::{Tail, read_tail};
 use ringreel_format::{DType, PartSchema, Schema, Value};
 use std::path::Path;
 
-/// Compares `schema`, that of a generator's first sample, with the first segment of the newest
-/// generation, or of the generation that fills where the newest has none. Logs a warning where they
-/// differ. Parts of dtype bytes may have any length.
+/// Compares `schema`, that of a generator's first sample, with the first segment of the newest generation, or of the
+/// generation that fills if the newest has none. Logs a warning if they differ. Parts of dtype bytes may have any
+/// length.
 ///
 /// # Errors
-/// [`Error::Sample`] where they differ and `strict` is set (STRICT_SCHEMA).
+/// [`Error::Sample`] if they differ and `strict` is set (STRICT_SCHEMA).
 pub(crate) fn compare(ring: &Ring, schema: &Schema, newest: u64, strict: bool) -> Result<()> {
     let dirs = [(newest, ring.layout.read(newest)), (newest + 1, ring.layout.write(newest + 1))];
     let first = dirs.iter().find_map(|(n, dir)| Some((n, first_segment(&*ring.fs, dir)?)));
@@ -33,7 +33,7 @@ pub(crate) fn compare(ring: &Ring, schema: &Schema, newest: u64, strict: bool) -
         here.name, here.dtype, here.shape, there.dtype, there.shape, info.id
     );
     if strict {
-        return Err(Error::Sample(format!("{message}; STRICT_SCHEMA refuses this sample")));
+        return Err(Error::Sample(format!("{message}; STRICT_SCHEMA: true forbids that")));
     }
     tracing::warn!("{message}: such samples cannot be stacked into one batch; STRICT_SCHEMA: true refuses them");
     Ok(())
@@ -47,10 +47,10 @@ fn differ(here: &PartSchema, there: &PartSchema) -> bool {
     here.dtype != there.dtype || (here.dtype != DType::Bytes && here.shape != there.shape)
 }
 
-/// Reads the footer of the segment with the lowest number in a generation's directory. Returns none
-/// where no segment is readable, since the comparison only serves a warning.
+/// Reads the footer of the segment with the lowest number in a generation's directory. Returns `None` if no segment
+/// is readable, since the comparison only serves a warning.
 fn first_segment(fs: &dyn Fs, dir: &Path) -> Option<Tail> {
-    // A wrong no: no warning.
+    // A stale listing only suppresses the warning.
     let names = fs.list(dir).ok()?;
     let lowest = names.iter().filter_map(|name| SegmentName::parse(name)).min()?;
     read_tail(fs, &dir.join(lowest.to_string())).ok()

@@ -1,10 +1,10 @@
-//! What a generator reports of itself while it works: to the other members in its heartbeat, to people in the log.
+//! What a generator reports while it works: to the other members in its heartbeat, to people in the log.
 
 use crate::coordination::PartCompression;
 use crate::heartbeat::Heartbeat;
 use crate::minutely::Minutely;
 
-/// The heartbeat's report and the lines of the log.
+/// The heartbeat's report and the log lines.
 pub(crate) struct StatusLog {
     heartbeat: Heartbeat,
     last_problem: Option<String>,

@@ -1,4 +1,4 @@
-//! What the next call of a generator returns: ids and errors for which no call has returned yet.
+//! Ids and errors that the next call of a generator returns, because no call has returned them yet.
 
 use crate::error::{Error, Result};
 use crate::segment::SampleId;
@@ -6,18 +6,18 @@ use crate::segment::SampleId;
 /// Ids of finished samples, and errors, that no call has returned.
 #[derive(Default)]
 pub(crate) struct Unreported {
-    /// Ids of finished samples that no call has returned, since it ended with an error.
+    /// Ids of finished samples that no call has returned, because the call ended with an error.
     ids: Vec<SampleId>,
-    /// An error that came after samples were finished: their ids are returned first.
+    /// An error that occurred after samples were finished: their ids are returned first.
     deferred: Option<Error>,
-    /// Why unfinished samples were thrown away in this call, before the caller's own sample was written.
+    /// Why unfinished samples were discarded in this call, before the caller's own sample was written.
     discarded: Option<Error>,
 }
 
 impl Unreported {
     pub fn add_ids(&mut self, ids: Vec<SampleId>) {
         match self.ids.is_empty() {
-            true => self.ids = ids, // they may be many: not copied
+            true => self.ids = ids, // moved, not copied: they may be many
             false => self.ids.extend(ids),
         }
     }
@@ -26,7 +26,7 @@ impl Unreported {
         std::mem::take(&mut self.ids)
     }
 
-    /// Keeps an error for the next call. Returns it where one is kept already.
+    /// Keeps an error for the next call. If one is already kept, returns the new one.
     #[must_use]
     pub fn defer(&mut self, error: Error) -> Option<Error> {
         match self.deferred {
@@ -38,7 +38,7 @@ impl Unreported {
         }
     }
 
-    /// Keeps the result of what followed the end of a segment, in place of what was kept before.
+    /// Replaces the kept error with the result of the steps that follow a seal.
     pub fn replace_deferred(&mut self, done: Result<()>) {
         self.deferred = done.err();
     }
@@ -49,18 +49,18 @@ impl Unreported {
         self.deferred.take().map_or(Ok(()), Err)
     }
 
-    /// Notes why a segment was thrown away.
+    /// Notes why a segment was discarded.
     pub fn note_discarded(&mut self, why: Error) {
         self.discarded = Some(why);
     }
 
-    /// Forgets a segment that was thrown away before this sample.
+    /// Forgets a segment that was discarded before this sample.
     pub fn forget_discarded(&mut self) {
         self.discarded = None;
     }
 
     /// # Errors
-    /// Why a segment was thrown away since [`Unreported::forget_discarded`].
+    /// Why a segment was discarded since [`Unreported::forget_discarded`].
     pub fn take_discarded(&mut self) -> Result<()> {
         self.discarded.take().map_or(Ok(()), Err)
     }
