@@ -102,7 +102,7 @@ def test_a_wait_ends_with_a_timeout_that_says_for_what(filled, config, caplog):
             use(ringreel.Ring(config()))
     ring = ringreel.Ring(config())
     add(ring, numbered(1), promote=False)
-    with pytest.raises(TimeoutError, match="1 of 4 samples are there"):
+    with pytest.raises(TimeoutError, match="1 of 4 samples are written"):
         ring.dataset(timeout=0.2)[0]
     assert "waiting for a ring at" in caplog.text and "waiting for the first generation" in caplog.text
     stream = filled(numbered(1), RING=ring.path + "2").stream(repeat=False, timeout=0.1)

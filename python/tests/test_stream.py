@@ -151,7 +151,7 @@ def test_a_ring_without_any_sample_is_waited_for_so_long(ranks, config, tmp_path
     add(held_out, numbered(2))
     filling = ringreel.Ring(config(RING=str(tmp_path / "filling"), SWAP_CAP=5))
     add(filling, numbered(2), promote=False)
-    rings = {ringreel.Ring(config()): "no generator or manager has started yet", filling: "2 of 5 samples are there"}
+    rings = {ringreel.Ring(config()): "no generator or manager has started yet", filling: "2 of 5 samples are written"}
     for ring, why in {**rings, held_out: "samples beyond the 2 that are held out"}.items():
         for said in ranks.together(3, waits_in_vain, ring, 3, equal):
             assert len(said) == 2 and all(why in each for each in said), said
@@ -463,7 +463,7 @@ def test_who_waits_hears_why_a_generator_failed(config, script, caplog):
 def test_who_waits_for_the_first_generation_hears_why_a_generator_failed(config, script):
     keys = config(SWAP_CAP=5)
     script(FAILING, json.dumps(keys)).wait_for("failed")
-    with pytest.raises(ringreel.RingTimeoutError, match="1 of 5 samples are there.*boom"):
+    with pytest.raises(ringreel.RingTimeoutError, match="1 of 5 samples are written.*boom"):
         next(ringreel.Ring(keys).stream(timeout=0.5))
 
 
@@ -475,7 +475,7 @@ def test_a_training_ends_where_nothing_new_comes_and_that_is_wished_for(config, 
     assert len([next(stream) for _ in range(10)]) == 10
     with pytest.raises(ringreel.StaleError, match="generation 1 was read 2 times, and REUSE max is 2") as error:
         next(stream)
-    assert "no generator lives" in str(error.value) or "is not known" in str(error.value)
+    assert "no generator is alive" in str(error.value) or "is not known" in str(error.value)
     add(ring, numbered(5, start=10))
     assert numbers([next(stream)]) == [10]  # it goes on where something new comes after all
     script(FAILING, json.dumps(keys)).wait_for("failed")
@@ -488,7 +488,7 @@ def test_a_training_ends_where_nothing_new_comes_and_that_is_wished_for(config, 
 def test_a_training_ends_when_no_generator_has_lived_for_so_long(config):
     ring = ringreel.Ring(config(SWAP_CAP=2, ON_STALE="stop", STALE_AFTER=0.5))
     add(ring, numbered(2))
-    with pytest.raises(ringreel.StaleError, match="no generator has lived for"):
+    with pytest.raises(ringreel.StaleError, match="no generator has been alive for"):
         for _ in ring.stream(timeout=30):
             time.sleep(0.01)
 

@@ -344,13 +344,13 @@ def test_states_that_do_not_fit_are_refused(rings):
         with pytest.raises(error, match=why):
             ring.stream(**{"rank": 0, "world_size": 2, "run": "log", **options}).load_state_dict(state)
 
-    refused(states[1], "it is worker 1's, this is worker 0's stream")
+    refused(states[1], "it was saved by worker 1, this is the stream of worker 0")
     refused(states[0], "saved with seed 0 and shuffle false, this stream has seed 1", seed=1)
     refused(states[0], "saved with seed 0 and shuffle false, .* shuffle true", shuffle=True)
     refused(states[0], "saved with equal No, this stream has Drop", equal="drop")
-    refused({**states[0], "ring": "f00"}, "it is of ring f00")
+    refused({**states[0], "ring": "f00"}, "it was saved in ring f00")
     refused({**states[0], "version": 99}, "its version is 99, this program's is 1")
-    refused([states[0], states[0]], "they are of workers", world_size=3)
+    refused([states[0], states[0]], "they are from workers", world_size=3)
     refused({"version": 1}, "this is no state of a stream", ValueError)
     refused({"version": "x"}, "this is no state of a stream", ValueError)
     stream = ring.stream(0, 2, run="log", epochs=EPOCHS)

@@ -1,5 +1,5 @@
-//! Many samples at once: lent one after the other, or stacked. For samples so small that a [`ReadSample`] for each would
-//! cost more than its bytes.
+//! Many samples at once: visited one after the other, or stacked. For samples so small that a [`ReadSample`] for each
+//! would cost more than its bytes.
 
 use super::{OpenSegment, ReadSample, Reader};
 use crate::config::Verify;
@@ -15,10 +15,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Memory for more bytes of a part is taken only as they come.
+/// A part beyond this size gets its memory while it is read, not in advance.
 const RESERVED: usize = 1 << 30;
 
-/// A sample, lent for the time of a call.
+/// A sample that is borrowed for the duration of a call.
 pub struct BorrowedSample<'a> {
     /// Its position in the generation.
     pub position: u64,
@@ -32,7 +32,7 @@ enum Source<'a> {
     Read(&'a ReadSample),
 }
 
-/// A part of a sample, lent.
+/// A borrowed part of a sample.
 #[derive(Debug)]
 pub struct BorrowedPart<'a> {
     /// Type of its elements.
@@ -44,7 +44,7 @@ pub struct BorrowedPart<'a> {
 }
 
 impl BorrowedSample<'_> {
-    /// How many parts it has.
+    /// Returns its number of parts.
     pub fn parts(&self) -> usize {
         match &self.source {
             Source::View(view, _) => view.head().parts.len(),
@@ -52,13 +52,13 @@ impl BorrowedSample<'_> {
         }
     }
 
-    /// Part `n`, in the order of SAMPLE.
+    /// Returns part `n`, in the order of SAMPLE.
     ///
     /// # Errors
-    /// An element type or a codec that only a later version knows.
+    /// The element type or the codec is only known to a later version.
     ///
     /// # Panics
-    /// Where there is no part `n`.
+    /// If there is no part `n`.
     #[inline]
     pub fn part(&self, n: usize) -> Result<BorrowedPart<'_>> {
         match &self.source {
@@ -79,34 +79,34 @@ impl BorrowedSample<'_> {
     }
 }
 
-/// Segments that lend at a time, in a batch in any order: each holds a file open, and where it is not mapped
-/// [`MAX_BORROWED_BYTES`] bytes.
+/// Most segments of which samples are borrowed at a time, in a batch in any order. Each holds a file open and, if it
+/// is not mapped, a buffer of [`MAX_BORROWED_BYTES`] bytes.
 const SESSIONS: usize = 16;
 
-/// A visit under way.
+/// A visit of samples in progress.
 struct Visiting<'v, 'm, V> {
     reader: &'v Reader,
     manifest: &'m Manifest,
-    /// The segments that samples were lent of.
+    /// The segments of which samples were borrowed.
     sessions: Vec<BorrowSession<'m>>,
     visit: V,
 }
 
-/// A segment that lends.
+/// A segment of which samples are borrowed.
 struct BorrowSession<'m> {
     entry: &'m SegmentEntry,
     /// Position of its first sample.
     start: u64,
     segment: Arc<OpenSegment>,
     lending: SegmentBorrow,
-    /// Position of the sample that was lent first.
+    /// Position of the sample that was borrowed first.
     first: Option<u64>,
 }
 
-/// Of positions that are not in a row, so many are known before it is their turn.
+/// Positions that are taken from the caller's iterator in advance.
 const KNOWN: usize = 32;
 
-/// Positions, the next [`KNOWN`] of which are known.
+/// The caller's positions, the next [`KNOWN`] of which are known.
 struct Positions<I> {
     rest: I,
     known: Vec<u64>,
@@ -132,7 +132,7 @@ impl<I: Iterator<Item = u64>> Positions<I> {
         })
     }
 
-    /// What came to be known since the last call: all of it, where nothing of it was taken yet.
+    /// Returns the known positions if none of them was used yet, else nothing.
     fn fresh(&mut self) -> &[u64] {
         if self.next == 0 { &self.known } else { &[] }
     }
@@ -143,7 +143,8 @@ impl<'m, V: FnMut(&BorrowedSample<'_>) -> Result<()>> Visiting<'_, 'm, V> {
         let mut positions = Positions::new(positions);
         let mut here: Option<(&SegmentEntry, u64)> = None;
         while let Some(first) = positions.next_if(|_| true) {
-            // The segment that holds it, mostly that of the one before; and how many follow it in a row there.
+            // Find the segment of `first`, mostly the same as before, and how many of the next positions follow in
+            // it.
             let beyond = || Error::OutOfRange {
                 position: first,
                 generation: self.manifest.summary.generation,
@@ -166,18 +167,18 @@ impl<'m, V: FnMut(&BorrowedSample<'_>) -> Result<()>> Visiting<'_, 'm, V> {
             self.ask_for(positions.fresh());
             self.run(entry, start, first..end)?;
             if end == limit && (end > first + 1 || entry.samples == 1) {
-                self.end(start)?; // whoever goes on in a row has no more of it
+                self.end(start)?; // a caller that reads in order has no more positions in it
             }
         }
         Ok(())
     }
 
-    /// Has the processor fetch those of these samples that are in memory, all at once: one after the other, it would wait
-    /// for each.
+    /// Prefetches the samples at these positions that are in memory into the CPU's cache, all at once, so that the
+    /// visit does not wait for each.
     fn ask_for(&self, positions: &[u64]) {
         let is_next = |two: &[u64]| two[0].checked_add(1) == Some(two[1]);
         if positions.windows(2).all(is_next) {
-            return; // in a row, it finds them itself
+            return; // in order: the CPU prefetches them without help
         }
         for position in positions {
             let holds = |session: &&BorrowSession<'_>| {
@@ -189,7 +190,7 @@ impl<'m, V: FnMut(&BorrowedSample<'_>) -> Result<()>> Visiting<'_, 'm, V> {
         }
     }
 
-    /// Those at `positions`, which stand one after the other in a segment whose first sample is at position `start`.
+    /// Visits the samples at `positions`, consecutive ones in the segment whose first sample is at position `start`.
     fn run(&mut self, entry: &'m SegmentEntry, start: u64, positions: Range<u64>) -> Result<()> {
         let (reader, manifest) = (self.reader, self.manifest);
         let mut next = positions.start;
@@ -197,10 +198,11 @@ impl<'m, V: FnMut(&BorrowedSample<'_>) -> Result<()>> Visiting<'_, 'm, V> {
         while next < positions.end {
             if may_lend && let Some(session) = self.begin(entry, start)? {
                 let visited = self.lend(session, next..positions.end)?;
-                // Where the first one cannot be lent, it is not tried with each of the others (compressed ones, say).
+                // If the first one cannot be borrowed, the others are not tried (they may be compressed, say).
                 (next, may_lend) = (next + visited, visited > 0);
             }
-            // One that cannot be lent is read: so its error, if it has one, is the same.
+            // A sample that cannot be borrowed is read, so that its error, if any, is the same as that of a single
+            // read.
             if next < positions.end {
                 let sample = reader.sample_untold(manifest, next)?;
                 (self.visit)(&BorrowedSample { position: next, id: sample.id, source: Source::Read(&sample) })?;
@@ -211,7 +213,8 @@ impl<'m, V: FnMut(&BorrowedSample<'_>) -> Result<()>> Visiting<'_, 'm, V> {
         Ok(())
     }
 
-    /// Which of the sessions is that of the segment whose first sample is at position `start`: none where it does not lend.
+    /// Returns the index of the session of the segment whose first sample is at position `start`, or `None` if its
+    /// samples cannot be borrowed.
     fn begin(&mut self, entry: &'m SegmentEntry, start: u64) -> Result<Option<usize>> {
         if let Some(session) = self.of(start) {
             return Ok(Some(session));
@@ -236,7 +239,7 @@ impl<'m, V: FnMut(&BorrowedSample<'_>) -> Result<()>> Visiting<'_, 'm, V> {
         self.sessions.iter().position(|session| session.start == start)
     }
 
-    /// Lends these of a segment that lends. Returns how many could be.
+    /// Borrows the samples at `positions` of a session's segment. Returns how many could be borrowed.
     fn lend(&mut self, session: usize, positions: Range<u64>) -> Result<u64> {
         let (reader, visit) = (self.reader, &mut self.visit);
         let BorrowSession { entry, start, segment, lending, first } = &mut self.sessions[session];
@@ -261,7 +264,7 @@ impl<'m, V: FnMut(&BorrowedSample<'_>) -> Result<()>> Visiting<'_, 'm, V> {
                 self.sessions.remove(session);
                 Err(lost)
             }
-            // None was given away: as if it had not been tried.
+            // No sample was visited yet: behave as if none had been borrowed.
             (Err(_), None) => {
                 reader.close(entry);
                 self.sessions.remove(session);
@@ -270,7 +273,8 @@ impl<'m, V: FnMut(&BorrowedSample<'_>) -> Result<()>> Visiting<'_, 'm, V> {
         }
     }
 
-    /// Looks whether what was lent of the segment whose first sample is at position `start` was right.
+    /// Ends the session of the segment whose first sample is at position `start`: checks that its borrowed samples
+    /// were intact.
     fn end(&mut self, start: u64) -> Result<()> {
         match self.of(start) {
             Some(session) => {
@@ -281,7 +285,7 @@ impl<'m, V: FnMut(&BorrowedSample<'_>) -> Result<()>> Visiting<'_, 'm, V> {
         }
     }
 
-    /// The same for all segments.
+    /// Ends the sessions of all segments.
     fn end_all(&mut self) -> Result<()> {
         let sessions = std::mem::take(&mut self.sessions);
         sessions.iter().try_for_each(|session| self.close(session))
@@ -294,21 +298,21 @@ impl<'m, V: FnMut(&BorrowedSample<'_>) -> Result<()>> Visiting<'_, 'm, V> {
     }
 }
 
-/// Gives an empty buffer with room for so many bytes.
+/// Returns an empty buffer with room for the given number of bytes.
 pub type Memory<'a> = &'a mut dyn FnMut(usize) -> Vec<u8>;
 
-/// One part of all samples of a batch, one after the other.
+/// One part of all samples of a batch, concatenated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StackedPart {
     /// Its name.
     pub name: String,
     /// Type of its elements.
     pub dtype: DType,
-    /// Lengths of the axes of one sample's; none where it is bytes of several lengths.
+    /// Lengths of the axes of one sample's part; `None` for bytes of different lengths.
     pub shape: Option<Vec<u64>>,
     /// The elements: little endian, row-major.
     pub data: Vec<u8>,
-    /// Where each sample's bytes end in `data`; empty where all have the same length.
+    /// Where each sample's bytes end in `data`; empty if all have the same length.
     pub ends: Vec<usize>,
 }
 
@@ -321,8 +325,8 @@ impl StackedPart {
         StackedPart { name, dtype: first.dtype.clone(), shape: Some(first.shape.to_vec()), data, ends: Vec::new() }
     }
 
-    /// Appends the part of one more sample; `count` are there. Returns false, and appends nothing, where its dtype or
-    /// shape differs.
+    /// Appends the part of another sample; the batch has `count` samples so far. Returns false and appends nothing if
+    /// its dtype or shape differs.
     #[inline]
     fn push(&mut self, count: usize, part: &BorrowedPart<'_>) -> bool {
         let is_alike = *part.dtype == self.dtype && self.shape.as_deref().is_none_or(|shape| shape == part.shape);
@@ -342,7 +346,7 @@ impl StackedPart {
         true
     }
 
-    /// The error of a part of sample `id` that cannot be stacked upon that of sample `first`.
+    /// Returns the error of a part of sample `id` that cannot be stacked with that of sample `first`.
     fn unlike(&self, of: &Manifest, first: SampleId, part: &BorrowedPart<'_>, id: SampleId, position: u64) -> Error {
         let owner = |id: SampleId| of.locate_id(id.segment).map_or("an unknown generator", |entry| &*entry.owner);
         let (name, shape) = (&self.name, self.shape.as_deref().unwrap_or_default());
@@ -358,7 +362,7 @@ impl StackedPart {
     }
 }
 
-/// Many samples, part by part. Their meta is not among it.
+/// Many samples, stacked part by part, without their meta.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
     /// The generation they were read from.
@@ -370,11 +374,12 @@ pub struct Batch {
 }
 
 impl Reader {
-    /// Lends the samples at these positions of a generation to `visit`, in this order. An error of `visit` ends it. Up to 32
-    /// positions are taken before it is their turn.
+    /// Calls `visit` with the samples at these positions of a generation, in this order. An error of `visit` ends the
+    /// visit. Up to 32 positions are taken from the iterator in advance.
     ///
     /// # Errors
-    /// As [`Reader::sample`]; then what was visited of the same segment may be wrong, if it was truncated meanwhile.
+    /// As [`Reader::sample`]. After an error, samples of the same segment that were already visited may be wrong,
+    /// because the segment may have been truncated.
     pub fn visit(
         &self,
         manifest: &Manifest,
@@ -384,7 +389,7 @@ impl Reader {
         self.visit_each(manifest, positions, visit)
     }
 
-    /// The same, for callers whose `visit` is to be a part of the loop.
+    /// As [`Reader::visit`], generic over `visit` so that the compiler can inline it into the loop.
     fn visit_each(
         &self,
         manifest: &Manifest,
@@ -394,16 +399,17 @@ impl Reader {
         crate::read::log_truncated_maps();
         let mut visiting = Visiting { reader: self, manifest, sessions: Vec::new(), visit };
         let done = visiting.all(positions.into_iter());
-        // What was lent has to be right, whatever came then.
+        // Borrowed samples are checked even after an error.
         visiting.end_all().and(done)
     }
 
-    /// The error of a batch of which some was given away, from `position` on, when the file was found changed or gone.
+    /// Returns the error of a batch whose samples were visited from `position` on when the file was found changed or
+    /// missing.
     fn lost_hold(&self, of: &Manifest, entry: &SegmentEntry, position: u64, ordinal: u64, error: Error) -> Error {
         self.close(entry);
         let is_elsewhere = |source: &FsError| source.is_gone() || source.is_no_damage();
         if matches!(&error, Error::Fs { source } if is_elsewhere(source)) && !is_of_torn_map(&error) {
-            // Reclaimed, away, or a limit of this process: what a single sample says then.
+            // Reclaimed, unreachable, or a limit of this process: return the error of a single read.
             return self.sample_untold(of, position).err().unwrap_or(error);
         }
         self.damaged.fetch_add(1, Ordering::Relaxed);
@@ -417,11 +423,11 @@ impl Reader {
         }
     }
 
-    /// The samples at these positions of a generation, stacked part by part. All of a part have the same element type, and
-    /// but for bytes the same shape.
+    /// Returns the samples at these positions of a generation, stacked part by part. All samples must have the same
+    /// element type and, except for bytes, the same shape.
     ///
     /// # Errors
-    /// As [`Reader::sample`]; [`Error::Sample`] where they cannot be stacked.
+    /// As [`Reader::sample`]; [`Error::Sample`] if they cannot be stacked.
     pub fn batch(
         &self,
         manifest: &Manifest,
@@ -430,8 +436,8 @@ impl Reader {
         self.batch_in(manifest, positions, &mut Vec::with_capacity)
     }
 
-    /// The same, in memory that `memory` gives for each part: new memory costs more than the copy into it, so whoever reads
-    /// many batches keeps that of those he needs no more.
+    /// Returns a batch as [`Reader::batch`] does, in a buffer from `memory` for each part. New memory costs more than
+    /// the copy into it, so a caller that reads many batches reuses the buffers of those it no longer needs.
     ///
     /// # Errors
     /// As [`Reader::batch`].
@@ -443,7 +449,7 @@ impl Reader {
     ) -> Result<Batch> {
         let positions = positions.into_iter();
         match self.stacked(manifest, positions.clone(), memory) {
-            // A handle that went stale meanwhile: the segment is opened anew, and nothing was given away.
+            // The handle became stale. Open the segment again, since nothing was returned yet.
             Err(Error::Fs { source }) if source.is_gone() || source.is_away() => {
                 self.stacked(manifest, positions, memory)
             }

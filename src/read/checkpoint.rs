@@ -1,5 +1,5 @@
-//! Where a stream is, so that another one can go on from there: after the end of a job, in another process, with another
-//! number of workers.
+//! The state of a stream, from which another stream resumes: in another process, after the end of a job, or with
+//! another number of workers.
 
 use super::shard::Equal;
 use super::stream::options::StreamOptions;
@@ -7,24 +7,24 @@ use crate::error::{Error, Result};
 use crate::run_log::Epoch;
 use serde::{Deserialize, Serialize};
 
-/// Which numbers of an epoch's order are still to be shared among the workers: those from `offset` on, but for `skip`.
+/// The numbers of an epoch's order that are still to be delivered: those from `offset` on, except `skip`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remaining {
-    /// Numbers below it were given.
+    /// All numbers below it were delivered.
     pub offset: u64,
-    /// Numbers from it on that were given, too, in ascending order.
+    /// Numbers from `offset` on that were also delivered, in ascending order.
     pub skip: Vec<u64>,
 }
 
 impl Remaining {
-    /// How many are left of an epoch of `samples`.
+    /// Returns how many of `samples` are left.
     pub fn left(&self, samples: u64) -> u64 {
         samples.saturating_sub(self.offset).saturating_sub(self.skip.len() as u64)
     }
 
-    /// The `n`-th of those that are left.
+    /// Returns the `n`-th number that is left.
     pub fn number(&self, n: u64) -> u64 {
-        // Those that are skipped before it move it on.
+        // Skipped numbers below it shift it up.
         let before = self.skip.partition_point(|skip| *skip <= self.offset + n);
         let mut number = self.offset + n + before as u64;
         for skip in &self.skip[before..] {
@@ -36,7 +36,7 @@ impl Remaining {
         number
     }
 
-    /// The place after these of those that are left were given: all below `first`, and `more`.
+    /// Returns what is left after these of the numbers that were left are delivered: all below `first`, and `more`.
     fn after(&self, samples: u64, first: u64, more: &[u64]) -> Remaining {
         let left = self.left(samples);
         let offset = if first < left { self.number(first) } else { samples };
@@ -48,34 +48,34 @@ impl Remaining {
     }
 }
 
-/// Where a stream is.
+/// The state of a stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// Of this structure.
+    /// Version of this structure.
     pub version: u32,
     /// The ring's id.
     pub ring: String,
     /// The run.
     pub run: String,
-    /// The seed of its orders.
+    /// The shuffle seed.
     pub seed: u64,
     /// Whether it shuffles.
     pub shuffle: bool,
-    /// What makes all workers have the same number of steps.
+    /// How all workers get the same number of steps.
     pub equal: Equal,
-    /// How many workers there are; 0: it holds for any number of them, who all begin with the first step.
+    /// Number of workers. 0: the state holds for any number of workers, all at their first step.
     pub world: u64,
-    /// Which one it is.
+    /// The worker whose state it is.
     pub worker: u64,
-    /// Epochs that are behind it.
+    /// Epochs that the stream has finished.
     pub finished: u64,
-    /// The run's number of its epoch.
+    /// Number of its epoch in the run.
     pub number: u64,
-    /// The epoch that it is in; none between two.
+    /// The epoch that is being read; `None` between two epochs.
     pub epoch: Option<Epoch>,
-    /// What of it is shared among the workers.
+    /// The part of the epoch that is shared among the workers.
     pub place: Remaining,
-    /// How many steps of its share it gave.
+    /// Steps of its share that the worker has delivered.
     pub step: u64,
 }
 
@@ -83,17 +83,17 @@ impl State {
     /// The version that is written.
     pub const VERSION: u32 = 1;
 
-    /// Whether a stream with these options may go on from here.
+    /// Checks that a stream with these options can resume from this state.
     ///
     /// # Errors
-    /// What differs.
+    /// The difference that prevents it.
     pub fn fits(&self, ring: &str, options: &StreamOptions) -> Result<()> {
-        let refuse = |why: String| Err(Error::Sample(format!("this state cannot be gone on from: {why}")));
+        let refuse = |why: String| Err(Error::Sample(format!("cannot resume from this state: {why}")));
         if self.version != State::VERSION {
             return refuse(format!("its version is {}, this program's is {}", self.version, State::VERSION));
         }
         if self.ring != ring {
-            return refuse(format!("it is of ring {}, this is ring {ring}", self.ring));
+            return refuse(format!("it was saved in ring {}, this is ring {ring}", self.ring));
         }
         if (self.seed, self.shuffle) != (options.seed, options.shuffle) {
             return refuse(format!(
@@ -103,7 +103,7 @@ impl State {
         }
         if self.world == options.share.world && self.worker != options.share.rank {
             return refuse(format!(
-                "it is worker {}'s, this is worker {}'s stream (of {})",
+                "it was saved by worker {}, this is the stream of worker {} (of {})",
                 self.worker, options.share.rank, self.world
             ));
         }
@@ -113,8 +113,9 @@ impl State {
         Ok(())
     }
 
-    /// Where to go on with `world` workers: with as many as before, exactly here; with another number, what is left is
-    /// shared anew, as if all workers had given as many steps as this one.
+    /// Returns where to resume with `world` workers. With the same number as before, this is exactly the saved
+    /// position. With another number, the rest of the epoch is shared anew, as if all workers had made as many steps
+    /// as this one.
     pub fn place_for(&self, world: u64) -> (Remaining, u64) {
         if world == self.world || self.world == 0 {
             return (self.place.clone(), self.step);
@@ -123,7 +124,7 @@ impl State {
         (self.place.after(samples, self.step.saturating_mul(self.world), &[]), 0)
     }
 
-    /// The same; where all of its epoch was given, between that and the next one.
+    /// Returns the state; if all of its epoch was delivered, as one between that epoch and the next.
     fn at_end(&self) -> State {
         let share = crate::read::shard::Share { rank: self.worker, world: self.world };
         match &self.epoch {
@@ -138,33 +139,33 @@ impl State {
         State { epoch: None, place: Remaining::default(), step: 0, finished, number, ..self.clone() }
     }
 
-    /// One state that holds for all workers, from the states of each of them, wherever each of them is in the epoch.
+    /// Merges the states of all workers, at any place in the epoch, into one state that holds for all of them.
     ///
     /// # Errors
-    /// States that do not belong together, or not those of all workers.
+    /// States that do not belong together, or that are not from all workers.
     pub fn merge(states: &[State]) -> Result<State> {
-        let refuse = |why: &str| Err(Error::Sample(format!("these states do not belong together: {why}")));
-        // Who was given all of an epoch stands before the next one.
+        let refuse = |why: &str| Err(Error::Sample(format!("cannot merge these states: {why}")));
+        // A worker that has delivered all of an epoch is at the beginning of the next one.
         let stand: Vec<State> = states.iter().map(State::at_end).collect();
         let Some(first) = stand.iter().min_by_key(|state| state.number) else {
-            return refuse("there are none");
+            return refuse("the list is empty");
         };
         let mut workers: Vec<u64> = states.iter().map(|state| state.worker).collect();
         workers.sort_unstable();
         if workers != (0..first.world).collect::<Vec<_>>() {
-            return refuse(&format!("they are of workers {workers:?}, and there are {}", first.world));
+            return refuse(&format!("they are from workers {workers:?}, but there are {} workers", first.world));
         }
         let same = |state: &State| {
             (&state.ring, state.seed, state.shuffle, state.equal, state.world)
                 == (&first.ring, first.seed, first.shuffle, first.equal, first.world)
         };
         if !states.iter().all(same) {
-            return refuse("they differ in ring, seed, order or number of workers");
+            return refuse("they differ in ring, seed, shuffling, equal or number of workers");
         }
         let Some((epoch, begun)) =
             states.iter().filter(|state| state.number == first.number).find_map(|s| s.epoch.as_ref().map(|e| (e, s)))
         else {
-            // Nobody has begun the epoch of whoever is last.
+            // No worker has begun the epoch of the worker that is furthest behind.
             return if stand.iter().all(|state| state.number == first.number) {
                 Ok(State { worker: 0, world: 0, ..first.clone() })
             } else {
@@ -178,7 +179,9 @@ impl State {
             let step = match (&state.epoch, &stand.epoch) {
                 (Some(own), _) if state.number == first.number => {
                     if own != epoch || state.place != begun.place {
-                        return refuse("they are of different epochs (workers of one run read the same ones: name it)");
+                        let why = "they are in different epochs; give all workers the same run, so that they read the \
+                                   same epochs";
+                        return refuse(why);
                     }
                     state.step
                 }

@@ -1,4 +1,4 @@
-//! Which generations are gone: reclaimed, as they are to be in the end, or missing.
+//! Generations that no longer exist: reclaimed as intended, or missing.
 
 use super::Reader;
 use crate::error::Result;
@@ -7,24 +7,23 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 impl Reader {
-    /// Returns the generations, oldest first, that KEEP covers and whose directories or manifests
-    /// were missing when they were to be read.
+    /// Returns the generations, oldest first, that KEEP covers and whose directories or manifests were found missing.
     pub fn missing(&self) -> Vec<u64> {
         self.missing.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
-    /// Counts a generation as missing, because `path` is. Logs it once.
+    /// Counts a generation as missing because `path` is missing. Logs this once.
     pub(crate) fn note_missing(&self, generation: u64, path: &Path) {
         if self.missing.lock().unwrap_or_else(PoisonError::into_inner).insert(generation) {
             tracing::error!("{} is missing, although KEEP covers it", path.display());
         }
     }
 
-    /// Returns the manifest of generation `n`; none if it is not there (yet, or any more). Counts the
-    /// generation as missing if KEEP covers it.
+    /// Returns the manifest of generation `n`, or `None` if it does not exist yet or no longer. Counts the generation
+    /// as missing if KEEP covers it.
     ///
     /// # Errors
-    /// A damaged manifest; what the filesystem says.
+    /// A damaged manifest; filesystem errors.
     pub fn manifest(&self, n: u64) -> Result<Option<Arc<Manifest>>> {
         let manifests = &self.ring.manifests;
         let found = manifests.get(n)?;
@@ -37,16 +36,16 @@ impl Reader {
         Ok(found)
     }
 
-    /// Returns whether the generation is gone: its directory is, or it is too old to be kept, where a
-    /// view of the directory may outlive it.
+    /// Returns whether the generation is gone: its directory does not exist, or it is too old to be kept, in which
+    /// case a stale view of its directory may still exist.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// Filesystem errors.
     pub(crate) fn is_gone(&self, manifest: &Manifest) -> Result<bool> {
         let generation = manifest.summary.generation;
         let dir = self.ring.layout.read(generation);
         let there = self.ring.fs.exists(&dir)?;
-        // After the look at the directory, which may be reclaimed at any moment.
+        // Checked after the directory, which may be reclaimed at any moment.
         let old = self.is_old(manifest)?;
         if !there && !old {
             self.note_missing(generation, &dir);
@@ -54,11 +53,11 @@ impl Reader {
         Ok(!there || old)
     }
 
-    /// Returns whether the generation may have been reclaimed: the newest manifest, by a listing of
-    /// `manifests/`, puts it out of KEEP.
+    /// Returns whether the generation may have been reclaimed: the newest manifest, found by a listing of
+    /// `manifests/`, puts it outside KEEP.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// Filesystem errors.
     pub(crate) fn is_old(&self, manifest: &Manifest) -> Result<bool> {
         let newest = self.ring.manifests.newest_listed()?;
         Ok(manifest.summary.generation.saturating_add(self.ring.settings.keep) < newest && !self.ring.is_kept(manifest))

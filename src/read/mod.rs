@@ -1,21 +1,20 @@
-//! The reader's side: samples by position in a generation, as its manifest lists them.
+//! Reading samples: by position in a generation, as its manifest lists them.
 //!
-//! | file | |
+//! | file | contents |
 //! |---|---|
 //! | here | [`Reader`]: one sample, by generation and position |
-//! | [`batch`] | many at once, stacked |
-//! | `verified` | the samples whose checksums were compared already |
+//! | [`batch`] | many samples at once, visited or stacked |
+//! | `verified` | which samples' checksums were already verified |
 //! | [`shard`] | the positions of each worker |
 //! | [`stream`] | one epoch after the other, for one worker |
 //! | [`epoch_policy`] | which generation an epoch is read from |
-//! | `plan` | the epoch, and the steps that come next |
-//! | [`shuffle`] | in which order its samples are read |
-//! | [`checkpoint`] | where a stream is, and how another one goes on from there |
-//! | [`producer_status`] | which generators live, and why none does |
-//! | `retry` | pauses before another try |
+//! | [`shuffle`] | the order in which an epoch's samples are read |
+//! | [`checkpoint`] | the state of a stream, and how another stream resumes from it |
+//! | [`producer_status`] | which generators are alive, and why the last one failed |
+//! | `retry` | pauses between attempts |
 //! | [`padding`] | padding samples, which equalise the number of steps |
 //!
-//! A sample that is listed and cannot be read is an error that says why; the reader goes on.
+//! A listed sample that cannot be read is an error that says why; the reader stays usable.
 
 pub mod batch;
 pub mod checkpoint;
@@ -51,7 +50,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use verified::{Ordinals, Verified};
 
-/// Segments that are held open.
+/// Most segments that a reader holds open.
 pub const OPEN_SEGMENTS: usize = 128;
 
 /// One part of a sample.
@@ -59,15 +58,15 @@ pub const OPEN_SEGMENTS: usize = 128;
 pub struct ReadPart {
     /// Its name.
     pub name: String,
-    /// Its dtype, shape and bytes. The bytes keep alive the map that they lie in.
+    /// Its dtype, shape and bytes. The bytes keep the map that holds them alive.
     pub part: Part,
 }
 
 impl ReadPart {
-    /// The elements: little endian, row-major.
+    /// Returns the elements: little endian, row-major.
     ///
     /// # Errors
-    /// An element type or a codec that only a later version knows.
+    /// The element type or the codec is only known to a later version.
     pub fn data(&self) -> Result<&Bytes> {
         self.part.data().map_err(|error| Error::Sample(error.to_string()))
     }
@@ -81,32 +80,33 @@ impl std::ops::Deref for ReadPart {
     }
 }
 
-/// One sample as a reader gets it.
+/// One sample as a reader returns it.
 #[derive(Clone, Debug)]
 pub struct ReadSample {
     /// The generation it was read from.
     pub generation: u64,
-    /// Its position there.
+    /// Its position in the generation.
     pub position: u64,
     /// Its id.
     pub id: SampleId,
-    /// The segment that it stands in.
+    /// The file of its segment.
     pub file: Arc<Path>,
-    /// It is none: it only makes a step up. Its parts hold a fill value, the rest is of the sample whose shapes it has.
+    /// True for a padding sample, added so that all workers take the same number of steps. Its elements have a fill
+    /// value; all else is that of the sample whose shapes it has.
     pub is_padding: bool,
     /// Its parts, in the order of SAMPLE.
     pub parts: Vec<ReadPart>,
-    /// The user's meta over ours: `host`, `pid`, `generator`, `number` (running number at its generator), `time`
-    /// (seconds since 1970, by its generator's clock).
+    /// The user's meta, with these keys added unless the user set them: `host`, `pid`, `generator`, `number`
+    /// (sequence number at its generator), `time` (seconds since 1970 by its generator's clock).
     pub meta: Meta,
 }
 
 impl ReadSample {
-    /// Whether the parts show what the file held, as far as somebody has looked at them: to be asked after they were used,
-    /// where a file may be truncated while it is mapped.
+    /// Checks that the parts showed the contents of the file when they were accessed. Call it after the parts were
+    /// used, because a file may be truncated while it is mapped.
     ///
     /// # Errors
-    /// [`Error::Damaged`]: the file was truncated, and a part shows zeros in place of what was there.
+    /// [`Error::Damaged`]: the file was truncated, and a part shows zeros in place of its data.
     pub fn check_whole(&self) -> Result<()> {
         if !self.parts.iter().any(|part| part.part.data().is_ok_and(|data| is_truncated(data))) {
             return Ok(());
@@ -117,16 +117,16 @@ impl ReadSample {
     }
 }
 
-/// Logs which files were truncated since this was called last, in the hands of whoever has samples of them. (Readers and
-/// streams do so with each sample; it is for whoever maps by himself.)
+/// Logs the files that were truncated while samples of this process were mapped, once each. (Readers and streams call
+/// it with each sample; programs that map segments without them call it themselves.)
 pub fn log_truncated_maps() {
     for path in newly_torn() {
         let path = path.display();
-        tracing::error!("{path}: the segment was truncated while it was mapped; what was read of it since shows zeros");
+        tracing::error!("{path}: the segment was truncated while it was mapped; data read from it since then is zeros");
     }
 }
 
-/// Reads samples of one ring. May be shared by threads; not to be used after a fork: open it in the child.
+/// Reads samples of one ring. Threads may share it. It must not be used after a fork: open a new one in the child.
 pub struct Reader {
     ring: Ring,
     access: Access,
@@ -135,7 +135,7 @@ pub struct Reader {
     open: Mutex<VecDeque<Arc<OpenSegment>>>,
     /// Segments that may be held open.
     most_open: AtomicUsize,
-    /// The oldest generation that was kept when it was looked last.
+    /// The oldest generation that was kept when this was last determined.
     oldest: AtomicU64,
     compared: Verified,
     damaged: AtomicU64,
@@ -151,15 +151,15 @@ struct OpenSegment {
 }
 
 impl Reader {
-    /// Opens the ring that `config` describes, which must be there.
+    /// Opens the ring that `config` describes, which must exist.
     ///
     /// # Errors
-    /// [`Error::RingNotFound`], [`Error::RingMismatch`], or what the filesystem says.
+    /// [`Error::RingNotFound`], [`Error::RingMismatch`], filesystem errors.
     pub fn open(config: &Config) -> Result<Reader> {
         Reader::open_on(Arc::new(Posix), config)
     }
 
-    /// The same on another filesystem.
+    /// Opens the ring on another filesystem.
     ///
     /// # Errors
     /// As [`Reader::open`].
@@ -184,8 +184,8 @@ impl Reader {
         })
     }
 
-    /// Where samples would lie in a map of their segment, for reading, gives each a map of its own, copy on write: for
-    /// callers who write into what they get. To make such a map costs more than to read it.
+    /// Gives each sample a separate copy-on-write map in place of the shared read-only map of its segment, for
+    /// callers that write into samples. Such a map costs more to create than the sample costs to read.
     pub fn with_private_maps(mut self) -> Reader {
         if self.access == Access::Shared {
             self.access = Access::Private;
@@ -193,16 +193,16 @@ impl Reader {
         self
     }
 
-    /// Whether samples lie in the map of their segment, for reading, which all of them share.
+    /// Returns whether samples share the read-only map of their segment.
     pub fn lends_maps(&self) -> bool {
         self.access == Access::Shared
     }
 
-    /// Waits for a ring and its first sample (that is not held out). `tell` is called once with what is waited for, and
+    /// Waits for a ring and its first sample that is not held out. Calls `tell` with what it waits for, at once and
     /// then about every 20 s.
     ///
     /// # Errors
-    /// [`Error::Timeout`], [`Error::Interrupted`], or what is wrong with the ring.
+    /// [`Error::Timeout`], [`Error::Interrupted`], permanent errors of the ring.
     pub fn wait_for(
         config: &Config,
         timeout: Option<Duration>,
@@ -218,7 +218,7 @@ impl Reader {
         loop {
             match reader.newest_filled() {
                 Ok(Some(_)) => return Ok(reader),
-                Ok(None) | Err(Error::RingNotFound { .. }) => {} // it may be being born
+                Ok(None) | Err(Error::RingNotFound { .. }) => {} // the ring may be being created
                 Err(error) => {
                     wait.unless_wrong(error, stop, tell)?;
                     continue;
@@ -228,7 +228,7 @@ impl Reader {
         }
     }
 
-    /// What a reader of a ring without a sample for training waits for.
+    /// Describes what a reader of a ring without a sample for training waits for.
     fn describe_first(&self, generators: &ProducerStatus) -> String {
         let (fill, cap) = (self.count_next_samples(), self.ring.descriptor.swap_cap);
         let first = match self.ring.descriptor.validation {
@@ -237,14 +237,14 @@ impl Reader {
         };
         let place = self.ring.layout.root().display();
         let makers = generators.describe(&*self.ring.coordination);
-        format!("{first} of {place}: {fill} of {cap} samples are there, {makers}")
+        format!("{first} of {place}: {fill} of {cap} samples are written, {makers}")
     }
 
-    /// Waits for a ring and for all of the samples that it holds out: the reader, and what [`Reader::held_out`] says.
-    /// `tell` is as in [`Reader::wait_for`].
+    /// Waits for a ring and for all samples that it holds out. Returns the reader and the result of
+    /// [`Reader::held_out`]. `tell` is as in [`Reader::wait_for`].
     ///
     /// # Errors
-    /// [`Error::RingMismatch`] for one that holds none out. As [`Reader::wait_for`].
+    /// [`Error::RingMismatch`] if the ring holds out no samples; else as [`Reader::wait_for`].
     pub fn wait_for_held_out(
         config: &Config,
         timeout: Option<Duration>,
@@ -257,7 +257,7 @@ impl Reader {
         let mut wait = wait.watch(&reader.ring.layout.manifests());
         let (wanted, root) = (reader.ring.descriptor.validation, reader.ring.layout.root().to_owned());
         if wanted == 0 {
-            let message = "it was made without VALIDATION, and holds no samples out: give VALIDATION, and another RING";
+            let message = "it was made without VALIDATION, so it holds out no samples: set VALIDATION and another RING";
             return Err(Error::RingMismatch { path: root, message: message.to_owned() });
         }
         loop {
@@ -272,13 +272,13 @@ impl Reader {
             let samples: u64 = found.iter().map(|(_, positions)| positions.end - positions.start).sum();
             if samples.saturating_add(lost) >= wanted {
                 if lost > 0 {
-                    tracing::warn!(ring = %root.display(), "of {wanted} samples that it holds out, {lost} were lost");
+                    tracing::warn!(ring = %root.display(), "{lost} of the {wanted} held-out samples are lost");
                 }
                 return Ok((reader, found));
             }
             let (fill, cap, place) = (reader.count_next_samples(), reader.ring.descriptor.swap_cap, root.display());
             let what = format!(
-                "the {wanted} samples that {place} holds out: {samples} are readable, and {fill} of {cap} samples are \
+                "the {wanted} held-out samples of {place}: {samples} are readable, and {fill} of {cap} samples are \
                  in the generation that fills"
             );
             wait.more(&what, stop, tell)?;
@@ -295,7 +295,7 @@ impl Reader {
         loop {
             match Reader::open(config) {
                 Err(Error::RingNotFound { path }) => {
-                    // Without its server no generator can make the ring.
+                    // If the index's server is unreachable, no generator can create the ring.
                     let opened =
                         server.take().map_or_else(|| Backend::connect(&config.index, IfUnreachable::Continue), Ok)?;
                     let why = match server.insert(opened).silence() {
@@ -310,26 +310,26 @@ impl Reader {
         }
     }
 
-    /// Samples in the generation that fills.
+    /// Returns the samples in the generation that fills.
     fn count_next_samples(&self) -> u64 {
         self.ring.manifests.newest().and_then(|newest| self.ring.count_samples(newest + 1)).unwrap_or(0)
     }
 
-    /// The ring.
+    /// Returns the ring.
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// Samples that were listed and could not be read.
+    /// Returns how many listed samples could not be read.
     pub fn damaged(&self) -> u64 {
         self.damaged.load(Ordering::Relaxed)
     }
 
-    /// The newest generation that holds a sample for training, that is, one that is not held out ([`Ring::training`]);
-    /// none when there is none yet.
+    /// Returns the newest generation with a sample for training, that is, one that is not held out
+    /// ([`Ring::training`]); `None` if there is no such generation yet.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// Filesystem errors.
     pub fn newest_filled(&self) -> Result<Option<Arc<Manifest>>> {
         let newest = self.ring.manifests.newest()?;
         let oldest = newest.saturating_sub(self.ring.settings.keep);
@@ -343,16 +343,16 @@ impl Reader {
         Ok(None)
     }
 
-    /// The newest generation that holds a sample for training.
+    /// Returns the newest generation with a sample for training.
     ///
     /// # Errors
-    /// [`Error::RingNotFound`] when there is none yet; what the filesystem says.
+    /// [`Error::RingNotFound`] if there is no such generation yet; filesystem errors.
     pub fn newest(&self) -> Result<Arc<Manifest>> {
         self.newest_filled()?.ok_or_else(|| Error::RingNotFound { path: self.ring.layout.root().to_owned() })
     }
 
-    /// What is read where position `position` of a generation cannot be, and a sample there must be: one of the newest
-    /// generation.
+    /// Returns a sample of the newest generation to substitute for the one at `position`, when that cannot be read
+    /// but a sample must be delivered.
     ///
     /// # Errors
     /// As [`Reader::newest`].
@@ -362,8 +362,7 @@ impl Reader {
         Ok((newest, served.start + position % (served.end - served.start).max(1)))
     }
 
-    /// The samples that the ring holds out, oldest first, as far as they are there yet: generations, and positions in
-    /// them.
+    /// Returns the held-out samples that are readable so far, oldest first: generations, and positions in them.
     ///
     /// # Errors
     /// As [`Ring::held_out_samples`].
@@ -371,11 +370,11 @@ impl Reader {
         self.ring.held_out_samples()
     }
 
-    /// The generations whose samples are still there, oldest first: those within KEEP, and those that hold samples that
-    /// are held out. One within KEEP without a manifest counts as missing ([`Reader::missing`]).
+    /// Returns the generations that still exist, oldest first: those within KEEP, and those with held-out samples. A
+    /// generation within KEEP without a manifest counts as missing ([`Reader::missing`]).
     ///
     /// # Errors
-    /// What the filesystem says; manifests of held-out samples that are missing.
+    /// Filesystem errors; missing manifests of held-out samples.
     pub fn kept(&self) -> Result<Vec<Arc<Manifest>>> {
         let newest = self.ring.manifests.newest()?;
         let oldest = newest.saturating_sub(self.ring.settings.keep);
@@ -392,16 +391,16 @@ impl Reader {
         Ok(kept)
     }
 
-    /// The sample at `position` of a generation.
+    /// Returns the sample at `position` of a generation.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`]; [`Error::Reclaimed`] when the generation is no longer there; [`Error::Damaged`].
+    /// [`Error::OutOfRange`]; [`Error::Reclaimed`] if the generation no longer exists; [`Error::Damaged`].
     pub fn sample(&self, manifest: &Manifest, position: u64) -> Result<ReadSample> {
         log_truncated_maps();
         self.sample_untold(manifest, position)
     }
 
-    /// The same, and nothing is logged: for threads of our own.
+    /// Returns the sample as [`Reader::sample`] does, but logs nothing: for prefetch threads.
     fn sample_untold(&self, manifest: &Manifest, position: u64) -> Result<ReadSample> {
         let (generation, samples) = (manifest.summary.generation, manifest.summary.samples);
         let beyond = Error::OutOfRange { position, generation, samples };
@@ -411,7 +410,7 @@ impl Reader {
             Ok(sample) => return Ok(sample),
             Err(error) => error,
         };
-        // A stale handle, or a stale view: once more, from the name.
+        // The handle or the view may be stale: open the file again by its name.
         self.close(entry);
         self.close_some_segments(&first);
         let error = match self.read(generation, position, entry, id) {
@@ -423,8 +422,8 @@ impl Reader {
             Error::Fs { source } if source.is_gone() && self.is_gone(manifest)? => {
                 return Err(Error::Reclaimed { generation });
             }
-            // A server that is away is no damage (an EIO is: of a disk), nor is a limit of this process, or a file that
-            // this user may not read.
+            // An unreachable server is no damage (but an EIO is, of a disk), nor is a limit of this process or a file
+            // that this user may not read.
             Error::Fs { source } if source.is_no_damage() => return Err(error),
             _ => {}
         }
@@ -444,7 +443,7 @@ impl Reader {
         Err(Error::Damaged { generation, position, sample, path, message })
     }
 
-    /// Refuses a sample of ours that somebody has touched meanwhile, and found a part of it gone.
+    /// Refuses a sample that this thread has accessed if a part of it was found truncated.
     fn unless_torn(&self, sample: ReadSample) -> Result<ReadSample> {
         match sample.check_whole() {
             Ok(()) => Ok(sample),
@@ -474,7 +473,7 @@ impl Reader {
         }
     }
 
-    /// The segment that the manifest lists, open, and the one it lists: same id, same length, same checksum.
+    /// Returns the listed segment, open. Checks that its id, length and checksum are those in the manifest.
     fn segment(&self, generation: u64, entry: &SegmentEntry) -> Result<Arc<OpenSegment>> {
         if let Some(open) = self.lock_open().iter().find(|open| open.reader.info().id == entry.id) {
             return Ok(open.clone());
@@ -489,12 +488,12 @@ impl Reader {
         Ok(segment)
     }
 
-    /// It is opened afresh, from its name, when it is read next.
+    /// Closes a segment. It is opened again, by its name, when it is read next.
     fn close(&self, entry: &SegmentEntry) {
         self.lock_open().retain(|open| open.reader.info().id != entry.id);
     }
 
-    /// Where `error` says that too many files are open: from now on, holds half as many segments open.
+    /// Halves the number of segments held open from now on if `error` says that too many files are open.
     fn close_some_segments(&self, error: &Error) {
         if matches!(error, Error::Fs { source } if source.is_out_of_files()) {
             let half = self.lock_open().len() / 2;
@@ -503,8 +502,9 @@ impl Reader {
         }
     }
 
-    /// Closes the segments of generations that are no longer kept. The last to close a file that was deleted frees it,
-    /// which takes milliseconds: it is done by whoever opens another one (a thread that reads ahead), or has to wait.
+    /// Closes the segments of generations that are no longer kept. The last close of a deleted file frees it, which
+    /// takes milliseconds, so this is done when another file is opened (by a prefetch thread) or while the caller
+    /// waits.
     fn close_old(&self) {
         let mut open = self.lock_open();
         let oldest = self.oldest.load(Ordering::Relaxed);
@@ -521,7 +521,7 @@ impl Reader {
     }
 }
 
-/// The parts of a sample with their names, and the user's meta over ours, as [`ReadSample`] has them.
+/// Returns the parts of a sample with their names, and the user's meta with the keys added, as in [`ReadSample`].
 pub fn named(info: &SegmentInfo, sample: Sample) -> (Vec<ReadPart>, Meta) {
     let names = info.schema.parts.iter().map(|named| named.name.clone());
     let parts = names.zip(sample.parts).map(|(name, part)| ReadPart { name, part });

@@ -1,5 +1,5 @@
-//! Samples that are none: they have the shapes of another one, and every element is a fill value. They make a step up
-//! where a worker has no sample left and the others still do.
+//! Padding samples: the shapes of a real sample, and a fill value in every element. They equalise the number of steps
+//! when a worker has no sample left and others still do.
 
 use super::{ReadPart, ReadSample};
 use crate::error::{Error, Result};
@@ -7,10 +7,11 @@ use bytes::Bytes;
 use half::{bf16, f16};
 use ringreel_format::DType;
 
-/// As `like`, but marked, and every element of every part is `pad_value`, brought into the range of its type.
+/// Returns a copy of `like` marked as padding, with every element set to `pad_value`, clamped to the range of its
+/// type.
 ///
 /// # Errors
-/// A part that only a later version knows.
+/// The dtype or the codec of a part is only known to a later version.
 pub fn padding_sample(like: &ReadSample, pad_value: f64) -> Result<ReadSample> {
     let part = |part: &ReadPart| {
         let len = part.data()?.len();
@@ -30,7 +31,7 @@ impl Element {
     }
 }
 
-/// The bytes of one element. `as` brings a float into an integer's range, and NaN to 0.
+/// Returns the bytes of one element. `as` clamps a float to an integer's range, and converts NaN to 0.
 fn element(dtype: &DType, pad_value: f64) -> Element {
     Element(match dtype {
         DType::Bool => vec![u8::from(pad_value >= 1.0)],
@@ -48,12 +49,12 @@ fn element(dtype: &DType, pad_value: f64) -> Element {
         DType::F64 => pad_value.to_le_bytes().to_vec(),
         DType::C64 => [finite(pad_value, f64::from(f32::MAX)) as f32, 0.0].map(f32::to_le_bytes).concat(),
         DType::C128 => [pad_value, 0.0].map(f64::to_le_bytes).concat(),
-        // Bytes, and what only NumPy gives a meaning.
+        // Bytes, and types that only NumPy can interpret.
         _ => vec![0; dtype.itemsize().max(1) as usize],
     })
 }
 
-/// A finite value stays finite.
+/// Clamps a finite value so that it stays finite.
 fn finite(pad_value: f64, max: f64) -> f64 {
     if pad_value.is_finite() { pad_value.clamp(-max, max) } else { pad_value }
 }
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fill_value_is_brought_into_the_range_of_each_type() {
+    fn fill_value_is_clamped_to_the_range_of_each_type() {
         let bytes = |dtype: DType, pad_value| element(&dtype, pad_value).0;
         assert_eq!(bytes(DType::U8, -100.0), [0]);
         assert_eq!(bytes(DType::U8, 300.0), [255]);

@@ -1,5 +1,5 @@
-//! What a reader knows of the generators: who lives, for how long nobody has, and why the last one failed. So that it can
-//! say what it waits for, and notice that nothing new will come.
+//! What a reader knows of the generators: which are alive, since when none is, and why the last one failed. Readers
+//! use it to say what they wait for, and to notice that no new samples will arrive.
 
 use crate::coordination::{CoordinationStore, Membership, Report};
 use crate::failure_log::{Failure, failures};
@@ -10,48 +10,49 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Names in a message; the others are counted.
+/// Names in a message; the others are only counted.
 const NAMED: usize = 4;
-/// Generators that are asked at a time what they do; the others are asked in their turn. (A hundred readers that wait for a
-/// thousand generators would read each report of each.)
+/// Generators whose reports are read at a time; the others follow in turn. (Else a hundred readers that wait for a
+/// thousand generators would each read a thousand reports.)
 const ASKED: usize = 32;
 
-/// While generators live, an older failure does not explain a wait.
+/// While generators are alive, a failure older than this does not explain a wait.
 const FAILURE_IS_NEWS_MS: u64 = 60_000;
 
-/// Kept up to date by the thread that gives the reader's signs of life.
+/// Status of the generators, kept up to date by the thread of the reader's heartbeat.
 pub struct ProducerStatus {
     state: Mutex<State>,
 }
 
 struct State {
     watch: FailureDetector,
-    /// What members said with which beat.
+    /// The latest report read of each member, with its heartbeat.
     reports: HashMap<String, (u64, Report)>,
     living: Vec<String>,
-    /// When one was last known to live; at first, when the watch began.
+    /// When a generator was last known to be alive; at first, when the watch began.
     last: Instant,
-    /// One was.
+    /// Whether a generator was ever seen alive.
     ever: bool,
-    /// Somebody looked, and the index answered.
+    /// Whether a check of the members has succeeded.
     known: bool,
-    /// Why the index did not answer the last look.
+    /// Why the index did not answer the last check.
     away: Option<String>,
-    /// When it was.
+    /// When the last successful check was.
     looked: Option<Instant>,
-    /// How the last generator ended that ended badly.
+    /// The last failure of a generator.
     failure: Option<Failure>,
-    /// When the generators were asked what they do, and how long that holds.
+    /// When the generators' reports were last read, and how long they are reused.
     asked: Option<Instant>,
     pause: Duration,
 }
 
 impl ProducerStatus {
-    /// What this process knows of the generators of a ring: its streams come and go, one for each epoch perhaps.
+    /// Returns this process's status of the generators of a ring. All its streams share it, since a program may
+    /// create one stream per epoch.
     pub fn of(ring_id: &str, lease: Duration) -> Arc<ProducerStatus> {
         static KNOWN: Mutex<Vec<(u32, String, Arc<ProducerStatus>)>> = Mutex::new(Vec::new());
         let new = || Arc::new(ProducerStatus::new(lease));
-        // Where a process was forked meanwhile, the lock may be held by a thread that is not there.
+        // After a fork, the lock may be held by a thread that does not exist in the child.
         let Ok(mut known) = KNOWN.try_lock() else { return new() };
         let pid = std::process::id();
         known.retain(|(of, _, _)| *of == pid);
@@ -63,7 +64,7 @@ impl ProducerStatus {
         made
     }
 
-    /// Nothing is known yet. Who gave no sign for `lease` counts as dead.
+    /// Creates an empty status. A generator without a heartbeat for `lease` is considered dead.
     pub fn new(lease: Duration) -> ProducerStatus {
         let (watch, last) = (FailureDetector::new(lease), Instant::now());
         let state = State {
@@ -86,12 +87,12 @@ impl ProducerStatus {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at who lives. Where the index is away, those that lived still do.
+    /// Checks which generators are alive. While the index is unreachable, those that were alive stay so.
     pub fn look(&self, store: &dyn Membership) {
         let members = {
             let mut state = self.lock();
             if let Err(error) = state.watch.look_at_once(store) {
-                tracing::debug!(%error, "generators cannot be seen");
+                tracing::debug!(%error, "cannot read the generators' heartbeats");
                 if !state.living.is_empty() {
                     state.last = Instant::now();
                 }
@@ -102,7 +103,7 @@ impl ProducerStatus {
         };
         let mut reports = HashMap::new();
         for (name, beat) in members {
-            // Its role never changes. What else generators say is asked for when somebody wants to know.
+            // A member's role never changes. The rest of a report is read again when it is needed.
             let known = self.lock().reports.get(&name).cloned();
             if let Some(report) = known.or_else(|| store.report(&name, beat).ok().flatten().map(|said| (beat, said))) {
                 reports.insert(name, report);
@@ -123,8 +124,8 @@ impl ProducerStatus {
         state.away = None;
     }
 
-    /// Looks at who lives, if that was not done in the last two quarters of a lease. (A look costs a file server more
-    /// than a beat.)
+    /// Checks which generators are alive, unless that was done in the last 5/8 of a lease. (A check costs a file
+    /// server more than a heartbeat.)
     pub fn keep_up(&self, store: &dyn Membership) {
         let (looked, pause) = {
             let state = self.lock();
@@ -135,7 +136,7 @@ impl ProducerStatus {
         }
     }
 
-    /// Asks the generators that live what they do, and how the last one failed: not more often than they say.
+    /// Reads the reports of live generators, and the last failure, at most once per pause.
     fn ask(&self, store: &dyn CoordinationStore) {
         let (stale, pause) = {
             let state = self.lock();
@@ -147,7 +148,7 @@ impl ProducerStatus {
         self.look(store);
         let beats: HashMap<String, u64> = self.lock().watch.listed().into_iter().collect();
         let mut living = self.lock().living.clone();
-        // Those whose word is the oldest: they have beaten most often since.
+        // Those with the oldest reports first: they have had the most heartbeats since.
         let unheard = |name: &String| {
             let known = self.lock().reports.get(name).map_or(0, |(beat, _)| *beat);
             std::cmp::Reverse(beats.get(name).map_or(0, |beat| beat.saturating_sub(known)))
@@ -167,8 +168,8 @@ impl ProducerStatus {
         (state.failure, state.asked) = (failed, Some(Instant::now()));
     }
 
-    /// Returns for how long no generator has lived. Zero while the index does not answer, and while
-    /// a generator lived at the last look.
+    /// Returns for how long no generator has been alive. Zero while the index does not answer, and if a generator was
+    /// alive at the last check.
     pub fn missing_for(&self, store: &dyn Membership) -> Duration {
         let looked = self.lock().looked;
         if looked.is_none_or(|looked| looked.elapsed() > self.lock().pause) {
@@ -182,26 +183,26 @@ impl ProducerStatus {
         }
     }
 
-    /// Whether one was seen to live since this process looks.
+    /// Returns whether a generator was seen alive since this process started.
     pub fn ever_seen(&self) -> bool {
         self.lock().ever
     }
 
-    /// What was asked a moment ago does not stand for what is asked next.
+    /// Makes the next description read the reports again.
     pub fn ask_anew(&self) {
         self.lock().asked = None;
     }
 
-    /// Who lives, in words, how much they make, and why the last one failed that did.
+    /// Describes the live generators, their rate, and why the last failed one failed.
     pub fn describe(&self, store: &dyn CoordinationStore) -> String {
         self.ask(store);
         let state = self.lock();
         let mut words = if let Some(why) = &state.away {
-            format!("whether generators live is not known ({why})")
+            format!("it is not known whether generators are alive ({why})")
         } else if !state.known {
-            "whether generators live is not known".to_owned()
+            "it is not known whether generators are alive".to_owned()
         } else if state.living.is_empty() {
-            format!("no generator lives (for {:.0} s)", state.last.elapsed().as_secs_f64())
+            format!("no generator is alive (for {:.0} s)", state.last.elapsed().as_secs_f64())
         } else {
             let reports = state.living.iter().filter_map(|name| state.reports.get(name));
             let rate: f64 = reports.map(|(_, report)| report.per_second).sum();
@@ -209,8 +210,8 @@ impl ProducerStatus {
             if state.living.len() > NAMED {
                 names += &format!(" and {} more", state.living.len() - NAMED);
             }
-            let (count, plural) = (state.living.len(), if state.living.len() == 1 { " lives" } else { "s live" });
-            format!("{rate:.2} samples/s come, {count} generator{plural}: {names}")
+            let (count, plural) = (state.living.len(), if state.living.len() == 1 { " is" } else { "s are" });
+            format!("{count} generator{plural} alive, at {rate:.2} samples/s: {names}")
         };
         let is_news = |failure: &&Failure| {
             state.living.is_empty() || unix_ms().saturating_sub(failure.unix_ms) < FAILURE_IS_NEWS_MS
@@ -233,7 +234,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_wait_quotes_an_old_failure_only_while_no_generator_lives() {
+    fn old_failure_is_described_only_if_no_generator_is_alive() {
         let hour_ago = Failure {
             name: "gone".to_owned(),
             role: Role::Generator.to_string(),
@@ -246,35 +247,35 @@ mod tests {
         store.add_note("failures", "gone", &serde_json::to_string(&hour_ago).unwrap()).unwrap();
         let generators = ProducerStatus::new(Duration::from_secs(3600));
         let words = generators.describe(&store);
-        assert!(words.contains("no generator lives") && words.contains("out of luck"), "{words}");
+        assert!(words.contains("no generator is alive") && words.contains("out of luck"), "{words}");
         let report = Report { role: Role::Generator.to_string(), ..Report::default() };
         for name in ["one", "two"] {
             store.beat(name, 1, &report).unwrap();
         }
         generators.ask_anew();
         let words = generators.describe(&store);
-        assert!(words.contains("2 generators live") && !words.contains("out of luck"), "{words}");
+        assert!(words.contains("2 generators are alive") && !words.contains("out of luck"), "{words}");
     }
 
-    /// The index answered once, then its server went away.
+    /// The index answers once, then its server becomes unreachable.
     #[test]
-    fn an_index_that_is_away_puts_no_blame_on_generators() {
+    fn unreachable_index_does_not_count_generators_as_missing() {
         let place = tempfile::tempdir().unwrap();
         let store = FileStore::new(Arc::new(Posix), place.path().join("index"), "me", 1);
         let generators = ProducerStatus::new(Duration::from_millis(1));
-        assert!(generators.describe(&store).starts_with("no generator lives"));
+        assert!(generators.describe(&store).starts_with("no generator is alive"));
         assert!(generators.missing_for(&store) > Duration::ZERO);
 
         let broken = place.path().join("index");
         std::os::unix::fs::symlink(&broken, &broken).unwrap();
-        std::thread::sleep(Duration::from_millis(2)); // a look holds for a quarter of the lease
+        std::thread::sleep(Duration::from_millis(2)); // a check is reused for a quarter of the lease
         assert_eq!(generators.missing_for(&store), Duration::ZERO);
         generators.ask_anew();
         let said = generators.describe(&store);
-        assert!(said.starts_with("whether generators live is not known ("), "{said}");
+        assert!(said.starts_with("it is not known whether generators are alive ("), "{said}");
 
         fs::remove_file(broken).unwrap();
         generators.ask_anew();
-        assert!(generators.describe(&store).starts_with("no generator lives"));
+        assert!(generators.describe(&store).starts_with("no generator is alive"));
     }
 }

@@ -1,25 +1,25 @@
-//! Pauses before another try: of opening a ring, or of what a stream reads.
+//! Pauses between attempts to open a ring or to read the next step of a stream.
 
 use crate::error::{Error, Result};
 use crate::fs::poll::Poller;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Pauses before another try, with a message, a time limit and a way out.
+/// Pauses between attempts, with messages, a time limit and a stop callback.
 pub(crate) struct Retry {
     started: Instant,
     told: Option<Instant>,
     timeout: Option<Duration>,
-    /// How long a limit of the system's is waited for, and since when it is.
+    /// How long to wait while a limit of the system is exhausted, and since when it is.
     lease: Duration,
     exhausted: Option<Instant>,
     poller: Poller,
-    /// A directory that is to be watched.
+    /// A directory to watch from the second pause on.
     watched: Option<PathBuf>,
 }
 
-/// What is waited for, in words that take requests to a server to find. They are seldom told, so they
-/// are found again only once in [`DESCRIBE_EVERY`] polls.
+/// A description of what is waited for, which takes requests to a server. Messages are rare, so it is only made again
+/// after [`DESCRIBE_EVERY`] polling intervals.
 #[derive(Default)]
 pub(crate) struct Described(Option<(Instant, String)>);
 
@@ -43,12 +43,14 @@ impl Retry {
         Retry { started, told: None, timeout, lease, exhausted: None, poller, watched: None }
     }
 
-    /// A name that comes or goes in `dir` ends a pause, from the second one on: before that nobody may have to wait.
+    /// Watches `dir`: from the second pause on, a name that appears or disappears in it ends a pause. The first pause
+    /// only starts the watch, since most callers do not wait at all.
     pub(crate) fn watch(self, dir: &Path) -> Retry {
         Retry { watched: Some(dir.to_owned()), ..self }
     }
 
-    /// One pause, where the error may be gone in a moment: a server that is away, a handle that is older than the ring.
+    /// Pauses once if the error may be transient: an unreachable server, a stale handle, an exhausted limit. Returns
+    /// all others.
     pub(crate) fn unless_wrong(
         &mut self,
         error: Error,
@@ -63,11 +65,11 @@ impl Retry {
         }
     }
 
-    /// Pauses once after `error`, which may pass. A limit of the system's is waited for no longer
-    /// than a lease, because it may be this caller that has to close or free something.
+    /// Pauses once after `error`, which may be transient. Waits no longer than a lease for an exhausted limit of the
+    /// system, because this caller may be the one that has to close or free something.
     ///
     /// # Errors
-    /// `error` after a lease; as [`Retry::more`].
+    /// `error` after a lease; else as [`Retry::more`].
     pub(crate) fn after(&mut self, error: Error, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
         if !matches!(&error, Error::Fs { source } if source.is_exhausted()) {
             return self.more(&error.to_string(), stop, tell);
@@ -78,7 +80,7 @@ impl Retry {
         self.pause(&error.to_string(), stop, tell)
     }
 
-    /// One pause.
+    /// Pauses once.
     pub(crate) fn more(&mut self, what: &str, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
         self.exhausted = None;
         self.pause(what, stop, tell)
@@ -95,7 +97,7 @@ impl Retry {
             self.told = Some(Instant::now());
         }
         match self.watched.take() {
-            // And look once more: what came before the watch was not told.
+            // Return at once so that the caller checks again: changes before the watch were not noticed.
             Some(dir) => self.poller.start_to_watch(&dir),
             None => self.poller.pause(left, stop),
         }

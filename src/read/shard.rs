@@ -1,40 +1,40 @@
-//! Which positions of a generation are whose: worker `w` of `W` gets `w`, `w + W`, `w + 2 W`, ..., and what is done when
-//! they cannot be divided evenly.
+//! Shares of an epoch: worker `w` of `W` gets positions `w`, `w + W`, `w + 2 W`, ..., and [`Equal`] decides what
+//! happens if they cannot be divided evenly.
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// What makes all workers have the same number of steps in an epoch. Where one has a step more than the others, ranks that
-/// train together wait for each other for ever.
+/// How all workers get the same number of steps in an epoch. If one rank has a step more than the others, ranks that
+/// train together wait for each other forever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Equal {
-    /// Nothing: every sample comes once, and some workers have one step more than others.
+    /// Not at all: every sample is delivered once, and some workers have one step more than others.
     #[default]
     No,
-    /// What is left over is not read: at most one sample less than there are workers.
+    /// The remainder is not read: fewer samples than there are workers.
     Drop,
-    /// The first samples of the epoch's order come once more.
+    /// The first samples of the epoch's order are repeated.
     Wrap,
-    /// The steps that are missing give a sample that is marked as none.
+    /// Missing steps get padding samples.
     Pad,
 }
 
 /// What a worker does in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// It reads this position (of the epoch's order).
+    /// Reads this position of the epoch's order.
     Read(u64),
-    /// It has none: only the step counts.
+    /// Makes a step without a sample.
     Padding,
 }
 
-/// One worker of many.
+/// One worker of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Which one, from 0.
+    /// Its number, from 0.
     pub rank: u64,
-    /// Of how many.
+    /// The number of workers.
     pub world: u64,
 }
 
@@ -42,23 +42,24 @@ impl Share {
     /// The only worker.
     pub const ALL: Share = Share { rank: 0, world: 1 };
 
-    /// Worker `rank` of `world`.
+    /// Creates the share of worker `rank` of `world`.
     ///
     /// # Errors
-    /// A rank that is not below the world's size.
+    /// The rank is not less than the world size.
     pub fn new(rank: u64, world: u64) -> Result<Share> {
         if rank < world {
             return Ok(Share { rank, world });
         }
-        Err(Error::Sample(format!("rank {rank} is not below the world size {world}: ranks count from 0")))
+        Err(Error::Sample(format!("rank {rank} is not less than the world size {world}: ranks start at 0")))
     }
 
-    /// The position at this worker's `step`, from 0, in a generation of `samples`; none after its last.
+    /// Returns the position at this worker's `step`, from 0, in a generation of `samples`, or `None` after its last
+    /// step.
     pub fn position(self, step: u64, samples: u64) -> Option<u64> {
         step.checked_mul(self.world)?.checked_add(self.rank).filter(|position| *position < samples)
     }
 
-    /// How many steps it has in an epoch of `samples` samples.
+    /// Returns the number of steps that it makes in an epoch of `samples` samples.
     pub fn equal_steps(self, samples: u64, equal: Equal) -> u64 {
         match equal {
             Equal::No => self.steps(samples),
@@ -67,7 +68,7 @@ impl Share {
         }
     }
 
-    /// What it does in `step` of an epoch of `samples` samples; none after the last.
+    /// Returns what it does in `step` of an epoch of `samples` samples, or `None` after its last step.
     pub fn slot(self, step: u64, samples: u64, equal: Equal) -> Option<Slot> {
         if step >= self.equal_steps(samples, equal) {
             return None;
@@ -80,7 +81,7 @@ impl Share {
         })
     }
 
-    /// How many positions of `samples` are this worker's.
+    /// Returns how many positions of `samples` belong to this worker.
     pub fn steps(self, samples: u64) -> u64 {
         samples.saturating_sub(self.rank).div_ceil(self.world)
     }

@@ -1,25 +1,26 @@
-//! In which order the samples of a generation are read: as they lie there, or shuffled by a keyed permutation, which is
-//! computed position by position, so that a million samples need no table and every rank has the same order.
+//! The order in which the samples of a generation are read: by position, or shuffled by a keyed permutation. The
+//! permutation is computed position by position, so a million samples need no table and every rank has the same
+//! order.
 //!
-//! The permutation is a Feistel network over the smallest power of 4 that is no less than the number of samples,
-//! followed until it falls among them (cycle walking: Black and Rogaway, "Ciphers with Arbitrary Finite Domains",
-//! CT-RSA 2002). Less than four rounds of that are needed on the average.
+//! It is a Feistel network over the smallest power of 4 that is not less than the number of samples, applied until
+//! the result is below that number (cycle walking: Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA
+//! 2002). This takes fewer than four applications on average.
 
 use crate::run_log::Epoch;
 
-/// Rounds of the network. Four mix large domains; small ones need some more.
+/// Rounds of the network. Four mix large domains well; small domains need more.
 const ROUNDS: usize = 8;
 
 /// A permutation of `0..samples`.
 #[derive(Clone, Debug)]
 pub struct Order {
     samples: u64,
-    /// Bits in each half of the network's domain, and its keys; none: as they lie there.
+    /// Bits in each half of the network's domain, and its keys; `None` for the order of the positions.
     keys: Option<(u32, [u64; ROUNDS])>,
 }
 
 impl Order {
-    /// That of a run's epoch `number`, as its log says: the same for all its workers.
+    /// Returns the order of a run's epoch `number`, as its log defines it: the same for all workers.
     pub fn of(epoch: &Epoch, number: u64) -> Order {
         if epoch.shuffle {
             Order::shuffled(epoch.samples, epoch.seed, epoch.generation, number)
@@ -28,13 +29,13 @@ impl Order {
         }
     }
 
-    /// As they lie there.
+    /// Returns the order of the positions.
     pub fn natural(samples: u64) -> Order {
         Order { samples, keys: None }
     }
 
-    /// The order of `samples` samples of `generation` in epoch `epoch` of a run that shuffles with `seed`. A generation
-    /// that is read again has another order then.
+    /// Returns the order of `samples` samples of `generation` in epoch `epoch` of a run that shuffles with `seed`. A
+    /// generation that is read again gets another order.
     pub fn shuffled(samples: u64, seed: u64, generation: u64, epoch: u64) -> Order {
         let bits = (64 - samples.saturating_sub(1).leading_zeros()).div_ceil(2).max(1);
         let mut state = mix(mix(mix(seed) ^ generation) ^ epoch);
@@ -45,12 +46,12 @@ impl Order {
         Order { samples, keys: Some((bits, keys)) }
     }
 
-    /// How many there are.
+    /// Returns the number of samples.
     pub fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// Which position is read as number `n`, which is below the number of samples.
+    /// Returns the position that is read as number `n`, which must be less than the number of samples.
     pub fn at(&self, n: u64) -> u64 {
         let Some((bits, keys)) = &self.keys else { return n };
         let mut n = n;
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_position_comes_once() {
+    fn shuffled_order_is_a_permutation() {
         for samples in (0..70).chain([255, 256, 257, 1000, 4097]) {
             for seed in 0..5 {
                 let order = Order::shuffled(samples, seed, 3, 1);
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_generation_needs_no_table() {
+    fn huge_generation_is_shuffled_without_a_table() {
         let order = Order::shuffled(1 << 40, 7, 1, 0);
         assert!((0..1000).all(|n| order.at(n) < 1 << 40));
         assert!((0..1000).map(|n| order.at(n)).collect::<std::collections::HashSet<_>>().len() == 1000);
@@ -123,13 +124,13 @@ mod tests {
         assert_eq!(
             order(1, 2, 3)[..8],
             [86, 35, 54, 23, 66, 7, 30, 26],
-            "a state that was saved is read by later versions"
+            "saved states need the same order in later versions"
         );
     }
 
-    /// Each sample should come at each place equally often: chi-squared over 7 x 7 and 100 x 100 counts.
+    /// Each sample should be equally likely at each place: chi-squared test over 7 x 7 and 100 x 100 counts.
     #[test]
-    fn every_sample_comes_at_every_place_equally_often() {
+    fn shuffle_places_samples_uniformly() {
         for (samples, seeds) in [(2u64, 2000u64), (7, 7000), (100, 20_000)] {
             let mut counts = vec![0u32; (samples * samples) as usize];
             for seed in 0..seeds {

@@ -1,10 +1,10 @@
-//! A stream: one epoch after the other, this worker's share of each. An epoch is a pass over one generation; at its end
-//! the newest generation is next, and where there is none newer, the same again (that is what a ring is for), or
-//! waiting, as the policy says ([`crate::read::epoch_policy`]).
+//! A stream: this worker's share of one epoch after the other. An epoch is a pass over one generation. At its end the
+//! newest generation follows; if there is none newer, the stream reads the same one again or waits, as the policy
+//! decides ([`crate::read::epoch_policy`]).
 //!
-//! Workers of one *run* follow the same sequence of generations ([`crate::runs`]), in the same order of samples,
-//! and, where that is wished for, with the same number of steps. What is planned next is read ahead by threads; the
-//! sequence does not depend on how many there are.
+//! Workers of one *run* read the same sequence of generations ([`crate::runs`]), in the same order of samples, and,
+//! if the options ask for it, with the same number of steps. Threads prefetch the planned steps; their number does
+//! not change the sequence.
 
 mod checkpoint;
 mod deliver;
@@ -24,34 +24,34 @@ use progress::{Progress, RunMembership};
 use schedule::{Planned, Schedule};
 use std::sync::Arc;
 
-/// What a stream gives.
+/// What a stream yields.
 #[derive(Debug)]
 pub enum Item {
     /// The next sample.
     Sample(Box<ReadSample>),
-    /// A sample that cannot be read: counted, and skipped.
+    /// A sample that cannot be read. It is counted and skipped.
     Damaged(Error),
-    /// A sample in the place of one that cannot be read: all workers are to have the same number of steps.
+    /// A sample in place of one that cannot be read, so that all workers have the same number of steps.
     Replaced(Box<ReadSample>, Error),
 }
 
-/// See the module.
+/// A stream of samples for one worker (see the module's documentation).
 pub struct Stream {
     reader: Arc<Reader>,
     options: Arc<StreamOptions>,
-    /// What was delivered, and where the run's other workers know this one to be.
+    /// What was delivered, and the position of this worker that the run's log has.
     progress: Progress,
-    /// Which epoch and which step come next.
+    /// Decides which epoch and which step come next.
     schedule: Schedule,
-    /// The steps that are planned and not delivered yet. Dropped last: it joins the threads that read ahead.
+    /// The steps that are planned but not delivered yet. Dropped last: it joins the prefetch threads.
     delivery: Delivery,
 }
 
 impl Stream {
-    /// A stream that begins with the run's first epoch: for a new run, with the newest generation.
+    /// Creates a stream that begins with the run's first epoch; in a new run, that reads the newest generation.
     ///
     /// # Errors
-    /// A name that cannot be a run's; no log of the run to replay.
+    /// An invalid name of a run; no log of the run to replay.
     pub fn new(reader: Arc<Reader>, options: StreamOptions) -> Result<Stream> {
         let options = Arc::new(options);
         let run = RunMembership::new(reader.clone(), options.clone())?;
@@ -65,31 +65,32 @@ impl Stream {
         })
     }
 
-    /// The reader that it reads by.
+    /// Returns its reader.
     pub fn reader(&self) -> &Arc<Reader> {
         &self.reader
     }
 
-    /// The name of its run.
+    /// Returns the name of its run.
     pub fn run(&self) -> &str {
         self.progress.run.read_log().name()
     }
 
-    /// Epochs that it has finished.
+    /// Returns the number of epochs that it has finished.
     pub fn epochs(&self) -> u64 {
         self.progress.finished
     }
 
-    /// The run's number of the epoch that is given from, or comes next.
+    /// Returns the number, in the run, of the epoch that is being delivered or comes next.
     pub fn epoch(&self) -> u64 {
         self.progress.current
     }
 
-    /// The next item; none at the end. `stop` is asked while it waits; `tell` hears what it waits for.
+    /// Returns the next item, or `None` at the end. While it waits, calls `stop` regularly and tells `tell` what it
+    /// waits for.
     ///
     /// # Errors
-    /// [`Error::Timeout`], [`Error::Interrupted`], [`Error::Stale`], or what the filesystem says. A damaged sample is no
-    /// error here.
+    /// [`Error::Timeout`], [`Error::Interrupted`], [`Error::Stale`], filesystem errors. A damaged sample is an item,
+    /// not an error.
     pub fn next(&mut self, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<Option<Item>> {
         log_truncated_maps();
         let mut wait: Option<Retry> = None;
@@ -110,7 +111,7 @@ impl Stream {
                     }
                     Ok(Planned::Wait(what)) => self.pause(&mut wait, &what, stop, tell)?,
                     Ok(_) => {}
-                    // The server of the index, or of the files, does not answer.
+                    // The server of the index or of the files does not answer.
                     Err(error) if error.is_retryable() => self.pause_after(&mut wait, error, stop, tell)?,
                     Err(error) => return Err(error),
                 }
@@ -123,7 +124,7 @@ impl Stream {
         }
     }
 
-    /// Joins the run, starts the threads that read ahead, and begins to give signs of life, where that is not done yet.
+    /// Joins the run, and starts the prefetch threads and the heartbeat, unless that is already done.
     fn begin(&mut self) -> Result<()> {
         if let Some(first) = self.progress.join()? {
             self.schedule.next_epoch = first;
@@ -133,7 +134,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Ends the epoch that was delivered from.
+    /// Ends the epoch that was being delivered.
     fn end_epoch(&mut self) {
         self.progress.end_epoch();
         if self.delivery.queue.is_empty()
@@ -153,7 +154,7 @@ impl Stream {
         self.wait(wait, what).more(what, stop, tell)
     }
 
-    /// As [`Stream::pause`], after an error that may pass.
+    /// Pauses as [`Stream::pause`] does, after an error that may be transient.
     fn pause_after(
         &self,
         wait: &mut Option<Retry>,
@@ -175,11 +176,11 @@ impl Stream {
         wait.get_or_insert_with(new)
     }
 
-    /// Takes its place in the run and in the epoch that it begins with, and gives nothing: so that [`Stream::state`] says
-    /// which these are. Afterwards it does nothing.
+    /// Joins the run and plans its first epoch without delivering a sample, so that [`Stream::state`] contains them.
+    /// Further calls have no effect.
     ///
     /// # Errors
-    /// What the index or the filesystem says; it may be tried again.
+    /// Errors of the index and of the filesystem; the call may be repeated.
     pub fn prepare(&mut self) -> Result<()> {
         if self.progress.delivered.is_none() && self.next_plan().is_none() {
             self.begin()?;
@@ -188,7 +189,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The epoch of the next sample, as far as that is planned.
+    /// Returns the plan of the epoch of the next sample, if there is one yet.
     fn next_plan(&self) -> Option<&Arc<Plan>> {
         self.delivery.queue.front().map(|step| &step.plan).or(self.schedule.plan())
     }

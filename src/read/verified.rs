@@ -1,4 +1,4 @@
-//! Of which samples the checksums were compared already (VERIFY first): a bit for each.
+//! Which samples' checksums were already verified (`VERIFY: first`): one bit per sample.
 
 use ringreel_format::SegmentId;
 use std::collections::HashMap;
@@ -6,25 +6,25 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most memory for these bits, in bytes; beyond, all is forgotten, and compared again.
+/// Most memory for these bits, in bytes. Beyond it, all bits are dropped, and checksums are verified again.
 const MEMORY: u64 = 16 << 20;
-/// What a segment takes besides its bits, about.
+/// Approximate memory of a segment besides its bits.
 const EACH: u64 = 128;
 
-/// Those of all segments, open or not.
+/// The bits of all segments, open or not.
 #[derive(Debug, Default)]
 pub struct Verified {
     segments: Mutex<(HashMap<SegmentId, Arc<Ordinals>>, u64)>,
 }
 
-/// Those of one segment.
+/// The bits of one segment.
 #[derive(Debug)]
 pub struct Ordinals {
     bits: Box<[AtomicU64]>,
 }
 
 impl Verified {
-    /// Those of a segment of so many samples.
+    /// Returns the bits of a segment of `samples` samples.
     pub fn of(&self, id: SegmentId, samples: u64) -> Arc<Ordinals> {
         let mut guard = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
         let (segments, memory) = &mut *guard;
@@ -36,7 +36,8 @@ impl Verified {
             segments.clear();
             *memory = 0;
         }
-        // One that has more samples than there is memory for (its manifest may claim anything) is compared each time.
+        // A segment with more samples than there is memory for (its manifest may claim any number) is verified every
+        // time.
         let words = if bytes > MEMORY { 0 } else { samples.div_ceil(64) };
         let ordinals = Arc::new(Ordinals { bits: (0..words).map(|_| AtomicU64::new(0)).collect() });
         *memory += EACH + words * 8;
@@ -46,14 +47,14 @@ impl Verified {
 }
 
 impl Ordinals {
-    /// Whether sample `ordinal` was compared.
+    /// Returns whether sample `ordinal` was verified.
     #[inline]
     pub fn contains(&self, ordinal: u64) -> bool {
         let word = self.bits.get((ordinal / 64) as usize);
         word.is_some_and(|word| word.load(Ordering::Relaxed) >> (ordinal % 64) & 1 == 1)
     }
 
-    /// All of these were, if `compared` says so.
+    /// Marks all of `ordinals` as verified, if `compared` is true.
     pub fn insert_all(&self, ordinals: Range<u64>, compared: bool) {
         let mut from = ordinals.start;
         while compared && from < ordinals.end {
@@ -64,7 +65,7 @@ impl Ordinals {
         }
     }
 
-    /// It was, if `compared` says so.
+    /// Marks sample `ordinal` as verified, if `compared` is true.
     #[inline]
     pub fn insert(&self, ordinal: u64, compared: bool) {
         if let Some(word) = self.bits.get((ordinal / 64) as usize).filter(|_| compared) {
@@ -78,14 +79,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_compared_is_known_until_memory_runs_out() {
+    fn verified_samples_are_known_until_memory_runs_out() {
         let (compared, id) = (Verified::default(), |n: u8| SegmentId([n; 16]));
         compared.of(id(1), 100).insert(70, true);
         compared.of(id(1), 100).insert(71, false);
         let known = compared.of(id(1), 100);
         assert!(known.contains(70) && !known.contains(71) && !known.contains(6) && !known.contains(1000));
         compared.of(id(2), MEMORY * 8 - EACH * 16);
-        assert!(!compared.of(id(1), 100).contains(70), "all is forgotten");
+        assert!(!compared.of(id(1), 100).contains(70), "all bits are dropped");
         let boast = compared.of(id(3), u64::MAX);
         boast.insert(5, true);
         boast.insert_all(0..u64::MAX, true);
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_a_range_are_known_and_no_others() {
+    fn insert_all_marks_exactly_the_range() {
         for range in [0..0, 3..5, 63..65, 64..128, 70..70, 1..300] {
             let known = Verified::default().of(SegmentId([0; 16]), 300);
             known.insert_all(range.clone(), false);

@@ -247,7 +247,7 @@ fn streams_wait_after_reuse_max_passes_for_fresh_samples() {
         for part in [
             format!("generation {newest} was read 2 times, and REUSE max is 2"),
             format!("generation {} holds 0 of {SAMPLES} samples", newest + 1),
-            "no generator lives".to_owned(),
+            "no generator is alive".to_owned(),
         ] {
             assert!(text.contains(&part) && said.iter().any(|said| said.contains(&part)), "{part}: {text}");
         }
@@ -321,12 +321,12 @@ fn on_stale_stop_is_an_error_and_warn_says_so_once_and_reads_on() {
     let mut warning = open("warn");
     let (got, said) = told(|| take(&mut warning, SAMPLES as usize * 4));
     assert_eq!(got.len() as u64, SAMPLES * 4);
-    assert_eq!(said.matches("old samples are read again").count(), 1, "{said}");
-    assert!(said.contains("generation 1 was read 1 times") && said.contains("no generator lives"), "{said}");
+    assert_eq!(said.matches("reading old samples again").count(), 1, "{said}");
+    assert!(said.contains("generation 1 was read 1 times") && said.contains("no generator is alive"), "{said}");
     place.generation(0..SAMPLES);
     assert_eq!(one(&mut stopping).generation, 2);
     let (_, said) = told(|| take(&mut warning, SAMPLES as usize * 2));
-    assert_eq!(said.matches("old samples are read again").count(), 1, "of the next one again: {said}");
+    assert_eq!(said.matches("reading old samples again").count(), 1, "of the next one again: {said}");
 }
 
 #[test]
@@ -354,10 +354,10 @@ fn samples_are_stale_when_no_generator_lives() {
     let [waiting, stopping, warning] = streams.each_mut();
     let error = read(waiting, 60.0).unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
-    assert!(error.to_string().contains("no generator has lived for"), "{error}");
+    assert!(error.to_string().contains("no generator has been alive for"), "{error}");
     assert!(matches!(read(stopping, 60.0), Err(Error::Stale { .. })));
     let (_, said) = told(|| read(warning, 0.5).unwrap());
-    assert_eq!(said.matches("no generator has lived for").count(), 1, "{said}");
+    assert_eq!(said.matches("no generator has been alive for").count(), 1, "{said}");
     // One that comes back is enough, for who reads on and for who waits.
     let generator = Generator::open(&place.config()).unwrap();
     eventually("they read again", || [&mut *waiting, &mut *stopping].into_iter().all(|stream| next(stream).is_ok()));
@@ -382,7 +382,7 @@ fn streams_made_per_epoch_learn_that_the_generators_ended() {
         sleep(Duration::from_millis(20));
     };
     assert!(
-        matches!(error, Error::Stale { .. }) && error.to_string().contains("no generator has lived for"),
+        matches!(error, Error::Stale { .. }) && error.to_string().contains("no generator has been alive for"),
         "{error}"
     );
     assert!(epochs > 2, "{epochs}");

@@ -100,7 +100,7 @@ fn a_reader_waits_until_there_is_something_that_is_not_held_out() {
     assert!(reader.newest_filled().unwrap().is_none() && matches!(reader.newest(), Err(Error::RingNotFound { .. })));
     let (done, told) = wait(false);
     assert!(matches!(done, Err(Error::Timeout { .. })), "{done:?}");
-    assert!(told.contains("beyond the 6 that are held out") && told.contains("0 of 4 samples are there"), "{told}");
+    assert!(told.contains("beyond the 6 that are held out") && told.contains("0 of 4 samples are written"), "{told}");
     let (done, told) = wait(true);
     assert!(matches!(done, Err(Error::Timeout { .. })), "{done:?}");
     assert!(told.contains("the 6 samples that") && told.contains("4 are readable, and 0 of 4"), "{told}");

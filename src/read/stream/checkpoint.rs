@@ -1,4 +1,4 @@
-//! Checkpoints of a stream: where it is, as a state that another one goes on from.
+//! Checkpoints of a stream: its state, from which another stream resumes.
 
 use super::Stream;
 use super::plan::Plan;
@@ -10,7 +10,7 @@ use crate::run_log::{Epoch, RunLog};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Where a stream was, in a few shared references: see [`Stream::position`].
+/// The position of a stream, as a few shared references: see [`Stream::position`].
 #[derive(Clone)]
 pub struct Position {
     reader: Arc<Reader>,
@@ -25,24 +25,24 @@ pub struct Position {
 }
 
 impl Position {
-    /// As [`Stream::epochs`] was.
+    /// Returns [`Stream::epochs`] at that position.
     pub fn epochs(&self) -> u64 {
         self.epochs
     }
 
-    /// As [`Stream::run`] was.
+    /// Returns [`Stream::run`] at that position.
     pub fn run(&self) -> &str {
         self.run.name()
     }
 
-    /// As [`Reader::missing`] is now.
+    /// Returns [`Reader::missing`] as it is now.
     ///
     /// [`Reader::missing`]: crate::Reader::missing
     pub fn missing(&self) -> Vec<u64> {
         self.reader.missing()
     }
 
-    /// As [`Stream::state`] was.
+    /// Returns [`Stream::state`] at that position.
     pub fn state(&self) -> State {
         self.saved.store(true, Ordering::Relaxed);
         let plan = self.plan.as_ref().map(|(plan, _)| plan);
@@ -66,12 +66,12 @@ impl Position {
 }
 
 impl Stream {
-    /// Where it is: what a stream that goes on from here needs to know.
+    /// Returns the state from which another stream can resume.
     pub fn state(&self) -> State {
         self.position().state()
     }
 
-    /// The same in a form that is cheap to make and needs no stream: a snapshot for other threads.
+    /// Returns the position, which is cheap to copy and needs no stream: a snapshot for other threads.
     pub fn position(&self) -> Position {
         let progress = &self.progress;
         let next = || self.next_plan().map(|plan| (plan.clone(), 0));
@@ -93,8 +93,8 @@ impl Stream {
         }
     }
 
-    /// Goes on from the states of all workers of a run: with as many workers as there were, from our own; else from what
-    /// they all gave, which is shared anew.
+    /// Resumes from the states of all workers of a run: with the same number of workers, from this worker's own; else
+    /// from the merged state, which shares the rest of the epoch anew.
     ///
     /// # Errors
     /// As [`State::merge`] and [`Stream::load`].
@@ -106,10 +106,10 @@ impl Stream {
         }
     }
 
-    /// Goes on from `state`, which a stream of the same ring, seed and order gave. With the same number of workers, with
-    /// exactly the sample that would have come next. With another number: what no worker had been given of the epoch
-    /// is shared anew, so that no sample comes twice and none is left out; `state` has to hold for all workers then
-    /// ([`State::merge`]).
+    /// Resumes from `state`, which a stream of the same ring, seed and order saved. With the same number of workers,
+    /// the next sample is exactly the one that would have come next. With another number, the samples of the epoch
+    /// that no worker had delivered are shared anew, so that none is repeated and none is left out; `state` must then
+    /// hold for all workers ([`State::merge`]).
     ///
     /// # Errors
     /// A state of another ring, another order, or another version.

@@ -1,4 +1,4 @@
-//! Delivery: steps that are planned are read ahead, and each gives its sample, or what stands in its place.
+//! Delivery: prefetches the samples of planned steps, and decides what each step delivers.
 
 use super::options::StreamOptions;
 use super::plan::{Plan, PlannedStep, Queue};
@@ -12,36 +12,36 @@ use crate::read::{ReadSample, Reader};
 use crate::sched::Pool;
 use std::sync::Arc;
 
-/// Bytes of a page of memory, or fewer.
+/// Size of a page of memory, or less.
 const PAGE: usize = 4096;
-/// Samples that are tried in the place of one that cannot be read.
+/// Most samples that are tried in place of one that cannot be read.
 const TRIES: u64 = 64;
-/// Samples that are read ahead at most, however small they are.
+/// Most samples to prefetch, however small they are.
 const MOST_AHEAD: usize = 4096;
 
-/// What a thread reads: a position in a generation.
+/// What a prefetch thread reads: a position in a generation.
 type Wanted = (Arc<Manifest>, u64);
 
-/// What became of reading the sample of a step.
+/// Result of reading the sample of a step.
 enum Outcome {
-    /// This sample is delivered: that of the step, or, because of the error, another one in its place.
+    /// Deliver this sample: that of the step, or a substitute because of the error.
     Sample(ReadSample, Option<Error>),
-    /// The sample is damaged, and none stands in its place.
+    /// The sample is damaged and has no substitute.
     Damaged(Error),
-    /// The generation was reclaimed: the rest of its epoch is left out.
+    /// The generation was reclaimed: skip the rest of its epoch.
     Abandoned,
 }
 
-/// The steps that are planned and not delivered yet, and the threads that read them ahead.
+/// The steps that are planned but not delivered yet, and the prefetch threads.
 pub(crate) struct Delivery {
     reader: Arc<Reader>,
     options: Arc<StreamOptions>,
     pub(crate) queue: Queue,
-    /// None before the first step, and where nothing is read ahead.
+    /// `None` before the first step, and without prefetch.
     pub(crate) pool: Option<Pool<Wanted, Result<ReadSample>>>,
     /// Bytes of the largest sample so far.
     largest: u64,
-    /// The last epoch for which a warning said that its generation was reclaimed meanwhile.
+    /// The last epoch for which a warning said that its generation was reclaimed.
     warned: Option<u64>,
 }
 
@@ -50,10 +50,10 @@ impl Delivery {
         Delivery { reader, options, queue: Queue::default(), pool: None, largest: 0, warned: None }
     }
 
-    /// Starts the threads that read ahead, where the options ask for any.
+    /// Starts the prefetch threads if the options ask for any.
     ///
     /// # Errors
-    /// The system starts no further thread.
+    /// The system cannot start another thread.
     pub(crate) fn start_reading_ahead(&mut self) -> Result<()> {
         if self.options.prefetch_bytes > 0 && self.pool.is_none() {
             let reader = self.reader.clone();
@@ -63,24 +63,24 @@ impl Delivery {
                 reader.unless_torn(sample)
             };
             let started = Pool::new(self.options.threads, read);
-            let refused = |error| Error::Sample(format!("no thread can be started to read ahead: {error}"));
+            let refused = |error| Error::Sample(format!("cannot start a prefetch thread: {error}"));
             self.pool = Some(started.map_err(refused)?);
         }
         Ok(())
     }
 
-    /// Whether one more step might exceed what may be read ahead. The size of a compressed sample is not known before
-    /// one was read.
+    /// Returns whether one more step might exceed the limits of the prefetch. The size of a compressed sample is
+    /// unknown until one was read.
     pub(crate) fn is_enough(&self) -> bool {
         let planned = self.queue.bytes();
         let unknown = self.largest == 0 && planned > 0;
         unknown || planned + self.largest > self.options.prefetch_bytes || self.queue.len() >= MOST_AHEAD
     }
 
-    /// Appends a step, and has its sample read ahead.
+    /// Appends a step and starts to prefetch its sample.
     ///
     /// # Errors
-    /// The generation of the step is gone, and there is no newer one, or the filesystem's error.
+    /// The generation of the step is gone and there is no newer one; filesystem errors.
     pub(crate) fn push(&mut self, plan: Arc<Plan>, number: u64, slot: Slot) -> Result<()> {
         let (mut bytes, mut inline) = (0, true);
         if let (Slot::Read(position), Some(pool)) = (slot, &mut self.pool) {
@@ -97,10 +97,10 @@ impl Delivery {
         Ok(())
     }
 
-    /// Takes the first step, and what was read for it; none if no step is planned.
+    /// Removes the first step and returns it with the result of reading its sample; `None` if no step is planned.
     ///
     /// # Errors
-    /// [`Error::Interrupted`]: `stop` said so. The step stays the first one.
+    /// [`Error::Interrupted`] if `stop` returns true. The step then stays the first one.
     fn pop(&mut self, stop: &dyn Fn() -> bool) -> Result<Option<(PlannedStep, Result<ReadSample>)>> {
         let Some(step) = self.queue.front() else { return Ok(None) };
         let read = match (step.slot, &mut self.pool) {
@@ -113,20 +113,20 @@ impl Delivery {
         Ok(self.queue.pop().map(|step| (step, read)))
     }
 
-    /// The step could not be delivered, and comes next again.
+    /// Puts a step that could not be delivered back to the front.
     fn put_back(&mut self, step: PlannedStep) {
         self.queue.push_again(PlannedStep { bytes: 0, inline: true, ..step });
     }
 
-    /// Forgets all steps, and ends the threads with what they read.
+    /// Drops all steps, and ends the threads with what they have read.
     pub(crate) fn clear(&mut self) {
         (self.queue, self.pool) = (Queue::default(), None);
     }
 
-    /// Decides what is delivered in a step for which `read` was read.
+    /// Decides what is delivered for a step whose read returned `read`.
     ///
     /// # Errors
-    /// As [`Reader::sample`], except for the errors that an [`Outcome`] stands for.
+    /// As [`Reader::sample`], except for the errors that become an [`Outcome`].
     fn resolve(&mut self, step: &PlannedStep, read: Result<ReadSample>) -> Result<Outcome> {
         let (plan, equal) = (&step.plan, self.options.equal);
         match read {
@@ -140,14 +140,14 @@ impl Delivery {
                 if equal == Equal::No {
                     tracing::info!(
                         generation,
-                        "it was reclaimed while it was read: going on with the newest generation"
+                        "generation reclaimed during the epoch; continuing with the newest generation"
                     );
                     return Ok(Outcome::Abandoned);
                 }
                 if !is_warned {
                     tracing::warn!(
                         generation,
-                        "it was reclaimed while it was read: its steps are made with samples of the newest generation"
+                        "generation reclaimed during the epoch; substituting samples from the newest generation"
                     );
                 }
                 let position = if let Slot::Read(position) = step.slot { position } else { plan.first };
@@ -157,7 +157,7 @@ impl Delivery {
         }
     }
 
-    /// Reads the sample of a step; where it has none, one that has the shapes of the ring's samples.
+    /// Reads the sample of a step. For a padding step, reads one that has the shapes of the ring's samples.
     fn read(&self, step: &PlannedStep) -> Result<ReadSample> {
         match (step.slot, &step.plan.manifest) {
             (Slot::Padding, _) => self.some_sample(&step.plan, 0),
@@ -166,8 +166,8 @@ impl Delivery {
         }
     }
 
-    /// A sample of the epoch that can be read: that of this worker's step `from`, or one after it; else one of the
-    /// newest generation.
+    /// Reads a sample of the epoch: that of this worker's step `from` or the first after it that is readable; else
+    /// one of the newest generation.
     fn some_sample(&self, plan: &Plan, from: u64) -> Result<ReadSample> {
         let (samples, share) = (plan.epoch.samples, self.options.share);
         let Some(manifest) = plan.manifest.as_ref().filter(|_| samples > 0) else { return self.instead(plan.first) };
@@ -183,7 +183,7 @@ impl Delivery {
         self.instead(plan.first)
     }
 
-    /// A sample of the newest generation: at this position, or the first after it that can be read.
+    /// Reads a sample of the newest generation: at this position, or at the first readable one after it.
     fn instead(&self, position: u64) -> Result<ReadSample> {
         let mut tried = 0;
         loop {
@@ -198,7 +198,7 @@ impl Delivery {
 }
 
 impl Stream {
-    /// Delivers the first planned step. None: nothing is delivered for it.
+    /// Delivers the first planned step. Returns `None` if the step delivers nothing.
     pub(crate) fn take(
         &mut self,
         wait: &mut Option<Retry>,
@@ -211,7 +211,7 @@ impl Stream {
         }
         loop {
             match self.item(&step, read) {
-                // The server does not answer: the same sample is next when it is back.
+                // The server does not answer: read the same sample again when it is back.
                 Err(error) if error.is_retryable() => {
                     if let Err(error) = self.pause_after(wait, error, stop, tell) {
                         self.delivery.put_back(step);
@@ -219,7 +219,7 @@ impl Stream {
                     }
                     read = self.delivery.read(&step);
                 }
-                // The caller may go on, for example after making the file readable.
+                // The caller may continue, for example after making the file readable.
                 Err(error @ Error::Fs { .. }) => {
                     self.delivery.put_back(step);
                     return Err(error);
@@ -232,7 +232,7 @@ impl Stream {
         }
     }
 
-    /// What is delivered for what was read in a step. None: nothing is, now or later in this epoch.
+    /// Returns what a step delivers for `read`; `None` if it delivers nothing, like the rest of the epoch.
     fn item(&mut self, step: &PlannedStep, read: Result<ReadSample>) -> Result<Option<Item>> {
         let (mut sample, damage) = match self.delivery.resolve(step, read)? {
             Outcome::Sample(sample, damage) => (sample, damage),

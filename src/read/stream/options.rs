@@ -4,35 +4,36 @@ use crate::read::shard::{Equal, Share};
 use crate::run_log::Turn;
 use std::time::Duration;
 
-/// How to stream.
+/// Options of a stream.
 #[derive(Clone, Debug)]
 pub struct StreamOptions {
-    /// Whose share: a worker of all that read together.
+    /// Which worker this is, of how many that read together.
     pub share: Share,
-    /// Whether each epoch has an order of its own.
+    /// Whether each epoch has a different, shuffled order.
     pub shuffle: bool,
-    /// Which orders these are.
+    /// The shuffle seed.
     pub seed: u64,
-    /// What makes all workers have the same number of steps.
+    /// How all workers get the same number of steps.
     pub equal: Equal,
     /// The value of every element of a padding sample ([`Equal::Pad`]).
     pub pad_value: f64,
-    /// After this many epochs the stream ends; none: never.
+    /// Number of epochs after which the stream ends; `None`: it never ends.
     pub epochs: Option<u64>,
-    /// It goes on where the run's workers were before: with an epoch that none of them has begun. All ranks take as many
-    /// turns, each with the same number of workers. None: it begins with the first epoch.
+    /// Continues the run after its workers' previous turn, with an epoch that none of them has begun. All ranks must
+    /// take the same number of turns, each with the same number of workers. `None`: begins with the first epoch.
     pub goes_on: Option<Turn>,
-    /// Whether a generation is read again while there is no newer one; else the stream waits for it.
+    /// Whether a generation is read again while there is no newer one. If not, the stream waits.
     pub repeat: bool,
     /// Longest wait for a newer generation; `None`: no limit.
     pub timeout: Option<Duration>,
-    /// Bytes of samples that are read ahead at most, but one sample at least; 0: nothing is read ahead.
+    /// Most bytes of samples to prefetch (but at least one sample); 0: no prefetch.
     pub prefetch_bytes: u64,
-    /// Threads that read ahead.
+    /// Number of prefetch threads.
     pub threads: usize,
-    /// The run; none: one of its own.
+    /// Name of the run; `None`: a new run.
     pub run: Option<String>,
-    /// Reads what this run has read, once more, instead of taking part in one.
+    /// Name of a past run to replay. The stream reads the same samples in the same order and does not take part in a
+    /// run.
     pub replay: Option<String>,
 }
 

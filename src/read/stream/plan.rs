@@ -1,4 +1,4 @@
-//! What a stream is about to give: its epoch, and the steps of it that are planned and not given yet.
+//! The plan of an epoch, and the queue of its steps that are planned but not delivered yet.
 
 use crate::manifest::Manifest;
 use crate::read::checkpoint::Remaining;
@@ -11,19 +11,19 @@ use std::sync::Arc;
 /// One epoch, as this worker reads it.
 pub struct Plan {
     pub number: u64,
-    /// How many epochs this stream began before it.
+    /// Number of epochs that this stream began before it.
     pub nth: u64,
     pub epoch: Epoch,
-    /// None: the generation is gone, and was before the epoch began.
+    /// The manifest; `None` if the generation was already gone when the epoch began.
     pub manifest: Option<Arc<Manifest>>,
-    /// The first position that is served.
+    /// The first position for training.
     pub first: u64,
     pub order: Order,
     pub place: Remaining,
 }
 
 impl Plan {
-    /// Where in the generation the sample of `step` is; none after the last step.
+    /// Returns the position in the generation of the sample of `step`, or `None` after the last step.
     pub fn slot(&self, share: Share, step: u64, equal: Equal) -> Option<Slot> {
         Some(match share.slot(step, self.place.left(self.epoch.samples), equal)? {
             Slot::Read(n) => Slot::Read(self.first + self.order.at(self.place.number(n))),
@@ -32,18 +32,18 @@ impl Plan {
     }
 }
 
-/// One step that was planned.
+/// A planned step.
 pub struct PlannedStep {
     pub plan: Arc<Plan>,
     pub number: u64,
     pub slot: Slot,
-    /// What it is thought to take.
+    /// Expected size of its sample.
     pub bytes: u64,
-    /// Nobody reads it ahead.
+    /// Whether it is read when it is delivered, not prefetched.
     pub inline: bool,
 }
 
-/// Steps that were planned and not given yet, the next one first.
+/// Steps that are planned but not delivered yet, in order.
 #[derive(Default)]
 pub struct Queue {
     steps: VecDeque<PlannedStep>,
@@ -51,7 +51,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// The step that is given next.
+    /// Returns the next step.
     pub fn front(&self) -> Option<&PlannedStep> {
         self.steps.front()
     }
@@ -64,24 +64,24 @@ impl Queue {
         self.steps.len()
     }
 
-    /// What they are thought to take.
+    /// Returns the expected size of all planned samples.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The step that comes last.
+    /// Appends a step.
     pub fn push(&mut self, step: PlannedStep) {
         self.bytes += step.bytes;
         self.steps.push_back(step);
     }
 
-    /// A step that could not be given is next again.
+    /// Puts a step that could not be delivered back to the front.
     pub fn push_again(&mut self, step: PlannedStep) {
         self.bytes += step.bytes;
         self.steps.push_front(step);
     }
 
-    /// Takes the next one.
+    /// Removes and returns the next step.
     pub fn pop(&mut self) -> Option<PlannedStep> {
         let step = self.steps.pop_front()?;
         self.bytes -= step.bytes;

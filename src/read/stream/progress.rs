@@ -1,4 +1,4 @@
-//! Progress of a stream: what was delivered, what the run's log says of it, and the signs of life.
+//! Progress of a stream: what was delivered, what the run's log says of it, and the heartbeat.
 
 use super::options::StreamOptions;
 use super::plan::Plan;
@@ -14,27 +14,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// How a stream takes part in its run: the log, and what the log does not know yet.
+/// A stream's part in its run: the log, and what is not logged yet.
 pub(crate) struct RunMembership {
     reader: Arc<Reader>,
     options: Arc<StreamOptions>,
-    /// The log of the stream's own run.
+    /// The log of the run in which the stream takes part.
     pub(crate) log: Arc<RunLog>,
-    /// The log of the run that is replayed; it is read and never written.
+    /// The log of the run that is replayed. It is only read.
     replay: Option<Arc<RunLog>>,
-    /// Other streams may follow the run, since the options name it.
+    /// Whether the options name the run, so that other streams may take part in it.
     is_named: bool,
-    /// The pass that is still to be joined.
+    /// The pass that must still be joined.
     turn: Option<Turn>,
-    /// Tells apart the streams of one worker.
+    /// A random number that distinguishes the streams of one worker.
     ticket: u64,
-    /// The stream goes on from a state.
+    /// Whether the stream resumes from a state.
     is_loaded: bool,
-    /// Its state was asked for: another stream may go on from there, and needs the log.
+    /// Whether its state was saved. If so, another stream may resume from it and needs the log.
     pub(crate) is_saved: Arc<AtomicBool>,
-    /// The epoch of the loaded state, which the log of a new run does not have.
+    /// The epoch of the loaded state, which is not in the log of a new run.
     resumed: Option<(u64, Epoch)>,
-    /// An epoch that is not logged yet, and how often in a row its generation was read before it.
+    /// An epoch that is not logged yet. Its `repeats` counts the epochs before it, in a row, of the same generation.
     unlogged: Option<(u64, Epoch)>,
 }
 
@@ -58,11 +58,11 @@ impl RunMembership {
         })
     }
 
-    /// The epoch that a new stream begins with: 0, or the first one in the log of a replayed run, which may itself have
-    /// gone on from another run's state.
+    /// Returns the epoch with which a new stream begins: 0, or the first one in the log of a replayed run, which may
+    /// itself have resumed from another run's state.
     ///
     /// # Errors
-    /// There is no log of the run to replay; the index cannot be reached.
+    /// The run to replay has no log; the index is unreachable.
     pub(crate) fn first_epoch(&self) -> Result<u64> {
         let Some(log) = &self.replay else { return Ok(0) };
         if let Some((k, epoch)) = log.epochs()?.first() {
@@ -72,37 +72,37 @@ impl RunMembership {
         Err(Error::Sample(format!("there is no log of a run {name:?} in the ring at {place}")))
     }
 
-    /// The log of the run whose epochs are read.
+    /// Returns the log of the run whose epochs are read.
     pub(crate) fn read_log(&self) -> &Arc<RunLog> {
         self.replay.as_ref().unwrap_or(&self.log)
     }
 
-    /// The stream follows the log of a run, and does not take part in one.
+    /// Returns whether the stream replays a run and so does not take part in one.
     pub(crate) fn is_replay(&self) -> bool {
         self.replay.is_some()
     }
 
-    /// No other worker follows this run.
+    /// Returns whether no other worker takes part in this run.
     fn is_alone(&self) -> bool {
         !self.is_named || self.options.share.world == 1
     }
 
-    /// A stream with a run of its own logs its epochs, and where it is, only now and then if it reads a small
-    /// generation again and again.
+    /// Returns whether the stream logs its epochs and its position only at intervals: it has a run of its own, and a
+    /// small generation may be read very often.
     fn is_quiet(&self) -> bool {
         !self.is_named && self.reader.ring().settings.reuse.min == 0
     }
 
-    /// Returns epoch `k` as it is logged; none if it is not.
+    /// Returns epoch `k` if it is logged.
     ///
     /// # Errors
-    /// The index cannot be reached, and other workers depend on the log.
+    /// The index is unreachable, and other workers depend on the log.
     pub(crate) fn logged(&self, k: u64) -> Result<Option<Epoch>> {
         if let Some(log) = &self.replay {
             return log.epoch(k);
         }
         if !self.is_named && !self.is_loaded {
-            return Ok(None); // only this stream writes into the log of its own run
+            return Ok(None); // only this stream writes to the log of an unnamed run
         }
         match self.log.epoch(k) {
             Err(_) if self.is_alone() => Ok(None),
@@ -110,10 +110,10 @@ impl RunMembership {
         }
     }
 
-    /// Logs `epoch` as number `k`, unless another worker did so first. Returns the one that stands.
+    /// Logs `epoch` as number `k`, unless another worker logged that number first. Returns the logged epoch.
     ///
     /// # Errors
-    /// The index cannot be reached, and other workers depend on the log.
+    /// The index is unreachable, and other workers depend on the log.
     pub(crate) fn decide(&self, k: u64, epoch: Epoch) -> Result<Epoch> {
         if self.is_quiet() {
             self.log.remember(k, &epoch);
@@ -121,7 +121,7 @@ impl RunMembership {
         }
         match self.log.decide(k, &epoch) {
             Err(error) if self.is_alone() => {
-                tracing::debug!(%error, "what is read is not logged");
+                tracing::debug!(%error, "cannot log an epoch of the run");
                 self.log.remember(k, &epoch);
                 Ok(epoch)
             }
@@ -129,35 +129,38 @@ impl RunMembership {
         }
     }
 
-    /// Goes on with the run of a state that is loaded.
+    /// Continues the run of a loaded state.
     ///
     /// # Errors
-    /// A name that cannot be a run's.
+    /// The run's name is invalid.
     pub(crate) fn adopt(&mut self, run: &str) -> Result<()> {
         if !self.is_named && self.replay.is_none() {
             self.log = self.reader.ring().run(run)?;
-            // How often its generation was read already.
-            self.log.epochs().map(drop).unwrap_or_else(|error| tracing::debug!(%error, "the log cannot be read"));
+            // Reads how often the run's generation was already read.
+            self.log
+                .epochs()
+                .map(drop)
+                .unwrap_or_else(|error| tracing::debug!(%error, "cannot read the log of the run"));
         }
         Ok(())
     }
 
-    /// The state that was loaded is in the midst of `epoch`, which is to be logged as number `k`.
+    /// Notes that the loaded state is in the middle of `epoch`, which is to be logged as number `k`.
     pub(crate) fn resume_in(&mut self, k: u64, epoch: &Epoch) {
         if self.replay.is_none() {
             self.resumed = Some((k, epoch.clone()));
         }
     }
 
-    /// Joins the pass `turn` of all workers of the run, `current` being the epoch of a loaded state. Returns the pass's
-    /// first epoch, but none for a stream that goes on from a state.
+    /// Joins the pass `turn` with all workers of the run; `current` is the epoch of a loaded state. Returns the first
+    /// epoch of the pass, or `None` for a stream that resumes from a state.
     fn join(&mut self, turn: &Turn, current: u64) -> Result<Option<u64>> {
         let Share { rank, world } = self.options.share;
         let first = match self.log.join_pass(rank, world, turn, self.ticket, self.is_loaded.then_some(current)) {
             Ok(first) => first,
             Err(error) if self.is_alone() => {
-                // Where the run is cannot be known, so that the stream takes a run of its own.
-                tracing::debug!(%error, "what is read is not logged");
+                // The position of the run is unknown, so the stream begins a run of its own.
+                tracing::debug!(%error, "cannot join a pass of the run");
                 if !self.is_loaded {
                     self.log = self.reader.ring().run(&RunLog::own_name())?;
                     self.is_named = false;
@@ -166,11 +169,11 @@ impl RunMembership {
             }
             Err(error) => return Err(error),
         };
-        self.turn = None; // once
+        self.turn = None; // a pass is joined once
         Ok((!self.is_loaded).then_some(first))
     }
 
-    /// Logs a warning if this worker has read epochs of the run before, which it begins anew.
+    /// Logs a warning if this worker has read epochs of the run before and now begins the run again.
     fn warn_if_read_before(&self) {
         if !self.is_named || self.is_loaded || self.replay.is_some() {
             return;
@@ -178,8 +181,8 @@ impl RunMembership {
         let (worker, run) = (self.options.share.rank, self.log.name());
         if self.log.was_read_by(worker).unwrap_or(false) {
             tracing::warn!(
-                "worker {worker} has read epochs of run {run} before, and reads them again from the first one: name \
-                 another run, or load a state"
+                "worker {worker} has read epochs of run {run} before, and starts again with the first one: give another \
+                 run, or load a saved state"
             );
         }
     }
@@ -189,12 +192,12 @@ impl RunMembership {
         log_epoch(&self.log, self.resumed.take());
     }
 
-    /// Brings the log up to date.
+    /// Logs the epoch that is not logged yet.
     fn log_unlogged(&mut self) {
         log_epoch(&self.log, self.unlogged.take());
     }
 
-    /// The stream begins to deliver from the epoch of `plan`.
+    /// Notes that the stream begins to deliver the epoch of `plan`.
     fn begin_epoch(&mut self, plan: &Plan) {
         let quiet = self.is_quiet();
         match &mut self.unlogged {
@@ -210,10 +213,10 @@ impl RunMembership {
         }
     }
 
-    /// Notes in the log that this worker is at epoch `k`.
+    /// Logs that this worker is at epoch `k`.
     ///
     /// # Errors
-    /// The index cannot be reached or written, and other workers depend on the log.
+    /// The index is unreachable or read-only, and other workers depend on the log.
     fn arrive(&mut self, k: u64) -> Result<()> {
         self.log_unlogged();
         let ring = self.reader.ring();
@@ -223,14 +226,14 @@ impl RunMembership {
             return noted;
         }
         let place = ring.coordination.place();
-        let message = format!("run {} cannot be kept there, which its workers need: {error}", self.log.name());
+        let message = format!("cannot write the log of run {}, which its workers need: {error}", self.log.name());
         Err(Error::CoordinationDenied { place, message })
     }
 
-    /// Notes in the log that this stream reads no more, having read all epochs before number `finished`.
+    /// Logs that this stream has ended and has read all epochs before number `finished`.
     fn leave(&mut self, finished: u64) {
         let Share { rank, world } = self.options.share;
-        // A stream that was loaded, or whose state was saved, leaves its log for other streams that load the state.
+        // A stream that was loaded or saved keeps its log for the streams that load the state.
         let is_saved = self.is_loaded || self.is_saved.load(Ordering::Relaxed);
         let left = if self.log.is_own() && world == 1 && !is_saved {
             self.reader.ring().forget_run(self.log.name());
@@ -238,29 +241,29 @@ impl RunMembership {
         } else {
             self.log.leave(rank, finished, self.ticket)
         };
-        left.unwrap_or_else(|error| tracing::debug!(%error, "that we leave cannot be told"));
+        left.unwrap_or_else(|error| tracing::debug!(%error, "cannot log the end of this stream"));
     }
 }
 
 fn log_epoch(log: &RunLog, epoch: Option<(u64, Epoch)>) {
     if let Some((k, epoch)) = epoch {
         let decided = log.decide(k, &epoch);
-        decided.map(drop).unwrap_or_else(|error| tracing::debug!(%error, "what is read is not logged"));
+        decided.map(drop).unwrap_or_else(|error| tracing::debug!(%error, "cannot log an epoch of the run"));
     }
 }
 
-/// What a stream has delivered, and what the others know of it.
+/// What a stream has delivered, and what it has reported to other processes.
 pub(crate) struct Progress {
     pub(crate) run: RunMembership,
     /// The epoch of the last sample, and the number of its steps that were delivered.
     pub(crate) delivered: Option<(Arc<Plan>, u64)>,
     /// Epochs that this stream has finished.
     pub(crate) finished: u64,
-    /// The run's number of the epoch that is delivered from, or comes next.
+    /// Number, in the run, of the epoch that is being delivered or comes next.
     pub(crate) current: u64,
     /// The epoch at which the run's log has this worker.
     arrived: Option<u64>,
-    /// When the log was written, and the generation that was read then.
+    /// When the log was last written, and the generation that was being read then.
     reported: Option<(Instant, Option<u64>)>,
     heartbeat: Option<Heartbeat>,
     samples: u64,
@@ -268,7 +271,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Nothing is delivered yet; epoch `first` comes next.
+    /// Creates the progress of a stream that has delivered nothing; epoch `first` comes next.
     pub(crate) fn new(run: RunMembership, first: u64) -> Progress {
         Progress {
             run,
@@ -283,8 +286,8 @@ impl Progress {
         }
     }
 
-    /// Joins the others in the next of the passes that all workers of the run make, if that is to be done. Returns the
-    /// epoch to begin with, if it is another one than before.
+    /// Joins the next pass that all workers of the run make together, if the options ask for it. Returns the epoch to
+    /// begin with if it differs from the one before.
     pub(crate) fn join(&mut self) -> Result<Option<u64>> {
         let mut first = None;
         if let Some(turn) = self.run.turn.clone().filter(|_| !self.run.is_replay()) {
@@ -297,7 +300,7 @@ impl Progress {
         Ok(first)
     }
 
-    /// Begins to give signs of life; the thread that gives them keeps `generators` up to date.
+    /// Starts the heartbeat. Its thread keeps `generators` up to date.
     pub(crate) fn start_heartbeat(&mut self, generators: &Arc<ProducerStatus>) {
         if self.heartbeat.is_some() {
             return;
@@ -307,25 +310,25 @@ impl Progress {
         let look = move |index: &dyn crate::coordination::Membership| generators.keep_up(index);
         self.heartbeat =
             Some(Heartbeat::start_with(ring.coordination.clone(), &ring.me, Role::Reader, ring.settings.lease, look));
-        // A stream that goes on in the midst of an epoch needs its generation from now on.
-        self.report().unwrap_or_else(|error| tracing::debug!(%error, "that we are here cannot be told"));
+        // A stream that resumes in the middle of an epoch needs its generation from now on.
+        self.report().unwrap_or_else(|error| tracing::debug!(%error, "cannot log this worker's epoch"));
     }
 
-    /// The next step to deliver belongs to `plan`.
+    /// Notes that the next step to deliver belongs to `plan`.
     pub(crate) fn come_to(&mut self, plan: &Arc<Plan>) {
         if plan.number != self.current || self.delivered.is_none() {
             (self.current, self.finished) = (plan.number, plan.nth);
             self.run.begin_epoch(plan);
             self.delivered = Some((plan.clone(), 0));
-            self.report().unwrap_or_else(|error| tracing::debug!(%error, "that the epoch begins cannot be told"));
+            self.report().unwrap_or_else(|error| tracing::debug!(%error, "cannot log this worker's epoch"));
         }
         if self.arrived != Some(self.current) {
-            // It was not due when the epoch began.
-            self.report().unwrap_or_else(|error| tracing::debug!(%error, "where we are cannot be told"));
+            // The report was not due when the epoch began.
+            self.report().unwrap_or_else(|error| tracing::debug!(%error, "cannot log this worker's epoch"));
         }
     }
 
-    /// Step `number` of `plan` was delivered.
+    /// Notes that step `number` of `plan` was delivered.
     pub(crate) fn deliver(&mut self, plan: Arc<Plan>, number: u64) {
         self.delivered = Some((plan, number + 1));
     }
@@ -344,27 +347,28 @@ impl Progress {
         }
     }
 
-    /// Says in the signs of life what is waited for.
+    /// Reports in the heartbeat what the stream waits for.
     pub(crate) fn report_waiting(&self, what: &str) {
         if let Some(heartbeat) = &self.heartbeat {
             heartbeat.report(|report| report.doing = format!("waiting for {what}"));
         }
     }
 
-    /// The epoch that was delivered from is over.
+    /// Ends the epoch that was being delivered.
     pub(crate) fn end_epoch(&mut self) {
         if let Some((plan, _)) = self.delivered.take() {
             (self.current, self.finished) = (plan.number + 1, plan.nth + 1);
         }
     }
 
-    /// `begun` epochs are over, and number `next` comes next: epochs without a step for this worker count, too.
+    /// Notes that `begun` epochs have ended and that number `next` comes next: epochs without a step for this worker
+    /// count, too.
     pub(crate) fn skip_to(&mut self, begun: u64, next: u64) {
         self.finished = self.finished.max(begun);
         self.current = self.current.max(next);
     }
 
-    /// Notes in the run's log where this worker is, if it is due.
+    /// Logs the epoch at which this worker is, if that is due.
     ///
     /// # Errors
     /// As [`RunMembership::arrive`].
@@ -377,20 +381,20 @@ impl Progress {
         Ok(())
     }
 
-    /// The same at the end of the stream, due or not.
+    /// Logs the same at the end of the stream, even if it is not due.
     pub(crate) fn report_end(&mut self) {
         self.reported = None;
-        self.report().unwrap_or_else(|error| tracing::debug!(%error, "the end cannot be told"));
+        self.report().unwrap_or_else(|error| tracing::debug!(%error, "cannot log this worker's epoch"));
     }
 
-    /// As [`Progress::report`], after a state was loaded.
+    /// Logs the epoch as [`Progress::report`] does, after a state was loaded.
     pub(crate) fn report_loaded(&mut self) {
         if self.heartbeat.is_some() {
-            self.report().unwrap_or_else(|error| tracing::debug!(%error, "that we are here cannot be told"));
+            self.report().unwrap_or_else(|error| tracing::debug!(%error, "cannot log this worker's epoch"));
         }
     }
 
-    /// Whether other processes have to know where this worker is.
+    /// Returns whether other processes need to know this worker's epoch now.
     fn is_due(&self) -> bool {
         let ring = self.run.reader.ring();
         let due = |(when, what): (Instant, Option<u64>)| {
@@ -399,13 +403,14 @@ impl Progress {
         !self.run.is_quiet() || self.reported.is_none_or(due)
     }
 
-    /// The generation that is delivered from; between two epochs, the one that was reported last.
+    /// Returns the generation that is being delivered; between two epochs, the one that was reported last.
     fn generation(&self) -> Option<u64> {
         let delivered = self.delivered.as_ref().map(|(plan, _)| plan.epoch.generation);
         delivered.or(self.reported.and_then(|(_, what)| what))
     }
 
-    /// This stream reads nothing more for its worker of the run. An epoch that was delivered to its last step was read.
+    /// Logs that this stream reads no more for its worker. An epoch that was delivered to its last step counts as
+    /// read.
     pub(crate) fn leave(&mut self) {
         self.run.log_unlogged();
         let Some(arrived) = self.arrived.take() else { return };
@@ -417,7 +422,7 @@ impl Progress {
         self.run.leave(finished);
     }
 
-    /// Epoch `number` comes next, after `finished` others, as in a loaded state.
+    /// Makes epoch `number` the next one, after `finished` others, as a loaded state says.
     pub(crate) fn restart(&mut self, finished: u64, number: u64) {
         self.run.is_loaded = true;
         self.delivered = None;

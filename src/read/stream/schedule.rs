@@ -1,4 +1,4 @@
-//! Schedule of a stream: which generation, which epoch and which step come next.
+//! Schedule of a stream: decides which generation, which epoch and which step come next.
 
 use super::Stream;
 use super::options::StreamOptions;
@@ -18,42 +18,42 @@ use crate::unix_ms;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Steps that are planned in one go: the first sample does not wait until thousands of steps are planned.
+/// Most steps planned at a time, so that the first sample does not wait until thousands of steps are planned.
 const AT_ONCE: usize = 64;
 
-/// What came of planning one more step.
+/// Result of planning one more step.
 pub(crate) enum Planned {
-    /// It will be delivered.
+    /// The step is in the queue.
     Step,
-    /// An epoch began, or is over.
+    /// An epoch began or ended.
     Nothing,
     /// Nothing can be planned before this has happened.
     Wait(String),
     End,
 }
 
-/// The epoch that is planned, and what decides about the next one.
+/// The epoch that is being planned, and what decides about the next one.
 pub(crate) struct Schedule {
     reader: Arc<Reader>,
     options: Arc<StreamOptions>,
     pub(crate) generators: Arc<ProducerStatus>,
     policy: Policy,
-    /// The epoch that is planned, and the next step of it.
+    /// The epoch that is being planned, and its next step.
     planning: Option<(Arc<Plan>, u64)>,
     /// The next epoch to plan.
     pub(crate) next_epoch: u64,
-    /// Epochs that were planned to their ends, or are being planned.
+    /// Epochs that are planned completely or are being planned.
     begun: u64,
-    /// An epoch of which nothing more is delivered.
+    /// An epoch of which no more steps are delivered.
     abandoned: Option<u64>,
-    /// A generation within KEEP whose directory cannot be seen, and since when.
+    /// A generation within KEEP whose directory is not visible, and since when.
     unseen: Option<(u64, Instant)>,
-    /// When the next epoch was last looked for before this one was over.
+    /// When the next epoch was last looked up before the current one ended.
     looked: Option<Instant>,
 }
 
 impl Schedule {
-    /// Begins with epoch `first`.
+    /// Creates a schedule that begins with epoch `first`.
     pub(crate) fn new(reader: Arc<Reader>, options: Arc<StreamOptions>, first: u64) -> Schedule {
         let ring = reader.ring();
         let generators = ProducerStatus::of(&ring.descriptor.ring_id, ring.settings.lease);
@@ -71,24 +71,24 @@ impl Schedule {
         }
     }
 
-    /// The epoch that is planned.
+    /// Returns the plan of the epoch that is being planned.
     pub(crate) fn plan(&self) -> Option<&Arc<Plan>> {
         self.planning.as_ref().map(|(plan, _)| plan)
     }
 
-    /// While no epoch is planned: the number of epochs that were, and the next one.
+    /// Returns the number of epochs planned so far and the number of the next one, if no epoch is being planned.
     pub(crate) fn between_epochs(&self) -> Option<(u64, u64)> {
         self.planning.is_none().then_some((self.begun, self.next_epoch))
     }
 
-    /// Epoch `number` is the next one, after `finished` others, as in a loaded state.
+    /// Makes epoch `number` the next one, after `finished` others, as a loaded state says.
     pub(crate) fn restart(&mut self, finished: u64, number: u64) {
         (self.planning, self.abandoned, self.looked) = (None, None, None);
         (self.begun, self.next_epoch) = (finished, number);
         self.policy = Policy::new(self.generators.clone(), self.options.repeat);
     }
 
-    /// Plans epoch `number` from `place` and `step` on. Returns none if the epoch is left out.
+    /// Plans epoch `number` from `place` and `step` on. Returns `None` if the epoch is skipped.
     ///
     /// # Errors
     /// As [`Schedule::plan_of`].
@@ -107,7 +107,7 @@ impl Schedule {
         Ok(plan)
     }
 
-    /// Plans no further step of the epoch.
+    /// Stops planning steps of the epoch.
     pub(crate) fn abandon(&mut self, plan: &Plan) {
         self.abandoned = Some(plan.number);
     }
@@ -116,12 +116,12 @@ impl Schedule {
         self.abandoned == Some(plan.number)
     }
 
-    /// A sample of the epoch could be read.
+    /// Notes that a sample of the epoch could be read.
     pub(crate) fn note_readable(&mut self) {
         self.policy.good();
     }
 
-    /// The next step of the epoch that is planned. None: the epoch is over.
+    /// Returns the next step of the epoch that is being planned; `None` if the epoch is complete.
     fn next_step(&mut self) -> Option<(Arc<Plan>, u64, Slot)> {
         let (plan, number) = self.planning.clone()?;
         let slot = plan.slot(self.options.share, number, self.options.equal).filter(|_| !self.is_abandoned(&plan));
@@ -131,22 +131,22 @@ impl Schedule {
         slot.map(|slot| (plan, number, slot))
     }
 
-    /// The next step is planned.
+    /// Notes that the next step was planned.
     fn advance(&mut self) {
         if let Some((_, number)) = &mut self.planning {
             *number += 1;
         }
     }
 
-    /// All epochs that the options ask for are planned.
+    /// Returns whether all epochs that the options ask for are planned.
     fn is_complete(&self) -> bool {
         self.options.epochs.is_some_and(|epochs| self.begun >= epochs)
     }
 
-    /// Decides about the next epoch. `is_drained`: everything that was planned is delivered.
+    /// Decides about the next epoch. `is_drained`: all planned steps are delivered.
     fn plan_epoch(&mut self, run: &RunMembership, is_drained: bool) -> Result<Planned> {
         if !is_drained && self.looked.is_some_and(|looked| looked.elapsed() < self.reader.ring().settings.poll) {
-            return Ok(Planned::Wait("the epoch to be read to its end".to_owned()));
+            return Ok(Planned::Wait("the end of the epoch".to_owned()));
         }
         self.looked = Some(Instant::now());
         let k = self.next_epoch;
@@ -168,7 +168,7 @@ impl Schedule {
         Ok(Planned::Nothing)
     }
 
-    /// An epoch over the samples of a generation.
+    /// Creates an epoch of the samples of a generation.
     fn epoch_of(&self, manifest: &Manifest) -> Epoch {
         let served = self.reader.ring().training(manifest);
         Epoch {
@@ -182,11 +182,11 @@ impl Schedule {
         }
     }
 
-    /// Returns `epoch`; logs a warning if it has no step for this worker.
+    /// Returns `epoch`. Logs a warning if it has no step for this worker.
     ///
     /// # Errors
-    /// [`Error::Sample`] if it has none for any worker, and either a full generation would have none
-    /// or this is the `first` epoch of a run.
+    /// [`Error::Sample`] if no worker has a step, and either a full generation would also have none or this is the
+    /// `first` epoch of a run.
     fn with_steps(&self, epoch: Epoch, first: bool) -> Result<Epoch> {
         let (share, equal) = (self.options.share, self.options.equal);
         let (world, cap) = (share.world, self.reader.ring().descriptor.swap_cap);
@@ -212,12 +212,11 @@ impl Schedule {
         )))
     }
 
-    /// Returns whether the directory of the generation of `manifest` is there. One within KEEP is not
-    /// gone before it was missing for a lease.
+    /// Returns whether the directory of a manifest's generation exists. A generation within KEEP only counts as gone
+    /// after its directory was missing for a lease.
     ///
     /// # Errors
-    /// [`Error::Manifest`], which passes, while a directory within KEEP cannot be seen. What the
-    /// filesystem says.
+    /// A transient [`Error::Manifest`] while a directory within KEEP is not visible; filesystem errors.
     fn is_there(&mut self, manifest: &Manifest) -> Result<bool> {
         let (ring, generation) = (self.reader.ring(), manifest.summary.generation);
         let dir = ring.layout.read(generation);
@@ -235,22 +234,23 @@ impl Schedule {
             self.reader.note_missing(generation, &dir);
             return Ok(false);
         }
-        let message = format!("{} cannot be seen yet", dir.display());
+        let message = format!("{} is not visible yet", dir.display());
         Err(Error::Manifest { path: ring.layout.manifest(generation), message, passing: true })
     }
 
-    /// Returns the plan of epoch `number`; none if its generation is gone and no other worker counts on its steps.
+    /// Returns the plan of epoch `number`; `None` if its generation is gone and the number of steps need not be
+    /// equal.
     ///
     /// # Errors
-    /// As [`Schedule::is_there`]; [`Error::Manifest`], which passes, while the manifest cannot be seen.
+    /// As [`Schedule::is_there`]; a transient [`Error::Manifest`] while the manifest is not visible.
     fn plan_of(&mut self, number: u64, epoch: Epoch, place: Remaining) -> Result<Option<Plan>> {
         let reader = self.reader.clone();
         let ring = reader.ring();
         let generation = epoch.generation;
         let manifest = reader.manifest(generation)?;
         if manifest.is_none() && generation > ring.manifests.newest_listed()? {
-            // Another worker has seen it; our view of the directory is older.
-            let (path, message) = (ring.layout.manifest(generation), "it cannot be seen yet".to_owned());
+            // Another worker has seen it. This process's view of the directory is stale.
+            let (path, message) = (ring.layout.manifest(generation), "it is not visible yet".to_owned());
             return Err(Error::Manifest { path, message, passing: true });
         }
         let there = match &manifest {
@@ -258,14 +258,18 @@ impl Schedule {
             None => false,
         };
         if !there && self.options.equal == Equal::No {
-            tracing::warn!(generation, epoch = number, "the generation of this epoch is gone: it is left out");
+            tracing::warn!(
+                generation,
+                epoch = number,
+                "the generation of this epoch no longer exists; skipping the epoch"
+            );
             return Ok(None);
         }
         if !there {
             tracing::warn!(
                 generation,
                 epoch = number,
-                "the generation of this epoch is gone: its steps are made with samples of the newest one"
+                "the generation of this epoch no longer exists; substituting samples from the newest generation"
             );
         }
         let first = manifest.as_ref().map_or(0, |manifest| ring.training(manifest).start);
@@ -276,7 +280,7 @@ impl Schedule {
 }
 
 impl Stream {
-    /// Plans until enough is planned for now, or no more can be: the reason.
+    /// Plans steps until enough are planned for now, or until no more can be. Returns the reason.
     pub(crate) fn plan_ahead(&mut self) -> Result<Planned> {
         let most = self.delivery.queue.len() + AT_ONCE;
         loop {
@@ -290,14 +294,15 @@ impl Stream {
         }
     }
 
-    /// Plans more of the same epoch, which is read while the consumer is busy with the sample that it has got.
+    /// Plans more steps of the same epoch, so that they are prefetched while the consumer uses the sample that it
+    /// just got.
     pub(crate) fn top_up(&mut self) {
         let most = self.delivery.queue.len() + AT_ONCE;
         while self.delivery.pool.is_some()
             && self.schedule.plan().is_some()
             && (self.delivery.queue.is_empty() || self.delivery.queue.len() < most && !self.delivery.is_enough())
         {
-            // An error comes again when it is planned the next time.
+            // An error occurs again at the next attempt to plan.
             let Ok(Planned::Step) = self.plan_step() else { break };
         }
     }

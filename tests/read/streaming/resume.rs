@@ -248,7 +248,12 @@ fn foreign_states_are_refused_and_the_difference_is_named() {
     refused(&place, &state, with(|options| options.seed = 4), "this stream has seed 4");
     refused(&place, &state, with(|options| options.shuffle = false), "shuffle false");
     refused(&place, &state, with(|options| options.equal = Equal::No), "equal");
-    refused(&place, &state, with(|options| options.share.rank = 0), "worker 1's");
+    refused(
+        &place,
+        &state,
+        with(|options| options.share.rank = 0),
+        "saved by worker 1, this is the stream of worker 0",
+    );
     let later = State { version: State::VERSION + 1, ..state.clone() };
     refused(&place, &later, options.clone(), "version is 2");
     place.stream(options).load(&state).unwrap();

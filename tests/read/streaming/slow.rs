@@ -212,7 +212,7 @@ fn generations_seen_later_are_waited_for_and_not_gone() {
         for _ in 0..2 {
             let error = next(&mut stream).unwrap_err();
             assert!(matches!(error, Error::Timeout { .. }), "{error}");
-            assert!(error.to_string().contains("manifests/2") && error.to_string().contains("cannot be seen yet"));
+            assert!(error.to_string().contains("manifests/2") && error.to_string().contains("not visible yet"));
         }
         place.generation(SAMPLES..2 * SAMPLES);
         let got: Vec<_> = std::iter::from_fn(|| patiently(&mut stream).unwrap()).collect();
