@@ -1,10 +1,9 @@
-//! Logs of finished runs: one note in `logs/` holds all epochs of a run.
+//! Logs of finished runs: one note in `logs/` has all epochs of a run.
 //!
-//! An active run has a note for each epoch and for each place of a worker. When the run is over, a
-//! manager writes its epochs into one note, `logs/<unix ms>.<run>`, and removes the others. A run that
-//! comes back, from a saved state for example, reads that note before it decides an epoch, so an epoch
-//! never changes its generation. A process that dies in between leaves both kinds of notes; the next
-//! one goes on.
+//! An active run has one note per epoch and one per position of a worker. After the run has ended, a manager writes
+//! its epochs into one note, `logs/<unix ms>.<run>`, and removes the others. A run that continues later, for example
+//! from a saved state, reads that note before it decides an epoch, so the generation of an epoch never changes. A
+//! process that dies in between leaves both kinds of notes; the next one finishes the work.
 
 use super::{EPOCHS_KEPT, Epoch, LOGS, RunLog};
 use crate::coordination::COUNTER_END;
@@ -25,11 +24,11 @@ impl RunLog {
         Ok(names)
     }
 
-    /// Reads the epochs that the log of the finished run holds, and remembers them. A run that was
-    /// never over has none. An unnamed run keeps no such log.
+    /// Reads the epochs in the log of the finished run, and remembers them. A run that has never ended, and an
+    /// unnamed run, have no such log.
     ///
     /// # Errors
-    /// When the index cannot be reached.
+    /// The index is unreachable.
     pub(crate) fn recall(&self) -> Result<BTreeMap<u64, Epoch>> {
         if self.is_own() { Ok(BTreeMap::new()) } else { self.read_logs(&self.finished_logs()?) }
     }
@@ -46,10 +45,10 @@ impl RunLog {
         Ok(epochs)
     }
 
-    /// Writes all epochs into one note of `logs/`, unless the notes there hold them already. Returns
-    /// the numbers of the epochs that have a note of their own.
+    /// Writes all epochs into one note of `logs/`, unless its notes have them already. Returns the numbers of the
+    /// epochs that have separate notes.
     pub(crate) fn write_finished(&self) -> Result<Vec<u64>> {
-        // First, because another process that puts the run away may write a log and drop notes meanwhile.
+        // Read first, because another process that retires the run may write a log and remove notes meanwhile.
         let old = self.finished_logs()?;
         let (mut epochs, listed) = (self.read_logs(&old)?, self.listed()?);
         if !epochs.is_empty() && listed.iter().all(|k| epochs.contains_key(k)) {

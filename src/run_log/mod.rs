@@ -1,23 +1,23 @@
-//! The log of a run: which generation each epoch is read from by workers that read together.
+//! The log of a run: which generation each epoch is read from, by all workers that read together.
 //!
-//! Who comes first to epoch `k` of a run writes down which generation it is read from; the others follow. That log is
-//! kept in the index, as notes of which the first one stays:
+//! The worker that first comes to epoch `k` of a run records the generation it is read from; the others follow. The
+//! log is stored in the index, as notes. The first note written under a name stays:
 //!
 //! ```text
-//! runs/<run>                                 it takes part
+//! runs/<run>                                 the run is active
 //! epochs.<run>/<k>                           epoch k: its generation, its number of samples, its order
-//! run.<run>/at.<worker>.<k>.<member>         worker so-and-so, who signs as this member, has finished k epochs
-//! run.<run>/dead.<worker>.<unix ms>.<member>  then this member was found dead
+//! run.<run>/at.<worker>.<k>.<member>         this worker, a stream of this member, has finished k epochs
+//! run.<run>/dead.<worker>.<unix ms>.<member>  when this member was found dead
 //! run.<run>/turn.<workers>.<rank>.<i>        the loader of a rank begins for the i-th time: its token
-//! run.<run>/in.<workers>.<worker>.<i>        worker so-and-so, of so many, takes part in that
-//! run.<run>/pass.<workers>.<i>               with which epoch all of them go on then
-//! logs/<unix ms>.<run>                       all epochs of a run that is over, in one note (`finished.rs`)
+//! run.<run>/in.<workers>.<worker>.<i>        this worker, of this many, takes part in pass i
+//! run.<run>/pass.<workers>.<i>               the epoch with which all of them begin pass i
+//! logs/<unix ms>.<run>                       all epochs of a finished run, in one note (`finished.rs`)
 //! passes/<generation>.<n>                    runs without notes have read it n times; the highest n counts
 //! ```
 //!
-//! A stream without a run name, of one worker, removes its notes at its end, and adds its passes to the count.
+//! A stream without a run name, with one worker, removes its notes at its end and adds its passes to the count.
 //!
-//! From it follows which generations are still needed (pins), and how often a generation was read (passes).
+//! The logs determine which generations are still needed (pins), and how often each generation was read (passes).
 
 pub(crate) mod finished;
 
@@ -30,45 +30,44 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Passes whose first epochs are remembered: for workers that come late.
+/// Passes whose first epochs are kept, for workers that join late.
 const PASSES_KEPT: u64 = 64;
-/// Signs for a worker that is gone. No member has this name.
+/// The member name of a worker that has left. No member has this name.
 pub(crate) const LEFT: &str = "_left";
-/// How the names of runs begin that nobody gave a name.
+/// Prefix of the names of unnamed runs.
 const OWN: &str = "own-";
-/// A stream that ends removes the notes of this many epochs at most; the next promotions remove more.
+/// Most epochs whose notes a stream removes at its end. Later promotions remove the others.
 const MOST_AT_THE_END: usize = 64;
-/// Epochs of a run that are kept in its log.
+/// Epochs that the log of a run keeps.
 const EPOCHS_KEPT: u64 = 4096;
-/// After so long it is said again that a run takes part.
+/// Time after which a run is noted as active again.
 const LISTED_FOR: Duration = Duration::from_secs(5);
 pub(crate) const RUNS: &str = "runs";
 pub(crate) const LOGS: &str = "logs";
-/// The folder of the counts of passes.
+/// Folder of the counts of passes.
 pub(crate) const PASSES: &str = "passes";
-/// Tries to raise a count of passes that others raise at the same time.
+/// Attempts to raise a count of passes that other processes raise at the same time.
 const COUNT_TRIES: u32 = 16;
-/// How the folder of a run begins in which its workers note where they are.
+/// Prefix of the folder in which the workers of a run note their positions.
 pub(crate) const WORKERS: &str = "run.";
 
-/// One epoch of a run: which generation, in which order. Written once, by whoever comes to it first.
+/// One epoch of a run: its generation and its order. Written once, by the first worker that comes to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Epoch {
     /// The generation that is read.
     pub generation: u64,
-    /// How many samples of it are served.
+    /// Number of its samples that are read.
     pub samples: u64,
-    /// How many workers share them.
+    /// Number of workers that share them.
     pub workers: u64,
-    /// Whether they are shuffled.
+    /// Whether the order is shuffled.
     pub shuffle: bool,
-    /// With which seed.
+    /// The shuffle seed.
     pub seed: u64,
-    /// So many epochs before it were read from the same generation in the same way, and are not written down by
-    /// themselves.
+    /// Number of epochs before it that were read from the same generation in the same way and have no notes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub repeats: u64,
-    /// When this was written: milliseconds since 1970, by the writer's clock.
+    /// When this was written, in milliseconds since 1970 by the writer's clock.
     pub unix_ms: u64,
 }
 
@@ -80,12 +79,12 @@ fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
-/// One of the times that the workers of a rank begin to read together.
+/// A pass that the workers of a rank begin together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The rank.
     pub rank: u64,
-    /// What the workers of the rank have in common this time, and had not the time before.
+    /// A text that the workers of the rank share in this turn and that differs from the previous turn's.
     pub token: String,
 }
 
@@ -95,21 +94,21 @@ pub struct RunLog {
     coordination: Arc<dyn CoordinationStore>,
     name: String,
     known: Mutex<BTreeMap<u64, Epoch>>,
-    /// Epochs that this process wrote down, oldest first.
+    /// Epochs that this process recorded, oldest first.
     written: Mutex<VecDeque<u64>>,
-    /// When it was last said that the run takes part.
+    /// When the run was last noted as active.
     listed: Mutex<Option<Instant>>,
-    /// For each worker of this process: where it said last that it is, and which stream said so.
+    /// For each worker of this process: its last recorded position, and the stream that recorded it.
     arrived: Mutex<HashMap<u64, (String, u64)>>,
-    /// Since when workers that never came are waited for.
+    /// Since when workers that have not joined are waited for.
     absent_since: Mutex<Option<Instant>>,
 }
 
 impl RunLog {
-    /// The log of run `name`: 1 to 100 letters, digits, `.`, `-` and `_`.
+    /// Opens the log of run `name`: 1 to 100 letters, digits, `.`, `-` and `_`.
     ///
     /// # Errors
-    /// Another name.
+    /// An invalid name.
     pub fn new(coordination: Arc<dyn CoordinationStore>, name: &str) -> Result<RunLog> {
         if !is_run_name(name) {
             return Err(Error::Sample(format!(
@@ -127,23 +126,23 @@ impl RunLog {
         })
     }
 
-    /// Returns how long workers that never came have been waited for, from the first call on.
+    /// Returns how long workers that have not joined have been waited for, from the first call on.
     pub(crate) fn absence(&self) -> Duration {
         let mut since = self.absent_since.lock().unwrap_or_else(PoisonError::into_inner);
         since.get_or_insert_with(Instant::now).elapsed()
     }
 
-    /// A name for the run of a stream that takes part in none.
+    /// Creates a name for the run of a stream that takes part in no named run.
     pub fn own_name() -> String {
         format!("{OWN}{:08x}{:08x}", random_u32(), random_u32())
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// One worker alone follows it.
+    /// Returns whether it is the run of a single unnamed stream.
     pub(crate) fn is_own(&self) -> bool {
         self.name.starts_with(OWN)
     }
@@ -156,11 +155,11 @@ impl RunLog {
         format!("epochs.{}", self.name)
     }
 
-    /// Epoch `k`; none when nobody has come to it, or when what was written of it cannot be read (a machine that lost
-    /// its power may leave such a note).
+    /// Returns epoch `k`, or `None` if no worker has come to it or its note is unreadable (as it may be after a power
+    /// failure).
     ///
     /// # Errors
-    /// When the index cannot be reached.
+    /// The index is unreachable.
     pub fn epoch(&self, k: u64) -> Result<Option<Epoch>> {
         if let Some(known) = self.lock_known().get(&k) {
             return Ok(Some(known.clone()));
@@ -173,12 +172,12 @@ impl RunLog {
         Ok(epoch)
     }
 
-    /// Proposes `epoch` as epoch `k`. Returns what epoch `k` is: the first proposal of any worker.
+    /// Proposes `epoch` as epoch `k`. Returns the first proposal of any worker.
     ///
     /// # Errors
-    /// When the index cannot be reached or written to.
+    /// The index is unreachable or read-only.
     pub fn decide(&self, k: u64, epoch: &Epoch) -> Result<Epoch> {
-        // The run may have been over, and its log put away.
+        // The run may have ended, so that its epochs are in `logs/`.
         if let Some(decided) = self.recall()?.remove(&k) {
             return Ok(decided);
         }
@@ -189,28 +188,29 @@ impl RunLog {
         Ok(stands)
     }
 
-    /// What stands in a note, which is `text` for whoever comes first. One that cannot be read is written anew.
+    /// Returns the contents of a note, which is `text` if this process writes it first. Replaces a note that is
+    /// unreadable.
     fn agree<T>(&self, folder: &str, name: &str, text: &str, read: impl Fn(&str) -> Option<T>) -> Result<T> {
         if let Some(stands) = read(&self.coordination.add_note(folder, name, text)?) {
             return Ok(stands);
         }
         let place = self.coordination.place();
-        tracing::warn!("{place}: the note {folder}/{name} cannot be read, and is written anew");
+        tracing::warn!("{place}: the note {folder}/{name} is unreadable; writing it again");
         self.coordination.remove_note(folder, name)?;
         read(&self.coordination.add_note(folder, name, text)?)
-            .ok_or_else(|| Error::Coordination(format!("{place}: the note {folder}/{name} cannot be read: remove it")))
+            .ok_or_else(|| Error::Coordination(format!("{place}: the note {folder}/{name} is unreadable: remove it")))
     }
 
     fn lock_known(&self) -> MutexGuard<'_, BTreeMap<u64, Epoch>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Epoch `k` as this process knows it, written down or not.
+    /// Remembers epoch `k` in this process, whether it is recorded or not.
     pub fn remember(&self, k: u64, epoch: &Epoch) {
         self.lock_known().insert(k, epoch.clone());
     }
 
-    /// Forgets what is long past.
+    /// Forgets the epochs before `first`, and removes the notes that this process wrote of them.
     fn forget_before(&self, first: u64) -> Result<()> {
         let mut known = self.lock_known();
         if known.first_key_value().is_some_and(|(k, _)| *k < first) {
@@ -227,13 +227,13 @@ impl RunLog {
         past.iter().try_for_each(|k| self.coordination.remove_note(&self.epochs_folder(), &k.to_string()))
     }
 
-    /// Worker `worker`, who signs as `member`, has finished `k` epochs and goes on. `ticket` says which of the worker's
-    /// streams in this process it is.
+    /// Records that worker `worker`, a stream of `member`, has finished `k` epochs and continues. `ticket`
+    /// distinguishes the worker's streams in this process.
     ///
     /// # Errors
-    /// When the index cannot be reached or written to.
+    /// The index is unreachable or read-only.
     pub fn arrive(&self, worker: u64, k: u64, member: &str, ticket: u64) -> Result<()> {
-        // Once is enough, unless somebody thought that the run was over.
+        // Noted once, and again at intervals, in case another process took the run for ended.
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         if listed.is_none_or(|listed| listed.elapsed() > LISTED_FOR) {
             self.coordination.add_note(RUNS, &self.name, "")?;
@@ -252,26 +252,26 @@ impl RunLog {
         }
     }
 
-    /// A stream of worker `worker`, which has finished `k` epochs, reads no more: what it had still to read is not kept
-    /// for it. Another stream may have taken its place.
+    /// Records that a stream of worker `worker`, which has finished `k` epochs, reads no more, so that no generations
+    /// are kept for it. Does nothing if another stream has taken its place.
     ///
     /// # Errors
-    /// When the index cannot be reached or written to.
+    /// The index is unreachable or read-only.
     pub fn leave(&self, worker: u64, k: u64, ticket: u64) -> Result<()> {
         let ours = self.lock_arrived().get(&worker).is_some_and(|(_, last)| *last == ticket);
         if ours { self.arrive(worker, k, LEFT, ticket) } else { Ok(()) }
     }
 
-    /// The only stream of this run ends after `k` epochs: removes its notes, and counts the passes that it made. Another
-    /// stream may have taken its place.
+    /// Ends the only stream of this run after `k` epochs: removes its notes and counts its passes. Does nothing if
+    /// another stream has taken its place.
     ///
     /// # Errors
-    /// When the index cannot be reached or written to.
+    /// The index is unreachable or read-only.
     pub fn end(&self, worker: u64, k: u64, ticket: u64) -> Result<()> {
         let place =
             self.lock_arrived().get(&worker).filter(|(_, last)| *last == ticket).map(|(place, _)| place.clone());
         let Some(place) = place else { return Ok(()) };
-        // Streams that ended before it in the same place left a sign.
+        // Earlier streams of the same worker recorded that they left.
         let is_left = |name: &String| arrival(name).is_some_and(|(_, (_, member))| member == LEFT);
         let names = self.coordination.note_names(&self.folder())?.into_iter().filter(|name| *name != place);
         let (left, others): (Vec<_>, Vec<_>) = names.partition(is_left);
@@ -291,7 +291,7 @@ impl RunLog {
         self.coordination.remove_note(&self.folder(), &place)?;
         left.iter().try_for_each(|name| self.coordination.remove_note(&self.folder(), name))?;
         self.coordination.remove_note(RUNS, &self.name)?;
-        // After the notes are gone: no observer counts these passes twice.
+        // Counted after the notes are removed, so that no observer counts these passes twice.
         passes.into_iter().try_for_each(|(generation, n)| add_passes(&*self.coordination, generation, n))
     }
 
@@ -299,21 +299,22 @@ impl RunLog {
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A worker, of so many, begins to read again, as all others do: the number of the epoch that they all go on with,
-    /// which none of them had begun when the first of them came here; or `first`, for who knows it from a state.
-    /// `ticket` says which of the worker's streams it is: after an error it may be tried again.
+    /// Joins a pass as one of `workers` workers, all of which begin to read again. Returns the epoch with which all
+    /// of them begin: one that none of them had begun when the first of them joined, or `first` for a worker that
+    /// knows it from a state. `ticket` distinguishes the worker's streams, so that a call may be repeated after an
+    /// error.
     ///
     /// # Errors
-    /// When the index cannot be reached or written to.
+    /// The index is unreachable or read-only.
     pub fn join_pass(&self, worker: u64, workers: u64, turn: &Turn, ticket: u64, first: Option<u64>) -> Result<u64> {
         let (folder, Turn { rank, token }) = (self.folder(), turn);
         let names = self.coordination.note_names(&folder)?;
-        // The others of this rank have either come to this turn, which is their last one then, or not yet.
+        // The other workers of this rank have either joined this turn, which is then their last one, or not yet.
         let turns = format!("turn.{workers}.{rank}.");
         let last = names.iter().filter_map(|name| parse_number(name.strip_prefix(&turns)?)).max();
         let mut pass = last.unwrap_or(0);
         let mark = format!("{ticket:016x}");
-        // A token that we came with before is of an earlier turn, though it is the same.
+        // A turn with the same token that this worker has joined before is an earlier one.
         while self.coordination.add_note(&folder, &format!("{turns}{pass}"), token)? != *token
             || self.coordination.add_note(&folder, &format!("in.{workers}.{worker}.{pass}"), &mark)? != mark
         {
@@ -326,7 +327,7 @@ impl RunLog {
                 self.coordination.remove_note(&folder, &name)?;
             }
         }
-        // Of where our streams ended before, the last place is enough.
+        // Of the places where this worker's earlier streams ended, only the last is kept.
         let mut left: Vec<(u64, &String)> = names
             .iter()
             .filter_map(|name| match arrival(name)? {
@@ -341,9 +342,9 @@ impl RunLog {
         let next = match first {
             Some(first) => first,
             None => {
-                // A run that was over has finished all epochs of its log.
+                // A run that has ended has finished all epochs of its log.
                 let over = self.recall()?.last_key_value().map_or(0, |(last, _)| last + 1);
-                // An epoch that the log does not list cannot be finished, whatever a note says.
+                // A note may claim any number of epochs. An epoch that the log does not list is not finished.
                 let last = self.listed()?.last().map_or(0, |last| last + 1);
                 self.undecided(finished.min(last).max(over))?
             }
@@ -351,17 +352,17 @@ impl RunLog {
         self.agree(&folder, &format!("pass.{workers}.{pass}"), &next.to_string(), |stands| stands.parse().ok())
     }
 
-    /// Returns whether the worker has finished an epoch of the run before. Of a run that was over, all have.
+    /// Returns whether the worker has finished an epoch of the run before. In a run that has ended, all workers have.
     ///
     /// # Errors
-    /// When the index cannot be reached.
+    /// The index is unreachable.
     pub fn was_read_by(&self, worker: u64) -> Result<bool> {
         let names = self.coordination.note_names(&self.folder())?;
         let is_noted = names.iter().filter_map(|name| arrival(name)).any(|(of, (k, _))| of == worker && k > 0);
         Ok(is_noted || !self.recall()?.is_empty())
     }
 
-    /// The first epoch from `k` on that nobody has come to.
+    /// Returns the first epoch from `k` on that no worker has come to.
     pub(crate) fn undecided(&self, k: u64) -> Result<u64> {
         let mut next = k;
         while self.epoch(next)?.is_some() {
@@ -370,7 +371,7 @@ impl RunLog {
         Ok(next)
     }
 
-    /// The numbers of the epochs that are written down, in order.
+    /// Returns the numbers of the recorded epochs, in order.
     pub(crate) fn listed(&self) -> Result<Vec<u64>> {
         let names = self.coordination.note_names(&self.epochs_folder())?;
         let mut numbers: Vec<u64> = names.iter().filter_map(|name| parse_number(name)).collect();
@@ -378,19 +379,18 @@ impl RunLog {
         Ok(numbers)
     }
 
-    /// The numbers of the epochs that are written down or known to this process, in order. Only these are
-    /// looked at: a note may claim that a worker has finished 10^18 epochs.
+    /// Returns the numbers of the epochs that are recorded or known to this process, in order. Only these are
+    /// examined, because a note may claim that a worker has finished 10^18 epochs.
     pub(crate) fn numbers(&self) -> Result<BTreeSet<u64>> {
         let mut numbers: BTreeSet<u64> = self.listed()?.into_iter().collect();
         numbers.extend(self.lock_known().keys());
         Ok(numbers)
     }
 
-    /// Returns all recorded epochs in order: the read log. From then on the epochs between them are
-    /// known, too.
+    /// Returns all recorded epochs in order. After the call, the epochs between them are also known.
     ///
     /// # Errors
-    /// When the index cannot be reached.
+    /// The index is unreachable.
     pub fn epochs(&self) -> Result<Vec<(u64, Epoch)>> {
         let mut numbers: BTreeSet<u64> = self.recall()?.into_keys().collect();
         numbers.extend(self.listed()?);
@@ -400,7 +400,7 @@ impl RunLog {
                 epochs.push((k, epoch));
             }
         }
-        // Of the epochs that are not recorded, the last ones: a note may claim any number of them.
+        // Only the last ones of the epochs without notes, because a note may claim any number of them.
         let mut left = EPOCHS_KEPT;
         for (k, epoch) in epochs.iter().rev() {
             let repeats = epoch.repeats.min(left).min(*k);
@@ -411,8 +411,8 @@ impl RunLog {
     }
 }
 
-/// Counts `more` passes over `generation`. A count is a name that is claimed, and replaces lower ones: however many streams
-/// end, one note stays for each generation.
+/// Adds `more` passes to the count of `generation`. A count is a name that a process claims, and it replaces lower
+/// counts, so that one note per generation remains however many streams end.
 pub(crate) fn add_passes(notes: &dyn Notes, generation: u64, more: u64) -> Result<()> {
     let mark = format!("{:08x}{:08x}", random_u32(), random_u32());
     for _ in 0..if more > 0 { COUNT_TRIES } else { 0 } {
@@ -428,13 +428,13 @@ pub(crate) fn add_passes(notes: &dyn Notes, generation: u64, more: u64) -> Resul
     Ok(())
 }
 
-/// `<generation>.<n>`
+/// Parses `<generation>.<n>`.
 pub(crate) fn count(name: &str) -> Option<(u64, u64)> {
     let (generation, n) = name.split_once('.')?;
     Some((parse_number(generation)?, parse_number(n)?))
 }
 
-/// The counts of passes of runs without notes, by generation.
+/// Returns the passes of runs without notes, by generation.
 pub(crate) fn counted_passes(notes: &dyn Notes) -> Result<BTreeMap<u64, u64>> {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     for (generation, n) in notes.note_names(PASSES)?.iter().filter_map(|name| count(name)) {
@@ -449,14 +449,14 @@ pub(crate) fn is_run_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 100 && !name.starts_with('.') && name.bytes().all(plain)
 }
 
-/// `at.<worker>.<k>.<member>`
+/// Parses `at.<worker>.<k>.<member>`.
 pub(crate) fn arrival(name: &str) -> Option<(u64, (u64, String))> {
     let mut fields = name.strip_prefix("at.")?.splitn(3, '.');
     let (worker, k) = (parse_number(fields.next()?)?, parse_number(fields.next()?)?);
     Some((worker, (k, fields.next()?.to_owned())))
 }
 
-/// When a worker, which signed as this member, was first found dead.
+/// When a worker's member was first found dead.
 pub(crate) struct Death {
     pub(crate) worker: u64,
     pub(crate) unix_ms: u64,

@@ -1,10 +1,10 @@
-//! RUN_GRACE: the generations that a killed run still has to read are kept for a while, so that a
-//! job that is restarted from its saved state goes on exactly.
+//! RUN_GRACE: the generations that a killed run has not read yet are kept for a while, so that a job that restarts
+//! from its saved state resumes exactly.
 //!
-//! The first process that reclaims and finds a worker of a named run dead writes down when. The
-//! grace is over when this time and the observer's clock are more than RUN_GRACE apart, in either
-//! direction: a wrong clock shortens or lengthens the grace by its error, but never keeps it for
-//! ever. Only pins depend on this. A dead worker is not waited for, and makes no run active.
+//! The first process that reclaims and finds a worker of a named run dead records the time. The grace ends when this
+//! time and the observer's clock differ by more than RUN_GRACE, in either direction: a wrong clock shortens or
+//! lengthens the grace by its error, but does not make it endless. Only pins depend on the grace. A dead worker is
+//! not waited for, and does not keep its run active.
 
 use super::progress::Progress;
 use crate::ring::Ring;
@@ -14,8 +14,8 @@ use crate::unix_ms;
 use std::time::Duration;
 
 impl Progress {
-    /// Returns the number of epochs that a dead worker has finished, if the epochs after them are
-    /// kept for it. Returns `None` for a worker that lives or left in order, or whose grace is over.
+    /// Returns the number of epochs that a dead worker has finished, if the generations of later epochs are kept for
+    /// it. Returns `None` for a worker that is alive or has left, or whose grace is over.
     pub(crate) fn graced(&self, worker: u64, ring: &Ring) -> Option<u64> {
         if self.log.is_own() || ring.settings.run_grace.is_zero() || self.living(worker, ring).is_some() {
             return None;
@@ -23,13 +23,13 @@ impl Progress {
         self.dead(worker).filter(|(_, member)| self.is_in_grace(worker, member, ring)).map(|(k, _)| k).max()
     }
 
-    /// Whether a worker of the run was killed less than RUN_GRACE ago.
+    /// Returns whether a worker of the run was killed less than RUN_GRACE ago.
     pub(crate) fn has_grace(&self, ring: &Ring) -> bool {
         self.workers.keys().any(|worker| self.graced(*worker, ring).is_some())
     }
 
-    /// Where the members of a worker that does not live were killed. A stream of the worker that
-    /// left in order later than that has no need of the epochs before.
+    /// Returns the positions at which members of a dead worker were killed, except those before the position at which
+    /// a later stream of the worker left.
     fn dead(&self, worker: u64) -> impl Iterator<Item = (u64, &str)> {
         let said = self.workers.get(&worker).map(Vec::as_slice).unwrap_or_default();
         let left = said.iter().filter(|(_, member)| member == LEFT).map(|(k, _)| *k).max().unwrap_or(0);
@@ -47,7 +47,7 @@ impl Progress {
         self.deaths.iter().filter(move |death| death.worker == worker && death.member == member)
     }
 
-    /// Returns what is to be written about this run's workers; `None` if nothing is.
+    /// Returns the notes to write and to remove for this run's workers; `None` if there are none.
     pub(crate) fn obituary(&self, ring: &Ring) -> Option<Obituary> {
         if self.log.is_own() || ring.settings.run_grace.is_zero() {
             return None;
@@ -75,7 +75,7 @@ impl Progress {
         members.map(|member| Death { worker, unix_ms: unix_ms(), member: member.to_owned() }.note()).collect()
     }
 
-    /// Notes of dead members that have finished no more than the `k` epochs of the living one.
+    /// Returns the notes of dead members that have finished no more than the `k` epochs of the live one.
     fn replaced(&self, worker: u64, k: u64, ring: &Ring) -> Vec<String> {
         let (mut watch, mut notes) = (ring.failure_detector(), Vec::new());
         let said = self.workers.get(&worker).into_iter().flatten();

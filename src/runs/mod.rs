@@ -1,14 +1,14 @@
-//! Runs: workers that read together and follow the same sequence of generations, as their logs
-//! ([`run_log`](crate::run_log)) tell.
+//! Runs: workers that read together and follow the same sequence of generations, which their logs
+//! ([`run_log`](crate::run_log)) record.
 //!
-//! | file | |
+//! | file | contents |
 //! |---|---|
 //! | here | the logs that this process follows |
-//! | `progress` | where the workers of a run are |
-//! | `grace` | how long what a killed run has still to read is kept |
+//! | `progress` | the positions of the workers of a run |
+//! | `grace` | how long the generations of a killed run are kept |
 //! | `pins` | which generations are still needed |
 //! | `passes` | how often a generation was read |
-//! | `retire` | runs that are over are put away |
+//! | `retire` | removes the notes of runs that have ended |
 
 mod grace;
 mod passes;
@@ -22,14 +22,14 @@ use crate::run_log::{LOGS, RUNS, RunLog, is_run_name};
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
-/// Generations that are kept for readers that are behind, at most; of more, the oldest is given up.
+/// Most generations that are kept for readers that are behind. If there are more, the oldest is given up.
 pub const MAX_PINNED: usize = 16;
 
 impl Ring {
-    /// The log of run `name`.
+    /// Returns the log of run `name`.
     ///
     /// # Errors
-    /// A name that cannot be one.
+    /// An invalid name.
     pub fn run(&self, name: &str) -> Result<Arc<RunLog>> {
         let mut logs = self.steps.run_logs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = logs.get(name) {
@@ -40,15 +40,15 @@ impl Ring {
         Ok(log)
     }
 
-    /// Forgets run `name`, which this process follows no more.
+    /// Forgets run `name`, which this process no longer follows.
     pub(crate) fn forget_run(&self, name: &str) {
         self.steps.run_logs.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// The names of all runs whose logs are kept.
+    /// Returns the names of all runs that have a log.
     ///
     /// # Errors
-    /// When the index cannot be reached.
+    /// The index is unreachable.
     pub fn run_names(&self) -> Result<Vec<String>> {
         let over = self.coordination.note_names(LOGS)?;
         let over = over.iter().filter_map(|name| name.split_once('.')).map(|(_, name)| name.to_owned());

@@ -11,24 +11,24 @@ use std::time::Duration;
 /// Passes are counted over this many generations before the newest.
 pub(super) const COUNTED: u64 = 64;
 
-/// Workers that a message names at most.
+/// Most workers that a message names.
 const AWAITED_NAMED: usize = 3;
 
 impl Ring {
-    /// How often `generation` was read: epochs of all runs that all their workers finished, or left. Workers of many
-    /// without a common run make a pass when each of them has made one over its share.
+    /// Returns how often `generation` was read: epochs of all runs that each of their workers has finished or left.
+    /// Workers without a common run make a pass when each of them has made one over its share.
     ///
     /// # Errors
-    /// What the index says.
+    /// Errors of the index.
     pub fn passes(&self, generation: u64) -> Result<u64> {
         Ok(self.passes_and_awaited(generation)?.0)
     }
 
-    /// As [`Ring::passes`]; and which workers the next pass waits for, in words.
+    /// Returns [`Ring::passes`], and descriptions of the workers that the next pass waits for.
     fn passes_and_awaited(&self, generation: u64) -> Result<(u64, Vec<String>)> {
         let mut passes = counted_passes(&*self.coordination)?.get(&generation).copied().unwrap_or(0);
         let mut awaited = Vec::new();
-        // How many there are, which one it is: passes over its share, and whether it lives.
+        // By number of workers and worker: passes over its share, and whether it is alive.
         let mut shares: BTreeMap<u64, BTreeMap<u64, (u64, bool)>> = BTreeMap::new();
         let mut absence: BTreeMap<u64, Duration> = BTreeMap::new();
         for run in self.progress()? {
@@ -55,7 +55,7 @@ impl Ring {
             let absence = absence.get(&workers).copied().unwrap_or_default();
             let absent = absent(workers, &shares.keys().copied().collect());
             if let Some(absent) = absent.filter(|_| absence <= self.settings.lease) {
-                awaited.push(format!("{absent}, without the name of a run, has not begun"));
+                awaited.push(format!("{absent} of an unnamed run has not begun"));
                 continue;
             }
             let all_gone = shares.values().all(|(_, lives)| !lives);
@@ -65,11 +65,11 @@ impl Ring {
         Ok((passes, awaited))
     }
 
-    /// How often each of the last generations was read: passes by generation. An epoch that a run has left for another one
-    /// counts. Of runs that are over, only the counts are looked at.
+    /// Returns how often each of the last generations was read, by generation. An epoch that a run has left for a
+    /// later one counts. For runs that have ended, only the counts are read.
     ///
     /// # Errors
-    /// What the index says.
+    /// Errors of the index.
     pub fn reads(&self) -> Result<BTreeMap<u64, u64>> {
         let newest = self.manifests.newest()?;
         let mut reads = counted_passes(&*self.coordination)?;
@@ -96,19 +96,20 @@ impl Ring {
         Ok(reads)
     }
 
-    /// Whether a worker of some run lives. Where the index is away, none is known to.
+    /// Returns whether a worker of some run is alive; false while the index is unreachable.
     ///
     /// # Errors
-    /// What the index says otherwise.
+    /// Other errors of the index.
     pub fn has_readers(&self) -> Result<bool> {
         Ok(if_available(self.progress())?.is_some_and(|runs| runs.iter().any(|run| !run.is_over(self))))
     }
 
-    /// Why the generation that fills may not be promoted yet, although it is full: the newest one was not read as often
-    /// as REUSE min asks for. `None` if it may. (Nothing is promoted while the index is away.)
+    /// Returns why the generation that fills may not be promoted although it is full: the newest one was not read as
+    /// often as REUSE min requires. `None` if it may be promoted. (Nothing is promoted while the index is
+    /// unreachable.)
     ///
     /// # Errors
-    /// What the filesystem or the index says.
+    /// Errors of the filesystem and of the index.
     pub fn held_back(&self) -> Result<Option<String>> {
         if self.settings.reuse.min == 0 {
             return Ok(None);

@@ -8,18 +8,18 @@ use crate::ring::state::{Obituary, Pins};
 use std::collections::BTreeSet;
 use std::sync::{MutexGuard, PoisonError};
 
-/// Takes the oldest generation that no living worker needs out of `kept`, else the oldest one.
+/// Removes the oldest generation that no live worker needs from `kept`, or else the oldest one. Returns it.
 fn give_up_one(kept: &mut BTreeSet<u64>, living: &BTreeSet<u64>) -> Option<u64> {
     let oldest = kept.difference(living).next().or(kept.first()).copied()?;
     kept.take(&oldest)
 }
 
 impl Ring {
-    /// Generations that living workers of some run still have to read, and those that killed workers of a named run had
-    /// still to read less than RUN_GRACE ago. Where the index is away: what was known last.
+    /// Returns the generations that live workers of some run still have to read, and those that workers of named runs
+    /// killed less than RUN_GRACE ago had not read yet. While the index is unreachable, returns what was last known.
     ///
     /// # Errors
-    /// What the index says otherwise.
+    /// Other errors of the index.
     pub fn pinned(&self) -> Result<BTreeSet<u64>> {
         Ok(self.look_for_pins()?.all())
     }
@@ -46,13 +46,13 @@ impl Ring {
         Ok(pins)
     }
 
-    /// Whether a run had generations to read when pins were last looked for.
+    /// Returns whether a run had generations to read when pins were last determined.
     pub(crate) fn has_pins(&self) -> bool {
         let pins = self.steps.pins.lock().unwrap_or_else(PoisonError::into_inner);
         !pins.living.is_empty() || !pins.graced.is_empty()
     }
 
-    /// Writes down which workers were found dead when pins were last looked for.
+    /// Records which workers were found dead when pins were last determined.
     pub(crate) fn note_new_deaths(&self) -> Result<()> {
         let mut pins = self.steps.pins.lock().unwrap_or_else(PoisonError::into_inner);
         let unnoted = std::mem::take(&mut pins.unnoted);
@@ -60,7 +60,7 @@ impl Ring {
         self.note_deaths(unnoted)
     }
 
-    /// Of the pinned generations those that there is room for besides the next one. Over budget the oldest is given up:
+    /// Returns the pinned generations for which there is room besides the next one. Over budget, gives up the oldest,
     /// first of those that only dead workers need.
     pub(crate) fn affordable_pins(&self, newest: u64) -> Result<BTreeSet<u64>> {
         let mut all = BTreeSet::new();
@@ -69,7 +69,7 @@ impl Ring {
             (pins.all(), pins.living.clone())
         };
         for g in pinned.into_iter().filter(|g| g.saturating_add(self.settings.keep) < newest) {
-            // Where there is nothing, nothing can be kept or given up.
+            // A generation without a directory cannot be kept or given up.
             if self.fs.exists(&self.layout.read(g))? {
                 all.insert(g);
             }
@@ -93,13 +93,13 @@ impl Ring {
         for given_up in all.difference(&kept) {
             tracing::warn!(
                 generation = given_up,
-                "giving up a generation that a run still has to read: there is no room for more of them"
+                "giving up a generation that a run still has to read, because there is no room to keep it"
             );
         }
         Ok(kept)
     }
 
-    /// Writes down which workers were found dead, and drops the notes that no longer count.
+    /// Records which workers were found dead, and removes the notes that no longer count.
     fn note_deaths(&self, obituaries: Vec<Obituary>) -> Result<()> {
         for Obituary { folder, died, past } in obituaries {
             died.iter().try_for_each(|note| self.coordination.add_note(&folder, note, "").map(drop))?;

@@ -1,4 +1,4 @@
-//! How far a run is: where its workers are, which of them live, and which epochs they have finished.
+//! Progress of a run: the positions of its workers, which of them are alive, and which epochs they have finished.
 
 use crate::error::Result;
 use crate::ring::Ring;
@@ -6,19 +6,19 @@ use crate::run_log::{Death, Epoch, LEFT, RUNS, RunLog, arrival};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError};
 
-/// Where the workers of a run are.
+/// The positions of the workers of a run.
 pub(crate) struct Progress {
     pub(crate) log: Arc<RunLog>,
     /// The names of its workers' notes.
     pub(crate) notes: Vec<String>,
-    /// For each worker that was ever seen: finished epochs, and as which member it said so.
+    /// For each worker that was ever seen: finished epochs, and the member that recorded them.
     pub(crate) workers: HashMap<u64, Vec<(u64, String)>>,
-    /// Members of it that were found dead.
+    /// Its members that were found dead.
     pub(crate) deaths: Vec<Death>,
 }
 
 impl Progress {
-    /// Finished epochs of a worker that lives; none for one that is gone.
+    /// Returns the epochs that a live worker has finished; `None` for one that is gone.
     pub(crate) fn living(&self, worker: u64, ring: &Ring) -> Option<u64> {
         let mut watch = ring.failure_detector();
         let here = self.workers.get(&worker)?.iter().filter(|(_, member)| member != LEFT && !watch.is_dead(member));
@@ -29,13 +29,13 @@ impl Progress {
         self.workers.keys().all(|worker| self.living(*worker, ring).is_none())
     }
 
-    /// Returns the number of its last epoch, for which it reads its log.
+    /// Returns the number of its last epoch. Reads the log for that.
     pub(super) fn last(&self) -> Result<Option<u64>> {
         let finished = self.workers.values().flatten().map(|(k, _)| *k).max().unwrap_or(0);
         Ok(self.log.undecided(finished)?.checked_sub(1))
     }
 
-    /// The generations of its epochs from `least` on.
+    /// Returns the generations of its epochs from `least` on.
     pub(super) fn generations_from(&self, least: Option<u64>) -> Result<BTreeSet<u64>> {
         let Some(least) = least else { return Ok(BTreeSet::new()) };
         let Some(last) = self.last()? else { return Ok(BTreeSet::new()) };
@@ -46,7 +46,8 @@ impl Progress {
         Ok(generations)
     }
 
-    /// Its epochs that are read from `generation` or a newer one are the last ones: those read from `generation`.
+    /// Returns its epochs that are read from `generation`. Examines only the last epochs, those of `generation` or
+    /// newer ones.
     pub(super) fn read_from(&self, generation: u64) -> Result<Vec<(u64, Epoch)>> {
         let mut epochs = Vec::new();
         let last = self.last()?;
@@ -60,21 +61,21 @@ impl Progress {
         Ok(epochs)
     }
 
-    /// Whether a worker has finished epoch `k`.
+    /// Returns whether a worker has finished epoch `k`.
     pub(super) fn finished_by(&self, worker: u64, k: u64, ring: &Ring) -> bool {
         let said = || self.workers.get(&worker).is_some_and(|said| said.iter().any(|(done, _)| *done > k));
         self.living(worker, ring).map_or_else(said, |done| done > k)
     }
 
-    /// Whether epoch `k` was read: some worker finished it, and no other one is waited for.
+    /// Returns whether epoch `k` was read: some worker has finished it, and no other one is waited for.
     pub(super) fn finished(&self, k: u64, epoch: &Epoch, ring: &Ring) -> bool {
         self.awaited(k, epoch, ring).is_some_and(|awaited| awaited.is_none())
     }
 
-    /// The workers that epoch `k` waits for, in words. The outer None: no worker has finished it.
+    /// Describes the workers that epoch `k` waits for. The outer `None`: no worker has finished it.
     ///
-    /// Workers that live and have not finished it are waited for. So are those that never came, for
-    /// one lease after another one has finished: they may have died before their first step.
+    /// Live workers that have not finished it are waited for. So are workers that have not joined, for one lease
+    /// after another one has finished, because they may have died before their first step.
     pub(super) fn awaited(&self, k: u64, epoch: &Epoch, ring: &Ring) -> Option<Option<String>> {
         let came: BTreeSet<u64> = self.workers.keys().copied().filter(|worker| *worker < epoch.workers).collect();
         let (finished, others): (Vec<u64>, Vec<u64>) =
@@ -91,7 +92,7 @@ impl Progress {
     }
 }
 
-/// The first worker that is not among those that came, and how many more there are.
+/// Describes the first worker that has not joined, and how many more there are.
 pub(super) fn absent(workers: u64, came: &BTreeSet<u64>) -> Option<String> {
     let first = (0..workers).find(|worker| !came.contains(worker))?;
     let came = came.range(..workers).count() as u64;
@@ -103,10 +104,10 @@ pub(super) fn absent(workers: u64, came: &BTreeSet<u64>) -> Option<String> {
 }
 
 impl Ring {
-    /// The runs that take part, as far as the index tells.
+    /// Returns the active runs in the index.
     ///
     /// # Errors
-    /// What the index says: also that it is away.
+    /// Errors of the index, also that it is unreachable.
     pub(super) fn progress(&self) -> Result<Vec<Progress>> {
         let names = self.coordination.note_names(RUNS)?;
         let listed: BTreeSet<&str> = names.iter().map(String::as_str).collect();

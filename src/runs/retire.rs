@@ -1,4 +1,4 @@
-//! Runs that are over: their notes are put away.
+//! Retires runs that have ended: removes their notes.
 
 use super::passes::COUNTED;
 use super::progress::Progress;
@@ -10,21 +10,21 @@ use crate::run_log::{LOGS, PASSES, RUNS, add_passes, count};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Longest time for which a promotion puts runs away that are over.
+/// Longest time that a promotion spends on retiring runs.
 const RETIRE_FOR: Duration = Duration::from_millis(100);
 /// Logs of finished runs that are kept.
 const LOGS_KEPT: usize = 100;
-/// Notes that a call drops at least, however long it took to look at the run.
+/// Notes that a call removes at least, however long it took to read the run.
 const FEWEST_DROPPED: usize = 16;
 
 impl Ring {
-    /// Retires runs that have no living worker and whose last generation is gone, and drops the oldest logs. Stops after
-    /// [`RETIRE_FOR`]; the next call goes on.
+    /// Retires runs that have no live worker and whose last generation is gone, and removes the oldest logs. Stops
+    /// after [`RETIRE_FOR`]; the next call continues.
     pub(crate) fn retire_runs(&self, newest: u64) -> Result<()> {
         let until = Instant::now() + RETIRE_FOR;
         let mut active = self.coordination.note_names(RUNS)?;
         let first = random_u32() as usize % active.len().max(1);
-        active.rotate_left(first); // each has its turn
+        active.rotate_left(first); // so that each run has its turn
         for name in active.iter().take_while(|_| Instant::now() < until) {
             for run in self.progress_of(vec![name.clone()])? {
                 self.retire(&run, newest, until)?;
@@ -54,8 +54,8 @@ impl Ring {
         }
     }
 
-    /// Removes the notes of an unnamed stream that is over, and counts its passes. A stream that
-    /// loads its state has no use for the log, whose generations are gone.
+    /// Removes the notes of an unnamed stream that has ended, and counts its passes. A stream that loads its state
+    /// does not need the log, whose generations are gone.
     fn remove_own(&self, run: &Progress, newest: u64) -> Result<()> {
         let passes = self.reads_of(run, newest)?;
         let name = run.log.name();
@@ -67,17 +67,16 @@ impl Ring {
         }
         self.coordination.remove_note(RUNS, name)?;
         self.forget_run(name);
-        // Last, so that an observer never counts these passes twice.
+        // Counted last, so that an observer never counts these passes twice.
         passes.into_iter().try_for_each(|(generation, passes)| add_passes(&*self.coordination, generation, passes))
     }
 
-    /// Puts a named run away that is over: one note keeps its epochs. Stops when it is `until`; the
-    /// next call goes on.
+    /// Retires a named run that has ended: one note keeps its epochs. Stops at `until`; the next call continues.
     fn finish_run(&self, run: &Progress, newest: u64, until: Instant) -> Result<()> {
         let log = &run.log;
         let before = self.reads_of(run, newest)?;
         let epochs = log.write_finished()?.into_iter().map(|k| (log.epochs_folder(), k.to_string()));
-        // Notes that a worker has made since `run` was read stay.
+        // Notes that a worker made after `run` was read are kept.
         let places = run.notes.iter().map(|note| (log.folder(), note.clone()));
         let mut left = epochs.chain(places).enumerate();
         let is_done = loop {
@@ -91,12 +90,12 @@ impl Ring {
         if is_done {
             self.coordination.remove_note(RUNS, log.name())?;
             if !self.coordination.note_names(&log.folder())?.is_empty() {
-                self.coordination.add_note(RUNS, log.name(), "")?; // a worker came meanwhile
+                self.coordination.add_note(RUNS, log.name(), "")?; // a worker has joined meanwhile
             }
         } else {
             after = self.reads_of(run, newest)?;
         }
-        // The passes of the epochs whose notes are gone, and of no others.
+        // Count only the passes of the epochs whose notes were removed.
         for (generation, passes) in before {
             let still = after.get(&generation).copied().unwrap_or(0);
             add_passes(&*self.coordination, generation, passes.saturating_sub(still))?;
@@ -107,7 +106,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Removes the oldest logs of finished runs. Those of runs that came back stay.
+    /// Removes the oldest logs of finished runs, except those of runs that are active again.
     fn drop_old_logs(&self) -> Result<()> {
         let notes = self.coordination.note_names(LOGS)?;
         let mut logs: Vec<(u64, &str)> = notes.iter().filter_map(|note| log_name(note)).collect();
