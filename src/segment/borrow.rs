@@ -1,7 +1,7 @@
-//! Borrowed samples of a segment, in any order, without a copy or an object for each: for many small ones.
+//! Borrows samples of a segment, in any order, without a copy or an object per sample: for many small samples.
 //!
-//! The file's length is looked at when the lending begins and when it ends, not for each sample. So what was lent counts
-//! only when the end has been asked for and was no error.
+//! The file's length is checked when the borrowing begins and when it ends, not for each sample. So borrowed samples
+//! are valid only if [`SegmentReader::end_lending`] was called and returned no error.
 
 use super::reader::{Access, SegmentReader, can_read_instead, torn};
 use crate::error::Result;
@@ -11,16 +11,16 @@ use ringreel_format::segment::view::{SampleDecoder, SampleView};
 use std::hint::black_box;
 use std::ops::Range;
 
-/// Samples of more bytes are not lent; where a segment is not mapped, so many bytes are read at a time.
+/// Largest sample that can be borrowed, and bytes that are read at a time if a segment is not mapped.
 pub const MAX_BORROWED_BYTES: u64 = 1 << 20;
 
-/// A lending that has begun.
+/// State of a borrowing in progress.
 pub struct SegmentBorrow {
     decoder: SampleDecoder,
     window: Window,
 }
 
-/// Bytes of the file, from `at` on.
+/// Bytes of the file, from offset `at` on.
 #[derive(Default)]
 struct Window {
     at: u64,
@@ -38,10 +38,10 @@ impl Window {
 }
 
 impl SegmentReader {
-    /// Begins to lend.
+    /// Begins to borrow samples.
     ///
     /// # Errors
-    /// What the filesystem says; a file that has another length than when it was opened.
+    /// Filesystem errors; a file whose length has changed since it was opened.
     pub fn begin_lending(&self) -> Result<SegmentBorrow> {
         self.check_len()?;
         let window = match self.access() {
@@ -55,13 +55,13 @@ impl SegmentReader {
         Ok(SegmentBorrow { decoder: SampleDecoder::new(self.info()), window })
     }
 
-    /// Lends samples that stand one after the other, from `ordinals` on: `visit` gets each in turn, for as long as it
-    /// returns true. Whether the checksums of the large parts of a sample are compared is for `verify` to say. It ends
-    /// early, without an error, before a sample that cannot be lent: one that is damaged, compressed, or larger than
-    /// [`MAX_BORROWED_BYTES`]. Returns how many were visited.
+    /// Calls `visit` with consecutive samples, from the first of `ordinals` on, as long as it returns true. `verify`
+    /// says whether the checksums of a sample's large parts are verified. Ends early, without an error, before a
+    /// sample that cannot be borrowed because it is damaged, compressed, or larger than [`MAX_BORROWED_BYTES`].
+    /// Returns how many samples were visited.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// Filesystem errors.
     pub fn lend(
         &self,
         lending: &mut SegmentBorrow,
@@ -102,7 +102,7 @@ impl SegmentReader {
         Ok(visited)
     }
 
-    /// Reads a byte of each cache line with which a sample begins, where it is in memory.
+    /// Reads a byte of each of the first cache lines of a sample that is in memory, so that the CPU fetches them.
     pub(crate) fn touch(&self, lending: &SegmentBorrow, ordinal: u64) {
         const LINE: usize = 64;
         if let Ok(Some(extent)) = self.tail().footer.extent(ordinal)
@@ -114,11 +114,11 @@ impl SegmentReader {
         }
     }
 
-    /// Whether what was lent is what the file holds.
+    /// Ends the borrowing: checks that the borrowed samples were intact.
     ///
     /// # Errors
-    /// What the filesystem says; a file that was truncated meanwhile, or has another length than when it was opened. What
-    /// was visited may then be wrong.
+    /// Filesystem errors; a file that was truncated, or whose length has changed since it was opened. The visited
+    /// samples may then be wrong.
     pub fn end_lending(&self, lending: &SegmentBorrow) -> Result<()> {
         if is_truncated(&lending.window.bytes) {
             return Err(torn(self.path()));

@@ -1,4 +1,4 @@
-//! Segments as files: written in staging by one owner, read once they are sealed.
+//! Segment files: written in staging by one owner, read after they are sealed.
 
 pub mod borrow;
 pub mod reader;
@@ -10,7 +10,7 @@ use ringreel_format::SegmentId;
 use std::fmt;
 use std::str::FromStr;
 
-/// Names a sample for ever: its segment, and its ordinal there.
+/// Identifies a sample permanently: its segment, and its ordinal in the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SampleId {
     /// The segment.
@@ -29,7 +29,7 @@ impl FromStr for SampleId {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<SampleId, Error> {
-        let bad = || Error::Sample(format!("{text:?} is no sample id (32 hexadecimal digits, a dot, a number)"));
+        let bad = || Error::Sample(format!("{text:?} is not a sample id (32 hexadecimal digits, a dot, a number)"));
         let (segment, ordinal) = text.split_once('.').ok_or_else(bad)?;
         let segment = segment.parse().map_err(|_| bad())?;
         Ok(SampleId { segment, ordinal: parse_number(ordinal).ok_or_else(bad)? })

@@ -1,8 +1,8 @@
-//! Reading a sealed segment: mapped, or read into memory of our own. Both give the same bytes.
+//! Reads a sealed segment: mapped, or into memory of the process. Both give the same bytes.
 //!
-//! A segment that was truncated, overwritten or deleted under its reader is found and reported, not trusted: its length
-//! is compared before each sample, heads are always checked, large parts as VERIFY says. One that is truncated while it is
-//! mapped reads as zeros ([`crate::fs::sigbus`]): nothing that was found in such a map is given away.
+//! A segment that was truncated, overwritten or deleted while it is read is detected and reported: its length is
+//! checked before each sample, heads are always verified, and large parts as VERIFY says. A mapped file reads as
+//! zeros where it was truncated ([`crate::fs::sigbus`]); samples from such a map are refused.
 
 use crate::error::{Error, FsError, Result};
 use crate::fs::sigbus::is_truncated;
@@ -23,40 +23,40 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
-/// What is read first: the trailer, and in a segment of few samples the footer with it.
+/// Bytes that are read first: the trailer, and in a segment of few samples also the footer.
 const TAIL: u64 = 4096;
-/// Smaller samples are read even where a private map is wished for: a map costs more than their copy.
+/// Samples up to this size are read even if private maps are wanted, because a map costs more than a copy of them.
 const SMALL: u64 = 64 << 10;
-/// Said of a segment whose map shows zeros in place of what the file has lost.
+/// The error of a segment whose map shows zeros where the file was truncated.
 const TRUNCATED: &str = "the segment was truncated while it was read (or the disk cannot read it)";
-/// Where tensors begin in memory of our own, as in the file.
+/// Alignment of tensors in the process's memory, as in the file.
 const ALIGNMENT: usize = 64;
 
-/// How bytes come from the file to whoever asked.
+/// How bytes of the file reach the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// One map of the whole file, kept: no copy.
+    /// One map of the whole file, kept open: no copy.
     Shared,
-    /// A map of its own for each sample, copy on write: no copy, and a write changes this map alone. Small samples are
+    /// A separate copy-on-write map for each sample: no copy, and a write changes only this map. Small samples are
     /// read.
     Private,
     /// Read into memory.
     Copy,
 }
 
-/// The footer of a segment and what its file looks like from here.
+/// The footer of a segment, and the length of its file.
 #[derive(Clone, Debug)]
 pub struct Tail {
     /// The footer.
     pub footer: Footer,
-    /// Bytes of the file, in this client's view.
+    /// Length of the file in bytes, as this client sees it.
     pub len: u64,
 }
 
-/// Reads and checks trailer and footer.
+/// Reads and checks the trailer and the footer.
 ///
 /// # Errors
-/// No segment; a damaged or unfinished one; what the filesystem says.
+/// A file that is not a segment, or is damaged or unfinished; filesystem errors.
 pub fn read_tail(fs: &dyn Fs, path: &Path) -> Result<Tail> {
     tail_of(&*surely(fs, path, || fs.open(path))?, path, Access::Copy)
 }
@@ -73,11 +73,11 @@ fn tail_of(file: &dyn FileReader, path: &Path, access: Access) -> Result<Tail> {
     let at = trailer.and_then(|trailer| Trailer::decode(trailer, len)).map_err(bad)?.footer_at;
     let mut base = begin;
     if at < begin {
-        let limit = frame::framed_len(frame::MAX_LEN, 1 << 16) + TRAILER_LEN; // how often it is split is chance
+        let limit = frame::framed_len(frame::MAX_LEN, 1 << 16) + TRAILER_LEN; // with room for many splits
         if len - at > limit {
             return Err(bad(FormatError::TooLarge { what: "bytes of a footer", value: len - at, limit }));
         }
-        // The table of many samples: to copy it takes longer than all else.
+        // The table of many samples takes longer to copy than everything else.
         let is_mapped = access != Access::Copy && len - at > SMALL;
         let map = match is_mapped.then(|| file.map(at..len, MapMode::Shared)).transpose() {
             Err(error) if can_read_instead(&error) => None,
@@ -91,7 +91,7 @@ fn tail_of(file: &dyn FileReader, path: &Path, access: Access) -> Result<Tail> {
     Ok(Tail { footer, len })
 }
 
-/// The footer at file offset `at` of a file of `len` bytes, in `tail`, which begins at `base`.
+/// Decodes the footer at file offset `at` of a file of `len` bytes. `tail` has the bytes from offset `base` on.
 fn footer_in(tail: &Bytes, at: u64, base: u64, len: u64) -> ringreel_format::Result<Footer> {
     let record = frame::read_record(tail, (at - base) as usize, base)?;
     if base + record.next as u64 != len - TRAILER_LEN {
@@ -104,15 +104,15 @@ fn footer_in(tail: &Bytes, at: u64, base: u64, len: u64) -> ringreel_format::Res
     Footer::decode(&payload, at)
 }
 
-/// Whether `error` only says that the system grants no further map: then the bytes are read. Logs
-/// the first such error of the process.
+/// Returns whether `error` only means that the system grants no further map, so that the bytes can be read instead.
+/// Logs the first such error of the process.
 pub(super) fn can_read_instead(error: &FsError) -> bool {
     static WARNED: Once = Once::new();
     let is_out_of_maps = error.is_out_of_maps();
     if is_out_of_maps {
         WARNED.call_once(|| {
             tracing::warn!(
-                "{error}: samples are read into memory instead; raise the sysctl vm.max_map_count or \
+                "{error}: reading samples into memory instead of mapping them; raise the sysctl vm.max_map_count or \
                  `ulimit -v`, or hold fewer samples"
             );
         });
@@ -120,23 +120,23 @@ pub(super) fn can_read_instead(error: &FsError) -> bool {
     is_out_of_maps
 }
 
-/// Bytes of the file, in memory where byte n of the file lies as far from a multiple of 64 as n does.
+/// Reads bytes of the file into memory at the same distance from a multiple of 64 as in the file.
 fn read_range(file: &dyn FileReader, path: &Path, range: Range<u64>) -> FsResult<Bytes> {
     let room = room_for(range.end - range.start).map_err(|error| FsError::new("read", path, error))?;
     aligned(room, (range.end - range.start) as usize, range.start, |out| file.read_exact_at(out, range.start))
 }
 
-/// Memory of this process for what a file claims to hold. (A file with holes may claim anything.)
+/// Reserves memory for bytes that a file claims to have. (A sparse file may claim any length.)
 fn room_for(len: u64) -> io::Result<Reservation<'static>> {
     let held = HANDED_OUT.take(len)?;
     if len > SMALL && Vec::<u8>::new().try_reserve_exact(len as usize + ALIGNMENT).is_err() {
-        let why = format!("the system has no memory for the {len} bytes that are to be read at once");
+        let why = format!("the system has no memory to read {len} bytes at once");
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
     }
     Ok(held)
 }
 
-/// Memory with its part of the budget, which is given back when the last who has some of it lets it go.
+/// Memory with its share of the budget, which is returned when the last reference is dropped.
 struct Counted<T> {
     bytes: T,
     _room: Reservation<'static>,
@@ -148,7 +148,7 @@ impl<T: AsRef<[u8]>> AsRef<[u8]> for Counted<T> {
     }
 }
 
-/// `len` bytes that `fill` wrote, in memory that lies as far from a multiple of 64 as `at` does.
+/// Returns `len` bytes written by `fill`, in memory at the same distance from a multiple of 64 as `at`.
 fn aligned<E>(
     room: Reservation<'static>,
     len: usize,
@@ -167,10 +167,10 @@ fn aligned<E>(
     Ok(buffer.slice(start..start + len))
 }
 
-/// As [`Sample::decode`], with a part of the budget for what is no slice of the file.
+/// Decodes a sample as [`Sample::decode`] does, and reserves memory for the parts that are not slices of the file.
 ///
 /// # Errors
-/// As there; no memory.
+/// As [`Sample::decode`]; insufficient memory.
 pub fn decode(bytes: &Bytes, base: u64, info: &SegmentInfo, options: ReadOptions) -> ringreel_format::Result<Sample> {
     let (head, payload) = decode_head(bytes, base, info)?;
     let copied = |part: &PartHead| joined_room(part).saturating_add(decoded_room(part, options));
@@ -179,12 +179,12 @@ pub fn decode(bytes: &Bytes, base: u64, info: &SegmentInfo, options: ReadOptions
     counted(copied, || Sample::assemble(head, &payload, base, info, options, stored))
 }
 
-/// The sample that `assemble` makes, each of whose parts takes so many bytes of memory.
+/// Returns the sample that `assemble` makes. `copied` has the bytes of memory that each of its parts takes.
 fn counted(
     copied: Vec<u64>,
     assemble: impl FnOnce() -> ringreel_format::Result<Sample>,
 ) -> ringreel_format::Result<Sample> {
-    // Each part has its own: who keeps one of them holds no memory of the others.
+    // Reserved per part, so that a caller that keeps one part holds no memory of the others.
     let rooms = copied.iter().map(|len| HANDED_OUT.take(*len)).collect::<io::Result<Vec<_>>>()?;
     let mut sample = assemble()?;
     for ((part, copied), room) in sample.parts.iter_mut().zip(copied).zip(rooms) {
@@ -197,24 +197,26 @@ fn counted(
     Ok(sample)
 }
 
-/// Most bytes of one record that is looked at as a whole: heads, footers, records of a RecordIO file.
+/// Returns the size of the largest record that is read as a whole: heads, footers, records of a RecordIO file.
 pub fn largest_record() -> usize {
     (memory::bytes() / 16).clamp(SMALL, frame::framed_len(frame::MAX_LEN, 1 << 16)) as usize
 }
 
-/// Memory that looking at a file of `len` bytes needs, record by record: the record, its parts joined, and a copy.
+/// Returns the memory needed to check a file of `len` bytes record by record: the record, its joined frames, and a
+/// copy.
 pub fn record_room(len: u64) -> u64 {
     len.min(largest_record() as u64) * 3
 }
 
-/// Looks at every byte of a finished segment. What is compressed is decoded, a part to a quarter of the memory at most; for
-/// the rest it needs little memory, however large the segment is. Where many threads do so, and the memory is not enough for
-/// all, some wait.
+/// Checks every byte of a finished segment. Decodes compressed parts, each in up to a quarter of the memory; all else
+/// needs little memory, however large the segment is. If many threads check segments and the memory is insufficient,
+/// some wait.
 ///
 /// # Errors
+/// The first damage found; filesystem errors.
 /// The first damage found; what the filesystem says.
 pub fn check_whole(fs: &dyn Fs, path: &Path) -> Result<Tail> {
-    /// What the parts of the file before took: those of the next one may be as large.
+    /// Memory that the parts of previous files took: those of the next one may be as large.
     static USUAL: AtomicU64 = AtomicU64::new(1 << 20);
     let most = memory::bytes() / 4;
     let mut part = USUAL.load(Ordering::Relaxed).min(most);
@@ -233,7 +235,7 @@ pub fn check_whole(fs: &dyn Fs, path: &Path) -> Result<Tail> {
     }
 }
 
-/// The same, but nothing is decoded: whether the bytes are those that its owner wrote.
+/// Checks, without decoding, whether the bytes are those that the owner wrote.
 ///
 /// # Errors
 /// As [`check_whole`].
@@ -249,7 +251,7 @@ fn check(
 ) -> Result<Tail> {
     let file = surely(fs, path, || fs.open(path))?;
     let len = file.size()?;
-    let _room = CHECKED.wait_for(record_room(len) + 2 * part); // as it is stored, and decoded
+    let _room = CHECKED.wait_for(record_room(len) + 2 * part); // the stored and the decoded part
     let mut read_at = |buffer: &mut [u8], at| file.read_exact_at(buffer, at).map_err(|error| error.source);
     let source = RangeRead::new(&mut read_at, 0..len);
     let input = StreamInput::new(source, 0).at_most(largest_record());
@@ -257,12 +259,12 @@ fn check(
     Ok(Tail { footer, len })
 }
 
-/// The error of a segment whose map was torn.
+/// Returns the error of a segment whose map was truncated.
 pub fn torn(path: &Path) -> Error {
     FsError::new("read", path, io::Error::new(io::ErrorKind::UnexpectedEof, TRUNCATED)).into()
 }
 
-/// Whether it is that one.
+/// Returns whether `error` is the one of [`torn`].
 pub fn is_of_torn_map(error: &Error) -> bool {
     matches!(error, Error::Fs { source } if source.source.get_ref().is_some_and(|why| why.to_string() == TRUNCATED))
 }
@@ -274,7 +276,7 @@ pub struct SegmentReader {
     tail: Tail,
     access: Access,
     whole: OnceLock<Bytes>,
-    /// Nothing was read since the file was opened and asked for its length.
+    /// Whether nothing was read since the file was opened and its length was checked.
     fresh: AtomicBool,
 }
 
@@ -290,42 +292,42 @@ impl SegmentReader {
         Ok(SegmentReader { file, path: path.into(), tail, access, whole: OnceLock::new(), fresh })
     }
 
-    /// How its bytes are read.
+    /// Returns how its bytes are read.
     pub(super) fn access(&self) -> Access {
         self.access
     }
 
-    /// Bytes of its file.
+    /// Reads bytes of its file.
     pub(super) fn read(&self, range: Range<u64>) -> FsResult<Bytes> {
         read_range(&*self.file, &self.path, range)
     }
 
-    /// Its file.
+    /// Returns the path of its file.
     pub fn path(&self) -> &Arc<Path> {
         &self.path
     }
 
-    /// Trailer and footer.
+    /// Returns its footer and length.
     pub fn tail(&self) -> &Tail {
         &self.tail
     }
 
-    /// What the segment says of itself.
+    /// Returns the segment's description.
     pub fn info(&self) -> &SegmentInfo {
         &self.tail.footer.info
     }
 
-    /// Sample `ordinal`.
+    /// Reads sample `ordinal`.
     ///
     /// # Errors
-    /// Damage: a file that has another length than when it was opened, a checksum, a head of another sample; an ordinal
-    /// beyond the last.
+    /// Damage: a changed length of the file, a wrong checksum, the head of another sample; an ordinal beyond the
+    /// last.
     pub fn sample(&self, ordinal: u64, options: ReadOptions) -> Result<Sample> {
         let bad = |source| Error::Format { path: self.path.to_path_buf(), source };
-        let beyond = || Error::Sample(format!("{}: there is no sample {ordinal}", self.path.display()));
+        let beyond = || Error::Sample(format!("{}: the segment has no sample {ordinal}", self.path.display()));
         let extent = self.tail.footer.extent(ordinal).map_err(bad)?.ok_or_else(beyond)?;
-        // An NFS client that has read from a file asks the server for its length. It was asked for
-        // when the file was opened, and a read notices a file that has become shorter since.
+        // An NFS client that has read from a file asks the server for its length. The length was already checked when
+        // the file was opened, and a read detects a file that has become shorter since.
         if !self.fresh.swap(false, Ordering::Relaxed) || self.access != Access::Copy {
             self.check_len()?;
         }
@@ -353,28 +355,28 @@ impl SegmentReader {
         Err(Error::Format { path: self.path.to_path_buf(), source })
     }
 
-    /// The head of sample `ordinal`: what stands where, and how long it is.
+    /// Reads the head of sample `ordinal`, which describes its parts.
     ///
     /// # Errors
     /// As [`SegmentReader::sample`].
     pub fn head(&self, ordinal: u64) -> Result<Head> {
         let bad = |source| Error::Format { path: self.path.to_path_buf(), source };
-        let beyond = || Error::Sample(format!("{}: there is no sample {ordinal}", self.path.display()));
+        let beyond = || Error::Sample(format!("{}: the segment has no sample {ordinal}", self.path.display()));
         let extent = self.tail.footer.extent(ordinal).map_err(bad)?.ok_or_else(beyond)?;
         let base = extent.start;
         let head = read_range(&*self.file, &self.path, self.frames_at(extent)?)?;
         Ok(decode_head(&head, base, self.info()).map_err(bad)?.0)
     }
 
-    /// A sample that may have a part in several records, which cannot be given without a copy: read part by part, each
-    /// straight into memory of its own. A part in one record is mapped where that is the way.
+    /// Reads a sample that may have a part in several records, which cannot be returned without a copy: each part is
+    /// read directly into separate memory. A part in one record is mapped if `access` allows it.
     fn gathered(&self, extent: Range<u64>, options: ReadOptions) -> Result<Sample> {
         let bad = |source| Error::Format { path: self.path.to_path_buf(), source };
         let base = extent.start;
         let head = read_range(&*self.file, &self.path, self.frames_at(extent.clone())?)?;
         let (head, payload) = decode_head(&head, base, self.info()).map_err(bad)?;
         let of_one_record = |part: &PartHead| match &part.place {
-            PartPlace::Large { records, .. } if records.count() > 1 => 0, // counted where it is read
+            PartPlace::Large { records, .. } if records.count() > 1 => 0, // reserved when it is read
             _ => joined_room(part),
         };
         let copied = |part: &PartHead| of_one_record(part).saturating_add(decoded_room(part, options));
@@ -405,8 +407,8 @@ impl SegmentReader {
         self.unless_torn(&maps, sample)
     }
 
-    /// Refuses what was found in a map that shows zeros in place of what the file has lost. (What a page holds behind the
-    /// file's end is zeros, too, and nobody notices: where something is wrong, the file is asked.)
+    /// Refuses a sample from a map that shows zeros where the file was truncated. (In the file's last page, bytes
+    /// beyond its end are zeros without a fault, so on any error the length of the file is checked.)
     fn unless_torn(&self, maps: &[Bytes], sample: std::result::Result<Sample, FormatError>) -> Result<Sample> {
         let is_shorter = || self.file.size().is_ok_and(|len| len < self.tail.len);
         if maps.iter().any(|map| is_truncated(map)) || sample.is_err() && is_shorter() {
@@ -415,7 +417,7 @@ impl SegmentReader {
         sample.map_err(Error::format("read", &self.path))
     }
 
-    /// The frames of the record that begins where `extent` does.
+    /// Returns the extent of the frames of the record at the start of `extent`.
     fn frames_at(&self, extent: Range<u64>) -> Result<Range<u64>> {
         let mut end = extent.start;
         loop {
@@ -429,7 +431,7 @@ impl SegmentReader {
         }
     }
 
-    /// The whole file, mapped once and for all.
+    /// Returns the map of the whole file, which is created once.
     pub(super) fn whole(&self) -> FsResult<Bytes> {
         if let Some(whole) = self.whole.get() {
             return Ok(whole.clone());
@@ -439,7 +441,7 @@ impl SegmentReader {
     }
 
     fn cannot_map(&self) -> FsError {
-        FsError::new("map", &self.path, io::Error::other("this filesystem cannot map; use READ: pread"))
+        FsError::new("map", &self.path, io::Error::other("this filesystem cannot map files; set READ: pread"))
     }
 
     fn bytes(&self, extent: Range<u64>) -> FsResult<Bytes> {
@@ -455,7 +457,7 @@ impl SegmentReader {
     }
 
     fn private_map(&self, extent: Range<u64>) -> FsResult<Bytes> {
-        // The map begins at a page, so that alignment in memory is that in the file.
+        // The map begins at a page boundary, so the alignment in memory is that in the file.
         let from = extent.start & !(SMALL - 1);
         let map = self.file.map(from..extent.end, MapMode::Private)?.ok_or_else(|| self.cannot_map())?;
         Ok(map.slice((extent.start - from) as usize..))
@@ -466,7 +468,7 @@ impl SegmentReader {
 mod tests {
     use super::*;
 
-    /// A length beyond the memory of the machine is refused before anything is allocated.
+    /// A length beyond the memory of the machine is refused before any allocation.
     #[test]
     fn requests_beyond_the_memory_are_refused_before_allocation() {
         assert!(room_for(1 << 20).is_ok());

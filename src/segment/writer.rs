@@ -1,7 +1,7 @@
-//! Writing a segment in `staging/<owner>/`: `<id>.part` while it is written, by its owner alone, and `<id>.rec` from
-//! its sealing on, which is one rename to a name that was never used.
+//! Writes a segment in `staging/<owner>/`: as `<id>.part` while only its owner writes it, and as `<id>.rec` from its
+//! seal on, which is one rename to a name that was never used.
 //!
-//! Promise: what [`StagingWriter::seal`] returned is whole, and is never opened for writing again.
+//! A segment that [`StagingWriter::seal`] returned is complete and is never opened for writing again.
 
 use crate::error::{Error, FsError, Result};
 use crate::fs::atomic_publish::DirSyncs;
@@ -20,38 +20,38 @@ pub struct StagingWriter {
     rec: PathBuf,
     file: Buffered,
     writer: SegmentWriter,
-    /// It is complete and closed: only its name is wanting.
+    /// Set when it is complete and closed, so that only its name is missing.
     closed: Option<Sealed>,
     memory: Arc<Mutex<Vec<u8>>>,
     sync: bool,
-    /// `None`: the new name is not synced.
+    /// Syncs the new name; `None` if it is not synced.
     name_sync: Option<NameSync>,
 }
 
-/// How a segment is to be written.
+/// Options for writing a segment.
 #[derive(Clone, Debug)]
 pub struct StagingOptions {
-    /// Compression and the like.
+    /// Compression, among others.
     pub write: WriteOptions,
-    /// Bytes of the write buffer.
+    /// Size of the write buffer in bytes.
     pub buffer: usize,
-    /// fsync before sealing: on a network always.
+    /// Whether to fsync the file before it is sealed: always on a network filesystem.
     pub sync: bool,
-    /// fsync of the directory after sealing: for DURABILITY node.
+    /// Whether to fsync the directory after it is sealed: for DURABILITY node.
     pub sync_dir: bool,
-    /// Whether the directory's own name was synced since it was made.
+    /// Whether the directory's own name was synced after the directory was created.
     pub settled: Arc<AtomicBool>,
-    /// What became of its syncs.
+    /// Results of directory syncs.
     pub dir_syncs: DirSyncs,
-    /// What one segment leaves to the next one: the memory of its buffer.
+    /// The memory of the write buffer, which each segment passes on to the next.
     pub memory: Arc<Mutex<Vec<u8>>>,
 }
 
 impl StagingWriter {
-    /// Begins the segment that `info` describes, among the things of `owner`.
+    /// Begins the segment that `info` describes in the staging directory of `owner`.
     ///
     /// # Errors
-    /// What the filesystem says; then nothing is left behind.
+    /// Filesystem errors. No file is left behind.
     pub fn begin(
         fs: Arc<dyn Fs>,
         layout: &Layout,
@@ -86,59 +86,60 @@ impl StagingWriter {
         Ok(StagingWriter { fs, part, rec, file, writer, closed: None, memory, sync, name_sync })
     }
 
-    /// What the segment says of itself.
+    /// Returns the segment's description.
     pub fn info(&self) -> &SegmentInfo {
         self.writer.info()
     }
 
-    /// Samples in it so far.
+    /// Returns the samples in it so far.
     pub fn samples(&self) -> u64 {
         self.writer.samples()
     }
 
-    /// Bytes in it so far.
+    /// Returns the bytes in it so far.
     pub fn bytes(&self) -> u64 {
         self.writer.position()
     }
 
-    /// From the next sample on, parts are compressed at these levels.
+    /// Compresses parts at these levels from the next sample on.
     pub fn compress(&mut self, levels: &[Option<i32>]) {
         self.writer.compress(levels.to_vec());
     }
 
-    /// Appends one sample. After an error that [`Error::is_retryable`], the same sample may be given again, unless
-    /// [`StagingWriter::must_discard`].
+    /// Appends one sample. After an error that [`Error::is_retryable`], the call may be repeated with the same
+    /// sample, unless [`StagingWriter::must_discard`].
     ///
     /// # Errors
-    /// A sample that does not fit; what the filesystem says.
+    /// A sample that does not match the schema; filesystem errors.
     pub fn sample(&mut self, sample: &SampleRef<'_>) -> Result<()> {
         self.closed = None;
         let written = self.writer.sample_over(&mut self.file, sample);
         written.or_else(|error| self.roll_back(error))
     }
 
-    /// Cuts the file back to the last whole sample, so that the failed write can be done again.
+    /// Cuts the file back to the last whole sample, so that the failed write can be repeated.
     fn roll_back<T>(&mut self, error: FormatError) -> Result<T> {
         let failed = Error::format("write", &self.part)(error);
         if let Err(error) = self.file.cut(self.writer.position()) {
-            // What the file holds is unknown now: nothing more is to be written to it.
-            tracing::warn!(%error, "a failed write could not be taken back");
+            // The contents of the file are now unknown: nothing more may be written to it.
+            tracing::warn!(%error, "cannot roll back a failed write; the segment will be discarded");
             self.file.file = None;
         }
         Err(failed)
     }
 
-    /// Finishes the segment: from now on it is sealed, at the path that is returned. After an error that
-    /// [`Error::is_retryable`], it may be called again, unless [`StagingWriter::must_discard`].
+    /// Seals the segment, and returns its new path. After an error that [`Error::is_retryable`], the call may be
+    /// repeated, unless [`StagingWriter::must_discard`].
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// Filesystem errors.
     pub fn seal(&mut self) -> Result<(Sealed, PathBuf)> {
         let sealed = self.closed.map_or_else(|| self.close(), Ok)?;
         match self.fs.rename(&self.part, &self.rec) {
             Ok(()) => {}
-            // The reply may have been lost: then the new name is there, and nobody else could have made it. Where that
-            // cannot be seen now, it is tried again: thrown away, it might be delivered all the same.
+            // The server's reply may have been lost. Then the new name exists, and no other process could have
+            // created it. If that cannot be checked now, the rename is tried again: a discarded segment with that
+            // name might still be delivered.
             Err(error) => match self.fs.exists(&self.rec) {
                 Ok(true) => {}
                 seen => {
@@ -150,15 +151,15 @@ impl StagingWriter {
         }
         if let Some(names) = &self.name_sync {
             names.sync(&*self.fs).inspect_err(|error| {
-                // A failed sync is not done again: what is written next gets a name of its own. There was
-                // none where no file could be opened.
+                // A failed sync is not repeated: the next segment gets another name. If no file could be opened,
+                // there was no sync.
                 self.closed = self.closed.filter(|_| error.is_out_of_files());
             })?;
         }
         Ok((sealed, self.rec.clone()))
     }
 
-    /// Writes what is left to be written, and closes the file.
+    /// Writes the rest and closes the file.
     fn close(&mut self) -> Result<Sealed> {
         let finished = self.writer.finish(&mut self.file);
         let sealed = match finished.and_then(|sealed| Ok(self.file.flush().map(|()| sealed)?)) {
@@ -176,37 +177,39 @@ impl StagingWriter {
         Ok(sealed)
     }
 
-    /// Whether what the file holds is unknown: nothing can be made of it any more.
+    /// Returns whether the contents of the file are unknown, so that the segment must be discarded.
     pub fn must_discard(&self) -> bool {
         self.file.file.is_none() && self.closed.is_none()
     }
 
-    /// Whether all is written, and only the name is missing: nothing can be appended any more.
+    /// Returns whether all is written and only the name is missing: no more samples can be appended.
     pub fn is_closed(&self) -> bool {
         self.closed.is_some()
     }
 
-    /// Removes the file, of which nobody was told that it is finished.
+    /// Removes the file. No caller was told that its samples are finished.
     ///
     /// # Errors
-    /// What the filesystem says: it may have its name then, and whoever writes the samples again has them twice.
+    /// Filesystem errors. The file may then have its sealed name, and samples that are written again would be
+    /// delivered twice.
     pub fn discard(&self) -> Result<()> {
-        let _ = self.fs.forget_file(&self.part); // litter at worst
-        // It may have got its name before it failed: nobody is to adopt what will be written again.
+        let _ = self.fs.forget_file(&self.part); // if this fails, the file is litter
+        // It may have got its sealed name before the failure: no process may adopt samples that will be written
+        // again.
         match self.fs.remove_file(&self.rec) {
-            // Not there: a stale handle does not say that.
+            // NotFound means that it does not exist. A stale handle does not mean that.
             Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(()),
             done => Ok(done?),
         }
     }
 }
 
-/// Syncs the name that a sealed segment gets in `dir`, its owner's directory, and once that directory's own name in
+/// Syncs the name of a sealed segment in `dir`, its owner's directory, and once that directory's own name in
 /// `staging`.
 struct NameSync {
     staging: PathBuf,
     dir: PathBuf,
-    /// As [`StagingOptions::settled`].
+    /// See [`StagingOptions::settled`].
     settled: Arc<AtomicBool>,
     dir_syncs: DirSyncs,
 }
@@ -226,17 +229,17 @@ fn lock(memory: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
     memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A large page of the page cache. A write that begins at a multiple of it, and is as long, gets one where the filesystem
-/// has them (ext4, XFS, btrfs), and readers map it as one.
+/// A large page of the page cache. A write that begins at a multiple of this size and is as long gets one on
+/// filesystems that have large pages (ext4, XFS, btrfs), and readers map it as one.
 const LARGE_PAGE: u64 = 2 << 20;
-/// A small one, or a multiple of it.
+/// A small page, or a multiple of it.
 const PAGE: u64 = 64 << 10;
 
-/// A write buffer that can be cut back to any earlier length, also after a write that failed half-way. Large
-/// writes go past it, but for their last bytes: what is written ends at multiples of pages.
+/// A write buffer that can be cut back to any earlier length, even after a partial write. Large writes bypass it
+/// except for their last bytes, so that writes to the file end at multiples of pages.
 struct Buffered {
     file: Option<Box<dyn FileWriter>>,
-    /// Bytes that the file holds for certain; the buffer follows them.
+    /// Bytes that are in the file for certain; those of the buffer follow.
     drained: u64,
     buffer: Vec<u8>,
     limit: usize,
@@ -247,11 +250,11 @@ impl Buffered {
         self.file.as_mut().ok_or_else(|| io::Error::other("the file was closed"))
     }
 
-    /// Writes what is buffered, and `bytes` behind it, in one call if the file takes it.
+    /// Writes the buffered bytes and then `bytes`, in one call if the file takes all.
     fn pass(&mut self, bytes: &[u8]) -> io::Result<()> {
         let buffer = std::mem::take(&mut self.buffer);
         let passed = self.open().and_then(|file| write_all(file, &mut [IoSlice::new(&buffer), IoSlice::new(bytes)]));
-        self.buffer = buffer; // also for its memory
+        self.buffer = buffer; // put back on success too, to reuse its memory
         if passed.is_ok() {
             self.drained += (self.buffer.len() + bytes.len()) as u64;
             self.buffer.clear();
@@ -259,8 +262,8 @@ impl Buffered {
         passed
     }
 
-    /// How many of `len` bytes that follow those in the buffer are to be written with them: up to the end of a page, a large
-    /// one where one ends near.
+    /// Returns how many of `len` bytes that follow the buffered ones are to be written with them: up to the end of a
+    /// page, of a large one if one ends nearby.
     fn to_pass(&self, len: usize) -> usize {
         let begin = self.drained + self.buffer.len() as u64;
         let end = begin + len as u64;
@@ -309,9 +312,9 @@ impl Write for Buffered {
     }
 }
 
-/// As [`Write::write_all`], from two places.
+/// Like [`Write::write_all`], from two slices.
 fn write_all(file: &mut dyn Write, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-    IoSlice::advance_slices(&mut slices, 0); // the empty ones
+    IoSlice::advance_slices(&mut slices, 0); // skips empty slices
     while !slices.is_empty() {
         match file.write_vectored(slices) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -328,7 +331,7 @@ fn write_all(file: &mut dyn Write, mut slices: &mut [IoSlice<'_>]) -> io::Result
 mod tests {
     use super::*;
 
-    /// What a file was given, and where each write ended. It takes so many bytes in a call at most.
+    /// Records the bytes that a file received and where each write ended. Takes at most this many bytes per call.
     #[derive(Clone)]
     struct Recorded(Arc<Mutex<(Vec<u8>, Vec<u64>)>>, usize);
 
@@ -386,7 +389,7 @@ mod tests {
             to.write_all(&[1; 300]).unwrap();
             to.write_all(&part).unwrap();
         }
-        assert_eq!(file.0.lock().unwrap().1, [16 << 20, 32 << 20], "a call for each part and what stands before it");
+        assert_eq!(file.0.lock().unwrap().1, [16 << 20, 32 << 20], "one call for each part and the bytes before it");
         assert_eq!(to.buffer.len(), 600);
         to.write_all(&part[..(3 << 20) + 5000]).unwrap();
         assert_eq!(file.0.lock().unwrap().1[2], 35 << 20, "no large page ends near, but a small one");
@@ -400,16 +403,16 @@ mod tests {
     }
 
     #[test]
-    fn all_arrives_in_order_and_can_be_cut_and_written_over() {
-        all_arrives(usize::MAX);
-        all_arrives(1_000_003);
+    fn buffered_writes_survive_cuts_and_overwrites() {
+        check_writes(usize::MAX);
+        check_writes(1_000_003);
     }
 
-    fn all_arrives(in_a_call: usize) {
+    fn check_writes(in_a_call: usize) {
         let (mut to, file) = buffered(1 << 20, in_a_call);
         let (mut all, zeros) = (Vec::new(), vec![0; 9 << 20]);
         for n in 0..60u32 {
-            // From a byte to 8 MiB, and around each limit.
+            // From 1 byte to 8 MiB, and around each limit.
             let len = (1u32 << (n % 24)) as usize + [0, 1, 300][n as usize % 3] - usize::from(n % 7 == 0);
             let bytes = (0..len).map(|at| (at as u32 ^ n) as u8).collect::<Vec<_>>();
             let cut = n % 5 == 3;
@@ -419,7 +422,7 @@ mod tests {
                 Sink::cut(&mut to, len as u64).unwrap();
                 all.extend_from_slice(&bytes[..bytes.len() / 2]);
             } else {
-                // As a head: known when what follows it was written.
+                // Like a head, which is only known after the bytes that follow it were written.
                 to.write_over(all.len() as u64, &bytes).unwrap();
                 all.extend_from_slice(&bytes);
             }
