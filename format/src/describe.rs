@@ -1,6 +1,6 @@
-//! What each byte of a record's payload is. There is no second decoder: the decoder that reads the record reports each
-//! field to a trace, which notes it here. Where a reader stops because a checksum or a constant is wrong, the trace
-//! notes the error at that field and the decoder continues; where it cannot continue, the rest is
+//! Describes each byte of a record's payload, without a second decoder: the decoder that reads the record reports
+//! each field to a trace, which records it here. If a checksum or a constant is wrong, at which a reader stops, the
+//! trace records the error at that field and the decoder continues. If the decoder cannot continue, the rest is
 //! [`FieldKind::NotUnderstood`].
 
 use crate::dtype::DType;
@@ -16,7 +16,7 @@ use bytes::Bytes;
 use std::fmt;
 use std::ops::Range;
 
-/// What a field of a payload is.
+/// Kind of a field of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // `FieldKind::words` has a name for each
 pub enum FieldKind {
@@ -62,14 +62,14 @@ pub enum FieldKind {
     ImageId2,
     ImageLabels,
     ImageContent,
-    /// Bytes that should not be there, in this version of the format.
+    /// Bytes that this version of the format does not allow here.
     Leftover,
-    /// The decoder went no further: the field's error says why.
+    /// The decoder stopped here: the field's error says why.
     NotUnderstood,
 }
 
 impl FieldKind {
-    /// Its name in a description (that of an axis and of splits lacks the number), and what errors call it.
+    /// Returns its name in a description (without the number of an axis or of splits), and its name in errors.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             FieldKind::Signature => ("signature", "the header"),
@@ -118,7 +118,7 @@ impl FieldKind {
         }
     }
 
-    /// What an error calls it.
+    /// Returns its name in errors.
     pub(crate) fn in_errors(self) -> &'static str {
         self.words().1
     }
@@ -134,47 +134,47 @@ impl fmt::Display for FieldKind {
     }
 }
 
-/// What the bytes of a field hold.
+/// Value of a field.
 #[derive(Clone, Debug)]
 pub enum FieldValue {
-    /// Bytes that say no more than their name.
+    /// Bytes without further meaning.
     Bytes,
-    /// A number: also a checksum, a type, flags, the bits of a float.
+    /// A number, which may also be a checksum, a type, flags, or the bits of a float.
     Number(u64),
     /// An element type.
     DTypeCode {
         /// Its code.
         code: u8,
-        /// Its name; `numpy` for a type with a description, none for one of a later version.
+        /// Its name; `numpy` for a type with a description, `None` for a type of a later version.
         name: Option<&'static str>,
     },
-    /// Text; what is not UTF-8 in it is replaced.
+    /// Text. Bytes that are not UTF-8 are replaced.
     Text(String),
     /// A segment id.
     Id(SegmentId),
-    /// A map, or the error that decoding it gives.
+    /// A map, or the error of decoding it.
     Map(Result<Meta>),
     /// Labels of an image.
     Labels(Vec<f32>),
 }
 
-/// Some bytes of a payload. The fields of a payload follow each other without gaps.
+/// A field of a payload. The fields of a payload follow each other without gaps.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// What it is.
+    /// Its kind.
     pub kind: FieldKind,
-    /// The part that it describes: its number and its name, which is empty in the fields that hold the name.
+    /// The part that it describes: number and name. The name is empty in the fields that contain the name.
     pub part: Option<(usize, String)>,
     /// Its bytes, as offsets in the payload.
     pub bytes: Range<usize>,
-    /// What they hold.
+    /// Its value.
     pub value: FieldValue,
     /// Why a reader refuses it.
     pub error: Option<FormatError>,
 }
 
 impl Field {
-    /// Its name, with that of its part.
+    /// Returns its name, with that of its part.
     pub fn name(&self) -> String {
         match &self.part {
             Some((n, name)) if name.is_empty() => format!("part {n}: {}", self.kind),
@@ -184,9 +184,9 @@ impl Field {
     }
 }
 
-/// Describes the fields of a header, head, footer or trailer, which its first bytes name (a trailer's last ones).
-/// `frames` are the file offsets of its frames. `info` is the segment's: a head needs it. Returns `None` for a payload
-/// of another kind.
+/// Describes the fields of a header, head, footer or trailer. The kind follows from the first bytes (for a trailer,
+/// the last ones). `frames` are the file offsets of its frames. `info` is the segment's, which a head needs. Returns
+/// `None` for any other payload.
 pub fn describe(payload: &[u8], frames: Range<u64>, info: Option<&SegmentInfo>) -> Option<Vec<Field>> {
     let mut cursor = Cursor::traced(payload, frames.start, Fields::default());
     let decoded = match (payload.get(4), info) {
@@ -208,14 +208,14 @@ pub fn describe(payload: &[u8], frames: Range<u64>, info: Option<&SegmentInfo>) 
     Some(finish(cursor, decoded))
 }
 
-/// The fields of a record that begins with MXNet's image header.
+/// Describes the fields of a record that begins with MXNet's image header.
 pub fn describe_image(payload: &[u8]) -> Vec<Field> {
     let mut cursor = Cursor::traced(payload, 0, Fields::default());
     let decoded = Image::decode_fields(&mut cursor).map(drop);
     finish(cursor, decoded)
 }
 
-/// The fields that were decoded, and one for the rest, if there is any.
+/// Returns the decoded fields, and one for the rest, if any.
 fn finish(cursor: Cursor<'_, Fields>, decoded: Result<()>) -> Vec<Field> {
     let (error, rest) = (decoded.err(), cursor.payload().len());
     let Fields { mut fields, .. } = cursor.trace;
@@ -227,7 +227,7 @@ fn finish(cursor: Cursor<'_, Fields>, decoded: Result<()>) -> Vec<Field> {
     fields
 }
 
-/// The trace that notes the fields.
+/// The trace that records the fields.
 #[derive(Default)]
 struct Fields {
     fields: Vec<Field>,
@@ -262,7 +262,7 @@ impl Trace for Fields {
     }
 
     fn refuse(&mut self, kind: FieldKind, error: FormatError) -> Result<()> {
-        // A field that is not there, because the payload is too short, is missed when it is read.
+        // If the payload is too short for the field, the error is reported when the field is read.
         if let Some(field) = self.fields.iter_mut().rev().find(|field| field.kind == kind) {
             field.error = Some(error);
         }
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_head_is_described_to_its_end() -> Result<()> {
+    fn truncated_head_is_described_to_its_end() -> Result<()> {
         let (info, payload) = (info()?, [1, 2, 3, 4, b'S', 0x85, 0x01, 9, 0, 0, 1]);
         for len in 5..=payload.len() {
             let fields = describe(&payload[..len], 0..0, Some(&info)).unwrap_or_default();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_header_is_described_without_an_error() -> Result<()> {
+    fn intact_header_is_described_without_errors() -> Result<()> {
         let payload = info()?.encode_header()?;
         let fields = describe(&payload, 0..0, None).unwrap_or_default();
         assert!(fields.iter().all(|field| field.error.is_none() && field.kind != FieldKind::Leftover), "{fields:?}");

@@ -1,4 +1,4 @@
-//! What a part is made of: element type and shape, and the schema that names the parts of a sample.
+//! Element types and shapes of parts, and the schema that names the parts of a sample.
 
 use crate::describe::FieldKind;
 use crate::error::{FormatError, Result};
@@ -19,7 +19,7 @@ pub const MAX_NAME: u64 = 65_535;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DType {
-    /// Plain bytes, no tensor: the shape is one axis, the length.
+    /// Bytes that are not a tensor. The shape has one axis, the length.
     Bytes,
     /// One byte, 0 or 1.
     Bool,
@@ -59,7 +59,7 @@ pub enum DType {
         itemsize: u32,
     },
     /// Any other fixed-size NumPy type (datetimes, fixed strings, records, long double), by its description:
-    /// `dtype.str`, or for records the literal of `dtype.descr`. Only NumPy gives it a meaning; here it is bytes.
+    /// `dtype.str`, or for records the literal of `dtype.descr`. Only NumPy interprets it; here it is bytes.
     Numpy {
         /// The description.
         descr: String,
@@ -69,7 +69,7 @@ pub enum DType {
 }
 
 const NUMPY_CODE: u8 = 0xff;
-/// Code in the file and short name.
+/// The plain types, with their codes in the file and short names.
 const PLAIN: [(DType, u8, &str); 16] = [
     (DType::Bytes, 0, "bytes"),
     (DType::Bool, 1, "bool"),
@@ -90,7 +90,7 @@ const PLAIN: [(DType, u8, &str); 16] = [
 ];
 
 impl DType {
-    /// Bytes of one element.
+    /// Returns the bytes of one element.
     pub fn itemsize(&self) -> u64 {
         match self {
             DType::Bytes | DType::Bool | DType::U8 | DType::I8 => 1,
@@ -102,7 +102,7 @@ impl DType {
         }
     }
 
-    /// The type with this name (`"u8"`, `"f32"`, `"bytes"`, ...; NumPy's long names are known too), or none.
+    /// Returns the type with this name (`"u8"`, `"f32"`, `"bytes"`, ..., or NumPy's long name), if there is one.
     pub fn from_name(name: &str) -> Option<DType> {
         let short = match name {
             "uint8" => "u8",
@@ -124,10 +124,10 @@ impl DType {
         PLAIN.iter().find(|row| row.2 == short).map(|row| row.0.clone())
     }
 
-    /// Bytes of a tensor of this type and `shape`.
+    /// Returns the bytes of a tensor of this type and `shape`.
     ///
     /// # Errors
-    /// More than 2^63 - 1, at any step of the product from the left.
+    /// More than 2^63 - 1 bytes at any step of the product from the left.
     pub fn byte_len(&self, shape: &[u64]) -> Result<u64> {
         let limit = i64::MAX as u64;
         shape
@@ -136,7 +136,7 @@ impl DType {
             .ok_or(FormatError::TooLarge { what: "bytes of a tensor", value: u64::MAX, limit })
     }
 
-    /// Whether it can be written so that it is read again.
+    /// Checks that the type can be read back after it is written.
     pub(crate) fn check(&self) -> Result<()> {
         match self {
             DType::Numpy { descr, .. } if descr.len() as u64 > MAX_NAME => {
@@ -144,7 +144,7 @@ impl DType {
                 Err(FormatError::TooLarge { what: "bytes of a NumPy type's description", value, limit: MAX_NAME })
             }
             DType::Unknown { code, .. } if *code == NUMPY_CODE || PLAIN.iter().any(|row| row.1 == *code) => {
-                Err(FormatError::Input(format!("dtype code {code} is a known one, not that of an unknown type")))
+                Err(FormatError::Input(format!("dtype code {code} belongs to a known type")))
             }
             _ => Ok(()),
         }
@@ -158,14 +158,14 @@ impl DType {
         }
     }
 
-    /// The short name of the type with this code; none: a type of a later version.
+    /// Returns the short name of the type with this code; `None` for a type of a later version.
     pub(crate) fn name_of_code(code: u8) -> Option<&'static str> {
         let plain = PLAIN.iter().find(|row| row.1 == code).map(|row| row.2);
         plain.or((code == NUMPY_CODE).then_some("numpy"))
     }
 
-    /// `code u8 | item size varint | description text, for NumPy's others only`. The size stands for every type, so
-    /// that a reader that does not know the code can still step over the tensor.
+    /// Writes `code u8 | item size varint | description text, for DType::Numpy only`. The size is stored for every
+    /// type, so that a reader that does not know the code can still skip the tensor.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.code());
         put_varint(out, self.itemsize());
@@ -216,7 +216,7 @@ pub(crate) fn decode_shape<T: Trace>(cursor: &mut Cursor<'_, T>) -> Result<Shape
     (0..ndim).map(|n| cursor.varint(FieldKind::Axis(n))).collect()
 }
 
-/// One named part as a segment expects it. A sample may differ in dtype and shape; its names never differ.
+/// A named part as a segment expects it. The dtype and shape of a sample's part may differ; names never do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartSchema {
     /// Its name, unique in the schema.
@@ -235,10 +235,10 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// A schema of `(name, dtype, shape)`.
+    /// Creates a schema from `(name, dtype, shape)`.
     ///
     /// # Errors
-    /// A name that is empty or stands twice; more than [`MAX_PARTS`] parts or [`MAX_NDIM`] axes.
+    /// A name that is empty or occurs twice; more than [`MAX_PARTS`] parts or [`MAX_NDIM`] axes.
     pub fn new<'a>(parts: impl IntoIterator<Item = (&'a str, DType, Shape)>) -> Result<Schema> {
         let parts = parts
             .into_iter()
@@ -257,7 +257,7 @@ impl Schema {
         for part in &self.parts {
             if part.name.is_empty() || part.name.len() as u64 > MAX_NAME || !names.insert(&part.name) {
                 let name = &part.name;
-                return Err(FormatError::Input(format!("part name {name:?} is empty, too long, or stands twice")));
+                return Err(FormatError::Input(format!("part name {name:?} is empty, too long, or occurs twice")));
             }
             if part.shape.len() > MAX_NDIM {
                 let value = part.shape.len() as u64;
@@ -290,7 +290,7 @@ impl Schema {
             let name = cursor.text(MAX_NAME, FieldKind::PartNameLength, FieldKind::PartName)?;
             cursor.trace.part(Some((n, name)));
             if name.is_empty() || !names.insert(name) {
-                return Err(FormatError::Malformed { at, what: "a part's name is empty or stands twice" });
+                return Err(FormatError::Malformed { at, what: "a part's name is empty or occurs twice" });
             }
             let dtype = DType::decode(cursor, at)?;
             let shape = decode_shape(cursor)?;

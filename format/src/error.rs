@@ -1,11 +1,12 @@
-//! What can be wrong with bytes. Each variant says what, and most say where: a byte offset from the start of the file.
+//! Errors of the format. Each variant says what is wrong, and most say where: a byte offset from the start of the
+//! file.
 
 use thiserror::Error;
 
-/// Short for a result of this crate.
+/// A `Result` with this crate's error.
 pub type Result<T> = std::result::Result<T, FormatError>;
 
-/// What the decoder or the encoder refuses. Offsets (`at`) are bytes from the start of the file (of the input).
+/// What the decoder or the encoder refuses. Offsets (`at`) are bytes from the start of the file or of the input.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum FormatError {
@@ -17,21 +18,21 @@ pub enum FormatError {
         /// The four bytes found there, little endian.
         found: u32,
     },
-    /// The continuation flag breaks the order whole | first, middle*, last.
+    /// The continuation flag breaks the order: whole, or first, any number of middle, last.
     #[error("byte {at}: record part with flag {found} where {expected} was expected (a part is missing or doubled)")]
     BadFlag {
         /// Where the frame begins.
         at: u64,
         /// The flag found.
         found: u8,
-        /// The flags that may stand here.
+        /// The flags that are allowed here.
         expected: &'static str,
     },
-    /// A part of an escaped record that is not the last has a length that is no multiple of four.
+    /// A part of a split record, not its last, has a length that is not a multiple of four.
     #[error(
-        "byte {at}: inner part of a split record has length {len}, which is no multiple of 4: either its length is \
-         damaged, or this is the dialect that cuts records anywhere and joins them without the magic (ml-io, \
-         SageMaker), which is not RecordIO as dmlc and MXNet write it; convert such a file with the tool that wrote it"
+        "byte {at}: inner part of a split record has length {len}, which is not a multiple of 4: either its length is \
+         damaged, or the file is in the dialect of ml-io and SageMaker, which cuts records anywhere and joins them \
+         without the magic; that is not RecordIO as dmlc and MXNet write it: convert the file with the tool that wrote it"
     )]
     UnalignedPart {
         /// Where the frame begins.
@@ -39,17 +40,17 @@ pub enum FormatError {
         /// Its length.
         len: u64,
     },
-    /// The magic stands inside a payload where it would have been escaped.
+    /// A payload contains the magic at a place where a writer must escape it.
     #[error(
-        "byte {at}: the magic stands at a multiple of 4 inside a record: either a record's length is damaged, or the \
+        "byte {at}: the magic occurs at a multiple of 4 inside a record: either a record's length is damaged, or the \
          writer of this file never escapes the magic (a dialect that cannot be split or resynchronised); write the \
          file again with a writer that does"
     )]
     UnescapedMagic {
-        /// Where that magic stands.
+        /// File offset of that magic.
         at: u64,
     },
-    /// A line of an `.idx` or `.lst` file is not as it should be.
+    /// A line of an `.idx` or `.lst` file is malformed.
     #[error("line {line} (byte {at}) {what}")]
     BadLine {
         /// Where the line begins.
@@ -59,10 +60,10 @@ pub enum FormatError {
         /// What is wrong.
         what: &'static str,
     },
-    /// The input ends before what its lengths promise.
+    /// The input ends before the end that its lengths give.
     #[error("byte {at}: truncated: {what} needs {need} bytes, {have} are left")]
     Truncated {
-        /// Where the thing begins.
+        /// Where the truncated item begins.
         at: u64,
         /// What was being read.
         what: &'static str,
@@ -71,7 +72,7 @@ pub enum FormatError {
         /// Bytes left.
         have: u64,
     },
-    /// Padding holds something other than zero.
+    /// Padding contains bytes other than zero.
     #[error("byte {at}: padding is not zero")]
     DirtyPadding {
         /// Where the padding begins.
@@ -80,7 +81,7 @@ pub enum FormatError {
     /// A checksum does not match.
     #[error("byte {at}: {what} is damaged: CRC-32 is {computed:08x}, recorded {stored:08x}")]
     Checksum {
-        /// Where the checked thing begins.
+        /// Where the checked item begins.
         at: u64,
         /// What it is.
         what: &'static str,
@@ -89,10 +90,10 @@ pub enum FormatError {
         /// The checksum of the bytes found.
         computed: u32,
     },
-    /// The file is no segment of ours (it may be a plain `.rec` file).
+    /// The file is not a ringreel segment (it may be a plain `.rec` file).
     #[error("not a ringreel segment: {why}")]
     NotASegment {
-        /// What told.
+        /// What shows that.
         why: &'static str,
     },
     /// The segment was written by another major version.
@@ -106,7 +107,7 @@ pub enum FormatError {
         /// Minor version found.
         minor: u8,
     },
-    /// A field holds what the format does not allow.
+    /// A field has a value that the format does not allow.
     #[error("byte {at}: {what}")]
     Malformed {
         /// Where the record begins.
@@ -130,27 +131,27 @@ pub enum FormatError {
         /// The code found.
         code: u8,
     },
-    /// More than a limit.
+    /// A value exceeds a limit.
     #[error("{what}: {value} is over the limit of {limit}")]
     TooLarge {
         /// What is too large.
         what: &'static str,
         /// How large it is.
         value: u64,
-        /// What is allowed.
+        /// The limit.
         limit: u64,
     },
     /// A compressed part does not decompress to its declared size.
     #[error("byte {at}: compressed part {part:?}: {why}")]
     Decompress {
-        /// Where the part's first record begins; that of the head, where the part is in the head.
+        /// Where the part's first record begins; where the head begins if the part is in the head.
         at: u64,
         /// The part's name.
         part: String,
-        /// What zstd said.
+        /// The error of zstd, or what differs.
         why: String,
     },
-    /// What the caller gave to the writer does not fit together.
+    /// The caller's arguments to the writer do not match.
     #[error("{0}")]
     Input(String),
     /// The source or the sink of the bytes failed.
@@ -165,7 +166,7 @@ impl From<std::io::Error> for FormatError {
 }
 
 impl FormatError {
-    /// Its name, as in section 19 of SPEC.md.
+    /// Returns its name, as in section 19 of SPEC.md.
     pub fn name(&self) -> &'static str {
         match self {
             FormatError::BadMagic { .. } => "BadMagic",
@@ -188,7 +189,7 @@ impl FormatError {
         }
     }
 
-    /// The byte offset that it names, from the start of the file.
+    /// Returns the byte offset that it names, from the start of the file.
     pub fn at(&self) -> Option<u64> {
         match self {
             FormatError::BadMagic { at, .. }

@@ -1,8 +1,8 @@
 //! RecordIO framing, byte for byte as dmlc-core and MXNet write it (`dmlc/recordio.h`).
 //!
-//! `magic 0xced7230a (LE u32) | cflag << 29 | length (LE u32) | payload | zero padding to 4`. A payload that holds the
-//! magic at a multiple of four is split there into parts with cflag 1 (first), 2 (middle) and 3 (last); the four bytes
-//! are dropped, and put back by the reader. An unsplit record has cflag 0.
+//! `magic 0xced7230a (LE u32) | cflag << 29 | length (LE u32) | payload | zero padding to 4`. A payload that contains
+//! the magic at a multiple of four is split there into parts with cflag 1 (first), 2 (middle) and 3 (last). Those
+//! four bytes are dropped, and the reader puts them back. An unsplit record has cflag 0.
 
 use crate::error::{FormatError, Result};
 use byteorder::{ByteOrder, LE};
@@ -16,34 +16,36 @@ pub const HEADER_LEN: u64 = 8;
 /// Most bytes in one frame, and in one record.
 pub const MAX_LEN: u64 = (1 << 29) - 1;
 
-/// Bytes of zero padding after `len` bytes.
+/// Returns the bytes of zero padding after `len` bytes.
 #[inline]
 pub fn padding(len: u64) -> u64 {
     len.wrapping_neg() & 3
 }
 
-/// Bytes that a record of `len` payload bytes takes when it is split `splits` times.
+/// Returns the bytes that a record of `len` payload bytes takes if it is split `splits` times.
 #[inline]
 pub fn framed_len(len: u64, splits: u64) -> u64 {
     HEADER_LEN + len + padding(len) + 4 * splits
 }
 
-/// Offset of the first magic in `bytes` at a multiple of four from `from` on, which is a multiple of four itself.
+/// Returns the offset of the first magic in `bytes` at a multiple of four, from `from` on. `from` is a multiple of
+/// four.
 pub fn next_magic(bytes: &[u8], from: usize) -> Option<usize> {
     let words = bytes.get(from..)?.as_chunks::<4>().0;
-    // Without a branch in the inner loop, so that the compiler makes wide compares of it.
+    // Has no branch in the inner loop, so that the compiler can vectorise it.
     let holds = |block: &[[u8; 4]]| block.iter().fold(false, |any, word| any | (u32::from_le_bytes(*word) == MAGIC));
     let block = words.chunks(256).position(holds)? * 256;
     let word = words[block..].iter().position(|word| u32::from_le_bytes(*word) == MAGIC)?;
     Some(from + (block + word) * 4)
 }
 
-/// Offsets of the magic in `payload`, those that are multiples of four, ascending: where the record is to be split.
+/// Returns the offsets of the magic in `payload` at multiples of four, ascending: where the record is to be split.
 pub fn split_points(payload: &[u8]) -> impl Iterator<Item = usize> {
     magics(payload, 0)
 }
 
-/// Offsets of the magic in `bytes` at multiples of four from `from` on, which is one itself, ascending.
+/// Returns the offsets of the magic in `bytes` at multiples of four from `from` on, ascending. `from` is a multiple
+/// of four.
 pub(crate) fn magics(bytes: &[u8], mut from: usize) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let found = next_magic(bytes, from)?;
@@ -59,16 +61,16 @@ fn header(flag: u32, len: usize) -> [u8; 8] {
     bytes
 }
 
-/// Writes one record, split where it has to be. Returns the bytes written.
+/// Writes one record, split where necessary. Returns the number of bytes written.
 ///
 /// # Errors
-/// A payload over [`MAX_LEN`]; what the sink says.
+/// A payload over [`MAX_LEN`]; errors of the sink.
 pub fn write_record(sink: &mut (impl Write + ?Sized), payload: &[u8]) -> Result<u64> {
     write_split(sink, payload, split_points(payload))
 }
 
-/// As [`write_record`], where the payload follows [`HEADER_LEN`] bytes of `framed`, which are for the header: in one write,
-/// but for a record that has to be split.
+/// Writes a record as [`write_record`] does. Its payload follows [`HEADER_LEN`] bytes of `framed`, which receive the
+/// header. Needs one write, unless the record has to be split.
 pub(crate) fn write_framed(sink: &mut (impl Write + ?Sized), framed: &mut Vec<u8>) -> Result<u64> {
     if !frame_whole(framed) {
         return write_record(sink, &framed[HEADER_LEN as usize..]);
@@ -77,8 +79,8 @@ pub(crate) fn write_framed(sink: &mut (impl Write + ?Sized), framed: &mut Vec<u8
     Ok(framed.len() as u64)
 }
 
-/// Makes one whole frame of the payload that follows [`HEADER_LEN`] bytes of `framed`. False: it has to be split, or is too
-/// long, and nothing was done.
+/// Turns the payload that follows [`HEADER_LEN`] bytes of `framed` into one whole frame. Returns false, and changes
+/// nothing, if the record has to be split or is too long.
 pub(crate) fn frame_whole(framed: &mut Vec<u8>) -> bool {
     let payload = &framed[HEADER_LEN as usize..];
     let len = payload.len();
@@ -90,7 +92,7 @@ pub(crate) fn frame_whole(framed: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Writes one record that [`split_points`] does not split.
+/// Writes one record for which [`split_points`] finds no split.
 ///
 /// # Errors
 /// As [`write_record`].
@@ -118,10 +120,10 @@ fn write_split(sink: &mut (impl Write + ?Sized), payload: &[u8], points: impl It
     Ok(framed_len(len, splits))
 }
 
-/// Writes a record of so many zeros: less than 64, and a multiple of 4.
+/// Writes a record of `len` zeros. `len` is less than 64 and a multiple of 4.
 ///
 /// # Errors
-/// What the sink says.
+/// Errors of the sink.
 pub(crate) fn write_zeros(sink: &mut (impl Write + ?Sized), len: usize) -> Result<u64> {
     let mut framed = [0; 72];
     framed[..8].copy_from_slice(&header(0, len));
@@ -129,7 +131,7 @@ pub(crate) fn write_zeros(sink: &mut (impl Write + ?Sized), len: usize) -> Resul
     Ok(8 + len as u64)
 }
 
-/// One frame's header, checked as far as it can be without its payload.
+/// The header of a frame, checked as far as possible without the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// 0 whole, 1 first, 2 middle, 3 last.
@@ -139,10 +141,10 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// The header in the eight `bytes` at file offset `at`.
+    /// Parses the header in the eight `bytes` at file offset `at`.
     ///
     /// # Errors
-    /// No magic; a flag over 3; a part that is not the last and whose length is no multiple of four.
+    /// No magic; a flag over 3; a part other than the last whose length is not a multiple of four.
     #[inline]
     pub fn parse(bytes: &[u8; 8], at: u64) -> Result<FrameHeader> {
         let found = LE::read_u32(&bytes[..4]);
@@ -159,14 +161,14 @@ impl FrameHeader {
         }
     }
 
-    /// Bytes of header, payload and padding.
+    /// Returns the bytes of header, payload and padding.
     #[inline]
     pub fn framed_len(self) -> u64 {
         framed_len(self.len, 0)
     }
 }
 
-/// The order of the parts of one record: 0, or 1, any number of 2, 3.
+/// Checks the order of the frames of one record: 0, or 1, any number of 2, 3.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sequence {
     splits: u64,
@@ -200,52 +202,52 @@ impl Sequence {
         Ok(())
     }
 
-    /// Whether the record's last frame was taken.
+    /// Returns whether the record's last frame was taken.
     #[inline]
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// How often the record was split, so far.
+    /// Returns how often the record was split so far.
     pub fn splits(&self) -> u64 {
         self.splits
     }
 
-    /// Bytes of the record, so far.
+    /// Returns the bytes of the record so far.
     pub fn payload_len(&self) -> u64 {
         self.len.unwrap_or(0)
     }
 }
 
-/// One record, its parts joined.
+/// One record, with its frames joined.
 #[derive(Clone, Debug)]
 pub struct JoinedRecord<'a> {
-    /// What was written: borrowed where the record was not split, else a copy.
+    /// The payload: borrowed if the record was not split, else a copy.
     pub payload: Cow<'a, [u8]>,
     /// How often it was split.
     pub splits: u64,
-    /// Where the next frame begins: an offset in the input.
+    /// Offset in the input at which the next frame begins.
     pub next: usize,
 }
 
-/// Reads the record that begins at `pos` in `input`, whose first byte is byte `base` of the file. It does not look for
-/// magics inside the payload: see [`read_strict`].
+/// Reads the record at `pos` in `input`, whose first byte is byte `base` of the file. Does not search for magics
+/// inside the payload: see [`read_strict`].
 ///
 /// # Errors
-/// Whatever else breaks the framing: see [`FormatError`]. Parts are never merged across a mistake.
+/// Any other violation of the framing: see [`FormatError`]. Frames are never joined across an error.
 pub fn read_record(input: &[u8], pos: usize, base: u64) -> Result<JoinedRecord<'_>> {
     read_joined(input, pos, base, false, None)
 }
 
-/// The payload of the record with which `bytes` begin, and how many bytes it takes. None where [`read_record`] has to look:
-/// it was split, or is not as it should be.
+/// Returns the payload of the record at the start of `bytes`, and the bytes that the record takes. Returns `None` if
+/// [`read_record`] has to decide, because the record is split or malformed.
 #[inline(always)]
 pub(crate) fn quick_record(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let (header, rest) = bytes.split_first_chunk::<{ HEADER_LEN as usize }>()?;
     let header = u64::from_le_bytes(*header);
     let (magic, len) = (header as u32, (header >> 32) as usize);
     if magic != MAGIC || len as u64 > MAX_LEN {
-        return None; // or a flag that is not 0
+        return None; // this includes any flag other than 0
     }
     let (payload, behind) = rest.split_at_checked(len)?;
     let padding = behind.get(..padding(len as u64) as usize)?;
@@ -253,17 +255,17 @@ pub(crate) fn quick_record(bytes: &[u8]) -> Option<(&[u8], usize)> {
     is_clean.then_some((payload, HEADER_LEN as usize + len + padding.len()))
 }
 
-/// As [`read_record`], for a record of `len` bytes whose frames end at `end` in the input: another one is refused before
-/// anything of it is copied, and no frame behind `end` is looked at.
+/// Reads a record as [`read_record`] does. The record must have `len` bytes and end at `end` in the input: any other
+/// record is refused before bytes of it are copied, and frames behind `end` are not read.
 pub(crate) fn read_expected(input: &[u8], pos: usize, base: u64, len: u64, end: usize) -> Result<JoinedRecord<'_>> {
     read_joined(input, pos, base, false, Some((len, end)))
 }
 
-/// As [`read_record`], and refuses a magic at a multiple of four inside a payload too. So a record that it accepts ends
-/// before the next magic that could begin one.
+/// Reads a record as [`read_record`] does, but also refuses a magic at a multiple of four inside a payload. So an
+/// accepted record ends before the next magic that could begin a record.
 ///
 /// # Errors
-/// Whatever breaks the framing.
+/// Any violation of the framing.
 pub fn read_strict(input: &[u8], pos: usize, base: u64) -> Result<JoinedRecord<'_>> {
     read_joined(input, pos, base, true, None)
 }
@@ -294,7 +296,7 @@ fn read_joined(
             return Ok(JoinedRecord { payload: Cow::Borrowed(payload), splits: 0, next });
         }
     }
-    // All of it is there: now there may be a buffer for it.
+    // All frames are valid, so a buffer of this size is justified.
     let mut joined = Vec::with_capacity(sequence.payload_len() as usize);
     let (mut from, mut again) = (pos, Sequence::default());
     while from < next {
@@ -330,7 +332,7 @@ fn read_frame<'a>(
     Ok((frame, &left[HEADER_LEN as usize..end], pos + whole as usize))
 }
 
-/// The record at file offset `at` is not the one that was foretold.
+/// Returns the error of a record at file offset `at` that does not match its head.
 pub(crate) fn unexpected_len(at: u64) -> FormatError {
     FormatError::Malformed { at, what: "a part's record has another length than its head says" }
 }
@@ -348,7 +350,7 @@ pub(crate) fn check_padding(bytes: &[u8], at: u64) -> Result<()> {
     if bytes.iter().all(|byte| *byte == 0) { Ok(()) } else { Err(FormatError::DirtyPadding { at }) }
 }
 
-/// Refuses a magic at a multiple of four inside a frame's payload, or in the part `bytes` of it, at file offset `at`.
+/// Refuses a magic at a multiple of four in a frame's payload, or in `bytes`, a part of it, at file offset `at`.
 #[inline]
 pub(crate) fn check_escaped(bytes: &[u8], at: u64) -> Result<()> {
     match next_magic(bytes, 0) {
@@ -369,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_is_the_magic_is_framed_as_dmlc_frames_it() {
+    fn magic_as_payload_is_framed_as_in_dmlc() {
         let want = [0x0a, 0x23, 0xd7, 0xce, 0, 0, 0, 0x20, 0x0a, 0x23, 0xd7, 0xce, 0, 0, 0, 0x60];
         assert_eq!(framed(&MAGIC.to_le_bytes()), want);
     }
@@ -410,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn the_search_for_the_magic_finds_each_aligned_one_and_no_other() {
+    fn next_magic_finds_exactly_the_aligned_magics() {
         for len in [0, 3, 4, 1020, 1024, 1028, 5000] {
             for at in 0..len {
                 let mut bytes = vec![7; len];

@@ -1,24 +1,24 @@
-//! Bytes from front to back, from memory or from any [`Read`], behind one trait: so that there is one reader of frames.
+//! Sequential input, from memory or from any [`Read`], behind one trait, so that there is only one reader of frames.
 
 use std::io::{self, Read};
 use std::ops::Range;
 
-/// Bytes from front to back.
+/// Sequential input.
 pub trait Input {
-    /// The next `n` bytes, which stay unread; or, where the input has fewer left, all that are left.
+    /// Returns the next `n` bytes without consuming them, or all that are left if there are fewer.
     ///
     /// # Errors
-    /// What the source says.
+    /// Errors of the source.
     fn peek(&mut self, n: usize) -> io::Result<&[u8]>;
 
-    /// Steps over `n` bytes. They were seen by [`Input::peek`] before.
+    /// Consumes `n` bytes, which must have been returned by [`Input::peek`].
     fn consume(&mut self, n: usize);
 
-    /// Bytes from the beginning of the file to here.
+    /// Returns the file offset of the next byte.
     fn position(&self) -> u64;
 }
 
-/// Memory, or a map: peeking costs nothing.
+/// Input from memory or a map. Peeking is free.
 #[derive(Clone, Debug)]
 pub struct SliceInput<'a> {
     bytes: &'a [u8],
@@ -27,7 +27,7 @@ pub struct SliceInput<'a> {
 }
 
 impl<'a> SliceInput<'a> {
-    /// All of `bytes`, which begin at file offset `base`.
+    /// Reads all of `bytes`, which begin at file offset `base`.
     pub fn new(bytes: &'a [u8], base: u64) -> SliceInput<'a> {
         SliceInput { bytes, pos: 0, base }
     }
@@ -51,9 +51,10 @@ impl Input for SliceInput<'_> {
     }
 }
 
-/// Any source, through a buffer that is used again.
+/// Input from any source, through a buffer that is reused.
 ///
-/// The buffer grows with what really arrived, never with what a length in the file promises: at most [`STEP`] bytes ahead.
+/// The buffer grows with the bytes that arrived, at most [`STEP`] ahead, and never to a length that the file only
+/// claims.
 #[derive(Debug)]
 pub struct StreamInput<R> {
     source: R,
@@ -61,43 +62,44 @@ pub struct StreamInput<R> {
     most: usize,
 }
 
-/// The stretch of a source that is in memory.
+/// The range of a source that is in memory.
 #[derive(Debug)]
 struct Window {
     buffer: Vec<u8>,
-    /// Bytes of the buffer that were consumed.
+    /// Bytes of the buffer that are consumed.
     pos: usize,
-    /// Bytes of the buffer that were read.
+    /// Bytes of the buffer that are read.
     filled: usize,
     /// File offset of the buffer's first byte.
     base: u64,
 }
 
-/// Bytes by which the buffer of a [`StreamInput`] grows, and the most that it asks for at a time.
+/// Bytes by which the buffer of a [`StreamInput`] grows, and the most that it requests at a time.
 pub const STEP: usize = 256 << 10;
 
 impl<R: Read> StreamInput<R> {
-    /// What `source` gives, whose next byte is at file offset `base`.
+    /// Reads `source`, whose next byte is at file offset `base`.
     pub fn new(source: R, base: u64) -> StreamInput<R> {
         StreamInput { source, window: Window { buffer: Vec::new(), pos: 0, filled: 0, base }, most: usize::MAX }
     }
 
-    /// The same, but whoever wants to see more than `most` bytes at once is refused: what a file claims, and backs with
-    /// holes, need not be read into memory.
+    /// Refuses to return more than `most` bytes at once, so that a large length that a file claims and backs with
+    /// holes does not have to fit into memory.
     pub fn at_most(self, most: usize) -> StreamInput<R> {
         StreamInput { most: most.max(STEP), ..self }
     }
 
-    /// The source, and where it stands may be beyond [`Input::position`]: what was read ahead is lost.
+    /// Returns the source. Its position may be beyond [`Input::position`]; bytes that were read ahead are lost.
     pub fn into_inner(self) -> R {
         self.source
     }
 }
 
 impl Window {
-    /// Reads on until `n` bytes are there that were not consumed, or the source ends.
+    /// Reads until `n` bytes are available that are not consumed, or the source ends.
     fn fill(&mut self, source: &mut dyn Read, n: usize) -> io::Result<()> {
-        // Moved when at least as much was consumed as is moved: so each byte is moved once or so, whatever is asked for.
+        // Moves the rest only when at least as many bytes were consumed, so each byte is moved about once for any
+        // requests.
         if self.pos >= self.filled - self.pos {
             self.buffer.copy_within(self.pos..self.filled, 0);
             self.base += self.pos as u64;
@@ -126,9 +128,9 @@ impl<R: Read> Input for StreamInput<R> {
     fn peek(&mut self, n: usize) -> io::Result<&[u8]> {
         if self.window.filled - self.window.pos < n {
             self.window.fill(&mut self.source, n.min(self.most))?;
-            // Of a claim beyond the source's end there is nothing to be read.
+            // If the source ends before `n` bytes, there are no more bytes to read.
             if n > self.most && self.window.filled - self.window.pos >= self.most {
-                let why = format!("a record of {n} bytes is more than there is memory for ({})", self.most);
+                let why = format!("a record of {n} bytes is larger than the memory for it ({} bytes)", self.most);
                 return Err(io::Error::new(io::ErrorKind::OutOfMemory, why));
             }
         }
@@ -146,17 +148,17 @@ impl<R: Read> Input for StreamInput<R> {
     }
 }
 
-/// Fills a buffer from a file offset on.
+/// Fills a buffer with the bytes from a file offset on.
 pub type ReadAt<'a> = dyn FnMut(&mut [u8], u64) -> io::Result<()> + 'a;
 
-/// A range of a file that is read by position, from front to back.
+/// Reads a range of a file sequentially through positioned reads.
 pub struct RangeRead<'a, 'b> {
     read_at: &'a mut ReadAt<'b>,
     left: Range<u64>,
 }
 
 impl<'a, 'b> RangeRead<'a, 'b> {
-    /// The bytes at the file offsets `range`, which `read_at` fills in.
+    /// Reads the bytes at the file offsets `range` with `read_at`.
     pub fn new(read_at: &'a mut ReadAt<'b>, range: Range<u64>) -> RangeRead<'a, 'b> {
         RangeRead { read_at, left: range }
     }

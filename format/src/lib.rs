@@ -1,12 +1,13 @@
-//! The record format of ringreel.
+//! The record format of ringreel: the meaning of each byte, and nothing else.
 //!
-//! What a byte means, and nothing else: RecordIO [`frame`]s as dmlc and MXNet write them, and on top of them a
-//! [`segment`]: a header, samples of several named tensors each, a footer and a trailer. `SPEC.md` beside this crate
-//! is the contract; this code follows it.
+//! RecordIO [`frame`]s as dmlc and MXNet write them, and on top of them a [`segment`]: a header, samples of several
+//! named tensors each, a footer and a trailer. `SPEC.md` beside this crate is the specification; this code follows
+//! it.
 //!
-//! This crate opens no file and holds no `unsafe`. Its only thread computes the checksums of a sample of 8 MiB and more
-//! while the writer writes it. Every length that comes from outside is compared with what is left of the input before
-//! anything is allocated (for what a compressed part decodes to, the caller sets the limit), and errors name byte offsets.
+//! This crate opens no files and contains no `unsafe` code. Its only thread computes the checksums of a sample of 8
+//! MiB or more while the writer writes it. Every length from outside is compared with the rest of the input before
+//! memory is allocated (the caller limits the size to which a compressed part may decode), and errors name byte
+//! offsets.
 //!
 //! ```
 //! use ringreel_format::{DType, Meta, PartRef, SampleRef, SegmentId, SegmentInfo, Schema, SegmentWriter, WriteOptions, SegmentSlice};

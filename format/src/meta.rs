@@ -1,16 +1,16 @@
-//! The small map that travels with a sample: a strict subset of CBOR (RFC 8949).
+//! The small map that is stored with a sample: a strict subset of CBOR (RFC 8949).
 //!
-//! Allowed: null, booleans, integers of 65 bits with sign, 64-bit floats, text, bytes, arrays and maps with text keys;
-//! definite lengths, shortest heads, at most [`MAX_DEPTH`] levels. So every value has one encoding, any CBOR tool reads
-//! it, and no code can hide in it.
+//! Allowed are null, booleans, integers of 65 bits with sign, 64-bit floats, text, bytes, arrays, and maps with text
+//! keys; with definite lengths, shortest heads, and at most [`MAX_DEPTH`] levels. So every value has exactly one
+//! encoding, any CBOR tool reads it, and it cannot contain code.
 
 use crate::error::{FormatError, Result};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Most levels of arrays and maps inside one another.
+/// Most levels of nested arrays and maps.
 pub const MAX_DEPTH: usize = 16;
-/// Most values in a meta map, at all levels together. It bounds the memory that a hostile map can take.
+/// Most values in a meta map, on all levels together. This bounds the memory that a hostile map can take.
 pub const MAX_VALUES: usize = 65_536;
 /// Longest encoded meta map, in bytes.
 pub const MAX_META: u64 = 16 << 20;
@@ -18,7 +18,7 @@ pub const MAX_META: u64 = 16 << 20;
 /// A value in a [`Meta`] map.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Nothing.
+    /// Null.
     Null,
     /// True or false.
     Bool(bool),
@@ -37,7 +37,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Itself, and the values in it.
+    /// Returns the number of values in it, itself included.
     fn count(&self) -> usize {
         1 + match self {
             Value::Array(values) => values.iter().map(Value::count).sum(),
@@ -83,13 +83,13 @@ impl From<u64> for Value {
     }
 }
 
-/// A map from text to [`Value`], in the order given; each key once.
+/// A map from text to [`Value`], in insertion order; each key occurs once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meta {
     entries: Vec<(String, Value)>,
 }
 
-/// Of several values at one key the last one stays, at the place of the first.
+/// Keeps the last of several values of a key, at the place of the first.
 impl FromIterator<(String, Value)> for Meta {
     fn from_iter<I: IntoIterator<Item = (String, Value)>>(entries: I) -> Meta {
         let mut meta = Meta::new();
@@ -108,12 +108,12 @@ impl FromIterator<(String, Value)> for Meta {
 }
 
 impl Meta {
-    /// An empty map.
+    /// Creates an empty map.
     pub fn new() -> Meta {
         Meta::default()
     }
 
-    /// Puts `value` at `key`, in place of what was there. It looks through all keys: to make a large map, `collect` it.
+    /// Sets `key` to `value`, in place of any previous value. Searches all keys: use `collect` to build a large map.
     pub fn set(&mut self, key: impl Into<String>, value: impl Into<Value>) {
         let (key, value) = (key.into(), value.into());
         match self.entries.iter_mut().find(|entry| entry.0 == key) {
@@ -122,12 +122,12 @@ impl Meta {
         }
     }
 
-    /// The value at `key`.
+    /// Returns the value of `key`.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.entries.iter().find(|entry| entry.0 == key).map(|entry| &entry.1)
     }
 
-    /// The text at `key`, where there is text.
+    /// Returns the text of `key`, if its value is text.
     pub fn text(&self, key: &str) -> Option<&str> {
         match self.get(key) {
             Some(Value::Text(text)) => Some(text),
@@ -135,27 +135,27 @@ impl Meta {
         }
     }
 
-    /// The entries, in order.
+    /// Returns the entries in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.entries.iter().map(|(key, value)| (key.as_str(), value))
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Values in it, at all levels.
+    /// Returns the number of values in it, on all levels.
     fn values(&self) -> usize {
         self.entries.iter().map(|(_, value)| value.count()).sum()
     }
 
-    /// The bytes in the file.
+    /// Encodes the map as in the file.
     ///
     /// # Errors
     /// An integer beyond 65 bits, nesting beyond [`MAX_DEPTH`], more than [`MAX_VALUES`] values or [`MAX_META`] bytes.
@@ -173,11 +173,11 @@ impl Meta {
         Ok(out)
     }
 
-    /// The map in `bytes`, which stand at file offset `at` (for messages).
+    /// Decodes the map in `bytes`, which are at file offset `at` (for messages).
     ///
     /// # Errors
     /// Anything outside the subset, and bytes left over.
-    #[inline(never)] // mostly there is none
+    #[inline(never)] // most samples have no meta
     pub fn decode(bytes: &[u8], at: u64) -> Result<Meta> {
         let mut input = Input { bytes, at, values: 0 };
         let (_, count) = input.head(&[5], "meta is not a map")?;
@@ -273,7 +273,7 @@ impl<'a> Input<'a> {
         Ok(head)
     }
 
-    /// The major type, which is one of `allowed` (else it is `what`), and its argument.
+    /// Returns the major type, which must be one of `allowed` (else the error says `what`), and its argument.
     fn head(&mut self, allowed: &[u8], what: &'static str) -> Result<(u8, u64)> {
         let first = self.take(1)?[0];
         let (major, low) = (first >> 5, first & 31);
@@ -310,7 +310,7 @@ impl<'a> Input<'a> {
             let (_, len) = self.head(&[3], "meta has a key that is not text")?;
             let key = self.text(len)?;
             if !seen.insert(key.clone()) {
-                return Err(self.bad("meta has a key twice"));
+                return Err(self.bad("meta has the same key twice"));
             }
             let value = self.value(depth + 1)?;
             meta.entries.push((key, value));
@@ -360,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_in_comes_out_and_the_bytes_are_cbor() -> Result<()> {
+    fn meta_round_trips_as_cbor() -> Result<()> {
         let mut meta = Meta::new();
         meta.set("seed", u64::MAX);
         meta.set("neg", Value::Int(-1 - i128::from(u64::MAX)));
@@ -381,10 +381,10 @@ mod tests {
         let deep = [&[0xa1, 0x61, b'a'][..], &[0x81; 40], &[0xf6]].concat();
         let cases: [&[u8]; 8] = [
             &deep,
-            &[0x80],                                                           // no map
+            &[0x80],                                                           // not a map
             &[0xbf, 0xff],                                                     // indefinite
             &[0xa1, 0x61, b'a', 0x18, 0x01],                                   // not shortest
-            &[0xa2, 0x61, b'a', 0x01, 0x61, b'a', 0x01],                       // twice
+            &[0xa2, 0x61, b'a', 0x01, 0x61, b'a', 0x01],                       // same key twice
             &[0xa1, 0x61, b'a', 0x5b, 255, 255, 255, 255, 255, 255, 255, 255], // claims 2^64 bytes
             &[0xa1, 0x61, b'a', 0xc0, 0x01],                                   // a tag
             &[0xa0, 0x00],                                                     // left over

@@ -1,25 +1,26 @@
-//! Reading and writing the small things: little-endian integers, varints (LEB128, at most ten bytes), short strings.
+//! Reads and writes primitives: little-endian integers, varints (LEB128, at most ten bytes), short strings.
 
 use crate::describe::FieldKind;
 use crate::error::{FormatError, Result};
 use byteorder::{ByteOrder, LE};
 use std::ops::Range;
 
-/// Follows a decoder from field to field. The `()` that readers use does nothing, and costs nothing;
-/// [`crate::describe`] notes what each byte is.
+/// Follows a decoder from field to field. The `()` that readers use does nothing and costs nothing;
+/// [`crate::describe`] records what each byte is.
 pub(crate) trait Trace {
-    /// The field of `kind` is `bytes` of the payload, whose content is `content`; `number` is its value, if it is one.
+    /// Records a field of `kind`: `bytes` is its range in the payload, `content` its bytes, `number` its value if it
+    /// is a number.
     #[inline(always)]
     fn field(&mut self, _kind: FieldKind, _bytes: Range<usize>, _content: &[u8], _number: Option<u64>) {}
 
-    /// The fields that follow describe this part (its number and, once it is known, its name), or no part.
+    /// Sets the part that the following fields describe: its number and, once it is known, its name; or `None`.
     #[inline(always)]
     fn part(&mut self, _part: Option<(usize, &str)>) {}
 
-    /// The field of `kind` that was read last is wrong. An error ends the decoding.
+    /// Records that the last field of `kind` is wrong. An error ends the decoding.
     ///
     /// # Errors
-    /// `error`, where decoding is to end.
+    /// `error`, to end the decoding.
     #[inline(always)]
     fn refuse(&mut self, _kind: FieldKind, error: FormatError) -> Result<()> {
         Err(error)
@@ -28,7 +29,7 @@ pub(crate) trait Trace {
 
 impl Trace for () {}
 
-/// A cursor over one record's payload. `base` is the file offset of the record, for messages.
+/// A cursor over the payload of a record. `base` is the file offset of the record, for messages.
 pub(crate) struct Cursor<'a, T = ()> {
     bytes: &'a [u8],
     pos: usize,
@@ -47,7 +48,7 @@ impl<'a, T: Trace> Cursor<'a, T> {
         Cursor { bytes, pos: 0, base, trace }
     }
 
-    /// All bytes, also those that were read.
+    /// Returns all bytes, including those already read.
     pub(crate) fn payload(&self) -> &'a [u8] {
         self.bytes
     }
@@ -60,7 +61,7 @@ impl<'a, T: Trace> Cursor<'a, T> {
         self.bytes.len() - self.pos
     }
 
-    /// Reads the next `n` bytes, without telling the trace.
+    /// Reads the next `n` bytes without reporting them to the trace.
     #[inline]
     fn next(&mut self, n: u64, kind: FieldKind) -> Result<&'a [u8]> {
         if n > self.left() as u64 {
@@ -71,7 +72,7 @@ impl<'a, T: Trace> Cursor<'a, T> {
         Ok(&self.bytes[start..self.pos])
     }
 
-    /// Tells the trace of the field from `start` to here.
+    /// Reports the field from `start` to the current position to the trace.
     #[inline]
     fn done(&mut self, start: usize, kind: FieldKind, number: Option<u64>) {
         self.trace.field(kind, start..self.pos, &self.bytes[start..self.pos], number);
@@ -89,10 +90,10 @@ impl<'a, T: Trace> Cursor<'a, T> {
         FormatError::Truncated { at: self.base, what: kind.in_errors(), need, have: self.left() as u64 }
     }
 
-    /// Ends the decoding because the field of `kind` is wrong; a cursor that describes goes on.
+    /// Ends the decoding because the field of `kind` is wrong. A cursor that describes the record continues.
     ///
     /// # Errors
-    /// `error`.
+    /// `error`, unless the trace continues.
     pub(crate) fn refuse(&mut self, kind: FieldKind, error: FormatError) -> Result<()> {
         self.trace.refuse(kind, error)
     }
@@ -123,7 +124,7 @@ impl<'a, T: Trace> Cursor<'a, T> {
         Ok(out)
     }
 
-    /// An unsigned LEB128 number; the shortest form only, so that every value has one encoding.
+    /// Reads an unsigned LEB128 number, only in its shortest form, so that every value has one encoding.
     #[inline]
     pub(crate) fn varint(&mut self, kind: FieldKind) -> Result<u64> {
         let start = self.pos;
@@ -142,7 +143,7 @@ impl<'a, T: Trace> Cursor<'a, T> {
         Ok(number)
     }
 
-    /// A varint, and how many bytes it takes.
+    /// Reads a varint. Returns it with its length in bytes.
     fn long_varint(&self, kind: FieldKind) -> Result<(u64, usize)> {
         let (mut value, mut shift, mut len) = (0, 0, 0);
         loop {
@@ -171,7 +172,7 @@ impl<'a, T: Trace> Cursor<'a, T> {
         FormatError::Malformed { at: self.base, what }
     }
 
-    /// A text of the field `kind`, behind its length, which is the field `length`.
+    /// Reads a text of the field `kind`, which follows its length, the field `length`.
     pub(crate) fn text(&mut self, limit: u64, length: FieldKind, kind: FieldKind) -> Result<&'a str> {
         let len = self.varint(length)?;
         if len > limit {
@@ -186,7 +187,7 @@ impl<'a, T: Trace> Cursor<'a, T> {
     }
 }
 
-/// A varint from the front of `bytes`, which is left behind it. None where [`Cursor::varint`] has to look.
+/// Reads a varint at the start of `bytes`, and advances `bytes`. Returns `None` if [`Cursor::varint`] has to decide.
 #[inline(always)]
 pub(crate) fn quick_varint(bytes: &mut &[u8]) -> Option<u64> {
     let (mut value, mut shift) = (0, 0);
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn varints_come_back_and_have_one_form() -> Result<()> {
+    fn varints_round_trip_and_have_one_encoding() -> Result<()> {
         for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
             let mut bytes = Vec::new();
             put_varint(&mut bytes, value);

@@ -14,26 +14,26 @@ use crate::error::{FormatError, Result};
 use crate::wire::{Cursor, Trace};
 use byteorder::{ByteOrder, LE};
 
-/// Bytes of the header, the labels behind it not counted.
+/// Bytes of the header, without the labels that follow it.
 pub const LEN: usize = 24;
 
-/// The header, and what follows it.
+/// The header of an image record and its contents.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Image<'a> {
-    /// The label where there is one, else what the writer left there (MXNet: 0).
+    /// The label if there is one, else the writer's value (MXNet: 0).
     pub label: f32,
     /// The image's number.
     pub id: u64,
-    /// Not in use by MXNet: 0.
+    /// Unused by MXNet: 0.
     pub id2: u64,
-    /// Labels behind the header, as the bytes of f32 numbers; empty where the only label is in the header.
+    /// Labels that follow the header, as the bytes of f32 numbers; empty if the only label is in the header.
     labels: &'a [u8],
     /// The image file, or any bytes.
     pub content: &'a [u8],
 }
 
 impl<'a> Image<'a> {
-    /// The image in a record's payload.
+    /// Decodes the image in a record's payload.
     ///
     /// # Errors
     /// A payload that is shorter than the header and its labels.
@@ -58,15 +58,15 @@ impl<'a> Image<'a> {
         Ok(Image { label, id, id2, labels, content })
     }
 
-    /// All labels: those behind the header, or the one in it.
+    /// Returns all labels: those that follow the header, or the one in it.
     pub fn labels(&self) -> impl Iterator<Item = f32> + 'a {
         let only = self.labels.is_empty().then_some(self.label);
         self.labels.chunks_exact(4).map(LE::read_f32).chain(only)
     }
 }
 
-/// The payload of a record: header, labels, content. One label stands in the header, several behind it. None at all reads
-/// as the label 0.
+/// Encodes the payload of a record: header, labels, content. One label is in the header, several follow it. No label
+/// reads back as the label 0.
 pub fn encode(id: u64, id2: u64, labels: &[f32], content: &[u8]) -> Vec<u8> {
     let (flag, label, behind) = match labels {
         [only] => (0, *only, &[][..]),
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_label_stands_in_the_header_and_more_behind_it() -> Result<()> {
+    fn one_label_is_in_the_header_and_several_follow_it() -> Result<()> {
         let one = encode(9, 0, &[2.5], b"jpg");
         assert_eq!(&one[..16], [0, 0, 0, 0, 0, 0, 0x20, 0x40, 9, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(Image::decode(&one)?.labels().collect::<Vec<_>>(), [2.5]);

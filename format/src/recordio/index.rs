@@ -1,10 +1,10 @@
-//! `.idx` files: a line `key <TAB> offset` for each record of the `.rec` file beside it.
+//! `.idx` files: one line `key <TAB> offset` for each record of a `.rec` file.
 
 use super::lines;
 use crate::error::{FormatError, Result};
 use std::io::Write;
 
-/// One line.
+/// One line of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// The record's key: mostly a number, but any text without TAB and line end.
@@ -13,12 +13,12 @@ pub struct Entry<'a> {
     pub offset: u64,
 }
 
-/// The entries of an index, in its order. An empty file is an empty index. A key may stand there twice; MXNet takes the
-/// last one then.
+/// Returns the entries of an index, in its order. An empty file is an empty index. A key may occur twice; MXNet then
+/// uses the last one.
 ///
 /// # Errors
-/// Each line that is not `key <TAB> offset`: empty, without TAB, without key, with anything but a decimal number below
-/// 2^64 behind it; a CR but at the line end.
+/// An error for each line that is not `key <TAB> offset`: empty, without TAB, without key, with an offset that is not
+/// a decimal number below 2^64, or with a CR that is not part of the line end.
 pub fn entries(bytes: &[u8]) -> impl Iterator<Item = Result<Entry<'_>>> {
     lines(bytes).map(|line| {
         let (line, text) = line?;
@@ -26,7 +26,7 @@ pub fn entries(bytes: &[u8]) -> impl Iterator<Item = Result<Entry<'_>>> {
         if key.is_empty() {
             return Err(line.bad("has an empty key"));
         }
-        let offset = decimal(offset).ok_or_else(|| line.bad("has an offset that is no number below 2^64"))?;
+        let offset = decimal(offset).ok_or_else(|| line.bad("has an offset that is not a number below 2^64"))?;
         Ok(Entry { key, offset })
     })
 }
@@ -34,15 +34,18 @@ pub fn entries(bytes: &[u8]) -> impl Iterator<Item = Result<Entry<'_>>> {
 /// Writes one line.
 ///
 /// # Errors
-/// A key that could not be read again: empty, with a TAB or a line end; what the sink says.
+/// A key that could not be read back: empty, with a TAB or a line end; errors of the sink.
 pub fn write_entry(sink: &mut dyn Write, entry: Entry<'_>) -> Result<()> {
     if entry.key.is_empty() || entry.key.contains(['\t', '\n', '\r']) {
-        return Err(FormatError::Input(format!("{:?} cannot be a key of an index", entry.key)));
+        return Err(FormatError::Input(format!(
+            "{:?} cannot be a key of an index (empty, or with a TAB or line end)",
+            entry.key
+        )));
     }
     Ok(writeln!(sink, "{}\t{}", entry.key, entry.offset)?)
 }
 
-/// A decimal number without a sign.
+/// Parses a decimal number without a sign.
 pub(super) fn decimal(text: &str) -> Option<u64> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }
@@ -52,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_and_written_and_each_bad_one_is_named() {
+    fn index_lines_round_trip_and_bad_lines_are_reported() {
         let text = b"0\t0\r\ncat\t18446744073709551615";
         let read = entries(text).collect::<Result<Vec<_>>>().unwrap_or_default();
         assert_eq!(read, [Entry { key: "0", offset: 0 }, Entry { key: "cat", offset: u64::MAX }]);

@@ -1,40 +1,40 @@
-//! `.lst` files, as MXNet's `im2rec` reads and writes them: a line `index <TAB> label ... <TAB> path` for each image.
+//! `.lst` files, as MXNet's `im2rec` reads and writes them: one line `index <TAB> label ... <TAB> path` per image.
 
 use super::index::decimal;
 use super::lines;
 use crate::error::{FormatError, Result};
 use std::io::Write;
 
-/// One line.
+/// One line of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
     /// The image's number, which becomes its key in the `.idx` file.
     pub index: u64,
     labels: &'a str,
-    /// Path of the image, relative to a root that the list does not name.
+    /// Path of the image, relative to a root that is not in the list.
     pub path: &'a str,
 }
 
 impl<'a> Item<'a> {
-    /// Its labels, one or more.
+    /// Returns its labels, one or more.
     pub fn labels(&self) -> impl Iterator<Item = f32> + 'a {
         self.labels.split('\t').filter_map(|label| label.parse().ok())
     }
 }
 
-/// The items of a list, in its order. An empty file is an empty list.
+/// Returns the items of a list, in its order. An empty file is an empty list.
 ///
 /// # Errors
-/// Each line that is not as above: fewer than three fields, an index that is no decimal number below 2^64, a label that
-/// is no number, an empty path, a CR but at the line end.
+/// An error for each malformed line: fewer than three fields, an index that is not a decimal number below 2^64, a
+/// label that is not a number, an empty path, or a CR that is not part of the line end.
 pub fn items(bytes: &[u8]) -> impl Iterator<Item = Result<Item<'_>>> {
     lines(bytes).map(|line| {
         let (line, text) = line?;
         let fields = text.split_once('\t').and_then(|(index, rest)| Some((index, rest.rsplit_once('\t')?)));
         let (index, (labels, path)) = fields.ok_or_else(|| line.bad("is not index, TAB, labels, TAB, path"))?;
-        let index = decimal(index).ok_or_else(|| line.bad("has an index that is no number below 2^64"))?;
+        let index = decimal(index).ok_or_else(|| line.bad("has an index that is not a number below 2^64"))?;
         if !labels.split('\t').all(|label| label.parse::<f32>().is_ok()) {
-            return Err(line.bad("has a label that is no number"));
+            return Err(line.bad("has a label that is not a number"));
         }
         if path.is_empty() {
             return Err(line.bad("has an empty path"));
@@ -46,7 +46,7 @@ pub fn items(bytes: &[u8]) -> impl Iterator<Item = Result<Item<'_>>> {
 /// Writes one line.
 ///
 /// # Errors
-/// No label; a path that could not be read again: empty, with a TAB or a line end; what the sink says.
+/// No label; a path that could not be read back: empty, with a TAB or a line end; errors of the sink.
 pub fn write_item(sink: &mut dyn Write, index: u64, labels: &[f32], path: &str) -> Result<()> {
     if labels.is_empty() || path.is_empty() || path.contains(['\t', '\n', '\r']) {
         return Err(FormatError::Input(format!("{path:?} with {} labels cannot be a line of a list", labels.len())));
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_and_written_and_each_bad_one_is_named() {
+    fn list_lines_round_trip_and_bad_lines_are_refused() {
         let mut written = Vec::new();
         assert!(write_item(&mut written, 7, &[1.0, -0.25], "a b/c.jpg").is_ok());
         assert_eq!(written, b"7\t1\t-0.25\ta b/c.jpg\n");

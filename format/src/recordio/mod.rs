@@ -1,10 +1,10 @@
-//! RecordIO's family: plain `.rec` files as dmlc-core and MXNet write them, and what lies beside them.
+//! The RecordIO family: plain `.rec` files as dmlc-core and MXNet write them, and the files that belong to them.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | [`reader`] | records from front to back, strictly |
-//! | [`resync`] | the same, going on behind damage and reporting what was skipped |
-//! | [`writer`] | records to bytes |
+//! | [`reader`] | reads records in order, strictly |
+//! | [`resync`] | reads records in order, continues after damage and reports what was skipped |
+//! | [`writer`] | writes records |
 //! | [`index`] | `.idx`: where the record of each key begins |
 //! | [`list`] | `.lst`: labels and path of each image that is to become a record |
 //! | [`image`] | the header (`IRHeader`) with which MXNet begins the records of labelled images |
@@ -24,8 +24,9 @@ pub use writer::RecordWriter;
 
 use crate::error::{FormatError, Result};
 
-/// The lines of a text file with the offset of their first byte, and their number from 1. A line ends in LF or CR LF;
-/// the last one need not. There is no other CR: some readers would take it for a line end.
+/// Returns the lines of a text file, with the offset of their first byte and their number from 1. A line ends in LF
+/// or CR LF; the last line may end without either. Any other CR is an error, because some readers treat it as a line
+/// end.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = Result<(Line, &str)>> {
     let (mut rest, mut line) = (bytes, Line { at: 0, number: 0 });
     std::iter::from_fn(move || {

@@ -1,5 +1,5 @@
-//! Records from front to back, from memory, a map, or any `Read`. Strict: what no RecordIO writer writes is an error at
-//! a byte offset, and never a merged or an invented record.
+//! Reads records in order, from memory, a map, or any `Read`. Strict: what a RecordIO writer never writes is an error
+//! at a byte offset, and never becomes a joined or an invented record.
 
 use crate::error::Result;
 use crate::frame::{
@@ -10,21 +10,21 @@ use crate::input::{Input, STEP, SliceInput, StreamInput};
 use std::io::{self, Read};
 use std::ops::Range;
 
-/// One record, its parts joined.
+/// One record, with its frames joined.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     /// File offset of its first frame.
     pub at: u64,
-    /// What was written.
+    /// Its payload.
     pub payload: &'a [u8],
-    /// How often the framing split it. Of a record that was not split, the payload lies in the file as it is, 8 bytes
-    /// after `at`.
+    /// How often the framing split it. If it was not split, its payload is contiguous in the file, 8 bytes after
+    /// `at`.
     pub splits: u64,
-    /// File offset of the first byte after it, its padding included.
+    /// File offset of the first byte after it and its padding.
     pub end: u64,
 }
 
-/// Where a record that was checked lies, and how it is framed.
+/// The place of a checked record, and its framing.
 #[derive(Clone, Copy)]
 pub(crate) struct Span {
     at: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Span {
     splits: u64,
 }
 
-/// Reads records one after the other.
+/// Reads records in order.
 ///
 /// ```
 /// use ringreel_format::recordio::{RecordReader, RecordWriter};
@@ -53,41 +53,42 @@ pub(crate) struct Span {
 pub struct RecordReader<I> {
     input: I,
     joined: Vec<u8>,
-    /// Bytes of the record given last, which are consumed with the next call.
+    /// Bytes of the last record returned. The next call consumes them.
     given: usize,
 }
 
 impl<'a> RecordReader<SliceInput<'a>> {
-    /// Over the bytes of a whole file, in memory or mapped. Records that were not split are slices of it.
+    /// Reads the bytes of a whole file, in memory or mapped. Records that were not split are slices of it.
     pub fn over(bytes: &'a [u8]) -> RecordReader<SliceInput<'a>> {
         RecordReader::with_input(SliceInput::new(bytes, 0))
     }
 }
 
 impl<R: Read> RecordReader<StreamInput<R>> {
-    /// Over a file, a pipe, or whatever can be read from the beginning of a record on. It has a buffer of its own.
+    /// Reads a file, a pipe, or any other source that begins with a record. It has a separate buffer.
     pub fn new(source: R) -> RecordReader<StreamInput<R>> {
         RecordReader::with_input(StreamInput::new(source, 0))
     }
 }
 
 impl<I: Input> RecordReader<I> {
-    /// Over any input that begins with a record.
+    /// Reads any input that begins with a record.
     pub fn with_input(input: I) -> RecordReader<I> {
         RecordReader { input, joined: Vec::new(), given: 0 }
     }
 
-    /// File offset of the record that comes next.
+    /// Returns the file offset of the next record.
     pub fn position(&self) -> u64 {
         self.input.position() + self.given as u64
     }
 
-    /// The next record; none at the end of the input. After an error the reader stays where the record began, and says
-    /// the same again.
+    /// Returns the next record, or `None` at the end of the input. After an error the reader stays at the beginning
+    /// of the record, and the next call returns the same error.
     ///
     /// # Errors
+    /// Any violation of the framing, including a magic inside a payload; errors of the source.
     /// Whatever breaks the framing, a magic inside a payload included; what the source says.
-    #[allow(clippy::should_implement_trait)] // it lends what it gives
+    #[allow(clippy::should_implement_trait)] // the record borrows from the reader
     #[inline]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
         match self.advance()? {
@@ -96,7 +97,7 @@ impl<I: Input> RecordReader<I> {
         }
     }
 
-    /// Checks the next record, which then is the one that [`RecordReader::lend`] lends.
+    /// Checks the next record, which [`RecordReader::lend`] then returns.
     #[inline(always)] // its result is wide, and passing it through memory costs as much as its work
     pub(crate) fn advance(&mut self) -> Result<Option<Span>> {
         self.input.consume(std::mem::take(&mut self.given));
@@ -109,7 +110,7 @@ impl<I: Input> RecordReader<I> {
         self.advance_slowly(at)
     }
 
-    /// A record that is split or not as it should be, or the end.
+    /// Reads a record that is split or malformed, or the end of the input.
     #[cold]
     fn advance_slowly(&mut self, at: u64) -> Result<Option<Span>> {
         let mut sequence = Sequence::default();
@@ -131,13 +132,13 @@ impl<I: Input> RecordReader<I> {
         Ok(Record { at, payload, splits, end: at + len as u64 })
     }
 
-    /// Makes the next call give the record once more that was checked last.
+    /// Makes the next call return the last checked record again.
     pub(super) fn unread(&mut self) {
         self.given = 0;
     }
 
-    /// Steps over the magic here, or whatever stands in its place, to the next magic at a multiple of four; or to the
-    /// end of the input.
+    /// Moves past the magic (or other bytes) at the current position to the next magic at a multiple of four, or to
+    /// the end of the input.
     pub(super) fn seek_candidate(&mut self) -> Result<()> {
         let first = self.rest(4)?.len();
         self.input.consume(first);
@@ -152,8 +153,8 @@ impl<I: Input> RecordReader<I> {
         }
     }
 
-    /// Reads on to the last part of a split record whose first frame takes `len` bytes, and joins them. Returns the
-    /// bytes of all frames.
+    /// Reads up to the last frame of a split record whose first frame takes `len` bytes, and joins the frames.
+    /// Returns the bytes of all frames.
     #[cold]
     fn join(&mut self, mut len: usize, sequence: &mut Sequence) -> Result<usize> {
         while !sequence.is_complete() {
@@ -174,8 +175,8 @@ impl<I: Input> RecordReader<I> {
         Ok(len)
     }
 
-    /// Reads the next record, of which it is known which `frames` it takes and how many bytes `len` it has, and passes
-    /// its payload on in blocks: so it need not be in memory as a whole.
+    /// Reads the next record, whose `frames` and payload length `len` are known, and passes its payload to `sink` in
+    /// blocks, so that it does not have to fit into memory.
     pub(crate) fn pass(&mut self, frames: Range<u64>, len: u64, sink: &mut dyn FnMut(&[u8])) -> Result<()> {
         let (mut sequence, mut left) = (Sequence::default(), len);
         let mut pass = |bytes: &[u8]| {
@@ -228,14 +229,14 @@ impl<I: Input> RecordReader<I> {
         escaped
     }
 
-    /// Up to `n` bytes from [`RecordReader::position`] on, which stay unread.
+    /// Returns up to `n` bytes from [`RecordReader::position`] on, without consuming them.
     pub(crate) fn rest(&mut self, n: usize) -> Result<&[u8]> {
         self.input.consume(std::mem::take(&mut self.given));
         Ok(self.input.peek(n)?)
     }
 }
 
-/// Bytes of payload of the record here, where it is a single frame to which nothing is to be said. None: look closely.
+/// Returns the payload length of the record here if it is a single valid frame; `None` if it needs a closer check.
 #[inline(always)]
 fn whole_record(input: &mut impl Input) -> io::Result<Option<usize>> {
     let Some(header) = input.peek(HEADER_LEN as usize)?.first_chunk() else { return Ok(None) };
@@ -247,8 +248,8 @@ fn whole_record(input: &mut impl Input) -> io::Result<Option<usize>> {
     Ok((clean && next_magic(&bytes[..len], 0).is_none()).then_some(len))
 }
 
-/// Checks the frame that begins `skip` bytes further on. Returns the bytes that it takes; none where the input has ended
-/// and a record may end too.
+/// Checks the frame that begins `skip` bytes further on. Returns the bytes that it takes, or `None` if the input ends
+/// where a record may end.
 #[inline]
 fn check_frame(input: &mut impl Input, skip: usize, sequence: &mut Sequence) -> Result<Option<usize>> {
     let at = input.position() + skip as u64;

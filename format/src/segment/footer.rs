@@ -1,11 +1,13 @@
-//! The footer record (where the samples begin) and the trailer (where the footer begins), at the end of a segment.
+//! The footer record, which lists where the samples begin, and the trailer, which locates the footer, at the end of a
+//! segment.
 //!
-//! Footer: `CRC-32 [4], as in a head | type 'F' | major | minor | zero | count u64 | CRC-32 of the heads' CRCs [4] | zero [4] |
-//! offsets u64 × count | segment info`. The heads' checksums pin the parts, the footer's pins the heads: so the footer's
-//! checksum, which the manifest holds, stands for the whole file.
+//! Footer: `CRC-32 [4], as in a head | type 'F' | major | minor | zero | count u64 | CRC-32 of the heads' CRCs [4] |
+//! zero [4] | offsets u64 × count | segment info`. The heads' checksums cover the parts, and the footer's checksum
+//! covers the heads'. So the footer's checksum, which the manifest contains, covers the whole file.
 //!
 //! Trailer, the last 32 bytes: `magic | length 24 | footer's offset u64 | salt u32 | CRC-32 of the offset and the salt |
-//! REELTAIL`. The salt is 0, or the next number with which the checksum is not the magic: so a trailer is never split.
+//! REELTAIL`. The salt is 0, or the next number for which the checksum is not the magic, so that a trailer is never
+//! split.
 
 use super::header::SegmentInfo;
 use super::{BoundCrc, FORMAT_MAJOR, FORMAT_MINOR, SegmentId, TYPE_FOOTER};
@@ -17,7 +19,7 @@ use byteorder::{ByteOrder, LE};
 use bytes::Bytes;
 use std::ops::Range;
 
-/// Bytes of the trailer, its frame included.
+/// Bytes of the trailer, including its frame.
 pub const TRAILER_LEN: u64 = 32;
 pub(crate) const TAG: &[u8; 8] = b"REELTAIL";
 const FIXED: u64 = 24;
@@ -25,15 +27,15 @@ const FIXED: u64 = 24;
 /// The footer, decoded. Its table of offsets is a slice of the record, not a copy.
 #[derive(Clone, Debug)]
 pub struct Footer {
-    /// What the segment says of itself.
+    /// The segment's description.
     pub info: SegmentInfo,
-    /// How many samples it holds.
+    /// Number of samples.
     pub count: u64,
     /// Checksum over the heads' checksums, in order.
     pub heads_crc: u32,
-    /// Checksum of this record: stands for the whole file.
+    /// Checksum of this record, which covers the whole file.
     pub check: u32,
-    /// File offset of the footer: the last sample ends here.
+    /// File offset of the footer, where the last sample ends.
     pub at: u64,
     offsets: Bytes,
 }
@@ -51,15 +53,15 @@ impl Footer {
         Ok((out, check))
     }
 
-    /// The footer in `payload`, whose first frame lies at file offset `at`.
+    /// Decodes the footer in `payload`, whose first frame is at file offset `at`.
     ///
     /// # Errors
-    /// A checksum that does not match; fields that do not decode.
+    /// A wrong checksum; fields that do not decode.
     pub fn decode(payload: &Bytes, at: u64) -> Result<Footer> {
         Footer::decode_fields(&mut Cursor::new(payload, at), payload, at)
     }
 
-    /// As [`Footer::decode`], with a cursor over `payload`.
+    /// Decodes a footer as [`Footer::decode`] does, with a cursor over `payload`.
     pub(crate) fn decode_fields<T: Trace>(cursor: &mut Cursor<'_, T>, payload: &Bytes, at: u64) -> Result<Footer> {
         let (need, have) = (FIXED, payload.len() as u64);
         if have < need {
@@ -95,15 +97,15 @@ impl Footer {
         Ok(Footer { info, count, heads_crc, check, at, offsets })
     }
 
-    /// The table: file offsets of the first bytes of the samples, in order.
+    /// Returns the file offsets of the first bytes of the samples, in order.
     pub fn offsets(&self) -> impl Iterator<Item = u64> {
         self.offsets.chunks_exact(8).map(LE::read_u64)
     }
 
-    /// File offsets of the first byte of sample `ordinal` and of the first byte after it; none beyond the last.
+    /// Returns the file offsets of sample `ordinal`; `None` for an ordinal beyond the last.
     ///
     /// # Errors
-    /// A table whose offsets do not ascend.
+    /// Offsets in the table that are not ascending.
     pub fn extent(&self, ordinal: u64) -> Result<Option<Range<u64>>> {
         let offset = |n: u64| self.offsets.get(n as usize * 8..n as usize * 8 + 8).map(LE::read_u64);
         if ordinal >= self.count {
@@ -118,7 +120,7 @@ impl Footer {
     }
 }
 
-/// The segment id that stands in the footer, needed to check the record that it stands in.
+/// Returns the segment id in the footer, which is needed to verify the footer itself.
 fn peek_id(payload: &Bytes, pos: usize, at: u64) -> Result<SegmentId> {
     Ok(SegmentId(Cursor::new(&payload[pos..], at).array(FieldKind::SegmentId)?))
 }
@@ -131,7 +133,7 @@ pub struct Trailer {
 }
 
 impl Trailer {
-    /// The bytes in the file, its frame included.
+    /// Encodes the trailer as in the file, including its frame.
     pub fn encode(self) -> [u8; TRAILER_LEN as usize] {
         let mut out = [0; TRAILER_LEN as usize];
         LE::write_u32(&mut out[..4], frame::MAGIC);
@@ -149,10 +151,11 @@ impl Trailer {
         out
     }
 
-    /// Checks that `rest`, all that follows the footer record, whose first frame is at `footer_at` and which ends at `end`,
-    /// is the trailer that belongs to it. A byte more than a trailer is enough to be given.
+    /// Checks that `rest`, all bytes after the footer record, is its trailer. The footer's first frame is at
+    /// `footer_at`, and its record ends at `end`. One byte more than a trailer is enough in `rest`.
     ///
     /// # Errors
+    /// Fewer or more bytes; a trailer that [`Trailer::decode`] refuses, or that names another footer.
     /// Fewer or more bytes; a trailer that [`Trailer::decode`] refuses, or that names another footer.
     pub(super) fn check_behind(rest: &[u8], end: u64, footer_at: u64) -> Result<()> {
         let (need, have) = (TRAILER_LEN, rest.len() as u64);
@@ -167,10 +170,10 @@ impl Trailer {
         Ok(())
     }
 
-    /// The trailer in the last bytes of a file of `file_len` bytes.
+    /// Decodes the trailer in the last bytes of a file of `file_len` bytes.
     ///
     /// # Errors
-    /// No tag (no segment, or one that lost its end); a wrong checksum; an offset outside the file.
+    /// No tag (the file is not a segment or has lost its end); a wrong checksum; an offset outside the file.
     pub fn decode(bytes: &[u8; TRAILER_LEN as usize], file_len: u64) -> Result<Trailer> {
         let at = file_len.saturating_sub(TRAILER_LEN);
         let (frame, payload) = bytes.split_at(frame::HEADER_LEN as usize);
@@ -178,7 +181,7 @@ impl Trailer {
         if trailer.encode().starts_with(frame) { Ok(trailer) } else { Err(Trailer::malformed(at)) }
     }
 
-    /// The trailer whose frame is at file offset `at`, and whose payload `cursor` reads.
+    /// Decodes the trailer whose frame is at file offset `at` and whose payload `cursor` reads.
     pub(crate) fn decode_fields<T: Trace>(cursor: &mut Cursor<'_, T>, at: u64) -> Result<Trailer> {
         let payload = cursor.payload();
         let trailer = Trailer { footer_at: cursor.u64(FieldKind::FooterAt)? };
@@ -201,7 +204,7 @@ impl Trailer {
     }
 
     fn malformed(at: u64) -> FormatError {
-        FormatError::Malformed { at, what: "the trailer is not as it is written" }
+        FormatError::Malformed { at, what: "the trailer is malformed" }
     }
 }
 
@@ -210,8 +213,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trailer_never_holds_the_magic() -> Result<()> {
-        // The one offset below 5 GiB whose checksum, with the salt 0, would be the magic.
+    fn trailer_never_contains_the_magic() -> Result<()> {
+        // The only offset below 5 GiB whose checksum with the salt 0 would be the magic.
         let (trailer, len) = (Trailer { footer_at: 5_208_452_204 }, 5_208_452_204 + 200);
         let bytes = trailer.encode();
         assert_eq!(bytes[16..20], [1, 0, 0, 0]);

@@ -1,4 +1,4 @@
-//! The head record: the first record of each sample. From it alone one knows where every part of the sample lies.
+//! The head record: the first record of each sample. It alone determines where every part of the sample is.
 //!
 //! | field | bytes | |
 //! |---|---|---|
@@ -7,12 +7,12 @@
 //! | ordinal | varint | position in the segment, from 0 |
 //! | time | varint | milliseconds after the segment's time |
 //! | meta length, meta | varint, ... | 0: no meta |
-//! | parts | | in the schema's order, each: flags, then what the flags announce |
+//! | parts | | in the schema's order, each: flags, then the fields that the flags announce |
 //!
-//! Flags of a part: bit 0 own dtype and shape follow; bit 1 the part is large (its bytes are records of their own after
-//! this one), else its bytes follow right here; bits 2-3 codec (0 none, 1 zstd); bit 4 the large part was split by the
-//! framing. In this order: `dtype, shape` (bit 0) · `stored length varint` (codec not 0) · `CRC-32` (bit 1) · `number of
-//! splits varint`, one for each record of the part (bits 1 and 4) · the bytes (bit 1 clear).
+//! Flags of a part: bit 0: its dtype and shape follow; bit 1: the part is large, and its bytes are in separate
+//! records after this one, else they follow here; bits 2-3: codec (0 none, 1 zstd); bit 4: the framing has split the
+//! large part. In this order: `dtype, shape` (bit 0) · `stored length varint` (codec not 0) · `CRC-32` (bit 1) ·
+//! `number of splits varint`, one for each record of the part (bits 1 and 4) · the bytes (bit 1 clear).
 
 use super::header::SegmentInfo;
 use super::pieces::{self, Pieces};
@@ -33,7 +33,7 @@ const KNOWN: u8 = OWN_SHAPE | LARGE | 3 << CODEC_SHIFT | SPLIT;
 /// How a part's bytes are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
-    /// As they are.
+    /// Uncompressed.
     Plain,
     /// One zstd frame.
     Zstd,
@@ -44,13 +44,13 @@ pub enum Codec {
 /// Where a part's stored bytes are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartPlace {
-    /// In the head record: there, in its payload.
+    /// In the payload of the head record, at this range.
     Inline(Range<usize>),
-    /// In records of their own.
+    /// In separate records.
     Large {
         /// CRC-32 of the stored bytes.
         crc: u32,
-        /// These records.
+        /// The records.
         records: Pieces,
     },
 }
@@ -66,7 +66,7 @@ pub struct PartHead {
     pub codec: Codec,
     /// Bytes stored.
     pub stored_len: u64,
-    /// Where.
+    /// Where it is stored.
     pub place: PartPlace,
     /// Whether dtype and shape are the schema's.
     is_schemas: bool,
@@ -80,7 +80,7 @@ impl Default for PartHead {
 }
 
 impl PartHead {
-    /// File offset of its first record, where it has records of its own.
+    /// Returns the file offset of its first record, if it has separate records.
     pub(super) fn first_record(&self) -> Option<u64> {
         match &self.place {
             PartPlace::Inline(_) => None,
@@ -88,23 +88,23 @@ impl PartHead {
         }
     }
 
-    /// Bytes of the tensor, decoded.
+    /// Returns the bytes of the decoded tensor.
     ///
     /// # Errors
-    /// None in a head that was decoded: the size was checked then.
+    /// None for a head that was decoded, which includes a check of the size.
     pub fn decoded_len(&self) -> Result<u64> {
         self.dtype.byte_len(&self.shape)
     }
 }
 
-/// A sample's head record, decoded. The bytes of its inline parts stay where they are, in the record's payload.
+/// A decoded head record of a sample. The bytes of inline parts stay in the record's payload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Head {
     /// File offset of its first frame.
     pub at: u64,
     /// Position in the segment.
     pub ordinal: u64,
-    /// When the sample was finished, by its writer's clock: milliseconds since 1970.
+    /// When the sample was finished, in milliseconds since 1970 by its writer's clock.
     pub unix_ms: u64,
     /// The user's meta.
     pub meta: Meta,
@@ -112,15 +112,15 @@ pub struct Head {
     pub parts: Vec<PartHead>,
     /// File offset of the first byte after the sample.
     pub end: u64,
-    /// Its checksum.
+    /// The head's checksum.
     pub crc: u32,
 }
 
 impl Head {
-    /// The head in `payload`, whose frames lie at the file offsets `frames`.
+    /// Decodes the head in `payload`, whose frames are at the file offsets `frames`.
     ///
     /// # Errors
-    /// A checksum that does not match (damage, or a head of another segment or place); fields that do not decode.
+    /// A wrong checksum (damage, or a head of another segment or place); fields that do not decode.
     pub fn decode(payload: &[u8], frames: Range<u64>, info: &SegmentInfo) -> Result<Head> {
         let (crc, kind) = BoundCrc::new(info.id).check(payload, frames.start, "a sample's head")?;
         if kind != TYPE_SAMPLE {
@@ -134,8 +134,9 @@ impl Head {
         Ok(head)
     }
 
-    /// As [`Head::decode`], where [`BoundCrc::check`] found `crc` and the type of a head, into a head whose memory is used
-    /// again: a fresh one, or one of the same segment. After an error its fields mean nothing.
+    /// Decodes a head as [`Head::decode`] does, after [`BoundCrc::check`] has returned `crc` and the type of a head.
+    /// Reuses the memory of this head, which must be new or of the same segment. After an error its fields are
+    /// meaningless.
     #[inline]
     pub(super) fn decode_checked(
         &mut self,
@@ -149,7 +150,7 @@ impl Head {
         }
         let done = self.decode_closely(payload, frames, info, crc);
         if done.is_err() {
-            self.parts.clear(); // the next one is not like it
+            self.parts.clear(); // the next head cannot be compared with this one
         }
         done
     }
@@ -160,7 +161,7 @@ impl Head {
         self.decode_fields(&mut Cursor::new(payload, frames.start), frames, info)
     }
 
-    /// All fields, the envelope too, which was checked or is to be.
+    /// Decodes all fields, including the envelope, whose checksum the caller verifies.
     pub(crate) fn decode_fields<T: Trace>(
         &mut self,
         cursor: &mut Cursor<'_, T>,
@@ -177,8 +178,9 @@ impl Head {
         cursor.end("a sample's head has bytes left over")
     }
 
-    /// The short way for the usual head, one like the last: no meta, and each part plain, as in the schema, and where it was:
-    /// inline, or in one record that was not split. None: [`Head::decode_closely`] has to look.
+    /// Decodes a usual head, which resembles the last one: no meta, and each part plain, with the schema's dtype and
+    /// shape, and stored as before (inline, or in one record that was not split). Returns `None` if
+    /// [`Head::decode_closely`] has to decide.
     #[inline]
     pub(super) fn decode_usual(
         &mut self,
@@ -188,7 +190,7 @@ impl Head {
         crc: u32,
     ) -> Option<()> {
         if self.parts.len() != info.schema.parts.len() {
-            return None; // there was none before
+            return None; // there is no last head
         }
         let mut rest = payload.get(ENVELOPE as usize..)?;
         self.ordinal = quick_varint(&mut rest)?;
@@ -285,7 +287,7 @@ fn decode_meta<T: Trace>(cursor: &mut Cursor<'_, T>, at: u64) -> Result<Meta> {
     }
 }
 
-/// Where the records of a large part of `len` bytes lie, which follows the record that ends at `after`.
+/// Returns where the records of a large part of `len` bytes are. The part follows the record that ends at `after`.
 fn place_records<T: Trace>(cursor: &mut Cursor<'_, T>, len: u64, split: bool, after: u64, at: u64) -> Result<Pieces> {
     let mut splits = Vec::new();
     for (n, len) in pieces::lengths(len).take(if split { usize::MAX } else { 0 }).enumerate() {
@@ -299,7 +301,7 @@ fn place_records<T: Trace>(cursor: &mut Cursor<'_, T>, len: u64, split: bool, af
     Pieces::place(after, len, splits).ok_or(beyond)
 }
 
-/// Largest offset and length.
+/// Largest offset and largest length.
 const MAX_OFFSET: u64 = i64::MAX as u64;
-/// Most records that the large parts of a sample may take together: 16 TiB.
+/// Most records of all large parts of a sample: 16 TiB.
 const MAX_PIECES: u64 = 1 << 16;

@@ -18,25 +18,26 @@ use byteorder::{ByteOrder, LE};
 /// First bytes of a header record's payload.
 pub const SIGNATURE: &[u8; 8] = b"RINGREEL";
 
-/// What a segment says of itself, in its header and once more in its footer.
+/// The description of a segment, in its header and again in its footer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SegmentInfo {
     /// Its id.
     pub id: SegmentId,
-    /// The generation that was being written when it was begun.
+    /// The generation that was filling when it was begun.
     pub born: u64,
-    /// When it was begun, by its writer's clock: milliseconds since 1970.
+    /// When it was begun, in milliseconds since 1970 by its writer's clock.
     pub created_unix_ms: u64,
-    /// Running number, at its writer, of its first sample.
+    /// Sequence number, at its writer, of its first sample.
     pub first_number: u64,
-    /// What its samples look like.
+    /// The parts of its samples.
     pub schema: Schema,
-    /// Who wrote it: `generator` (its owner), `host`, `pid`.
+    /// Its writer: `generator` (the owner), `host`, `pid`.
     pub provenance: Meta,
 }
 
 impl SegmentInfo {
-    /// `id [16] | born u64 | created u64 | first number u64 | schema | provenance length varint | provenance (CBOR)`
+    /// Writes
+    /// `id [16] | born u64 | created u64 | first number u64 | schema | provenance length varint | provenance (CBOR)`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) -> Result<()> {
         out.extend_from_slice(&self.id.0);
         for field in [self.born, self.created_unix_ms, self.first_number] {
@@ -63,12 +64,12 @@ impl SegmentInfo {
         Ok(SegmentInfo { id, born, created_unix_ms, first_number, schema, provenance })
     }
 
-    /// The owner of the segment, as its provenance names it; empty where it names none.
+    /// Returns the owner in the segment's provenance; empty if there is none.
     pub fn owner(&self) -> &str {
         self.provenance.text("generator").unwrap_or_default()
     }
 
-    /// The header record's payload.
+    /// Encodes the header record's payload.
     ///
     /// # Errors
     /// Provenance that cannot be encoded.
@@ -80,7 +81,7 @@ impl SegmentInfo {
         Ok(out)
     }
 
-    /// The header in the first record's payload.
+    /// Decodes the header in the payload of the first record.
     ///
     /// # Errors
     /// No signature, another major version, a wrong checksum, fields that do not decode.
@@ -91,7 +92,7 @@ impl SegmentInfo {
     pub(crate) fn decode_header_fields<T: Trace>(cursor: &mut Cursor<'_, T>) -> Result<SegmentInfo> {
         let payload = cursor.payload();
         if payload.len() < 16 || &payload[..8] != SIGNATURE {
-            let why = "its first record is no ringreel header";
+            let why = "its first record is not a ringreel header";
             cursor.refuse(FieldKind::Signature, FormatError::NotASegment { why })?;
         }
         cursor.take(8, FieldKind::Signature)?;

@@ -1,18 +1,18 @@
-//! A segment: the file `<index>.rec`. A header, samples, a footer, a trailer, all of them RecordIO records.
+//! A segment: the file `<index>.rec`, with a header, samples, a footer and a trailer, which are all RecordIO records.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | [`header`] | who wrote the segment, when it was born, what its samples look like |
-//! | [`head`] | one sample's head record: small parts inside, the large ones' lengths and checksums |
-//! | [`footer`] | where the samples begin; the trailer that finds the footer from the end |
-//! | [`writer`] | samples to bytes |
-//! | [`sink`] | where these go, when heads are written last |
-//! | [`pieces`] | where the records of a large part lie |
-//! | [`part`] | one part, from its stored bytes |
-//! | [`mod@slice`] | bytes to samples, by position |
-//! | [`view`] | the same, lent and not given |
-//! | [`walk`] | bytes to samples, from front to back, every byte checked |
-//! | [`salvage`] | what is left of a damaged or unfinished segment |
+//! | [`header`] | the writer of the segment, its generation, the schema of its samples |
+//! | [`head`] | the head record of a sample: small parts, and lengths and checksums of large ones |
+//! | [`footer`] | the offsets of the samples; the trailer, which locates the footer from the end |
+//! | [`writer`] | writes samples |
+//! | [`sink`] | the destination of a writer, which can be overwritten behind its end |
+//! | [`pieces`] | where the records of a large part are |
+//! | [`part`] | decodes one part from its stored bytes |
+//! | [`mod@slice`] | reads samples by position |
+//! | [`view`] | reads samples without copies, one at a time |
+//! | [`walk`] | reads samples in order and checks every byte |
+//! | [`salvage`] | reads what is left of a damaged or unfinished segment |
 
 pub mod footer;
 pub mod head;
@@ -31,20 +31,20 @@ use byteorder::{ByteOrder, LE};
 use std::fmt;
 use std::str::FromStr;
 
-/// Major version that is written and read; another one is refused.
+/// Major version that is written. Other major versions are refused.
 pub const FORMAT_MAJOR: u8 = 1;
-/// Minor version that is written; any minor version of this major is read.
+/// Minor version that is written. Any minor version of this major version is read.
 pub const FORMAT_MINOR: u8 = 0;
 
-/// Tensors in records of their own begin at multiples of this, in bytes.
+/// Tensors in separate records begin at multiples of this, in bytes.
 pub const ALIGNMENT: u64 = 64;
-/// Most bytes of a large part in one record; a larger part is cut into several.
+/// Most bytes of a large part in one record. A larger part is stored in several records.
 pub const CHUNK: u64 = 1 << 28;
 
 pub(crate) const TYPE_SAMPLE: u8 = b'S';
 pub(crate) const TYPE_FOOTER: u8 = b'F';
 
-/// Random 128 bits that name a segment for ever.
+/// 128 random bits that identify a segment permanently.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SegmentId(
     /// The bits.
@@ -53,7 +53,7 @@ pub struct SegmentId(
 
 impl fmt::Display for SegmentId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A manifest has one for each segment: at once, not byte by byte.
+        // A manifest has one id per segment, so this formats it at once and not byte by byte.
         write!(f, "{:032x}", u128::from_be_bytes(self.0))
     }
 }
@@ -68,7 +68,7 @@ impl FromStr for SegmentId {
     type Err = FormatError;
 
     fn from_str(text: &str) -> Result<SegmentId> {
-        let bad = || FormatError::Input(format!("{text:?} is no segment id (32 hexadecimal digits)"));
+        let bad = || FormatError::Input(format!("{text:?} is not a segment id (32 hexadecimal digits)"));
         if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)) {
             return Err(bad());
         }
@@ -77,11 +77,11 @@ impl FromStr for SegmentId {
     }
 }
 
-/// Bytes of checksum and type, with which heads, footers and records of later minor versions begin.
+/// Bytes of the checksum and the type with which heads, footers, and records of later minor versions begin.
 pub(crate) const ENVELOPE: u64 = 5;
 
-/// CRC-32s of records that are bound to their place: over the segment's id, the frame's offset, then the record's bytes
-/// behind the checksum. A record that was copied elsewhere does not pass.
+/// Computes CRC-32s that bind a record to its place: over the segment's id, the frame's offset, and the record's
+/// bytes after the checksum. A copy of a record at another place has a wrong checksum.
 #[derive(Debug, Clone)]
 pub(crate) struct BoundCrc {
     after_id: crc32fast::Hasher,
@@ -102,7 +102,7 @@ impl BoundCrc {
         crc.finalize()
     }
 
-    /// As [`BoundCrc::of`], of a body that follows its offset.
+    /// Computes the same checksum of a body that follows its offset in memory.
     #[inline]
     pub(crate) fn of_placed(&self, placed: &[u8]) -> u32 {
         let mut crc = self.after_id.clone();
@@ -110,7 +110,7 @@ impl BoundCrc {
         crc.finalize()
     }
 
-    /// Compares the checksum with which the record at file offset `at` begins. Returns it, and the record's type.
+    /// Verifies the checksum at the start of the record at file offset `at`. Returns it with the record's type.
     #[inline]
     pub(crate) fn check(&self, payload: &[u8], at: u64, what: &'static str) -> Result<(u32, u8)> {
         let have = payload.len() as u64;
@@ -127,16 +127,16 @@ impl BoundCrc {
     }
 }
 
-/// The type of the record in `payload` at file offset `at`: `S`, `F`, or one of a later minor version (section 10 of
-/// SPEC.md).
+/// Returns the type of the record in `payload` at file offset `at`: `S`, `F`, or one of a later minor version
+/// (section 10 of SPEC.md).
 ///
 /// # Errors
-/// A checksum that does not match: no typed record, one of another segment, or a damaged one.
+/// A wrong checksum: the record is not typed, belongs to another segment, or is damaged.
 pub fn record_type(payload: &[u8], at: u64, id: SegmentId) -> Result<u8> {
     BoundCrc::new(id).check(payload, at, "a record").map(|(_, kind)| kind)
 }
 
-/// The checksum over the heads' checksums, taken in batches.
+/// The checksum over the heads' checksums, computed in batches.
 #[derive(Debug, Default)]
 pub(crate) struct HeadsCrc {
     crc: crc32fast::Hasher,

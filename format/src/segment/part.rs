@@ -1,4 +1,4 @@
-//! One part of a sample: from its stored bytes to a tensor's.
+//! Decodes one part of a sample from its stored bytes.
 
 use super::head::{Codec, PartHead, PartPlace};
 use super::pieces::{Piece, Pieces};
@@ -12,18 +12,18 @@ use std::borrow::Cow;
 use std::io::Cursor;
 use std::ops::Range;
 
-/// zstd cannot shrink further than this: a smaller stored part that claims more is a lie, found before allocating.
+/// zstd cannot compress further than this. A part that claims a higher ratio is refused before memory is allocated.
 const MAX_RATIO: u64 = 1 << 16;
-/// Where tensors begin in memory, as in the file.
+/// Alignment of tensors in memory, as in the file.
 const ALIGNMENT: usize = 64;
 
-/// What is too large in a [`FormatError::TooLarge`] of a part.
+/// The subject of a [`FormatError::TooLarge`] of a part.
 pub const PART: &str = "bytes of a part";
 
-/// How to decode parts.
+/// Options for decoding parts.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {
-    /// Whether the checksums of large parts are compared (heads always are).
+    /// Whether the checksums of large parts are verified (heads always are).
     pub verify: bool,
     /// Most bytes that a compressed part may decode to.
     pub max_part: u64,
@@ -35,20 +35,20 @@ impl Default for ReadOptions {
     }
 }
 
-/// One part of a sample, decoded; or, where this version knows its dtype or codec not, only stepped over.
+/// A decoded part of a sample. If its dtype or codec is unknown to this version, it has no data.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// Type of its elements.
     pub dtype: DType,
     /// Lengths of the axes.
     pub shape: Shape,
-    /// Where in the file its bytes stand one after the other, as they are; none where they are compressed, split by the
-    /// framing, or in a head.
+    /// File offset of its bytes if they are contiguous there; `None` if they are compressed, split by the framing, or
+    /// in a head.
     pub file_offset: Option<u64>,
     data: std::result::Result<Bytes, Unknown>,
 }
 
-/// What of a part a later version of the format knows.
+/// The dtype or codec that is only known to a later version.
 #[derive(Clone, Debug)]
 struct Unknown {
     part: String,
@@ -57,19 +57,19 @@ struct Unknown {
 }
 
 impl Part {
-    /// A part of these elements: little endian, row-major.
+    /// Creates a part from its elements: little endian, row-major.
     ///
     /// # Errors
-    /// Another number of bytes than dtype and shape have.
+    /// `data` has a different number of bytes than dtype and shape require.
     pub fn new(dtype: DType, shape: Shape, data: Bytes) -> Result<Part> {
         let (have, want) = (data.len() as u64, dtype.byte_len(&shape)?);
         if have != want {
-            return Err(FormatError::Input(format!("{have} bytes for a part of {want}")));
+            return Err(FormatError::Input(format!("a part of {want} bytes was given {have} bytes")));
         }
         Ok(Part { dtype, shape, file_offset: None, data: Ok(data) })
     }
 
-    /// The elements: little endian, row-major. A slice of the input wherever that is possible.
+    /// Returns the elements: little endian, row-major. They are a slice of the input if possible.
     ///
     /// # Errors
     /// A dtype or a codec of a later version: [`FormatError::UnknownDType`], [`FormatError::UnknownCodec`].
@@ -80,30 +80,30 @@ impl Part {
         })
     }
 
-    /// A part of the same dtype and shape with other elements.
+    /// Creates a part of the same dtype and shape with other elements.
     ///
     /// # Errors
-    /// Another number of bytes than they have.
+    /// `data` has a different number of bytes.
     pub fn with_data(&self, data: Bytes) -> Result<Part> {
         Part::new(self.dtype.clone(), self.shape.clone(), data)
     }
 
-    /// Bytes of the tensor, whether they can be read or not.
+    /// Returns the bytes of the tensor, even if they cannot be read.
     pub fn len(&self) -> u64 {
         self.data.as_ref().map_or_else(|_| self.dtype.byte_len(&self.shape).unwrap_or(0), |data| data.len() as u64)
     }
 
-    /// Whether the tensor has no elements.
+    /// Returns whether the tensor has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// The part `head` of the sample whose head begins at file offset `at`, from its stored bytes.
+/// Decodes the part `head` from its stored bytes. The head of its sample begins at file offset `at`.
 ///
 /// # Errors
-/// A large part whose checksum does not match; a compressed one that does not decode to its length. Not a dtype or codec
-/// of a later version: that part comes without data.
+/// A large part with a wrong checksum; a compressed part that does not decode to its length. A part whose dtype or
+/// codec is only known to a later version is no error: it is returned without data.
 pub fn decode_part(stored: Bytes, head: PartHead, name: &str, at: u64, options: ReadOptions) -> Result<Part> {
     let at = head.first_record().unwrap_or(at);
     if options.verify {
@@ -125,7 +125,7 @@ pub fn decode_part(stored: Bytes, head: PartHead, name: &str, at: u64, options: 
     Ok(Part { dtype: head.dtype, shape: head.shape, file_offset, data })
 }
 
-/// Bytes that decoding this part takes beside its stored ones; 0 where it is not compressed, or will be refused.
+/// Returns the memory for decoding this part besides its stored bytes; 0 if it is not compressed or will be refused.
 pub fn decoded_room(head: &PartHead, options: ReadOptions) -> u64 {
     let len = match head.codec {
         Codec::Zstd => head.decoded_len().unwrap_or(0),
@@ -134,7 +134,7 @@ pub fn decoded_room(head: &PartHead, options: ReadOptions) -> u64 {
     if len > options.max_part.min(head.stored_len.saturating_mul(MAX_RATIO)) { 0 } else { len }
 }
 
-/// Bytes that joining the stored ones of this part takes; 0 where they lie in one piece.
+/// Returns the memory for joining the stored bytes of this part; 0 if they are contiguous.
 pub fn joined_room(head: &PartHead) -> u64 {
     match &head.place {
         PartPlace::Large { records, .. } if records.count() > 1 || records.splits() > 0 => head.stored_len,
@@ -142,7 +142,7 @@ pub fn joined_room(head: &PartHead) -> u64 {
     }
 }
 
-/// Compares the checksum of a large part with that of the stored bytes found.
+/// Compares the checksum of a large part with that of its stored bytes.
 pub(super) fn check_crc(head: &PartHead, computed: impl FnOnce() -> u32) -> Result<()> {
     let PartPlace::Large { crc: recorded, records } = &head.place else { return Ok(()) };
     let computed = computed();
@@ -160,7 +160,7 @@ fn decompress(stored: &[u8], len: u64, name: &str, at: u64, limit: u64) -> Resul
     if len > (stored.len() as u64).saturating_mul(MAX_RATIO) {
         return Err(bad(format!("{len} bytes cannot come out of {}", stored.len())));
     }
-    // libzstd reads several frames in a row, and frames to be skipped: the format has one.
+    // libzstd would also read several frames and skippable frames; the format allows exactly one frame.
     let one = stored.starts_with(&zstd::zstd_safe::MAGICNUMBER.to_le_bytes())
         && zstd::zstd_safe::find_frame_compressed_size(stored) == Ok(stored.len());
     if !one {
@@ -168,24 +168,24 @@ fn decompress(stored: &[u8], len: u64, name: &str, at: u64, limit: u64) -> Resul
     }
     let mut data = Vec::<u8>::new();
     data.try_reserve_exact(len as usize + ALIGNMENT)
-        .map_err(|_| bad(format!("there is no memory for the {len} bytes it claims")))?;
+        .map_err(|_| bad(format!("the system has no memory for the {len} bytes that it claims")))?;
     let begin = data.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-    // Straight to where it stays: nothing is copied, and nothing is filled before.
+    // Decodes directly to the final place, without a copy and without initialising the memory.
     let mut data = Cursor::new(data);
     data.set_position(begin as u64);
     let mut decoder = zstd::bulk::Decompressor::new().map_err(|e| bad(e.to_string()))?;
     let found = decoder.decompress_to_buffer(stored, &mut data).map_err(|e| bad(e.to_string()))?;
     if found as u64 != len {
-        return Err(bad(format!("{found} bytes came out, {len} were declared")));
+        return Err(bad(format!("it decodes to {found} bytes instead of {len}")));
     }
     Ok(Bytes::from(data.into_inner()).slice(begin..))
 }
 
-/// The stored bytes of a large part that lies in `bytes`, which begin at file offset `base`: a slice of them where it is
-/// one record that the framing did not split, else a copy.
+/// Returns the stored bytes of a large part in `bytes`, which begin at file offset `base`: a slice of them if the
+/// part is one record that the framing did not split, else a copy.
 ///
 /// # Errors
-/// Frames that are not those which the head foretells.
+/// Frames that do not match the head.
 pub fn stored_in(bytes: &Bytes, base: u64, records: &Pieces) -> Result<Bytes> {
     let one = |piece| piece_in(bytes, base, piece);
     if records.count() == 1 {
@@ -196,7 +196,7 @@ pub fn stored_in(bytes: &Bytes, base: u64, records: &Pieces) -> Result<Bytes> {
             None => Bytes::new(),
         });
     }
-    // All are looked at before there is a buffer, which need not be small: holes in a file cost nothing.
+    // All records are checked before memory is allocated, because a sparse file may claim any size.
     let len = records.iter().try_fold(0, |sum, piece| one(piece).map(|payload| sum + payload.len()))?;
     let mut joined = Vec::new();
     joined.try_reserve_exact(len).map_err(std::io::Error::from)?;
@@ -206,7 +206,7 @@ pub fn stored_in(bytes: &Bytes, base: u64, records: &Pieces) -> Result<Bytes> {
     Ok(joined.into())
 }
 
-/// One record of a large part, in `bytes`, which begin at file offset `base`.
+/// Returns one record of a large part in `bytes`, which begin at file offset `base`.
 #[inline]
 pub(super) fn piece_in(bytes: &[u8], base: u64, Piece { frames, len }: Piece) -> Result<Cow<'_, [u8]>> {
     let at = frames.start;
@@ -214,11 +214,11 @@ pub(super) fn piece_in(bytes: &[u8], base: u64, Piece { frames, len }: Piece) ->
     Ok(read_expected(bytes, pos as usize, base, len, (frames.end - base) as usize)?.payload)
 }
 
-/// Reads the stored bytes of a large part into `out`, which is as long as they are. `read_at` fills a buffer from a file
-/// offset on. So a part in several records needs no memory but its own. The checksum is for [`decode_part`].
+/// Reads the stored bytes of a large part into `out`, which has their length. `read_at` fills a buffer from a file
+/// offset on. So a part in several records needs no other memory. [`decode_part`] verifies the checksum.
 ///
 /// # Errors
-/// Frames that are not those which the head foretells; what `read_at` says.
+/// Frames that do not match the head; errors of `read_at`.
 pub fn gather(head: &PartHead, mut out: &mut [u8], read_at: &mut ReadAt<'_>) -> Result<()> {
     let PartPlace::Large { records, .. } = &head.place else { return Ok(()) };
     for Piece { frames, len } in records.iter() {
@@ -238,7 +238,7 @@ pub fn gather(head: &PartHead, mut out: &mut [u8], read_at: &mut ReadAt<'_>) -> 
     Ok(())
 }
 
-/// A record that the framing did not split: past all buffers, straight to where it belongs.
+/// Reads a record that the framing did not split directly to its final place.
 fn gather_frame(frames: &Range<u64>, piece: &mut [u8], read_at: &mut ReadAt<'_>) -> Result<()> {
     let (at, end) = (frames.start, frames.start + HEADER_LEN + piece.len() as u64);
     let mut header = [0; HEADER_LEN as usize];

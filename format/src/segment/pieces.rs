@@ -1,5 +1,4 @@
-//! Where the records of a large part lie: pieces of 2^28 bytes, each at an aligned place, behind a pad where one is
-//! needed.
+//! The records of a large part: pieces of 2^28 bytes, each at an aligned offset, after a pad if necessary.
 
 use super::{ALIGNMENT, CHUNK};
 use crate::frame::{HEADER_LEN, framed_len};
@@ -14,26 +13,26 @@ pub struct Piece {
     pub len: u64,
 }
 
-/// All records of a large part. They take no memory of their own, however many a head may claim.
+/// All records of a large part. They take no memory per record, however many a head claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pieces {
     /// File offset at which the record before them ends.
     after: u64,
     /// Bytes of the part.
     len: u64,
-    /// How often the framing splits each record; empty where it splits none.
+    /// How often the framing splits each record; empty if it splits none.
     splits: Vec<u64>,
     end: u64,
 }
 
 impl Pieces {
-    /// Those of a part of `len` stored bytes that follows the record which ends at `after`. `splits` is empty, or has a
-    /// number for each record. None where they would reach beyond 2^63.
+    /// Places the records of a part of `len` stored bytes that follows the record that ends at `after`. `splits` is
+    /// empty or has a number per record. Returns `None` if they would extend beyond 2^63.
     pub(crate) fn place(after: u64, len: u64, splits: Vec<u64>) -> Option<Pieces> {
         let mut pieces = Pieces { after, len, splits, end: 0 };
         let limit = i64::MAX as u64;
         pieces.end = match pieces.count() - 1 {
-            // Without splits, each but the first begins behind a record that ended at a multiple of 64.
+            // Without splits, all but the first begin after a record that ended at a multiple of 64.
             more if more > 0 && pieces.splits.is_empty() => {
                 let first = pad_frames(after).end.checked_add(framed_len(CHUNK, 0))?;
                 let each = pad_frames(0).end + framed_len(CHUNK, 0);
@@ -45,8 +44,8 @@ impl Pieces {
         (len <= limit && pieces.end <= limit).then_some(pieces)
     }
 
-    /// The same behind the record that ends at `after`, and where the last one ends then. None where [`Pieces::place`] has
-    /// to look: there are several, or the framing splits them.
+    /// Places the records after the record that ends at `after`. Returns where the last one ends, or `None` if
+    /// [`Pieces::place`] has to do this because there are several records or the framing splits them.
     #[inline]
     pub(crate) fn follow(&mut self, after: u64) -> Option<u64> {
         if self.len > CHUNK || !self.splits.is_empty() {
@@ -57,22 +56,22 @@ impl Pieces {
         Some(end)
     }
 
-    /// How many there are.
+    /// Returns the number of records.
     pub fn count(&self) -> u64 {
         count(self.len)
     }
 
-    /// File offsets of all frames, first to last, with the pads between them.
+    /// Returns the file offsets of all frames, first to last, including the pads between them.
     pub fn frames(&self) -> Range<u64> {
         pad_frames(self.after).end..self.end
     }
 
-    /// How often the framing splits all of them together.
+    /// Returns how often the framing splits all of them together.
     pub fn splits(&self) -> u64 {
         self.splits.iter().sum()
     }
 
-    /// One after the other.
+    /// Returns the records in order.
     pub fn iter(&self) -> impl Iterator<Item = Piece> {
         let mut pos = self.after;
         lengths(self.len).enumerate().map(move |(n, len)| {
@@ -83,24 +82,24 @@ impl Pieces {
     }
 }
 
-/// Number of records that a large part of `len` bytes is cut into.
+/// Returns the number of records of a large part of `len` bytes.
 pub(crate) fn count(len: u64) -> u64 {
     len.div_ceil(CHUNK).max(1)
 }
 
-/// Lengths of the records that a large part of `len` bytes is cut into.
+/// Returns the lengths of the records of a large part of `len` bytes.
 pub(crate) fn lengths(len: u64) -> impl Iterator<Item = u64> {
     (0..count(len)).map(move |n| (len - n * CHUNK).min(CHUNK))
 }
 
-/// Payload length of the pad record that must stand at `pos` so that the next record's payload is aligned; none where
-/// it is aligned without one.
+/// Returns the payload length of the pad record needed at `pos` to align the next record's payload; `None` if it is
+/// aligned without a pad.
 pub(crate) fn pad_before(pos: u64) -> Option<u64> {
     let misaligned = |pos: u64| pos.wrapping_neg() % ALIGNMENT;
     (misaligned(pos.wrapping_add(HEADER_LEN)) != 0).then(|| misaligned(pos.wrapping_add(2 * HEADER_LEN)))
 }
 
-/// The frames of the pad that has to stand at file offset `pos`; empty where there is none.
+/// Returns the frames of the pad needed at file offset `pos`; empty if none is needed.
 pub(crate) fn pad_frames(pos: u64) -> Range<u64> {
     pos..pos.saturating_add(pad_before(pos).map_or(0, |len| framed_len(len, 0)))
 }
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_that_is_reckoned_is_that_of_the_last_record() {
+    fn computed_end_is_that_of_the_last_record() {
         for after in (0..300).step_by(4) {
             for len in [0, 1, 63, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 1000 * CHUNK + 77] {
                 let pieces = Pieces::place(after, len, Vec::new());

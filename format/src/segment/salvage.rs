@@ -1,4 +1,4 @@
-//! What is left of a damaged or unfinished segment: section 16 of SPEC.md.
+//! Reads what is left of a damaged or unfinished segment: section 16 of SPEC.md.
 
 use super::footer::{Footer, Trailer};
 use super::head::{Head, PartPlace};
@@ -17,14 +17,14 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// A sample whose head is whole. Each of its parts is, or is not.
+/// A sample with an intact head. Each of its parts is intact or an error.
 #[derive(Debug)]
 pub struct SalvagedSample {
     /// File offset of its head.
     pub at: u64,
     /// Position in its segment.
     pub ordinal: u64,
-    /// When it was finished, by its writer's clock: milliseconds since 1970.
+    /// When it was finished, in milliseconds since 1970 by its writer's clock.
     pub unix_ms: u64,
     /// The user's meta.
     pub meta: Meta,
@@ -32,22 +32,22 @@ pub struct SalvagedSample {
     pub parts: Vec<Result<Part>>,
 }
 
-/// What a [`Salvage`] comes across, from front to back.
+/// An item found by a [`Salvage`], in the order of the file.
 #[derive(Debug)]
 pub enum SalvageItem {
     /// A sample.
     Sample(SalvagedSample),
-    /// A stretch of the file that could not be used.
+    /// A region of the file that could not be read.
     Skipped(Region),
 }
 
-/// Goes through a segment from front to back, takes what is whole, and reports what is not.
+/// Reads a segment from front to back, returns what is intact, and reports the rest.
 ///
-/// What the parts of one sample take that are no slices of the file, because they are compressed or cut, may be
-/// [`ReadOptions::max_part`] bytes together.
+/// The parts of one sample that are compressed or split, and therefore copied, may take [`ReadOptions::max_part`]
+/// bytes together.
 ///
-/// It loses at most the samples, and of a sample whose head is whole at most the parts, that the damage touches. It takes
-/// time in proportion to the file.
+/// It loses at most the samples that the damage touches, and of a sample with an intact head at most the touched
+/// parts. The time is proportional to the length of the file.
 ///
 /// ```no_run
 /// use bytes::Bytes;
@@ -78,18 +78,18 @@ pub enum SalvageItem {
 #[derive(Debug)]
 pub struct Salvage {
     bytes: Bytes,
-    /// None where neither header nor footer is left: then there is nothing to be had.
+    /// `None` if neither header nor footer is left. Then nothing can be read.
     info: Option<SegmentInfo>,
     options: ReadOptions,
     pos: usize,
     /// Ordinal of the last sample that was found.
     last: Option<u64>,
-    /// What was found and not given yet.
+    /// Items that were found and not returned yet.
     found: VecDeque<SalvageItem>,
     finished: bool,
 }
 
-/// What stands at a place, and where its record ends.
+/// The record at a position, and where it ends.
 enum Standing {
     Sample {
         head: Head,
@@ -106,7 +106,7 @@ enum Standing {
 }
 
 impl Salvage {
-    /// Looks for the header, or for what stands in for it. The bytes are a whole file, in memory or mapped.
+    /// Finds the header, or a footer in its place. `bytes` are a whole file, in memory or mapped.
     pub fn new(bytes: Bytes, options: ReadOptions) -> Salvage {
         let header =
             read_strict(&bytes, 0, 0).and_then(|first| Ok((SegmentInfo::decode_header(&first.payload)?, first.next)));
@@ -122,7 +122,7 @@ impl Salvage {
         salvage
     }
 
-    /// What the segment says of itself, where that is left.
+    /// Returns the segment's description, if it is left.
     pub fn info(&self) -> Option<&SegmentInfo> {
         self.info.as_ref()
     }
@@ -139,7 +139,7 @@ impl Salvage {
         })
     }
 
-    /// What stands at `pos`.
+    /// Reads the record at `pos`.
     fn standing(&self, pos: usize) -> Result<Standing> {
         let info = self.info.as_ref().ok_or(FormatError::NotASegment { why: "it has neither header nor footer" })?;
         let record = read_strict(&self.bytes, pos, 0)?;
@@ -160,7 +160,7 @@ impl Salvage {
         }
     }
 
-    /// Goes on to the next place where a head or a footer stands. What lies between is a stretch that is no use.
+    /// Moves to the next head or footer. Reports the bytes in between as skipped.
     fn search(&mut self, why: FormatError) {
         let begin = self.pos;
         let passes = |pos: &usize| matches!(self.standing(*pos), Ok(Standing::Sample { .. } | Standing::Footer { .. }));
@@ -237,7 +237,7 @@ impl Salvage {
         stretches.sort_by_key(|stretch| stretch.0.start);
         let mut told = 0;
         for (stretch, why) in stretches {
-            // A pad between the pieces of a part that is refused lies in that part's stretch.
+            // A pad between the pieces of a refused part is in that part's region.
             if stretch.start < len && stretch.start >= told {
                 told = stretch.end;
                 self.finished |= stretch.end >= len;
@@ -258,13 +258,14 @@ impl Iterator for Salvage {
     }
 }
 
-/// Checks the pad that has to stand at file offset `pos`, if any.
+/// Checks the pad needed at file offset `pos`, if any.
 fn check_pad(bytes: &[u8], pos: u64) -> Result<()> {
     let here = bytes.get(pos as usize..).unwrap_or_default();
     read_pad(&mut RecordReader::with_input(SliceInput::new(here, pos)))
 }
 
-/// Offsets from `from` on, multiples of four, where a magic stands with the flag of a whole record or of a first part.
+/// Returns the offsets from `from` on, multiples of four, of a magic with the flag of a whole record or of a first
+/// part.
 fn candidates(bytes: &[u8], from: usize) -> impl Iterator<Item = usize> {
     magics(bytes, from).filter(|pos| bytes.get(pos + 7).is_some_and(|byte| byte >> 5 < 2))
 }

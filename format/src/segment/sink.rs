@@ -1,23 +1,24 @@
-//! Where a writer may come back to what it wrote: a sample's head is known when its parts were looked at.
+//! The destination of a writer, in which earlier bytes can be overwritten: a sample's head is complete only after its
+//! parts were read.
 
 use std::io::{self, Write};
 
-/// A sink that can be changed behind its end. Positions are bytes from the segment's first one on.
+/// A sink whose earlier bytes can be changed. Positions are bytes from the start of the segment.
 pub trait Sink: Write {
-    /// Puts `bytes` in place of as many that were written at `at`. Writing goes on at the end.
+    /// Overwrites the bytes at `at` with `bytes`. Further writes continue at the end.
     ///
     /// # Errors
-    /// What the sink says; some of them may have been put there.
+    /// Errors of the sink; some of the bytes may have been written.
     fn write_over(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Forgets what was written from `len` on, where writing goes on.
+    /// Removes the bytes from `len` on. Further writes continue there.
     ///
     /// # Errors
-    /// What the sink says.
+    /// Errors of the sink.
     fn cut(&mut self, len: u64) -> io::Result<()>;
 }
 
-/// The segment begins where the vector does.
+/// The segment begins at the start of the vector.
 impl Sink for Vec<u8> {
     fn write_over(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let at = usize::try_from(at).ok();

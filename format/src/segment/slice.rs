@@ -1,5 +1,5 @@
-//! Bytes to samples, by position. [`Sample::decode`] needs the bytes of one sample alone, so the same code serves a
-//! mapped file and a buffer that was read.
+//! Reads samples by position. [`Sample::decode`] needs only the bytes of one sample, so the same code serves mapped
+//! files and buffers.
 
 use super::footer::{Footer, TRAILER_LEN, Trailer};
 use super::head::{Head, PartHead, PartPlace};
@@ -17,7 +17,7 @@ use std::borrow::Cow;
 pub struct Sample {
     /// Position in its segment.
     pub ordinal: u64,
-    /// When it was finished, by its writer's clock: milliseconds since 1970.
+    /// When it was finished, in milliseconds since 1970 by its writer's clock.
     pub unix_ms: u64,
     /// The user's meta.
     pub meta: Meta,
@@ -26,19 +26,20 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The sample in `bytes`, which begin at file offset `base` with the sample's head.
+    /// Decodes the sample in `bytes`, which begin at file offset `base` with the sample's head.
     ///
     /// # Errors
-    /// Damage anywhere in what is looked at.
+    /// Damage in the bytes that are read.
     pub fn decode(bytes: &Bytes, base: u64, info: &SegmentInfo, options: ReadOptions) -> Result<Sample> {
         let (head, payload) = decode_head(bytes, base, info)?;
         Sample::assemble(head, &payload, base, info, options, |_, records| stored_in(bytes, base, records))
     }
 
-    /// The sample of this head, whose record's payload is `payload`. `large` gives the stored bytes of a large part.
+    /// Creates the sample of `head`, whose record has the payload `payload`. `large` returns the stored bytes of a
+    /// large part.
     ///
     /// # Errors
-    /// Damage anywhere in what is looked at; what `large` says.
+    /// Damage in the bytes that are read; errors of `large`.
     pub fn assemble(
         head: Head,
         payload: &Bytes,
@@ -59,7 +60,7 @@ impl Sample {
     }
 }
 
-/// The head at the beginning of `bytes`, and its record's payload, in which its inline parts lie.
+/// Decodes the head at the start of `bytes`. Returns it with its record's payload, which contains its inline parts.
 ///
 /// # Errors
 /// See [`Head::decode`].
@@ -81,7 +82,7 @@ pub struct SegmentSlice {
 }
 
 impl SegmentSlice {
-    /// Finds trailer and footer.
+    /// Reads the trailer and the footer.
     ///
     /// # Errors
     /// No trailer or footer, or damaged ones.
@@ -99,7 +100,7 @@ impl SegmentSlice {
         Ok(SegmentSlice { footer, bytes })
     }
 
-    /// The footer.
+    /// Returns the footer.
     pub fn footer(&self) -> &Footer {
         &self.footer
     }
@@ -109,12 +110,13 @@ impl SegmentSlice {
         &self.bytes
     }
 
-    /// Sample `ordinal`, everything checked.
+    /// Reads sample `ordinal`, and verifies all of it.
     ///
     /// # Errors
     /// Damage; an ordinal beyond the last.
     pub fn sample(&self, ordinal: u64) -> Result<Sample> {
-        let beyond = || FormatError::Input(format!("there is no sample {ordinal}: there are {}", self.footer.count));
+        let beyond =
+            || FormatError::Input(format!("the segment has no sample {ordinal}: it has {}", self.footer.count));
         let extent = self.footer.extent(ordinal)?.ok_or_else(beyond)?;
         let bytes = self.bytes.slice(extent.start as usize..extent.end as usize);
         let sample = Sample::decode(&bytes, extent.start, &self.footer.info, ReadOptions::default())?;

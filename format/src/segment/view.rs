@@ -1,5 +1,5 @@
-//! One sample after the other, in place: heads are decoded into memory that is used again, and parts are lent. For many
-//! small samples, where a [`Sample`](super::slice::Sample) of its own for each would cost more than its bytes.
+//! Reads samples one at a time, in place: heads are decoded into reused memory, and parts are borrowed. For many
+//! small samples, where a separate [`Sample`](super::slice::Sample) for each would cost more than its bytes.
 
 use super::head::{Codec, Head, PartPlace};
 use super::header::SegmentInfo;
@@ -15,13 +15,13 @@ use std::borrow::Cow;
 pub struct SampleDecoder {
     bound: BoundCrc,
     head: Head,
-    /// The payload of a head that the framing had split; empty where it had not.
+    /// The payload of a head that the framing had split, else empty.
     joined: Vec<u8>,
-    /// Each part is plain, and where it is large, in one record, which was found as the head foretells it.
+    /// Whether each part is plain and, if it is large, in one record that was found to match the head.
     is_usual: bool,
 }
 
-/// A sample, lent.
+/// A borrowed sample.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleView<'a> {
     decoder: &'a SampleDecoder,
@@ -30,31 +30,32 @@ pub struct SampleView<'a> {
 }
 
 impl SampleDecoder {
-    /// For samples of the segment that `info` describes.
+    /// Creates a decoder for samples of the segment that `info` describes.
     pub fn new(info: &SegmentInfo) -> SampleDecoder {
         let bound = BoundCrc::new(info.id);
         SampleDecoder { bound, head: Head::default(), joined: Vec::new(), is_usual: false }
     }
 
-    /// Decodes the sample in `bytes`, which begin at file offset `base` with its head. The head's checksum is compared; for
-    /// those of large parts there is [`SampleView::check`].
+    /// Decodes the sample in `bytes`, which begin at file offset `base` with its head. Verifies the head's checksum;
+    /// [`SampleView::check`] verifies those of large parts.
     ///
     /// # Errors
-    /// Damage of the head.
+    /// A damaged head.
     #[inline]
     pub fn decode(&mut self, bytes: &[u8], base: u64, info: &SegmentInfo) -> Result<()> {
         self.is_usual = self.decode_usual(bytes, base, info).is_some();
         if self.is_usual { Ok(()) } else { self.decode_closely(bytes, base, info) }
     }
 
-    /// The sample that was decoded last, without an error, in the same `bytes` at the same place. (A call of its own: a
-    /// `Result` with the view in it would be copied, which takes longer than all else here.)
+    /// Returns the sample that was last decoded successfully, from the same `bytes` at the same offset. (A separate
+    /// call, because a `Result` that contains the view would be copied, which takes longer than all other work here.)
     #[inline]
     pub fn view<'a>(&'a self, bytes: &'a [u8], base: u64) -> SampleView<'a> {
         SampleView { decoder: self, bytes, base }
     }
 
-    /// The short way for a sample like the last one. None: [`SampleDecoder::decode_closely`] has to look.
+    /// Decodes a sample that resembles the last one. Returns `None` if [`SampleDecoder::decode_closely`] has to
+    /// decide.
     #[inline]
     fn decode_usual(&mut self, bytes: &[u8], base: u64, info: &SegmentInfo) -> Option<()> {
         let (payload, len) = quick_record(bytes)?;
@@ -95,13 +96,13 @@ impl SampleDecoder {
 }
 
 impl<'a> SampleView<'a> {
-    /// Its head.
+    /// Returns its head.
     #[inline]
     pub fn head(&self) -> &'a Head {
         &self.decoder.head
     }
 
-    /// Whether each part can be lent: it is stored as it is, in one record at most.
+    /// Returns whether each part can be borrowed: it is uncompressed and in at most one record.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.decoder.is_usual || self.is_closely_plain()
@@ -116,10 +117,10 @@ impl<'a> SampleView<'a> {
         self.head().parts.iter().all(|part| part.codec == Codec::Plain && is_plain(&part.place))
     }
 
-    /// Compares the checksums of the large parts.
+    /// Verifies the checksums of the large parts.
     ///
     /// # Errors
-    /// A checksum that does not match; frames that are not those which the head foretells.
+    /// A wrong checksum; frames that do not match the head.
     #[inline]
     pub fn check(&self) -> Result<()> {
         for (n, part) in self.head().parts.iter().enumerate() {
@@ -131,25 +132,25 @@ impl<'a> SampleView<'a> {
         Ok(())
     }
 
-    /// Whether the large parts stand where the head says. Their checksums are not compared.
+    /// Checks that the large parts are where the head says, without verifying their checksums.
     ///
     /// # Errors
-    /// Frames that are not those which the head foretells.
+    /// Frames that do not match the head.
     #[inline]
     pub fn check_frames(&self) -> Result<()> {
         match self.decoder.is_usual {
-            true => Ok(()), // they were looked at
+            true => Ok(()), // decoding has checked them
             false => (0..self.head().parts.len()).try_for_each(|n| self.stored(n).map(drop)),
         }
     }
 
-    /// The stored bytes of part `n` of the schema: a slice of what was given, but where the framing has split them.
+    /// Returns the stored bytes of part `n` of the schema: a slice of the input unless the framing has split them.
     ///
     /// # Errors
-    /// Frames that are not those which the head foretells; a part in several records.
+    /// Frames that do not match the head; a part in several records.
     ///
     /// # Panics
-    /// Where the schema has no part `n`.
+    /// If the schema has no part `n`.
     #[inline]
     pub fn stored(&self, n: usize) -> Result<Cow<'a, [u8]>> {
         let part = &self.head().parts[n];
@@ -166,7 +167,7 @@ impl<'a> SampleView<'a> {
                 let mut pieces = records.iter().map(|piece| piece_in(self.bytes, self.base, piece));
                 match (pieces.next(), pieces.next()) {
                     (Some(piece), None) => piece,
-                    _ => Err(FormatError::Input("a part in several records cannot be lent".to_owned())),
+                    _ => Err(FormatError::Input("a part in several records cannot be borrowed".to_owned())),
                 }
             }
         }
@@ -192,11 +193,12 @@ mod tests {
             (self.0 >> 20) as usize % limit
         }
 
-        /// Bytes, with a magic among them that has to be escaped where `split` says so.
+        /// Returns random bytes; with `split`, including a magic that must be escaped.
         fn bytes(&mut self, len: usize, split: bool) -> Vec<u8> {
             let mut bytes: Vec<u8> = (0..len).map(|_| self.below(8) as u8).collect();
             if split {
-                // Where in the head an inline part begins is not known: one of these is at a multiple of four.
+                // The offset of an inline part in the head is unknown, so one of several magics is at a multiple of
+                // four.
                 for (n, at) in (0..len.saturating_sub(8)).step_by(5).take(8).enumerate() {
                     bytes[at..at + 4].copy_from_slice(&MAGIC.to_le_bytes());
                     bytes[at + 4] = n as u8;
@@ -206,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Samples, most of which are as the schema says and like the one before.
+    /// Creates a segment of samples, most of which follow the schema and resemble the one before.
     fn segment(random: &mut Random) -> Result<SegmentSlice> {
         let schema = Schema::new([("small", DType::U8, vec![41]), ("large", DType::U16, vec![150])])?;
         let provenance = Meta::new();
@@ -236,7 +238,7 @@ mod tests {
         SegmentSlice::open(file.into())
     }
 
-    /// All that `decoder` says of a sample.
+    /// Returns everything that `decoder` reports about a sample.
     fn said(decoder: &mut SampleDecoder, bytes: &[u8], base: u64, info: &SegmentInfo) -> String {
         if let Err(error) = decoder.decode(bytes, base, info) {
             return error.to_string();
@@ -246,7 +248,8 @@ mod tests {
         format!("{:?} {stored:?} {:?} {:?} {:?}", view.head(), view.is_plain(), view.check_frames(), view.check())
     }
 
-    /// The end cut off; one byte changed; or one of the head, or its length, whose checksum is then made to fit.
+    /// Damages a sample: cuts its end off, or changes one byte, or changes the head or its length and corrects the
+    /// checksum.
     fn damaged(random: &mut Random, bytes: &[u8], base: u64, bound: &BoundCrc) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         match (random.below(4), quick_record(&bytes)) {

@@ -1,5 +1,5 @@
-//! Bytes to samples, from front to back, from memory, a map or any `Read`: every frame, every padding, every checksum is
-//! looked at. Any single flipped bit is found. It needs memory for one sample, and for checking for much less.
+//! Reads samples in order, from memory, a map or any `Read`, and checks every frame, all padding and every checksum.
+//! Any single flipped bit is detected. Reading needs memory for one sample; checking needs much less.
 
 use super::footer::{Footer, TRAILER_LEN, Trailer};
 use super::head::{Codec, Head, PartPlace};
@@ -15,14 +15,14 @@ use crate::recordio::RecordReader;
 use bytes::Bytes;
 use std::io::Read;
 
-/// Bytes by which the memory for a part grows at a time: with what arrived, not with what was promised.
+/// Bytes by which the memory for a part grows at a time: with the bytes that arrived, not with the claimed length.
 const GROWTH: usize = 4 << 20;
 
-/// Walks a whole, finished segment and checks all of it. Returns its footer. A compressed part may decode to `max_part`
-/// bytes at most.
+/// Reads a whole, finished segment and checks all of it. Returns its footer. A compressed part may decode to at most
+/// `max_part` bytes.
 ///
 /// # Errors
-/// The first damage found; what the source says.
+/// The first damage found; errors of the source.
 pub fn check(input: impl Input, max_part: u64) -> Result<Footer> {
     let mut walk = SegmentWalk::begin(input, max_part)?;
     walk.keep = Keep::Compressed;
@@ -36,8 +36,8 @@ pub fn check(input: impl Input, max_part: u64) -> Result<Footer> {
     walk.footer.ok_or(FormatError::NotASegment { why: "it has no footer" })
 }
 
-/// The same, but nothing is decompressed: whether the bytes are those that were written. It needs little memory, whatever
-/// the segment claims.
+/// Checks a segment as [`check`] does but does not decompress, so it only shows whether the bytes are those that were
+/// written. Needs little memory, whatever the segment claims.
 ///
 /// # Errors
 /// As [`check`].
@@ -48,7 +48,7 @@ pub fn check_stored(input: impl Input) -> Result<Footer> {
     walk.footer.ok_or(FormatError::NotASegment { why: "it has no footer" })
 }
 
-/// Which bytes of large parts are kept.
+/// Which bytes of large parts are kept in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
     All,
@@ -56,7 +56,7 @@ enum Keep {
     Nothing,
 }
 
-/// Reads samples one after the other, and checks everything on the way.
+/// Reads samples in order, and checks everything on the way.
 #[derive(Debug)]
 pub struct SegmentWalk<I> {
     records: RecordReader<I>,
@@ -67,13 +67,13 @@ pub struct SegmentWalk<I> {
     heads: HeadsCrc,
     offsets: Vec<u64>,
     head: Head,
-    /// The head's payload, where records behind it had to be read.
+    /// The head's payload, if records after it had to be read.
     payload: Vec<u8>,
     large: Vec<Bytes>,
     footer: Option<Footer>,
 }
 
-/// One sample, all of whose checksums match.
+/// A sample whose checksums all match.
 #[derive(Clone, Copy)]
 pub struct WalkedSample<'a> {
     /// Its head.
@@ -85,10 +85,10 @@ pub struct WalkedSample<'a> {
 }
 
 impl WalkedSample<'_> {
-    /// The stored bytes of part `n` of the schema.
+    /// Returns the stored bytes of part `n` of the schema.
     ///
     /// # Panics
-    /// Where the schema has no part `n`.
+    /// If the schema has no part `n`.
     #[inline]
     pub fn stored(&self, n: usize) -> &[u8] {
         match &self.head.parts[n].place {
@@ -97,23 +97,23 @@ impl WalkedSample<'_> {
         }
     }
 
-    /// Part `n` of the schema.
+    /// Decodes part `n` of the schema.
     ///
     /// # Errors
     /// A compressed part that does not decode to its length.
     ///
     /// # Panics
-    /// Where the schema has no part `n`.
+    /// If the schema has no part `n`.
     pub fn part(&self, n: usize) -> Result<Part> {
         let stored = match &self.head.parts[n].place {
             PartPlace::Inline(range) => Bytes::copy_from_slice(&self.payload[range.clone()]),
             PartPlace::Large { .. } => self.large[n].clone(),
         };
-        let options = ReadOptions { verify: false, max_part: self.max_part }; // the walk did
+        let options = ReadOptions { verify: false, max_part: self.max_part }; // the walk has verified it
         decode_part(stored, self.head.parts[n].clone(), &self.info.schema.parts[n].name, self.head.at, options)
     }
 
-    /// All of it.
+    /// Decodes the whole sample.
     ///
     /// # Errors
     /// As [`WalkedSample::part`].
@@ -125,7 +125,7 @@ impl WalkedSample<'_> {
 }
 
 impl<R: Read> SegmentWalk<StreamInput<R>> {
-    /// Reads the header from a file, a pipe, or whatever can be read from the beginning of a segment on.
+    /// Reads the header of a file, a pipe, or any other source that begins with a segment.
     ///
     /// # Errors
     /// As [`SegmentWalk::begin`].
@@ -135,10 +135,10 @@ impl<R: Read> SegmentWalk<StreamInput<R>> {
 }
 
 impl<I: Input> SegmentWalk<I> {
-    /// Reads the header. A compressed part may decode to `max_part` bytes at most.
+    /// Reads the header. A compressed part may decode to at most `max_part` bytes.
     ///
     /// # Errors
-    /// No segment; a damaged header; what the source says.
+    /// The input is not a segment; a damaged header; errors of the source.
     pub fn begin(input: I, max_part: u64) -> Result<SegmentWalk<I>> {
         let mut records = RecordReader::with_input(input);
         let first = records.next()?.ok_or_else(|| truncated_header(0, 0))?;
@@ -158,21 +158,21 @@ impl<I: Input> SegmentWalk<I> {
         })
     }
 
-    /// What the segment says of itself.
+    /// Returns the segment's description.
     pub fn info(&self) -> &SegmentInfo {
         &self.info
     }
 
-    /// The footer, once the last sample was read.
+    /// Returns the footer after the last sample was read.
     pub fn footer(&self) -> Option<&Footer> {
         self.footer.as_ref()
     }
 
-    /// The next sample; none once footer and trailer were read and fit all that came before.
+    /// Returns the next sample, or `None` after the footer and the trailer were read and match all samples.
     ///
     /// # Errors
-    /// The first damage found; what the source says. Do not go on after an error.
-    #[allow(clippy::should_implement_trait)] // it lends what it gives
+    /// The first damage found; errors of the source. Do not continue after an error.
+    #[allow(clippy::should_implement_trait)] // the sample borrows from the walk
     pub fn next(&mut self) -> Result<Option<WalkedSample<'_>>> {
         if self.footer.is_some() {
             return Ok(None);
@@ -214,7 +214,7 @@ impl<I: Input> SegmentWalk<I> {
         }
     }
 
-    /// Takes the head into the count that the footer must confirm.
+    /// Counts the head, for the comparison with the footer.
     fn count_head(&mut self) -> Result<()> {
         let Head { at, ordinal, crc, .. } = self.head;
         if ordinal != self.offsets.len() as u64 {
@@ -239,7 +239,8 @@ impl<I: Input> SegmentWalk<I> {
                 Keep::Compressed => part.codec == Codec::Zstd,
                 Keep::Nothing => false,
             };
-            // All of a sample's are held at a time: what a file claims, and backs with holes, is no reason to.
+            // All parts of a sample are in memory at once, so a length that a file claims and backs with holes is
+            // limited.
             compressed = compressed.saturating_add(if part.codec == Codec::Zstd { part.stored_len } else { 0 });
             if self.keep == Keep::Compressed && compressed > self.max_part {
                 return Err(FormatError::TooLarge { what: PART, value: compressed, limit: self.max_part });
@@ -290,7 +291,7 @@ impl<I: Input> SegmentWalk<I> {
     }
 }
 
-/// Reads the pad that has to stand where the reader is, if any.
+/// Reads the pad needed at the reader's position, if any.
 pub(super) fn read_pad(records: &mut RecordReader<impl Input>) -> Result<()> {
     let at = records.position();
     let Some(want) = pad_before(at) else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! Samples to bytes. The sink is the caller's; the writer keeps its own position, so that after a failed write the
-//! caller may cut the file back to [`SegmentWriter::position`] and give the same sample again.
+//! Writes samples. The sink belongs to the caller. The writer tracks its position, so that after a failed write the
+//! caller can cut the file back to [`SegmentWriter::position`] and write the same sample again.
 
 use super::footer::{Footer, Trailer};
 use super::head::{CODEC_SHIFT, LARGE, OWN_SHAPE, SPLIT};
@@ -17,25 +17,26 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::thread;
 
-/// Where a head begins, behind its frame's header.
+/// Where a head begins after its frame's header.
 const BODY: usize = frame::HEADER_LEN as usize;
 
-/// Bytes that are checked and searched at a time, so that they are still in the cache for the second look.
+/// Bytes that are hashed and searched at a time, so that they are still in the cache for the second pass.
 const BLOCK: usize = 1 << 18;
 
-/// Large parts of so many bytes together are checked while they are written: below, a thread costs more than it saves.
+/// Total size of large parts from which they are checked while they are written. Below, a thread costs more than it
+/// saves.
 const ASIDE: u64 = 1 << 23;
 
-/// Most samples in a segment: their offsets have to fit into the footer, which is one record, beside the schema and the
+/// Most samples in a segment: their offsets must fit into the footer, which is one record, beside the schema and the
 /// provenance.
 const MAX_SAMPLES: u64 = 1 << 25;
 
-/// How to store samples.
+/// Options for storing samples.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
-    /// zstd level for each part of the schema, in its order; missing or none: not compressed.
+    /// zstd level for each part of the schema, in its order; missing or `None`: not compressed.
     pub compress: Vec<Option<i32>>,
-    /// Parts of at most this many stored bytes stand in the head record.
+    /// Parts of at most this many stored bytes are stored in the head record.
     pub inline_max: usize,
 }
 
@@ -57,7 +58,7 @@ pub struct PartRef<'a> {
 }
 
 impl<'a> PartRef<'a> {
-    /// A part of these three.
+    /// Creates a part.
     pub fn new(dtype: DType, shape: &'a [u64], data: &'a [u8]) -> PartRef<'a> {
         PartRef { dtype, shape, data }
     }
@@ -70,11 +71,11 @@ pub struct SampleRef<'a> {
     pub parts: &'a [PartRef<'a>],
     /// The user's meta.
     pub meta: &'a Meta,
-    /// When it was finished: milliseconds since 1970.
+    /// When it was finished, in milliseconds since 1970.
     pub unix_ms: u64,
 }
 
-/// What a finished segment is.
+/// Description of a finished segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed {
     /// Its id.
@@ -83,7 +84,7 @@ pub struct Sealed {
     pub len: u64,
     /// Samples in it.
     pub samples: u64,
-    /// The footer's checksum, which stands for the whole file.
+    /// The footer's checksum, which covers the whole file.
     pub check: u32,
 }
 
@@ -96,23 +97,23 @@ pub struct SegmentWriter {
     position: u64,
     offsets: Vec<u64>,
     heads: HeadsCrc,
-    /// Memory for a head and its frame.
+    /// Buffer for a head and its frame.
     head: Vec<u8>,
     /// Bytes of each part of the schema.
     lens: Vec<u64>,
-    /// The framing had to split the last large sample: most likely it has to split the next one, too.
+    /// Whether the framing had to split the last large sample. If so, it most likely has to split the next one.
     splits: bool,
 }
 
-/// A part made ready: compressed or not.
+/// A part that is ready to be written, compressed or not.
 struct Ready<'a> {
     flags: u8,
     stored: Cow<'a, [u8]>,
-    /// Of a large part that was looked at.
+    /// Set for a large part that was checked.
     check: Option<Check>,
 }
 
-/// What the head says of a large part, and only a look at all its bytes can tell.
+/// Fields of a large part in the head that require all of its bytes.
 #[derive(Debug, Default)]
 struct Check {
     crc: u32,
@@ -124,7 +125,7 @@ impl SegmentWriter {
     /// Writes the header.
     ///
     /// # Errors
-    /// A schema or provenance that cannot be encoded; what the sink says.
+    /// A schema or provenance that cannot be encoded; errors of the sink.
     pub fn begin(sink: &mut dyn Write, info: SegmentInfo, options: WriteOptions) -> Result<SegmentWriter> {
         info.schema.check()?;
         let header = info.encode_header()?;
@@ -135,22 +136,22 @@ impl SegmentWriter {
         Ok(SegmentWriter { info, options, bound, position, offsets, heads, head, lens, splits: false })
     }
 
-    /// Bytes written so far, unfinished samples not counted.
+    /// Returns the bytes written so far, without unfinished samples.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Samples written so far.
+    /// Returns the samples written so far.
     pub fn samples(&self) -> u64 {
         self.offsets.len() as u64
     }
 
-    /// What the segment says of itself.
+    /// Returns the segment's description.
     pub fn info(&self) -> &SegmentInfo {
         &self.info
     }
 
-    /// From the next sample on, parts are compressed at these levels: [`WriteOptions::compress`].
+    /// Compresses parts at these levels from the next sample on: [`WriteOptions::compress`].
     pub fn compress(&mut self, levels: Vec<Option<i32>>) {
         self.options.compress = levels;
     }
@@ -158,9 +159,8 @@ impl SegmentWriter {
     /// Writes one sample, from its first byte to its last.
     ///
     /// # Errors
-    /// Parts that do not fit the schema's number, data that does not fit dtype × shape, more than 2^25 samples: nothing was
-    /// written then.
-    /// What the sink says: then the position is still that before the sample.
+    /// A number of parts that differs from the schema's, data that does not match dtype × shape, more than 2^25
+    /// samples: nothing was written. Errors of the sink: the position is still that before the sample.
     pub fn sample(&mut self, sink: &mut dyn Write, sample: &SampleRef<'_>) -> Result<()> {
         self.check_number(sample.parts)?;
         if self.is_small(sample.parts) {
@@ -170,10 +170,10 @@ impl SegmentWriter {
         self.write_checked(sink, sample, ready)
     }
 
-    /// Writes the same bytes as [`SegmentWriter::sample`], in less time where there is much to be checked: large parts go to
-    /// the sink while another thread looks at them, and the head, which has their checksums, is written over the zeros that
-    /// kept its place. Where a magic turns up, the sample is cut off and written in order. The sink's position 0 is the
-    /// segment's.
+    /// Writes the same bytes as [`SegmentWriter::sample`], in less time for large samples: while another thread
+    /// hashes and searches the large parts, they are written to the sink, and then the head with their checksums
+    /// overwrites the zeros at its place. If a magic is found, the sample is cut off and written in order. The sink's
+    /// position 0 is the segment's.
     ///
     /// # Errors
     /// As [`SegmentWriter::sample`].
@@ -190,7 +190,7 @@ impl SegmentWriter {
         self.write_checked(sink, sample, ready)
     }
 
-    /// Whether all of them go into the head, as they are.
+    /// Returns whether all parts are stored uncompressed in the head.
     fn is_small(&self, parts: &[PartRef<'_>]) -> bool {
         let options = &self.options;
         options.compress.iter().all(Option::is_none) && parts.iter().all(|part| part.data.len() <= options.inline_max)
@@ -230,7 +230,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// False: it has to be written in order, and nothing of it was.
+    /// Writes a sample while it is checked. Returns false, with nothing written, if it must be written in order.
     fn write_unchecked(
         &mut self,
         sink: &mut dyn Sink,
@@ -258,7 +258,7 @@ impl SegmentWriter {
             }
             let crc = self.encode_head(sample, ready, at)?;
             let is_whole = !ready.iter().any(Ready::is_split) && frame::frame_whole(&mut self.head);
-            // Where the sink cannot be written over, it is told in order what is the matter, if anything is.
+            // If the sink cannot be overwritten, writing in order reports its error, if there is one.
             if is_whole && sink.write_over(at, &self.head).is_ok() {
                 self.wrote(at, end, crc);
                 return Ok(true);
@@ -274,10 +274,10 @@ impl SegmentWriter {
         self.heads.push(crc);
     }
 
-    /// Writes footer and trailer. May be called again after it failed and the file was cut back.
+    /// Writes the footer and the trailer. May be repeated after an error if the file was cut back.
     ///
     /// # Errors
-    /// What the sink says.
+    /// Errors of the sink.
     pub fn finish(&mut self, sink: &mut dyn Write) -> Result<Sealed> {
         let (footer, check) = Footer::encode(&self.info, &self.offsets, self.heads.finish(), self.position)?;
         let footer_len = frame::write_record(sink, &footer)?;
@@ -296,12 +296,13 @@ impl SegmentWriter {
         if parts.len() != schema.len() {
             let names = schema.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(", ");
             let (given, wanted) = (parts.len(), schema.len());
-            return Err(FormatError::Input(format!("a sample has {given} parts, {wanted} are expected: {names}")));
+            return Err(FormatError::Input(format!("a sample has {given} parts, expected {wanted}: {names}")));
         }
         Ok(())
     }
 
-    /// Whether a part has a shape of its own; an error where its data does not fit that.
+    /// Returns the flag for a dtype and shape that differ from the schema's; an error if the data does not match
+    /// them.
     #[inline]
     fn flags_of(&self, n: usize, part: &PartRef<'_>) -> Result<u8> {
         let expected = &self.info.schema.parts[n];
@@ -344,7 +345,7 @@ impl SegmentWriter {
         Ok(Ready { flags, stored, check: None })
     }
 
-    /// Puts the head into `self.head`, behind room for its frame's header. Returns its checksum.
+    /// Writes the head to `self.head`, after room for its frame's header. Returns its checksum.
     fn encode_head(&mut self, sample: &SampleRef<'_>, ready: &[Ready<'_>], at: u64) -> Result<u32> {
         self.begin_head(sample)?;
         for (part, ready) in sample.parts.iter().zip(ready) {
@@ -372,7 +373,7 @@ impl SegmentWriter {
     }
 
     fn end_head(&mut self, at: u64) -> u32 {
-        // The offset belongs to what the checksum is over: for once it stands before the body.
+        // The checksum also covers the offset, which is temporarily stored before the body.
         let out = &mut self.head;
         LE::write_u64(&mut out[BODY - 4..], at);
         let crc = self.bound.of_placed(&out[BODY - 4..]);
@@ -380,15 +381,15 @@ impl SegmentWriter {
         crc
     }
 
-    /// Bytes that this sample takes, about: for asking whether the disk has room. Meta is counted with 1 KiB. It may take
-    /// more where a part is full of the magic.
+    /// Estimates the bytes that this sample takes, to check for room on the disk. Counts meta with 1 KiB. The sample
+    /// may take more if a part has many magics.
     pub fn estimate(sample: &SampleRef<'_>) -> u64 {
         let parts = sample.parts.iter().map(|part| framed_len(part.data.len() as u64, 0) + 256).sum::<u64>();
         parts + if sample.meta.is_empty() { 64 } else { 1024 }
     }
 }
 
-/// One part, as a head has it.
+/// Appends one part to a head.
 #[inline]
 fn put_part(out: &mut Vec<u8>, part: &PartRef<'_>, flags: u8, stored: &[u8], check: Option<&Check>) {
     out.push(flags);
@@ -443,7 +444,8 @@ fn large<'r, 'a>(ready: &'r [Ready<'a>]) -> impl Iterator<Item = &'r Ready<'a>> 
     ready.iter().filter(|part| part.is_large())
 }
 
-/// Writes the records of the large parts behind `end`; those that were not looked at, unsplit. Returns where they end.
+/// Writes the records of the large parts after `end`. Parts that were not checked are written unsplit. Returns where
+/// they end.
 fn write_large(sink: &mut (impl Write + ?Sized), ready: &[Ready<'_>], mut end: u64) -> Result<u64> {
     for part in large(ready) {
         for (chunk, splits) in records(&part.stored, part.check.as_ref()) {
@@ -459,7 +461,7 @@ fn write_large(sink: &mut (impl Write + ?Sized), ready: &[Ready<'_>], mut end: u
     Ok(end)
 }
 
-/// What goes into each record of a large part, and how often the framing splits it.
+/// Returns the payload of each record of a large part, and how often the framing splits it.
 fn records<'a>(stored: &'a [u8], check: Option<&'a Check>) -> impl Iterator<Item = (&'a [u8], u64)> {
     let splits = check.map_or(&[][..], |check| &check.splits);
     chunk_slices(stored).zip(splits.iter().copied().chain(std::iter::repeat(0)))
