@@ -1,18 +1,18 @@
-//! One rank's split of many plain `.rec` files, as dmlc-core's `InputSplit` has it: no record twice, none left out.
+//! One rank's split of many plain `.rec` files, like dmlc-core's `InputSplit`: each record is in exactly one split.
 //!
-//! | file | |
+//! | file | contents |
 //! |---|---|
-//! | here | [`InputSplit`]: the records of one split, one after the other |
-//! | `chunk` | several records at once, and reading ahead |
+//! | here | [`InputSplit`]: the records of one split, in order |
+//! | `chunk` | several records at once, and prefetch |
 //! | `files` | which files, in which order, and where their concatenation is cut |
-//! | `count` | equal shares of records: from indexes, or by a pass over the headers |
+//! | `count` | equal numbers of records: from indexes, or by a pass over the headers |
 //! | `window` | frames and records of one file, and the search for the next record |
 //!
-//! `format/RECORDIO.md` has the rules: which split a record belongs to, what counts as damage, and whose it is. In short,
-//! a payload never holds the magic at a multiple of 4, so the first magic behind a cut whose flag is 0 or 1 begins a
-//! record. Where files are damaged, the same records come out for any number of splits.
+//! `format/RECORDIO.md` has the rules: which split a record belongs to, what counts as damage, and which split
+//! reports it. In short, a payload never contains the magic at a multiple of 4, so the first magic after a cut whose
+//! flag is 0 or 1 begins a record. In damaged files, the same records are found for any number of splits.
 //!
-//! All ranks have to see the same files with the same lengths: make the splits when the files are complete.
+//! All ranks must see the same files with the same lengths: make the splits after the files are complete.
 
 mod chunk;
 mod count;
@@ -31,35 +31,35 @@ use std::path::Path;
 use std::sync::Arc;
 use window::{Parsed, Window};
 
-/// What a split has its equal part of.
+/// What is divided equally among the splits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SplitBy {
-    /// Of the bytes of all files. Nothing is read beforehand; how many records a split has is not known.
+    /// The bytes of all files. Nothing is read in advance, and the number of records of a split is unknown.
     #[default]
     Bytes,
-    /// Of the records: shares differ by one at most. Where no index says where records begin, each rank reads the headers
-    /// of all frames beforehand, and with [`OnDamage::Skip`] all bytes.
+    /// The records: shares differ by at most one. Without an index, each rank first reads the headers of all frames,
+    /// and with [`OnDamage::Skip`] all bytes.
     Records,
 }
 
-/// What becomes of damage.
+/// How damage is handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDamage {
-    /// An error that names the file and the byte. The next call goes on behind the damage.
+    /// As an error that names the file and the byte. The next call continues after the damage.
     #[default]
     Fail,
-    /// [`SplitItem::Skipped`], which says from where to where, and why.
+    /// As [`SplitItem::Skipped`], with the region and the reason.
     Skip,
 }
 
-/// How to split.
+/// Options of a split.
 #[derive(Clone, Copy, Debug)]
 pub struct SplitOptions {
-    /// Equal parts of what.
+    /// What is divided equally.
     pub by: SplitBy,
-    /// What becomes of damage.
+    /// How damage is handled.
     pub on_damage: OnDamage,
-    /// By records: whether to use `x.idx` beside `x.rec`, where it is there and not empty.
+    /// When splitting by records: whether to use `x.idx` beside `x.rec`, if it exists and is not empty.
     pub use_index: bool,
 }
 
@@ -69,73 +69,73 @@ impl Default for SplitOptions {
     }
 }
 
-/// A place in the files of a split.
+/// A position in the files of a split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Which file: see [`InputSplit::path`].
+    /// Number of the file: see [`InputSplit::path`].
     pub file: usize,
-    /// Byte offset in it.
+    /// Byte offset in the file.
     pub at: u64,
 }
 
-/// Where a record lies.
+/// The place of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordSpan {
-    /// Which file: see [`InputSplit::path`].
+    /// Number of the file: see [`InputSplit::path`].
     pub file: usize,
     /// Byte offset of its first frame in the file.
     pub at: u64,
-    /// Byte offset of the first byte after it, its padding included.
+    /// Byte offset of the first byte after it and its padding.
     pub end: u64,
     /// How often the framing split it.
     pub splits: u64,
 }
 
-/// What comes next.
+/// The next item of a split.
 #[derive(Debug)]
 pub enum SplitItem {
     /// A record.
     Record(RecordSpan),
-    /// A stretch of a file without one.
+    /// A region of a file without a record.
     Skipped {
-        /// Which file: see [`InputSplit::path`].
+        /// Number of the file: see [`InputSplit::path`].
         file: usize,
-        /// From where to where, and what is wrong at its beginning.
+        /// The region, and the error at its beginning.
         region: Region,
     },
 }
 
-/// Damage that was passed over.
+/// Damage that was skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DamageCount {
-    /// Stretches. A stretch ends where a split ends, so several ranks may each have a piece of one.
+    /// Number of regions. A region ends where a split ends, so several ranks may each report a piece of one.
     pub regions: u64,
     /// Bytes in them.
     pub bytes: u64,
 }
 
-/// What stands at the position.
+/// State at the position.
 enum State {
-    /// Nothing of ours: the split is empty.
+    /// The split is empty.
     Nothing,
-    /// The middle of something that is not ours: go on at the first place where a record may begin.
+    /// The middle of a record of another split: continue at the first offset at which a record may begin.
     Search { scan: u64 },
     /// A record, damage, or an end.
     Here,
-    /// Damage, in which a record is being searched for; `why` until it was told.
+    /// A damaged region in which a record is being searched; `why` until it was reported.
     Damage { scan: u64, why: Option<FormatError> },
 }
 
 /// The index of the open file.
 enum Index {
-    /// It was not looked at yet.
+    /// Not opened yet.
     Unopened,
     Open(Comparison),
-    /// There is none, or it was wrong, which was told.
+    /// There is no index, or it was wrong, which was reported.
     Off,
 }
 
-/// What does not change while a split is read.
+/// Constants of a split.
 struct Plan {
     fs: Arc<dyn Fs>,
     sources: Vec<Source>,
@@ -147,8 +147,8 @@ struct Plan {
 
 /// The records of one split.
 ///
-/// It holds one file open, one window of 256 KiB, and its caller's buffer, which grows no further than the largest record
-/// and an eighth of it, or up to 256 KiB.
+/// Uses one open file, one window of 256 KiB, and the caller's buffer, which grows to at most the largest record and
+/// an eighth of it, or up to 256 KiB.
 ///
 /// ```
 /// use ringreel::format::recordio::RecordWriter;
@@ -180,7 +180,7 @@ pub struct InputSplit {
     open: Option<(usize, Window)>,
     index: Index,
     passed: DamageCount,
-    /// An error that comes after the records of a chunk.
+    /// An error to return after the records of a chunk.
     pending: Option<Error>,
     buffer: Vec<u8>,
 }
@@ -191,19 +191,20 @@ fn share_of(total: u64, rank: u64, world: u64) -> u64 {
 }
 
 impl InputSplit {
-    /// The split `share` of the files that `paths` name: files, or directories, of which all `*.rec` are taken (names that
-    /// are not UTF-8 are not seen there). They are sorted by the bytes of their paths. Links are followed.
+    /// Opens the split `share` of the files that `paths` name: files, or directories, of which all `*.rec` files are
+    /// used (names that are not UTF-8 are ignored there). The files are sorted by the bytes of their paths. Links are
+    /// followed.
     ///
     /// # Errors
-    /// No path; a directory without a `.rec` file; a file that is named twice; an index that does not fit its file; by
-    /// records and with [`OnDamage::Fail`], damage in the headers; what the filesystem says.
+    /// No path; a directory without `.rec` files; a file that is named twice; an index that does not match its file;
+    /// by records and with [`OnDamage::Fail`], damage in the headers; filesystem errors.
     pub fn open<P: AsRef<Path>>(paths: &[P], share: Share, options: SplitOptions) -> Result<InputSplit> {
         let resolve: Resolve =
             |path| std::fs::canonicalize(path).map_err(|source| FsError::new("look at", path, source));
         InputSplit::open_with(Arc::new(Posix), paths, share, options, resolve)
     }
 
-    /// The same on another filesystem, where links are not followed.
+    /// Opens a split on another filesystem, where links are not followed.
     ///
     /// # Errors
     /// As [`InputSplit::open`].
@@ -247,7 +248,7 @@ impl InputSplit {
         InputSplit { plan, at, state, open, index, passed, pending, buffer }
     }
 
-    /// Goes back to the beginning of the split. What was counted as passed over is forgotten.
+    /// Returns to the beginning of the split, and resets the count of skipped damage.
     pub fn before_first(&mut self) {
         let Plan { begin, end, .. } = *self.plan;
         self.go_to(begin);
@@ -266,16 +267,16 @@ impl InputSplit {
         }
     }
 
-    /// Where the next call will look: of the record, or of the damage, that comes next. With [`InputSplit::seek`] a later
-    /// reader goes on here.
+    /// Returns the position of the next record or damage. Another reader can continue here with [`InputSplit::seek`].
     pub fn position(&self) -> Position {
         self.at
     }
 
-    /// Goes on at a position that [`InputSplit::position`] gave, of this split: same files, same share, same options.
+    /// Continues at a position that [`InputSplit::position`] returned for this split: same files, same share, same
+    /// options.
     ///
     /// # Errors
-    /// A position that cannot be one of this split's.
+    /// A position outside this split.
     pub fn seek(&mut self, position: Position) -> Result<()> {
         let Plan { begin, end, .. } = *self.plan;
         if position == begin {
@@ -287,44 +288,44 @@ impl InputSplit {
         let end = if end.at == 0 { end } else { Position { at: u64::MAX, ..end } };
         if position < begin || position > end || position.at > len || !aligned {
             let Position { file, at } = position;
-            return Err(Error::Sample(format!("file {file}, byte {at} is no position of this split")));
+            return Err(Error::Sample(format!("file {file}, byte {at} is not a position of this split")));
         }
         self.go_to(position);
         Ok(())
     }
 
-    /// The files of all splits, in order.
+    /// Returns the files of all splits, in order.
     pub fn paths(&self) -> impl ExactSizeIterator<Item = &Path> {
         self.plan.sources.iter().map(|source| &*source.path)
     }
 
-    /// The file with this number, as it was named.
+    /// Returns the path of the file with this number, as the caller named it.
     pub fn path(&self, file: usize) -> Option<&Path> {
         self.plan.sources.get(file).map(|source| &*source.path)
     }
 
-    /// Bytes of all files, those of other splits included.
+    /// Returns the bytes of all files, including those of other splits.
     pub fn total_bytes(&self) -> u64 {
         self.plan.sources.iter().map(|source| source.len).sum()
     }
 
-    /// Records of this split, where it was made by records. Damage that only a reader of whole payloads finds may make
-    /// them fewer.
+    /// Returns the records of this split if it was made by records. There may be fewer, because some damage is only
+    /// found when whole payloads are read.
     pub fn records(&self) -> Option<u64> {
         self.plan.records
     }
 
-    /// Damage that was passed over since the beginning, as far as it was read.
+    /// Returns the damage that was skipped since the beginning, up to the current position.
     pub fn passed(&self) -> DamageCount {
         self.passed
     }
 
-    /// The next record, in a buffer that is used again; none at the end of the split. Damaged stretches that are skipped
-    /// are counted in [`InputSplit::passed`].
+    /// Returns the next record, in a buffer that is reused, or `None` at the end of the split. Damaged regions are
+    /// skipped and counted in [`InputSplit::passed`].
     ///
     /// # Errors
     /// As [`InputSplit::next_into`].
-    #[allow(clippy::should_implement_trait)] // it lends what it gives
+    #[allow(clippy::should_implement_trait)] // the record borrows from the split
     pub fn next(&mut self) -> Result<Option<(RecordSpan, &[u8])>> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let found = loop {
@@ -339,13 +340,13 @@ impl InputSplit {
         Ok(found?.map(|place| (place, &self.buffer[..])))
     }
 
-    /// What comes next: a record, whose payload replaces what is in `payload`; or a stretch that is skipped, and `payload`
-    /// is empty; or none at the end of the split.
+    /// Returns the next item: a record, whose payload replaces the contents of `payload`; or a skipped region, with
+    /// an empty `payload`; or `None` at the end of the split.
     ///
     /// # Errors
-    /// - [`Error::Format`]: damage where it is an error, and in any case a writer that never escapes the magic or joins
-    ///   parts in another way, and an index that does not fit the records. It is given once; the next call goes on behind.
-    /// - [`Error::Fs`]: what the filesystem says. The next call tries the same again.
+    /// - [`Error::Format`]: damage with [`OnDamage::Fail`]; always for a writer that never escapes the magic or joins
+    ///   parts in another way, and for an index that does not match the records. Returned once; the next call continues after it.
+    /// - [`Error::Fs`]: filesystem errors. The next call tries again.
     pub fn next_into(&mut self, payload: &mut Vec<u8>) -> Result<Option<SplitItem>> {
         payload.clear();
         self.append(payload)
@@ -400,7 +401,7 @@ impl InputSplit {
         }
     }
 
-    /// Takes what stands at the place where this split is. `before`: how long `payload` was before it was read.
+    /// Handles the result of reading at the position. `before` is the length of `payload` before it was read.
     fn take(&mut self, parsed: Parsed, payload: &mut Vec<u8>, before: usize) -> Result<Option<SplitItem>> {
         let Position { file, at } = self.at;
         let source = match parsed {
@@ -428,8 +429,8 @@ impl InputSplit {
         Err(Error::Format { path: self.plan.sources[file].path.clone(), source })
     }
 
-    /// Whether nothing of ours is left. The last record may reach beyond the end: if no record can begin right behind it,
-    /// that damage is still ours, for the next split will begin where a record can.
+    /// Returns whether the split has ended. Its last record may extend beyond its end. If no record can begin right
+    /// after that, the damage there belongs to this split, because the next one begins where a record can begin.
     fn is_over(&mut self) -> Result<bool> {
         let (at, end) = (self.at, self.plan.end);
         if at < end || !matches!(self.state, State::Here) {
@@ -478,7 +479,7 @@ impl InputSplit {
         Ok(())
     }
 
-    /// Asks the index, and never again in this file once it was wrong.
+    /// Compares with the index, and no longer in this file after it was wrong.
     fn compare(&mut self, ask: impl FnOnce(&mut Comparison) -> Result<()>) -> Result<()> {
         let Index::Open(index) = &mut self.index else { return Ok(()) };
         let asked = ask(index);

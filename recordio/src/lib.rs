@@ -1,7 +1,7 @@
 //! Plain RecordIO files without a ring.
 //!
-//! - [`InputSplit`]: the records of one rank, out of many `.rec` files, as dmlc-core's `InputSplit` has it.
-//! - [`Prefetch`]: any producer in a thread of its own, some items ahead of its consumer, as dmlc-core's `ThreadedIter`.
+//! - [`InputSplit`]: the records of one rank in many `.rec` files, like dmlc-core's `InputSplit`.
+//! - [`Prefetch`]: runs any producer in a thread, some items ahead of its consumer, like dmlc-core's `ThreadedIter`.
 //!
 //! The bytes of a `.rec` file are those of `ringreel_format::recordio`.
 #![forbid(unsafe_code)]

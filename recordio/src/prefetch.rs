@@ -1,11 +1,11 @@
-//! A producer in a thread of its own, some items ahead of whoever takes them: dmlc-core's `ThreadedIter`.
+//! A producer in a thread, some items ahead of its consumer, like dmlc-core's `ThreadedIter`.
 //!
-//! - Items and errors come in the order in which they were produced. Buffers are used again: what is taken goes back to
-//!   the producer when it is dropped.
-//! - After an error the producer waits. When the next item is asked for it is called once more, as it would be without a
-//!   thread. After its end, or a panic, which is given as an error, there is nothing more.
-//! - Dropping the iterator stops the producer after the call that it is in, if it is in one, and joins the thread.
-//! - Nothing spins: both sides sleep while they wait.
+//! - Items and errors arrive in the order in which they were produced. Buffers are reused: a dropped item returns its
+//!   buffer to the producer.
+//! - After an error the producer pauses. The request for the next item calls it once more, as without a thread.
+//!   After its end, or after a panic, which is returned as an error, there are no more items.
+//! - Dropping the iterator stops the producer after its current call, if any, and joins the thread.
+//! - Both sides sleep while they wait.
 
 use ringreel::sched::do_not_preempt;
 use std::any::Any;
@@ -20,22 +20,22 @@ use std::thread::JoinHandle;
 
 /// The producer panicked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a thread that reads ahead has panicked (a bug; please report it): {message}")]
+#[error("a prefetch thread has panicked (a bug; please report it): {message}")]
 pub struct Panicked {
-    /// What it said.
+    /// The message of the panic.
     pub message: String,
 }
 
-/// What the thread is told.
+/// An order to the thread.
 enum Order<T> {
     Fill(T),
     GoOn,
 }
 
-/// Gives what a producer makes in a thread of its own.
+/// Iterates over the items that a producer makes in a separate thread.
 ///
-/// The producer fills the buffer it is lent and returns true, or returns false at its end. It is at most `depth` buffers
-/// ahead. Those that the consumer holds come on top: he may hold any number, and what he drops is used again.
+/// The producer fills the buffer that it is given and returns true, or returns false at its end. It is at most
+/// `depth` buffers ahead. The consumer may hold any number of further buffers, which are reused after it drops them.
 ///
 /// ```
 /// use ringreel_recordio::Prefetch;
@@ -52,13 +52,13 @@ enum Order<T> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct Prefetch<T, E> {
-    /// None once it is over.
+    /// `None` after the end.
     orders: Option<Sender<Order<T>>>,
     full: Receiver<Result<T, E>>,
     returned: Receiver<T>,
     give_back: Sender<T>,
     stop: Arc<AtomicBool>,
-    /// The last thing given was an error: the producer waits.
+    /// Whether the last item was an error, so that the producer is paused.
     paused: bool,
     thread: Option<JoinHandle<()>>,
 }
@@ -71,7 +71,7 @@ where
     /// Starts the thread. A `depth` of 0 counts as 1.
     ///
     /// # Errors
-    /// What the system says against another thread.
+    /// The system cannot start another thread.
     pub fn new(
         depth: usize,
         produce: impl FnMut(&mut T) -> Result<bool, E> + Send + 'static,
@@ -81,7 +81,7 @@ where
         let (give_back, returned) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         for _ in 0..depth.max(1) {
-            let _ = orders.send(Order::Fill(T::default())); // its receiver is here
+            let _ = orders.send(Order::Fill(T::default())); // cannot fail: the receiver exists
         }
         let worker = Worker { ordered, full: fill, stop: stop.clone(), spare: Vec::new() };
         let thread = std::thread::Builder::new().name("prefetch".to_owned()).spawn(move || {
@@ -92,7 +92,7 @@ where
     }
 
     fn order(&self, order: Order<T>) {
-        // Nobody there: it is at its end, and that is what comes next.
+        // If the receiver is gone, the producer has ended, and `next` returns that.
         let _ = self.orders.as_ref().map(|orders| orders.send(order));
     }
 }
@@ -134,17 +134,17 @@ impl<T, E> Drop for Prefetch<T, E> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         self.orders = None;
-        // It cannot fail but by a panic in a destructor of the producer's, which has been printed.
+        // Fails only after a panic in a destructor of the producer, which was printed.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// The thread's side.
+/// The thread's side of the channels.
 struct Worker<T, E> {
     ordered: Receiver<Order<T>>,
     full: Sender<Result<T, E>>,
     stop: Arc<AtomicBool>,
-    /// Buffers that came while it waited after an error, and the one in which that error arose.
+    /// Buffers that arrived while it was paused after an error, and the buffer in which that error occurred.
     spare: Vec<T>,
 }
 
@@ -171,7 +171,7 @@ impl<T, E: From<Panicked>> Worker<T, E> {
         }
     }
 
-    /// A buffer to fill; none when it is to stop.
+    /// Returns a buffer to fill; `None` if the thread must stop.
     fn buffer(&mut self) -> Option<T> {
         let buffer = loop {
             match self.spare.pop().map(Order::Fill).map_or_else(|| self.ordered.recv(), Ok) {
@@ -183,7 +183,7 @@ impl<T, E: From<Panicked>> Worker<T, E> {
         (!self.stop.load(Ordering::Acquire)).then_some(buffer)
     }
 
-    /// Waits until the consumer, who got an error, asks for more; false when he does not.
+    /// Waits until the consumer requests another item after an error. Returns false if it is gone.
     fn may_go_on(&mut self) -> bool {
         loop {
             match self.ordered.recv() {
@@ -200,7 +200,7 @@ fn said(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
 
-/// An item, until it is dropped; then its buffer is used again.
+/// An item. When it is dropped, its buffer is reused.
 #[derive(Debug)]
 pub struct Prefetched<T: Default> {
     item: T,
@@ -223,7 +223,7 @@ impl<T: Default> DerefMut for Prefetched<T> {
 
 impl<T: Default> Drop for Prefetched<T> {
     fn drop(&mut self) {
-        // Nobody there: the iterator is gone, and the buffer goes with this.
+        // If the receiver is gone, so is the iterator, and the buffer is freed.
         let _ = self.give_back.send(std::mem::take(&mut self.item));
     }
 }

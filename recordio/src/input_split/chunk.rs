@@ -1,4 +1,4 @@
-//! Several records at once: so many that handing them from thread to thread costs nothing beside reading them.
+//! Chunks of records, large enough that passing them between threads costs nothing compared with reading them.
 
 use super::{InputSplit, RecordSpan, SplitItem};
 use crate::prefetch::{Panicked, Prefetch};
@@ -14,12 +14,12 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// The records and skipped stretches, in order, each with its payload; that of a stretch is empty.
+    /// Returns the records and skipped regions in order, each with its payload. The payload of a region is empty.
     pub fn items(&self) -> impl ExactSizeIterator<Item = (&SplitItem, &[u8])> {
         self.items.iter().map(|(found, range)| (found, &self.payloads[range.clone()]))
     }
 
-    /// The records, in order.
+    /// Returns the records in order.
     pub fn records(&self) -> impl Iterator<Item = (RecordSpan, &[u8])> {
         self.items().filter_map(|(found, payload)| match found {
             SplitItem::Record(place) => Some((*place, payload)),
@@ -29,11 +29,11 @@ impl Chunk {
 }
 
 impl InputSplit {
-    /// The next records, as many as take about `bytes` bytes, and at least one, in place of what is in `chunk`. False at
-    /// the end of the split, and then there is none.
+    /// Replaces the contents of `chunk` with the next records: as many as take about `bytes` bytes, and at least one.
+    /// Returns false at the end of the split, with an empty chunk.
     ///
     /// # Errors
-    /// As [`InputSplit::next_into`], after the records before it.
+    /// As [`InputSplit::next_into`], after the records before the error.
     pub fn next_chunk(&mut self, chunk: &mut Chunk, bytes: usize) -> Result<bool> {
         chunk.payloads.clear();
         chunk.items.clear();
@@ -52,11 +52,12 @@ impl InputSplit {
         Ok(!chunk.items.is_empty())
     }
 
-    /// Reads this split from where it stands in a thread of its own: `depth` chunks ahead, of about `bytes` bytes each. This
-    /// reader stays where it is; [`InputSplit::before_first`] and another `prefetch` make the next epoch.
+    /// Reads this split from its current position in a separate thread, `depth` chunks of about `bytes` bytes ahead.
+    /// This reader keeps its position; for the next epoch, call [`InputSplit::before_first`] and then `prefetch`
+    /// again.
     ///
     /// # Errors
-    /// What the system says against another thread. The iterator gives what [`InputSplit::next_chunk`] does.
+    /// The system cannot start another thread. The iterator returns the errors of [`InputSplit::next_chunk`].
     pub fn prefetch(&self, depth: usize, bytes: usize) -> Result<Prefetch<Chunk, Error>> {
         let mut split = InputSplit::of(self.plan.clone());
         split.before_first();

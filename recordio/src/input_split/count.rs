@@ -1,4 +1,5 @@
-//! Equal shares of records: from the `.idx` files beside the files, or from a pass over the headers of all frames.
+//! Shares with equal numbers of records: from the `.idx` files beside the files, or from a pass over the headers of
+//! all frames.
 
 use super::files::{Resolve, Source};
 use super::window::{Parsed, Trouble, Window};
@@ -11,12 +12,12 @@ use ringreel_format::frame::HEADER_LEN;
 use ringreel_format::recordio::index;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a line of an index, at most: far more than a key and an offset need.
+/// Longest line of an index in bytes: far more than a key and an offset need.
 const LONGEST_LINE: usize = 64 << 10;
-/// Places in a file that a pass remembers.
+/// Most offsets in a file that a pass remembers.
 const MARKS: usize = 1024;
 
-/// The lines of an index, one after the other.
+/// The lines of an index, in order.
 pub(super) struct IndexLines {
     path: PathBuf,
     window: Window,
@@ -28,7 +29,7 @@ pub(super) struct IndexLines {
 /// One line of an index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    /// Where it says that a record begins.
+    /// Offset of the record.
     pub(super) offset: u64,
     at: u64,
     line: u64,
@@ -41,10 +42,10 @@ impl IndexLines {
         Ok(IndexLines { path: path.to_owned(), window: Window::new(file, len), at: 0, line: 1 })
     }
 
-    /// The next entry; none after the last.
+    /// Returns the next entry, or `None` after the last.
     ///
     /// # Errors
-    /// A line that is none; what the filesystem says.
+    /// A malformed line; filesystem errors.
     pub(super) fn next(&mut self) -> Result<Option<Entry>> {
         let (at, line) = (self.at, self.line);
         let end_of = |block: &[u8]| block.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
@@ -70,14 +71,14 @@ impl IndexLines {
     }
 }
 
-/// Compares the records that are read with the index.
+/// Compares records with the index while they are read.
 pub(super) struct Comparison {
     lines: IndexLines,
     next: Option<Entry>,
 }
 
 impl Comparison {
-    /// From byte `from` of the file of records on.
+    /// Begins with the first record at or after byte `from` of the record file.
     pub(super) fn open(fs: &dyn Fs, path: &Path, from: u64) -> Result<Comparison> {
         let mut lines = IndexLines::open(fs, path)?;
         let next = lines.next()?;
@@ -86,7 +87,7 @@ impl Comparison {
         Ok(comparison)
     }
 
-    /// Steps over the lines of what begins before `at`.
+    /// Skips the lines of records that begin before `at`.
     pub(super) fn pass(&mut self, at: u64) -> Result<()> {
         while self.next.is_some_and(|next| next.offset < at) {
             self.next = self.lines.next()?;
@@ -94,27 +95,28 @@ impl Comparison {
         Ok(())
     }
 
-    /// Takes the line of the record at `at`.
+    /// Compares the record at `at` with the next line.
     ///
     /// # Errors
-    /// The next line is that of another place.
+    /// The next line names another offset.
     pub(super) fn take(&mut self, at: u64) -> Result<()> {
         let Some(next) = self.next else {
             let (end, line) = (self.lines.at, self.lines.line);
-            return Err(self.lines.bad(end, line, "is missing: the file of records goes on; make the index again"));
+            return Err(self.lines.bad(end, line, "is missing: the record file has more records; recreate the index"));
         };
         self.end(at)?;
         if next.offset > at {
-            let what = "is not that of the next record: this is not the index of the file beside it; make it again";
+            let what =
+                "is not that of the next record: this is not the index of the record file beside it; recreate it";
             return Err(self.lines.bad(next.at, next.line, what));
         }
         self.pass(at + 1)
     }
 
-    /// There is no record left before `at`.
+    /// Checks that no line names a record before `at`.
     ///
     /// # Errors
-    /// The index lists one.
+    /// A line names one.
     pub(super) fn end(&self, at: u64) -> Result<()> {
         match self.next.filter(|next| next.offset < at) {
             Some(next) => Err(self.lines.bad(next.at, next.line, NO_RECORD)),
@@ -123,21 +125,21 @@ impl Comparison {
     }
 }
 
-const NO_RECORD: &str = "is not where a record begins: this is not the index of the file beside it; make it again";
+const NO_RECORD: &str = "is not where a record begins: this is not the index of the record file beside it; recreate it";
 
-/// What is known of the records of a file.
+/// Number and offsets of the records of a file.
 struct Counted {
     count: u64,
-    /// Where record 0, `stride`, 2 × `stride`, ... begins; empty where there is an index.
+    /// Offsets of records 0, `stride`, 2 × `stride`, ...; empty if there is an index.
     marks: Vec<u64>,
     stride: u64,
 }
 
-/// Where the share begins and ends, and how many records it has.
-/// `use_index` says whether indexes are used, and how links are followed.
+/// Returns where the share begins and ends, and how many records it has. `use_index` is `None` if indexes are not
+/// used, else the function that follows links.
 ///
 /// # Errors
-/// An index that does not fit its file; where damage is an error, damage in the headers; what the filesystem says.
+/// An index that does not match its file; with [`OnDamage::Fail`], damage in the headers; filesystem errors.
 pub(super) fn share(
     fs: &dyn Fs,
     sources: &mut [Source],
@@ -173,8 +175,8 @@ pub(super) fn share(
     Ok((place(share.rank)?, place(share.rank + 1)?, records))
 }
 
-/// The index beside a file and the number of its lines; none where it is missing or empty. Of a link, beside the link, or
-/// else beside where it leads.
+/// Returns the index beside a file and the number of its lines; `None` if it is missing or empty. For a link, the
+/// index is beside the link, or else beside its target.
 fn indexed(fs: &dyn Fs, source: &Source, resolve: Resolve) -> Result<Option<(PathBuf, u64)>> {
     let mut found = None;
     for beside in [&source.path, &source.real].map(|path| path.with_extension("idx")) {
@@ -189,11 +191,13 @@ fn indexed(fs: &dyn Fs, source: &Source, resolve: Resolve) -> Result<Option<(Pat
     while let Some(Entry { offset, at, line }) = lines.next()? {
         let what = match before {
             _ if offset.checked_add(HEADER_LEN).is_none_or(|end| end > source.len) => {
-                Some("points beyond the end of the file of records: make the index again")
+                Some("points beyond the end of the record file: recreate the index")
             }
-            None if offset != 0 => Some("is not the first record's: the file of records begins at offset 0"),
-            Some(before) if offset <= before => Some("does not ascend: an index lists the records in their order"),
-            _ if !offset.is_multiple_of(4) => Some("has an offset that is no multiple of 4"),
+            None if offset != 0 => Some("is not the first record's: the record file begins at offset 0"),
+            Some(before) if offset <= before => {
+                Some("does not ascend: an index lists the records in the order of the file")
+            }
+            _ if !offset.is_multiple_of(4) => Some("has an offset that is not a multiple of 4"),
             _ => None,
         };
         if let Some(what) = what {
@@ -229,8 +233,8 @@ fn pass(fs: &dyn Fs, source: &Source, on_damage: OnDamage) -> Result<Counted> {
     Ok(counted)
 }
 
-/// Begin and end of the next record from `at` on. Where damage is an error the headers decide; else each byte is looked
-/// at, so that what is counted here is what will be read.
+/// Returns begin and end of the next record from `at` on. With [`OnDamage::Fail`] only the headers are read; else
+/// every byte is checked, so that exactly the records are counted that will be read.
 fn following(window: &mut Window, source: &Source, mut at: u64, on_damage: OnDamage) -> Result<Option<(u64, u64)>> {
     while at < window.len() {
         if on_damage == OnDamage::Fail {
@@ -250,12 +254,12 @@ fn following(window: &mut Window, source: &Source, mut at: u64, on_damage: OnDam
     Ok(None)
 }
 
-/// Where record `n` of a file begins; of record 0, what stands before it counts to it.
+/// Returns the offset at which record `n` of a file begins. Damage before record 0 belongs to it.
 fn locate(fs: &dyn Fs, source: &Source, counted: &Counted, n: u64, on_damage: OnDamage) -> Result<u64> {
     if n == 0 {
         return Ok(0);
     }
-    let gone = || Error::Sample(format!("{}: this file changed while it was counted", source.path.display()));
+    let gone = || Error::Sample(format!("{}: the file changed while its records were counted", source.path.display()));
     let mut window = window(fs, source)?;
     if let Some(path) = &source.index {
         let mut lines = IndexLines::open(fs, path)?;
@@ -263,7 +267,7 @@ fn locate(fs: &dyn Fs, source: &Source, counted: &Counted, n: u64, on_damage: On
             lines.next()?.ok_or_else(gone)?;
         }
         let Entry { mut offset, at, line } = lines.next()?.ok_or_else(gone)?;
-        // Where it may be damaged, the cut is at the next line that leads to a record: for both of its ranks.
+        // If the files may be damaged, both ranks cut at the next line that leads to a record.
         while !window.is_candidate(offset)? {
             if on_damage == OnDamage::Fail {
                 return Err(lines.bad(at, line, NO_RECORD));
@@ -280,6 +284,6 @@ fn locate(fs: &dyn Fs, source: &Source, counted: &Counted, n: u64, on_damage: On
     for _ in mark * counted.stride..n {
         at = following(&mut window, source, at, on_damage)?.ok_or_else(gone)?.1;
     }
-    // Of a record that follows damage: its own first byte.
+    // A record that follows damage begins at its own first byte.
     Ok(following(&mut window, source, at, on_damage)?.ok_or_else(gone)?.0)
 }

@@ -1,4 +1,4 @@
-//! Which files, in which order, and where their concatenation is cut.
+//! The files of a split: which files, in which order, and where their concatenation is cut.
 
 use super::Position;
 use ringreel::error::{Error, Result};
@@ -7,29 +7,29 @@ use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// How links are followed.
+/// Follows links.
 pub(super) type Resolve = fn(&Path) -> FsResult<PathBuf>;
 
 /// One file of records.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
-    /// As it was named.
+    /// The path as the caller named it.
     pub(super) path: PathBuf,
-    /// What is opened: the same, or where a link leads.
+    /// The path that is opened: the same, or the target of a link.
     pub(super) real: PathBuf,
-    /// Bytes in it when it was listed.
+    /// Length in bytes when it was listed.
     pub(super) len: u64,
-    /// The index that its records are compared with, where there is one in use.
+    /// The index with which its records are compared, if one is used.
     pub(super) index: Option<PathBuf>,
 }
 
-/// The files that `paths` name, sorted by the bytes of their paths. `resolve` follows links.
+/// Returns the files that `paths` name, sorted by the bytes of their paths. `resolve` follows links.
 ///
 /// # Errors
-/// No path; a directory without a `.rec` file; a file that is named twice; what the filesystem says.
+/// No path; a directory without `.rec` files; a file that is named twice; filesystem errors.
 pub(super) fn list<P: AsRef<Path>>(fs: &dyn Fs, paths: &[P], resolve: Resolve) -> Result<Vec<Source>> {
     if paths.is_empty() {
-        return Err(Error::Sample("no file to read: name .rec files, or directories that hold some".to_owned()));
+        return Err(Error::Sample("no file to read: give .rec files, or directories with .rec files".to_owned()));
     }
     let mut sources = Vec::new();
     for path in paths.iter().map(AsRef::as_ref) {
@@ -41,7 +41,7 @@ pub(super) fn list<P: AsRef<Path>>(fs: &dyn Fs, paths: &[P], resolve: Resolve) -
         let mut names = fs.list(&dir)?;
         names.retain(|name| name.ends_with(".rec"));
         if names.is_empty() {
-            return Err(Error::Sample(format!("{}: this directory holds no .rec file", path.display())));
+            return Err(Error::Sample(format!("{}: the directory has no .rec files", path.display())));
         }
         for name in names {
             sources.push(source(fs, &path.join(name), resolve)?);
@@ -51,7 +51,7 @@ pub(super) fn list<P: AsRef<Path>>(fs: &dyn Fs, paths: &[P], resolve: Resolve) -
     for Listed { source, inode } in &sources {
         if let Some(other) = seen.insert(*inode, &source.path) {
             let (a, b) = (other.display(), source.path.display());
-            return Err(Error::Sample(format!("{b}: the same file as {a}: its records would be read twice")));
+            return Err(Error::Sample(format!("{b} is the same file as {a}, so its records would be read twice")));
         }
     }
     let mut sources: Vec<_> = sources.into_iter().map(|listed| listed.source).collect();
@@ -70,8 +70,8 @@ fn source(fs: &dyn Fs, path: &Path, resolve: Resolve) -> Result<Listed> {
     Ok(Listed { source: Source { path: path.to_owned(), real, len: found.len, index: None }, inode: found.inode })
 }
 
-/// Where the stretch of rank `rank` of `world` begins: byte `total × rank / world` of the concatenation, rounded down,
-/// and from there up to a multiple of 4 of its file's offset. (No record begins in between.)
+/// Returns where the split of rank `rank` of `world` begins: byte `total × rank / world` of the concatenation,
+/// rounded down, and then rounded up to a multiple of 4 of its file's offset. (No record begins in between.)
 pub(super) fn cut(sources: &[Source], rank: u64, world: u64) -> Position {
     let total: u128 = sources.iter().map(|source| u128::from(source.len)).sum();
     let mut left = total * u128::from(rank) / u128::from(world);

@@ -1,4 +1,4 @@
-//! One file through a window that moves over it: frames, whole records, and the search for the next record.
+//! Reads one file through a moving window: frames, whole records, and the search for the next record.
 
 use ringreel::fs::{FileReader, FsError, FsResult};
 use ringreel_format::FormatError;
@@ -6,17 +6,17 @@ use ringreel_format::frame::{self, FrameHeader, HEADER_LEN, MAGIC, Sequence, nex
 
 /// Most bytes that are read at once.
 pub(super) const WINDOW: usize = 256 << 10;
-/// Bytes that are read at once after a leap.
+/// Bytes that are read at once after a jump.
 const SMALL: usize = 4 << 10;
-/// A leap over fewer bytes counts as reading on.
+/// A jump over fewer bytes counts as sequential reading.
 const GAP: u64 = 64 << 10;
 const HEADER: usize = HEADER_LEN as usize;
 
-/// Why there is no record.
+/// Why no record was read.
 pub(super) enum Trouble {
-    /// The bytes could not be had. Asking again may help.
+    /// The bytes could not be read. A retry may succeed.
     Fs(FsError),
-    /// They are not what they should be.
+    /// The bytes are malformed.
     Bad(FormatError),
 }
 
@@ -32,14 +32,14 @@ impl From<FormatError> for Trouble {
     }
 }
 
-/// What stands at a place.
+/// What was found at an offset.
 pub(super) enum Parsed {
     /// A record, which ends at `end` and was split `splits` times.
     Record { end: u64, splits: u64 },
-    /// No record, because of damage.
+    /// Damage.
     Damaged { why: FormatError },
-    /// A frame that its length alone would accept, with another one or the end of the file right behind it, at `end`:
-    /// not damage, but a writer with other rules.
+    /// A frame whose length is consistent, because another frame or the end of the file follows it at `end`: not
+    /// damage, but a writer with other rules.
     Foreign { why: FormatError, end: u64 },
 }
 
@@ -47,26 +47,26 @@ pub(super) struct Window {
     file: Box<dyn FileReader>,
     len: u64,
     buffer: Vec<u8>,
-    /// File offset of the buffer's first byte: a multiple of 4 wherever records are read.
+    /// File offset of the buffer's first byte. It is a multiple of 4 when records are read.
     begin: u64,
-    /// Bytes to be read next time, when reading goes on.
+    /// Bytes to read next if reading is sequential.
     step: usize,
-    /// Nothing at or behind this offset is read before it is needed.
+    /// No byte at or after this offset is read ahead.
     pub(super) ahead: u64,
 }
 
 impl Window {
-    /// The first `len` bytes of `file`.
+    /// Reads the first `len` bytes of `file`.
     pub(super) fn new(file: Box<dyn FileReader>, len: u64) -> Window {
         Window { file, len, buffer: Vec::new(), begin: 0, step: SMALL, ahead: len }
     }
 
-    /// Bytes of the file.
+    /// Returns the length of the file.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
 
-    /// The `n` bytes from `at` on, at most [`WINDOW`]; fewer where the file ends.
+    /// Returns the `n` bytes from `at` on, at most [`WINDOW`]; fewer at the end of the file.
     pub(super) fn bytes(&mut self, at: u64, n: usize) -> FsResult<&[u8]> {
         let n = self.len.saturating_sub(at).min(n as u64) as usize;
         if self.held(at) < n {
@@ -76,15 +76,15 @@ impl Window {
         Ok(&self.buffer[from..from + n])
     }
 
-    /// Bytes from `at` on, at most `n` of them: those that are at hand, or as many as are read at once. None only where
-    /// the file ends.
+    /// Returns bytes from `at` on, at most `n`: those in the window, or as many as are read at once. Empty only at
+    /// the end of the file.
     pub(super) fn some(&mut self, at: u64, n: u64) -> FsResult<&[u8]> {
         let n = n.min(WINDOW as u64) as usize;
         let held = self.held(at);
         self.bytes(at, if held > 0 { held.min(n) } else { n })
     }
 
-    /// How many bytes from `at` on are in the window.
+    /// Returns how many bytes from `at` on are in the window.
     fn held(&self, at: u64) -> usize {
         let from = at.checked_sub(self.begin).unwrap_or(u64::MAX);
         (self.buffer.len() as u64).saturating_sub(from) as usize
@@ -106,7 +106,7 @@ impl Window {
         read
     }
 
-    /// The header of the frame at `at`, checked against what is left of the file.
+    /// Reads the header of the frame at `at`, and checks it against the rest of the file.
     pub(super) fn frame(&mut self, at: u64, sequence: &mut Sequence) -> Result<FrameHeader, Trouble> {
         let len = self.len;
         let bytes = self.bytes(at, HEADER)?;
@@ -123,7 +123,7 @@ impl Window {
         Ok(frame)
     }
 
-    /// Where the record at `at` ends, from the headers of its frames alone.
+    /// Returns where the record at `at` ends. Reads only the headers of its frames.
     pub(super) fn leap(&mut self, mut at: u64) -> Result<u64, Trouble> {
         let mut sequence = Sequence::default();
         while !sequence.is_complete() {
@@ -132,7 +132,8 @@ impl Window {
         Ok(at)
     }
 
-    /// The record at `at`, every byte of it checked. Its payload is appended to `out`, which otherwise is left as it was.
+    /// Reads the record at `at` and checks every byte of it. Appends its payload to `out`; if there is no record,
+    /// `out` is unchanged.
     pub(super) fn record(&mut self, at: u64, mut out: Option<&mut Vec<u8>>) -> FsResult<Parsed> {
         let before = out.as_deref().map_or(0, Vec::len);
         let (mut sequence, mut pos) = (Sequence::default(), at);
@@ -155,7 +156,7 @@ impl Window {
         }
     }
 
-    /// All frames of a record. After an error, `at` is where the frame begins that is wrong.
+    /// Reads all frames of a record. After an error, `at` is the beginning of the malformed frame.
     fn frames(&mut self, at: &mut u64, sequence: &mut Sequence, mut out: Option<&mut Vec<u8>>) -> Result<(), Trouble> {
         while !sequence.is_complete() {
             let frame = self.frame(*at, sequence)?;
@@ -185,7 +186,7 @@ impl Window {
         magic.map_or(Ok(()), |at| Err(FormatError::UnescapedMagic { at }.into()))
     }
 
-    /// Whether `n` bytes from `at` on, 3 at most, are zero. It leaves the window where it is.
+    /// Returns whether `n` bytes from `at` on, at most 3, are zero. Does not move the window.
     fn is_zero(&mut self, at: u64, n: usize) -> FsResult<bool> {
         let mut padding = [0; 3];
         if self.held(at) >= n {
@@ -196,8 +197,8 @@ impl Window {
         Ok(padding == [0; 3])
     }
 
-    /// The end of the frame at `at`, where what its length says fits exactly: behind it a frame that may follow, or the
-    /// end of the file.
+    /// Returns the end of the frame at `at` if its length is consistent: a frame that may follow it begins there, or
+    /// the file ends.
     fn fits(&mut self, at: u64) -> FsResult<Option<u64>> {
         let Some((flag, len)) = self.lengths(at)? else { return Ok(None) };
         let last = flag == 0 || flag == 3;
@@ -209,7 +210,7 @@ impl Window {
         Ok(next.filter(|(next, _)| if last { *next < 2 } else { matches!(next, 2 | 3) }).map(|_| end))
     }
 
-    /// Flag and length of the frame at `at`, if there is a magic, whatever they are. It leaves the window where it is.
+    /// Returns the unchecked flag and length of the frame at `at`, if it has the magic. Does not move the window.
     fn lengths(&mut self, at: u64) -> FsResult<Option<(u8, u64)>> {
         let mut header = [0; HEADER];
         if self.len - at < HEADER_LEN {
@@ -221,14 +222,15 @@ impl Window {
         Ok((word(0) == MAGIC).then(|| ((word(4) >> 29) as u8, u64::from(word(4)) & frame::MAX_LEN)))
     }
 
-    /// Whether a record may begin at `at`: a magic with the flag of a whole record or of a first part.
+    /// Returns whether a record may begin at `at`: there is a magic with the flag of a whole record or of a first
+    /// part.
     pub(super) fn is_candidate(&mut self, at: u64) -> FsResult<bool> {
         let bytes = self.bytes(at, HEADER)?;
         Ok(bytes.len() == HEADER && bytes[..4] == MAGIC.to_le_bytes() && bytes[7] >> 5 < 2)
     }
 
-    /// The first place from `scan` on and before `limit` where a record may begin. `scan` is a multiple of 4, and goes
-    /// along.
+    /// Returns the first offset from `scan` on and before `limit` at which a record may begin. `scan` is a multiple
+    /// of 4, and advances.
     pub(super) fn candidate(&mut self, scan: &mut u64, limit: u64) -> FsResult<Option<u64>> {
         let limit = limit.min(self.len);
         while *scan < limit {
@@ -245,8 +247,8 @@ impl Window {
         Ok(None)
     }
 
-    /// The end of a damaged stretch that is being searched from `scan` on: the first record, or, from `cut` on, the first
-    /// place where one may begin, or the end of the file.
+    /// Returns the end of a damaged region that is searched from `scan` on: the first record, or, from `cut` on, the
+    /// first offset at which a record may begin, or the end of the file.
     pub(super) fn resync(&mut self, scan: &mut u64, cut: u64) -> FsResult<u64> {
         while let Some(at) = self.candidate(scan, self.len)? {
             if at >= cut || !matches!(self.record(at, None)?, Parsed::Damaged { .. }) {
@@ -258,7 +260,7 @@ impl Window {
     }
 }
 
-/// Appends, and lets the buffer grow by what has arrived, not by what a length promises: by an eighth, or up to
+/// Appends bytes. The buffer grows with the bytes that arrived, not to a claimed length: by an eighth, or up to
 /// [`WINDOW`] bytes.
 fn append(out: &mut Vec<u8>, bytes: &[u8]) {
     if out.capacity() - out.len() < bytes.len() {

@@ -6,8 +6,7 @@
 //! - It has `SEGMENT_BYTES`.
 //! - Its first sample is `SEGMENT_SECONDS` old. While the caller is busy, the generator's thread checks this.
 //! - The sample was written `SEGMENT_SECONDS` or more after the one before it, or is the generator's first. So the
-//! first
-//!   sample can be read at once, and a slow generator seals each sample at once.
+//!   first sample can be read at once, and a slow generator seals each sample at once.
 //! - It has an eighth of `SWAP_CAP`, or this generator's share of the remaining room in the generation that fills. So
 //!   the last segments of a generation are small, and it ends at `SWAP_CAP`.
 //!
@@ -15,7 +14,7 @@
 
 use crate::config::Config;
 
-/// A segment has at most one sample of this many in a generation.
+/// The divisor of SWAP_CAP that gives the most samples of a segment.
 const PART_OF_GENERATION: u64 = 8;
 
 /// Decides when a segment is complete. Times are in milliseconds since 1970, by this machine's clock.

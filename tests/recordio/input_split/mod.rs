@@ -475,7 +475,7 @@ fn indexes_that_do_not_fit_are_errors_with_their_line() {
         (b"0\t0\n1\t28\n2\t12\n", 3, "does not ascend"),
         (b"0\t0\n1\t12\n2\t12\n", 3, "does not ascend"),
         (b"0\t12\n1\t28\n", 1, "is not the first record's"),
-        (b"0\t0\n1\t13\n", 2, "no multiple of 4"),
+        (b"0\t0\n1\t13\n", 2, "not a multiple of 4"),
         (b"0\t0\n1\t\xff\n", 2, "is not UTF-8"),
         (&long, 2, "longer than"),
     ];
@@ -667,7 +667,7 @@ fn directories_links_and_order_on_a_real_filesystem() {
     let refused = |paths: &[PathBuf]| open(paths).err().unwrap().to_string();
     std::fs::create_dir(at("d")).unwrap();
     assert!(refused(&[]).contains("no file to read"));
-    assert!(refused(&[at("d")]).contains("holds no .rec file"));
+    assert!(refused(&[at("d")]).contains("has no .rec files"));
     assert!(refused(&[at("missing.rec")]).contains("missing.rec"));
     for (name, record) in [("d/b.rec", "b"), ("d/a.rec", "a"), ("d/a.txt", "no"), ("d/B.rec", "B"), ("e.rec", "e")] {
         std::fs::write(at(name), file(&[record])).unwrap();
