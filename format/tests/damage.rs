@@ -1,5 +1,5 @@
-//! A golden segment with every single bit flipped, and cut off at every byte: all of it is found, and salvage loses
-//! nothing that the damage did not touch.
+//! A golden segment with every single bit flipped, and truncated at every byte: all damage is detected, and salvage
+//! loses only what the damage touched.
 
 use super::common::{MAX_PART, check, info, noise};
 use bytes::Bytes;
@@ -12,16 +12,16 @@ use ringreel_format::{
 };
 use std::ops::Range;
 
-/// A sample as it was written, and where its bytes lie.
+/// A written sample, and where its bytes are.
 struct Model {
     /// The frames of its head.
     head: Range<u64>,
-    /// For each part the bytes, and where it lies; inline parts lie in the head.
+    /// For each part its bytes and where they are. Inline parts are in the head.
     parts: Vec<(Vec<u8>, Range<u64>)>,
     end: u64,
 }
 
-/// Six samples, 5 KiB and more: inline, large, compressed, split and empty parts, meta.
+/// Six samples, 5 KiB or more in total: inline, large, compressed, split and empty parts, and meta.
 fn golden() -> (Vec<u8>, Vec<Model>) {
     let schema = Schema::new([
         ("data", DType::U8, vec![300]),
@@ -58,7 +58,7 @@ fn golden() -> (Vec<u8>, Vec<Model>) {
             PartPlace::Large { records, .. } => Some(records.frames().start),
             PartPlace::Inline(_) => None,
         });
-        // What lies between the head and the first large part is a pad, which belongs to neither.
+        // The pad between the head and the first large part belongs to neither.
         let head_end = first.map_or(head.end, |_| head.at + head_len(&file, head.at));
         let place = |place: &PartPlace| match place {
             PartPlace::Inline(_) => head.at..head_end,
@@ -74,7 +74,7 @@ fn head_len(file: &[u8], at: u64) -> u64 {
     ringreel_format::frame::read_record(file, at as usize, 0).unwrap().next as u64 - at
 }
 
-/// What salvage must give when the bytes of `file` outside `damage` are as they were written.
+/// Checks the result of salvage if only the bytes in `damage` differ from the original.
 fn salvage_loses_only_what_was_touched(file: Vec<u8>, models: &[Model], damage: Range<u64>) -> (usize, usize) {
     let touched = |place: &Range<u64>| place.start < damage.end && damage.start < place.end;
     let len = file.len() as u64;
@@ -105,7 +105,7 @@ fn salvage_loses_only_what_was_touched(file: Vec<u8>, models: &[Model], damage: 
             }
         }
     }
-    assert!(covered, "{damage:?} is in no stretch that was reported");
+    assert!(covered, "{damage:?} is in no reported region");
     for (ordinal, model) in models.iter().enumerate() {
         assert!(samples[ordinal].is_some() || touched(&model.head), "{damage:?}: lost sample {ordinal}");
     }
@@ -113,7 +113,7 @@ fn salvage_loses_only_what_was_touched(file: Vec<u8>, models: &[Model], damage: 
 }
 
 #[test]
-fn every_flipped_bit_is_found_and_costs_only_what_it_touched() {
+fn flipped_bits_are_detected_and_lose_only_what_they_touch() {
     let (file, models) = golden();
     check(&file).unwrap();
     let (mut flips, mut lost, mut whole) = (0, 0, 0);
@@ -129,14 +129,14 @@ fn every_flipped_bit_is_found_and_costs_only_what_it_touched() {
         whole += usize::from(given == models.len());
     }
     println!(
-        "golden segment of {} bytes, {} samples: {flips} bits flipped, {flips} found; {lost} cost one sample, {whole} none",
+        "golden segment of {} bytes, {} samples: {flips} bits flipped, {flips} detected; {lost} lose one sample, {whole} lose none",
         file.len(),
         models.len()
     );
 }
 
 #[test]
-fn every_truncation_is_found_and_costs_only_what_it_touched() {
+fn truncations_are_detected_and_lose_only_what_they_touch() {
     let (file, models) = golden();
     let mut cuts = 0;
     for len in 0..file.len() {
@@ -146,18 +146,18 @@ fn every_truncation_is_found_and_costs_only_what_it_touched() {
         if len as u64 >= models[0].head.start {
             salvage_loses_only_what_was_touched(cut.to_vec(), &models, len as u64..file.len() as u64);
         } else {
-            // The header is damaged and the footer gone: nothing says what the bytes mean, and salvage says so.
+            // The header is damaged and the footer is missing: salvage reports that it cannot interpret the bytes.
             let found = Salvage::new(Bytes::copy_from_slice(cut), ReadOptions::default()).collect::<Vec<_>>();
             assert!(matches!(&found[..], [SalvageItem::Skipped(region)] if region.end == len as u64), "{found:?}");
         }
         cuts += 1;
     }
-    println!("golden segment of {} bytes: {cuts} truncations, {cuts} found; no whole sample lost", file.len());
+    println!("golden segment of {} bytes: {cuts} truncations, {cuts} detected; no whole sample lost", file.len());
     assert!(models.windows(2).all(|pair| pair[0].end == pair[1].head.start));
 }
 
 #[test]
-fn whole_segments_are_salvaged_whole() {
+fn intact_segments_are_salvaged_completely() {
     let (file, models) = golden();
     let found = Salvage::new(file.clone().into(), ReadOptions::default()).collect::<Vec<_>>();
     assert_eq!(found.len(), models.len());
@@ -169,15 +169,15 @@ fn whole_segments_are_salvaged_whole() {
 }
 
 #[test]
-fn a_head_in_another_place_or_of_another_segment_is_no_head() {
+fn head_moved_from_another_place_or_segment_is_refused() {
     let (file, models) = golden();
     let head = |n: usize| models[n].head.start as usize..models[n].head.end as usize;
-    // Sample 1's head over the beginning of sample 3: at another offset, so it is damage of sample 3 alone.
+    // Sample 1's head over the beginning of sample 3 has a wrong offset, so only sample 3 is damaged.
     let (from, to) = (head(1), head(3).start);
     let mut moved = file.clone();
     moved.copy_within(from.clone(), to);
     salvage_loses_only_what_was_touched(moved, &models, to as u64..(to + from.len()) as u64);
-    // The same place of a segment with another id.
+    // The same offset in a segment with another id.
     let mut other = file.clone();
     let id = file.windows(16).position(|bytes| bytes == b"0123456789abcdef").unwrap();
     other[id] ^= 1;
@@ -227,7 +227,7 @@ fn resynchronising_readers_lose_no_untouched_record() {
         skipped += survivors(&file[..len], len as u64..file.len() as u64);
     }
     println!(
-        "{} records: {} bits flipped and {} cuts; no untouched record lost, {skipped} stretches reported",
+        "{} records: {} bits flipped and {} cuts; no untouched record lost, {skipped} regions reported",
         records.len(),
         file.len() * 8,
         file.len()

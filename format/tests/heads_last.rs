@@ -1,5 +1,5 @@
-//! Large parts that are checked while they are written: the segment has the same bytes as one that is written in order,
-//! and one that was not finished shows no sample whose head is not there.
+//! Large parts that are checked while they are written: the segment has the same bytes as one written in order, and
+//! an unfinished segment shows no sample without its head.
 
 use super::common::info;
 use ringreel_format::{
@@ -8,15 +8,15 @@ use ringreel_format::{
 };
 use std::io::{self, Write};
 
-/// Half of the bytes from which on a thread computes the checksums of a sample.
+/// Half of the size from which on a thread computes a sample's checksums.
 const HALF: usize = 1 << 22;
 
-/// A sink that counts how it was changed, and fails at one call.
+/// A sink that counts its changes, and fails at one call.
 #[derive(Clone, Default)]
 struct Watched {
     bytes: Vec<u8>,
     over: Vec<u64>,
-    /// What it held before it was written over last.
+    /// Its contents before it was last overwritten.
     before: Vec<u8>,
     cuts: usize,
     calls: usize,
@@ -24,7 +24,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Half of it happens.
+    /// Half of a failing call takes effect.
     fn call(&mut self, len: usize) -> (usize, io::Result<()>) {
         self.calls += 1;
         let fails = self.fails_at == Some(self.calls);
@@ -69,7 +69,7 @@ fn with_magic(mut data: Vec<u8>, at: usize) -> Vec<u8> {
     data
 }
 
-/// `data` with its last four bytes so that its CRC-32 is the magic: a checksum is linear in them.
+/// Returns `data` with its last four bytes changed so that its CRC-32 is the magic: the checksum is linear in them.
 fn with_magic_as_crc(mut data: Vec<u8>) -> Vec<u8> {
     let end = data.len() - 4;
     let mut crc = |word: u32| {
@@ -77,7 +77,7 @@ fn with_magic_as_crc(mut data: Vec<u8>) -> Vec<u8> {
         crc32fast::hash(&data)
     };
     let zero = crc(0);
-    // Rows (what it changes, the bits that do), each with a highest bit of its own.
+    // Rows (changed checksum bits, changed data bits), each with a distinct highest bit.
     let mut rows: Vec<(u32, u32)> = Vec::new();
     let reduce = |rows: &[(u32, u32)], start: (u32, u32)| {
         rows.iter().fold(start, |(left, bits), row| {
@@ -94,14 +94,14 @@ fn with_magic_as_crc(mut data: Vec<u8>) -> Vec<u8> {
     data
 }
 
-/// One sample: its parts, its meta.
+/// A sample: its parts and its meta.
 type Sample = (Vec<Vec<u8>>, Meta);
 
 fn sample(parts: Vec<Vec<u8>>) -> Sample {
     (parts, Meta::new())
 }
 
-/// Begins a segment. Its schema has parts of `2 * HALF` bytes; others have shapes of their own.
+/// Begins a segment. The parts of its schema have `2 * HALF` bytes; parts of other sizes have their own shapes.
 fn begin(sink: &mut Watched, parts: usize, compress: bool) -> SegmentWriter {
     let names = ["a", "b", "c", "d", "e"][..parts].iter().map(|name| (*name, DType::U8, vec![2 * HALF as u64]));
     let options = WriteOptions { compress: vec![compress.then_some(1); parts], ..WriteOptions::default() };
@@ -114,7 +114,7 @@ fn put((parts, meta): &Sample, write: impl FnOnce(&SampleRef<'_>) -> Result<()>)
     write(&SampleRef { parts: &parts, meta, unix_ms: 1_234 })
 }
 
-/// The segment of these samples, written in order.
+/// Returns the segment of these samples, written in order.
 fn in_order(samples: &[Sample], compress: bool) -> Vec<u8> {
     let mut sink = Watched::default();
     let mut writer = begin(&mut sink, samples[0].0.len(), compress);
@@ -125,7 +125,7 @@ fn in_order(samples: &[Sample], compress: bool) -> Vec<u8> {
     sink.bytes
 }
 
-/// The same, heads last. Returns the sink.
+/// Returns the sink after the same samples were written with heads last.
 fn heads_last(samples: &[Sample], compress: bool) -> Watched {
     let mut sink = Watched::default();
     let mut writer = begin(&mut sink, samples[0].0.len(), compress);
@@ -134,7 +134,7 @@ fn heads_last(samples: &[Sample], compress: bool) -> Watched {
     sink
 }
 
-/// Once for itself, and once behind and before another one.
+/// Checks a sample alone, and with others before and after it.
 fn assert_same(what: &str, one: Sample, compress: bool, over: usize, cuts: usize) {
     let small = sample(one.0.iter().map(|_| plain(100, 3)).collect());
     for (before, behind) in [(0, 0), (1, 2)] {
@@ -148,28 +148,28 @@ fn assert_same(what: &str, one: Sample, compress: bool, over: usize, cuts: usize
 }
 
 #[test]
-fn both_ways_give_the_same_bytes_where_there_is_no_magic() {
+fn heads_last_gives_the_same_bytes_without_a_magic() {
     let large = plain(2 * HALF, 0);
     let mut meta = Meta::new();
     meta.set("seed", 7u64);
     for (what, one) in [
         ("one part", sample(vec![large.clone()])),
-        ("of another length", sample(vec![plain(2 * HALF + 3, 1)])),
+        ("another length", sample(vec![plain(2 * HALF + 3, 1)])),
         ("with meta", (vec![large.clone()], meta)),
-        ("two", sample(vec![plain(HALF + 1, 2), plain(HALF, 3)])),
+        ("two parts", sample(vec![plain(HALF + 1, 2), plain(HALF, 3)])),
         (
-            "many, and small ones between",
+            "many parts, with small ones in between",
             sample(vec![plain(5, 0), plain(2 * HALF, 1), vec![], plain(3000, 4), plain(1024, 1)]),
         ),
     ] {
         assert_same(what, one, false, 1, 0);
     }
-    // Below the size from which on it pays.
+    // Below the size from which on a thread is used.
     assert_same("little", sample(vec![plain(2 * HALF - 1, 1)]), false, 0, 0);
 }
 
 #[test]
-fn compressed_parts_are_the_same_too() {
+fn heads_last_gives_the_same_bytes_for_compressed_parts() {
     let mut state = 1u64;
     let noise: Vec<u8> = std::iter::repeat_with(|| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -178,12 +178,12 @@ fn compressed_parts_are_the_same_too() {
     .take(3 * HALF)
     .collect();
     assert_same("compressed", sample(vec![noise.clone(), plain(2 * HALF, 0)]), true, 1, 0);
-    // What is left of it is little.
+    // Little is left of it after compression.
     assert_same("compressed away", sample(vec![vec![1; 2 * HALF], vec![2; 100]]), true, 0, 0);
 }
 
 #[test]
-fn both_ways_give_the_same_bytes_where_a_part_holds_the_magic() {
+fn heads_last_gives_the_same_bytes_with_a_magic_in_a_part() {
     let len = 2 * HALF + 6;
     for at in [0, 4, HALF, (1 << 18) - 4, 2 * HALF, len - 6] {
         assert_same(&format!("at {at}"), sample(vec![with_magic(plain(len, 0), at)]), false, 0, 1);
@@ -201,11 +201,11 @@ fn both_ways_give_the_same_bytes_where_a_part_holds_the_magic() {
         );
     }
     let many = MAGIC.to_le_bytes().repeat(HALF / 2);
-    assert_same("nothing else", sample(vec![many]), false, 0, 1);
+    assert_same("only magics", sample(vec![many]), false, 0, 1);
 }
 
 #[test]
-fn both_ways_give_the_same_bytes_where_a_head_holds_the_magic() {
+fn heads_last_gives_the_same_bytes_with_a_magic_in_a_head() {
     let magics = MAGIC.to_le_bytes().repeat(3);
     for shift in 0..4 {
         let small = [&plain(shift, 0)[..], &magics].concat();
@@ -216,7 +216,7 @@ fn both_ways_give_the_same_bytes_where_a_head_holds_the_magic() {
         let samples = [(vec![plain(5, 0), plain(2 * HALF, 0)], meta)];
         assert!(heads_last(&samples, false).bytes == in_order(&samples, false), "shift {shift}, meta");
     }
-    // A checksum is known last: the head of zeros has no magic, the true one has, at one of these shifts.
+    // The checksum is known last: the head of zeros has no magic, and the final head has one at one of these shifts.
     let mut cuts = 0;
     for shift in 0..4 {
         let one = sample(vec![plain(shift, 0), with_magic_as_crc(plain(2 * HALF, 0))]);
@@ -229,7 +229,7 @@ fn both_ways_give_the_same_bytes_where_a_head_holds_the_magic() {
 }
 
 #[test]
-fn a_call_that_fails_is_made_good_by_giving_the_sample_again() {
+fn failed_write_succeeds_when_the_sample_is_written_again() {
     let samples = [
         sample(vec![plain(2 * HALF, 0), plain(100, 0)]),
         sample(vec![with_magic(plain(2 * HALF, 1), HALF), plain(100, 0)]),
@@ -262,7 +262,7 @@ fn a_call_that_fails_is_made_good_by_giving_the_sample_again() {
     assert!(failed > 15, "{failed}");
 }
 
-/// What salvage finds in an unfinished segment: samples, and stretches that are none.
+/// Returns what salvage finds in an unfinished segment: ordinals of samples, and the number of skipped regions.
 fn found(bytes: &[u8]) -> (Vec<u64>, usize) {
     let (mut ordinals, mut skipped) = (Vec::new(), 0);
     for found in Salvage::new(bytes.to_vec().into(), Default::default()) {
@@ -278,7 +278,7 @@ fn found(bytes: &[u8]) -> (Vec<u64>, usize) {
 }
 
 #[test]
-fn writers_that_die_before_the_head_leave_no_sample() {
+fn writer_that_dies_before_the_head_leaves_no_sample() {
     let one = sample(vec![plain(100, 0), plain(2 * HALF, 2)]);
     let mut sink = Watched::default();
     let mut writer = begin(&mut sink, 2, false);
@@ -288,8 +288,8 @@ fn writers_that_die_before_the_head_leave_no_sample() {
     assert_eq!(sink.over[1], at as u64);
     let (whole, before) = (sink.bytes, sink.before);
     let head = 8 + u32::from_le_bytes(*whole[at + 4..].first_chunk().unwrap()) as usize;
-    assert_eq!(found(&whole), (vec![0, 1], 1)); // there is no footer
-    // The head, as far as it came to the disk: its bytes from the first on, or some of them.
+    assert_eq!(found(&whole), (vec![0, 1], 1)); // the skipped region is the missing footer
+    // The head as far as it reached the disk: a prefix of its bytes, or all but one byte.
     for there in 0..head {
         let mut torn = before.clone();
         torn[at..at + there].copy_from_slice(&whole[at..at + there]);
@@ -300,7 +300,7 @@ fn writers_that_die_before_the_head_leave_no_sample() {
         torn[at + lost] = before[at + lost];
         assert_eq!(found(&torn).0, [0], "byte {lost} of the head");
     }
-    // The head is there, and of its parts not all.
+    // The head is complete, but not all of its parts.
     for len in [at + head, at + head + 100, whole.len() - 1] {
         let salvage = Salvage::new(whole[..len].to_vec().into(), Default::default());
         let whole = salvage.filter(|it| matches!(it, SalvageItem::Sample(one) if one.parts.iter().all(Result::is_ok)));

@@ -1,4 +1,4 @@
-//! Files that were made to cost much: none takes more than its size would.
+//! Files that are made to be expensive to read. The time and memory for each is proportional to its size.
 
 use super::common::info;
 use ringreel_format::frame::{self, MAGIC};
@@ -12,7 +12,8 @@ use ringreel_format::{
 };
 use std::time::{Duration, Instant};
 
-/// A hundred times what each of these takes, and a hundredth of what it would take if it were not proportional.
+/// A hundred times the time that each of these takes, and a hundredth of what it would take if it were not
+/// proportional.
 const ENOUGH: Duration = Duration::from_secs(60);
 
 fn frame_header(flag: u32, len: u32) -> [u8; 8] {
@@ -23,7 +24,7 @@ fn frame_header(flag: u32, len: u32) -> [u8; 8] {
 }
 
 #[test]
-fn resynchronising_takes_time_in_proportion_to_the_file() {
+fn resync_time_is_proportional_to_file_size() {
     let claim = 8 << 20;
     let file = frame_header(0, claim - 8).repeat(2 * claim as usize / 8);
     let started = Instant::now();
@@ -38,7 +39,7 @@ fn resynchronising_takes_time_in_proportion_to_the_file() {
     assert!(started.elapsed() < ENOUGH, "{:?}", started.elapsed());
 }
 
-/// Heads with right checksums, of 4096 large parts each, whose first frames all lead to one common tail.
+/// Creates heads with correct checksums, of 4096 large parts each, whose first frames all lead to one common tail.
 fn common_tail(samples: u64, tail: usize) -> Vec<u8> {
     let names = (0..4096).map(|n| format!("p{n}")).collect::<Vec<_>>();
     let schema = Schema::new(names.iter().map(|name| (name.as_str(), DType::Bytes, vec![0]))).unwrap();
@@ -48,7 +49,7 @@ fn common_tail(samples: u64, tail: usize) -> Vec<u8> {
     SegmentWriter::begin(&mut file, info, WriteOptions::default()).unwrap();
     for n in 0..samples {
         let mut head = vec![0, 0, 0, 0, b'S', n as u8, 0, 0];
-        head.extend([2, 9, 9, 9, 9].repeat(4096)); // large, of no bytes, with some checksum
+        head.extend([2, 9, 9, 9, 9].repeat(4096)); // large, without bytes, with any checksum
         let mut crc = crc32fast::Hasher::new();
         crc.update(&id.0);
         crc.update(&(file.len() as u64).to_le_bytes());
@@ -75,7 +76,7 @@ fn common_tail(samples: u64, tail: usize) -> Vec<u8> {
 }
 
 #[test]
-fn salvage_takes_time_in_proportion_to_the_file() {
+fn salvage_time_is_proportional_to_file_size() {
     let file = common_tail(16, 1 << 19);
     let started = Instant::now();
     assert!(Salvage::new(file.into(), ReadOptions::default()).count() > 16);
@@ -83,8 +84,8 @@ fn salvage_takes_time_in_proportion_to_the_file() {
 }
 
 #[test]
-fn parts_that_claim_a_terabyte_are_errors() {
-    // A zstd frame of raw blocks, 17 MiB of them, that says nothing of its size.
+fn parts_that_claim_a_terabyte_are_refused() {
+    // A zstd frame of raw blocks, 17 MiB in total, that does not declare its size.
     let mut stored = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58];
     let (blocks, size) = (17 * 8, 128u32 << 10);
     for n in 0..blocks {
@@ -102,7 +103,7 @@ fn parts_that_claim_a_terabyte_are_errors() {
 }
 
 #[test]
-fn parts_of_one_salvaged_sample_are_bounded_together() {
+fn memory_for_a_salvaged_sample_is_limited() {
     let names = ["a", "b", "c"];
     let schema = Schema::new(names.map(|name| (name, DType::U8, vec![1 << 20]))).unwrap();
     let (mut file, zeros) = (Vec::new(), vec![0; 1 << 20]);
@@ -121,7 +122,7 @@ fn parts_of_one_salvaged_sample_are_bounded_together() {
 }
 
 #[test]
-fn a_stream_is_not_read_into_memory_beyond_what_was_allowed() {
+fn stream_input_does_not_exceed_its_memory_limit() {
     let mut file = frame_header(0, 3 << 20).to_vec();
     file.resize((3 << 20) + 8, 0);
     let within = |most| {
@@ -129,12 +130,12 @@ fn a_stream_is_not_read_into_memory_beyond_what_was_allowed() {
     };
     assert!(within(4 << 20).unwrap());
     let mut damaged = StreamInput::new(&file[..1000], 0).at_most(1 << 20);
-    assert_eq!(damaged.peek(3 << 20).unwrap().len(), 1000, "what only claims to be long is cut off, as ever");
+    assert_eq!(damaged.peek(3 << 20).unwrap().len(), 1000, "a record that only claims its length is truncated");
     assert!(matches!(within(2 << 20), Err(FormatError::Io(why)) if why.kind() == std::io::ErrorKind::OutOfMemory));
 }
 
 #[test]
-fn what_could_not_be_read_again_is_not_written() {
+fn writer_refuses_what_readers_would_refuse() {
     let long = DType::Numpy { descr: "x".repeat(70_000), itemsize: 1 };
     assert!(Schema::new([("a", long.clone(), vec![1])]).is_err());
     let literal = Schema { parts: vec![PartSchema { name: String::new(), dtype: DType::U8, shape: vec![1] }] };
@@ -155,7 +156,7 @@ fn what_could_not_be_read_again_is_not_written() {
 }
 
 #[test]
-fn maps_of_many_keys_keep_the_last_value_of_a_key() {
+fn large_maps_keep_the_last_value_of_each_key() {
     let started = Instant::now();
     let entries = (0..60_000u64).map(|n| (format!("{}", n % 50_000), n.into()));
     let meta = entries.collect::<Meta>();

@@ -1,4 +1,4 @@
-//! The inputs and the plain files' helpers, each against a model that says the same thing plainly.
+//! Inputs and the helpers of plain files, each compared with a simple model.
 
 use ringreel_format::input::{Input, RangeRead, STEP, SliceInput, StreamInput};
 use ringreel_format::recordio::{RecordWriter, ResyncItem, ResyncReader, image, index, list};
@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::io::{self, Read};
 use std::rc::Rc;
 
-/// Counts what was read of it, and remembers the most that was asked for at a time.
+/// Counts the bytes read, and records the largest request.
 struct Counted<'a> {
     bytes: &'a [u8],
     read: Rc<Cell<(usize, usize)>>,
@@ -24,13 +24,13 @@ impl Read for Counted<'_> {
 }
 
 #[test]
-fn inputs_give_all_bytes_and_read_at_most_a_step() {
+fn inputs_return_all_bytes_and_read_ahead_at_most_a_step() {
     let bytes: Vec<u8> = (0..3 * STEP + 77).map(|n| (n * 7 % 251) as u8).collect();
     let read = Rc::new(Cell::new((0, 0)));
     let mut stream = StreamInput::new(Counted { bytes: &bytes, read: read.clone() }, 1000);
     let mut slice = SliceInput::new(&bytes, 1000);
     let mut pos = 0;
-    // (peek, consume); what is peeked stays.
+    // (peek, consume); peeked bytes stay available.
     for (peek, consume) in [
         (8, 0),
         (8, 8),
@@ -59,7 +59,7 @@ fn inputs_give_all_bytes_and_read_at_most_a_step() {
 }
 
 #[test]
-fn a_stream_holds_no_more_than_was_asked_for_and_a_step() {
+fn stream_buffers_at_most_the_request_and_a_step() {
     let bytes = vec![7; 40 * STEP];
     let read = Rc::new(Cell::new((0, 0)));
     let mut stream = StreamInput::new(Counted { bytes: &bytes, read: read.clone() }, 0);
@@ -72,7 +72,7 @@ fn a_stream_holds_no_more_than_was_asked_for_and_a_step() {
 }
 
 #[test]
-fn a_range_of_a_file_is_read_by_position_and_ends_where_it_ends() {
+fn range_read_returns_exactly_its_range() {
     let bytes: Vec<u8> = (0..200).collect();
     let mut read_at = |out: &mut [u8], at: u64| {
         out.copy_from_slice(&bytes[at as usize..at as usize + out.len()]);
@@ -84,7 +84,7 @@ fn a_range_of_a_file_is_read_by_position_and_ends_where_it_ends() {
 }
 
 #[test]
-fn a_writer_says_where_each_record_begins() {
+fn writer_returns_the_offset_of_each_record() {
     let mut writer = RecordWriter::at(Vec::new(), 100);
     let split = frame::MAGIC.to_le_bytes();
     let begins = [&b"abcde"[..], &split, b"", b"x"].map(|payload| writer.write(payload).unwrap());
@@ -93,7 +93,7 @@ fn a_writer_says_where_each_record_begins() {
 }
 
 #[test]
-fn a_reader_that_goes_on_behind_damage_says_where_it_is() {
+fn resync_reader_reports_its_position_after_damage() {
     let mut writer = RecordWriter::new(Vec::new());
     for payload in [&b"one"[..], b"two", b"three"] {
         writer.write(payload).unwrap();
@@ -117,7 +117,7 @@ fn a_reader_that_goes_on_behind_damage_says_where_it_is() {
 }
 
 #[test]
-fn bad_lines_are_named_by_number_and_byte() {
+fn bad_lines_are_reported_with_number_and_offset() {
     let text = b"a\t0\r\nb\t1\nc\t2\r\nd\n";
     let read: Vec<_> = index::entries(text).collect();
     assert!(read[..3].iter().all(Result::is_ok) && read.len() == 4);
@@ -131,7 +131,7 @@ fn bad_lines_are_named_by_number_and_byte() {
 }
 
 #[test]
-fn no_label_at_all_reads_as_zero_and_several_as_themselves() {
+fn image_without_labels_reads_back_as_label_zero() {
     for labels in [&[][..], &[4.0], &[1.0, 2.0]] {
         let bytes = image::encode(3, 4, labels, b"content");
         let image = image::Image::decode(&bytes).unwrap();
@@ -142,7 +142,7 @@ fn no_label_at_all_reads_as_zero_and_several_as_themselves() {
 }
 
 #[test]
-fn a_segment_id_is_32_small_hexadecimal_digits() {
+fn segment_id_has_32_lowercase_hexadecimal_digits() {
     let text = "000102030405060708090a0b0c0d0eff";
     let id: SegmentId = text.parse().unwrap();
     assert_eq!((id.to_string(), format!("{id:?}"), id.0[15]), (text.to_owned(), text.to_owned(), 255));

@@ -1,5 +1,5 @@
-//! Each limit of the format from both sides: what is just within it is written and read again, what is just beyond it is
-//! refused, by the writer and by the reader.
+//! Each limit of the format from both sides: values within it are written and read back, values beyond it are refused
+//! by the writer and by the reader.
 
 use super::common::{check, info, noise};
 use bytes::Bytes;
@@ -16,8 +16,8 @@ use ringreel_format::{
 };
 use std::io::ErrorKind;
 
-/// Whether a segment of this schema can be written, and has it when it is read again.
-fn comes_back(schema: &Schema) -> bool {
+/// Returns whether a segment with this schema can be written and has the same schema when it is read.
+fn round_trips(schema: &Schema) -> bool {
     let mut file = Vec::new();
     let Ok(mut writer) = SegmentWriter::begin(&mut file, info(schema.clone()), WriteOptions::default()) else {
         return false;
@@ -28,7 +28,7 @@ fn comes_back(schema: &Schema) -> bool {
 }
 
 #[test]
-fn a_schema_may_be_as_large_as_its_limits_and_no_larger() {
+fn schema_is_accepted_up_to_its_limits() {
     let part = |name: &str, dtype, axes| Schema::new([(name, dtype, vec![1; axes])]);
     let name = |len: u64| "n".repeat(len as usize);
     let parts = |count: u64| {
@@ -45,7 +45,7 @@ fn a_schema_may_be_as_large_as_its_limits_and_no_larger() {
         part("x", DType::Unknown { code: 254, itemsize: u32::MAX }, 1),
         Schema::new([("x", DType::U8, vec![i64::MAX as u64])]),
     ] {
-        assert!(comes_back(&good.unwrap()));
+        assert!(round_trips(&good.unwrap()));
     }
     for bad in [
         parts(MAX_PARTS + 1),
@@ -70,7 +70,7 @@ fn each_dtype_has_one_name_and_one_size() {
     for (name, size) in known.split(", ").map(|row| row.split_once(' ').unwrap()) {
         let dtype = DType::from_name(name).unwrap();
         assert_eq!((dtype.to_string(), dtype.itemsize().to_string()), (name.to_owned(), size.to_owned()));
-        assert!(!seen.contains(&dtype) && comes_back(&Schema::new([("x", dtype.clone(), vec![2])]).unwrap()));
+        assert!(!seen.contains(&dtype) && round_trips(&Schema::new([("x", dtype.clone(), vec![2])]).unwrap()));
         seen.push(dtype);
     }
     let numpys = "uint8 u8, uint16 u16, uint32 u32, uint64 u64, int8 i8, int16 i16, int32 i32, int64 i64, float16 f16, bfloat16 bf16, \
@@ -87,13 +87,13 @@ fn meta(value: Value) -> Meta {
     [("a".to_owned(), value)].into_iter().collect()
 }
 
-/// A value inside of so many arrays, or maps.
+/// Returns a value nested in this many arrays or maps.
 fn nested(levels: usize, maps: bool) -> Value {
     (0..levels).fold(Value::Null, |value, _| if maps { Value::Map(meta(value)) } else { Value::Array(vec![value]) })
 }
 
 #[test]
-fn numbers_in_meta_have_the_one_form_of_their_size() {
+fn meta_numbers_have_only_their_shortest_form() {
     // RFC 8949, appendix A, by analogy.
     for (n, bytes) in [
         (0, &[0x00][..]),
@@ -126,7 +126,7 @@ fn numbers_in_meta_have_the_one_form_of_their_size() {
 }
 
 #[test]
-fn every_kind_of_value_comes_back_and_is_told_apart() {
+fn every_kind_of_meta_value_round_trips() {
     let values = [
         Value::Null,
         true.into(),
@@ -152,7 +152,7 @@ fn every_kind_of_value_comes_back_and_is_told_apart() {
 }
 
 #[test]
-fn meta_may_be_as_deep_and_as_large_as_its_limits_and_no_more() {
+fn meta_is_accepted_up_to_its_depth_and_size_limits() {
     for maps in [false, true] {
         let deepest = meta(nested(MAX_DEPTH - 1, maps));
         assert_eq!(Meta::decode(&deepest.encode().unwrap(), 0).unwrap(), deepest);
@@ -161,7 +161,7 @@ fn meta_may_be_as_deep_and_as_large_as_its_limits_and_no_more() {
     let deeper = [&[0xa1, 0x61, b'a'][..], &[0x81; MAX_DEPTH], &[0xf6]].concat();
     assert!(matches!(Meta::decode(&deeper, 0), Err(FormatError::TooLarge { value: 17, .. })));
 
-    // The array is a value, too.
+    // The array itself counts as a value.
     let many = |values: usize| meta(Value::Array(vec![Value::Null; values - 1]));
     let most = many(MAX_VALUES);
     assert_eq!(Meta::decode(&most.encode().unwrap(), 0).unwrap(), most);
@@ -182,7 +182,7 @@ fn meta_may_be_as_deep_and_as_large_as_its_limits_and_no_more() {
 }
 
 #[test]
-fn a_record_may_be_as_long_as_its_limit_however_it_is_split() {
+fn record_length_limit_holds_for_split_records() {
     assert_eq!([0, 1, 2, 3, 4, 5].map(padding), [0, 3, 2, 1, 0, 3]);
     assert_eq!((framed_len(5, 0), framed_len(5, 2), framed_len(8, 1)), (16, 24, 20));
     let frame = |flag, len| FrameHeader { flag, len };
@@ -200,7 +200,7 @@ fn a_record_may_be_as_long_as_its_limit_however_it_is_split() {
     assert_eq!(frame(0, 5).framed_len(), 16);
 }
 
-/// A segment of one sample with these parts, of bytes.
+/// Returns a segment of one sample with these parts of dtype bytes.
 fn one_sample(parts: &[&[u8]], options: WriteOptions) -> Vec<u8> {
     let names: Vec<String> = (0..parts.len()).map(|n| n.to_string()).collect();
     let schema = Schema::new(names.iter().map(|name| (name.as_str(), DType::Bytes, vec![0]))).unwrap();
@@ -216,13 +216,13 @@ fn one_sample(parts: &[&[u8]], options: WriteOptions) -> Vec<u8> {
     assert_eq!((writer.position(), writer.samples(), writer.info().born), (file.len() as u64, 1, 3));
     let (took, estimate) = (file.len() as u64 - before.0, SegmentWriter::estimate(&sample));
     let most = parts.iter().map(|part| part.len() as u64 + 280).sum::<u64>() + 64;
-    assert!(took <= estimate && estimate <= most, "{took} bytes, {estimate} were estimated");
+    assert!(took <= estimate && estimate <= most, "{took} bytes, estimated {estimate}");
     writer.finish(&mut file).unwrap();
     file
 }
 
 #[test]
-fn a_part_stands_in_the_head_as_long_as_it_is_small_enough() {
+fn parts_up_to_inline_max_are_stored_in_the_head() {
     assert_eq!(WriteOptions::default().inline_max, 1024);
     let (small, large) = (vec![7; 1024], vec![7; 1025]);
     let file = one_sample(&[&small, &large, &[]], WriteOptions::default());
@@ -236,7 +236,7 @@ fn a_part_stands_in_the_head_as_long_as_it_is_small_enough() {
 }
 
 #[test]
-fn compressed_parts_may_be_as_large_as_the_reader_allows() {
+fn compressed_parts_are_read_up_to_max_part() {
     let zeros = vec![0; 100_000];
     let options = WriteOptions { compress: vec![Some(3)], inline_max: 8 };
     let file = Bytes::from(one_sample(&[&zeros], options));
@@ -252,12 +252,12 @@ fn compressed_parts_may_be_as_large_as_the_reader_allows() {
     assert_eq!(ReadOptions::default().max_part, 1 << 40);
     assert!(segment.sample(1).is_err());
 
-    // Who checks all decodes it, and who checks what is stored does not.
+    // `check` decodes the part; `check_stored` does not.
     assert!(walk::check(SliceInput::new(&file, 0), 100_000).is_ok());
     assert!(matches!(walk::check(SliceInput::new(&file, 0), 99_999), Err(FormatError::TooLarge { .. })));
     assert!(walk::check_stored(SliceInput::new(&file, 0)).is_ok());
 
-    // What cannot come out of so few bytes is not tried.
+    // A ratio beyond that of zstd is refused before decoding.
     let mut walk = SegmentWalk::new(&file[..], 1 << 40).unwrap();
     let mut head = walk.next().unwrap().unwrap().head.parts[0].clone();
     head.shape = vec![(head.stored_len << 16) + 1];
@@ -272,7 +272,7 @@ fn compressed_parts_may_be_as_large_as_the_reader_allows() {
 }
 
 #[test]
-fn a_part_has_as_many_bytes_as_its_dtype_and_shape_say() {
+fn part_length_must_match_dtype_and_shape() {
     let part = Part::new(DType::U16, vec![2, 3], Bytes::from(vec![1; 12])).unwrap();
     assert_eq!((part.len(), part.is_empty(), part.file_offset), (12, false, None));
     assert!(Part::new(DType::U16, vec![2, 3], Bytes::from(vec![1; 11])).is_err());
@@ -282,7 +282,7 @@ fn a_part_has_as_many_bytes_as_its_dtype_and_shape_say() {
 }
 
 #[test]
-fn only_a_large_plain_part_in_one_piece_has_a_place_in_the_file() {
+fn only_contiguous_uncompressed_large_parts_have_file_offsets() {
     let (plain, split) = (vec![7; 3000], noise(8192, 5));
     assert!(ringreel_format::frame::split_points(&split).next().is_some());
     let options = WriteOptions { compress: vec![None, None, Some(3), None], ..WriteOptions::default() };
@@ -295,7 +295,7 @@ fn only_a_large_plain_part_in_one_piece_has_a_place_in_the_file() {
 }
 
 #[test]
-fn a_large_part_is_gathered_from_a_file_as_it_stands_there() {
+fn gather_reads_a_large_part_and_detects_damage() {
     for (data, splits) in [(vec![7; 3001], false), (noise(8191, 5), true)] {
         let file = Bytes::from(one_sample(&[&data], WriteOptions::default()));
         let mut walk = SegmentWalk::new(&file[..], 0).unwrap();
@@ -311,11 +311,11 @@ fn a_large_part_is_gathered_from_a_file_as_it_stands_there() {
             gather(&head, &mut out, &mut read_at).map(|()| out)
         };
         assert!(gathered(&file).unwrap() == data && stored_in(&file, 0, records).unwrap() == data);
-        // The bytes of a sample begin anywhere in the file.
+        // The bytes of a sample may begin anywhere in the file.
         let base = records.frames().start - 4;
         assert_eq!(stored_in(&file.slice(base as usize..), base, records).unwrap(), data);
         assert!(stored_in(&file.slice(base as usize + 8..), base + 8, records).is_err());
-        // Magic, flag, length and padding have to be what the head foretells.
+        // Magic, flag, length and padding must match the head.
         let (begin, end) = (records.frames().start as usize, records.frames().end as usize);
         for (at, flip) in [(begin, 1), (begin + 7, 0x20), (begin + 4, 4), (begin + 4, 1), (end - 1, 1)] {
             let mut damaged = file.to_vec();
@@ -327,13 +327,13 @@ fn a_large_part_is_gathered_from_a_file_as_it_stands_there() {
 }
 
 #[test]
-fn records_of_another_length_are_not_the_part() {
+fn records_with_a_wrong_length_are_refused() {
     let data = [&[7; 3000][..], &MAGIC.to_le_bytes(), &[9; 3000]].concat();
     let file = one_sample(&[&data], WriteOptions::default());
     let mut walk = SegmentWalk::new(&file[..], 0).unwrap();
     let head = walk.next().unwrap().unwrap().head.parts[0].clone();
     let PartPlace::Large { records, .. } = &head.place else { unreachable!() };
-    // Two frames, 8 + 3000 and 8 + 3000 bytes, become one of 8 + 6008: four bytes more than the part has.
+    // Two frames of 8 + 3000 bytes become one of 8 + 6008: four bytes more than the part has.
     let begin = records.frames().start as usize;
     let mut damaged = file.clone();
     damaged[begin + 4..begin + 8].copy_from_slice(&6008u32.to_le_bytes());
@@ -348,7 +348,7 @@ fn records_of_another_length_are_not_the_part() {
 }
 
 #[test]
-fn a_table_of_offsets_that_do_not_ascend_leads_nowhere() {
+fn offsets_that_do_not_ascend_are_refused() {
     let file = Bytes::from(super::common::write(
         &[(vec![1; 8], vec![2; 8]), (vec![3; 8], vec![4; 8])],
         WriteOptions::default(),
@@ -356,7 +356,7 @@ fn a_table_of_offsets_that_do_not_ascend_leads_nowhere() {
     let footer = SegmentSlice::open(file.clone()).unwrap().footer().clone();
     let (at, offsets) = (footer.at, footer.offsets().collect::<Vec<_>>());
     let payload = read_record(&file, at as usize, 0).unwrap().payload.into_owned();
-    // Checked alike, with another table.
+    // A footer with another table and a correct checksum.
     let extents = |first: u64, second: u64| {
         let mut payload = payload.clone();
         payload[24..32].copy_from_slice(&first.to_le_bytes());

@@ -1,19 +1,19 @@
-//! The tests of the format. Its test vectors are a program of their own (`vectors/`).
+//! Tests of the format. The tests of its vectors are a separate program (`vectors/`).
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
-/// What these tests share.
+/// Helpers of these tests.
 mod common;
-/// Every flipped bit and every truncation of a segment.
+/// Segments with every single bit flipped, and truncated at every byte.
 mod damage;
 /// Segments of large samples, whose heads are written last.
 mod heads_last;
-/// Files that were made to cost much.
+/// Files that are made to be expensive to read.
 mod hostile;
-/// Inputs, and the helpers of plain files, against models.
+/// Inputs and the helpers of plain files, compared with models.
 mod inputs;
-/// Each limit of the format from both sides.
+/// Each limit of the format, from both sides.
 mod limits;
-/// The readers of plain RecordIO against a model.
+/// The readers of plain RecordIO, compared with a model.
 mod recordio;
 /// Segments, written and read back.
 mod segment;

@@ -1,10 +1,10 @@
-//! The readers of plain RecordIO against a slow model, on random files, whole and damaged.
+//! The readers of plain RecordIO, compared with a slow model on random files, intact and damaged.
 
 use ringreel_format::recordio::{RecordReader, RecordWriter, ResyncItem, ResyncReader};
 use ringreel_format::{FormatError, frame::MAGIC};
 use std::io::{self, Read};
 
-/// The records of `file`, and the offset of the frame or padding at which section 2 of SPEC.md refuses it.
+/// Returns the records of `file`, and the offset of the frame or padding that section 2 of SPEC.md refuses.
 fn model(file: &[u8]) -> (Vec<Vec<u8>>, Option<u64>) {
     let word = |at: usize| file.get(at..at + 4).map(|w| u32::from_le_bytes(w.try_into().unwrap()));
     let (mut records, mut pos) = (Vec::new(), 0);
@@ -54,7 +54,7 @@ impl Random {
         (self.0 >> 16) as usize % n
     }
 
-    /// Up to `most` bytes, rich in magics at any alignment.
+    /// Returns up to `most` bytes with many magics at any alignment.
     fn payload(&mut self, most: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         let len = self.below(most + 1);
@@ -70,7 +70,7 @@ impl Random {
     }
 }
 
-/// Gives what it has in pieces of odd sizes.
+/// Returns its bytes in pieces of irregular sizes.
 struct Pieces<'a>(&'a [u8], Random);
 
 impl Read for Pieces<'_> {
@@ -103,7 +103,7 @@ fn written(payloads: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-fn readers_agree_with_the_model_on_whole_and_on_damaged_files() {
+fn readers_agree_with_the_model_on_intact_and_damaged_files() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let (mut whole, mut refused) = (0, 0);
     for round in 0..6_000 {
@@ -152,14 +152,14 @@ fn readers_agree_with_the_model_on_whole_and_on_damaged_files() {
         };
         let found = resynchronised(ResyncReader::new(Pieces(&file, Random(round as u64 + 7))));
         let before = found.iter().map_while(|found| found.as_ref().ok().cloned()).collect::<Vec<_>>();
-        assert_eq!(before, records, "what comes before the damage");
+        assert_eq!(before, records, "records before the damage");
         assert_eq!(found.iter().all(Result::is_ok), at.is_none());
     }
-    println!("{whole} whole files and {refused} damaged ones: as the model says");
+    println!("{whole} intact and {refused} damaged files agree with the model");
 }
 
 #[test]
-fn readers_repeat_an_error_and_give_nothing_behind_it() {
+fn readers_repeat_an_error_and_return_no_later_record() {
     let mut file = written(&[b"one".to_vec(), b"two".to_vec(), b"three".to_vec()]);
     file[12] ^= 1; // the second record's magic
     let mut reader = RecordReader::over(&file);
@@ -171,8 +171,8 @@ fn readers_repeat_an_error_and_give_nothing_behind_it() {
 }
 
 #[test]
-fn a_promise_of_half_a_gigabyte_costs_no_memory() {
-    // A header that claims 2^29 - 1 bytes, and 100 bytes: an error, from memory and from a stream.
+fn claimed_half_gigabyte_costs_no_memory() {
+    // A header that claims 2^29 - 1 bytes, followed by 100 bytes, is an error in memory and in a stream.
     let mut file = [MAGIC.to_le_bytes(), 0x1fff_ffffu32.to_le_bytes()].concat();
     file.extend_from_slice(&[7; 100]);
     for error in [read(RecordReader::over(&file)).1, read(RecordReader::new(&file[..])).1] {
@@ -181,7 +181,7 @@ fn a_promise_of_half_a_gigabyte_costs_no_memory() {
 }
 
 #[test]
-fn records_over_the_limit_are_refused_and_not_written() {
+fn records_over_the_limit_are_refused() {
     let mut writer = RecordWriter::new(Vec::new());
     let payload = vec![0; 1 << 29];
     assert!(matches!(writer.write(&payload), Err(FormatError::TooLarge { .. })));

@@ -1,4 +1,4 @@
-//! Segments, written and read back, whole and damaged.
+//! Segments, written and read back, intact and damaged.
 
 use super::common::{check, info, noise, write};
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use ringreel_format::{
 };
 
 #[test]
-fn samples_come_back_bit_for_bit_and_aligned() {
+fn samples_round_trip_exactly_and_aligned() {
     let samples: Vec<_> = (0..20).map(|n| (noise(n * 500, n as u32), noise(n * 37, 99 + n as u32))).collect();
     let zstd = WriteOptions { compress: vec![Some(3), Some(1)], ..Default::default() };
     let all_large = WriteOptions { inline_max: 0, ..Default::default() };
@@ -31,12 +31,12 @@ fn samples_come_back_bit_for_bit_and_aligned() {
 }
 
 #[test]
-fn decompressed_parts_are_aligned_as_stored_ones_are() {
+fn decompressed_parts_are_aligned_like_stored_ones() {
     let lengths = [400_usize, 1_000, 5_000, 200_000, 3 << 20, (3 << 20) + 7];
     let samples: Vec<_> = lengths.iter().map(|len| (vec![7; *len], vec![9; len / 3])).collect();
     let segment = write(&samples, WriteOptions { compress: vec![Some(1), Some(-5)], ..Default::default() });
     let segment = SegmentSlice::open(segment.into()).unwrap();
-    let held: Vec<_> = (0..samples.len() as u64).map(|n| segment.sample(n).unwrap()).collect(); // at different places
+    let held: Vec<_> = (0..samples.len() as u64).map(|n| segment.sample(n).unwrap()).collect(); // at different addresses
     for (sample, (data, label)) in held.iter().zip(&samples) {
         for (part, want) in sample.parts.iter().zip([data, label]) {
             let found = part.data().unwrap();
@@ -50,7 +50,8 @@ fn decompressed_parts_are_aligned_as_stored_ones_are() {
     }
 }
 
-/// Bytes of a whole segment beyond its payload, for each of `count` samples of one part of `len` bytes.
+/// Returns the bytes of a whole segment beyond its payload, per sample, for `count` samples of one part of `len`
+/// bytes.
 fn overhead(len: usize, count: u64) -> f64 {
     let schema = Schema::new([("data", DType::U8, vec![len as u64])]).unwrap();
     let mut file = Vec::new();
@@ -66,14 +67,14 @@ fn overhead(len: usize, count: u64) -> f64 {
 }
 
 #[test]
-fn overhead_is_32_bytes_a_small_sample_and_256_a_16_mib_part() {
+fn overhead_is_at_most_32_bytes_a_sample_or_256_a_16_mib_part() {
     let (small, large) = (overhead(100, 20_000), overhead(16 << 20, 4));
     println!("beyond the payload: {small:.1} bytes for a sample of 100 bytes, {large:.1} for a part of 16 MiB");
     assert!(small <= 32.0 && large <= 256.0, "{small}, {large}");
 }
 
 #[test]
-fn scalars_empty_tensors_and_other_shapes_come_back() {
+fn scalars_empty_tensors_and_other_shapes_round_trip() {
     let schema = Schema::new([("x", DType::F32, vec![])]).unwrap();
     let mut file = Vec::new();
     let mut writer = SegmentWriter::begin(&mut file, info(schema), WriteOptions::default()).unwrap();
@@ -97,7 +98,7 @@ fn scalars_empty_tensors_and_other_shapes_come_back() {
 }
 
 #[test]
-fn misfit_samples_are_refused_and_leave_the_segment_unchanged() {
+fn invalid_samples_are_refused_without_changing_the_segment() {
     let schema = Schema::new([("x", DType::U8, vec![4])]).unwrap();
     let mut file = Vec::new();
     let mut writer = SegmentWriter::begin(&mut file, info(schema), WriteOptions::default()).unwrap();
@@ -114,7 +115,7 @@ fn misfit_samples_are_refused_and_leave_the_segment_unchanged() {
     check(&file).unwrap();
 }
 
-/// The lines of section 17 of SPEC.md that hold the whole segment.
+/// Returns the whole segment in section 17 of SPEC.md.
 fn segment_of_the_specification() -> Vec<u8> {
     let spec = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/SPEC.md")).unwrap();
     let section = spec.split("## 17 ").nth(1).unwrap();
@@ -126,7 +127,7 @@ fn segment_of_the_specification() -> Vec<u8> {
 }
 
 #[test]
-fn the_segment_in_the_specification_is_what_the_writer_writes() {
+fn writer_produces_the_segment_of_the_specification() {
     let schema = Schema::new([("data", DType::U8, vec![2, 3])]).unwrap();
     let created_unix_ms = 1_700_000_000_000;
     let id = SegmentId([7; 16]);

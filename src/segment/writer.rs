@@ -187,7 +187,7 @@ impl StagingWriter {
         self.closed.is_some()
     }
 
-    /// Removes the file. No caller was told that its samples are finished.
+    /// Removes the file. No call has returned the ids of its samples.
     ///
     /// # Errors
     /// Filesystem errors. The file may then have its sealed name, and samples that are written again would be

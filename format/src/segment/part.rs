@@ -103,7 +103,7 @@ impl Part {
 ///
 /// # Errors
 /// A large part with a wrong checksum; a compressed part that does not decode to its length. A part whose dtype or
-/// codec is only known to a later version is no error: it is returned without data.
+/// codec is only known to a later version is returned without data and is not an error.
 pub fn decode_part(stored: Bytes, head: PartHead, name: &str, at: u64, options: ReadOptions) -> Result<Part> {
     let at = head.first_record().unwrap_or(at);
     if options.verify {

@@ -102,7 +102,7 @@ impl<'a> SampleView<'a> {
         &self.decoder.head
     }
 
-    /// Returns whether each part can be borrowed: it is uncompressed and in at most one record.
+    /// Returns whether all parts can be borrowed, because each is uncompressed and in at most one record.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.decoder.is_usual || self.is_closely_plain()

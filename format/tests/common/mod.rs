@@ -1,4 +1,4 @@
-//! Segments to test with.
+//! Segments for tests.
 
 use ringreel_format::{
     DType, Meta, PartRef, SampleRef, Schema, SegmentId, SegmentInfo, SegmentWriter, WriteOptions, frame,
@@ -25,7 +25,7 @@ pub fn info(schema: Schema) -> SegmentInfo {
     }
 }
 
-/// Bytes that are easy to tell apart and hold the magic at multiples of four now and then.
+/// Returns bytes that are easy to distinguish, with an occasional magic at a multiple of four.
 pub fn noise(len: usize, seed: u32) -> Vec<u8> {
     let mut state = seed | 1;
     let mut next = || {

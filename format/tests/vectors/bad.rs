@@ -1,4 +1,4 @@
-//! Segments with one mistake each. All checksums but the one in question are right.
+//! Segments with one error each. All checksums except the one in question are correct.
 
 use super::Vector;
 use super::good::{SQUARES, noise, squares, zstd};
@@ -11,7 +11,7 @@ fn refused(name: &str, bytes: Vec<u8>, why: (&str, Option<u64>), salvage: Salvag
     Vector { name: format!("bad/{name}.rec"), bytes, outcome: Json::Object(outcome) }
 }
 
-/// Three samples of a small and a large part, which is split.
+/// Three samples with a small and a large part; the large one is split.
 fn base() -> Segment {
     let segment = Segment::new(Info::new([("a", dtype("u16"), &[3]), ("b", dtype("u8"), &[150])]));
     (0..3).fold(segment, |segment, n| {
@@ -20,13 +20,13 @@ fn base() -> Segment {
     })
 }
 
-/// Three samples of one small part.
+/// Three samples with one small part.
 fn small() -> Segment {
     let segment = Segment::new(Info::new([("a", dtype("u16"), &[3])]));
     (0..3).fold(segment, |segment, n| segment.sample([inline(&noise(6, n))]))
 }
 
-/// A segment whose head 1 is refused for `why`.
+/// A segment whose head 1 is refused with `why`.
 fn bad_head(name: &str, segment: Segment, why: &str) -> Vector {
     let w = segment.write();
     let (at, next) = (w.samples[1].at, w.samples.get(2).map_or(w.footer, |next| next.at));
@@ -34,7 +34,8 @@ fn bad_head(name: &str, segment: Segment, why: &str) -> Vector {
     refused(name, w.bytes, (why, (why != "TooLarge").then_some(at)), salvage)
 }
 
-/// [`small`] with this edit of head 1: its checksum, `S`, ordinal, time, no meta; flags and six bytes of its part.
+/// [`small`] with `edit` applied to head 1: its checksum, `S`, ordinal, time, no meta, flags and six bytes of its
+/// part.
 fn edited_head(name: &str, why: &str, edit: impl Fn(&mut Vec<u8>) + 'static) -> Vector {
     bad_head(name, small().edit_head(1, edit), why)
 }
@@ -45,7 +46,7 @@ fn bad_meta(name: &str, why: &str, meta: &[u8]) -> Vector {
     edited_head(&format!("meta-{name}"), why, move |head| head.splice(7..8, meta.clone()).for_each(drop))
 }
 
-/// A segment whose header is refused for `why`; the footer's info is right.
+/// A segment whose header is refused with `why`; the footer's info is correct.
 fn bad_header(name: &str, segment: Segment, why: (&str, Option<u64>)) -> Vector {
     let w = segment.write();
     let salvage = w.salvage().skip(0, w.samples[0].at, why.0);
@@ -58,7 +59,7 @@ fn bad_schema(name: &str, why: &str, schema: Vec<u8>) -> Vector {
     bad_header(&format!("schema-{name}"), segment, (why, (why != "TooLarge").then_some(0)))
 }
 
-/// [`small`] whose footer is refused by itself, and so does not end the samples in salvage.
+/// [`small`] with a footer that does not decode, and therefore does not end the samples in salvage.
 fn bad_footer(name: &str, why: &str, edit: impl Fn(&mut Vec<u8>) + 'static) -> Vector {
     let w = small().edit_footer(edit).write();
     let salvage = w.salvage().skip(w.footer, w.len(), why);
@@ -66,7 +67,7 @@ fn bad_footer(name: &str, why: &str, edit: impl Fn(&mut Vec<u8>) + 'static) -> V
     refused(name, w.bytes, (why, at), salvage)
 }
 
-/// [`small`] whose footer contradicts what comes before it. Salvage has no use for what contradicts.
+/// [`small`] with a footer that contradicts the samples before it. Salvage ignores the contradiction.
 fn wrong_footer(name: &str, why: &str, edit: impl Fn(&mut Vec<u8>) + 'static) -> Vector {
     let w = small().edit_footer(edit).write();
     let salvage = w.salvage();
@@ -120,14 +121,14 @@ fn frames() -> Vec<Vector> {
         refused("part-shorter", w.patch(last + 4, &[68]), ("Malformed", Some(part)), no_part("Malformed")),
         refused("part-longer", w.patch(last + 4, &[80]), ("UnescapedMagic", Some(end)), no_part("Malformed")),
     ];
-    // Frames with flags 1 and 2 and a length that is no multiple of 4.
+    // Frames with flags 1 and 2 and a length that is not a multiple of 4.
     out.push(refused("unaligned-head", flag(head, 1), ("UnalignedPart", Some(head)), no_head("UnalignedPart")));
     let unaligned = w.patch(part + 4, &[71]);
     out.push(refused("unaligned-part", unaligned, ("UnalignedPart", Some(part)), no_part("UnalignedPart")));
-    // A first part whose second part would make it longer than any record.
+    // A first part whose second part would make the record longer than allowed.
     let long = w.patch(last + 4, &[0xff, 0xff, 0xff, 0x7f]);
     out.push(refused("record-too-large", long, ("TooLarge", None), no_part("TooLarge")));
-    // A writer that does not escape.
+    // A writer that does not escape the magic.
     let mut segment = small();
     let tensor = [&noise(12, 1)[..], &MAGIC, &noise(4, 2)].concat();
     let part = Part { escape: false, ..inline(&tensor).large() };
@@ -155,7 +156,7 @@ fn cuts() -> Vec<Vector> {
         refused(&format!("cut-{name}"), w.bytes[..len as usize].to_vec(), ("Truncated", Some(at)), salvage)
     };
     let none = |len: u64| Salvage::nothing(len, "Truncated");
-    // What is left of the samples, and a stretch from `begin` on.
+    // The remaining samples, and a skipped region from `begin` on.
     let lost = |begin: u64, len: u64| w.lost_from(begin, len, "Truncated");
     let kept = || w.lost_from(w.samples[2].at, 0, "").part(1, 1, "Truncated").unskipped();
     let zeros = [&w.bytes[..s.at as usize], &vec![0; (w.len() - s.at) as usize]].concat();
@@ -190,7 +191,7 @@ fn cuts() -> Vec<Vector> {
     ]
 }
 
-/// Whole blocks that stand at a wrong place.
+/// Whole blocks at a wrong place.
 fn places() -> Vec<Vector> {
     let w = small().write();
     let s = &w.samples;
@@ -355,7 +356,7 @@ fn heads() -> Vec<Vector> {
         }),
         edited_head("head-splits", "Malformed", |head| head.splice(8.., [0x12, 0, 0, 0, 0, 2]).for_each(drop)),
     ];
-    // An ordinal that was seen already; one that is missing: salvage takes what ascends.
+    // An ordinal that occurs twice, and one that is missing: salvage accepts ascending ordinals.
     out.push(bad_head("head-ordinal-twice", small().edit_head(1, ordinal(0)), "Malformed"));
     let w = small().edit_head(1, ordinal(7)).write();
     let (at, next) = (w.samples[1].at, w.samples[2].at);
@@ -414,7 +415,7 @@ fn metas() -> Vec<Vector> {
 
 fn footers() -> Vec<Vector> {
     let at = |n: usize| 24 + 8 * n;
-    // A record after the footer, before the trailer.
+    // A record between the footer and the trailer.
     let w = small().write();
     let mut between = vec![0, 0, 0, 0, b'X'];
     bound(&w.info.id, w.trailer, &mut between);
@@ -483,18 +484,18 @@ fn trailers() -> Vec<Vector> {
     ]
 }
 
-/// Heads that say something else than stands behind them, checksums right.
+/// Heads that do not match the records after them, with correct checksums.
 fn parts() -> Vec<Vector> {
     let info = || Info::new([("a", dtype("u8"), &[40]), ("b", dtype("u8"), &[40])]);
     let both = |n| [inline(&noise(40, n)).large(), inline(&noise(40, n + 10)).large()];
     let segment = || Segment::new(info()).sample(both(1)).sample(both(2)).sample(both(3));
     let mut out = Vec::new();
-    // The checksum of a part, as the head has it.
+    // The checksum of a part in its head.
     let w = segment().edit_head(1, |head| head[9] ^= 1).write();
     let (at, end) = (w.samples[1].parts[0].at, w.samples[1].parts[0].end);
     let salvage = w.salvage().part(1, 0, "Checksum").skip(at, end, "Checksum");
     out.push(refused("part-crc-in-head", w.bytes.clone(), ("Checksum", Some(at)), salvage));
-    // Both parts damaged.
+    // Both parts are damaged.
     let (first, second) = (&w.samples[2].parts[0], &w.samples[2].parts[1]);
     let w = segment().write();
     let mut bytes = w.flip(first.at + 8, 1);
@@ -502,7 +503,7 @@ fn parts() -> Vec<Vector> {
     let salvage = w.salvage().part(2, 0, "Checksum").part(2, 1, "Checksum");
     let salvage = salvage.skip(first.at, first.end, "Checksum").skip(second.at, second.end, "Checksum");
     out.push(refused("both-parts", bytes, ("Checksum", Some(first.at)), salvage));
-    // The parts exchanged: each has the other's length, and not its checksum.
+    // The parts are exchanged: each has the length of the other, but a wrong checksum.
     let at = |n: usize| w.samples[1].parts[n].at as usize..w.samples[1].parts[n].end as usize;
     let mut bytes = w.bytes.clone();
     bytes[at(0)].copy_from_slice(&w.bytes[at(1)]);
@@ -511,7 +512,7 @@ fn parts() -> Vec<Vector> {
     let parts = &w.samples[1].parts;
     let salvage = salvage.skip(parts[0].at, parts[0].end, "Checksum").skip(parts[1].at, parts[1].end, "Checksum");
     out.push(refused("parts-exchanged", bytes, ("Checksum", Some(parts[0].at)), salvage));
-    // A part of a dtype or a codec of a later version, damaged.
+    // A damaged part whose dtype or codec is of a later version.
     let unknown = Segment::new(info()).sample([inline(&[1; 40]).large().own(unknown(99, 4), &[10]), inline(&[2; 40])]);
     let unknown = unknown.sample([inline(&[3; 40]).stored(2, &[4; 9]).large(), inline(&[5; 40])]).write();
     for (n, name) in ["unknown-dtype-damaged", "unknown-codec-damaged"].into_iter().enumerate() {
@@ -558,7 +559,7 @@ fn compressed() -> Vec<Vector> {
     out.extend(both("zstd-checksum", own(&checksum, 12)));
     out.extend(both("zstd-dictionary", own(&dictionary, 3)));
     out.extend(both("zstd-bomb", own(&zstd(&[(&[0], 200)]), 65_536 * 10 + 1)));
-    // More than any reader takes, by a shape with little behind it: the ratio alone refuses it.
+    // A shape that claims more than any reader accepts, with few bytes: the ratio alone refuses it.
     out.extend(both("zstd-claim", own(&zstd(&[(&[0], 200)]), 1 << 39)));
     out
 }

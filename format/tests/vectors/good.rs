@@ -1,19 +1,19 @@
-//! Segments that are as they should be.
+//! Valid segments.
 
 use super::Vector;
 use super::model::*;
 
-/// A frame of zstd, level 3, of [`squares`].
+/// A zstd frame of [`squares`], level 3.
 pub const SQUARES: &[u8] = include_bytes!("squares.zst");
-/// The same of level 19, with a checksum, without the length.
+/// A zstd frame of [`squares`], level 19, with a checksum and without the length.
 const SQUARES_STREAM: &[u8] = include_bytes!("squares-stream.zst");
 
-/// The squares of 0 to 199 in decimal, with commas between.
+/// Returns the squares of 0 to 199 in decimal, separated by commas.
 pub fn squares() -> Vec<u8> {
     (0..200).map(|n: u32| (n * n).to_string()).collect::<Vec<_>>().join(",").into_bytes()
 }
 
-/// A frame of zstd, less than 256 bytes long, of blocks that are each raw or one byte repeated.
+/// Returns a zstd frame of less than 256 bytes, whose blocks are each raw or one repeated byte.
 pub fn zstd(blocks: &[(&[u8], usize)]) -> Vec<u8> {
     let len: usize = blocks.iter().map(|(bytes, times)| bytes.len() * times).sum();
     let mut out = vec![0x28, 0xb5, 0x2f, 0xfd, 0x20, len as u8];
@@ -25,7 +25,7 @@ pub fn zstd(blocks: &[(&[u8], usize)]) -> Vec<u8> {
     out
 }
 
-/// Bytes that look like nothing, and hold no magic.
+/// Returns pseudo-random bytes without a magic.
 pub fn noise(len: usize, seed: u32) -> Vec<u8> {
     let mut state = seed.wrapping_mul(2_654_435_761) | 1;
     let mut next = || {
@@ -42,12 +42,12 @@ fn ok(name: &str, segment: Segment) -> Vector {
     Vector { name: format!("ok/{name}.rec"), outcome: written.outcome(), bytes: written.bytes }
 }
 
-/// One part `data` of u8 and this length.
+/// Describes a segment with one part `data` of dtype u8 and this length.
 fn bytes_info(len: u64) -> Info {
     Info::new([("data", dtype("u8"), &[len])])
 }
 
-/// A segment with one sample for each tensor, all of one length.
+/// Returns a segment with one sample per tensor, all of one length.
 fn of_tensors(tensors: &[Vec<u8>], large: bool) -> Segment {
     let segment = Segment::new(bytes_info(tensors[0].len() as u64));
     tensors.iter().fold(segment, |segment, tensor| {
@@ -57,14 +57,14 @@ fn of_tensors(tensors: &[Vec<u8>], large: bool) -> Segment {
 }
 
 impl Part {
-    /// With its own shape, its length.
+    /// Gives the part its own shape: its length.
     fn own_length(self) -> Part {
         let len = self.tensor.len() as u64;
         self.own(dtype("u8"), &[len])
     }
 }
 
-/// A segment with one sample for each map.
+/// Returns a segment with one sample per map.
 fn of_metas(metas: Vec<Vec<(String, V)>>) -> Segment {
     let segment = Segment::new(Info::new([]));
     metas.into_iter().fold(segment, |segment, meta| segment.sample_with(meta, []))
@@ -101,7 +101,7 @@ fn whole() -> Vec<Vector> {
     ]
 }
 
-/// Six samples of about 1.5 KiB: inline, large, compressed, empty and split parts, meta.
+/// Six samples of about 1.5 KiB in total: inline, large, compressed, empty and split parts, and meta.
 fn golden() -> Vector {
     let mut info = Info::new([
         ("image", dtype("f32"), &[16, 24]),
@@ -190,7 +190,7 @@ fn tensors() -> Vec<Vector> {
     ]
 }
 
-/// Tensors of at most 40 bytes with the magic at all kinds of places.
+/// Returns tensors of at most 40 bytes with the magic at various offsets.
 fn magic_places() -> Vec<Vec<u8>> {
     let x = noise(16, 1);
     vec![
@@ -215,7 +215,7 @@ fn magics() -> Vec<Vector> {
     (first.first, first.born) = (0xced7_230a, 0xced7_230a_ced7_230a);
     first.provenance = map([("bytes", V::Bytes(MAGIC.repeat(9)))]);
     let meta = (0..4).map(|n| map([("x", V::Bytes([vec![0; n], MAGIC.repeat(2)].concat()))])).collect();
-    // A tensor that holds a head of its own segment, and a whole segment.
+    // A tensor that contains a head of its own segment, and a whole segment.
     let inner = Segment::new(bytes_info(1)).sample([inline(&[1])]).write().bytes;
     let lookalike = Segment::new(bytes_info(inner.len() as u64)).sample([inline(&inner).large()]);
     vec![
@@ -301,7 +301,7 @@ fn maps() -> Vec<Vector> {
         map([("b", V::Int(1)), ("a", V::Int(2)), ("aa", V::Int(3)), ("", V::Int(4))]),
         map([("", V::Int(4)), ("a", V::Int(2)), ("aa", V::Int(3)), ("b", V::Int(1))]),
     ];
-    // The length 1 and an empty map say what the length 0 says.
+    // A meta of length 1 with an empty map has the same meaning as length 0.
     let explicit =
         Segment::new(Info::new([])).sample([]).edit_head(0, |head| head.splice(7..8, [1, 0xa0]).for_each(drop));
     vec![

@@ -1,4 +1,4 @@
-//! As much of JSON as outcomes need, printed so that a person can read it.
+//! The part of JSON that outcomes need, printed in a readable form.
 
 use std::fmt::{self, Display, Write};
 
@@ -13,7 +13,7 @@ pub enum Json {
     Object(Vec<(&'static str, Json)>),
 }
 
-/// Longest line of an array or object that is not broken up.
+/// Longest line of an array or object that is not wrapped.
 const WIDTH: usize = 110;
 
 impl Json {
@@ -34,7 +34,7 @@ impl Json {
         let _ = write!(out, "\n{:indent$}{close}", "");
     }
 
-    /// The contents of a file.
+    /// Returns the contents of a file.
     pub fn page(&self) -> String {
         let mut out = String::new();
         self.put(&mut out, 0);
@@ -117,12 +117,12 @@ impl<T: Into<Json>> From<Vec<T>> for Json {
     }
 }
 
-/// Eight hexadecimal digits.
+/// Formats as eight hexadecimal digits.
 pub fn hex8(value: u32) -> Json {
     Json::Text(format!("{value:08x}"))
 }
 
-/// Two hexadecimal digits a byte.
+/// Formats as two hexadecimal digits per byte.
 pub fn hex(bytes: &[u8]) -> Json {
     Json::Text(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

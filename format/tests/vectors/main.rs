@@ -1,7 +1,7 @@
-//! The files under `vectors`: each is made here, with the outcome that it is to have. What is expected comes from what
-//! was written and what was damaged, not from a decoder.
+//! The files under `vectors`. Each is generated here with its expected outcome, which follows from what was written
+//! and damaged and not from a decoder.
 //!
-//! `RINGREEL_WRITE_VECTORS=1 cargo test -p ringreel-format --test vectors` writes them anew.
+//! `RINGREEL_WRITE_VECTORS=1 cargo test -p ringreel-format --test vectors` writes the files again.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod bad;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A file, and the outcome that it is to have.
+/// A file and its expected outcome.
 pub struct Vector {
     /// Its path under `vectors`.
     pub name: String,
@@ -34,11 +34,11 @@ fn folder() -> PathBuf {
 }
 
 #[test]
-fn the_files_are_those_that_are_made_here() {
+fn vector_files_match_the_generated_ones() {
     let mut wanted = BTreeMap::new();
     for vector in vectors() {
         let outcome = vector.outcome.page().into_bytes();
-        assert!(wanted.insert(format!("{}.json", vector.name), outcome).is_none(), "{} stands twice", vector.name);
+        assert!(wanted.insert(format!("{}.json", vector.name), outcome).is_none(), "{} occurs twice", vector.name);
         wanted.insert(vector.name, vector.bytes);
     }
     let write = std::env::var_os("RINGREEL_WRITE_VECTORS").is_some();
@@ -62,11 +62,11 @@ fn the_files_are_those_that_are_made_here() {
     }
     assert_eq!(found.keys().collect::<Vec<_>>(), wanted.keys().collect::<Vec<_>>());
     for (name, bytes) in &wanted {
-        assert!(found[name] == *bytes, "{name} on disk is another one");
+        assert!(found[name] == *bytes, "{name} on disk differs");
     }
 }
 
-/// The kind of a file, as its outcome says.
+/// Returns the kind of a file from its outcome.
 fn kind(vector: &Vector) -> String {
     match outcome::field(&vector.outcome, "kind") {
         Some(Json::Text(kind)) => kind,
@@ -75,7 +75,7 @@ fn kind(vector: &Vector) -> String {
 }
 
 #[test]
-fn the_library_gives_each_outcome() {
+fn library_produces_each_expected_outcome() {
     let mut wrong = Vec::new();
     for vector in vectors() {
         let found = std::panic::catch_unwind(|| outcome::outcome(&vector.bytes, &kind(&vector)));
@@ -91,7 +91,7 @@ fn the_library_gives_each_outcome() {
 }
 
 #[test]
-fn good_segments_read_by_position_give_the_same_samples() {
+fn good_segments_have_the_same_samples_by_position() {
     let good = vectors().into_iter().filter(|vector| vector.name.starts_with("ok/") && kind(vector) == "segment");
     for vector in good {
         let found = outcome::by_position(&vector.bytes).unwrap();
@@ -99,13 +99,13 @@ fn good_segments_read_by_position_give_the_same_samples() {
     }
 }
 
-/// What a writer of this version does not write, but may read.
+/// Good segments that a writer of this version does not produce but a reader accepts.
 const NOT_WRITTEN: [&str; 6] =
     ["meta-empty", "own-as-schema", "minor", "minor-bare", "other-records", "other-records-alone"];
 
-/// The other good segments come from the library's writer with the same bytes.
+/// The library's writer produces the other good segments with the same bytes.
 #[test]
-fn the_library_writes_the_same_bytes() {
+fn library_writes_the_same_bytes() {
     let mut same = 0;
     let not_written = NOT_WRITTEN.map(|name| format!("ok/{name}.rec"));
     for vector in vectors().iter().filter(|vector| vector.name.starts_with("ok/") && kind(vector) == "segment") {

@@ -1,12 +1,12 @@
-//! Segments as they are meant, and a plain writer for them: slow, straight from SPEC.md, with a hook at each record.
-//! It keeps book of where everything lies, so that an outcome can be told without any decoder.
+//! Models of segments, and a simple writer for them: slow, directly from SPEC.md, with a hook for each record. It
+//! records where everything is, so that an outcome can be determined without a decoder.
 
 use super::json::{Json, error, hex};
 use super::written::{Sample, Written, WrittenPart, codec_json, info_json, part_json};
 
 pub const MAGIC: [u8; 4] = [0x0a, 0x23, 0xd7, 0xce];
 
-/// Changes a payload before its checksum is taken.
+/// Changes a payload before its checksum is computed.
 pub type Edit = Box<dyn Fn(&mut Vec<u8>)>;
 
 /// A value of a map.
@@ -28,12 +28,12 @@ impl From<&str> for V {
     }
 }
 
-/// A map of these entries.
+/// Returns a map of these entries.
 pub fn map<const N: usize>(entries: [(&str, V); N]) -> Vec<(String, V)> {
     entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// The head of a CBOR value.
+/// Encodes the head of a CBOR value.
 pub fn cbor_head(major: u8, n: u64) -> Vec<u8> {
     let bytes = n.to_be_bytes();
     let (low, tail) = match n {
@@ -87,7 +87,7 @@ pub struct DType {
     pub descr: Option<String>,
 }
 
-/// Names of the codes from 0 on, and their item sizes.
+/// Names of the codes from 0 on, with their item sizes.
 pub const DTYPES: [(&str, u64); 16] = [
     ("bytes", 1),
     ("bool", 1),
@@ -107,18 +107,18 @@ pub const DTYPES: [(&str, u64); 16] = [
     ("c128", 16),
 ];
 
-/// The dtype of this name.
+/// Returns the dtype with this name.
 pub fn dtype(name: &str) -> DType {
     let code = DTYPES.iter().position(|row| row.0 == name).unwrap();
     DType { code: code as u8, itemsize: DTYPES[code].1, descr: None }
 }
 
-/// A dtype of NumPy alone.
+/// Returns a NumPy-only dtype.
 pub fn numpy(descr: &str, itemsize: u64) -> DType {
     DType { code: 255, itemsize, descr: Some(descr.to_owned()) }
 }
 
-/// A dtype of a later version.
+/// Returns a dtype of a later version.
 pub fn unknown(code: u8, itemsize: u64) -> DType {
     DType { code, itemsize, descr: None }
 }
@@ -162,14 +162,14 @@ pub fn shape(shape: &[u64]) -> Vec<u8> {
     [vec![shape.len() as u8], shape.iter().flat_map(|axis| varint(*axis)).collect()].concat()
 }
 
-/// One frame, whatever it may hold.
+/// Returns one frame, valid or not.
 pub fn raw_frame(flag: u32, payload: &[u8]) -> Vec<u8> {
     let word = flag << 29 | payload.len() as u32;
     let zeros = payload.len().wrapping_neg() % 4;
     [&MAGIC, &word.to_le_bytes()[..], payload, &[0; 3][..zeros]].concat()
 }
 
-/// Payloads of the frames into which a record is split.
+/// Returns the payloads of the frames into which a record is split.
 fn split(payload: &[u8]) -> Vec<&[u8]> {
     let (mut parts, mut begin) = (Vec::new(), 0);
     for at in (0..payload.len()).step_by(4) {
@@ -182,7 +182,7 @@ fn split(payload: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
-/// The frames of a record, and how often it was split.
+/// Returns the frames of a record, and how often it was split.
 pub fn record(payload: &[u8]) -> (Vec<u8>, u64) {
     let parts = split(payload);
     let last = parts.len() - 1;
@@ -200,7 +200,7 @@ pub fn crc32(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes)
 }
 
-/// What a segment says of itself.
+/// Description of a segment.
 #[derive(Clone, Debug)]
 pub struct Info {
     pub id: [u8; 16],
@@ -250,18 +250,18 @@ impl Info {
 /// A part of a sample.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// Dtype and shape where they are not those of the schema.
+    /// Dtype and shape if they differ from the schema's.
     pub own: Option<(DType, Vec<u64>)>,
     pub codec: u8,
     pub large: bool,
-    /// What stands in the file.
+    /// The bytes in the file.
     pub stored: Vec<u8>,
     pub tensor: Vec<u8>,
     /// Whether a magic in a large part is escaped.
     pub escape: bool,
 }
 
-/// A part as the schema has it.
+/// Returns a part with the schema's dtype and shape.
 pub fn inline(tensor: &[u8]) -> Part {
     Part { own: None, codec: 0, large: false, stored: tensor.to_vec(), tensor: tensor.to_vec(), escape: true }
 }
@@ -280,7 +280,7 @@ impl Part {
     }
 }
 
-/// What stands between header and footer.
+/// An entry between header and footer.
 pub enum Entry {
     Sample {
         time: u64,
@@ -291,16 +291,16 @@ pub enum Entry {
     Other(u8, Vec<u8>),
 }
 
-/// A segment, and what is wrong with it.
+/// A segment and its errors.
 pub struct Segment {
     pub info: Info,
     pub minor: u8,
     pub entries: Vec<Entry>,
-    /// What a later minor version adds to header and footer.
+    /// Fields that a later minor version adds to header and footer.
     pub extra: Vec<u8>,
     pub edit_header: Option<Edit>,
     pub edit_footer: Option<Edit>,
-    /// For sample `.0`. The first four bytes are those of the checksum.
+    /// For sample `.0`. The first four bytes are the checksum.
     pub edit_head: Option<(usize, Edit)>,
 }
 
@@ -472,7 +472,7 @@ impl Segment {
     }
 }
 
-/// Puts the checksum of a record at file offset `at` into its payload. Returns it.
+/// Sets the checksum of a record at file offset `at` in its payload. Returns it.
 pub fn bound(id: &[u8; 16], at: u64, payload: &mut [u8]) -> u32 {
     let crc = crc32(&[id, &at.to_le_bytes()[..], &payload[4..]].concat());
     payload[..4].copy_from_slice(&crc.to_le_bytes());

@@ -1,4 +1,4 @@
-//! What the library makes of a file, in the form of an expected outcome.
+//! The library's result for a file, in the form of an expected outcome.
 
 use super::json::{Json, error, hex8, stretch};
 use super::model::crc32;
@@ -87,7 +87,7 @@ fn sample(head: &Head, schema: &Schema, parts: &[Part]) -> Json {
     sample_json(head.at, head.end, head.ordinal, head.unix_ms, head.crc, map(&head.meta), parts)
 }
 
-/// The check from front to back.
+/// Returns the result of checking the segment from front to back.
 fn check(bytes: &[u8]) -> Result<Json> {
     let mut walk = SegmentWalk::new(bytes, MAX_PART)?;
     let (head, schema) = (info(walk.info()), walk.info().schema.clone());
@@ -96,11 +96,11 @@ fn check(bytes: &[u8]) -> Result<Json> {
         samples.push(sample(found.head, &schema, &found.sample()?.parts));
     }
     let footer = walk.footer().unwrap();
-    // The header record is the first, and its payload begins at 8 or, where it was split there, never before 24.
+    // The header record is the first. Its payload begins at 8, or, if the record is split there, at 24 or later.
     Ok(segment_json(bytes[17], head, samples, (footer.at, footer.count, footer.heads_crc, footer.check)))
 }
 
-/// Ordinal, time, meta and parts of each sample, read by position; and the same of an outcome.
+/// Returns ordinal, time, meta and parts of each sample, read by position.
 pub fn by_position(bytes: &[u8]) -> Result<Json> {
     let segment = SegmentSlice::open(Bytes::copy_from_slice(bytes))?;
     let mut samples = Vec::new();
@@ -122,7 +122,7 @@ pub fn by_position(bytes: &[u8]) -> Result<Json> {
     Ok(Json::List(vec![info(&segment.footer().info), Json::List(samples)]))
 }
 
-/// The part of an outcome that [`by_position`] gives.
+/// Returns the part of an outcome that [`by_position`] returns.
 pub fn of_position(outcome: &Json) -> Json {
     let part = |part: &Json| {
         let result = field(part, "crc32").or(field(part, "error"));
@@ -137,7 +137,7 @@ pub fn of_position(outcome: &Json) -> Json {
     Json::List(vec![field(outcome, "info").unwrap(), Json::List(samples.iter().map(sample).collect())])
 }
 
-/// The value of this key.
+/// Returns the value of this key.
 pub fn field(json: &Json, key: &str) -> Option<Json> {
     let Json::Object(fields) = json else { return None };
     fields.iter().find(|field| field.0 == key).map(|field| field.1.clone())
@@ -204,7 +204,7 @@ fn items(bytes: &[u8]) -> Result<Json> {
     Ok(super::plain::entries_json("lst", list::items(bytes).map(item).collect::<Result<_>>()?))
 }
 
-/// The outcome of a file of this kind.
+/// Returns the outcome of a file of this kind.
 pub fn outcome(bytes: &[u8], kind: &str) -> Json {
     let read = match kind {
         "segment" => check(bytes),
@@ -225,8 +225,8 @@ pub fn outcome(bytes: &[u8], kind: &str) -> Json {
     Json::Object(out)
 }
 
-/// The samples of a segment, written again. None where the writer would store a part in another way: compressed, of a
-/// later version, large while one that is as long stands in a head.
+/// Writes the samples of a segment again. Returns `None` if the writer would store a part in another way: compressed,
+/// of a later version, or large although a part of the same length is in a head.
 pub fn written_again(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut walk = SegmentWalk::new(bytes, MAX_PART).unwrap();
     let (info, mut samples, mut inline, mut large) = (walk.info().clone(), Vec::new(), 0, usize::MAX);

@@ -1,4 +1,4 @@
-//! Plain RecordIO files, and the `.idx` and `.lst` files beside them.
+//! Plain RecordIO files, and the `.idx` and `.lst` files that belong to them.
 
 use super::Vector;
 use super::good::noise;
@@ -46,7 +46,7 @@ fn ok(name: &str, payloads: &[Vec<u8>]) -> Vector {
     Vector { name: format!("ok/recordio-{name}.rec"), bytes, outcome: records_json(records) }
 }
 
-/// Frames between which the offsets are asked for.
+/// A file of frames, which tracks the offsets between them.
 struct Damaged {
     bytes: Vec<u8>,
     records: Vec<Json>,
@@ -58,14 +58,14 @@ impl Damaged {
         Damaged { bytes: Vec::new(), records: Vec::new(), skipped: Vec::new() }
     }
 
-    /// A record that is found.
+    /// Adds a record that is found.
     fn record(mut self, payload: &[u8]) -> Damaged {
         self.records.push(found_json(self.bytes.len() as u64, payload));
         self.bytes.extend(record(payload).0);
         self
     }
 
-    /// Bytes that are skipped, as one stretch.
+    /// Adds bytes that are skipped as one region.
     fn skip(mut self, bytes: &[u8], why: &str) -> Damaged {
         let begin = self.bytes.len() as u64;
         self.bytes.extend(bytes);
@@ -73,7 +73,7 @@ impl Damaged {
         self
     }
 
-    /// `at`: where the error is, after the beginning of the first stretch.
+    /// `at` is the offset of the error from the beginning of the first region.
     fn refused(self, name: &str, why: &str, at: Option<u64>) -> Vector {
         let Json::List(first) = &self.skipped[0] else { unreachable!() };
         let Json::Int(begin) = first[0] else { unreachable!() };
@@ -87,12 +87,12 @@ impl Damaged {
     }
 }
 
-/// A file whose second of three records is these bytes.
+/// A file of three records whose second one is replaced by these bytes.
 fn bad(name: &str, bytes: &[u8], why: &str, at: Option<u64>) -> Vector {
     Damaged::new().record(b"first").skip(bytes, why).record(b"last, longer").refused(name, why, at)
 }
 
-/// A file that ends in these bytes.
+/// A file that ends with these bytes.
 fn bad_end(name: &str, bytes: &[u8], why: &str, at: Option<u64>) -> Vector {
     Damaged::new().record(b"first").record(b"second").skip(bytes, why).refused(name, why, at)
 }
@@ -157,7 +157,7 @@ fn damaged() -> Vec<Vector> {
     let begin = Damaged::new().skip(&flip(0, 1), "BadMagic").record(b"first").record(b"second");
     let alone = Damaged::new().skip(b"no RecordIO file at all, only text", "BadMagic");
     let inner = Damaged::new().record(b"first").skip(&escaped, "UnescapedMagic").record(b"second");
-    // A first part, and in place of the last a whole record: that one is found.
+    // A first part, followed by a whole record instead of the last part: the whole record is found.
     let whole_after_first = Damaged::new().record(b"first").skip(&split[..12], "BadFlag").record(b"a whole record");
     let again =
         Damaged::new().record(b"first").skip(&split[..12], "BadFlag").record(&[b"half", &MAGIC[..], b"rest"].concat());

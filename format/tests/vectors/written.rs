@@ -1,4 +1,4 @@
-//! What was written: where everything lies, and the outcomes that follow from it.
+//! A written segment: where everything is, and the outcomes that follow from that.
 
 use super::json::{Json, hex, hex8, stretch};
 use super::model::Info;
@@ -72,7 +72,7 @@ pub fn segment_json(minor: u8, info: Json, samples: Vec<Json>, footer: (u64, u64
     ])
 }
 
-/// A part as it was written. `pad` is where the record before it ended; a pad stands there when `at` is another place.
+/// A written part. `pad` is the end of the record before it; there is a pad if `at` differs from it.
 pub struct WrittenPart {
     pub pad: u64,
     pub at: u64,
@@ -81,7 +81,7 @@ pub struct WrittenPart {
     pub json: Json,
 }
 
-/// A sample as it was written.
+/// A written sample.
 pub struct Sample {
     pub at: u64,
     pub head_end: u64,
@@ -93,7 +93,7 @@ pub struct Sample {
     pub parts: Vec<WrittenPart>,
 }
 
-/// A segment as it was written, and where everything lies: file offsets.
+/// A written segment, and the file offsets of everything in it.
 pub struct Written {
     pub info: Info,
     pub minor: u8,
@@ -112,7 +112,7 @@ impl Written {
         self.bytes.len() as u64
     }
 
-    /// The outcome of the whole segment.
+    /// Returns the outcome of the whole segment.
     pub fn outcome(&self) -> Json {
         let sample = |sample: &Sample| {
             let parts = sample.parts.iter().map(|part| part.json.clone()).collect();
@@ -122,19 +122,19 @@ impl Written {
         segment_json(self.minor, self.info.json(), self.samples.iter().map(sample).collect(), footer)
     }
 
-    /// The bytes with others from `at` on.
+    /// Returns the bytes, with those from `at` on replaced.
     pub fn patch(&self, at: u64, with: &[u8]) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         bytes[at as usize..][..with.len()].copy_from_slice(with);
         bytes
     }
 
-    /// The bytes with one byte xored.
+    /// Returns the bytes with one byte xored.
     pub fn flip(&self, at: u64, bits: u8) -> Vec<u8> {
         self.patch(at, &[self.bytes[at as usize] ^ bits])
     }
 
-    /// What salvage finds when nothing is lost.
+    /// Returns what salvage finds if nothing is lost.
     pub fn salvage(&self) -> Salvage {
         let crc = |part: &WrittenPart| match &part.result {
             Ok(crc) => hex8(*crc),
@@ -145,7 +145,7 @@ impl Written {
         Salvage { samples: self.samples.iter().map(sample).collect(), skipped: Vec::new() }
     }
 
-    /// What salvage finds when all from `begin` on is lost.
+    /// Returns what salvage finds if everything from `begin` on is lost.
     pub fn lost_from(&self, begin: u64, end: u64, why: &str) -> Salvage {
         let mut salvage = self.salvage();
         salvage.samples.retain(|sample| sample.1 < begin);
@@ -153,7 +153,7 @@ impl Written {
     }
 }
 
-/// What salvage is to find: (ordinal, offset, checksums or names of errors), and stretches.
+/// Expected result of salvage: (ordinal, offset, checksums or names of errors), and skipped regions.
 #[derive(Clone)]
 pub struct Salvage {
     pub samples: Vec<(u64, u64, Vec<Json>)>,
@@ -161,24 +161,24 @@ pub struct Salvage {
 }
 
 impl Salvage {
-    /// Nothing but this stretch.
+    /// Returns only this region.
     pub fn nothing(end: u64, why: &str) -> Salvage {
         Salvage { samples: Vec::new(), skipped: vec![stretch(0, end, why)] }
     }
 
-    /// Without any stretch.
+    /// Removes all regions.
     pub fn unskipped(mut self) -> Salvage {
         self.skipped.clear();
         self
     }
 
-    /// Without the sample that began at `at`.
+    /// Removes the sample that began at `at`.
     pub fn without(mut self, at: u64) -> Salvage {
         self.samples.retain(|sample| sample.1 != at);
         self
     }
 
-    /// With an error in part `part` of the `n`th sample that is left.
+    /// Sets an error in part `part` of the `n`th remaining sample.
     pub fn part(mut self, n: usize, part: usize, why: &str) -> Salvage {
         self.samples[n].2[part] = why.into();
         self
