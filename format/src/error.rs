@@ -32,7 +32,8 @@ pub enum FormatError {
     #[error(
         "byte {at}: inner part of a split record has length {len}, which is not a multiple of 4: either its length is \
          damaged, or the file is in the dialect of ml-io and SageMaker, which cuts records anywhere and joins them \
-         without the magic; that is not RecordIO as dmlc and MXNet write it: convert the file with the tool that wrote it"
+         without the magic; that is not RecordIO as dmlc and MXNet write it: convert the file with the tool that \
+         wrote it"
     )]
     UnalignedPart {
         /// Where the frame begins.

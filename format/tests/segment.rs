@@ -36,7 +36,7 @@ fn decompressed_parts_are_aligned_like_stored_ones() {
     let samples: Vec<_> = lengths.iter().map(|len| (vec![7; *len], vec![9; len / 3])).collect();
     let segment = write(&samples, WriteOptions { compress: vec![Some(1), Some(-5)], ..Default::default() });
     let segment = SegmentSlice::open(segment.into()).unwrap();
-    let held: Vec<_> = (0..samples.len() as u64).map(|n| segment.sample(n).unwrap()).collect(); // at different addresses
+    let held: Vec<_> = (0..samples.len() as u64).map(|n| segment.sample(n).unwrap()).collect(); // at many addresses
     for (sample, (data, label)) in held.iter().zip(&samples) {
         for (part, want) in sample.parts.iter().zip([data, label]) {
             let found = part.data().unwrap();

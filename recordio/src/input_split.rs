@@ -345,7 +345,8 @@ impl InputSplit {
     ///
     /// # Errors
     /// - [`Error::Format`]: damage with [`OnDamage::Fail`]; always for a writer that never escapes the magic or joins
-    ///   parts in another way, and for an index that does not match the records. Returned once; the next call continues after it.
+    ///   parts in another way, and for an index that does not match the records. Returned once; the next call
+    ///   continues after it.
     /// - [`Error::Fs`]: filesystem errors. The next call tries again.
     pub fn next_into(&mut self, payload: &mut Vec<u8>) -> Result<Option<SplitItem>> {
         payload.clear();

@@ -74,8 +74,8 @@ impl MongoPlace {
         if self.secrets().all(|secret| !text.contains(secret)) {
             return text.to_owned();
         }
-        "the connection string cannot be parsed. Expected mongodb://user:password@host:port/?option=value, with @ : / ? \
-         # % in user and password written as %40 %3A %2F %3F %23 %25"
+        "the connection string cannot be parsed. Expected mongodb://user:password@host:port/?option=value, with @ : / \
+         ? # % in user and password written as %40 %3A %2F %3F %23 %25"
             .to_owned()
     }
 

@@ -50,7 +50,7 @@ impl Share {
         if rank < world {
             return Ok(Share { rank, world });
         }
-        Err(Error::Sample(format!("rank {rank} is not less than the world size {world}: ranks start at 0")))
+        Err(Error::Sample(format!("rank {rank} is not less than the world size {world}: ranks count from 0")))
     }
 
     /// Returns the position at this worker's `step`, from 0, in a generation of `samples`, or `None` after its last

@@ -212,7 +212,11 @@ impl Core {
                     // After a failed fsync or close the contents of the file are unknown: it is discarded, and never
                     // synced again.
                     let (gone, lost) = self.open.throw_away();
-                    tracing::error!(%error, samples = lost, "cannot complete a segment; it is discarded, and its samples do not count as finished");
+                    tracing::error!(
+                        %error,
+                        samples = lost,
+                        "cannot complete a segment; it is discarded, and its samples do not count as finished"
+                    );
                     while let Some(Err(left)) = gone.as_ref().map(StagingWriter::discard) {
                         self.retry_or_fail(left, "removing a discarded segment", stop)?;
                     }
@@ -239,7 +243,7 @@ impl Core {
             gone => gone,
         };
         self.unlink_delivered(usize::MAX);
-        let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me)); // fails if the directory is not empty
+        let _ = self.ring.fs.remove_dir(&self.ring.layout.staging_of(&self.ring.me)); // fails if it is not empty
         match ended {
             Ok(()) => {
                 self.log_progress("generator ended");

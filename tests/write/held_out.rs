@@ -103,7 +103,7 @@ fn a_reader_waits_until_there_is_something_that_is_not_held_out() {
     assert!(told.contains("beyond the 6 that are held out") && told.contains("0 of 4 samples are written"), "{told}");
     let (done, told) = wait(true);
     assert!(matches!(done, Err(Error::Timeout { .. })), "{done:?}");
-    assert!(told.contains("the 6 samples that") && told.contains("4 are readable, and 0 of 4"), "{told}");
+    assert!(told.contains("the 6 held-out samples of") && told.contains("4 are readable, and 0 of 4"), "{told}");
     add(&config, 4..8);
     assert!(matches!((wait(false).0, wait(true).0), (Ok(_), Ok(2))));
 }

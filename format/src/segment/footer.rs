@@ -5,8 +5,8 @@
 //! zero [4] | offsets u64 × count | segment info`. The heads' checksums cover the parts, and the footer's checksum
 //! covers the heads'. So the footer's checksum, which the manifest contains, covers the whole file.
 //!
-//! Trailer, the last 32 bytes: `magic | length 24 | footer's offset u64 | salt u32 | CRC-32 of the offset and the salt |
-//! REELTAIL`. The salt is 0, or the next number for which the checksum is not the magic, so that a trailer is never
+//! Trailer, the last 32 bytes: `magic | length 24 | footer's offset u64 | salt u32 | CRC-32 of the offset and the
+//! salt | REELTAIL`. The salt is 0, or the next number for which the checksum is not the magic, so that a trailer is never
 //! split.
 
 use super::header::SegmentInfo;
@@ -187,8 +187,8 @@ impl Trailer {
         let trailer = Trailer { footer_at: cursor.u64(FieldKind::FooterAt)? };
         cursor.u32(FieldKind::Salt)?;
         let stored = cursor.u32(FieldKind::Crc)?;
-        let why =
-            "it has no trailer at its end: it is unfinished, or was cut off (segment::salvage reads what is left)";
+        let why = "it has no trailer at its end: it is unfinished or truncated (`ringreel repair --salvage` reads what \
+                   is left)";
         if cursor.take(8, FieldKind::Tag)? != TAG {
             cursor.refuse(FieldKind::Tag, FormatError::NotASegment { why })?;
         }

@@ -181,8 +181,8 @@ impl RunMembership {
         let (worker, run) = (self.options.share.rank, self.log.name());
         if self.log.was_read_by(worker).unwrap_or(false) {
             tracing::warn!(
-                "worker {worker} has read epochs of run {run} before, and starts again with the first one: give another \
-                 run, or load a saved state"
+                "worker {worker} has read epochs of run {run} before, and starts again with the first one: give \
+                 another run, or load a saved state"
             );
         }
     }

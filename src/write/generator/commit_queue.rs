@@ -445,7 +445,7 @@ impl Core {
                         _ => String::new(),
                     };
                     self.problem(format!(
-                        "{left} samples cannot be made readable now{why}; they stay in staging, where a manager finds them"
+                        "{left} samples cannot be made readable now{why}; they stay in staging for a manager"
                     ));
                     return Ok(());
                 }

@@ -151,7 +151,7 @@ impl OpenSegment {
             if writer.must_discard() {
                 let (gone, lost) = self.throw_away();
                 tracing::error!(%error, samples = lost, "discarded a segment; its samples do not count as finished");
-                let _ = gone.map(|writer| writer.discard()); // if this fails, the file is litter: it has no sealed name yet
+                let _ = gone.map(|writer| writer.discard()); // at worst it is litter: it has no sealed name yet
             }
             return Err(error);
         }

@@ -265,7 +265,7 @@ fn foreign_states_are_refused_and_the_difference_is_named() {
     let first = State { worker: 0, ..state.clone() };
     assert!(merged(&[&first, &state]).is_ok());
     for (states, why) in [
-        (&[][..], "none"),
+        (&[][..], "empty"),
         (&[&state][..], "workers [1]"),
         (&[&first, &first], "workers [0, 0]"),
         (&[&first, &State { seed: 9, ..state.clone() }], "seed"),

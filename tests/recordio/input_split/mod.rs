@@ -467,7 +467,7 @@ fn indexes_that_do_not_fit_are_errors_with_their_line() {
     let long = [b"0\t0\n".to_vec(), vec![b'7'; 70_000]].concat();
     let made: [(&[u8], u64, &str); 12] = [
         (b"0\t0\nnonsense\n2\t28\n", 2, "is not key, TAB, offset"),
-        (b"0\t0\n1\t12\n2\t\n", 3, "no number"),
+        (b"0\t0\n1\t12\n2\t\n", 3, "not a number"),
         (b"0\t0\n\n1\t12\n", 2, "is not key"),
         (b"0\t0\n1\t12\n2\t48\n", 3, "beyond the end"),
         (b"0\t0\n1\t12\n2\t41\n", 3, "beyond the end"),
