@@ -152,7 +152,7 @@ impl Policy {
 fn describe(generators: &ProducerStatus, reader: &Reader) -> String {
     let ring = reader.ring();
     let next = ring.manifests.newest_known().map_or(0, |newest| newest + 1);
-    // A stale listing only makes the message out of date.
+    // A false negative only makes the message out of date.
     let files = ring.fs.list(&ring.layout.write(next)).map_or(0, |names| names.len());
     let cap = ring.descriptor.swap_cap;
     let fill = match files {

@@ -157,7 +157,7 @@ impl Ring {
     /// Returns the number after the highest one in `write.<n>`, or 0 if the directory is missing or has no number
     /// from the index.
     pub fn first_free_index(&self, n: u64) -> Result<u64> {
-        // A stale listing is harmless: the next link collides, and the number after it is tried.
+        // A false negative is harmless: the next link collides, and the number after it is tried.
         let names = match self.fs.list(&self.layout.write(n)) {
             Ok(names) => names,
             Err(error) if error.is_gone() => return Ok(0),
@@ -418,7 +418,7 @@ impl Ring {
             // last listing may have been stale.
             let recent = occupancy.looked.is_some_and(|looked| looked.elapsed() < self.settings.poll * 2);
             if needed > left && recent {
-                // A stale answer only waits for the manifest. Generators poll this.
+                // A false negative only waits for the manifest. Generators poll this.
                 return Ok(!self.fs.seen(&self.layout.read(n))? || !self.has_begun(n)?);
             }
         }
@@ -427,7 +427,7 @@ impl Ring {
             self.has_begun(n)?;
         }
         let cap = self.descriptor.swap_cap;
-        // A stale listing is harmless: the link is tried, and the server refuses it.
+        // A false negative is harmless: the link is tried, which asks the server.
         let names = match self.fs.list(&self.layout.write(n)) {
             Ok(names) => names,
             Err(error) if error.is_gone() => return Ok(false), // the link's error shows the cause

@@ -50,7 +50,7 @@ fn differ(here: &PartSchema, there: &PartSchema) -> bool {
 /// Reads the footer of the segment with the lowest number in a generation's directory. Returns `None` if no segment
 /// is readable, since the comparison only serves a warning.
 fn first_segment(fs: &dyn Fs, dir: &Path) -> Option<Tail> {
-    // A stale listing only suppresses the warning.
+    // A false negative only suppresses the warning.
     let names = fs.list(dir).ok()?;
     let lowest = names.iter().filter_map(|name| SegmentName::parse(name)).min()?;
     read_tail(fs, &dir.join(lowest.to_string())).ok()
