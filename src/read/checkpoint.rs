@@ -114,8 +114,8 @@ impl State {
     }
 
     /// Returns where to resume with `world` workers. With the same number as before, this is exactly the saved
-    /// position. With another number, the rest of the epoch is shared anew, as if all workers had made as many steps
-    /// as this one.
+    /// position. With another number, the rest of the epoch is redistributed, as if all workers had made as many
+    /// steps as this one.
     pub fn place_for(&self, world: u64) -> (Remaining, u64) {
         if world == self.world || self.world == 0 {
             return (self.place.clone(), self.step);

@@ -94,7 +94,7 @@ impl Stream {
     }
 
     /// Resumes from the states of all workers of a run: with the same number of workers, from this worker's own; else
-    /// from the merged state, which shares the rest of the epoch anew.
+    /// from the merged state, which redistributes the rest of the epoch.
     ///
     /// # Errors
     /// As [`State::merge`] and [`Stream::load`].
@@ -108,8 +108,8 @@ impl Stream {
 
     /// Resumes from `state`, which a stream of the same ring, seed and order saved. With the same number of workers,
     /// the next sample is exactly the one that would have come next. With another number, the samples of the epoch
-    /// that no worker had delivered are shared anew, so that none is repeated and none is left out; `state` must then
-    /// hold for all workers ([`State::merge`]).
+    /// that no worker had delivered are redistributed, so that none is repeated and none is left out; `state` must
+    /// then hold for all workers ([`State::merge`]).
     ///
     /// # Errors
     /// A state of another ring, another order, or another version.

@@ -87,8 +87,8 @@ impl RunMembership {
         !self.is_named || self.options.share.world == 1
     }
 
-    /// Returns whether the stream logs its epochs and its position only at intervals: it has a run of its own, and a
-    /// small generation may be read very often.
+    /// Returns whether the stream logs its epochs and its position only at intervals: its run is unnamed, and a small
+    /// generation may be read very often.
     fn is_quiet(&self) -> bool {
         !self.is_named && self.reader.ring().settings.reuse.min == 0
     }
@@ -159,7 +159,7 @@ impl RunMembership {
         let first = match self.log.join_pass(rank, world, turn, self.ticket, self.is_loaded.then_some(current)) {
             Ok(first) => first,
             Err(error) if self.is_alone() => {
-                // The position of the run is unknown, so the stream begins a run of its own.
+                // The position of the run is unknown, so the stream begins a separate, unnamed run.
                 tracing::debug!(%error, "cannot join a pass of the run");
                 if !self.is_loaded {
                     self.log = self.reader.ring().run(&RunLog::own_name())?;
