@@ -82,8 +82,9 @@ for part in "$@"; do
         format)
             quick --package ringreel-format --cargo-arg=--lib --cargo-arg=--tests \
                 --cargo-arg=--config=profile.mutants.package.ringreel-format.opt-level=0 \
-                -- -- --skip every_flipped_bit --skip every_truncation --skip resynchronising --skip readers_agree --skip takes_time
-            thorough . --package ringreel-format --cargo-arg=--lib --cargo-arg=--tests -- -- --skip takes_time
+                -- -- --skip flipped_bits_are --skip truncations_are --skip resynchronising --skip readers_agree \
+                --skip time_is_proportional
+            thorough . --package ringreel-format --cargo-arg=--lib --cargo-arg=--tests -- -- --skip time_is_proportional
             ;;
         ring)
             ring=(--package ringreel --package ringreel-ops --test-package ringreel,ringreel-cli --no-default-features --cargo-arg=--test=main)
