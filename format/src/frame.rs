@@ -334,7 +334,7 @@ fn read_frame<'a>(
 
 /// Returns the error of a record at file offset `at` that does not match its head.
 pub(crate) fn unexpected_len(at: u64) -> FormatError {
-    FormatError::Malformed { at, what: "a part's record has another length than its head says" }
+    FormatError::Malformed { at, what: "the length of a part's record differs from its head" }
 }
 
 pub(crate) fn truncated_header(at: u64, have: u64) -> FormatError {

@@ -268,7 +268,7 @@ fn compressed_parts_are_read_up_to_max_part() {
         0,
         ReadOptions { verify: false, ..ReadOptions::default() },
     );
-    assert!(error.unwrap_err().to_string().contains("cannot come out of"));
+    assert!(error.unwrap_err().to_string().contains("cannot decode to"));
 }
 
 #[test]

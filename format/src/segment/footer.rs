@@ -82,7 +82,7 @@ impl Footer {
             Err(error) => cursor.refuse(FieldKind::Crc, error).map(|()| (0, TYPE_FOOTER))?,
         };
         if kind != TYPE_FOOTER {
-            return Err(FormatError::Malformed { at, what: "a record of another type, no footer" });
+            return Err(FormatError::Malformed { at, what: "the record is not a footer" });
         }
         if major != FORMAT_MAJOR {
             cursor.refuse(FieldKind::Major, FormatError::Version { major, minor })?;

@@ -124,10 +124,7 @@ impl Head {
     pub fn decode(payload: &[u8], frames: Range<u64>, info: &SegmentInfo) -> Result<Head> {
         let (crc, kind) = BoundCrc::new(info.id).check(payload, frames.start, "a sample's head")?;
         if kind != TYPE_SAMPLE {
-            return Err(FormatError::Malformed {
-                at: frames.start,
-                what: "a record of another type, no sample's head",
-            });
+            return Err(FormatError::Malformed { at: frames.start, what: "the record is not a sample's head" });
         }
         let mut head = Head::default();
         head.decode_checked(payload, frames, info, crc)?;

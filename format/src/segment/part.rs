@@ -158,7 +158,7 @@ fn decompress(stored: &[u8], len: u64, name: &str, at: u64, limit: u64) -> Resul
         return Err(FormatError::TooLarge { what: PART, value: len, limit });
     }
     if len > (stored.len() as u64).saturating_mul(MAX_RATIO) {
-        return Err(bad(format!("{len} bytes cannot come out of {}", stored.len())));
+        return Err(bad(format!("{} stored bytes cannot decode to {len} bytes", stored.len())));
     }
     // libzstd would also read several frames and skippable frames; the format allows exactly one frame.
     let one = stored.starts_with(&zstd::zstd_safe::MAGICNUMBER.to_le_bytes())

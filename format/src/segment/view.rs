@@ -83,7 +83,7 @@ impl SampleDecoder {
         let record = read_record(bytes, 0, base)?;
         let (crc, kind) = self.bound.check(&record.payload, base, "a sample's head")?;
         if kind != TYPE_SAMPLE {
-            let what = "a record of another type, no sample's head";
+            let what = "the record is not a sample's head";
             return Err(FormatError::Malformed { at: base, what });
         }
         self.head.decode_checked(&record.payload, base..base + record.next as u64, info, crc)?;

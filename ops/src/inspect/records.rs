@@ -448,7 +448,7 @@ impl Walk<'_> {
 /// The footer in this payload, which has to be of this segment.
 fn footer(payload: &[u8], at: u64, info: &SegmentInfo) -> std::result::Result<Footer, FormatError> {
     if payload.get(4) != Some(&b'F') {
-        return Err(FormatError::Malformed { at, what: "a record of another type, no footer" });
+        return Err(FormatError::Malformed { at, what: "the record is not a footer" });
     }
     let footer = Footer::decode(&payload.to_vec().into(), at)?;
     let another = FormatError::Malformed { at, what: "the footer of another segment" };

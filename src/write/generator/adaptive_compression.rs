@@ -175,7 +175,7 @@ impl AdaptiveCompression {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::debug!(%error, part = part.name, "cannot try whether compressing this part pays")
+                    tracing::debug!(%error, part = part.name, "cannot measure whether compressing this part pays")
                 }
             }
         }
