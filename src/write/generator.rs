@@ -209,8 +209,8 @@ impl Core {
             match writing.seal() {
                 Ok((sealed, _)) => break sealed,
                 Err(error) if writing.must_discard() => {
-                    // After a failed fsync or close the contents of the file are unknown: it is discarded, and never
-                    // synced again.
+                    // The file is discarded and never synced again, because its contents are unknown after a failed
+                    // fsync or close.
                     let (gone, lost) = self.open.throw_away();
                     tracing::error!(
                         %error,
