@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn every_subcommand_has_a_page_and_examples() {
         let dir = tempfile::tempdir().unwrap();
-        let mut command = super::command();
+        let mut command = crate::command();
         command.build();
         write_pages(&command, dir.path()).unwrap();
         for subcommand in command.get_subcommands() {
