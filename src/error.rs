@@ -1,4 +1,4 @@
-//! What can go wrong, in one enum: each variant says what happened, to which path, and what to do.
+//! The crate's errors. Each variant says what happened, to which path, and what to do.
 
 use ringreel_format::FormatError;
 use std::io;
@@ -9,55 +9,55 @@ const ENOMEM: i32 = 12;
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 
-/// Short for a result of this crate.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What a filesystem refused, and on which path.
+/// A filesystem call that failed, and the path it failed on.
 #[derive(Debug, Error)]
 #[error("{op} {path}: {source}", path = .path.display())]
 pub struct FsError {
-    /// What was asked for: "create", "link", ...
+    /// The call: "create", "link", ...
     pub op: &'static str,
-    /// Of which path; of two, the one that should come into being.
+    /// Its path; of a call with two paths, the one to be created.
     pub path: PathBuf,
-    /// What the system said.
+    /// The error of the operating system.
     #[source]
     pub source: io::Error,
 }
 
 impl FsError {
-    /// An error of `op` on `path`.
+    /// Creates the error of `op` on `path`.
     pub fn new(op: &'static str, path: &Path, source: io::Error) -> FsError {
         FsError { op, path: path.to_owned(), source }
     }
 
-    /// The name is not there (or no longer: a stale handle means the same to us).
+    /// Returns whether the name does not exist. A stale handle counts as missing, too.
     pub fn is_gone(&self) -> bool {
         self.source.kind() == io::ErrorKind::NotFound || self.is_stale()
     }
 
-    /// What the server gave us is none of its any more: it was started anew, say, or the name was replaced. That the name
-    /// is not there is not said.
+    /// Returns whether the file server no longer knows the handle, for instance after a restart of
+    /// the server or after the name was replaced. This does not prove that the name is missing.
     pub fn is_stale(&self) -> bool {
         self.source.kind() == io::ErrorKind::StaleNetworkFileHandle
     }
 
-    /// The name is there already.
+    /// Returns whether the name exists already.
     pub fn is_taken(&self) -> bool {
         matches!(self.source.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty)
     }
 
-    /// The system forbids it to this user.
+    /// Returns whether this user has no permission, or the filesystem is read-only.
     pub fn is_denied(&self) -> bool {
         matches!(self.source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
     }
 
-    /// The disk, the quota or the table of inodes is full.
+    /// Returns whether the disk, the quota or the inode table is full.
     pub fn is_full(&self) -> bool {
         matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 
-    /// The server does not answer.
+    /// Returns whether the file server does not answer.
     pub fn is_away(&self) -> bool {
         use io::ErrorKind as K;
         let away = [
@@ -68,26 +68,26 @@ impl FsError {
             K::ConnectionReset,
             K::TimedOut,
         ];
-        // GlusterFS says of a handle that outlived its connection that it is in a bad state; Lustre, of a client that the
-        // server had struck off, that the endpoint was shut down. A handle that is opened anew works.
+        // GlusterFS reports EBADFD for a handle that outlived its connection; Lustre reports
+        // ESHUTDOWN to a client that the server has evicted. A newly opened handle works.
         const EBADFD: i32 = 77;
         const ESHUTDOWN: i32 = 108;
         const EHOSTDOWN: i32 = 112;
         away.contains(&self.source.kind()) || matches!(self.source.raw_os_error(), Some(EBADFD | ESHUTDOWN | EHOSTDOWN))
     }
 
-    /// Too many files are open, in this process or on this machine: the call did nothing.
+    /// Returns whether this process or machine has too many open files. The call had no effect.
     pub fn is_out_of_files(&self) -> bool {
         matches!(self.source.raw_os_error(), Some(ENFILE | EMFILE))
     }
 
-    /// The system grants this process no further map.
+    /// Returns whether the system refused this process another memory map.
     pub fn is_out_of_maps(&self) -> bool {
         self.op == "map" && self.source.raw_os_error() == Some(ENOMEM)
     }
 
-    /// This process or machine has no file, map or memory left for the call. It may succeed after
-    /// something was closed or freed.
+    /// Returns whether this process or machine has no file, map or memory left for the call. The
+    /// call may succeed after something is closed or freed.
     pub fn is_exhausted(&self) -> bool {
         match self.source.raw_os_error() {
             Some(errno) => errno == ENOMEM || self.is_out_of_files(),
@@ -96,14 +96,14 @@ impl FsError {
         }
     }
 
-    /// The error says nothing about the contents of the file.
+    /// Returns whether the error says nothing about the contents of the file.
     pub fn is_no_damage(&self) -> bool {
         let is_busy = self.source.kind() == io::ErrorKind::ResourceBusy;
         self.is_away() || self.is_denied() || self.is_exhausted() || is_busy
     }
 
-    /// Trying again later may help: a full disk, a server that is away, an interrupted call, a
-    /// limit of the system's.
+    /// Returns whether a later retry may succeed: after a full disk, an unreachable server, an
+    /// interrupted call, or a system limit.
     pub fn is_retryable(&self) -> bool {
         use io::ErrorKind as K;
         let passing = [K::Interrupted, K::StaleNetworkFileHandle, K::ResourceBusy, K::WouldBlock];
@@ -114,7 +114,7 @@ impl FsError {
     }
 }
 
-/// Everything that this crate reports.
+/// Every error that this crate returns.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -123,31 +123,31 @@ pub enum Error {
     Config {
         /// The file and, where known, the line.
         origin: String,
-        /// The key, what is wrong, and what would be right.
+        /// The key, what is wrong with it, and which values are valid.
         message: String,
     },
-    /// There is no ring where one is expected.
+    /// No ring exists at the expected path.
     #[error("no ring at {path}: start `ringreel manager` or a generator first, or check RING and DBNAME", path = .path.display())]
     RingNotFound {
-        /// Where it was looked for.
+        /// The path that was searched.
         path: PathBuf,
     },
-    /// The ring there is another one than the configuration describes.
-    #[error("the ring at {path} does not fit: {message}", path = .path.display())]
+    /// The ring does not match the configuration, was replaced, or is damaged.
+    #[error("the ring at {path} cannot be used: {message}", path = .path.display())]
     RingMismatch {
         /// The ring's directory.
         path: PathBuf,
         /// What differs and what to do.
         message: String,
     },
-    /// The filesystem refused something.
+    /// A filesystem call failed.
     #[error("{source}{hint}", hint = advice(.source))]
     Fs {
-        /// What and where.
+        /// The call, its path and its error.
         #[from]
         source: FsError,
     },
-    /// A file's contents are not what they should be.
+    /// The contents of a file are invalid.
     #[error("{path}: {source}", path = .path.display())]
     Format {
         /// The file.
@@ -155,99 +155,102 @@ pub enum Error {
         /// What is wrong with it.
         source: FormatError,
     },
-    /// A manifest is damaged.
-    #[error("{path}: this manifest cannot be used: {message}", path = .path.display())]
+    /// A manifest is damaged, or not completely visible yet.
+    #[error("{path}: the manifest cannot be used: {message}", path = .path.display())]
     Manifest {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         message: String,
-        /// Whether it may only have been seen too early.
+        /// Whether a retry may succeed, because this client may only have read the file too early.
         passing: bool,
     },
-    /// A sample that its generation's manifest lists cannot be read.
+    /// A sample that a manifest lists cannot be read.
     #[error("sample {sample} (generation {generation}, position {position}) is damaged: {path}: {message}", path = .path.display())]
     Damaged {
-        /// Its generation.
+        /// The generation of the sample.
         generation: u64,
-        /// Its position there.
+        /// The position of the sample in the generation.
         position: u64,
-        /// Its id.
+        /// The id of the sample.
         sample: String,
-        /// The segment's file.
+        /// The segment file.
         path: PathBuf,
         /// What is wrong.
         message: String,
     },
-    /// A generation was reclaimed while it was read: go on with the newest one.
-    #[error("generation {generation} is gone (reclaimed); go on with the newest one")]
+    /// A generation was reclaimed while it was being read. The reader continues with the newest
+    /// one.
+    #[error("generation {generation} is not available: it was reclaimed or does not exist yet; use the newest one")]
     Reclaimed {
         /// The generation.
         generation: u64,
     },
-    /// What the caller gave does not fit the ring.
+    /// The caller's sample does not match the ring.
     #[error("{0}")]
     Sample(String),
-    /// A position that is not there.
-    #[error("there is no sample {position}: generation {generation} holds {samples}")]
+    /// The generation has no sample at this position.
+    #[error("position {position} is out of range: generation {generation} has {samples} samples")]
     OutOfRange {
-        /// The position asked for.
+        /// The requested position.
         position: u64,
         /// The generation.
         generation: u64,
         /// How many samples it holds.
         samples: u64,
     },
-    /// It took too long.
+    /// A wait exceeded its limit.
     #[error("waited {seconds:.0} s for {what}")]
     Timeout {
-        /// For how long.
+        /// How long the call waited.
         seconds: f64,
-        /// For what, and what to look at.
+        /// What it waited for, and what to check.
         what: String,
     },
-    /// Nothing new comes, and ON_STALE is stop.
-    #[error("the samples are stale: {message}. (ON_STALE is stop: start generators, or set ON_STALE to wait or warn)")]
+    /// No new samples arrive, and ON_STALE is stop.
+    #[error("samples are stale: {message} (ON_STALE is stop: start generators, or set ON_STALE to wait or warn)")]
     Stale {
-        /// What was read how often, who generates, and what they said last.
+        /// What was read how often, which generators are alive, and the last errors they reported.
         message: String,
     },
-    /// Somebody asked to stop (a signal).
+    /// The caller requested a stop, for instance after a signal.
     #[error("interrupted while waiting for {what}")]
     Interrupted {
-        /// What was waited for.
+        /// What the call was waiting for.
         what: String,
     },
-    /// A sealed segment vanished before a manifest listed it.
-    #[error("segment {id} was sealed at {path} and is gone, and no manifest lists it: somebody removed it by hand?", path = .path.display())]
+    /// A sealed segment disappeared before a manifest listed it.
+    #[error("segment {id} is lost: its sealed file {path} is missing and no manifest lists it. Was the file removed by hand?", path = .path.display())]
     Lost {
         /// The segment.
         id: String,
-        /// Where it was.
+        /// The path of the sealed file.
         path: PathBuf,
     },
-    /// The index (counter, status, leases) failed.
+    /// A call to the coordination store (counter, status, leases) failed.
     #[error("index: {0}")]
     Coordination(String),
-    /// The server that keeps the index does not answer, or not as it should. The ring goes on without it.
-    #[error("the index, {place}: {message}")]
+    /// The server of the coordination store does not answer, or answers incorrectly. The ring
+    /// continues without it.
+    #[error("index at {place}: {message}")]
     CoordinationUnavailable {
-        /// Where it is, without passwords.
+        /// The address of the server, without passwords.
         place: String,
-        /// What happened, and what to look at.
+        /// What happened, and what to check.
         message: String,
     },
-    /// The server that keeps the index will not serve this user, or not in this way, however often it is asked.
-    #[error("the index, {place}: {message}")]
+    /// The server of the coordination store refuses this user or this kind of access; a retry does
+    /// not help.
+    #[error("index at {place}: {message}")]
     CoordinationDenied {
-        /// Where it is, without passwords.
+        /// The address of the server, without passwords.
         place: String,
         /// What happened, and what to change.
         message: String,
     },
 }
 
-/// The command that looks for structural damage, as messages name it.
+/// The command that checks for structural damage, as it is quoted in messages.
 pub const REPAIR: &str = "`ringreel repair -c config.yaml`";
 
 fn advice(source: &FsError) -> String {
@@ -273,8 +276,8 @@ fn advice(source: &FsError) -> String {
     }
 }
 
-/// Names the owner and the mode of `path`, or of the nearest visible directory above it, and the user
-/// of this process.
+/// Describes the owner and mode of `path`, or of its nearest visible ancestor, and the user of this
+/// process.
 fn owner_of(path: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     let (seen, meta) = path.ancestors().find_map(|path| Some((path, path.symlink_metadata().ok()?)))?;
@@ -283,7 +286,8 @@ fn owner_of(path: &Path) -> Option<String> {
 }
 
 impl Error {
-    /// Whether the same call may work later without anybody doing anything but making room.
+    /// Returns whether a later retry of the same call may succeed without any change except freed
+    /// space.
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::Fs { source } => source.is_retryable(),
@@ -297,12 +301,13 @@ impl Error {
         }
     }
 
-    /// Whether the filesystem says that something is not there.
+    /// Returns whether the filesystem reports that the name does not exist.
     pub fn is_gone(&self) -> bool {
         matches!(self, Error::Fs { source } if source.is_gone())
     }
 
-    /// What the format said of the file at `path`, in which the call `op` may have failed.
+    /// Converts an error of the format crate for the file at `path`, where an I/O error occurred in
+    /// the call `op`.
     pub fn format<'a>(op: &'static str, path: &'a Path) -> impl FnOnce(FormatError) -> Error + 'a {
         move |source| match source {
             FormatError::Io(source) => FsError::new(op, path, owned(&source)).into(),
@@ -312,7 +317,7 @@ impl Error {
     }
 }
 
-/// The same error once more.
+/// Copies an I/O error, which is not `Clone`.
 fn owned(error: &io::Error) -> io::Error {
     error.raw_os_error().map_or_else(|| io::Error::new(error.kind(), error.to_string()), io::Error::from_raw_os_error)
 }

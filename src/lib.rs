@@ -1,14 +1,17 @@
-//! A ring of record segments on a shared filesystem, between many sample generators and a training job.
+//! A ring of training samples on a shared filesystem, written by many generators and read by a
+//! training job.
 //!
-//! Generators stage samples in segment files and link them into the generation that fills; a manager promotes a full
-//! generation by one rename and publishes its manifest; readers, split by rank, map or read what manifests list.
+//! A generator stages samples in segment files and links each sealed segment into the filling
+//! generation. A manager promotes a full generation by renaming its directory, and publishes its
+//! manifest. Readers, split by rank, map or read the segments that manifests list.
 //!
-//! - [`Generator`] puts samples in, [`Manager`] keeps the ring turning, [`Reader`] and [`Stream`] take samples out.
-//! - [`Config`] is what all roles share, [`Ring`] one process's view of a ring.
-//! - [`format`](mod@format) is the crate of the bytes, `ringreel_format`.
+//! - [`Generator`] writes samples, [`Manager`] promotes and reclaims generations, [`Reader`] and
+//!   [`Stream`] read samples.
+//! - [`Config`] is the configuration that all roles share, [`Ring`] one process's handle of a ring.
+//! - [`format`](mod@format) is the crate `ringreel_format`, which encodes and decodes segments.
 //!
-//! Around it: `ringreel_recordio` (plain `.rec` files), `ringreel_ops` (inspect, verify, repair, doctor, status),
-//! `ringreel_cli` (the command).
+//! Other crates: `ringreel_recordio` (plain `.rec` files), `ringreel_ops` (inspect, verify, repair,
+//! doctor, status), `ringreel_cli` (the command).
 //!
 //! ```
 //! use ringreel::{Config, Generator, NamedPart, Reader};
@@ -23,7 +26,7 @@
 //! for n in 0..2u8 {
 //!     generator.write(&[NamedPart::new("data", DType::U8, &[3], &[n; 3])], &Meta::new(), &|| false)?;
 //! }
-//! generator.finish(true, &|| false)?; // true: what is there becomes visible, full or not
+//! generator.finish(true, &|| false)?; // true: promote the generation even if it is not full
 //!
 //! let reader = Reader::open(&config)?;
 //! let generation = reader.newest()?;
@@ -34,7 +37,8 @@
 //! ```
 #![deny(unsafe_code)]
 
-// Public for the other crates of this repository, and hidden: they may change at any time. What programs use stands below.
+// Public for the other crates of this repository, and hidden because they may change at any time.
+// The public API is re-exported below.
 #[doc(hidden)]
 pub mod config;
 #[doc(hidden)]
@@ -96,7 +100,8 @@ pub use segment::SampleId;
 pub use swap::manager::{Manager, Swap};
 pub use write::generator::{Generator, NamedPart, Summary};
 
-/// Milliseconds since 1970, by this machine's clock. For people to read; never compared between machines.
+/// Returns the milliseconds since 1970 by this machine's clock. For display only; never compared
+/// between machines.
 pub fn unix_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)

@@ -73,7 +73,7 @@ def test_a_generation_that_is_gone_without_a_newer_one_is_a_reclaimed_error(fill
     dataset = ring.dataset()
     assert len(dataset) == 2
     shutil.rmtree(os.path.join(ring.path, "read.1"))
-    with pytest.raises(ringreel.ReclaimedError, match="generation 1 is gone"):
+    with pytest.raises(ringreel.ReclaimedError, match="generation 1 is not available"):
         dataset[0]
 
 

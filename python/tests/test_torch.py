@@ -133,7 +133,7 @@ def test_a_generation_that_is_gone_without_a_newer_one_is_a_reclaimed_error(ring
     ring = ring_of(pairs(2))
     dataset = RingDataset(ring)
     shutil.rmtree(os.path.join(ring.path, "read.1"))
-    with pytest.raises(ringreel.ReclaimedError, match="generation 1 is gone"):
+    with pytest.raises(ringreel.ReclaimedError, match="generation 1 is not available"):
         dataset[0]
 
 

@@ -113,7 +113,7 @@ def test_what_was_removed_by_hand_is_an_error_that_says_so(ring):
     validation = ring.validation()
     assert len(validation) == 6
     shutil.rmtree(os.path.join(ring.path, "read.1"))
-    with pytest.raises(ringreel.ReclaimedError, match="generation 1 is gone"):
+    with pytest.raises(ringreel.ReclaimedError, match="generation 1 is not available"):
         validation[0]
     assert numbers([validation[5]]) == [5]
 

@@ -309,5 +309,5 @@ fn what_makes_no_sense_is_two() {
     let nothing = place.run(&["export", "nothing", "-o", "x"]);
     assert!(nothing.code == Some(2) && nothing.err.lines().count() == 1, "{nothing:?}");
     let gone = export(&place, &["-o", "x", "--generation", "9"]);
-    assert!(gone.code == Some(1) && gone.err.contains("generation 9 is gone"), "{gone:?}");
+    assert!(gone.code == Some(1) && gone.err.contains("generation 9 is not available"), "{gone:?}");
 }

@@ -173,7 +173,7 @@ fn export_fails_where_a_generation_or_a_segment_is_missing() {
     assert!(said.code == Some(1) && said.out.contains("1 DAMAGED and left out"), "{said:?}");
     remove_dir(&place, 2);
     let said = export(&["--generation", "2"]);
-    assert!(said.code == Some(1) && said.err.contains("generation 2 is gone"), "{said:?}");
+    assert!(said.code == Some(1) && said.err.contains("generation 2 is not available"), "{said:?}");
     remove_dir(&place, 4);
     let said = export(&[]);
     assert!(said.code == Some(1) && said.err.contains("the newest generation, 4, is missing"), "{said:?}");

@@ -56,7 +56,7 @@ fn generators_and_managers_record_why_a_ruined_ring_ended_them() {
     let said = known(&place);
     let [failure] = &said[..] else { panic!("{said:?}") };
     assert_eq!((failure.role.as_str(), &failure.message), ("generator", &error));
-    assert!(error.contains("manifests/1: this manifest cannot be used"), "{error}");
+    assert!(error.contains("manifests/1: the manifest cannot be used"), "{error}");
 
     let manager = place.run(&["manager"]);
     assert_eq!(manager.code, Some(1), "{manager:?}");
