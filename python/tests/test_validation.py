@@ -86,7 +86,7 @@ def test_a_ring_that_holds_none_out_says_so(filled):
 def test_a_configuration_that_says_otherwise_is_refused(ring, config):
     add(ring, numbered(8))
     for other in (5, 0):
-        with pytest.raises(ringreel.RingMismatchError, match=f"made with VALIDATION 6, the configuration says {other}"):
+        with pytest.raises(ringreel.RingMismatchError, match=f"made with VALIDATION 6, but the configuration has VALIDATION {other}"):
             len(ringreel.Ring(config(VALIDATION=other)).validation())
     assert numbers(ringreel.Ring(config()).validation()) == [0, 1, 2, 3, 4, 5]
 

@@ -1,5 +1,6 @@
-//! The birth of a ring: `ring.json` and the empty manifest 0 are published once each; the first one wins, and all
-//! others use what is there or refuse to go on.
+//! Creates and opens rings. `ring.json` and the empty manifest 0 are published once each; the
+//! process that loses the race uses the winner's files, or fails if they do not match its
+//! configuration.
 
 use crate::config::Config;
 use crate::error::{Error, FsError, REPAIR, Result};
@@ -13,27 +14,29 @@ use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::time::Duration;
 
-/// Version of a ring's layout that is made and used.
+/// The version of the ring layout that this crate writes and reads.
 pub const RING_VERSION: u32 = 1;
 
-/// How often the birth is tried when something passes by, and the first pause between.
+/// How often the creation of a ring is tried when it fails with a transient error, and the first
+/// pause between two attempts.
 const ATTEMPTS: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// `ring.json`: what a ring is, once and for all.
+/// The contents of `ring.json`, which never change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RingDescriptor {
-    /// Version of the layout.
+    /// Version of the ring layout.
     pub ringreel: u32,
-    /// Random name of the ring.
+    /// Random id of the ring.
     pub ring_id: String,
-    /// Samples in a generation.
+    /// Maximum number of samples in a generation.
     pub swap_cap: u64,
     /// Names of the parts, in order.
     pub sample: Vec<String>,
-    /// How a segment comes into a generation: `link`.
+    /// How a segment gets into a generation; always `link`.
     pub publish: String,
-    /// So many samples, the ring's first, are held out: kept, and not served for training.
+    /// Number of samples at the start of the ring that are held out for validation: they are never
+    /// reclaimed and never served for training.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub validation: u64,
 }
@@ -42,22 +45,22 @@ fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
-/// Reads `ring.json`; none where there is no ring.
+/// Reads `ring.json`. Returns `None` if it does not exist.
 ///
 /// # Errors
-/// A ring of another version; a file that is no `ring.json`; what the filesystem says.
+/// A ring of another version; an invalid `ring.json`; filesystem errors.
 pub fn read(fs: &dyn Fs, layout: &Layout) -> Result<Option<RingDescriptor>> {
     let path = layout.root().to_owned();
     let wrong = |message: String| Error::RingMismatch { path: path.clone(), message };
     let bytes = match fs.read(&layout.ring_json(), 1 << 20) {
         Ok(bytes) => bytes,
-        // A stale handle does not say that there is no ring.
+        // A stale handle does not prove that the ring is missing.
         Err(error) if error.is_gone() && !error.is_stale() => return Ok(None),
         Err(error) if error.source.kind() == ErrorKind::NotADirectory => return Err(no_directory(layout)),
         Err(error) => return Err(error.into()),
     };
     let value: serde_json::Value = serde_json::from_slice(&bytes)
-        .map_err(|error| wrong(format!("its ring.json is damaged ({error}): {REPAIR} makes it again")))?;
+        .map_err(|error| wrong(format!("its ring.json is damaged ({error}); run {REPAIR} to rebuild it")))?;
     match value.get("ringreel").and_then(serde_json::Value::as_u64) {
         Some(version) if version == u64::from(RING_VERSION) => {}
         Some(version) => {
@@ -65,37 +68,37 @@ pub fn read(fs: &dyn Fs, layout: &Layout) -> Result<Option<RingDescriptor>> {
                 "it has version {version}, this program uses version {RING_VERSION}: use a ringreel of that version, or another RING"
             )));
         }
-        None => return Err(wrong(format!("its ring.json is damaged (it names no version): {REPAIR} makes it again"))),
+        None => return Err(wrong(format!("its ring.json is damaged (no version); run {REPAIR} to rebuild it"))),
     }
     let descriptor: RingDescriptor = serde_json::from_value(value)
-        .map_err(|error| wrong(format!("its ring.json is damaged ({error}): {REPAIR} makes it again")))?;
+        .map_err(|error| wrong(format!("its ring.json is damaged ({error}); run {REPAIR} to rebuild it")))?;
     if descriptor.publish != "link" {
         return Err(wrong(format!(
-            "its segments are published by {:?}, this program knows `link`",
+            "its segments are published by {:?}, but this program supports only `link`",
             descriptor.publish
         )));
     }
     if descriptor.swap_cap == 0 || descriptor.sample.is_empty() {
-        return Err(wrong(format!("its ring.json is damaged (it names no parts or no cap): {REPAIR} makes it again")));
+        return Err(wrong(format!("its ring.json is damaged (no parts or no cap); run {REPAIR} to rebuild it")));
     }
     Ok(Some(descriptor))
 }
 
-/// What to say of a directory without `ring.json`: manifests of generations prove that it is a ring
-/// which lost it; else there is none (yet).
+/// Returns the error for a directory without `ring.json`. If it has manifests of generations, a
+/// ring lost its `ring.json`; otherwise no ring was created here yet.
 pub fn missing(fs: &dyn Fs, layout: &Layout) -> Error {
     let path = layout.root().to_owned();
     let dir = layout.manifests();
     let names = surely(fs, &dir, || fs.list(&dir)).unwrap_or_default();
-    // Manifest 0 alone may be seen before ring.json, while another process makes the ring.
+    // While another process creates the ring, this client may see manifest 0 before `ring.json`.
     if names.iter().filter_map(|name| parse_number(name)).any(|n| n > 0) {
-        let message = format!("its ring.json is missing: {REPAIR} makes it again");
+        let message = format!("its ring.json is missing; run {REPAIR} to rebuild it");
         return Error::RingMismatch { path, message };
     }
     Error::RingNotFound { path }
 }
 
-/// Whether there is a `ring.json` that names another version than ours.
+/// Returns whether `ring.json` exists and has a version other than [`RING_VERSION`].
 pub fn is_of_another_version(fs: &dyn Fs, layout: &Layout) -> bool {
     let json = fs.read(&layout.ring_json(), 1 << 20).ok();
     let value = json.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
@@ -103,17 +106,17 @@ pub fn is_of_another_version(fs: &dyn Fs, layout: &Layout) -> bool {
     version.is_some_and(|version| version != u64::from(RING_VERSION))
 }
 
-/// Whether what the user configured is what the ring is.
+/// Checks that the configuration matches the ring.
 ///
 /// # Errors
-/// Names the key that differs, both values, and what to do.
+/// [`Error::RingMismatch`] with the key that differs, both values, and what to do.
 pub fn check(descriptor: &RingDescriptor, config: &Config) -> Result<()> {
     let wrong = |message: String| Error::RingMismatch { path: config.ring.clone(), message };
     match config.swap_cap {
         Some(cap) if cap != descriptor.swap_cap => {
             let is = descriptor.swap_cap;
             return Err(wrong(format!(
-                "it was made with SWAP_CAP {is}, the configuration says {cap}: use {is}, or another RING"
+                "it was made with SWAP_CAP {is}, but the configuration has SWAP_CAP {cap}: use {is}, or another RING"
             )));
         }
         _ => {}
@@ -122,8 +125,8 @@ pub fn check(descriptor: &RingDescriptor, config: &Config) -> Result<()> {
         Some(says) if says != descriptor.validation => {
             let is = descriptor.validation;
             return Err(wrong(format!(
-                "it was made with VALIDATION {is}, the configuration says {says}: use {is}, or leave the key out, or \
-                 use another RING"
+                "it was made with VALIDATION {is}, but the configuration has VALIDATION {says}: use {is}, remove \
+                 the key, or use another RING"
             )));
         }
         _ => {}
@@ -132,17 +135,19 @@ pub fn check(descriptor: &RingDescriptor, config: &Config) -> Result<()> {
         Some(sample) if *sample != descriptor.sample => {
             let (is, says) = (descriptor.sample.join(", "), sample.join(", "));
             Err(wrong(format!(
-                "it was made with SAMPLE [{is}], the configuration says [{says}]: use the same, or another RING"
+                "it was made with SAMPLE [{is}], but the configuration has SAMPLE [{says}]: use the same parts, or \
+                 another RING"
             )))
         }
         _ => Ok(()),
     }
 }
 
-/// Finds the ring that the configuration describes, or makes it.
+/// Opens the ring that the configuration describes, or creates it.
 ///
 /// # Errors
-/// A directory that cannot be made; a ring that does not fit. What was begun is taken back.
+/// A directory that cannot be created; a ring that does not match the configuration. Empty
+/// directories of a failed creation are removed.
 pub fn find_or_make(
     fs: &dyn Fs,
     layout: &Layout,
@@ -155,7 +160,8 @@ pub fn find_or_make(
         attempt += 1;
         match read(fs, layout)? {
             Some(descriptor) => break descriptor,
-            // Another one may be making it just now, and on some filesystems, once in a thousand times, nobody wins.
+            // Another process may be creating the ring at the same time. On GlusterFS, one create
+            // in about a thousand has no winner.
             None => match make(fs, layout, config, owner) {
                 Err(error) if error.is_retryable() && attempt < ATTEMPTS => std::thread::sleep(PAUSE * attempt),
                 other => break other?,
@@ -170,14 +176,14 @@ pub fn find_or_make(
 }
 
 fn no_directory(layout: &Layout) -> Error {
-    let message = "it is no directory, and cannot hold a ring: choose another directory for RING".to_owned();
+    let message = "it is not a directory and cannot hold a ring: choose another directory for RING".to_owned();
     Error::Config { origin: layout.root().display().to_string(), message }
 }
 
 fn make(fs: &dyn Fs, layout: &Layout, config: &Config, owner: &str) -> Result<RingDescriptor> {
     let missing = |key: &str| Error::Config {
         origin: layout.root().display().to_string(),
-        message: format!("there is no ring here yet, and to make one {key} is needed in the configuration"),
+        message: format!("no ring exists here yet; to create one, set {key} in the configuration"),
     };
     let descriptor = RingDescriptor {
         ringreel: RING_VERSION,
@@ -195,7 +201,7 @@ fn make(fs: &dyn Fs, layout: &Layout, config: &Config, owner: &str) -> Result<Ri
         }
         Err(error) if error.is_gone() && !error.is_stale() => {
             let message =
-                format!("the directory that is to hold the ring does not exist: make it, or change RING ({error})");
+                format!("the parent directory of the ring does not exist: create it, or change RING ({error})");
             return Err(Error::Config { origin: layout.root().display().to_string(), message });
         }
         Err(error) => return Err(error.into()),
@@ -222,7 +228,7 @@ fn fill(fs: &dyn Fs, layout: &Layout, descriptor: &RingDescriptor, owner: &str) 
     Ok(())
 }
 
-/// The bytes of `ring.json`.
+/// Returns the bytes of `ring.json`.
 pub fn encode(descriptor: &RingDescriptor) -> Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec_pretty(descriptor).map_err(|error| Error::Sample(error.to_string()))?;
     bytes.push(b'\n');
@@ -242,7 +248,8 @@ fn no_links(error: FsError) -> Error {
 }
 
 fn take_back(fs: &dyn Fs, layout: &Layout, owner: &str) {
-    // Only what is empty goes: somebody else may be making the same ring at this moment.
+    // Removes only empty directories, because another process may be creating the same ring right
+    // now.
     let _ = fs.remove_dir(&layout.staging_of(owner));
     for name in DIRECTORIES {
         let _ = fs.remove_dir(&layout.root().join(name));
@@ -250,20 +257,22 @@ fn take_back(fs: &dyn Fs, layout: &Layout, owner: &str) {
     let _ = fs.remove_dir(layout.root());
 }
 
-/// Whether a directory with this name may be where a ring is about to be made: one of its own, or where somebody measures.
+/// Returns whether a process may create a directory of this name before `ring.json` exists: one of
+/// the ring's directories, or one of a filesystem probe.
 pub fn is_of_a_birth(name: &str) -> bool {
     DIRECTORIES.contains(&name) || name == "write.1" || name.starts_with(SCRATCH)
 }
 
-/// A directory that holds other things is not made a ring of.
+/// Fails if the directory holds files that are not a ring's.
 fn refuse_foreign(fs: &dyn Fs, layout: &Layout) -> Result<()> {
-    // A wrong no is an error here.
+    // A false "not found" is returned as an error, because an empty list would let a ring be created
+    // among foreign files.
     let names = fs.list(layout.root()).map_err(|error| match error.source.kind() {
         ErrorKind::NotADirectory | ErrorKind::NotFound => no_directory(layout),
         _ => error.into(),
     })?;
     if names.iter().any(|name| name == "ring.json") {
-        return Ok(()); // somebody was faster
+        return Ok(()); // another process created the ring meanwhile
     }
     if let lost @ Error::RingMismatch { .. } = missing(fs, layout) {
         return Err(lost);
@@ -272,7 +281,7 @@ fn refuse_foreign(fs: &dyn Fs, layout: &Layout) -> Result<()> {
         Some(stray) => Err(Error::RingMismatch {
             path: layout.root().to_owned(),
             message: format!(
-                "it is no ring, and holds other things ({stray:?}): choose an empty or a new directory for RING"
+                "it is not a ring and contains other files ({stray:?}): choose an empty or new directory for RING"
             ),
         }),
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! Durability: which files and directories are synced, and what is known to be on the disk.
+//! Durability: which files and directories are synced, and which syncs are known to have succeeded.
 
 use super::Ring;
 use crate::config::Durability;
@@ -9,23 +9,23 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What this process has synced.
+/// The syncs that this process has made.
 #[derive(Default)]
 pub(crate) struct Syncs {
-    /// What became of directories' syncs, this process's staging included.
+    /// The results of directory syncs, including those of this process's staging directory.
     dirs: DirSyncs,
     /// The newest generation whose manifest is known to be on the disk.
     settled: AtomicU64,
 }
 
 impl Ring {
-    /// Whether files are synced before they are sealed: on a network always, since a full server may take writes and
-    /// keep nothing.
+    /// Returns whether files are synced before they are sealed. On a network filesystem they always
+    /// are, because a full server may accept writes and lose the data.
     pub fn syncs_files(&self) -> bool {
         !self.settings.kind.local || self.settings.durability == Durability::Node
     }
 
-    /// Whether directories are synced at each step.
+    /// Returns whether directories are synced at each step.
     pub fn syncs_dirs(&self) -> bool {
         self.settings.durability == Durability::Node
     }
@@ -35,13 +35,14 @@ impl Ring {
         self.syncs.dirs.clone()
     }
 
-    /// Syncs a directory, where that was asked for.
+    /// Syncs a directory if DURABILITY is `node`.
     pub(crate) fn sync_dir(&self, dir: &Path) -> Result<()> {
         if self.syncs_dirs() { Ok(self.syncs.dirs.sync(&*self.fs, dir)?) } else { Ok(()) }
     }
 
-    /// Syncs the ring's own name, where that was asked for. (Who may not read the directory above may not sync it; and
-    /// there are filesystems, as that of an automounter, which have nothing to sync.)
+    /// Syncs the entry of the ring in its parent directory if DURABILITY is `node`. Ignores a
+    /// parent that this user may not read, and filesystems that cannot sync directories, such as an
+    /// automounter's.
     pub(crate) fn sync_root(&self) -> Result<()> {
         let above = self.layout.root().parent().filter(|above| !above.as_os_str().is_empty());
         match self.sync_dir(above.unwrap_or(Path::new("."))) {
@@ -50,8 +51,8 @@ impl Ring {
         }
     }
 
-    /// Who builds upon a manifest makes sure that a power cut does not take it back: whoever published it may not have
-    /// come to that.
+    /// Syncs `manifests/` before a step that relies on the manifest of generation `newest`, so that
+    /// a power cut cannot take that manifest back: its publisher may have died before the sync.
     pub(crate) fn sync_manifests(&self, newest: u64) -> Result<()> {
         if self.syncs_dirs() && self.syncs.settled.load(Ordering::Relaxed) < newest {
             self.syncs.dirs.sync(&*self.fs, &self.layout.manifests())?;
@@ -61,7 +62,7 @@ impl Ring {
     }
 }
 
-/// Whether a filesystem says that it syncs no directories.
+/// Returns whether the error means that the filesystem cannot sync directories.
 fn has_no_sync(error: &FsError) -> bool {
     matches!(error.source.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported)
 }

@@ -1,37 +1,38 @@
-//! Who lives: by watching, on our own monotonic clock, whether a growing beat goes on. No clocks are compared.
+//! Failure detector: a member is alive while its heartbeat counter increases, as timed by the
+//! observer's monotonic clock. Clocks of different machines are never compared.
 
 use crate::coordination::Membership;
 use crate::error::{Error, Result};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// What one process has seen of the others' beats.
+/// What this process has observed of the other members' heartbeats.
 pub struct FailureDetector {
     /// The lease of this process.
     ttl: Duration,
     seen: HashMap<String, Seen>,
     looked: Option<Instant>,
-    /// The last look failed.
+    /// Whether the last poll failed.
     deaf: bool,
 }
 
-/// What was seen of one member.
+/// What was observed of one member.
 struct Seen {
-    /// Its last beat; none for a member that is not on the list.
+    /// Its last heartbeat; `None` for a member that is not listed.
     beat: Option<u64>,
-    /// When its beat was last seen to change; at first, when it was first seen.
+    /// When its heartbeat was last seen to change; initially, when the member was first seen.
     heard: Instant,
-    /// Its beat was seen to change.
+    /// Whether its heartbeat was ever seen to change.
     moved: bool,
-    /// It was on the list at the last look.
+    /// Whether the member was listed at the last poll.
     listed: bool,
-    /// The lease that its report publishes, read when its silence exceeds ours.
+    /// The lease in its report, which is read once its silence exceeds our lease.
     lease: Option<Duration>,
-    /// How often its report could not be read, by errors that pass.
+    /// How often its report could not be read because of transient errors.
     unread: u8,
 }
 
-/// A report that cannot be read this many times in a row publishes no lease.
+/// A member whose report cannot be read this many times in a row is judged by our lease alone.
 const READ_TRIES: u8 = 4;
 
 impl Seen {
@@ -39,7 +40,7 @@ impl Seen {
         Seen { beat, heard, moved: false, listed: beat.is_some(), lease: None, unread: 0 }
     }
 
-    /// How long this member may be silent: the longer of its own lease and ours.
+    /// Returns how long this member may be silent: the longer of its lease and ours.
     fn ttl(&self, ours: Duration) -> Duration {
         self.lease.unwrap_or_default().max(ours)
     }
@@ -50,23 +51,26 @@ impl Seen {
     }
 }
 
-/// Looks at who lives, and at the manager's lease, in the time of one lease at most: more tell nothing, and cost the index as
-/// much.
+/// Maximum number of polls of the members and of the manager's lease per lease. More polls detect
+/// nothing earlier, but each costs the coordination store a request.
 pub const LOOKS_PER_LEASE: u32 = 6;
 
 impl FailureDetector {
-    /// A watch that considers a member dead when its beat stood still for `ttl`, or for the lease
-    /// that the member itself publishes, whichever is longer.
+    /// Creates a detector that considers a member dead when its heartbeat has not changed for `ttl`
+    /// or for the member's own published lease, whichever is longer.
     pub fn new(ttl: Duration) -> FailureDetector {
         FailureDetector { ttl, seen: HashMap::new(), looked: None, deaf: false }
     }
 
-    /// Looks at all members, unless that was done just now and nobody's ttl has run out since. Silence counts only while somebody listened: of the time
-    /// since the last look, half a ttl at most. So nobody dies of an index that could not be reached for a while, or of a
-    /// watcher that was stopped.
+    /// Polls all members, unless the last poll was less than a sixth of the ttl ago and no member's
+    /// ttl has expired since.
+    ///
+    /// Silence counts only while this process observes: of the time since the last poll, at most
+    /// half a ttl counts. So no member is declared dead because the coordination store was
+    /// unreachable or the observer was stopped.
     ///
     /// # Errors
-    /// When the index cannot be reached.
+    /// The coordination store cannot be reached.
     pub fn look(&mut self, store: &dyn Membership) -> Result<()> {
         let now = Instant::now();
         let unwatched = self.looked.map_or(Duration::ZERO, |looked| now - looked);
@@ -76,15 +80,15 @@ impl FailureDetector {
         self.look_at_once(store)
     }
 
-    /// Looks at all members, however short a time ago that was done.
+    /// Polls all members, however recent the last poll was.
     ///
     /// # Errors
-    /// When the index cannot be reached.
+    /// The coordination store cannot be reached.
     pub fn look_at_once(&mut self, store: &dyn Membership) -> Result<()> {
         let now = Instant::now();
         let unwatched = self.looked.map_or(Duration::ZERO, |looked| now - looked);
         let beats = self.beats(store)?;
-        // Who could not be heard for a while gets a whole ttl from now on.
+        // After a failed poll, each member gets a full ttl from now on.
         if std::mem::take(&mut self.deaf) {
             self.seen.values_mut().for_each(|seen| seen.heard = now);
         }
@@ -127,16 +131,16 @@ impl FailureDetector {
                 }
                 Err(error) if error.is_retryable() && seen.unread < READ_TRIES => {
                     seen.unread += 1;
-                    seen.heard = now; // asked again after another of our leases
+                    seen.heard = now; // read again after another of our leases
                 }
                 Err(error) => {
-                    tracing::debug!(%error, member, "a report cannot be read: it publishes no lease");
+                    tracing::debug!(%error, member, "cannot read a report; judging the member by our own lease");
                     seen.lease = Some(Duration::ZERO);
                 }
             }
         }
         if let Some(error) = away {
-            // No member is judged by a lease that could not be read.
+            // A lease that could not be read must not decide about a member.
             self.deaf = true;
             self.seen.values_mut().for_each(|seen| seen.heard = now);
             return Err(error);
@@ -144,7 +148,7 @@ impl FailureDetector {
         if missed.is_empty() {
             return Ok(());
         }
-        // A beat without a report was followed by another one a moment ago, or never had a report.
+        // The member has published another heartbeat meanwhile, or this one never had a report.
         let beats = self.beats(store)?;
         for member in missed {
             let Some(seen) = self.seen.get_mut(&member) else { continue };
@@ -156,13 +160,14 @@ impl FailureDetector {
         Ok(())
     }
 
-    /// Whether somebody's ttl ends there: then a look tells whether he is dead.
+    /// Returns whether a member's ttl ended between `looked` and `now`, so that a poll finds out
+    /// whether it is dead.
     fn ends_between(&self, looked: Instant, now: Instant) -> bool {
         self.seen.values().map(|seen| seen.heard + seen.ttl(self.ttl)).any(|end| looked <= end && end < now)
     }
 
-    /// Returns the time until the first member counts as dead that did not at the last look, if it
-    /// stays silent; none if there is no such member.
+    /// Returns the time until the next member that was alive at the last poll counts as dead, if it
+    /// stays silent. Returns `None` if no member was alive.
     pub fn until_death(&self) -> Option<Duration> {
         let now = Instant::now();
         let ends = self.seen.values().map(|seen| seen.heard + seen.ttl(self.ttl));
@@ -170,7 +175,7 @@ impl FailureDetector {
         ends.map(|end| end.saturating_duration_since(now)).min()
     }
 
-    /// How many count as dead.
+    /// Returns the number of members that count as dead.
     pub fn dead(&self) -> usize {
         let looked = self.looked.unwrap_or_else(Instant::now);
         let is_dead = |seen: &&Seen| looked.saturating_duration_since(seen.heard) > seen.ttl(self.ttl);
@@ -181,58 +186,62 @@ impl FailureDetector {
         self.seen.entry(member.to_owned()).or_insert(Seen::new(None, Instant::now()))
     }
 
-    /// For how long `member` had been silent at the last look. Who was never seen is watched from now on.
+    /// Returns how long `member` had been silent at the last poll. A member that was never seen is
+    /// watched from now on.
     pub fn silence(&mut self, member: &str) -> Duration {
         let heard = self.entry(member).heard;
         self.looked.map_or(Duration::ZERO, |looked| looked.saturating_duration_since(heard))
     }
 
-    /// Whether `member` counts as dead. A watch without a ttl takes every member for dead, whatever lease it publishes.
+    /// Returns whether `member` counts as dead. A detector with a ttl of zero considers every
+    /// member dead, whatever lease it publishes.
     pub fn is_dead(&mut self, member: &str) -> bool {
         let silence = self.silence(member);
         if self.ttl.is_zero() { silence > self.ttl } else { self.is_silent_for(member, 1) }
     }
 
-    /// Whether `member` was silent for more than `leases` leases, each the longer of its own and ours.
+    /// Returns whether `member` was silent for more than `leases` leases, each the longer of its
+    /// own and ours.
     pub fn is_silent_for(&mut self, member: &str, leases: u32) -> bool {
         let (silence, ours) = (self.silence(member), self.ttl);
         silence > self.entry(member).ttl(ours).saturating_mul(leases)
     }
 
-    /// Whether the beat of `member` was seen to change after `since`.
+    /// Returns whether the heartbeat of `member` was seen to change after `since`.
     pub fn was_heard_since(&self, member: &str, since: Instant) -> bool {
         self.seen.get(member).is_some_and(|seen| seen.moved && seen.heard > since)
     }
 
-    /// Whether the beat of `member` was ever seen to change.
+    /// Returns whether the heartbeat of `member` was ever seen to change.
     pub fn was_heard(&self, member: &str) -> bool {
         self.seen.get(member).is_some_and(|seen| seen.moved)
     }
 
-    /// Whether the beat of `member` was seen to change, and it does not count as dead.
+    /// Returns whether the heartbeat of `member` was seen to change and the member does not count
+    /// as dead.
     pub fn was_heard_lately(&self, member: &str) -> bool {
         let looked = self.looked.unwrap_or_else(Instant::now);
         let is_alive = |seen: &Seen| looked.saturating_duration_since(seen.heard) <= seen.ttl(self.ttl);
         self.seen.get(member).is_some_and(|seen| seen.moved && is_alive(seen))
     }
 
-    /// The members that were on the list at the last look, with their beats.
+    /// Returns the members that were listed at the last poll, with their heartbeats.
     pub fn listed(&self) -> Vec<(String, u64)> {
         let listed = self.seen.iter().filter(|(_, seen)| seen.listed);
         listed.filter_map(|(member, seen)| Some((member.clone(), seen.beat?))).collect()
     }
 
-    /// Whether `member` was on the list at the last look.
+    /// Returns whether `member` was listed at the last poll.
     pub fn is_listed(&self, member: &str) -> bool {
         self.seen.get(member).is_some_and(|seen| seen.listed)
     }
 
-    /// Everybody who was seen or asked for.
+    /// Returns all members that were ever seen or queried.
     pub fn known(&self) -> Vec<String> {
         self.seen.keys().cloned().collect()
     }
 
-    /// As if `member` had been heard so long ago.
+    /// Pretends that `member` has been silent for `silence`.
     #[cfg(test)]
     pub(crate) fn backdate(&mut self, member: &str, silence: Duration) {
         let now = Instant::now();
@@ -251,14 +260,15 @@ mod tests {
     use super::*;
     use crate::coordination::{MemoryStore, Report};
 
-    /// A member counts as dead once its beat has not changed for the time to live, and as alive once the beat changes.
+    /// A member counts as dead once its heartbeat has not changed for the ttl, and as alive once it
+    /// changes again.
     #[test]
-    fn member_is_dead_after_a_ttl_without_beats_until_the_next_one() {
+    fn member_is_dead_from_its_ttl_until_its_next_heartbeat() {
         let store = MemoryStore::default();
         let mut watch = FailureDetector::new(TTL);
         store.beat("a", 1, &Report::default()).unwrap();
         watch.look(&store).unwrap();
-        assert!(!watch.is_dead("a") && !watch.is_dead("never seen"), "nobody is dead at first sight");
+        assert!(!watch.is_dead("a") && !watch.is_dead("never seen"), "no member is dead at the first poll");
         listen(&mut watch, &store, 5);
         assert!(watch.is_dead("a") && watch.is_dead("never seen"));
         store.beat("a", 2, &Report::default()).unwrap();
@@ -267,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_dies_while_nobody_listens() {
+    fn silence_does_not_count_while_the_observer_is_stopped() {
         let store = MemoryStore::default();
         let mut watch = FailureDetector::new(TTL);
         store.beat("a", 1, &Report::default()).unwrap();
@@ -279,13 +289,14 @@ mod tests {
         assert!(watch.is_dead("a"));
     }
 
-    /// A member whose time to live is over is found dead by the next look, and later looks do not ask for its beat.
+    /// The next poll finds a member dead whose ttl is over; later polls do not read its heartbeat
+    /// again.
     #[test]
-    fn silent_member_is_dead_at_once_and_not_looked_up_again() {
+    fn member_is_dead_at_the_poll_after_its_ttl_and_not_polled_again() {
         let (mut looks, store) = (FailureDetector::new(Duration::from_secs(60)), MemoryStore::default());
         store.beat("a", 1, &Report::default()).unwrap();
         looks.look(&store).unwrap();
-        // A moment ago its ttl was not over yet; now it is.
+        // The ttl ended between the last poll and now.
         let now = Instant::now();
         let just_over = now.checked_sub(looks.ttl + Duration::from_millis(1)).unwrap();
         looks.seen.insert("a".to_owned(), Seen::new(Some(1), just_over));
@@ -294,11 +305,11 @@ mod tests {
         assert_eq!((looks.dead(), looks.is_dead("a")), (1, true));
         store.beat("a", 2, &Report::default()).unwrap();
         looks.look(&store).unwrap();
-        assert!(looks.is_dead("a"), "it was looked again, for nothing");
+        assert!(looks.is_dead("a"), "the members were polled again needlessly");
     }
 
     #[test]
-    fn whoever_is_struck_off_the_list_is_not_heard_by_that() {
+    fn removal_from_the_list_is_no_heartbeat() {
         let (mut looks, store) = (FailureDetector::new(Duration::from_secs(60)), MemoryStore::default());
         store.beat("a", 1, &Report::default()).unwrap();
         looks.look(&store).unwrap();
@@ -311,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_judged_by_the_longer_of_its_lease_and_ours() {
+    fn member_is_judged_by_the_longer_of_its_lease_and_ours() {
         let store = MemoryStore::default();
         let ours = Duration::from_secs(60);
         for (published, ttl) in
@@ -320,7 +331,7 @@ mod tests {
             let report = Report { lease_seconds: published, ..Report::default() };
             store.beat("a", 1, &report).unwrap();
             let mut watch = FailureDetector::new(ours);
-            // Looks when "a" has been silent for `silence` seconds.
+            // Polls when "a" has been silent for `silence` seconds.
             let mut silent_for = |silence: u64| {
                 let now = Instant::now();
                 let heard = now.checked_sub(Duration::from_secs(silence)).unwrap();

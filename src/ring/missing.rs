@@ -1,5 +1,5 @@
-//! Generations that must be there and are not: no role of the ring removes one that KEEP covers, or
-//! that holds samples which are held out.
+//! Finds generations that are missing although no role removes them: those that KEEP covers, and
+//! those with held-out samples.
 
 use crate::config::MAX_KEEP;
 use crate::error::{Error, Result};
@@ -9,23 +9,23 @@ use crate::manifest::store::Manifests;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// A generation of which the manifest or the directory is missing.
+/// A generation whose manifest or directory is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Its number.
+    /// The number of the generation.
     pub generation: u64,
-    /// The path that is missing.
+    /// The missing path.
     pub path: PathBuf,
-    /// How many samples its manifest lists; none if the manifest is missing.
+    /// Number of samples that its manifest lists; `None` if the manifest is missing.
     pub samples: Option<u64>,
 }
 
-/// Returns the generations, oldest first, that must be there and are not: of the newest one and
-/// `keep` before it, and of those with any of the ring's first `validation` samples. A manifest that
-/// is damaged is not looked behind.
+/// Returns the missing generations, oldest first, among those that are always kept: the newest, the
+/// `keep` before it, and those with any of the ring's first `validation` samples. The scan for
+/// held-out samples ends at a damaged manifest.
 ///
 /// # Errors
-/// What the filesystem says.
+/// Filesystem errors.
 pub fn missing(
     fs: &dyn Fs,
     layout: &Layout,
@@ -51,7 +51,7 @@ pub fn missing(
         }
         Ok(manifest.summary.total_samples < validation)
     };
-    // Held-out samples are the ring's first ones.
+    // The held-out samples are the first ones of the ring.
     let mut held_out = 1;
     while validation > 0 && held_out < oldest && look(held_out)? {
         held_out += 1;
@@ -59,19 +59,19 @@ pub fn missing(
     for generation in oldest..=newest {
         look(generation)?;
     }
-    // What was reclaimed meanwhile is not missing.
+    // A generation that was reclaimed meanwhile is not missing.
     let newest = if found.is_empty() { newest } else { manifests.newest_listed()? };
     found.retain(|missing| missing.generation < oldest || missing.generation + keep >= newest);
     Ok(found)
 }
 
-/// Returns the generations, oldest first, whose directories are not there although that of an older
-/// one is, for a caller that does not know KEEP. They may have been reclaimed: a run that has still to
-/// read a generation keeps that one alone. The newest generation and held-out ones are left to
-/// [`missing`].
+/// Returns the generations, oldest first, whose directory is missing although an older generation
+/// still has one; for callers that do not know KEEP. A gap is not necessarily a loss: a run that
+/// still has to read one generation keeps only that one, and later ones may be reclaimed. The
+/// newest generation and held-out ones are left to [`missing`].
 ///
 /// # Errors
-/// What the filesystem says.
+/// Filesystem errors.
 pub fn gaps(fs: &dyn Fs, layout: &Layout, manifests: &Manifests, validation: u64) -> Result<Vec<u64>> {
     let newest = manifests.newest_listed()?;
     let names = fs.list(layout.root())?;
@@ -89,6 +89,6 @@ pub fn gaps(fs: &dyn Fs, layout: &Layout, manifests: &Manifests, validation: u64
             gaps.push(n);
         }
     }
-    // What was reclaimed meanwhile is no gap: the generations before it are gone, too.
+    // If a generation was reclaimed meanwhile, those before it are gone too, so there is no gap.
     if gaps.is_empty() || manifests.newest_listed()? == newest { Ok(gaps) } else { Ok(Vec::new()) }
 }

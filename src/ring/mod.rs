@@ -1,19 +1,20 @@
-//! The handle of a ring: where it is, what it is, and how this process works with it.
+//! The handle of a ring: its paths, its descriptor, and the settings of this process.
 //!
 //! | file | |
 //! |---|---|
-//! | here | [`Ring`]: finding a ring, or making one |
-//! | [`descriptor`] | `ring.json`: what this ring is, once and for all |
-//! | [`settings`] | how this process works with it |
-//! | [`failure_detector`] | who is alive |
-//! | [`scan`] | what a generation's directory holds right now |
-//! | [`validation_split`] | the ring's first samples, which are kept and not served for training |
-//! | [`mod@missing`] | generations that must be there and are not |
-//! | `durability` | what is synced |
-//! | `state` | what the steps above the handle remember: data alone |
+//! | this file | [`Ring`], which opens or creates a ring |
+//! | [`descriptor`] | `ring.json`: written once |
+//! | [`settings`] | the settings of this process |
+//! | [`failure_detector`] | which members are alive |
+//! | [`scan`] | reads the directory of a generation |
+//! | [`validation_split`] | the first samples of the ring, which are held out |
+//! | [`mod@missing`] | finds generations that should exist and do not |
+//! | `durability` | which files and directories are synced |
+//! | `state` | the data that the steps of higher layers keep |
 //!
-//! The steps of a sample are in `write`, those of a generation in `swap`, a reader's in `read`. They are methods of
-//! [`Ring`] too, and stand above this folder, which knows none of them.
+//! The steps of a sample are in `write`, those of a generation in `swap`, and those of a reader in
+//! `read`. They are methods of [`Ring`] too, but belong to higher layers: this module does not
+//! depend on them.
 
 pub mod descriptor;
 mod durability;
@@ -44,21 +45,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use validation_split::KeptSoFar;
 
-/// One process's view of a ring.
+/// One process's handle of a ring.
 pub struct Ring {
-    /// The filesystem it lies on.
+    /// The filesystem that holds the ring.
     pub fs: Arc<dyn Fs>,
-    /// Counter, status, leases.
+    /// The coordination store: counter, status, leases, membership.
     pub coordination: Arc<dyn CoordinationStore>,
-    /// Its paths.
+    /// The paths of the ring.
     pub layout: Layout,
-    /// Its manifests.
+    /// The manifests of the ring.
     pub manifests: Manifests,
-    /// What it is.
+    /// The contents of `ring.json`.
     pub descriptor: RingDescriptor,
-    /// This process's owner name.
+    /// The owner name of this process.
     pub me: String,
-    /// How this process works with it.
+    /// The settings of this process for the ring.
     pub settings: Settings,
     syncs: Syncs,
     scanner: Scanner,
@@ -68,11 +69,12 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Finds or makes the ring that `config` describes: for generators and managers. Waits LEASE_SECONDS for a file server
-    /// that does not answer, and for a limit of the system's that this process has reached.
+    /// Opens or creates the ring that `config` describes, for generators and managers. Retries for
+    /// LEASE_SECONDS while the file server does not answer or a system limit is reached.
     ///
     /// # Errors
-    /// A directory that cannot be made; a ring that does not fit; [`Error::Timeout`].
+    /// A directory that cannot be created; a ring that does not match the configuration;
+    /// [`Error::Timeout`].
     pub fn find_or_make(fs: Arc<dyn Fs>, config: &Config) -> Result<Ring> {
         let started = Instant::now();
         let mut told = false;
@@ -90,7 +92,7 @@ impl Ring {
                 return Err(Error::Timeout { seconds: waited.as_secs_f64(), what });
             }
             if !told {
-                tracing::warn!(error = %source, "the ring cannot be opened now; trying again for {limit:?}");
+                tracing::warn!(error = %source, "cannot open the ring; retrying for up to {limit:?}");
                 told = true;
             }
             let pause = config.poll.unwrap_or(Duration::from_millis(200));
@@ -99,7 +101,8 @@ impl Ring {
     }
 
     fn find_or_make_now(fs: Arc<dyn Fs>, config: &Config) -> Result<Ring> {
-        // Before anything is made: who gave a wrong address finds no ring there afterwards.
+        // Before anything is created, so that a wrong address of the coordination store leaves no
+        // ring behind.
         let backend = Backend::connect(&config.index, IfUnreachable::Fail)?;
         let layout = Layout::new(&config.ring);
         let fs = within(fs, layout.root(), config.modes);
@@ -111,15 +114,17 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Finds the ring that `config` describes: for readers. They need no index, and do without one that is away.
+    /// Opens the ring that `config` describes, for readers. They work without the coordination
+    /// store while it is unreachable.
     ///
     /// # Errors
-    /// No ring (yet); a ring that does not fit; an index that refuses us.
+    /// No ring (yet); a ring that does not match the configuration; a coordination store that
+    /// refuses access.
     pub fn find(fs: Arc<dyn Fs>, config: &Config) -> Result<Ring> {
         Ring::find_with(fs, config, Claim::Never)
     }
 
-    /// The same, with this claim to the place of the index.
+    /// Like [`Ring::find`], but with `claim` on the place of the coordination store.
     ///
     /// # Errors
     /// As [`Ring::find`].
@@ -132,10 +137,10 @@ impl Ring {
         Ring::assemble(fs, config, descriptor, owner_name(), backend, claim)
     }
 
-    /// The ring of these parts.
+    /// Builds the handle from its parts.
     ///
     /// # Errors
-    /// A place of the index that cannot be used; a filesystem that cannot be told.
+    /// A coordination store that cannot be used; a filesystem whose type cannot be determined.
     pub fn assemble(
         fs: Arc<dyn Fs>,
         config: &Config,
@@ -167,16 +172,17 @@ impl Ring {
         })
     }
 
-    /// Locks this process's view of which members are alive.
+    /// Locks this process's failure detector.
     pub fn failure_detector(&self) -> MutexGuard<'_, FailureDetector> {
         self.failure_detector.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks that the directory still holds this ring: it may have been removed under a process that
-    /// works in it, whose samples went with it.
+    /// Checks that the directory still holds this ring. If it was removed under a running process,
+    /// the samples written to it are lost.
     ///
     /// # Errors
-    /// [`Error::RingMismatch`]: it was removed, or replaced by another one. What cannot be seen is no error.
+    /// [`Error::RingMismatch`] if the ring was removed or replaced by another one. Other errors are
+    /// ignored, because they do not prove that the ring is gone.
     pub fn check_is_there(&self) -> Result<()> {
         let message = match descriptor::read(&*self.fs, &self.layout) {
             Ok(Some(descriptor)) if descriptor.ring_id == self.descriptor.ring_id => return Ok(()),
@@ -189,30 +195,30 @@ impl Ring {
             Err(_) => return Ok(()),
         };
         let message = format!(
-            "{message}: the samples that were delivered to it are gone with it. Put it back from a copy, or stop all \
-             roles and start them again"
+            "{message}: the samples delivered to it are lost. Restore it from a copy, or stop all roles \
+             and start them again"
         );
         Err(Error::RingMismatch { path: self.layout.root().to_owned(), message })
     }
 
-    /// This process and this ring, as an index wants to know them.
+    /// Returns this process and this ring as the coordination store identifies them.
     pub fn ring_context(&self) -> RingContext<'_> {
         context(&self.layout, &self.descriptor, &self.me)
     }
 
-    /// Removes a name that is of no use any more. Where another user's directory does not let us, it stays: its owner
-    /// removes it.
+    /// Removes a name that is no longer needed. If another user's directory denies the removal, the
+    /// name stays until its owner removes it.
     pub(crate) fn unlink_if_allowed(&self, path: &Path) -> Result<()> {
         match self.fs.forget_file(path) {
             Err(error) if error.is_denied() => {
-                tracing::debug!(%error, "left to its owner");
+                tracing::debug!(%error, "cannot remove the file; leaving it to its owner");
                 Ok(())
             }
             other => Ok(other?),
         }
     }
 
-    /// Moves something into `dir`. That is made again where somebody removed it.
+    /// Moves `from` into `dir`, which is created again if it was removed.
     pub(crate) fn move_to(&self, from: &Path, dir: &Path, name: &str) -> FsResult<()> {
         let target = dir.join(name);
         match self.fs.rename(from, &target) {
@@ -224,7 +230,8 @@ impl Ring {
         }
     }
 
-    /// The names in a directory; none where there is none. (A stale handle does not say that there is none.)
+    /// Returns the names in a directory, sorted; an empty list if the directory does not exist. (A
+    /// stale handle does not prove that it does not exist.)
     pub fn list_or_none(&self, dir: &Path) -> Result<Vec<String>> {
         match surely(&*self.fs, dir, || self.fs.list(dir)) {
             Ok(mut names) => {
@@ -244,7 +251,8 @@ fn context<'a>(layout: &'a Layout, descriptor: &'a RingDescriptor, me: &'a str) 
     RingContext { ring_id, path: layout.root(), files: layout.index(), swap_cap, me }
 }
 
-/// A name for this process that no other process has or will have: host, pid, and a random number.
+/// Returns a name for this process that no other process has or will have: host, pid and a random
+/// number.
 pub fn owner_name() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' };

@@ -1,5 +1,5 @@
-//! What a generation's directory holds right now. Each segment's footer is read once; a damaged one (perhaps only seen
-//! too early) is looked at again each time.
+//! Scans the directory of a generation. The footer of each segment is read once; a damaged one is
+//! read again at each scan, because this client may have seen it too early.
 
 use super::Ring;
 use crate::error::{Error, Result};
@@ -12,46 +12,49 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A generation's directory, as far as it was read.
+/// The directory of a generation, as far as this process has read it.
 #[derive(Default)]
 struct Scan {
     generation: u64,
-    /// Which directory that is: a rename keeps it, a directory that was made anew is another one.
+    /// Identifies the directory: a rename keeps the inode, a newly created directory has another
+    /// one.
     inode: (u64, u64),
     by_name: HashMap<SegmentName, Arc<SegmentEntry>>,
     owners: Owners,
     unreadable: HashMap<String, u32>,
-    /// Whether an earlier generation's manifest lists a segment; those do not change.
+    /// Whether a manifest of an earlier generation lists the segment; the answer never changes.
     listed_before: HashMap<SegmentId, bool>,
 }
 
-/// What this process knows of two generations: of the one that is being promoted, and of the one that fills meanwhile.
+/// What this process has read of two generations: the one that is being promoted, and the one that
+/// fills meanwhile.
 #[derive(Default)]
 pub(crate) struct Scanner {
     scans: [Mutex<Scan>; 2],
 }
 
 impl Scanner {
-    /// What is known of the directory of generation `n`, or of another one with the same parity.
+    /// Returns the scan of generation `n`, or of another generation with the same parity.
     fn of(&self, n: u64) -> MutexGuard<'_, Scan> {
         self.scans[(n % 2) as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A segment that could not be read so often is no longer just seen too early: somebody is told.
+/// After this many failed reads, a segment was not just seen too early, and a warning is logged.
 const TELL_AFTER: u32 = 5;
 
-/// What a look at the directory found.
+/// The result of one scan of the directory.
 #[derive(Clone, Debug, Default)]
 pub struct ScannedGeneration {
-    /// Segments that pass their footer check, sorted by (born, index): the order in which they are chosen.
+    /// Segments that pass their footer check, sorted by (born, index): the order in which a
+    /// promotion chooses them.
     pub segments: Vec<Arc<SegmentEntry>>,
-    /// Files that did not pass, and why.
+    /// Files that did not pass, with the reason.
     pub damaged: Vec<(String, String)>,
 }
 
 impl Scan {
-    /// Frees what is known of generation `n`.
+    /// Drops what was read of generation `n`.
     fn forget(&mut self, n: u64) {
         if self.generation == n {
             *self = Scan::default();
@@ -69,13 +72,13 @@ impl Scan {
         let times = self.unreadable.entry(name.to_owned()).or_default();
         *times += 1;
         if *times == TELL_AFTER {
-            tracing::warn!("a segment cannot be read and is not counted: {error}");
+            tracing::warn!("cannot read a segment; it is not counted: {error}");
         }
     }
 }
 
 impl SegmentEntry {
-    /// The entry for a segment of these contents, with this place in its generation.
+    /// Builds the entry of a segment with this tail and this index in its generation.
     pub fn of(tail: &Tail, index: u64) -> SegmentEntry {
         let footer = &tail.footer;
         SegmentEntry {
@@ -91,10 +94,10 @@ impl SegmentEntry {
 }
 
 impl Ring {
-    /// Looks at the directory of generation `n`, be it `write.<n>` or `read.<n>`.
+    /// Scans the directory of generation `n`, which is `write.<n>` or `read.<n>`.
     ///
     /// # Errors
-    /// A directory that is gone, or what else the filesystem says.
+    /// A missing directory; other filesystem errors.
     pub fn look_at(&self, n: u64, dir: &Path) -> Result<ScannedGeneration> {
         let inode = surely(&*self.fs, dir, || self.fs.identity(dir))?.inode;
         let names = self.fs.list(dir)?;
@@ -115,7 +118,7 @@ impl Ring {
                     found.segments.push(entry);
                 }
                 Err(Error::Fs { source }) if source.is_gone() => {}
-                // The segment may be in order: no manifest is to be made without it.
+                // The segment may be intact, so no manifest may be published without it.
                 Err(Error::Fs { source }) if source.is_exhausted() => return Err(source.into()),
                 Err(error) => {
                     scan.tell(&name, &error);
@@ -133,35 +136,38 @@ impl Ring {
         if entry.samples == parsed.samples {
             return Ok(entry);
         }
-        let why = "its name says another number of samples";
+        let why = "its name has a different number of samples than its footer";
         Err(Error::Format { path: name.into(), source: FormatError::NotASegment { why } })
     }
 
-    /// What would stand in the manifest; an error for what must not stand there.
+    /// Builds the manifest entry of a segment. Returns an error for a segment that no manifest may
+    /// list.
     pub(crate) fn entry(&self, tail: &Tail, index: u64, name: &str) -> Result<SegmentEntry> {
         let entry = SegmentEntry::of(tail, index);
         let why = match entry.samples {
-            _ if !is_owner(&entry.owner) => "its owner's name is none of ours",
-            0 => "it holds no sample",
-            n if n > self.descriptor.swap_cap => "it holds more samples than a generation",
+            _ if !is_owner(&entry.owner) => "its owner name is not a valid ringreel owner name",
+            0 => "it has no samples",
+            n if n > self.descriptor.swap_cap => "it has more samples than SWAP_CAP",
             _ => return Ok(entry),
         };
         Err(Error::Format { path: name.into(), source: FormatError::NotASegment { why } })
     }
 
-    /// The segments of generation `n` that count: each id once, and none that an earlier manifest lists.
+    /// Returns the segments of generation `n` that count: each id once, without those that an
+    /// earlier manifest lists.
     ///
     /// # Errors
-    /// As the manifests' reading.
+    /// Errors of reading manifests.
     pub fn countable(&self, n: u64, found: &[Arc<SegmentEntry>]) -> Result<Vec<Arc<SegmentEntry>>> {
         let mut ids: HashSet<SegmentId> = HashSet::new();
         let mut counted = Vec::new();
-        // What the generation before will list, where that waits for its manifest, is not known yet: it counts.
+        // While the generation before waits for its manifest, it is not known what that will list.
+        // A segment that is linked into both counts here.
         let before = n.saturating_sub(1);
         let known =
             if self.manifests.newest_known()? >= before { before } else { self.manifests.newest()?.min(before) };
         if known + 1 == n {
-            self.scanner.of(known).forget(known); // its manifest is out
+            self.scanner.of(known).forget(known); // its manifest is published
         }
         for entry in found {
             if !self.is_listed_before(n, known, entry)? && ids.insert(entry.id) {
@@ -184,20 +190,22 @@ impl Ring {
         Ok(listed)
     }
 
-    /// Returns whether the directory of generation `n` has the name that its promotion gives it. Asks the server.
+    /// Returns whether the directory of generation `n` has been renamed by its promotion. Always
+    /// queries the file server.
     pub(crate) fn is_renamed(&self, n: u64) -> Result<bool> {
         Ok(self.fs.exists(&self.layout.read(n))?)
     }
 
-    /// Samples in `write.<n>` that would be listed if it were promoted now.
+    /// Returns the number of samples in `write.<n>` that a promotion would list now.
     ///
     /// # Errors
-    /// A directory that is gone, or what else the filesystem says.
+    /// A missing directory; other filesystem errors.
     pub fn count_samples(&self, n: u64) -> Result<u64> {
         Ok(self.fill_in(n, &self.layout.write(n))?.0)
     }
 
-    /// The same of what is in `dir`, which is `read.<n>` while it is promoted; and the bytes of their segments.
+    /// Returns the number of samples in `dir` that a promotion would list now, and the bytes of
+    /// their segments. `dir` is `write.<n>`, or `read.<n>` during the promotion.
     ///
     /// # Errors
     /// As [`Ring::count_samples`].
@@ -207,8 +215,9 @@ impl Ring {
         Ok(entries.iter().fold((0, 0), |(samples, bytes), entry| (samples + entry.samples, bytes + entry.bytes)))
     }
 
-    /// Returns the bytes and the number of files of the ring's segments: of the generations that are there, as their
-    /// manifests list them, and of the filling generation. (A segment that is staged and linked is one file.)
+    /// Returns the bytes and the number of files of the ring's segments: of the existing
+    /// generations, as their manifests list them, and of the filling generation. A segment that is
+    /// both staged and linked is one file.
     ///
     /// # Errors
     /// Filesystem errors.
@@ -217,18 +226,18 @@ impl Ring {
         self.usage_with(newest, &self.look_at_filling(newest)?)
     }
 
-    /// As [`Ring::usage`], for a caller that has looked at the generations after `newest`.
+    /// Like [`Ring::usage`], for a caller that has already scanned the generations after `newest`.
     pub fn usage_with(&self, newest: u64, filling: &[ScannedGeneration]) -> Result<(u64, u64)> {
         let oldest = newest.saturating_sub(self.settings.keep);
         let mut there: BTreeSet<u64> = self.kept_for_ever()?.iter().map(|kept| kept.generation).collect();
         there.extend(oldest..=newest);
-        // Those that readers still need.
+        // Older generations that readers still need.
         let names = self.fs.list(self.layout.root())?;
         there.extend(read_generations(&names).filter(|n| *n <= newest));
         let (mut bytes, mut files) = (0u64, 0);
         for n in there {
             if let Some(manifest) = self.manifests.usable(n)? {
-                bytes = manifest.summary.bytes.saturating_add(bytes); // a manifest may claim anything
+                bytes = manifest.summary.bytes.saturating_add(bytes); // a forged manifest may claim any number
                 files += manifest.segments.len() as u64;
             }
         }
@@ -239,10 +248,11 @@ impl Ring {
         Ok((bytes, files))
     }
 
-    /// What is linked into the generation after `newest`; while that is promoted, also what is linked into the one after it.
+    /// Scans the generation after `newest`. While that is being promoted, scans the one after it,
+    /// too.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// Filesystem errors.
     pub fn look_at_filling(&self, newest: u64) -> Result<Vec<ScannedGeneration>> {
         let next = newest + 1;
         let look = |n, dir: &Path| match self.look_at(n, dir) {
@@ -252,7 +262,7 @@ impl Ring {
         let mut promoted = look(next, &self.layout.read(next))?;
         let filling = if promoted.is_some() { None } else { look(next, &self.layout.write(next))? };
         if promoted.is_none() && filling.is_none() {
-            promoted = look(next, &self.layout.read(next))?; // it was renamed between the two looks
+            promoted = look(next, &self.layout.read(next))?; // it was renamed between the two scans
         }
         let ahead = look(next + 1, &self.layout.write(next + 1))?;
         Ok([promoted, filling, ahead].into_iter().flatten().collect())

@@ -1,36 +1,37 @@
-//! How this process works with the ring: its configuration, completed by what the filesystem suggests.
+//! The settings of this process for a ring: its configuration, with defaults that depend on the
+//! filesystem.
 
 use crate::config::{Config, Durability, OnStale, Reuse};
 use crate::fs::Kind;
 use std::time::Duration;
 
-/// What another process of the same ring may set otherwise.
+/// Settings that may differ between the processes of a ring.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Which kind of filesystem the ring lies on.
+    /// The kind of filesystem that holds the ring.
     pub kind: Kind,
-    /// Generations kept besides the newest.
+    /// Number of generations kept besides the newest.
     pub keep: u64,
-    /// For how long a role may be silent.
+    /// Time without a heartbeat before a process is considered dead.
     pub lease: Duration,
-    /// Time between two looks.
+    /// Interval between two polls.
     pub poll: Duration,
-    /// What survives what.
+    /// Whether finished samples survive the death of processes only, or of the machine.
     pub durability: Durability,
-    /// How often a generation is to be read.
+    /// How often a generation has to be read, and may be read.
     pub reuse: Reuse,
-    /// What readers do when nothing new comes.
+    /// What readers do when no new samples arrive.
     pub on_stale: OnStale,
-    /// After this time without a living generator nothing new is thought to come.
+    /// How long no generator has to be alive before samples count as stale.
     pub stale_after: Duration,
     /// How long the generations that a killed run still has to read are kept.
     pub run_grace: Duration,
-    /// Most bytes that the ring may take.
+    /// Maximum size of the ring in bytes.
     pub max_bytes: Option<u64>,
 }
 
 impl Settings {
-    /// The settings of a ring on a filesystem of this kind.
+    /// Creates the settings for a ring on a filesystem of this kind.
     pub(crate) fn new(config: &Config, kind: Kind) -> Settings {
         let default_poll = if kind.local { Duration::from_millis(200) } else { Duration::from_secs(1) };
         Settings {

@@ -1,7 +1,7 @@
-//! What this process remembers between the steps of `write`, `swap` and `runs`: the data alone.
+//! Data that this process keeps between the steps of `write`, `swap` and `runs`.
 //!
-//! It belongs to the handle, so that all steps of a process share it, and a step needs no more than a `&Ring`. The
-//! steps themselves stand above the handle, and each struct is read and written by one of them.
+//! The handle owns it, so that all steps of a process share it and need only a `&Ring`. The steps
+//! themselves belong to higher layers; each struct is used by one of them.
 
 use crate::run_log::RunLog;
 use std::collections::{BTreeSet, HashMap};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// What all steps remember.
+/// The data of all steps.
 #[derive(Debug, Default)]
 pub(crate) struct StepsState {
     pub committer: CommitterState,
@@ -19,73 +19,77 @@ pub(crate) struct StepsState {
     pub pins: Mutex<Pins>,
 }
 
-/// What `write::commit` remembers between two commits.
+/// What `write::commit` keeps between two commits.
 #[derive(Debug, Default)]
 pub(crate) struct CommitterState {
-    /// How full the filling generation was.
+    /// How full the filling generation was at the last scan.
     pub occupancy: Mutex<Occupancy>,
-    /// A generation that was seen to wait for its manifest.
+    /// A generation that was promoted, but had no manifest yet when it was last seen.
     pub begun: AtomicU64,
-    /// Whether it was logged that the counter repeats itself.
+    /// Whether it was logged that the counter returned the same numbers again.
     pub told_of_repeats: AtomicBool,
 }
 
-/// How full the generation being written was when it was last looked at: so that not every commit lists it.
+/// How full the filling generation was at the last scan, so that a commit need not list the
+/// directory.
 #[derive(Debug, Default)]
 pub(crate) struct Occupancy {
     pub generation: u64,
-    /// Samples that had a place, at the last look.
+    /// How many samples it had room for at the last scan.
     pub room: u64,
-    /// When that was.
+    /// When it was last scanned.
     pub looked: Option<Instant>,
-    /// Samples that this process committed since.
+    /// Samples that this process has committed since.
     pub spent: u64,
-    /// Members of the ring that write, then: they may all commit as fast as we do.
+    /// Number of members that wrote samples at that time. They may all commit as fast as this
+    /// process does.
     pub sharers: u64,
-    /// When they were counted.
+    /// When these members were counted.
     pub counted: Option<Instant>,
-    /// Samples that the names in it claim and the footers do not have, at the last thorough look.
+    /// How many more samples the segments' names claim than their footers have, at the last scan
+    /// that read the footers.
     pub surplus: u64,
 }
 
-/// What the steps of `swap` remember between two rounds of maintenance.
+/// What the steps of `swap` keep between two rounds of maintenance.
 #[derive(Debug, Default)]
 pub(crate) struct MaintenanceState {
-    /// The newest generation when this process last reclaimed what was older than is kept.
+    /// The newest generation when this process last reclaimed generations older than KEEP.
     pub reclaimed: AtomicU64,
-    /// Old manifests that list a segment whose staging name could not be removed, and when that was tried last.
+    /// Old manifests that list a segment whose staging name could not be removed, with the time of
+    /// the last attempt.
     pub unprunable: Mutex<HashMap<u64, Instant>>,
     /// Whether it was logged that a directory cannot be reclaimed.
     pub told_of_last_names: AtomicBool,
-    /// Dead owners of whom it was logged that their files cannot be removed.
+    /// Dead owners for which it was logged that their files cannot be removed.
     pub told_of_owners: Mutex<BTreeSet<String>>,
 }
 
-/// What `runs::pins` found when it last looked: which generations are kept for readers.
+/// The result of the last scan by `runs::pins`: the generations that are kept for readers.
 #[derive(Debug, Default)]
 pub(crate) struct Pins {
-    /// Those that living workers still have to read.
+    /// Generations that living workers still have to read.
     pub living: BTreeSet<u64>,
-    /// Those that killed workers of named runs had still to read, for RUN_GRACE.
+    /// Generations that killed workers of named runs still had to read, kept for RUN_GRACE.
     pub graced: BTreeSet<u64>,
-    /// Deaths that are not written down yet.
+    /// Deaths that are not recorded in notes yet.
     pub unnoted: Vec<Obituary>,
 }
 
 impl Pins {
-    /// Returns all of these generations.
+    /// Returns all pinned generations.
     pub fn all(&self) -> BTreeSet<u64> {
         self.living.union(&self.graced).copied().collect()
     }
 }
 
-/// What is to be written about the deaths in one run.
+/// The changes of notes about dead members of one run.
 #[derive(Debug)]
 pub(crate) struct Obituary {
     /// The folder of the run's notes.
     pub folder: String,
     /// Notes to write: members that died.
     pub died: Vec<String>,
-    /// Notes to drop: members that live after all, or that a living one has replaced.
+    /// Notes to delete: members that are alive again, or that a living one has replaced.
     pub past: Vec<String>,
 }

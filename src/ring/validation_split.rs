@@ -1,8 +1,8 @@
-//! Samples that are held out: the first VALIDATION samples of the ring, counted over the generations in the order of
-//! their manifests. They are kept for ever, and never served for training.
+//! The validation split: the first VALIDATION samples of the ring, counted over the generations in
+//! the order of their manifests. They are held out: never reclaimed, and never served for training.
 //!
-//! Manifests do not change, so everybody always agrees on which samples they are; and the generations that hold them
-//! are the first ones, up to one from which on all others may be reclaimed.
+//! Manifests do not change, so all processes agree on the held-out samples. The generations that
+//! hold them are the first of the ring; all later ones may be reclaimed.
 
 use super::Ring;
 use crate::coordination::if_available;
@@ -16,15 +16,16 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-/// The index folder in which readers note each damaged held-out sample, as `<generation>.<position>`.
+/// The folder of notes in which readers record each damaged held-out sample, as
+/// `<generation>.<position>`.
 const DAMAGED: &str = "damaged";
 
 /// A held-out sample that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedSample {
-    /// Its generation.
+    /// The generation of the sample.
     pub generation: u64,
-    /// Its position there.
+    /// Its position in the generation.
     pub position: u64,
     /// Its id.
     pub id: SampleId,
@@ -37,77 +38,82 @@ pub struct DamagedSample {
 /// The state of the held-out samples, as `status` shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ValidationState {
-    /// Samples that can be read.
+    /// Number of samples that can be read.
     pub readable: u64,
-    /// Samples that readers found damaged, and that still are.
+    /// Number of samples that readers found damaged and that are still damaged.
     pub damaged: u64,
 }
 
-/// A generation that is kept since it holds samples that are held out (or is empty, and lies between those).
+/// A generation that is kept because it holds held-out samples, or because it is empty and between
+/// such generations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptGeneration {
-    /// Its number.
+    /// The number of the generation.
     pub generation: u64,
-    /// Bytes of its segments.
+    /// Total bytes of its segments.
     pub bytes: u64,
-    /// Their number.
+    /// Number of its segments.
     pub files: u64,
 }
 
 /// A generation, and positions in it.
 pub type Positions = (Arc<Manifest>, Range<u64>);
 
-/// What this process knows of these generations.
+/// What this process knows of the kept generations.
 #[derive(Debug, Default)]
 pub(crate) struct KeptSoFar {
-    /// Those before `next`.
+    /// The kept generations before `next`.
     kept: Vec<KeptGeneration>,
     /// The first generation whose manifest was not seen yet.
     next: u64,
-    /// The first generation that is known not to be kept, be its manifest pruned or not. None after it is.
+    /// The first generation that is known not to be kept, whether or not its manifest is pruned. No
+    /// later generation is kept.
     end: Option<u64>,
 }
 
 impl Manifest {
-    /// The positions of this generation's samples that are held out, where the first `validation` samples of the ring
-    /// are: its first ones, or none.
+    /// Returns the positions of this generation's samples that belong to the first `validation`
+    /// samples of the ring. The range is empty, or begins at 0.
     pub fn held_out(&self, validation: u64) -> Range<u64> {
         0..validation.saturating_sub(self.summary.before()).min(self.summary.samples)
     }
 
-    /// How many samples that were held out are gone: this manifest was lost, and made again from what was left.
+    /// Returns the number of held-out samples that are lost because this manifest was lost and
+    /// rebuilt from the remaining segments.
     pub fn held_out_lost(&self, validation: u64) -> u64 {
         let listed = self.summary.samples.saturating_add(self.summary.lost);
         validation.saturating_sub(self.summary.before()).min(listed) - self.held_out(validation).end
     }
 
-    /// The other positions: those that are served for training.
+    /// Returns the other positions, which are served for training.
     pub fn training(&self, validation: u64) -> Range<u64> {
         self.held_out(validation).end..self.summary.samples
     }
 }
 
 impl Ring {
-    /// The positions of a generation that are held out: its first ones, or none.
+    /// Returns the positions of a generation that are held out. The range is empty, or begins at 0.
     pub fn held_out(&self, manifest: &Manifest) -> Range<u64> {
         manifest.held_out(self.descriptor.validation)
     }
 
-    /// The positions of a generation that are served for training: all others.
+    /// Returns the positions of a generation that are served for training.
     pub fn training(&self, manifest: &Manifest) -> Range<u64> {
         manifest.training(self.descriptor.validation)
     }
 
-    /// Whether a generation is never reclaimed. (An empty one between those that hold held-out samples stays, too.)
+    /// Returns whether a generation is never reclaimed. This includes an empty one between
+    /// generations with held-out samples.
     pub fn is_kept(&self, manifest: &Manifest) -> bool {
         manifest.summary.before() < self.descriptor.validation
     }
 
-    /// The first generation that may be reclaimed, and its manifest pruned, as far as held-out samples go: 0 where none
-    /// are held out, and a number that no generation has as long as none is known.
+    /// Returns the first generation that the validation split allows to reclaim and whose manifest
+    /// it allows to prune: 0 if no samples are held out, and a number above every generation while
+    /// the split is not complete.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// Filesystem errors.
     pub(crate) fn reclaimable_from(&self) -> Result<u64> {
         if self.descriptor.validation == 0 {
             return Ok(0);
@@ -116,17 +122,19 @@ impl Ring {
         Ok(self.lock_kept().end.unwrap_or(u64::MAX))
     }
 
-    /// The generations that are never reclaimed, oldest first, as far as their manifests can be seen.
+    /// Returns the generations that are never reclaimed, oldest first, as far as their manifests
+    /// are visible.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// Filesystem errors.
     pub fn kept_for_ever(&self) -> Result<Vec<KeptGeneration>> {
         if self.descriptor.validation == 0 {
             return Ok(Vec::new());
         }
         let newest = self.manifests.newest()?;
         let mut known = self.lock_kept();
-        // What lies behind a manifest that cannot be seen is looked at each time, until it is seen.
+        // Generations after a manifest that is not visible are read again at each call, until it
+        // is.
         let mut behind = None;
         for generation in known.next..known.end.unwrap_or(newest + 1) {
             let Some(manifest) = self.manifests.get(generation)? else {
@@ -150,15 +158,15 @@ impl Ring {
         Ok(known.kept.iter().copied().chain(behind.unwrap_or_default()).collect())
     }
 
-    /// The samples that are held out, oldest first, as far as there are any yet: positions in generations.
+    /// Returns the held-out samples that exist so far, oldest first, as positions in generations.
     ///
     /// # Errors
-    /// A manifest that must be there and cannot be seen (yet); what the filesystem says.
+    /// A manifest that must exist and is not visible (yet); filesystem errors.
     pub fn held_out_samples(&self) -> Result<Vec<Positions>> {
         self.held_out_and_lost().map(|(found, _)| found)
     }
 
-    /// The same, and how many of them are gone for ever.
+    /// Like [`Ring::held_out_samples`], and also returns how many held-out samples are lost.
     ///
     /// # Errors
     /// As [`Ring::held_out_samples`].
@@ -177,7 +185,7 @@ impl Ring {
         let all = self.manifests.get(newest)?.map_or(0, |manifest| manifest.summary.total_samples);
         let wanted = self.descriptor.validation.min(all);
         if lost.saturating_add(samples) < wanted {
-            let message = format!("of {wanted} held-out samples, the manifests that can be seen list {samples}");
+            let message = format!("the visible manifests list {samples} of {wanted} held-out samples");
             return Err(Error::Manifest { path: self.layout.manifests(), message, passing: true });
         }
         Ok((found, lost))
@@ -186,7 +194,7 @@ impl Ring {
     /// Returns the damaged held-out samples. Reads every byte of all held-out samples.
     ///
     /// # Errors
-    /// As [`Ring::held_out_samples`]; a file server that does not answer.
+    /// As [`Ring::held_out_samples`]; a file server that does not respond.
     pub fn damaged_held_out(&self) -> Result<Vec<DamagedSample>> {
         let mut damaged = Vec::new();
         for (manifest, positions) in self.held_out_samples()? {
@@ -197,11 +205,11 @@ impl Ring {
         Ok(damaged)
     }
 
-    /// Counts the held-out samples. Of their contents, it reads only the samples that a reader found damaged, so that
-    /// a file put back from a copy counts again.
+    /// Counts the held-out samples. Reads only those that a reader found damaged, so that a file
+    /// restored from a copy counts as readable again.
     ///
     /// # Errors
-    /// What the filesystem says. A missing manifest or an index that does not answer is no error.
+    /// Filesystem errors. A missing manifest or an unreachable coordination store is not an error.
     pub fn held_out_state(&self) -> Result<ValidationState> {
         let found = match self.held_out_samples() {
             Err(Error::Manifest { .. }) => return Ok(ValidationState::default()),
@@ -223,19 +231,19 @@ impl Ring {
         Ok(ValidationState { readable: samples.saturating_sub(damaged), damaged })
     }
 
-    /// Notes in the index that a reader found a sample damaged, if the sample is held out. A failure is only logged:
-    /// the note is for `status` alone.
+    /// Records in a note that a reader found a sample damaged, if the sample is held out. A failure
+    /// is only logged, because the note is used only by `status`.
     pub(crate) fn note_damaged(&self, manifest: &Manifest, position: u64, why: &str) {
         if !self.held_out(manifest).contains(&position) {
             return;
         }
         let name = format!("{}.{position}", manifest.summary.generation);
         if let Err(error) = self.coordination.add_note(DAMAGED, &name, why) {
-            tracing::debug!(%error, name, "cannot note a damaged held-out sample");
+            tracing::debug!(%error, name, "cannot record a damaged held-out sample");
         }
     }
 
-    /// Reads one sample and compares its checksums.
+    /// Reads one sample and verifies its checksums. Returns `None` if it is intact.
     fn check_held_out(&self, manifest: &Manifest, position: u64) -> Result<Option<DamagedSample>> {
         let Some((entry, ordinal)) = manifest.locate(position) else { return Ok(None) };
         let generation = manifest.summary.generation;

@@ -153,7 +153,7 @@ fn unusable_places_for_a_ring_are_refused_and_stay_unchanged() {
     symlink(place.path().join("nowhere"), place.path().join("dangling")).unwrap();
     let cases: [(&str, &[&str]); 5] = [
         ("nowhere/ring", &["nowhere/ring", "does not exist", "RING"]),
-        ("full", &["full", "is no ring", "thesis.tex", "RING"]),
+        ("full", &["full", "is not a ring", "thesis.tex", "RING"]),
         ("file", &["file", "RING", "directory"]),
         ("file/ring", &["file/ring", "RING", "directory"]),
         ("dangling", &["dangling", "RING"]),
@@ -188,7 +188,7 @@ fn rings_of_other_names_or_versions_are_refused() {
     let everybody = || MAKERS.into_iter().chain(READERS).chain([&["read"][..]]);
     let born = fs::read_to_string(place.path().join("demo.ring/ring.json")).unwrap();
     for (yaml, words) in [
-        ("SWAP_CAP: 5\nSAMPLE: [data, label]\n", &["demo.ring", "SWAP_CAP 4", "says 5", "another RING"]),
+        ("SWAP_CAP: 5\nSAMPLE: [data, label]\n", &["demo.ring", "SWAP_CAP 4", "has SWAP_CAP 5", "another RING"]),
         ("SWAP_CAP: 4\nSAMPLE: [data, mask]\n", &["demo.ring", "[data, label]", "[data, mask]", "another RING"]),
         ("SWAP_CAP: 4\nSAMPLE: [label, data]\n", &["demo.ring", "[data, label]", "[label, data]", "another RING"]),
     ] {

@@ -39,7 +39,7 @@ fn a_ring_json_that_is_not_ours_is_refused_and_says_why() {
     assert_eq!(ring_json(&config, "\"swap_cap\": 4", "\"swap_cap\": 4").unwrap().unwrap().swap_cap, 4);
     for (this, that, why) in [
         ("\"ringreel\": 1", "\"ringreel\": 2", "version 2"),
-        ("\"ringreel\": 1", "\"other\": 1", "names no version"),
+        ("\"ringreel\": 1", "\"other\": 1", "damaged (no version)"),
         ("\"link\"", "\"rename\"", "\"rename\""),
         ("\"swap_cap\": 4", "\"swap_cap\": 0", "no parts or no cap"),
         ("\"data\"", "", "no parts or no cap"),
