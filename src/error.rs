@@ -181,7 +181,7 @@ pub enum Error {
     },
     /// A generation was reclaimed while it was being read. The reader continues with the newest
     /// one.
-    #[error("generation {generation} is not available: it was reclaimed or does not exist yet; use the newest one")]
+    #[error("generation {generation} is not available (reclaimed or not created yet); use the newest one")]
     Reclaimed {
         /// The generation.
         generation: u64,

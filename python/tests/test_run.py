@@ -206,7 +206,7 @@ def test_swaps_are_logged_once_a_minute_and_counted_at_the_end(config, caplog):
         until(lambda: ringreel.Ring(keys).status()["swaps"] == 2)
     swaps = [record for record in caplog.records if record.getMessage().startswith("swap: generation")]
     assert [(record.name, record.levelname) for record in swaps] == [("ringreel", "INFO")]
-    assert "the manager has left after 2 swaps" in caplog.text
+    assert "the manager stopped after 2 swaps" in caplog.text
     assert "4 samples are finished and safe in" in caplog.text
 
 

@@ -167,9 +167,9 @@ def test_a_manager_swaps_and_returns_at_a_signal(config, script, number):
     ringreel.run_generator(({"data": n} for n in range(9)), ring)
     until(lambda: ring.status()["swaps"] == 3)
     assert process.end(number) == 0, process.said
-    assert "returned" in process.said and "the manager has left" in process.said
+    assert "returned" in process.said and "the manager stopped" in process.said
     assert process.said.count("INFO swap: generation") == 1
-    assert "the manager has left after 3 swaps" in process.said
+    assert "the manager stopped after 3 swaps" in process.said
     assert re.search(r"(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO ", process.said), process.said
     assert ring.status()["manager"] is None and ring.status()["managers"] == []
 

@@ -1,4 +1,4 @@
-//! Recovery: what dead owners finished is committed for them; what they had begun is litter.
+//! Recovery: commits the sealed segments of dead owners, and removes their unfinished files.
 
 use crate::coordination::if_available;
 use crate::error::{Error, Result};
@@ -15,40 +15,44 @@ use std::io::ErrorKind;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// An unfinished file is kept for this many leases after its owner fell silent: he may only have been stopped.
+/// Unfinished files are kept for this many leases after the last heartbeat of their owner, which
+/// may only have been suspended.
 pub const GRACE: u32 = 6;
 
-/// A member that fell silent stays on the list for this long at least, for people to see.
+/// A silent member stays listed for at least this long, so that `ringreel status` shows it.
 const SHORTEST_MEMBERSHIP: Duration = Duration::from_secs(60);
 
-/// What a round found linked into the generation that fills.
+/// The segments that a round found linked into the filling generation.
 struct Present {
-    /// The newest generation then.
+    /// The newest generation at that time.
     newest: u64,
-    /// When each segment was born.
+    /// The `born` generation of each segment.
     born: HashMap<SegmentId, u64>,
 }
 
-/// Held open by a process elsewhere (an `.nfs*` file on NFS), or changed on the server meanwhile.
+/// Returns whether a later round has to try again: another process holds the file open (an `.nfs*`
+/// file on NFS), or the handle is stale.
 pub fn is_left_for_later(error: &FsError) -> bool {
     error.source.kind() == ErrorKind::ResourceBusy || error.is_stale()
 }
 
-/// What a round of recovery did.
+/// The result of a round of recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Segments of dead owners that were linked.
+    /// Number of segments of dead owners that were linked.
     pub adopted: u64,
-    /// Segments of dead owners that a manifest lists: only their staging names were left.
+    /// Number of segments of dead owners that a manifest lists already; their remaining staging
+    /// names were removed.
     pub delivered: u64,
-    /// Segments that were moved to quarantine.
+    /// Number of segments that were moved to quarantine.
     pub quarantined: u64,
-    /// Unfinished files that were removed.
+    /// Number of unfinished files that were removed.
     pub litter: u64,
 }
 
 impl Recovered {
-    /// Says what was done, as in `2 segments adopted, 1 unfinished file removed`; `None`: nothing.
+    /// Describes the result, as in `2 segments adopted, 1 unfinished file removed`. Returns `None`
+    /// if nothing was done.
     pub fn words(&self) -> Option<String> {
         let done = [
             (self.adopted, "segment", "adopted"),
@@ -62,14 +66,15 @@ impl Recovered {
 }
 
 impl Ring {
-    /// One round. Nothing is waited for: what cannot be linked now is left to the next round.
+    /// Runs one round without waiting: a segment that cannot be linked now is left to the next
+    /// round.
     ///
     /// # Errors
-    /// What the filesystem or the index says.
+    /// Errors of the filesystem or the coordination store.
     pub fn recover(&self, watch: &mut FailureDetector) -> Result<Recovered> {
         let mut done = Recovered::default();
         if if_available(watch.look(&*self.coordination))?.is_none() {
-            return Ok(done); // who is silent, and who is not heard, cannot be told apart now
+            return Ok(done); // without the store, dead and unreachable members look the same
         }
         let (mut present, mut failed) = (None, None);
         let staging = self.layout.staging();
@@ -81,7 +86,7 @@ impl Ring {
                 Ok(()) => {}
                 Err(Error::Fs { source }) if is_left_for_later(&source) => self.log_once(&owner, &source),
                 Err(Error::Fs { source }) if source.is_away() => return Err(source.into()),
-                Err(error) => failed = failed.or(Some(error)), // the other owners come first
+                Err(error) => failed = failed.or(Some(error)), // after the other owners
             }
         }
         self.remove_silent_members(watch)?;
@@ -108,10 +113,11 @@ impl Ring {
         Ok(())
     }
 
-    /// Removes unfinished files of owners that have been dead for long. Commits nothing.
+    /// Removes unfinished files of owners that have been dead for [`GRACE`] leases. Commits
+    /// nothing.
     ///
     /// # Errors
-    /// What the filesystem or the index says.
+    /// Errors of the filesystem or the coordination store.
     pub(crate) fn sweep_dead(&self) -> Result<Recovered> {
         let mut done = Recovered::default();
         let mut watch = self.failure_detector();
@@ -131,15 +137,17 @@ impl Ring {
         Ok(done)
     }
 
-    /// Logs why files of a dead owner stay, once for each owner: every round meets the same error.
+    /// Logs why files of a dead owner stay; once per owner, because every round meets the same
+    /// error.
     pub fn log_once(&self, owner: &str, error: &FsError) {
         let mut told = self.steps.maintenance.told_of_owners.lock().unwrap_or_else(PoisonError::into_inner);
         if told.insert(owner.to_owned()) {
-            tracing::warn!(%error, owner, "a dead owner's files cannot be removed yet; every round tries again");
+            tracing::warn!(%error, owner, "cannot remove the files of a dead owner; retrying in each round");
         }
     }
 
-    /// Removes what an owner had begun who has been dead for long, and his directory when nothing is left in it.
+    /// Removes the unfinished files of an owner that has been dead for [`GRACE`] leases, and its
+    /// staging directory once that is empty.
     pub fn remove_unfinished(&self, owner: &str, watch: &mut FailureDetector) -> Result<u64> {
         if !watch.is_silent_for(owner, GRACE) {
             return Ok(0);
@@ -151,15 +159,16 @@ impl Ring {
             self.unlink_if_allowed(&dir.join(name))?;
         }
         if sealed.is_empty() {
-            let _ = self.fs.remove_dir(&dir); // not empty after all: next time
+            let _ = self.fs.remove_dir(&dir); // if it is not empty, a later round removes it
             if_available(self.coordination.leave(owner))?;
             watch.forget(owner);
         }
         Ok(begun.len() as u64)
     }
 
-    /// Strikes members that are long dead off the list. A dead generator stays watched while its sealed
-    /// segments wait in staging, which may take as long as the ring lives.
+    /// Removes members that have been dead for [`GRACE`] leases from the member list. A dead
+    /// generator remains watched while its sealed segments wait in staging, which may take as long
+    /// as the ring exists.
     fn remove_silent_members(&self, watch: &mut FailureDetector) -> Result<()> {
         for member in watch.known() {
             if !watch.is_silent_for(&member, GRACE) || watch.silence(&member) <= SHORTEST_MEMBERSHIP {
@@ -176,10 +185,11 @@ impl Ring {
         Ok(())
     }
 
-    /// Commits it, as far as that can be done now.
+    /// Commits a segment as far as that is possible without waiting.
     fn adopt(&self, owner: &str, id: SegmentId, present: &mut Option<Present>, done: &mut Recovered) -> Result<()> {
-        // Linked already, by its owner: the next manifest will tell. (A dead owner may have left thousands, and this comes again
-        // twice a lease: the filesystem is not asked about each of them.)
+        // The owner has linked it already, so the next manifest decides. A dead owner may have left
+        // thousands of segments, and recovery runs at least once per lease, so this check makes no
+        // filesystem call per segment.
         let present = match present {
             Some(present) => present,
             None => present.insert(self.present()?),
@@ -193,9 +203,9 @@ impl Ring {
         let tail = match read_tail(&*self.fs, &path) {
             Ok(tail) => tail,
             Err(Error::Fs { source }) if source.is_gone() => return Ok(()),
-            // Perhaps only seen too early. It harms nobody where it is.
+            // This client may have seen the file too early, and the file does no harm where it is.
             Err(error) => {
-                tracing::warn!(%error, owner, "a dead owner's segment cannot be read: left where it is");
+                tracing::warn!(%error, owner, "cannot read a segment of a dead owner; leaving it in staging");
                 return Ok(());
             }
         };
@@ -233,7 +243,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn dead_members_are_struck_off_though_their_segments_wait() {
+    fn dead_members_are_delisted_while_their_segments_wait() {
         let dir = tempfile::tempdir().unwrap();
         let yaml = "DBNAME: x\nSWAP_CAP: 2\nSAMPLE: [data]\nLEASE_SECONDS: 1\n";
         let config = Config::parse(yaml, "c", dir.path(), true).unwrap();
@@ -256,13 +266,13 @@ mod tests {
             members.sort();
             members
         };
-        assert_eq!(round(&mut watch, 59), ["dead-1-a", "dead-2-b", "stopped-3-c"], "people still want to see them");
+        assert_eq!(round(&mut watch, 59), ["dead-1-a", "dead-2-b", "stopped-3-c"], "silent members stay listed");
         assert_eq!(round(&mut watch, 61), ["stopped-3-c"]);
-        assert!(staged.exists() && watch.is_dead("dead-1-a"), "its segment is still to be committed");
+        assert!(staged.exists() && watch.is_dead("dead-1-a"), "its segment still has to be committed");
     }
 
     #[test]
-    fn recovery_is_described_in_words_or_not_at_all() {
+    fn recovery_is_described_only_if_it_changed_something() {
         let done = Recovered { adopted: 2, delivered: 5, quarantined: 0, litter: 1 };
         assert_eq!(done.words().as_deref(), Some("2 segments adopted, 1 unfinished file removed"));
         assert_eq!(Recovered { delivered: 5, ..Recovered::default() }.words(), None);

@@ -1,9 +1,10 @@
-//! Maintenance: a round promotes the next generation if it is time, reclaims old generations, and recovers the files of dead
-//! owners, in this order.
+//! Maintenance: a round promotes the next generation if it is time, reclaims old generations, and
+//! recovers the files of dead owners, in this order.
 //!
-//! A manager runs rounds all the time. Other processes run single rounds: a generator without a living manager, a generator
-//! that ends, a reader whose next generation no other process promotes, `ringreel gc` and `ringreel repair`. They differ in
-//! the steps that follow the promotion, and in how they treat a failed reclaim. A [`MaintenancePolicy`] decides both.
+//! A manager runs rounds continuously. Other processes run single rounds: a generator without a
+//! living manager, a generator that ends, a reader whose next generation no other process promotes,
+//! `ringreel gc` and `ringreel repair`. They differ in the steps that follow the promotion, and in
+//! how they treat a failed reclaim. A [`MaintenancePolicy`] decides both.
 
 use super::adopt::Recovered;
 use super::promote::{PromoteWhen, Promoted};
@@ -15,15 +16,15 @@ use std::sync::atomic::Ordering;
 /// What happens to the files of dead owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeadOwners {
-    /// Nothing.
+    /// They stay.
     Leave,
     /// Unfinished files of owners that have been dead for long are removed.
     RemoveUnfinished,
-    /// Finished segments are committed, too.
+    /// Sealed segments are committed, too.
     Adopt,
 }
 
-/// What is due after the promotion.
+/// The steps that are due after the promotion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
     /// Whether old generations and litter are removed.
@@ -33,7 +34,7 @@ pub struct Due {
 }
 
 impl Due {
-    /// The promotion alone.
+    /// Returns a plan with no step after the promotion.
     pub fn nothing() -> Due {
         Due { reclaim: false, dead: DeadOwners::Leave }
     }
@@ -41,14 +42,14 @@ impl Due {
 
 /// Decides what a round of maintenance does after its promotion.
 pub trait MaintenancePolicy {
-    /// Decides what is due. `promoted` is `None` in a round without a promotion. A failed promotion ends the round, after
-    /// a reclaim if that is due.
+    /// Decides what is due. `promoted` is `None` in a round without a promotion. A failed promotion
+    /// ends the round, after a reclaim if that is due.
     ///
     /// # Errors
     /// An error ends the round at once.
     fn due(&mut self, promoted: &Result<Option<Promoted>>) -> Result<Due>;
 
-    /// Receives the result of the reclaim, before the round goes on.
+    /// Receives the result of the reclaim, before the round continues.
     ///
     /// # Errors
     /// An error ends the round.
@@ -67,7 +68,7 @@ impl MaintenancePolicy for Due {
 /// Reclaims after a promotion. A failed reclaim does not fail the round, so that its caller learns of the promotion.
 #[derive(Debug, Default)]
 pub struct ReclaimAfterPromotion {
-    /// Why the reclaim failed.
+    /// The error of the failed reclaim.
     pub failed: Option<Error>,
 }
 
@@ -84,27 +85,29 @@ impl MaintenancePolicy for ReclaimAfterPromotion {
     }
 }
 
-/// What a round of maintenance did.
+/// The result of a round of maintenance.
 #[derive(Clone, Debug, Default)]
 pub struct Round {
-    /// What became of the next generation; `None` in a round without a promotion.
+    /// The result of the promotion; `None` in a round without a promotion.
     pub promoted: Option<Promoted>,
-    /// What was reclaimed; `None` if that was not due.
+    /// The result of the reclaim; `None` if it was not due.
     pub reclaimed: Option<Reclaimed>,
-    /// What was done for dead owners; `None` if they were left alone.
+    /// The result of the recovery; `None` if the files of dead owners stayed.
     pub recovered: Option<Recovered>,
 }
 
 impl Ring {
-    /// This process promotes where nobody else does, and removes nothing by that.
+    /// Makes promotions of this process skip the reclaim that normally precedes them, so that a
+    /// promotion removes nothing.
     pub fn leave_reclaiming(&self) {
         self.steps.maintenance.reclaimed.store(u64::MAX, Ordering::Relaxed);
     }
 
-    /// Does one round of maintenance: promotes the next generation if `promote` says so, and then what `policy` finds due.
+    /// Runs one round of maintenance: promotes the next generation if `promote` is given, then
+    /// takes the steps that `policy` finds due.
     ///
     /// # Errors
-    /// What the filesystem or the index says, and the errors of `policy`. Each step may be done again.
+    /// Errors of the filesystem, the coordination store and `policy`. Each step may be repeated.
     pub fn run_maintenance(&self, promote: Option<PromoteWhen>, policy: &mut dyn MaintenancePolicy) -> Result<Round> {
         let promoted = promote.map(|when| self.promote(when)).transpose();
         let due = policy.due(&promoted)?;

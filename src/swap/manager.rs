@@ -1,7 +1,8 @@
-//! The manager: promotes full generations, reclaims old ones, brings in what dead generators finished.
+//! The manager: promotes full generations, reclaims old ones, and adopts the sealed segments of
+//! dead generators.
 //!
-//! Any number may run; one holds the lease, the others stand by. Two that both think they hold it harm nothing: each
-//! step may be done by two at once.
+//! Any number may run; one holds the lease, the others stand by. Two managers that both believe
+//! they hold it do no harm, because two processes may run each step at once.
 
 mod changes;
 mod election;
@@ -47,7 +48,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Finds or makes the ring.
+    /// Opens or creates the ring.
     ///
     /// # Errors
     /// As [`Ring::find_or_make`].
@@ -55,7 +56,7 @@ impl Manager {
         Manager::open_on(Arc::new(Posix), config)
     }
 
-    /// The same on another filesystem.
+    /// Like [`Manager::open`], on another filesystem.
     ///
     /// # Errors
     /// As [`Ring::find_or_make`].
@@ -63,7 +64,7 @@ impl Manager {
         Ok(Manager::on_ring(Arc::new(Ring::find_or_make(fs, config)?)))
     }
 
-    /// The same in a ring that was found already.
+    /// Creates a manager of a ring that is open already.
     pub fn on_ring(ring: Arc<Ring>) -> Manager {
         Manager {
             heartbeat: Heartbeat::start(ring.coordination.clone(), &ring.me, Role::Manager, ring.settings.lease),
@@ -78,16 +79,16 @@ impl Manager {
         }
     }
 
-    /// The ring.
+    /// Returns the ring.
     pub fn ring(&self) -> &Arc<Ring> {
         &self.ring
     }
 
-    /// Runs until `stop` is ready; then gives the lease up. `on_swap` is told of each swap.
+    /// Runs until `stop` is ready, then releases the lease. Calls `on_swap` after each swap.
     ///
     /// # Errors
-    /// None that waiting might mend: those are logged, and the next round tries again. The others are remembered in the
-    /// index.
+    /// Errors that a retry cannot resolve. They are recorded in the coordination store. All others
+    /// are logged, and the next round tries again.
     pub async fn run(mut self, stop: impl Future<Output = ()>, mut on_swap: impl FnMut(&Swap)) -> Result<()> {
         let bell = Arc::new(tokio::sync::Notify::new());
         let (mut watching, mut reading) = (None, None);
@@ -110,7 +111,7 @@ impl Manager {
                 }
             }
             watching = self.watch_filling(watching, &bell);
-            // Where a full generation waits for readers, and these note in files how far they are.
+            // A full generation waits for readers, which record their progress in files.
             reading = self.fill.is_blocked().then(|| reading.take().or_else(|| self.watch_notes(&bell))).flatten();
             let told = self.ring.settings.kind.local && watching.is_some() && !failed;
             let rest = if swapped { Duration::ZERO } else { self.fill.rest_after(began.elapsed(), &self.ring) };
@@ -123,25 +124,26 @@ impl Manager {
         }
         self.leave();
         tracing::info!(
-            "the manager has left after {}; generators go on without it",
+            "the manager stopped after {}; generators continue without it",
             counted(self.swaps.count(), "swap")
         );
         Ok(())
     }
 
-    /// One round: takes or keeps the lease, promotes what is full, now and then brings in what the dead left.
+    /// Runs one round: takes or keeps the lease, promotes a full generation, and at intervals
+    /// reclaims and recovers.
     ///
     /// # Errors
-    /// What the filesystem or the index says.
+    /// Errors of the filesystem or the coordination store.
     pub fn turn(&mut self) -> Result<Option<Swap>> {
-        // A removed ring comes before an error that is only a consequence of it.
+        // If the ring was removed, that error is reported instead of one that follows from it.
         self.turn_once().map_err(|error| self.ring.check_is_there().err().unwrap_or(error))
     }
 
     fn turn_once(&mut self) -> Result<Option<Swap>> {
         self.check_rights()?;
         if !self.election.hold_lease(&self.ring, &self.heartbeat)? {
-            self.fill.forget_look(); // changes are missed meanwhile
+            self.fill.forget_look(); // this manager misses changes while it stands by
             return Ok(None);
         }
         let done = self.work();
@@ -149,19 +151,19 @@ impl Manager {
             Err(Error::Fs { ref source }) if source.is_full() => {
                 self.reserve.release(&self.ring)?;
                 self.schedule.reclaim_now();
-                self.ring.reclaim()?; // no round: a round begins with the promotion, which needs this room
+                self.ring.reclaim()?; // not a round, because that begins with the promotion, which needs this space
                 self.work()
             }
             other => other,
         }
     }
 
-    /// Who may not write in the ring is told at once, and holds no lease.
+    /// Fails fast, before taking the lease, if the ring is not writable.
     fn check_rights(&mut self) -> Result<()> {
         if !self.may_write {
             match self.ring.fs.ensure_dir(&self.ring.layout.staging_of(&self.ring.me)) {
                 Err(error) if error.is_denied() => return Err(error.into()),
-                _ => self.may_write = true, // a full disk, for one, is to be mended by reclaiming
+                _ => self.may_write = true, // a full disk, for instance, is resolved by reclaiming
             }
         }
         Ok(())
@@ -209,8 +211,8 @@ impl Manager {
     }
 }
 
-/// Everything is due after a promotion and after a member's death. Otherwise recovery is due once in a lease, and reclaim
-/// with it or less often.
+/// All steps are due after a promotion and after the death of a member. Otherwise recovery is due
+/// once per lease, and reclaim with it or less often.
 impl MaintenancePolicy for Manager {
     fn due(&mut self, promoted: &Result<Option<Promoted>>) -> Result<Due> {
         let Ok(promoted) = promoted else { return Ok(Due::nothing()) };
@@ -221,7 +223,7 @@ impl MaintenancePolicy for Manager {
         Ok(self.schedule.due(at_once))
     }
 
-    /// Makes the reserve again, since there may be room for it now.
+    /// Writes the reserve again, since the reclaim may have freed space for it.
     fn after_reclaim(&mut self, done: Result<Reclaimed>) -> Result<Reclaimed> {
         let reclaimed = done?;
         self.schedule.note_reclaim(reclaimed.more, self.ring.settings.lease);
@@ -230,7 +232,8 @@ impl MaintenancePolicy for Manager {
     }
 }
 
-/// Sleeps for so long; tokio's timer counts in milliseconds, and generators may wait for the end of a rest.
+/// Sleeps for `rest`. A rest below a millisecond blocks the thread, because tokio's timer counts in
+/// milliseconds and generators may wait for the end of the rest.
 async fn nap(rest: Duration) {
     if rest < Duration::from_millis(1) {
         std::thread::sleep(rest);
@@ -239,10 +242,10 @@ async fn nap(rest: Duration) {
     }
 }
 
-/// How often a future asks a question that can only be asked again and again.
+/// Interval at which a future polls a condition that cannot notify it.
 pub const ASK_EVERY: Duration = Duration::from_millis(50);
 
-/// Ready when `stop` says so; asked every 50 ms.
+/// Waits until `stop` returns true; calls it every 50 ms.
 pub async fn until(stop: impl Fn() -> bool) {
     while !stop() {
         tokio::time::sleep(ASK_EVERY).await;

@@ -1,18 +1,20 @@
-//! A generation is swapped: it fills, is renamed, gets its manifest, and goes again. One file for each step.
+//! The steps in the life of a generation: it fills, is promoted, and is reclaimed. One file for
+//! each step.
 //!
 //! | file | step |
 //! |---|---|
-//! | [`promote`] | a full generation is renamed and gets its manifest |
-//! | [`promote_partial`] | a generation that is not full becomes readable |
-//! | [`reclaim`] | old generations and litter are removed |
-//! | [`prune`] | old manifests are removed |
-//! | [`adopt`] | what dead owners finished is committed for them |
-//! | [`orphans`] | segments that would be lost with a directory |
-//! | [`maintenance`] | a round of these steps |
-//! | [`manager`] | the process that keeps a ring turning |
+//! | [`promote`] | promotes a full generation: renames it and publishes its manifest |
+//! | [`promote_partial`] | promotes a generation that is not full |
+//! | [`reclaim`] | removes old generations and litter |
+//! | [`prune`] | removes old manifests |
+//! | [`adopt`] | commits the sealed segments of dead owners |
+//! | [`orphans`] | finds segments that would be lost with a directory |
+//! | [`maintenance`] | runs a round of these steps |
+//! | [`manager`] | the process that runs maintenance continuously |
 //!
-//! Every step may be done by anybody, by two at once, and again. It knows the filesystem and the coordination store by
-//! their traits alone. Why the steps are as they are: `docs/internals/protocol.md`.
+//! Any process may run any step, two processes may run it at once, and it may be repeated. The
+//! steps use the filesystem and the coordination store only through their traits. For the reasons
+//! behind the steps see `docs/internals/protocol.md`.
 
 pub mod adopt;
 pub mod maintenance;

@@ -1,8 +1,8 @@
-//! Last names: a segment that lies in a generation's directory, that no manifest lists, and that is staged no more. Who
-//! removed that name would lose its samples.
+//! Orphans: segments in the directory of a generation that no manifest lists and that have no
+//! staging name any more. Removing an orphan would lose its samples.
 //!
-//! By the rules there is none: a staging name stays until a manifest lists the segment. There may be where somebody
-//! removed files by hand, or where a manifest is lost.
+//! Normally there are no such segments, because a staging name stays until a manifest lists the
+//! segment. They exist after files were removed by hand or a manifest was lost.
 
 use crate::error::{Error, Result};
 use crate::fs::surely;
@@ -17,26 +17,26 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What the manifests say of a segment.
+/// What the manifests say about a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// One lists it.
+    /// A manifest lists it.
     Delivered,
-    /// None does, and all that could are there.
+    /// No manifest lists it, and every manifest that could list it exists.
     Undelivered,
-    /// One that could list it cannot be read.
+    /// A manifest that could list it cannot be read.
     Unclear,
-    /// The first that could list it was pruned long ago.
+    /// The first manifest that could list it was pruned.
     TooOld,
 }
 
 impl Ring {
-    /// Whether a manifest up to `newest` lists the segment.
+    /// Returns whether a manifest from the segment's `born` up to `newest` lists it.
     pub(crate) fn delivery(&self, entry: &SegmentEntry, newest: u64) -> Result<Delivery> {
         self.delivery_from(entry, entry.born, newest)
     }
 
-    /// Whether a manifest from `from` on does.
+    /// Returns whether a manifest from `from` up to `newest` lists the segment.
     pub fn delivery_from(&self, entry: &SegmentEntry, from: u64, newest: u64) -> Result<Delivery> {
         match self.manifests.find(entry.id, from, newest) {
             Ok(Lookup::Listed(_)) => Ok(Delivery::Delivered),
@@ -48,8 +48,9 @@ impl Ring {
         }
     }
 
-    /// The readable segments in the directory of a generation that `judge` does not find delivered and that have no other
-    /// name, `limit` of them at most. `manifest` is the generation's own, where it has one; `newest` the newest generation.
+    /// Returns at most `limit` readable segments in the directory of a generation that have no
+    /// other name and that `judge` does not find delivered. `manifest` is that of the generation,
+    /// if it has one; `newest` is the newest generation.
     pub fn last_names(
         &self,
         dir: &Path,
@@ -61,7 +62,7 @@ impl Ring {
         let mut found = Vec::new();
         match surely(&*self.fs, dir, || self.fs.identity(dir)) {
             Ok(is) if is.is_dir => {}
-            Ok(_) => return Ok(found), // a link, for one: not ours
+            Ok(_) => return Ok(found), // a link, for instance, which ringreel never creates
             Err(error) if error.is_gone() && !error.is_stale() => return Ok(found),
             Err(error) => return Err(error.into()),
         }
@@ -83,7 +84,8 @@ impl Ring {
             if self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))? {
                 continue;
             }
-            // In this order: a name goes from staging only after a manifest lists it.
+            // The staging name is checked first, because it is removed only after a manifest lists
+            // the segment.
             let verdict = judge(&entry)?;
             if matches!(verdict, Delivery::Delivered | Delivery::TooOld) {
                 continue;
@@ -105,7 +107,8 @@ impl Ring {
         Ok(ids)
     }
 
-    /// Ids of what is linked into generation `n`, which fills or is being promoted; then into the one after it, too.
+    /// Returns the ids of the segments that are linked into generation `n`, which fills or is being
+    /// promoted, or into the one after it.
     pub fn in_filling(&self, n: u64) -> Result<HashSet<SegmentId>> {
         let mut ids = HashSet::new();
         let (write, read) = (|n| self.layout.write(n), |n| self.layout.read(n));
@@ -116,12 +119,13 @@ impl Ring {
         Ok(ids)
     }
 
-    /// The segments in a directory; none where there is none. What cannot be read just now is an error, not a damaged
-    /// segment: what follows from this cannot be taken back.
+    /// Returns the segments in a directory, or `None` if it does not exist. A segment that cannot
+    /// be read just now is an error and is not counted as damaged, because the caller's decision
+    /// cannot be undone.
     pub fn segments_in(&self, dir: &Path) -> Result<Option<ScannedGeneration>> {
         match surely(&*self.fs, dir, || self.fs.identity(dir)) {
             Ok(is) if is.is_dir => {}
-            Ok(_) => return Ok(None), // a link, for one: not ours
+            Ok(_) => return Ok(None), // a link, for instance, which ringreel never creates
             Err(error) if error.is_gone() && !error.is_stale() => return Ok(None),
             Err(error) => return Err(error.into()),
         }
@@ -139,7 +143,7 @@ impl Ring {
         Ok(Some(found))
     }
 
-    /// Ids of segments in quarantine.
+    /// Returns the ids of the segments in quarantine.
     pub fn quarantined(&self) -> Result<HashSet<SegmentId>> {
         let names = self.list_or_none(&self.layout.quarantine())?;
         Ok(names.iter().flat_map(|name| name.split('.')).filter_map(|word| word.parse().ok()).collect())

@@ -1,11 +1,12 @@
-//! Promotion: a full `write.<n>` becomes `read.<n>` by one rename, then gets its manifest.
+//! Promotion: renames a full `write.<n>` to `read.<n>`, then publishes its manifest.
 //!
-//! Only of the generation after the newest one. By the manager or by whoever finds it full; every step may be done
-//! again, by anybody, or by two at once: the rename happens once, the manifest is published once.
+//! Only the generation after the newest one is promoted, by the manager or by a generator that
+//! finds it full. Any process may repeat any step, and two may run it at once: the rename happens
+//! once, and the manifest is published once.
 
 use super::orphans::Delivery;
 use crate::coordination::{SwapStatus, if_available};
-use crate::error::{Error, Result};
+use crate::error::{Error, REPAIR, Result};
 use crate::fs::atomic_publish::publish_by;
 use crate::manifest::{MAX_SEGMENTS, Manifest, SegmentEntry};
 use crate::random::random_u32;
@@ -19,30 +20,31 @@ use std::time::Instant;
 /// When a generation is promoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromoteWhen {
-    /// When it holds SWAP_CAP samples.
+    /// When it has SWAP_CAP samples.
     Full,
-    /// When it holds a sample.
+    /// When it has at least one sample.
     NotEmpty,
 }
 
-/// What became of the generation after the newest one.
+/// The state of the generation after the newest one.
 #[derive(Clone, Debug)]
 pub enum Promoted {
     /// It has a manifest.
     Done(Promotion),
-    /// It does not hold enough samples yet.
+    /// It does not have enough samples yet.
     Filling {
-        /// Samples in it.
+        /// Number of samples in it.
         samples: u64,
     },
-    /// It holds enough samples, and waits for readers of the generation before.
+    /// It has enough samples, and waits for readers of the generation before.
     Blocked {
-        /// Samples in it.
+        /// Number of samples in it.
         samples: u64,
         /// What it waits for.
         why: String,
     },
-    /// Another process has begun to promote it, or has promoted it. The next look shows how far that is.
+    /// Another process has begun to promote it, or has promoted it. The next scan shows the
+    /// progress.
     Raced,
 }
 
@@ -56,20 +58,21 @@ impl Promoted {
     }
 }
 
-/// What a promotion did.
+/// The result of a promotion.
 #[derive(Clone, Debug)]
 pub struct Promotion {
-    /// The manifest that counts, ours or another's.
+    /// The published manifest, by this process or by another one.
     pub manifest: Arc<Manifest>,
-    /// Whether it is ours.
+    /// Whether this process published it.
     pub ours: bool,
-    /// From closing the generation until the next one was open, in milliseconds: for so long generators could not commit.
+    /// Milliseconds from closing the generation until the next one was open, during which
+    /// generators could not commit.
     pub swap_ms: f64,
-    /// From closing the generation until it was readable, in milliseconds.
+    /// Milliseconds from closing the generation until it was readable.
     pub readable_ms: f64,
-    /// Segments that were in the directory and are not listed.
+    /// Number of segments in the directory that are not listed.
     pub left_out: u64,
-    /// Of those, damaged ones (or seen too early).
+    /// Number of these that are damaged, or were seen too early.
     pub damaged: u64,
 }
 
@@ -77,10 +80,10 @@ impl Ring {
     /// Promotes the generation after the newest one, if it is time.
     ///
     /// # Errors
-    /// What the filesystem says; the promotion can then be tried again by anybody.
+    /// Filesystem errors. After an error, any process can try again.
     pub fn promote(&self, when: PromoteWhen) -> Result<Promoted> {
         match self.promote_next(when) {
-            // Another process promoted it meanwhile, or more than one.
+            // Another process has promoted this generation meanwhile, and maybe later ones.
             Err(Error::Fs { source }) if source.is_gone() => Ok(Promoted::Raced),
             other => other,
         }
@@ -88,7 +91,8 @@ impl Ring {
 
     fn promote_next(&self, when: PromoteWhen) -> Result<Promoted> {
         let n = self.manifests.newest()? + 1;
-        // A wrong no is found out below, before anything is done: a manager polls this.
+        // A cached lookup suffices, because a manager polls this: a false "not found" is detected
+        // below, before anything is changed.
         let begun = self.fs.seen(&self.layout.read(n))?;
         if !begun && let Some(not_yet) = self.not_yet(n, when)? {
             return Ok(not_yet);
@@ -110,13 +114,14 @@ impl Ring {
         Ok(Promoted::Done(Promotion { manifest, ours, swap_ms, readable_ms, left_out, damaged }))
     }
 
-    /// Returns why generation `n`, whose promotion has not begun, is not promoted now; `None` if it is time.
+    /// Returns why generation `n`, whose promotion has not begun, is not promoted now. Returns
+    /// `None` if it is time.
     fn not_yet(&self, n: u64, when: PromoteWhen) -> Result<Option<Promoted>> {
         let samples = match self.count_samples(n) {
             Ok(samples) => samples,
             Err(Error::Fs { source }) if source.is_gone() => {
                 if self.is_renamed(n)? {
-                    return Ok(Some(Promoted::Raced)); // somebody began just now
+                    return Ok(Some(Promoted::Raced)); // another process has just begun
                 }
                 self.fs.ensure_dir(&self.layout.write(n))?;
                 return Ok(Some(Promoted::Filling { samples: 0 }));
@@ -124,36 +129,39 @@ impl Ring {
             Err(error) => return Err(error),
         };
         let wanted = if when == PromoteWhen::Full { self.descriptor.swap_cap } else { 1 };
-        // What is not full waits for nobody: somebody else may have promoted what did.
+        // A generation that is not full is not blocked by readers: another process may have
+        // promoted the one that they blocked.
         if samples < wanted {
             return Ok(Some(Promoted::Filling { samples }));
         }
         Ok(self.held_back()?.map(|why| Promoted::Blocked { samples, why }))
     }
 
-    /// Whoever promoted the newest generation may have died before it reclaimed. Were the next one promoted all the same,
-    /// one generation more than is promised would take room, and at the next death another one. (This is not left
-    /// to the round of maintenance, because it is needed before every promotion, and only if there is one.)
+    /// Reclaims old generations before a promotion, because the process that promoted the newest
+    /// generation may have died before it reclaimed. Otherwise each such death would leave one
+    /// generation more on the disk than KEEP allows. (This is not left to the round of maintenance,
+    /// because it is needed before every promotion, and only if there is one.)
     fn reclaim_before_promote(&self, newest: u64) {
         if self.steps.maintenance.reclaimed.load(Ordering::Relaxed) < newest
             && let Err(error) = self.reclaim()
         {
-            tracing::warn!(%error, "old generations were not reclaimed before the next one is promoted");
+            tracing::warn!(%error, "cannot reclaim old generations before the next promotion");
         }
     }
 
-    /// Closes generation `n`, opens the next one, renames `write.<n>` to `read.<n>`.
+    /// Closes generation `n`, creates the next one, and renames `write.<n>` to `read.<n>`.
     fn rotate(&self, n: u64) -> Result<()> {
-        // The index is a hint: without it, late links are found out by the manifest all the same.
+        // The counter is only a hint. Without the close, late links are still detected, by the
+        // manifest.
         if_available(self.coordination.close_generation(n))
             .map(drop)
-            .unwrap_or_else(|error| tracing::warn!(%error, "generation {n} was not closed"));
+            .unwrap_or_else(|error| tracing::warn!(%error, "cannot close generation {n} in the index"));
         self.fs.ensure_dir(&self.layout.write(n + 1))?;
         let (write, read) = (self.layout.write(n), self.layout.read(n));
         if let Err(error) = self.fs.rename(&write, &read)
             && !self.is_renamed(n)?
         {
-            return Err(error.into()); // whatever failed: it did not happen
+            return Err(error.into()); // the rename did not happen
         }
         self.sync_dir(self.layout.root())
     }
@@ -166,7 +174,7 @@ impl Ring {
         let path = self.layout.manifest(n);
         let refused = |message: String| Error::Manifest { path: path.clone(), message, passing: false };
         let manifest = Manifest::new(summary, segments);
-        manifest.check().map_err(refused)?; // what nobody could read is never published
+        manifest.check().map_err(refused)?; // a manifest that readers would refuse is never published
         self.sync_dir(&self.layout.read(n))?;
         self.sync_manifests(n - 1)?;
         let temp = self.layout.staging_of(&self.me).join(format!("manifest.{n}.{:08x}", random_u32()));
@@ -174,29 +182,35 @@ impl Ring {
         let ours = publish_by(&*self.fs, &temp, &path, &|file| manifest.write_to(file), self.syncs_files())?;
         self.sync_manifests(n)?;
         if ours {
-            return Ok((self.manifests.keep(manifest), true)); // generators wait: it is not read once more
+            return Ok((self.manifests.keep(manifest), true)); // not read again, because generators wait
         }
         Ok((self.manifests.get(n)?.ok_or_else(|| unseen(&path))?, false))
     }
 
-    /// Says so in the index, removes the staging names of what is listed and the links of what is not.
+    /// Publishes the status, then removes the staging names of listed segments and the links of
+    /// segments that are not listed.
     fn after_promotion(&self, manifest: &Manifest, found: &ScannedGeneration) -> Result<()> {
         let summary = &manifest.summary;
         let (n, total_samples) = (summary.generation, summary.total_samples);
         let status = SwapStatus { generation: n, unix_ms: summary.unix_ms, total_samples };
         if_available(self.coordination.publish_status(&status))
             .map(drop)
-            .unwrap_or_else(|error| tracing::warn!(%error, "the status was not published"));
+            .unwrap_or_else(|error| tracing::warn!(%error, "cannot publish the status in the index"));
         for entry in &manifest.segments {
             self.unlink_if_allowed(&self.layout.sealed(&entry.owner, entry.id))?;
         }
-        // Only what passed its check: a damaged one may only have been seen too early, and its owner will look at it.
+        // Only links of segments that passed their check are removed. A damaged segment may only
+        // have been seen too early, and its owner checks it.
         for entry in found.segments.iter().filter(|entry| !lists_name(manifest, entry)) {
             let staged = self.fs.exists(&self.layout.sealed(&entry.owner, entry.id))?;
             if !staged
                 && matches!(self.delivery(entry, self.manifests.newest()?)?, Delivery::Undelivered | Delivery::Unclear)
             {
-                tracing::error!(segment = %entry.id, "read.{n}/{} stays: it has no other name, see `ringreel repair`", entry.file());
+                tracing::error!(
+                    segment = %entry.id,
+                    "keeping read.{n}/{}: no manifest lists it and it has no other name; run {REPAIR}",
+                    entry.file()
+                );
                 continue;
             }
             self.unlink_if_allowed(&self.layout.read(n).join(entry.file()))?;
@@ -209,7 +223,7 @@ fn milliseconds_since(then: Instant) -> f64 {
     then.elapsed().as_secs_f64() * 1e3
 }
 
-/// A manifest that is there, and that our view of the directory does not show yet.
+/// Returns the error for a manifest that exists but is not visible to this client yet.
 fn unseen(path: &Path) -> Error {
     Error::Manifest { path: path.to_owned(), message: "it cannot be seen yet".to_owned(), passing: true }
 }
@@ -218,14 +232,15 @@ fn lists_name(manifest: &Manifest, entry: &SegmentEntry) -> bool {
     manifest.locate_id(entry.id).is_some_and(|listed| listed.name() == entry.name())
 }
 
-/// Chooses whole segments, in order: those that `cap` samples have room for, and at most `most`. Segments that are
-/// left out are linked again.
+/// Chooses whole segments in order: each one that still fits into `cap` samples, and at most `most`.
+/// The others are linked again into the next generation.
 fn choose(countable: &[Arc<SegmentEntry>], cap: u64, most: usize) -> Vec<SegmentEntry> {
     let fit = fitting(countable.iter().map(|entry| entry.samples), cap);
     countable.iter().zip(fit).filter(|(_, fits)| *fits).map(|(entry, _)| (**entry).clone()).take(most).collect()
 }
 
-/// Which of these segments a manifest lists: for each, in order, given the number of its samples.
+/// Returns for each segment, given its number of samples, whether a manifest with `cap` samples
+/// lists it.
 pub fn fitting(samples: impl Iterator<Item = u64>, cap: u64) -> impl Iterator<Item = bool> {
     let mut listed = 0;
     samples.map(move |samples| {
@@ -247,7 +262,8 @@ mod tests {
         let countable: Vec<_> = example(10).segments.into_iter().map(Arc::new).collect();
         assert_eq!(choose(&countable, 1000, 7).len(), 7);
         assert_eq!(choose(&countable, 1000, 70).len(), 10);
-        // The longest line: as many digits, and as long an owner's name, as there may be.
+        // The longest possible line: every number has the most digits, and the owner name is the
+        // longest.
         let longest = SegmentEntry {
             index: u64::MAX,
             owner: "o".repeat(200).into(),

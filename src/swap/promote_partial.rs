@@ -1,37 +1,38 @@
-//! Sealing: the generation that fills becomes readable as it is. The same promotion as that of a full one; whoever
-//! generates goes on in the next.
+//! Partial promotion: makes the filling generation readable although it is not full. The steps are
+//! those of any promotion; generators continue in the next generation.
 
 use super::promote::{PromoteWhen, Promoted, Promotion};
 use crate::error::{Error, Result};
 use crate::ring::Ring;
 
-/// How often something that passes is tried again.
+/// Number of attempts after transient errors, and while another process promotes.
 const ATTEMPTS: u32 = 20;
 
-/// What sealing did.
+/// The result of a partial promotion.
 #[derive(Clone, Debug, Default)]
 pub struct PartialPromotion {
-    /// Generations that it made readable: one, or two where a promotion was left half done.
+    /// The promotions of this call: one, or two if another promotion was left half done.
     pub promotions: Vec<Promotion>,
-    /// Somebody else made the generation readable meanwhile.
+    /// Whether another process made the generation readable meanwhile.
     pub by_another: bool,
-    /// Why the generation is not made readable yet (REUSE min).
+    /// Why the generation is not readable yet (REUSE min).
     pub held: Option<String>,
 }
 
 impl Ring {
-    /// Makes the generation that fills readable, if there is a sample in it. As with every promotion, old generations
-    /// are reclaimed then.
+    /// Promotes the filling generation if it has at least one sample. As after every promotion, old
+    /// generations are reclaimed.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// Filesystem errors.
     pub fn promote_partial(&self) -> Result<PartialPromotion> {
         let mut done = PartialPromotion::default();
         let next = self.manifests.newest_listed()? + 1;
-        // Where a promotion is half done, it is the one after that fills.
+        // While a promotion is half done, the generation after that one is filling.
         let filling = next + u64::from(self.is_renamed(next)?);
         let mut last = None;
-        // No rounds of maintenance, because a single reclaim after the last promotion serves both.
+        // Does not use rounds of maintenance, because one reclaim after the last promotion serves
+        // both.
         for _ in 0..ATTEMPTS {
             match self.promote(PromoteWhen::NotEmpty) {
                 Ok(Promoted::Done(promotion)) => done.promotions.push(promotion),
@@ -43,7 +44,7 @@ impl Ring {
                     if self.is_empty(filling)? {
                         break;
                     }
-                    std::thread::sleep(self.settings.poll); // somebody is at it
+                    std::thread::sleep(self.settings.poll); // another process is promoting it
                 }
                 Ok(_) => {}
                 Err(error) if error.is_retryable() => {
@@ -67,9 +68,9 @@ impl Ring {
         if !done.promotions.is_empty()
             && let Err(error) = self.reclaim()
         {
-            tracing::warn!("old generations are left to the next one: {error}");
+            tracing::warn!("cannot reclaim old generations; the next promotion tries again: {error}");
         }
-        let _ = self.fs.remove_dir(&self.layout.staging_of(&self.me)); // stays where something is in it
+        let _ = self.fs.remove_dir(&self.layout.staging_of(&self.me)); // stays if it is not empty
         Ok(done)
     }
 

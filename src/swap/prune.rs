@@ -1,9 +1,11 @@
-//! Pruning: manifests older than the last [`MANIFESTS_KEPT`] are removed, a bounded number in each pass.
+//! Pruning: removes manifests older than the last [`MANIFESTS_KEPT`], a bounded number in each
+//! pass.
 //!
-//! Promise: a segment that has a staging name is listed by no pruned manifest. A promoter that dies, or that may not
-//! remove another user's file, leaves staging names of segments that its manifest lists. A pass removes such names
-//! first, and the manifest in a later pass. So the owner, however long it was suspended, and an adopter can
-//! always tell whether a segment was delivered: by a manifest that exists, or by the staging name that is missing.
+//! Invariant: no pruned manifest lists a segment that still has a staging name. A promoter that
+//! dies, or that may not remove another user's file, leaves staging names of segments that its
+//! manifest lists. A pass removes these names first, and a later pass the manifest. So an owner,
+//! even after a long suspension, and an adopter can always find out whether a segment was
+//! delivered: either a manifest lists it, or its staging name is missing.
 
 use super::adopt::is_left_for_later;
 use crate::error::{Error, Result};
@@ -19,38 +21,40 @@ use std::time::Instant;
 
 /// A pass runs when the newest generation is a multiple of this.
 const PASS_EVERY: u64 = 8;
-/// Most manifests removed in one pass.
+/// Maximum number of manifests removed in one pass.
 const MOST_REMOVED: usize = 256;
-/// Most segment entries read from manifests in one pass: about 40 ms of decoding.
+/// Maximum number of segment entries read from manifests in one pass, which take about 40 ms to
+/// decode.
 const MOST_ENTRIES: usize = 100_000;
-/// Most footers read in one pass. Segments beyond count as listed by any manifest.
+/// Maximum number of footers read in one pass. Segments beyond it are treated as if any manifest
+/// could list them.
 const MOST_FOOTERS: usize = 1_000;
 
 /// A sealed segment in a staging directory, or linked into the generation that fills.
 struct StagedName {
-    /// Its staging name; none if it is only linked.
+    /// Its staging name; `None` if it is only linked.
     path: Option<PathBuf>,
     /// The first generation whose manifest can list it; 0 if unknown.
     born: u64,
 }
 
-/// Staging names of the segments that a manifest lists.
+/// The state of the staging names of the segments that a manifest lists.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Names {
-    /// No segment has one, and none is linked into the generation that fills.
+    /// No segment has one, and none is linked into the filling generation.
     Absent,
-    /// There were some, which are removed now: a later pass looks again.
+    /// Some existed and were removed in this pass; a later pass checks again.
     Removed,
     /// At least one cannot be removed, or the manifest cannot be read.
     Stuck,
 }
 
 impl Ring {
-    /// Removes old manifests once there are twice as many as are kept. Those of held-out samples, and those whose
-    /// generation still exists, stay.
+    /// Removes old manifests once there are twice as many as [`MANIFESTS_KEPT`]. Keeps those of
+    /// held-out samples and those whose generation still exists.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// Filesystem errors.
     pub(crate) fn prune_manifests(&self, newest: u64) -> Result<()> {
         if !newest.is_multiple_of(PASS_EVERY) {
             return Ok(());
@@ -59,7 +63,8 @@ impl Ring {
         if (numbers.len() as u64) < 2 * MANIFESTS_KEPT {
             return Ok(());
         }
-        // Manifests whose staging names could not be removed rest for a lease, so that the others get their turn.
+        // Manifests whose staging names could not be removed are skipped for a lease, so that the
+        // others are examined.
         let mut stuck = self.steps.maintenance.unprunable.lock().unwrap_or_else(PoisonError::into_inner);
         numbers.retain(|n| stuck.get(n).is_none_or(|tried| tried.elapsed() > self.settings.lease));
         numbers.sort_unstable();
@@ -68,20 +73,22 @@ impl Ring {
             self.list_or_none(&self.layout.staging())?.into_iter().filter(|name| is_owner(name)).collect();
         let staged = match self.staged_names(&owners, newest) {
             Err(Error::Fs { source }) if source.is_denied() => {
-                tracing::debug!(error = %source, "no manifest is pruned: what is staged cannot be told");
+                tracing::debug!(error = %source, "cannot list the staging directories; pruning no manifest");
                 return Ok(());
             }
             staged => staged?,
         };
         let oldest_born = staged.values().map(|name| name.born).min().unwrap_or(u64::MAX);
-        // Once for all of the lookups below: a thousand of them answer no. A wrong no is out of the question then.
+        // One refresh serves all lookups below, of which about a thousand find nothing. After it,
+        // they return no false "not found".
         self.fs.refresh(self.layout.root())?;
         let (mut prunable, mut entries) = (Vec::new(), 0);
         for n in numbers.into_iter().filter(|n| *n >= first && n + MANIFESTS_KEPT < newest) {
             if prunable.len() == MOST_REMOVED || entries > MOST_ENTRIES {
                 break;
             }
-            // The manifest tells which files of an existing generation were delivered. (No wrong no: see above.)
+            // The manifest records which files of an existing generation were delivered. (No false
+            // "not found", because of the refresh above.)
             if self.fs.seen(&self.layout.read(n))? {
                 continue;
             }
@@ -106,13 +113,13 @@ impl Ring {
         prunable.iter().try_for_each(|n| Ok(self.fs.forget_file(&self.layout.manifest(*n))?))
     }
 
-    /// Looks for segments that manifest `n` lists and that are staged, or linked into the generation
-    /// that fills: its promoter has to see that they are listed. Removes their staging names, and adds
-    /// the number of entries in the manifest to `entries`.
+    /// Searches manifest `n` for segments that are staged, or linked into the filling generation,
+    /// whose promoter has to see that they are listed already. Removes their staging names, and
+    /// adds the number of the manifest's entries to `entries`.
     fn look_for_staged(&self, n: u64, staged: &HashMap<SegmentId, StagedName>, entries: &mut usize) -> Result<Names> {
         let manifest = match self.manifests.get(n) {
             Ok(Some(manifest)) => manifest,
-            Ok(None) | Err(Error::Manifest { .. }) => return Ok(Names::Stuck), // what it lists is not known
+            Ok(None) | Err(Error::Manifest { .. }) => return Ok(Names::Stuck), // the segments that it lists are unknown
             Err(error) => return Err(error),
         };
         *entries += manifest.segments.len();
@@ -125,7 +132,7 @@ impl Ring {
             match name.path.as_deref().map_or(Ok(()), |path| self.fs.forget_file(path)) {
                 Ok(()) => {}
                 Err(error) if error.is_denied() || is_left_for_later(&error) => {
-                    tracing::debug!(%error, "manifest {n} is kept until this staging name can be removed");
+                    tracing::debug!(%error, "keeping manifest {n} until this staging name can be removed");
                     names = Names::Stuck;
                 }
                 Err(error) => return Err(error.into()),
@@ -134,7 +141,8 @@ impl Ring {
         Ok(names)
     }
 
-    /// All sealed segments in the staging directories of `owners`, and all that are linked into the generation that fills.
+    /// Returns all sealed segments in the staging directories of `owners`, and all that are linked
+    /// into the filling generation.
     fn staged_names(&self, owners: &[String], newest: u64) -> Result<HashMap<SegmentId, StagedName>> {
         let mut staged = HashMap::new();
         for owner in owners {
@@ -153,8 +161,8 @@ impl Ring {
         Ok(staged)
     }
 
-    /// Syncs the staging directories, where directories are synced: a power cut must not bring back a staging name
-    /// whose manifest is pruned.
+    /// Syncs the staging directories if DURABILITY is `node`, because a power cut must not restore
+    /// a staging name whose manifest is pruned.
     fn settle_staging(&self, owners: &[String]) -> Result<()> {
         if !self.syncs_dirs() {
             return Ok(());

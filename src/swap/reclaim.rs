@@ -1,9 +1,9 @@
-//! Reclaim: old generations, litter and old manifests are removed. A directory is first moved to `trash/`, so that
-//! nobody finds half of it, and then emptied.
+//! Reclaim: removes old generations, litter and old manifests. A directory is first moved to
+//! `trash/`, so that no process sees a partial one, and then emptied.
 
 use super::orphans::Delivery;
 use crate::coordination::if_available;
-use crate::error::{Error, Result};
+use crate::error::{Error, REPAIR, Result};
 use crate::fs::FsError;
 use crate::layout::{GenerationDir, Phase};
 use crate::manifest::SegmentEntry;
@@ -13,31 +13,32 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// After so many generations the index is told to forget the old ones.
+/// The coordination store forgets old generations when the newest generation is a multiple of this.
 const FORGET_EVERY: u64 = 8;
 
-/// What was removed.
+/// The result of a reclaim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
-    /// Generations.
+    /// Number of generations removed.
     pub generations: u64,
-    /// Samples in them, as their manifests say.
+    /// Number of samples in them, according to their manifests.
     pub samples: u64,
-    /// Files unlinked.
+    /// Number of files unlinked.
     pub files: u64,
-    /// Whether another call may soon remove more: a run has generations to read, or there was something old or in `trash/`.
+    /// Whether another call may soon remove more: a run has generations to read, or this call found
+    /// old directories or files in `trash/`.
     pub more: bool,
 }
 
 impl Ring {
-    /// Removes what is older than KEEP and not needed by a reader, and what nobody can need.
+    /// Removes generations older than KEEP that no reader needs, litter, and old manifests.
     ///
     /// # Errors
-    /// What the filesystem says, but for names that are gone or still held open.
+    /// Filesystem errors, except for names that are missing or still held open.
     pub fn reclaim(&self) -> Result<Reclaimed> {
         let newest = self.manifests.newest_listed()?;
         let retirable = self.retirable(newest)?;
-        // A newest manifest that cannot be seen yet makes nothing old.
+        // While the newest manifest is not visible yet, no generation counts as old.
         let more = !retirable.is_empty() || self.has_pins() || self.manifests.get(newest)?.is_none();
         let mut done = Reclaimed { more, ..Reclaimed::default() };
         if_available(self.note_new_deaths())?;
@@ -45,20 +46,21 @@ impl Ring {
             self.sync_manifests(newest)?;
         }
         for (name, dir) in retirable {
-            // What cannot be looked at stays, and holds up nothing else.
+            // A directory that cannot be checked stays, and does not stop the others from being
+            // removed.
             let needed = self.is_needed(&self.layout.root().join(&name), dir, newest);
-            if let Some(why) = needed.unwrap_or_else(|error| Some(format!("it cannot be looked at: {error}"))) {
+            if let Some(why) = needed.unwrap_or_else(|error| Some(format!("cannot check it: {error}"))) {
                 if !self.steps.maintenance.told_of_last_names.swap(true, Ordering::Relaxed) {
-                    tracing::error!("{name} is not reclaimed: {why}");
+                    tracing::error!("not reclaiming {name}: {why}");
                 }
                 continue;
             }
             let trashed = format!("{name}.{:08x}", random_u32());
             match self.move_to(&self.layout.root().join(&name), &self.layout.trash(), &trashed) {
                 Ok(()) => {}
-                Err(error) if error.is_gone() => continue, // somebody else did it
+                Err(error) if error.is_gone() => continue, // another process moved it
                 Err(error) if error.is_denied() => {
-                    tracing::warn!("an old generation cannot be removed: {error}");
+                    tracing::warn!("cannot remove an old generation: {error}");
                     continue;
                 }
                 Err(error) => return Err(error.into()),
@@ -73,7 +75,7 @@ impl Ring {
             done.more = true;
         }
         self.steps.maintenance.reclaimed.fetch_max(newest, Ordering::Relaxed);
-        // Old counters are small: not each time.
+        // Not in each reclaim, because old counters are small.
         if newest.is_multiple_of(FORGET_EVERY) {
             if_available(self.coordination.forget_before(newest))?;
             if_available(self.retire_runs(newest))?;
@@ -82,13 +84,13 @@ impl Ring {
         Ok(done)
     }
 
-    /// Directories of generations that nobody needs, by their names.
+    /// Returns the directories of generations that are no longer needed, by name.
     ///
     /// # Errors
-    /// A newest manifest that cannot be used, whoever put it there: nothing counts as old because of that.
+    /// An unusable newest manifest: no generation counts as old because of it.
     pub fn retirable(&self, newest: u64) -> Result<Vec<(String, GenerationDir)>> {
         if self.manifests.get(newest)?.is_none() {
-            return Ok(Vec::new()); // it cannot be seen
+            return Ok(Vec::new()); // it is not visible
         }
         let pinned = self.affordable_pins(newest)?;
         let reclaimable = self.reclaimable_from()?;
@@ -100,7 +102,8 @@ impl Ring {
         Ok(self.fs.list(self.layout.root())?.into_iter().filter_map(retire).collect())
     }
 
-    /// Why a directory is needed after all: the samples of a segment in it would be lost. By the rules there is none.
+    /// Returns why a directory is still needed: removing it would lose the samples of an orphan.
+    /// Normally it returns `None`.
     pub fn is_needed(&self, path: &Path, dir: GenerationDir, newest: u64) -> Result<Option<String>> {
         let manifest = match dir {
             GenerationDir::Read(g) => match self.manifests.get(g) {
@@ -116,15 +119,15 @@ impl Ring {
             let file = entry.file();
             match verdict {
                 Delivery::Unclear => {
-                    format!("a manifest is lost, so whether {file} was delivered cannot be told: see `ringreel repair`")
+                    format!("a manifest is lost, so it is unknown whether {file} was delivered; run {REPAIR}")
                 }
-                _ => format!("no manifest lists {file}, and it has no other name: see `ringreel repair`"),
+                _ => format!("no manifest lists {file} and it has no other name; run {REPAIR}"),
             }
         }))
     }
 
     fn empty(&self, dir: &Path) -> Result<u64> {
-        // After a wrong no the directory stays until the next round.
+        // After a false "not found", the directory stays until the next round.
         let names = match self.fs.list(dir) {
             Ok(names) => names,
             Err(error) if error.is_gone() => return Ok(0),
@@ -139,7 +142,7 @@ impl Ring {
             match self.fs.remove_file(&dir.join(name)) {
                 Ok(()) => removed += 1,
                 Err(error) if held(&error) || error.is_denied() => {}
-                // A directory that somebody put there: not ours to take apart.
+                // A foreign directory, which is not removed.
                 Err(error) if error.source.kind() == ErrorKind::IsADirectory => {}
                 Err(error) => return Err(error.into()),
             }
@@ -151,8 +154,8 @@ impl Ring {
     }
 }
 
-/// Whether a directory is of a generation that is kept no more. None is for being too new: our view of the manifests may
-/// be the older one.
+/// Returns whether a directory belongs to a generation that is no longer kept. A directory with a
+/// high number is never old: this process's view of the manifests may be outdated.
 pub fn is_old(dir: GenerationDir, newest: u64, keep: u64) -> bool {
     match dir {
         GenerationDir::Read(g) => g.saturating_add(keep) < newest,
@@ -160,7 +163,8 @@ pub fn is_old(dir: GenerationDir, newest: u64, keep: u64) -> bool {
     }
 }
 
-/// Gone already, or held open by a reader (`.nfs*` files on NFS): the next round sees to it.
+/// Returns whether the name is gone already, or held open by a reader (`.nfs*` files on NFS) and
+/// left to the next round.
 fn held(error: &FsError) -> bool {
     error.is_gone() || error.is_taken() || error.source.kind() == ErrorKind::ResourceBusy
 }

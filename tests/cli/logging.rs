@@ -42,7 +42,7 @@ fn a_generator_beside_a_manager_and_the_manager_log_as_little() {
     check_log(&said.err, begun, "started", "400 samples finished, 400 readable");
     manager.terminate();
     eventually("the manager ends", || !manager.is_running());
-    check_log(&manager.finish().ok().err, begun, "holds the lease", "the manager has left after");
+    check_log(&manager.finish().ok().err, begun, "holds the lease", "the manager stopped after");
 }
 
 /// Needs `script` (util-linux) for a terminal.

@@ -1,4 +1,5 @@
-//! What wakes a manager between two looks: names in the filling generation, and the notes of readers. Nothing depends on it.
+//! File notifications that wake a manager between two polls: new names in the filling generation,
+//! and notes of readers. They only save time; correctness does not depend on them.
 
 use super::Manager;
 use crate::coordination::files::NOTES;
@@ -10,25 +11,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
-/// Notices changes of the filling generation's directory, as long as it is kept.
+/// Watches the directory of the filling generation until it is dropped.
 pub(crate) struct ChangeWatch {
-    /// The generation, and the directory's inode: somebody may remove it and make it again.
+    /// The generation, and the inode of its directory, which may be removed and created again.
     of: (u64, (u64, u64)),
     changed: Arc<AtomicBool>,
     _watcher: RecommendedWatcher,
 }
 
 impl ChangeWatch {
-    /// Returns whether a name came or went since the last call.
+    /// Returns whether a name appeared or disappeared since the last call.
     pub(crate) fn take(&self) -> bool {
         self.changed.swap(false, Ordering::Relaxed)
     }
 }
 
 impl Manager {
-    /// Returns the watch over the generation that fills: `watching`, or a new one if another directory
-    /// fills now. On a network it is only asked whether the generation is another one, which costs no
-    /// request: nothing depends on the watch there.
+    /// Returns a watch on the filling generation: `watching`, or a new one if another directory
+    /// fills now. On a network filesystem it only checks for another generation number, which costs
+    /// no request, because no notifications about other clients arrive there.
     pub(crate) fn watch_filling(&self, watching: Option<ChangeWatch>, bell: &Arc<Notify>) -> Option<ChangeWatch> {
         let (ring, local) = (&self.ring, self.ring.settings.kind.local);
         let newest = if local { ring.manifests.newest() } else { ring.manifests.newest_known() };
@@ -37,13 +38,13 @@ impl Manager {
             return watching;
         }
         let write = ring.layout.write(filling);
-        // A wrong no: no watch until the next look.
+        // After a false "not found", there is no watch until the next poll.
         let of = ring.fs.identity(&write).ok().map(|found| (filling, found.inode));
         if watching.as_ref().is_some_and(|it| Some(it.of) == of) {
             return watching;
         }
         let watch = of.and_then(|of| self.watch(&write, of, bell))?;
-        bell.notify_one(); // of what came before the watcher, nobody else tells
+        bell.notify_one(); // the watcher does not report changes made before it started
         Some(watch)
     }
 
@@ -57,24 +58,27 @@ impl Manager {
         Some(ChangeWatch { of, changed, _watcher: watcher.ok()? })
     }
 
-    /// The folders of the runs that there are now; listed by the ring's own means, which follow no link out of it.
+    /// Watches the folders of the current runs. They are listed through the ring's filesystem,
+    /// which follows no link out of the ring.
     pub(crate) fn watch_notes(&self, bell: &Arc<Notify>) -> Option<RecommendedWatcher> {
         let notes = self.ring.layout.index().join(NOTES);
         if !self.ring.settings.kind.local {
             return None;
         }
-        // A watcher costs a thread: none in vain. (A local filesystem gives no wrong no.)
+        // A watcher costs a thread, so it is created only if the folder exists. (A local filesystem
+        // returns no false "not found".)
         let names = self.ring.fs.list(&notes).ok()?;
         let tell = bell.clone();
         let mut watcher = watcher(&notes, move || tell.notify_one()).ok()?;
         for run in names.iter().filter(|name| name.starts_with(WORKERS) || *name == PASSES).map(|name| notes.join(name))
         {
-            // Each is listed first, because a ring has no links. (After a wrong no, the folder is not watched.)
+            // Each folder is listed first, to make sure that it is not a link. (After a false "not
+            // found", it is not watched.)
             if self.ring.fs.list(&run).is_ok() {
                 watcher.watch(&run, RecursiveMode::NonRecursive).ok()?;
             }
         }
-        bell.notify_one(); // of what came before the watcher, nobody else tells
+        bell.notify_one(); // the watcher does not report changes made before it started
         Some(watcher)
     }
 }

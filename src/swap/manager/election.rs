@@ -1,5 +1,5 @@
-//! Which of several managers works: the one that holds the lease. It only saves work, since two that work at once harm
-//! nothing.
+//! Decides which of several managers works: the one that holds the lease. The lease only saves
+//! work, because two managers that work at once do no harm.
 
 use crate::coordination::{Lease, if_available};
 use crate::error::Result;
@@ -29,34 +29,36 @@ impl Election {
         self.token.is_some()
     }
 
-    /// Gives the lease up.
+    /// Releases the lease.
     pub(crate) fn release(&self, ring: &Ring) {
         if let Some(token) = self.token {
             let released = ring.coordination.release_lease(Role::Manager.as_str(), token);
-            released.unwrap_or_else(|error| tracing::warn!(%error, "the lease runs out by itself"));
+            released.unwrap_or_else(|error| tracing::warn!(%error, "cannot release the lease; it will expire"));
         }
     }
 
-    /// Takes or keeps the manager's lease. Returns whether this manager is to work.
+    /// Takes or keeps the manager's lease. Returns whether this manager has to work.
     pub(crate) fn hold_lease(&mut self, ring: &Ring, heartbeat: &Heartbeat) -> Result<bool> {
         if self.next_look > Instant::now() {
             return Ok(self.token.is_some());
         }
-        // Where the index is away, there is no lease. Two who work at once harm nothing.
+        // While the coordination store is unreachable, there is no lease, and every manager works.
+        // That does no harm.
         let Some(lease) = if_available(ring.coordination.lease(Role::Manager.as_str()))? else { return Ok(true) };
         self.next_look = Instant::now() + ring.settings.lease / LOOKS_PER_LEASE;
         let next = match lease {
-            // Ours; also where our claim seemed to fail, or its file cannot be read just now.
+            // Our lease; also if our claim seemed to fail, or if its file cannot be read just now.
             Some(lease) if !lease.released && self.is_ours(&lease, ring) => {
                 self.token = Some(lease.token);
                 self.standing_by = false;
-                // Once in a lease. (Two that work at once harm nothing.)
+                // The lease is read again after a lease. (Two managers that work at once do no
+                // harm.)
                 self.next_look = Instant::now() + ring.settings.lease;
                 return Ok(true);
             }
             Some(lease) => {
                 if !lease.holder.is_empty() {
-                    ring.failure_detector().forget(""); // nobody is silent only for looks in a row that find nobody
+                    ring.failure_detector().forget(""); // an empty holder counts as silent only over consecutive polls
                 }
                 if_available(ring.failure_detector().look(&*ring.coordination))?;
                 if self.token.take().is_some() {

@@ -1,4 +1,4 @@
-//! How a manager follows the generation that fills: when it looks again, and what it has seen.
+//! Decides when a manager scans the filling generation, and keeps the results of the scans.
 
 use crate::error::Result;
 use crate::fs::poll::jittered;
@@ -6,23 +6,23 @@ use crate::ring::Ring;
 use crate::swap::promote::Promoted;
 use std::time::{Duration, Instant};
 
-/// Where the system reports changes, a generation without any is listed again after this time.
+/// Where the system reports changes, a generation without changes is still listed at this interval.
 const QUIET_LOOK: Duration = Duration::from_secs(5);
-/// Where the system does not tell of names, a manager waits for an eighth of the time since it last saw something new, so
-/// that it notices what is new late by an eighth of that time at most.
+/// Where the system reports no changes, a manager pauses for an eighth of the time since it last
+/// saw a change, so that it notices a new file late by at most an eighth of that time.
 const PATIENCE: u32 = 8;
 const MILLISECOND: Duration = Duration::from_millis(1);
-/// The looks at the filling generation.
+/// The scans of the filling generation.
 pub(crate) struct FillMonitor {
-    /// When it was listed last; `None` if another manager held the lease meanwhile.
+    /// When it was listed last; `None` if another manager has held the lease since.
     looked: Option<Instant>,
-    /// When there was something new at a look.
+    /// When a scan last found a change.
     moved: Instant,
     /// Whether it may have changed since.
     changed: bool,
-    /// What the full generation waited for at that look; `None` if it was not blocked.
+    /// What the full generation waited for at the last scan; `None` if it was not blocked.
     blocked: Option<String>,
-    /// Samples in it at that look, and how fast they came since the one before.
+    /// Number of samples in it at the last scan, and the time per sample since the scan before.
     samples: u64,
     seconds_per_sample: f64,
 }
@@ -39,60 +39,64 @@ impl FillMonitor {
         }
     }
 
-    /// Returns whether the generation is to be listed in this round. Without an answer from a watch, it may have changed.
+    /// Returns whether the generation is to be listed in this round. Without a watch, it may always
+    /// have changed.
     pub(crate) fn is_look_due(&mut self, ring: &Ring) -> Result<bool> {
-        let changed = std::mem::replace(&mut self.changed, true); // until a watch says that nothing did
+        let changed = std::mem::replace(&mut self.changed, true); // until a watch reports no change
         let overdue = self.looked.is_none_or(|at| at.elapsed() > QUIET_LOOK);
-        // A full generation that waits for its readers is promoted without a new name in it.
+        // A full generation that waits for its readers is promoted without any new file in it.
         Ok(overdue || changed || self.is_released(ring)?)
     }
 
-    /// Notes what a watch says: whether a name came or went.
+    /// Records whether the watch saw a name appear or disappear.
     pub(crate) fn set_changed(&mut self, changed: bool) {
         self.changed = changed;
     }
 
-    /// Notes that something new was seen.
+    /// Records that something changed.
     pub(crate) fn note_change(&mut self) {
         self.moved = Instant::now();
     }
 
-    /// Makes a look due, since changes are missed.
+    /// Makes a scan due, because changes may be missed from now on.
     pub(crate) fn forget_look(&mut self) {
         self.looked = None;
     }
 
-    /// Returns whether the last look found the generation full, and blocked by readers.
+    /// Returns whether the last scan found the generation full and blocked by readers.
     pub(crate) fn is_blocked(&self) -> bool {
         self.blocked.is_some()
     }
 
-    /// How long is rested after a look that took so long. (What was waited for a server that fell silent is no cost of looking.)
+    /// Returns the rest after a round that took `took`. At most a quarter of a lease, because time
+    /// spent waiting for an unresponsive server is not the cost of the scan.
     pub(crate) fn rest_after(&self, took: Duration, ring: &Ring) -> Duration {
         let missing = ring.descriptor.swap_cap.saturating_sub(self.samples);
         let until_full = if missing > 0 { self.seconds_per_sample * missing as f64 } else { f64::INFINITY };
         rest(took, until_full).min(ring.settings.lease / 4)
     }
 
-    /// Returns the time until the next look. `at_each_poll`: the system reports new files, or another manager holds the lease.
-    /// Otherwise the manager waits longer the longer no file arrives: at most half a lease, and no later than a silent member
-    /// counts as dead.
+    /// Returns the time until the next scan. `at_each_poll`: the system reports new files, or
+    /// another manager holds the lease. Otherwise the pause grows with the time since the last new
+    /// file: up to half a lease, and no later than a silent member counts as dead.
     pub(crate) fn pause(&self, at_each_poll: bool, ring: &Ring) -> Duration {
         let poll = jittered(ring.settings.poll);
         if at_each_poll || self.blocked.is_some() {
             return poll;
         }
-        // With the jitter, half a lease: of the time between two looks at the members no more counts.
+        // With the jitter, this is at most half a lease; the failure detector counts no more than
+        // that between two polls.
         let longest = jittered((self.moved.elapsed() / PATIENCE).min(ring.settings.lease * 2 / 5));
         let until_death = ring.failure_detector().until_death().map_or(longest, |until| until + MILLISECOND);
         longest.min(until_death).max(poll)
     }
 
-    /// Records the result of a look at the filling generation.
+    /// Records the result of a scan of the filling generation.
     pub(crate) fn note_look(&mut self, promoted: &Promoted) {
         let (now, samples) = (Instant::now(), self.filled_by(promoted));
         let (before, had) = (self.looked.replace(now), std::mem::replace(&mut self.samples, samples));
-        // Another process promotes: new files came, although this look counted none.
+        // Another process promotes the generation, so new files arrived although this scan did not
+        // count them.
         if samples != had || matches!(promoted, Promoted::Raced) {
             self.moved = now;
         }
@@ -104,7 +108,8 @@ impl FillMonitor {
         };
     }
 
-    /// Returns whether the last look found the next generation blocked by readers, who do not block it any more.
+    /// Returns whether the last scan found the next generation blocked by readers that no longer
+    /// block it.
     fn is_released(&mut self, ring: &Ring) -> Result<bool> {
         if self.blocked.is_none() {
             return Ok(false);
@@ -117,7 +122,8 @@ impl FillMonitor {
         Ok(is_released)
     }
 
-    /// Returns the number of samples in the filling generation; the number known before if the look does not show it.
+    /// Returns the number of samples in the filling generation; the previous number if the scan did
+    /// not count them.
     fn filled_by(&self, promoted: &Promoted) -> u64 {
         match promoted {
             Promoted::Done(_) => 0,
@@ -127,15 +133,16 @@ impl FillMonitor {
     }
 }
 
-/// Returns the seconds per sample since the look before, in which `gained` samples came. If none came, it counts one, so that
-/// the rest after a look that finds nothing is at least as long as the look.
+/// Returns the seconds per sample since the scan before, in which `gained` samples arrived. If none
+/// arrived, counts one, so that the rest after such a scan is at least as long as the scan.
 fn pace(elapsed: Duration, gained: u64) -> f64 {
     elapsed.as_secs_f64() / gained.max(1) as f64
 }
 
-/// Returns the pause after a look that took `took`, in a generation that is full in `until_full` seconds at the current pace.
-/// A look costs more the fuller the generation is, so the pause is a few times as long; but at most half the time that is
-/// left, because generators wait once the generation is full, and the last look should find few new samples.
+/// Returns the rest after a scan that took `took`, for a generation that is full in `until_full`
+/// seconds at the current pace. A scan costs more the fuller the generation is, so the rest is four
+/// times as long as the scan. But it is at most half the remaining time, because generators wait
+/// once the generation is full, and the last scan should find few new samples.
 fn rest(took: Duration, until_full: f64) -> Duration {
     let longest = took * 4;
     Duration::try_from_secs_f64(until_full / 2.0).map_or(longest, |half| longest.min(half))
@@ -147,12 +154,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_come_closer_together_before_a_generation_is_full() {
+    fn scans_become_more_frequent_as_a_generation_fills() {
         let took = Duration::from_millis(3);
-        for nobody_knows in [f64::INFINITY, f64::NAN, 1e300, 3600.0] {
-            assert_eq!(rest(took, nobody_knows), took * 4);
+        for far_off in [f64::INFINITY, f64::NAN, 1e300, 3600.0] {
+            assert_eq!(rest(took, far_off), took * 4);
         }
-        // A hundred samples, one each millisecond: how many are missing at the last looks, each of which takes 3 ms.
+        // A hundred samples, one each millisecond: how many are missing at the last scans, each of
+        // which takes 3 ms.
         let (mut now, mut missing) = (0.0f64, Vec::new());
         while now < 100.0 {
             missing.push((100.0 - now).ceil());
@@ -161,18 +169,19 @@ mod tests {
         assert!(*missing.last().unwrap() <= 4.0 && now < 104.0 && missing.len() < 16, "{now} {missing:?}");
     }
 
-    /// While a generation is nearly full, looks that find nothing new stay frequent, and take at most half the time.
+    /// While a generation is nearly full, scans that find no new sample stay frequent, and take at
+    /// most half the time.
     #[test]
-    fn looks_stay_frequent_near_full_within_half_the_time() {
+    fn scans_near_full_take_at_most_half_the_time() {
         let took = Duration::from_millis(10);
-        // One sample is missing; the look before the last one was 20 ms ago.
+        // One sample is missing; the scan before the last one was 20 ms ago.
         assert_eq!(rest(took, pace(Duration::from_millis(20), 0)), took);
         let mut rested = took * 4;
         for _ in 0..100 {
             rested = rest(took, pace(took + rested, 0));
             assert!(rested >= took, "{rested:?}");
         }
-        // Many samples are missing: the pause is the longest one.
+        // Many samples are missing, so the rest is the longest one.
         assert_eq!(rest(took, pace(took * 5, 0) * 100.0), took * 4);
     }
 }

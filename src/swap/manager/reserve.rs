@@ -1,11 +1,11 @@
-//! A file that takes room on the disk until a manager needs that room.
+//! A file that occupies disk space until a manager needs that space.
 
 use crate::error::FsError;
 use crate::fs::atomic_publish::write_new;
 use crate::ring::Ring;
 use std::path::PathBuf;
 
-/// Bytes held in reserve, so that a full disk does not keep the manager from publishing and reclaiming.
+/// Number of bytes in reserve, so that a manager can publish and reclaim on a full disk.
 const RESERVE: usize = 1 << 20;
 
 /// The reserve of one manager.
@@ -18,7 +18,7 @@ impl Reserve {
         Reserve { file: ring.layout.staging_of(&ring.me).join("reserve") }
     }
 
-    /// Writes the file if it is missing and there is room for it.
+    /// Writes the file if it is missing and there is enough free space.
     pub(crate) fn keep(&self, ring: &Ring) {
         if ring.fs.exists(&self.file).unwrap_or(true) {
             return;
@@ -27,14 +27,14 @@ impl Reserve {
         if room > 16 * RESERVE as u64 {
             let made = ring.fs.ensure_dir(&ring.layout.staging_of(&ring.me));
             let made = made.and_then(|()| write_new(&*ring.fs, &self.file, &vec![0; RESERVE], false));
-            made.unwrap_or_else(|error| tracing::debug!(%error, "no reserve can be held"));
+            made.unwrap_or_else(|error| tracing::debug!(%error, "cannot write the reserve file"));
         }
     }
 
-    /// Removes the file, so that its room can be used.
+    /// Removes the file to free its space.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// Filesystem errors.
     pub(crate) fn release(&self, ring: &Ring) -> Result<(), FsError> {
         ring.fs.forget_file(&self.file)
     }

@@ -1,4 +1,4 @@
-//! When a manager reclaims, and when it recovers the files of dead owners.
+//! Decides when a manager reclaims, and when it recovers the files of dead owners.
 
 use crate::coordination::if_available;
 use crate::error::Result;
@@ -6,24 +6,24 @@ use crate::ring::Ring;
 use crate::swap::maintenance::{DeadOwners, Due};
 use std::time::{Duration, Instant};
 
-/// Leases between two rounds of reclaiming when the last one left nothing to do.
+/// Number of leases between two reclaims if the last one found nothing to remove.
 const LEASES_BETWEEN_RECLAIMS: u32 = 6;
-/// The next times of what is not done in each round.
+/// When the steps that do not run in each round are due next.
 pub(crate) struct Schedule {
     next_recovery: Instant,
     next_reclaim: Instant,
-    /// How many counted as dead after the last recovery.
+    /// Number of members that counted as dead after the last recovery.
     dead: usize,
 }
 
 impl Schedule {
-    /// Everything is due.
+    /// Creates a schedule in which every step is due.
     pub(crate) fn new() -> Schedule {
         let now = Instant::now();
         Schedule { next_recovery: now, next_reclaim: now, dead: 0 }
     }
 
-    /// Returns what is due now: everything if `at_once`.
+    /// Returns what is due now; every step if `at_once`.
     pub(crate) fn due(&self, at_once: bool) -> Due {
         if !at_once && Instant::now() < self.next_recovery {
             return Due::nothing();
@@ -31,24 +31,25 @@ impl Schedule {
         Due { reclaim: at_once || Instant::now() >= self.next_reclaim, dead: DeadOwners::Adopt }
     }
 
-    /// Whether there are more dead than after the last recovery: then what they left is not to wait for the next one.
+    /// Returns whether more members are dead than after the last recovery, so that recovery is due
+    /// at once.
     pub(crate) fn somebody_died(&self, ring: &Ring) -> Result<bool> {
         let mut watch = ring.failure_detector();
         if_available(watch.look(&*ring.coordination))?;
         Ok(watch.dead() > self.dead)
     }
 
-    /// Notes how many members count as dead after a recovery.
+    /// Records how many members count as dead after a recovery.
     pub(crate) fn note_dead(&mut self, dead: usize) {
         self.dead = dead;
     }
 
-    /// Notes the end of a recovery: the next one is due after a lease.
+    /// Records the end of a recovery; the next one is due after a lease.
     pub(crate) fn note_recovery(&mut self, lease: Duration) {
         self.next_recovery = Instant::now() + lease;
     }
 
-    /// Notes the end of a reclaim. `more`: it left something to do.
+    /// Records the end of a reclaim. `more`: another one may remove more.
     pub(crate) fn note_reclaim(&mut self, more: bool, lease: Duration) {
         let leases = if more { 1 } else { LEASES_BETWEEN_RECLAIMS };
         self.next_reclaim = Instant::now() + lease * leases;
@@ -75,6 +76,6 @@ mod tests {
         schedule.note_recovery(lease);
         assert_eq!((schedule.due(false), schedule.due(true)), (Due::nothing(), all));
         schedule.reclaim_now();
-        assert_eq!(schedule.due(false), Due::nothing(), "with the recovery, not before");
+        assert_eq!(schedule.due(false), Due::nothing(), "it is due with the recovery, not before");
     }
 }

@@ -1,32 +1,32 @@
-//! The swaps that a manager makes, as the log tells them.
+//! Records and logs the swaps of a manager.
 
 use crate::minutely::Minutely;
 use crate::swap::promote::Promotion;
 use std::time::Instant;
 
-/// One swap, as the log tells it: Wirehead's three figures and the rate.
+/// One swap as it is logged: the three figures that Wirehead logs, and the rate.
 #[derive(Clone, Debug)]
 pub struct Swap {
     /// The generation that became readable.
     pub generation: u64,
-    /// When: milliseconds since 1970.
+    /// Time of the promotion, in milliseconds since 1970.
     pub unix_ms: u64,
-    /// Samples in it.
+    /// Number of samples in the generation.
     pub samples: u64,
-    /// Samples in all generations so far.
+    /// Number of samples in all generations so far.
     pub generated: u64,
-    /// Samples deleted with the generations that were reclaimed at this swap.
+    /// Number of samples in the generations that were reclaimed in the round of this swap.
     pub deleted: u64,
-    /// Samples per second since the swap before.
+    /// Samples per second since the previous swap.
     pub per_second: f64,
-    /// For how long no generator could commit, in milliseconds: until the next generation was open.
+    /// Milliseconds for which no generator could commit, until the next generation was open.
     pub swap_ms: f64,
 }
 
-/// Swaps that this process made, and the limit on log lines about them.
+/// The number of swaps that this process has made, and the rate limit of log lines about them.
 pub(crate) struct SwapLog {
     count: u64,
-    /// When the last one was made.
+    /// Time of the last swap.
     last: Instant,
     lines: Minutely,
 }
@@ -36,12 +36,13 @@ impl SwapLog {
         SwapLog { count: 0, last: Instant::now(), lines: Minutely::at_once() }
     }
 
-    /// Swaps so far.
+    /// Returns the number of swaps so far.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Counts a promotion and logs it. `deleted`: samples of the generations that were reclaimed with it.
+    /// Counts and logs a promotion. `deleted`: number of samples in the generations that were
+    /// reclaimed with it.
     pub(crate) fn record(&mut self, promotion: &Promotion, deleted: u64) -> Swap {
         let summary = &promotion.manifest.summary;
         let elapsed = self.last.elapsed().as_secs_f64();

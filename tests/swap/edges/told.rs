@@ -22,7 +22,7 @@ fn unreadable_segments_are_reported_once_after_some_looks() {
     let ring = another(&config(dir.path(), 8, ""));
     fs::write(ring.layout.write(1).join(segment_name(3, 1)), "damaged").unwrap();
     let looks = |many| {
-        told("a segment cannot be read", || {
+        told("cannot read a segment; it is not counted", || {
             (0..many).for_each(|_| assert_eq!(ring.look_at(1, &ring.layout.write(1)).unwrap().damaged.len(), 1));
         })
     };
@@ -39,7 +39,7 @@ fn unreadable_segments_of_the_dead_are_reported_unless_gone() {
         let (ring, hooks) = hooked(&config);
         hooks.hook(move |_, op, path| if op == "open" && path == file { Action::Refuse(errno) } else { Action::Pass });
         let mut watch = FailureDetector::new(Duration::ZERO);
-        let times = told("a dead owner's segment cannot be read", || {
+        let times = told("cannot read a segment of a dead owner", || {
             for _ in 0..3 {
                 ring.recover(&mut watch).unwrap();
                 std::thread::sleep(Duration::from_millis(1));
