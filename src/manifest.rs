@@ -1,7 +1,9 @@
-//! Manifests: the sealed list of what a generation holds, and the only judge of what was delivered.
+//! Manifests: the final list of the segments of a generation. Only a manifest decides what was
+//! delivered.
 //!
-//! Text, for people and `grep`: a line of JSON about the generation, a line for each segment, and a last line with the
-//! number of lines and the CRC-32 of all before it. Published whole, by link; never changed.
+//! A manifest is text, readable by people and `grep`: a line of JSON about the generation, a line
+//! for each segment, and a last line with the number of lines and the CRC-32 of all lines before
+//! it. It is published whole, by a hard link, and never changed.
 
 pub mod store;
 mod text;
@@ -15,57 +17,59 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 pub(crate) use text::{CUT_OFF, Decoder, Owners};
 
-/// Version of the manifest that is written and read.
+/// The manifest version that this crate writes and reads.
 const VERSION: u32 = 1;
-/// Largest manifest that is read, in bytes.
+/// Size limit of a manifest, in bytes; larger ones are refused.
 pub(crate) const MAX_BYTES: u64 = 1 << 30;
-/// Most segments that a manifest lists: a line takes less than 512 bytes, so that readers accept all of it.
+/// Maximum number of segments in a manifest. A line takes less than 512 bytes, so a manifest within
+/// this limit is smaller than [`MAX_BYTES`].
 pub(crate) const MAX_SEGMENTS: usize = (MAX_BYTES >> 9) as usize;
-/// Most samples in a generation: as many as SWAP_CAP may be.
+/// Maximum number of samples in a generation, which is also the maximum of SWAP_CAP.
 const MAX_SAMPLES: u64 = 1 << 40;
 
-/// One segment, as its generation's manifest lists it.
+/// One segment, as the manifest of its generation lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentEntry {
-    /// Its id.
+    /// The id of the segment.
     pub id: SegmentId,
-    /// Its place in the generation.
+    /// Its index in the generation.
     pub index: u64,
-    /// Who wrote it. Entries of one manifest share the text: a generation may have 100,000 of them.
+    /// The process that wrote it. The entries of a manifest share the string, because a generation
+    /// may have 100,000 entries.
     pub owner: Arc<str>,
-    /// The generation that was being written when it was begun.
+    /// The generation that was filling when the segment was begun.
     pub born: u64,
-    /// Samples in it.
+    /// Number of samples in it.
     pub samples: u64,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// Checksum of its footer, which stands for the whole file.
+    /// Checksum of its footer, which represents the whole file.
     pub check: u32,
 }
 
-/// Said of a file under a name that a manifest lists.
-pub const ANOTHER: &str = "it is another segment than the manifest lists";
+/// The reason given for a file that has a listed name but is another segment.
+pub const ANOTHER: &str = "it is not the segment that the manifest lists";
 
 impl SegmentEntry {
-    /// What its file's name in the generation's directory says.
+    /// Returns the parsed name of its file in the generation's directory.
     pub fn name(&self) -> SegmentName {
         SegmentName { index: self.index, samples: self.samples }
     }
 
-    /// The name of its file, in the generation's directory.
+    /// Returns the name of its file in the generation's directory.
     pub fn file(&self) -> String {
         self.name().to_string()
     }
 
-    /// Whether it is the segment with this footer, in a file of so many bytes.
+    /// Returns whether this entry describes a file of `bytes` bytes with this footer.
     pub fn describes(&self, footer: &Footer, bytes: u64) -> bool {
         (self.id, self.bytes, self.check, self.samples) == (footer.info.id, bytes, footer.check, footer.count)
     }
 
-    /// Whether it is this one.
+    /// Checks that this entry describes `segment`.
     ///
     /// # Errors
-    /// It is another one.
+    /// [`Error::Format`] if it describes another one.
     pub fn check(&self, segment: &SegmentReader) -> Result<()> {
         let tail = segment.tail();
         if self.describes(&tail.footer, tail.len) {
@@ -75,31 +79,32 @@ impl SegmentEntry {
     }
 }
 
-/// What a manifest says of its generation.
+/// The first line of a manifest, about its generation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Version of the manifest's own format.
+    /// Version of the manifest format.
     pub manifest: u32,
-    /// The ring's id.
+    /// The id of the ring.
     pub ring: String,
-    /// The generation.
+    /// The number of the generation.
     pub generation: u64,
-    /// Who published it.
+    /// The process that published the manifest.
     pub by: String,
-    /// When, by its clock: milliseconds since 1970.
+    /// Time of the publication by that process's clock, in milliseconds since 1970.
     pub unix_ms: u64,
-    /// Samples in it.
+    /// Number of samples in the generation.
     pub samples: u64,
-    /// Bytes of its segments.
+    /// Total size of its segments in bytes.
     pub bytes: u64,
-    /// Samples in all generations up to and with this one.
+    /// Number of samples in all generations up to and including this one.
     pub total_samples: u64,
-    /// Bytes in all generations up to and with this one.
+    /// Bytes in all generations up to and including this one.
     pub total_bytes: u64,
-    /// How long generators could not commit, about: from the closing of this generation until the next one was open, in ms.
+    /// Approximate milliseconds for which generators could not commit: from closing this generation
+    /// until the next one was open.
     pub swap_ms: f64,
-    /// Of a manifest that was lost and is rebuilt: samples that it listed once, and that are not there any more. They
-    /// count in `total_samples`.
+    /// In a rebuilt manifest: the number of samples that the lost manifest listed and that no
+    /// longer exist. `total_samples` includes them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost: u64,
 }
@@ -109,7 +114,7 @@ fn is_zero(n: &u64) -> bool {
 }
 
 impl Summary {
-    /// That of the empty generation 0, with which a ring begins.
+    /// Returns the summary of the empty generation 0 of a new ring.
     pub fn empty(ring: &str, by: &str) -> Summary {
         Summary {
             manifest: VERSION,
@@ -126,9 +131,9 @@ impl Summary {
         }
     }
 
-    /// That of the generation after this one, which holds `segments`.
+    /// Returns the summary of the next generation, which has `segments`.
     pub fn next(&self, by: &str, segments: &[SegmentEntry], swap_ms: f64) -> Summary {
-        let sum = |sum: u64, more: u64| sum.saturating_add(more); // a manifest may claim anything
+        let sum = |sum: u64, more: u64| sum.saturating_add(more); // a forged manifest may claim any number
         let samples = segments.iter().map(|s| s.samples).fold(0, sum);
         let bytes = segments.iter().map(|s| s.bytes).fold(0, sum);
         Summary {
@@ -146,60 +151,60 @@ impl Summary {
         }
     }
 
-    /// Samples in all generations before this one.
+    /// Returns the number of samples in all generations before this one.
     pub fn before(&self) -> u64 {
         self.total_samples.saturating_sub(self.samples).saturating_sub(self.lost)
     }
 }
 
-/// A generation's manifest.
+/// The manifest of a generation.
 #[derive(Debug)]
 pub struct Manifest {
-    /// About the generation.
+    /// The line about the generation.
     pub summary: Summary,
-    /// Its segments, in the order of positions.
+    /// The segments of the generation, in the order of positions.
     pub segments: Vec<SegmentEntry>,
-    /// Places in `segments`, in the order of ids.
+    /// Indices into `segments`, sorted by segment id.
     by_id: OnceLock<Vec<u32>>,
     starts: OnceLock<Vec<u64>>,
 }
 
 impl Manifest {
-    /// A manifest of these.
+    /// Builds a manifest from its parts.
     pub fn new(summary: Summary, mut segments: Vec<SegmentEntry>) -> Manifest {
-        segments.shrink_to_fit(); // it is kept for long
+        segments.shrink_to_fit(); // manifests are cached
         Manifest { summary, segments, by_id: OnceLock::new(), starts: OnceLock::new() }
     }
 
     pub(crate) fn of_generation(self, n: u64) -> std::result::Result<Manifest, String> {
         let is = self.summary.generation;
-        if is == n { Ok(self) } else { Err(format!("it is that of generation {is}, under another name")) }
+        if is == n { Ok(self) } else { Err(format!("it belongs to generation {is}")) }
     }
 
-    /// Bytes that it takes in memory, about, once a segment was looked up in it.
+    /// Returns its approximate size in memory in bytes, including the lookup tables.
     pub(crate) fn memory(&self) -> usize {
         let each = size_of::<SegmentEntry>() + size_of::<u32>() + size_of::<u64>();
         self.segments.capacity() * each + size_of::<Manifest>()
     }
 
-    /// Whether it lists the segment.
+    /// Returns whether the manifest lists the segment.
     pub fn lists(&self, id: SegmentId) -> bool {
         self.locate_id(id).is_some()
     }
 
-    /// The segment of this id.
+    /// Returns the entry of the segment with this id.
     pub fn locate_id(&self, id: SegmentId) -> Option<&SegmentEntry> {
         self.place_of(id).map(|n| &self.segments[n])
     }
 
-    /// The place in `segments` of the segment of this id.
+    /// Returns the index in `segments` of the segment with this id.
     pub(crate) fn place_of(&self, id: SegmentId) -> Option<usize> {
         let by_id = self.by_id();
         let found = by_id.binary_search_by_key(&id, |n| self.segments[*n as usize].id);
         found.ok().map(|found| by_id[found] as usize)
     }
 
-    /// The names of all its segments' files.
+    /// Returns the file names of all segments.
     pub fn names(&self) -> HashSet<SegmentName> {
         self.segments.iter().map(SegmentEntry::name).collect()
     }
@@ -212,7 +217,8 @@ impl Manifest {
         })
     }
 
-    /// The segment that holds the sample at `position` of the generation, and the sample's ordinal in it.
+    /// Returns the segment that holds the sample at `position` of the generation, and the sample's
+    /// ordinal in it.
     pub fn locate(&self, position: u64) -> Option<(&SegmentEntry, u64)> {
         let starts = self.starts.get_or_init(|| {
             let starts = self.segments.iter().scan(0, |next, s| {
@@ -262,7 +268,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_manifest_comes_back_and_any_damage_to_it_is_found() {
+    fn manifest_survives_a_round_trip_and_damage_is_detected() {
         let bytes = example(4).encode().unwrap();
         let again = Manifest::decode(&bytes).unwrap();
         assert_eq!(again.segments, example(4).segments);
@@ -279,7 +285,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn positions_lead_to_segments_and_ordinals() {
+    fn positions_are_located_in_segments() {
         let manifest = example(5); // 1, 2, 3, 1, 2 samples
         let found: Vec<_> = (0..10).map(|p| manifest.locate(p).map(|(s, o)| (s.index / 3, o))).collect();
         let want = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2), (3, 0), (4, 0), (4, 1)];
@@ -288,7 +294,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn more_samples_than_a_generation_may_hold_are_refused() {
+    fn manifest_with_too_many_samples_is_refused() {
         let mut manifest = example(1);
         for (samples, may) in [(1 << 40, true), ((1 << 40) + 1, false), (u64::MAX, false)] {
             (manifest.segments[0].samples, manifest.summary.samples) = (samples, samples);
@@ -296,7 +302,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The manifest, with another name of its only file and of that file's owner.
+    /// Returns a manifest whose only entry has another file name and owner.
     fn renamed(file: &str, owner: &str) -> Vec<u8> {
         let text = String::from_utf8(example(1).encode().unwrap()).unwrap();
         let lines: Vec<_> = text.lines().collect();
@@ -309,14 +315,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn manifest_with_names_other_than_ours_is_refused() {
+    fn manifest_with_invalid_names_is_refused() {
         let only = Manifest::decode(&renamed("000000.rec", "o")).unwrap().segments.remove(0);
         assert_eq!((&*only.owner, only.file().as_str()), ("o", "000000.rec"));
         let wrong = ["../x.rec", "/etc/passwd", "a/000000.rec", "0.rec", "000001.rec", "000000"];
         let wrong = wrong.map(|file| (file, "o")).into_iter().chain([("000000.rec", "../o"), ("000000.rec", "")]);
         for (file, owner) in wrong {
             let refused = Manifest::decode(&renamed(file, owner)).unwrap_err();
-            assert!(refused.contains("no name of ours"), "{file} {owner}: {refused}");
+            assert!(refused.contains("not a valid file or owner name"), "{file} {owner}: {refused}");
         }
     }
 

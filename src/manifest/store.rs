@@ -1,4 +1,5 @@
-//! The manifests of a ring as one process sees them: which are out, and what they say, each read once.
+//! A process's view of the manifests of a ring: which ones exist, and their contents, each read
+//! once and cached.
 
 use super::{CUT_OFF, Decoder, MAX_BYTES, Manifest};
 use crate::error::{Error, FsError, Result};
@@ -13,17 +14,18 @@ use std::time::{Duration, Instant};
 /// The newest manifests, this many, are never pruned.
 pub const MANIFESTS_KEPT: u64 = if cfg!(feature = "short-history") { 32 } else { 1024 };
 
-/// The first generation whose manifest must be there when `newest` is the newest. Manifests are pruned once there are twice
-/// as many as are kept; older ones may be gone.
+/// Returns the first generation whose manifest must exist if `newest` is the newest generation.
+/// Manifests are pruned once there are twice [`MANIFESTS_KEPT`]; older ones may be missing.
 pub fn first_unpruned(newest: u64) -> u64 {
     if newest < 2 * MANIFESTS_KEPT { 0 } else { newest - MANIFESTS_KEPT + 1 }
 }
 
-/// Bytes of manifests held in memory, about. The newest ones stay, and always this many:
+/// Approximate limit of the manifest cache in bytes. The newest manifests stay, and always at least
+/// `CACHED_AT_LEAST`.
 const CACHE_BYTES: usize = 16 << 20;
 const CACHED_AT_LEAST: usize = 2;
 
-/// The manifests of a ring as one process sees them: each is read once.
+/// A process's view of the manifests of a ring. Each manifest is read once.
 #[derive(Clone)]
 pub struct Manifests {
     fs: Arc<dyn Fs>,
@@ -31,20 +33,20 @@ pub struct Manifests {
     seen: Arc<Mutex<Seen>>,
 }
 
-/// What the manifests of a range of generations say of a segment.
+/// The result of searching a range of manifests for a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// The manifest of this generation, the first one, lists it.
+    /// The manifest of this generation lists it; the first one that does.
     Listed(u64),
     /// All manifests of the range exist, and none lists it.
     NotListed,
-    /// None that exists lists it, and some of the range were pruned. Those did not list it if it
-    /// still has a staging name (see `Ring::prune_manifests`).
+    /// No existing manifest lists it, and some of the range were pruned. The pruned ones did not
+    /// list it if it still has a staging name (see `Ring::prune_manifests`).
     Pruned,
 }
 
 impl Lookup {
-    /// The generation whose manifest lists the segment.
+    /// Returns the generation whose manifest lists the segment.
     pub fn generation(self) -> Option<u64> {
         match self {
             Lookup::Listed(n) => Some(n),
@@ -61,11 +63,12 @@ struct Seen {
     cache_bytes: usize,
 }
 
-/// A directory's listing may be older than a name that is asked for; so, now and then, the directory is listed as well.
+/// The directory is listed again after this time, because single lookups alone might miss a
+/// manifest.
 const RELIST: Duration = Duration::from_secs(2);
 
 impl Manifests {
-    /// The manifests in `layout`.
+    /// Creates a view of the manifests in `layout`.
     pub fn new(fs: Arc<dyn Fs>, layout: Layout) -> Manifests {
         Manifests { fs, layout, seen: Arc::default() }
     }
@@ -74,10 +77,10 @@ impl Manifests {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest generation. Never goes back.
+    /// Returns the newest generation. The result never decreases.
     ///
     /// # Errors
-    /// No manifest at all (no ring); what the filesystem says.
+    /// [`Error::RingNotFound`] if there is no manifest; filesystem errors.
     pub fn newest(&self) -> Result<u64> {
         let mut seen = self.lock();
         let stale = seen.listed_at.is_none_or(|at| at.elapsed() > RELIST);
@@ -87,7 +90,8 @@ impl Manifests {
             seen.listed_at = Some(Instant::now());
         }
         let mut newest = newest.ok_or_else(|| Error::RingNotFound { path: self.layout.root().to_owned() })?;
-        // A wrong no lasts until the next listing: every poll asks this.
+        // Each poll calls this, so a cached lookup is used. A false "not found" lasts until the
+        // next listing.
         while self.fs.seen(&self.layout.manifest(newest + 1))? {
             newest += 1;
         }
@@ -95,8 +99,8 @@ impl Manifests {
         Ok(newest)
     }
 
-    /// Returns the newest generation that this process has seen. Asks the filesystem only if it has
-    /// seen none.
+    /// Returns the newest generation that this process has seen. Queries the filesystem only if it
+    /// has seen none.
     ///
     /// # Errors
     /// As [`Manifests::newest`].
@@ -105,7 +109,7 @@ impl Manifests {
         known.map_or_else(|| self.newest(), Ok)
     }
 
-    /// The newest generation, by a look at the whole directory.
+    /// Returns the newest generation according to a listing of the whole directory.
     ///
     /// # Errors
     /// As [`Manifests::newest`].
@@ -114,9 +118,10 @@ impl Manifests {
         self.newest()
     }
 
-    /// Somebody says that generation `n` is out. Believed when it is seen.
+    /// Records a hint that generation `n` has a manifest. The hint counts only if the manifest is
+    /// visible.
     pub fn hint(&self, n: u64) {
-        // A wrong no: the next listing tells.
+        // After a false "not found", the next listing finds the manifest.
         if self.fs.seen(&self.layout.manifest(n)).unwrap_or(false) {
             let mut seen = self.lock();
             seen.newest = seen.newest.max(Some(n));
@@ -124,10 +129,10 @@ impl Manifests {
         }
     }
 
-    /// Generations that have a manifest, unsorted.
+    /// Returns the generations that have a manifest, unsorted.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// Filesystem errors.
     pub fn numbers(&self) -> Result<Vec<u64>> {
         match self.numbers_surely() {
             Err(Error::Fs { source }) if source.is_gone() => Ok(Vec::new()),
@@ -135,7 +140,8 @@ impl Manifests {
         }
     }
 
-    /// As [`Manifests::numbers`]; a listing that fails by a stale handle is an error, and not one of no manifests.
+    /// Like [`Manifests::numbers`], but returns an error instead of an empty list if the listing
+    /// fails with a stale handle.
     fn numbers_surely(&self) -> Result<Vec<u64>> {
         let dir = self.layout.manifests();
         match surely(&*self.fs, &dir, || self.fs.list(&dir)) {
@@ -145,10 +151,11 @@ impl Manifests {
         }
     }
 
-    /// The manifest of generation `n`; none when there is none (not yet, or no longer).
+    /// Returns the manifest of generation `n`, or `None` if it does not exist (not yet, or no
+    /// longer).
     ///
     /// # Errors
-    /// A damaged manifest; what the filesystem says.
+    /// A damaged manifest; filesystem errors.
     pub fn get(&self, n: u64) -> Result<Option<Arc<Manifest>>> {
         if let Some(manifest) = self.lock().cache.get(&n) {
             return Ok(Some(manifest.clone()));
@@ -158,20 +165,21 @@ impl Manifests {
             let mut decoder = Decoder::default();
             self.fs.read_blocks(&path, MAX_BYTES, &mut |block| decoder.feed(block)).map(|()| decoder)
         };
-        // A stale handle does not mean that the name is gone: once more, from the name.
+        // A stale handle does not mean that the name is gone, so the file is opened once more by
+        // its name.
         let decoder = match read().or_else(|error| if error.is_stale() { read() } else { Err(error) }) {
             Ok(decoder) => decoder,
             Err(error) if error.is_gone() => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        // A manifest that is cut off may be seen too early: it was published whole.
+        // A manifest is published whole, so one that is truncated may have been seen too early.
         let bad = |message: String| Error::Manifest { passing: message.starts_with(CUT_OFF), message, path };
         let manifest = decoder.end().and_then(|manifest| manifest.of_generation(n)).map_err(bad)?;
         Ok(Some(self.keep(manifest)))
     }
 
-    /// The same for whoever makes a manifest anew where there is none: what cannot be opened just now (a stale handle) is an
-    /// error, too.
+    /// Like [`Manifests::get`], for a caller that rebuilds missing manifests or relies on their
+    /// absence: a file that exists but cannot be opened just now (a stale handle) is an error, too.
     ///
     /// # Errors
     /// As [`Manifests::get`].
@@ -189,13 +197,13 @@ impl Manifests {
         }
     }
 
-    /// The error for one that must be there, and cannot be opened just now.
+    /// Returns the error for a manifest that must exist and cannot be opened just now.
     fn unseen(&self, n: u64) -> Error {
         let stale = io::Error::from(io::ErrorKind::StaleNetworkFileHandle);
         FsError::new("find manifest", &self.layout.manifest(n), stale).into()
     }
 
-    /// Remembers a manifest that stands under its name.
+    /// Caches a manifest that is published under its name.
     pub(crate) fn keep(&self, manifest: Manifest) -> Arc<Manifest> {
         let manifest = Arc::new(manifest);
         let mut seen = self.lock();
@@ -209,10 +217,11 @@ impl Manifests {
         manifest
     }
 
-    /// The same for whoever only looks; none, too, for one that is damaged.
+    /// Like [`Manifests::get`], but also returns `None` for a damaged manifest. For callers that
+    /// only display or count.
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// Filesystem errors.
     pub fn usable(&self, n: u64) -> Result<Option<Arc<Manifest>>> {
         match self.get(n) {
             Err(Error::Manifest { .. }) => Ok(None),
@@ -220,11 +229,12 @@ impl Manifests {
         }
     }
 
-    /// The generations `from` to `to` that may have a manifest, in order: those that are not so old that it may have been
-    /// pruned, and of the others those that have one. (Whoever plants a number far away keeps nobody busy.)
+    /// Returns the generations from `from` to `to` that may have a manifest, in order: all that are
+    /// too new to be pruned, and the older ones that have a manifest. (So a forged file name with a
+    /// distant number costs no time.)
     ///
     /// # Errors
-    /// What the filesystem says.
+    /// Filesystem errors.
     pub fn between(&self, from: u64, to: u64) -> Result<Vec<u64>> {
         let young = to.saturating_sub(MANIFESTS_KEPT - 1).max(from);
         let mut old = if from < young { self.numbers_surely()? } else { Vec::new() };
@@ -233,10 +243,12 @@ impl Manifests {
         Ok(old.into_iter().chain(young..=to).collect())
     }
 
-    /// Looks the segment up in the manifests of the generations `from` to `to`, where `to` is at most the newest.
+    /// Searches the manifests of the generations `from` to `to` for the segment, where `to` is at
+    /// most the newest.
     ///
     /// # Errors
-    /// A manifest that must exist and cannot be seen: it may list the segment. As [`Manifests::get`].
+    /// A manifest that must exist and is not visible, because it may list the segment; errors of
+    /// [`Manifests::get`].
     pub fn find(&self, id: SegmentId, from: u64, to: u64) -> Result<Lookup> {
         let existing = self.between(from, to)?;
         let mut pruned = (existing.len() as u64) < to.saturating_sub(from).saturating_add(u64::from(from <= to));
@@ -279,6 +291,6 @@ mod tests {
             manifest.summary.generation = n;
             manifests.keep(manifest);
         }
-        assert_eq!(kept(&manifests).1, CACHED_AT_LEAST, "the newest one and the one before, however large");
+        assert_eq!(kept(&manifests).1, CACHED_AT_LEAST, "the two newest manifests stay, however large");
     }
 }

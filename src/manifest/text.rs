@@ -1,5 +1,5 @@
-//! The text of a manifest, written and read a line at a time: that of 100,000 segments takes 16 MB,
-//! and their entries half of that.
+//! Encodes and decodes the text of a manifest line by line. The text of 100,000 segments takes 16
+//! MB, and their entries half of that.
 
 use super::{MAX_SAMPLES, Manifest, SegmentEntry, Summary, VERSION};
 use crate::layout::{SegmentName, is_owner};
@@ -10,10 +10,10 @@ use std::collections::HashSet;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// With this word begins what is said of a text that is not whole.
-pub(crate) const CUT_OFF: &str = "it is cut off";
+/// Prefix of the error messages for text that is not complete.
+pub(crate) const CUT_OFF: &str = "it is truncated";
 
-/// The line of a manifest about a segment.
+/// A line of a manifest, about one segment.
 #[derive(Serialize, Deserialize)]
 struct Line<'a> {
     #[serde(with = "id_text")]
@@ -31,11 +31,11 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// The entry, with its owner's name from `owners`.
+    /// Returns the entry of the line. The owner name is shared through `owners`.
     fn entry(self, owners: &mut Owners) -> Result<SegmentEntry, String> {
         let Line { id, index, file, owner, born, samples, bytes, check } = self;
         if SegmentName::parse(&file) != Some(SegmentName { index, samples }) || !is_owner(&owner) {
-            return Err(format!("it lists {file:?} of {owner:?}, which is no name of ours"));
+            return Err(format!("it lists {file:?} of {owner:?}, which is not a valid file or owner name"));
         }
         Ok(SegmentEntry { id, index, owner: owners.share(&owner), born, samples, bytes, check })
     }
@@ -50,12 +50,12 @@ impl Serialize for SegmentEntry {
     }
 }
 
-/// Names of owners, each kept once.
+/// Owner names, each stored once.
 #[derive(Default)]
 pub(crate) struct Owners(HashSet<Arc<str>>);
 
 impl Owners {
-    /// The name, from here on shared by all who ask for it.
+    /// Returns the shared string of the name, which is stored if it is new.
     pub fn share(&mut self, owner: &str) -> Arc<str> {
         if let Some(shared) = self.0.get(owner) {
             return shared.clone();
@@ -73,7 +73,7 @@ pub(crate) struct End {
     pub crc32: String,
 }
 
-/// Passes on what is written, and computes the CRC-32 of it.
+/// Forwards the written bytes, and computes their CRC-32.
 struct Summed<W> {
     out: W,
     crc32: crc32fast::Hasher,
@@ -96,10 +96,10 @@ fn hex(crc32: crc32fast::Hasher) -> String {
 }
 
 impl Manifest {
-    /// Writes the text of the file.
+    /// Writes the text of the manifest.
     ///
     /// # Errors
-    /// What `out` says.
+    /// Errors of `out`.
     pub fn write_to(&self, out: impl Write) -> io::Result<()> {
         let mut out = Summed { out, crc32: crc32fast::Hasher::new() };
         serde_json::to_writer(&mut out, &self.summary)?;
@@ -115,30 +115,31 @@ impl Manifest {
         out.flush()
     }
 
-    /// The bytes of the file.
+    /// Returns the text of the manifest.
     ///
     /// # Errors
-    /// None in practice: everything in it is plain text and numbers.
+    /// None in practice, because the manifest consists of plain text and numbers.
     pub fn encode(&self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.write_to(&mut bytes)?;
         Ok(bytes)
     }
 
-    /// Whether readers will accept it.
+    /// Checks that readers will accept the manifest.
     ///
     /// # Errors
-    /// In words: why they will refuse it.
+    /// The reason for which they would refuse it.
     pub fn check(&self) -> Result<(), String> {
         let mut decoder = Decoder { only_checks: true, ..Decoder::default() };
         self.write_to(io::BufWriter::new(&mut decoder)).map_err(|error| error.to_string())?;
         decoder.end().map(drop)
     }
 
-    /// The manifest in `bytes`.
+    /// Decodes the manifest in `bytes`.
     ///
     /// # Errors
-    /// In words: truncated, damaged, another version, or names that lead out of the generation's directory.
+    /// The reason: truncated, damaged, of another version, or with file names outside the
+    /// generation's directory.
     pub fn decode(bytes: &[u8]) -> Result<Manifest, String> {
         let mut decoder = Decoder::default();
         decoder.feed(bytes);
@@ -146,21 +147,21 @@ impl Manifest {
     }
 }
 
-/// Decodes a manifest of which one piece after the other is fed.
+/// Decodes a manifest that is fed in pieces.
 #[derive(Default)]
 pub(crate) struct Decoder {
-    /// The line that was fed last, whole or not yet. Nobody knows whether it is the last one.
+    /// The last line fed, complete or not. It may be the last line of the manifest.
     line: Vec<u8>,
     crc32: crc32fast::Hasher,
     summary: Option<Summary>,
-    /// Segments, and their samples; none: more than a number can tell.
+    /// Number of segments, and of their samples; `None` if the sum overflows.
     listed: usize,
     samples: Option<u64>,
-    /// The segments are not kept.
+    /// Whether segments are only checked and not stored.
     only_checks: bool,
     segments: Vec<SegmentEntry>,
     owners: Owners,
-    /// The first thing that is wrong with a line. Where the checksum is wrong too, that is the reason.
+    /// The first error in a line. If the checksum is wrong too, that error is reported instead.
     wrong: Option<String>,
 }
 
@@ -177,7 +178,7 @@ impl Decoder {
         }
     }
 
-    /// Takes a line that is not the last one.
+    /// Decodes a line that is not the last one.
     fn take(&mut self, line: &[u8]) {
         self.crc32.update(line);
         let line = line.trim_ascii_end();
@@ -189,7 +190,7 @@ impl Decoder {
     }
 
     fn take_summary(&mut self, line: &[u8]) -> Result<(), String> {
-        let summary: Summary = serde_json::from_slice(line).map_err(|error| format!("its first line: {error}"))?;
+        let summary: Summary = serde_json::from_slice(line).map_err(|error| format!("invalid first line: {error}"))?;
         if summary.manifest != VERSION {
             return Err(format!("it has version {}, this program reads version {VERSION}", summary.manifest));
         }
@@ -198,8 +199,7 @@ impl Decoder {
     }
 
     fn take_segment(&mut self, line: &[u8]) -> Result<(), String> {
-        let line: Line<'_> =
-            serde_json::from_slice(line).map_err(|error| format!("a line about a segment: {error}"))?;
+        let line: Line<'_> = serde_json::from_slice(line).map_err(|error| format!("invalid segment line: {error}"))?;
         let entry = line.entry(&mut self.owners)?;
         self.listed += 1;
         self.samples = self.samples.and_then(|sum| sum.checked_add(entry.samples));
@@ -209,12 +209,12 @@ impl Decoder {
         Ok(())
     }
 
-    /// The manifest, once all of it was fed.
+    /// Returns the manifest after all of it was fed.
     pub fn end(self) -> Result<Manifest, String> {
         let Decoder { line, crc32, summary, listed, samples, segments, wrong, .. } = self;
         let last = line.strip_suffix(b"\n").ok_or(format!("{CUT_OFF}: no end of line"))?;
         if summary.is_none() && wrong.is_none() {
-            return Err(format!("{CUT_OFF}: it has one line only"));
+            return Err(format!("{CUT_OFF}: it has only one line"));
         }
         let end: End = serde_json::from_slice(last).map_err(|_| format!("{CUT_OFF}: the last line is not an end"))?;
         let crc32 = hex(crc32);
@@ -223,13 +223,10 @@ impl Decoder {
         }
         let summary = wrong.map_or_else(|| summary.ok_or("it is empty".to_owned()), Err)?;
         if end.end != summary.generation || end.lines != listed + 1 || samples != Some(summary.samples) {
-            return Err("its lines contradict one another".to_owned());
+            return Err("its lines contradict each other".to_owned());
         }
         if summary.samples > MAX_SAMPLES {
-            return Err(format!(
-                "it lists {} samples, and no generation holds more than {MAX_SAMPLES}",
-                summary.samples
-            ));
+            return Err(format!("it lists {} samples, but a generation has at most {MAX_SAMPLES}", summary.samples));
         }
         Ok(Manifest::new(summary, segments))
     }

@@ -148,14 +148,14 @@ fn a_manifest_with_a_number_far_away_keeps_nobody_busy() {
     fs::copy(place.ring().join("manifests/3"), far).unwrap();
     let said = verify(&place, &place.ring());
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.out.contains("under another name") && said.out.lines().count() < 1100, "{}", said.out);
+    assert!(said.out.contains("belongs to generation 3") && said.out.lines().count() < 1100, "{}", said.out);
     for args in [&["status", "demo.ring"][..], &["inspect", "demo.ring"], &["repair", "demo.ring"]] {
         let said = place.run(args);
         assert!(!said.err.contains("panicked") && said.code.is_some(), "{args:?}: {said:?}");
     }
     let before = listing(&place.ring());
     let said = place.run(&["gc", "--apply"]);
-    assert!(said.code == Some(1) && said.err.contains("under another name"), "nothing is old for that: {said:?}");
+    assert!(said.code == Some(1) && said.err.contains("belongs to generation 3"), "nothing is old for that: {said:?}");
     assert_eq!(listing(&place.ring()), before);
 }
 

@@ -102,10 +102,10 @@ fn contradictory_manifests_are_refused_despite_their_checksum() {
     }
     assert!(refused(&sealed(&body.replace("\"manifest\":1", "\"manifest\":2"), 2, 3)).contains("version 2"));
     assert!(refused(&text.replace("\"samples\":4", "\"samples\":5")).contains("damaged"));
-    assert!(refused(text.trim_end()).contains("cut off") && refused("").contains("cut off"));
-    assert!(refused(&sealed(&body.replace("node-1-ab", ".."), 2, 3)).contains("no name of ours"));
+    assert!(refused(text.trim_end()).contains("truncated") && refused("").contains("truncated"));
+    assert!(refused(&sealed(&body.replace("node-1-ab", ".."), 2, 3)).contains("not a valid file or owner name"));
     for file in ["2.4.rec", "000002.rec", "000002.3.rec"] {
-        assert!(refused(&sealed(&body.replace("000002.4.rec", file), 2, 3)).contains("no name of ours"), "{file}");
+        assert!(refused(&sealed(&body.replace("000002.4.rec", file), 2, 3)).contains("not a valid file or owner name"), "{file}");
     }
 }
 
