@@ -299,7 +299,7 @@ def test_a_server_that_will_not_is_told_apart_from_one_that_is_away(config, data
     if mongo_server.given():
         pytest.skip("what the given server makes of TLS is not known: a refusal is NOT tested")
     begin = time.monotonic()
-    with pytest.raises(ringreel.CoordinationDeniedError, match="TLS, and the server speaks without it") as caught:
+    with pytest.raises(ringreel.CoordinationDeniedError, match="TLS, but the server does not use TLS") as caught:
         ringreel.Ring(config(MONGOURI=uri, DBNAME=database.name)).generator()
     assert time.monotonic() - begin < 60
     assert isinstance(caught.value, PermissionError) and not isinstance(caught.value, ConnectionError)
@@ -320,8 +320,8 @@ def test_tls_with_an_authority_of_ones_own(config, database, tls):
         return ringreel.Ring(config(MONGOURI=f"mongodb://localhost:{tls.port}/{options}", DBNAME=database.name))
 
     for options, kind, message in [
-        ("", ringreel.CoordinationUnavailableError, "If it wants TLS, add tls=true to MONGOURI"),
-        ("?tls=true", ringreel.CoordinationDeniedError, "UnknownIssuer.*give tlsCAFile"),
+        ("", ringreel.CoordinationUnavailableError, "If it requires TLS, add tls=true to MONGOURI"),
+        ("?tls=true", ringreel.CoordinationDeniedError, "UnknownIssuer.*set tlsCAFile"),
         ("?tls=true&tlsCAFile=/no/such.pem", ringreel.ConfigError, "/no/such.pem"),
     ]:
         begin = time.monotonic()
@@ -453,7 +453,7 @@ def test_a_ring_goes_on_without_its_server_and_uses_the_next_one(config, restart
         restartable[-1].end()
         assert write(10) < 60
         until(lambda: ring.status()["swaps"] == 4)
-        assert "The ring goes on without its index until it answers" in caplog.text
+        assert "The ring continues without its index until the server answers" in caplog.text
         status = ring.status()
         assert status["index_away"] is not None and status["manager"] is None and numbers(ring.dataset())
         restartable.append(mongo_server.JavaServer(restartable[-1].port))

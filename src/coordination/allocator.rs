@@ -1,4 +1,5 @@
-//! Numbers are taken from a store in blocks, so that many generators cost it little.
+//! Hands out numbers that are claimed from a store in blocks, so that many generators cause few
+//! requests.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,12 +16,12 @@ pub struct NumberRange {
 }
 
 impl NumberAllocator {
-    /// Returns the next number in `generation`; `None` when it is closed. Where the block is used
-    /// up, `claim` gets the next one; its argument is the number up to which those of the
-    /// generation are known to be taken.
+    /// Returns the next number in `generation`, or `None` if it is closed. If the block is used up,
+    /// `claim` gets the next one; its argument is the number up to which the generation's numbers
+    /// are known to be taken.
     ///
     /// # Errors
-    /// Those of `claim`.
+    /// Errors of `claim`.
     pub fn take<E>(
         &self,
         generation: u64,
@@ -43,7 +44,7 @@ impl NumberAllocator {
         Ok(Some(numbers.next - 1))
     }
 
-    /// Gives up the numbers below `next` in `generation`.
+    /// Discards the numbers below `next` in `generation`.
     pub fn skip_to(&self, generation: u64, next: u64) {
         let numbers = &mut self.0.lock().unwrap_or_else(PoisonError::into_inner).0;
         if numbers.generation == generation {

@@ -1,4 +1,4 @@
-//! Opening a store: first the place, then the ring that it is to be of.
+//! Opens a coordination store: first connects to the place, then binds the store to a ring.
 
 use super::{CoordinationStore, FileStore};
 #[cfg(feature = "mongodb")]
@@ -9,28 +9,27 @@ use crate::fs::Fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a process does that finds no server when it starts.
+/// What a process does if the server does not answer when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfUnreachable {
-    /// It fails, since a wrong address is best noticed now.
+    /// It fails, because a wrong address is best reported at the start.
     Fail,
-    /// It goes on without a store, until the server answers.
+    /// It continues without a store until the server answers.
     Continue,
 }
 
-/// What a process does with a place for a store that is not its ring's yet.
+/// What a process does with a place that does not belong to its ring yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Nothing. For processes that only read.
+    /// Nothing; for processes that only read.
     Never,
     /// It claims a place that belongs to no ring.
     IfUnowned,
-    /// It also claims a place of another ring, and removes what that ring left.
+    /// It also claims a place of another ring, and removes the documents of that ring.
     TakeOver,
 }
 
-/// A place for a store, to which a connection was made. [`Backend::open`] opens the store of a ring
-/// there.
+/// A place for a store, with an open connection. [`Backend::open`] opens the store of a ring there.
 pub enum Backend {
     /// Files in the ring.
     Files,
@@ -41,15 +40,15 @@ pub enum Backend {
 
 /// The process and the ring that a store is opened for.
 pub struct RingContext<'a> {
-    /// The ring's id.
+    /// The id of the ring.
     pub ring_id: &'a str,
     /// Its directory.
     pub path: &'a Path,
     /// The directory of a store in files.
     pub files: PathBuf,
-    /// Samples in a generation.
+    /// Maximum number of samples in a generation.
     pub swap_cap: u64,
-    /// The process's owner name.
+    /// The owner name of the process.
     pub me: &'a str,
 }
 
@@ -57,9 +56,10 @@ impl Backend {
     /// Connects to `place`.
     ///
     /// # Errors
-    /// [`crate::Error::CoordinationUnavailable`] for a server that does not answer, with [`IfUnreachable::Fail`];
-    /// [`crate::Error::CoordinationDenied`] for one that refuses us; [`crate::Error::Config`] for an
-    /// invalid connection string, or where this build knows no MongoDB.
+    /// [`crate::Error::CoordinationUnavailable`] for a server that does not answer, with
+    /// [`IfUnreachable::Fail`]; [`crate::Error::CoordinationDenied`] for a server that refuses
+    /// access; [`crate::Error::Config`] for an invalid connection string, or if this build does not
+    /// support MongoDB.
     pub fn connect(place: &IndexPlace, if_unreachable: IfUnreachable) -> Result<Backend> {
         match place {
             IndexPlace::Files => Ok(Backend::Files),
@@ -68,13 +68,13 @@ impl Backend {
             #[cfg(not(feature = "mongodb"))]
             IndexPlace::MongoDb(place) => {
                 let (_, message) =
-                    (if_unreachable, "this build has no MongoDB: use INDEX: files, or the feature `mongodb`");
+                    (if_unreachable, "this build does not support MongoDB: use INDEX: files, or the feature `mongodb`");
                 Err(crate::error::Error::Config { origin: place.shown(), message: message.to_owned() })
             }
         }
     }
 
-    /// Returns which server does not answer, and why, while that is so; `None` otherwise.
+    /// Returns which server does not answer and why, or `None` if the server answers.
     pub fn silence(&self) -> Option<String> {
         match self {
             Backend::Files => None,
@@ -86,11 +86,11 @@ impl Backend {
     /// Opens the store of the ring that `ring` describes.
     ///
     /// # Errors
-    /// [`crate::Error::RingMismatch`] when the place holds the store of another ring, and is not to be
-    /// taken over.
+    /// [`crate::Error::RingMismatch`] if the place belongs to another ring and is not to be taken
+    /// over.
     pub fn open(self, fs: Arc<dyn Fs>, ring: RingContext<'_>, claim: Claim) -> Result<Arc<dyn CoordinationStore>> {
-        // Large blocks cost the store little with many generators. Small rings get small ones, so that their names stay
-        // dense.
+        // Large blocks reduce the number of requests with many generators. Small rings get small
+        // blocks, so that their numbers stay dense.
         let block = (ring.swap_cap / 64).clamp(1, 64);
         match (self, claim) {
             (Backend::Files, _) => Ok(Arc::new(FileStore::new(fs, ring.files, ring.me, block))),

@@ -6,43 +6,43 @@ use std::fmt;
 /// The holder of a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Grows with each holder.
+    /// The token, which grows with each holder.
     pub token: u64,
-    /// The holder's owner name, whose heartbeat is to be watched. Empty when it cannot be read.
+    /// The holder's owner name, whose heartbeat is to be watched. Empty if it cannot be read.
     pub holder: String,
-    /// The holder gave it up.
+    /// Whether the holder released it.
     pub released: bool,
 }
 
-/// Names one holder for each role, by tokens that only grow. A lease does not expire: an observer
-/// that sees no heartbeat of the holder claims the next token.
+/// Assigns each role to one holder at a time, by tokens that only grow. A lease does not expire: an
+/// observer that sees no heartbeat of the holder claims the next token.
 ///
-/// Correctness never depends on a lease. It saves work: two processes that both hold one do the
-/// same harmless steps.
+/// Correctness never depends on a lease. It saves work: two processes that both hold it do the same
+/// harmless steps.
 pub trait Leases: Send + Sync + fmt::Debug {
-    /// Returns the lease of `role` with the highest token; `None` when it was never claimed.
+    /// Returns the lease of `role` with the highest token, or `None` if it was never claimed.
     ///
-    /// A hint: another process may claim the next token meanwhile.
+    /// A hint: another process may claim the next token at the same time.
     ///
     /// # Errors
     /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
     fn lease(&self, role: &str) -> Result<Option<Lease>>;
 
-    /// Claims `role` for `holder`. `token` is to be one more than that of [`Leases::lease`], or 1.
+    /// Claims `role` for `holder`. `token` has to be one more than that of [`Leases::lease`], or 1.
     /// Returns whether the claim succeeded.
     ///
     /// Atomic: at most one claim of a token succeeds. A claim whose reply was lost may be reported
-    /// as failed; the next call of [`Leases::lease`] names the holder.
+    /// as failed; the next call of [`Leases::lease`] returns the holder.
     ///
     /// # Errors
     /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
     fn claim_lease(&self, role: &str, token: u64, holder: &str) -> Result<bool>;
 
-    /// Gives up `role`, held with `token`, so that the next holder need not wait. Does nothing when
+    /// Releases `role`, held with `token`, so that the next holder need not wait. Does nothing if
     /// another process has claimed a higher token.
     ///
-    /// A hint: where the call fails, the next holder waits until the heartbeat has been silent for
-    /// long enough.
+    /// A hint: if the call fails, the next holder waits until the holder's heartbeat has been
+    /// silent for a lease.
     ///
     /// # Errors
     /// Those of [`CoordinationStore`](super::CoordinationStore#errors).

@@ -1,4 +1,4 @@
-//! Membership: which processes take part in a ring, their heartbeats, and what they report.
+//! Membership: the processes of a ring, their heartbeats, and their reports.
 
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
@@ -6,64 +6,64 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-/// What a process says of itself with each sign of life.
+/// The report that a process publishes with each heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The word for its [`Role`](crate::role::Role): `generator`, `manager` or `reader`.
     pub role: String,
-    /// Its host.
+    /// The name of its host.
     pub host: String,
-    /// Its process id there.
+    /// Its process id on that host.
     pub pid: u32,
-    /// When it began, by its clock: milliseconds since 1970.
+    /// Its start time by its clock, in milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// When it said this, by its clock. For people to read; never compared between machines.
+    /// The time of the report by its clock, in milliseconds since 1970. For display only; never
+    /// compared between machines.
     pub unix_ms: u64,
-    /// LEASE_SECONDS of this process: how long it may be silent. 0 where an older version wrote
-    /// this.
+    /// LEASE_SECONDS of the process: how long it may be silent. 0 in reports of older versions.
     #[serde(default)]
     pub lease_seconds: f64,
-    /// Samples generated, delivered or read by it.
+    /// Number of samples that it has generated, delivered or read.
     pub samples: u64,
-    /// Bytes of them.
+    /// Number of bytes of these samples.
     pub bytes: u64,
-    /// Samples per second of late.
+    /// Mean rate since its start, in samples per second.
     pub per_second: f64,
     /// The generation that a reader reads.
     #[serde(default)]
     pub generation: Option<u64>,
-    /// Its passes over generations that are behind it.
+    /// Number of passes over generations that it has completed.
     #[serde(default)]
     pub epochs: u64,
-    /// How a generator stores the parts for which COMPRESS is `auto`.
+    /// The compression decisions of a generator for the parts for which COMPRESS is `auto`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stored: Vec<PartCompression>,
-    /// What it is doing or waiting for.
+    /// What the process is doing or waiting for.
     pub doing: String,
-    /// The last error it met.
+    /// The last error that it encountered.
     pub last_error: Option<String>,
 }
 
-/// Heartbeats in the time of one lease.
+/// Number of heartbeats per lease.
 pub(crate) const BEATS_PER_LEASE: u32 = 4;
-/// Longest lease that a report may claim: what it says is not verified.
+/// Longest lease that a report may claim, because its contents are not verified.
 const LONGEST_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Report {
-    /// The lease that the process claims, a day at most; zero for a value that is no duration.
+    /// Returns the lease that the process claims, at most a day. Returns zero for an invalid value.
     pub fn lease(&self) -> Duration {
         Duration::try_from_secs_f64(self.lease_seconds).unwrap_or_default().min(LONGEST_LEASE)
     }
 
-    /// Sets the time of the report, and with it the mean rate since its process began.
+    /// Sets the time of the report, and with it the mean rate since the start of the process.
     pub(crate) fn set_time(&mut self, unix_ms: u64) {
         let elapsed = unix_ms.saturating_sub(self.started_unix_ms) as f64 / 1e3;
         self.unix_ms = unix_ms;
         self.per_second = if elapsed > 0.0 { self.samples as f64 / elapsed } else { 0.0 };
     }
 
-    /// Returns the report as it stands `beats` heartbeats after it was written, if its process has
-    /// no news.
+    /// Returns the report as of `beats` heartbeats after it was written, if nothing else has
+    /// changed.
     pub(crate) fn after(mut self, beats: u64) -> Report {
         let pause = (self.lease() / BEATS_PER_LEASE).as_millis() as u64;
         if beats > 0 {
@@ -73,54 +73,54 @@ impl Report {
     }
 }
 
-/// What a generator has found out of a part by trying.
+/// What a generator has measured by compressing a part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartCompression {
-    /// The part's name.
+    /// The name of the part.
     pub part: String,
     /// Whether it is compressed.
     pub compressed: bool,
-    /// Bytes of it for each byte that it takes, or would take, compressed.
+    /// Uncompressed bytes per compressed byte.
     pub ratio: f64,
 }
 
-/// Lists the processes that take part in a ring. Each publishes a number that grows, its beat, and
-/// a report with it.
+/// Lists the processes of a ring. Each publishes an increasing number, its heartbeat, and a report
+/// with it.
 ///
-/// Correctness never depends on the list. An observer that takes a living process for dead does
-/// nothing that harms it: segments that both commit are listed once.
+/// Correctness never depends on the list. An observer that considers a living process dead does it
+/// no harm: a segment that both commit is listed once.
 pub trait Membership: Send + Sync + fmt::Debug {
-    /// Publishes `beat` and `report` of `member`, and replaces the ones before. The caller raises
-    /// `beat` by one each time.
+    /// Publishes `beat` and `report` of `member`, which replace the previous ones. The caller
+    /// increases `beat` by one each time.
     ///
-    /// A hint: the report that others read may be two beats old where only details of a wait have
-    /// changed.
+    /// A hint: the report that others read may be two heartbeats old if only the details of a wait
+    /// have changed.
     ///
     /// # Errors
     /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
     fn beat(&self, member: &str, beat: u64, report: &Report) -> Result<()>;
 
-    /// Removes `member` from the list. Does nothing when it is not listed.
+    /// Removes `member` from the list. Does nothing if it is not listed.
     ///
-    /// A hint: a beat that was under way may list it again.
+    /// A hint: a heartbeat that is in progress may list it again.
     ///
     /// # Errors
     /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
     fn leave(&self, member: &str) -> Result<()>;
 
-    /// Returns each member once, with its last beat, in any order.
+    /// Returns each member once, with its last heartbeat, in any order.
     ///
-    /// A hint: members come, go and beat meanwhile.
+    /// A hint: members may join, leave and publish heartbeats at the same time.
     ///
     /// # Errors
     /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
     fn members(&self) -> Result<Vec<(String, u64)>>;
 
-    /// Returns how long ago each of these beats was published, by the clock of the store. Leaves
-    /// out the beats that are gone, and all of them where the store has no clock, or not for this
-    /// process.
+    /// Returns how long ago each of these heartbeats was published, by the clock of the store.
+    /// Leaves out heartbeats that have been replaced, and all of them if the store has no clock, or
+    /// this process cannot read it.
     ///
-    /// A hint: shown to people, and never used to call a member dead.
+    /// A hint: for display, and never used to declare a member dead.
     ///
     /// # Errors
     /// Those of [`CoordinationStore`](super::CoordinationStore#errors).
@@ -128,10 +128,10 @@ pub trait Membership: Send + Sync + fmt::Debug {
         Ok(HashMap::new())
     }
 
-    /// Returns what `member` reported with `beat`; `None` when it has published a later beat, or
-    /// has left.
+    /// Returns what `member` reported with `beat`. Returns `None` if it has published a later
+    /// heartbeat, or has left.
     ///
-    /// A hint: a process reports what it likes.
+    /// A hint: the contents of a report are not verified.
     ///
     /// # Errors
     /// Those of [`CoordinationStore`](super::CoordinationStore#errors).

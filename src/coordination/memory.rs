@@ -1,12 +1,12 @@
-//! A store in the memory of one process: for tests, and the plainest statement of what a store
-//! does.
+//! A coordination store in the memory of one process, for tests. It is also the simplest reference
+//! of what a store does.
 
 use super::{COUNTER_END, CoordinationStore, Counter, Lease, Leases, Membership, Notes, Report, SwapStatus};
 use crate::error::Result;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// See the module.
+/// The coordination store in memory; see the module.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     state: Mutex<State>,

@@ -1,14 +1,14 @@
 //! The coordination store of a ring, which the configuration calls its index.
 //!
-//! Its parts have a trait each: [`Counter`], [`Leases`], [`Membership`] and [`Notes`]. [`CoordinationStore`] is
-//! a store that has all of them, and the swap status. A function that needs one part takes that
-//! one, such as `&dyn Notes`, and a test double implements no more.
+//! Its parts have a trait each: [`Counter`], [`Leases`], [`Membership`] and [`Notes`].
+//! [`CoordinationStore`] combines them and adds the swap status. A function that needs only one
+//! part takes that trait, such as `&dyn Notes`, and a test double implements only that one.
 //!
-//! The store is a hint that can be lost. The counter spreads segments' names so that they do not
-//! collide, the status says sooner where to look, leases save work; no sample is lost or delivered
-//! twice when any of it lies (rule 5 of `docs/internals/protocol.md`). Kept in [`FileStore`] (names in the
-//! ring itself), [`MongoStore`] (documents on a server), or [`MemoryStore`] (one process, for
-//! tests).
+//! The store holds hints and may be lost. The counter keeps segment names from colliding, the
+//! status shortens the search for the newest generation, and leases save work. No sample is lost or
+//! delivered twice if any of them is wrong (rule 5 of `docs/internals/protocol.md`). Implementations:
+//! [`FileStore`] (names in the ring's directory), [`MongoStore`] (documents on a server), and
+//! [`MemoryStore`] (one process, for tests).
 
 mod allocator;
 mod backend;
@@ -36,42 +36,43 @@ pub use notes::Notes;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// What the newest promotion left: only says sooner what the manifests say for certain.
+/// The swap status: a shortcut to the newest generation. Only the manifests are authoritative.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SwapStatus {
     /// The newest generation that was promoted.
     pub generation: u64,
-    /// When, by its promoter's clock: milliseconds since 1970.
+    /// Time of the promotion by its promoter's clock, in milliseconds since 1970.
     pub unix_ms: u64,
-    /// Samples in all generations.
+    /// Number of samples in all generations.
     pub total_samples: u64,
 }
 
 /// The coordination store of one ring.
 ///
-/// The swap status belongs to the store itself: a ring has one, and on a server the document that
-/// holds it also names the ring that owns the store.
+/// The swap status belongs to the store itself, because a ring has only one, and on a server its
+/// document also names the ring that owns the store.
 ///
-/// Correctness never depends on a store: what a ring holds is in its directory alone.
+/// Correctness never depends on a store: the samples of a ring are in its directory alone.
 ///
 /// # Errors
-/// - [`Error::CoordinationUnavailable`]: the server does not answer. The ring goes on without it; see [`if_available`].
+/// - [`Error::CoordinationUnavailable`]: the server does not answer. The ring continues without it;
+///   see [`if_available`].
 /// - [`Error::CoordinationDenied`]: the server refuses this user, or this kind of connection, until that is changed.
-/// - [`Error::RingMismatch`]: the place on the server is that of another ring.
+/// - [`Error::RingMismatch`]: the place on the server belongs to another ring.
 /// - [`Error::Fs`]: an operation on the files of the store failed.
 /// - [`Error::Coordination`]: a record cannot be encoded or decoded.
 pub trait CoordinationStore: Counter + Leases + Membership + Notes {
-    /// Returns where the store is, in words, without passwords.
+    /// Describes where the store is, without passwords.
     fn place(&self) -> String;
 
-    /// Asks whether the store answers.
+    /// Checks that the store answers.
     ///
     /// # Errors
-    /// Why it cannot be reached; see [`CoordinationStore`](CoordinationStore#errors).
+    /// The reason why it cannot be reached; see [`CoordinationStore`](CoordinationStore#errors).
     fn ping(&self) -> Result<()>;
 
-    /// Makes `status` the newest one, unless a later generation is there already. Returns whether
-    /// it is the newest.
+    /// Makes `status` the newest one, unless a later generation has one already. Returns whether it
+    /// is the newest.
     ///
     /// Atomic: a status never replaces that of a later generation.
     ///
@@ -79,35 +80,35 @@ pub trait CoordinationStore: Counter + Leases + Membership + Notes {
     /// Those of [`CoordinationStore`](CoordinationStore#errors).
     fn publish_status(&self, status: &SwapStatus) -> Result<bool>;
 
-    /// Returns the newest status; `None` in a new or lost store.
+    /// Returns the newest status, or `None` in a new or lost store.
     ///
-    /// A hint: the manifests say for certain which generation is the newest.
+    /// A hint: only the manifests decide which generation is the newest.
     ///
     /// # Errors
     /// Those of [`CoordinationStore`](CoordinationStore#errors).
     fn status(&self) -> Result<Option<SwapStatus>>;
 
-    /// Forgets what is kept of generations before `generation`: their counters, and their statuses
-    /// where each has one.
+    /// Forgets generations before `generation`: their counters, and their statuses if the store
+    /// keeps one for each.
     ///
-    /// A hint: what could not be removed only takes room.
+    /// A hint: data that could not be removed only takes space.
     ///
     /// # Errors
     /// Those of [`CoordinationStore`](CoordinationStore#errors).
     fn forget_before(&self, generation: u64) -> Result<()>;
 
-    /// Forgets everything. Not atomic: what other processes write meanwhile may stay.
+    /// Forgets everything. Not atomic: data that other processes write at the same time may stay.
     ///
     /// # Errors
     /// Those of [`CoordinationStore`](CoordinationStore#errors).
     fn clear(&self) -> Result<()>;
 }
 
-/// Returns what a store said; `None` where its server is away or refuses us, since the ring goes on
-/// without it.
+/// Returns the answer of a store, or `None` if its server does not answer or refuses access,
+/// because the ring continues without it.
 ///
 /// # Errors
-/// All others.
+/// All other errors of the store.
 pub fn if_available<T>(said: Result<T>) -> Result<Option<T>> {
     match said {
         Ok(value) => Ok(Some(value)),

@@ -50,7 +50,7 @@ fn good_servers_pass_and_the_doctor_leaves_nothing() {
     let all = ["MongoDB", "round trip", "atomic counter", "write concern", "clock of the server"].map(ok);
     assert_eq!(verdicts(&checks), all, "{checks:#?}");
     assert!(
-        measured(&checks[0]).contains("nobody's yet") && measured(&checks[2]).contains("128 different numbers of 128")
+        measured(&checks[0]).contains("not used by any ring yet") && measured(&checks[2]).contains("128 different numbers of 128")
     );
     assert_eq!(contents(&config), none, "an empty database stays empty");
 
@@ -60,7 +60,7 @@ fn good_servers_pass_and_the_doctor_leaves_nothing() {
     let numbers = generator.ring().coordination.handed_out(2).unwrap();
     let checks = examined(&config);
     assert_eq!(verdicts(&checks), all, "{checks:#?}");
-    assert!(measured(&checks[0]).contains("this ring's"), "{checks:#?}");
+    assert!(measured(&checks[0]).contains("used by this ring"), "{checks:#?}");
     assert_eq!((contents(&config), generator.ring().coordination.handed_out(2).unwrap()), (before, numbers));
     generator.finish(true, &|| false).unwrap();
 }

@@ -49,7 +49,7 @@ fn tls_that_is_expected_and_not_spoken_is_named() {
     let server = Server::start(Kind::Good);
     let error = error_at(&format!("mongodb://127.0.0.1:{}/?tls=true", server.port()));
     assert!(matches!(error, Error::CoordinationDenied { .. }), "{error:?}");
-    assert_says(&error, &["speaks without it", "tls=true"]);
+    assert_says(&error, &["does not use TLS", "tls=true"]);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_server_of_another_kind_is_named() {
         }
     });
     let error = error_at(&format!("mongodb://127.0.0.1:{port}"));
-    assert_says(&error, &["does not answer as a MongoDB does", "is it one"]);
+    assert_says(&error, &["does not answer as a MongoDB does", "is it a MongoDB"]);
 }
 
 #[test]

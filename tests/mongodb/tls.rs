@@ -180,7 +180,7 @@ fn ferretdb_server_that_requires_tls_is_named() {
     let uri = uri_with(&server, "localhost", server.port(), "").replace("&tls=true", "");
     let error = error_at(&uri);
     assert!(matches!(error, Error::CoordinationUnavailable { .. }), "{error:?}");
-    assert_says(&error, &["If it wants TLS", "tls=true"]);
+    assert_says(&error, &["If it requires TLS", "tls=true"]);
     assert_quiet(&server, &error);
 }
 
@@ -254,7 +254,7 @@ fn ferretdb_credentials_are_never_sent_without_requested_tls() {
     for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN"] {
         let relay = Relay::start(Ipv4Addr::LOCALHOST, server.address());
         let login = format!("mongodb://{user}:{password}@127.0.0.1:{}/?authMechanism={mechanism}", relay.port());
-        refusal(&server, &format!("{login}&tls=true"), &["speaks without it", "tls=true"]);
+        refusal(&server, &format!("{login}&tls=true"), &["does not use TLS", "tls=true"]);
         let heard = relay.heard();
         let plain = heard.iter().filter(|said| !said.is_empty() && !is_tls(said)).count();
         assert!(plain > 0 && heard.iter().any(|said| is_tls(said)), "{plain} of {}", heard.len());

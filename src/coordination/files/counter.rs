@@ -1,4 +1,4 @@
-//! The counter: the creator of a block's name owns the numbers of the block.
+//! The counter: the process that creates the name of a block owns the numbers of the block.
 
 use super::FileStore;
 use crate::coordination::allocator::NumberRange;
@@ -8,11 +8,11 @@ use crate::layout::parse_number;
 use crate::random::random_u32;
 use std::path::{Path, PathBuf};
 
-/// Tries to claim a block while others claim at the same time.
+/// Attempts to claim a block while other processes claim blocks at the same time.
 const PATIENCE: u32 = 64;
-/// The directory of counters, with one for each generation.
+/// The directory of counters, with a subdirectory for each generation.
 pub(super) const COUNTERS: &str = "counter";
-/// A file of this name in a generation's directory says that it is closed.
+/// A file of this name in a generation's subdirectory means that the generation is closed.
 const CLOSED: &str = "closed";
 
 impl FileStore {
@@ -21,11 +21,12 @@ impl FileStore {
         self.dir(COUNTERS).join(generation.to_string())
     }
 
-    /// Claims the next free block after the number `taken`. `None` when the generation is closed,
-    /// or no block is free.
+    /// Claims the next free block after the number `taken`. Returns `None` if the generation is
+    /// closed, or no block is free.
     fn claim_block(&self, generation: u64, taken: Option<u64>) -> Result<Option<NumberRange>> {
         let dir = self.counter_dir(generation);
-        // A wrong no costs a number of a generation that is over, whose link fails.
+        // After a false "not found", the caller gets a number of a closed generation, and its link
+        // fails.
         if self.fs.seen(&dir.join(CLOSED))? {
             return Ok(None);
         }
@@ -41,25 +42,26 @@ impl FileStore {
             match self.with_dirs(Some(&dir), || self.fs.create_new(&dir.join(block.to_string()))) {
                 Ok(file) => return file.close().map(|()| Some(numbers(block))).map_err(Error::from),
                 Err(error) if error.is_taken() => {}
-                Err(error) if error.is_gone() => return Ok(None), // just forgotten: the generation is over
+                Err(error) if error.is_gone() => return Ok(None), // just removed, because the generation is old
                 Err(error) => return Err(error.into()),
             }
             let highest = self.highest_block(&dir)?;
-            // The listing may be old, and many may look at once: leave some room to the others.
+            // The listing may be outdated, and many processes may claim at once, so a random
+            // distance avoids collisions.
             let spread = u64::from(random_u32()) % u64::from(attempt + 1);
             block = highest.map_or(0, |n| n + 1).max(block + 1) + spread;
         }
-        tracing::debug!("no free block of numbers in {}: random ones are taken", dir.display());
+        tracing::debug!("no free block of numbers in {}; using random numbers", dir.display());
         Ok(None)
     }
 
-    /// Returns the highest claimed block. Ignores numbers beyond all blocks.
+    /// Returns the highest claimed block. Ignores names beyond the last valid block.
     fn highest_block(&self, dir: &Path) -> Result<Option<u64>> {
         let end = COUNTER_END / self.block;
         Ok(self.list(dir)?.iter().filter_map(|name| parse_number(name)).filter(|block| *block < end).max())
     }
 
-    /// Forgets the counters of generations before `generation`.
+    /// Removes the counters of generations before `generation`.
     pub(super) fn forget_counters_before(&self, generation: u64) -> Result<()> {
         for name in self.list(&self.dir(COUNTERS))? {
             if let Some(old) = parse_number(&name).filter(|n| *n < generation) {

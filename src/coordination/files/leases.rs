@@ -1,4 +1,4 @@
-//! Leases: the publisher of a token's name holds the role.
+//! Leases: the process that publishes the name of a token holds the role.
 
 use super::{FileStore, numbered};
 use crate::coordination::{Lease, Leases};
@@ -7,7 +7,7 @@ use crate::fs::atomic_publish::publish;
 
 /// The directory of leases.
 pub(super) const LEASES: &str = "leases";
-/// Old leases that are kept, so that a late claimant finds its token taken.
+/// Number of old leases that are kept, so that a late claimant finds its token taken.
 const LEASES_KEPT: u64 = 16;
 
 impl Leases for FileStore {
@@ -15,7 +15,7 @@ impl Leases for FileStore {
         let names = self.list(&self.dir(LEASES))?;
         let tokens = names.iter().filter_map(|name| numbered(name)).filter(|(name, _)| *name == role);
         let Some(token) = tokens.map(|(_, token)| token).max() else { return Ok(None) };
-        // An unreadable lease has a holder without a name, which no heartbeat is ever seen of.
+        // An unreadable lease has an empty holder, for which no heartbeat is ever seen.
         let holder = self.read_hint(&self.dir(LEASES).join(format!("{role}.{token}")))?.unwrap_or_default();
         let released = names.contains(&format!("{role}.{token}.free"));
         Ok(Some(Lease { token, holder, released }))

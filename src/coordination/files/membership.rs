@@ -1,4 +1,4 @@
-//! Members: a file for each, which is renamed with each beat.
+//! Members: one file for each, renamed at each heartbeat.
 
 use super::{FileStore, TEMP, numbered};
 use crate::coordination::{BEATS_PER_LEASE, Membership, Report};
@@ -12,11 +12,12 @@ use std::time::{Duration, SystemTime};
 
 /// The directory of members.
 pub(super) const MEMBERS: &str = "members";
-/// Heartbeats that may follow a report before changed details of a wait are written.
+/// Number of heartbeats after a report before changed details of a wait are written.
 const BEATS_WITHOUT_DETAILS: u64 = 2;
 
-/// The contents of a member's file: a report, and the beat with which it was written. Later beats
-/// rename the file, and its readers add the time of as many beats to the report's.
+/// The contents of a member's file: a report, and the heartbeat with which it was written. Later
+/// heartbeats rename the file, and its readers add the time of these heartbeats to the report's
+/// time.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredReport {
     #[serde(flatten)]
@@ -25,13 +26,13 @@ struct StoredReport {
 }
 
 impl StoredReport {
-    /// Returns the report as it stands at `beat`.
+    /// Returns the report as of heartbeat `beat`.
     fn at(self, beat: u64) -> Report {
         self.report.after(beat.saturating_sub(self.since))
     }
 }
 
-/// The last beat that this process published for a member, and the contents of its file.
+/// The last heartbeat that this process published for a member, and the contents of its file.
 #[derive(Debug)]
 pub(super) struct LastBeat {
     beat: u64,
@@ -39,8 +40,8 @@ pub(super) struct LastBeat {
 }
 
 impl LastBeat {
-    /// Whether a rename to `beat` publishes `report`: the time that readers of the file compute is
-    /// right within one heartbeat, and nothing else differs, or only the details of a wait.
+    /// Returns whether a rename to `beat` publishes `report`: the time that readers compute from
+    /// the file is right within one heartbeat, and at most the details of a wait differ.
     fn stands_for(&self, beat: u64, report: &Report) -> bool {
         let StoredReport { report: stored, since } = &self.stored;
         let beats = beat.saturating_sub(*since);
@@ -53,7 +54,7 @@ impl LastBeat {
 }
 
 impl FileStore {
-    /// Returns the time by the filesystem's clock: that of a new file.
+    /// Returns the time by the filesystem's clock: the change time of a new file.
     fn now(&self) -> FsResult<SystemTime> {
         let temp = self.temp();
         self.fs.create_new(&temp)?.close()?;
@@ -69,10 +70,11 @@ impl Membership for FileStore {
         let target = dir.join(format!("{member}.{beat}"));
         let mut beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
         let last = beats.get(member).map(|last| dir.join(format!("{member}.{}", last.beat)));
-        // One request to a file server. A new report takes six.
+        // This takes one request to a file server; a new report takes six.
         if let (Some(old), Some(last)) = (beats.get_mut(member).filter(|old| old.stands_for(beat, report)), &last) {
             match self.fs.rename(last, &target) {
-                // The name is absent: another process removed it, or the rename succeeded and its reply was lost.
+                // The old name is missing: another process removed it, or the rename succeeded and
+                // its reply was lost.
                 Err(error) if error.is_gone() && !self.fs.exists(&target)? => {}
                 Err(error) if !error.is_gone() => return Err(error.into()),
                 _ => {
@@ -93,7 +95,7 @@ impl Membership for FileStore {
                 beats.insert(member.to_owned(), LastBeat { beat, stored });
                 last.map_or(Ok(()), |last| self.forget(&last))?;
             }
-            // On a full disk the old report takes the new number: being alive needs no room.
+            // On a full disk, the old report gets the new number, because a rename needs no space.
             (Err(error), Some(last)) if error.is_full() => {
                 self.fs.rename(&last, &target)?;
                 if let Some(old) = beats.get_mut(member) {
@@ -130,13 +132,13 @@ impl Membership for FileStore {
         Ok(last.into_iter().collect())
     }
 
-    /// Compares the files' times with that of a file that it makes and removes, so that all are of
-    /// the filesystem's clock. A process that may not write here learns nothing.
+    /// Compares the files' change times with that of a temporary file, so that all times are from
+    /// the filesystem's clock. Returns nothing if this process may not write in the ring.
     fn beat_ages(&self, beats: &[(String, u64)]) -> Result<HashMap<String, Duration>> {
         let Ok(now) = self.now() else { return Ok(HashMap::new()) };
         let dir = self.dir(MEMBERS);
         let age = |(member, beat): &(String, u64)| {
-            // Just listed. A wrong no: the report's own time counts.
+            // The file was just listed. After a false "not found", the report's own time is used.
             let changed = self.fs.changed(&dir.join(format!("{member}.{beat}"))).ok()?;
             Some((member.clone(), now.duration_since(changed).unwrap_or_default()))
         };

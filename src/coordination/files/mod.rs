@@ -1,6 +1,6 @@
-//! The store kept in the ring itself, as names. It reads no contents that change and takes no lock:
-//! a name has one creator on every filesystem that was measured, whereas a counter in a file under
-//! flock lost half of its increments on one of them.
+//! The coordination store in the directory of the ring, as file names. It depends on no file
+//! contents that change, and takes no lock: a name has one creator on every filesystem that was
+//! measured, whereas a counter in a file under `flock` lost half of its increments on one of them.
 //!
 //! ```text
 //! counter/<generation>/<block>     its creator owns a block of numbers (counter.rs)
@@ -40,9 +40,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Largest report, status or lease, in bytes.
+/// Size limit of a report, status or lease, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
-/// Pauses before missing directories are made again.
+/// Pauses before missing directories are created again.
 const REMOVED_MEANWHILE: [Duration; 6] = [
     Duration::ZERO,
     Duration::from_millis(2),
@@ -56,7 +56,7 @@ const STATUSES: &str = "status";
 /// The directory of files that are being written.
 const TEMP: &str = "tmp";
 
-/// See the module.
+/// The coordination store in files; see the module.
 #[derive(Debug)]
 pub struct FileStore {
     fs: Arc<dyn Fs>,
@@ -65,13 +65,13 @@ pub struct FileStore {
     block: u64,
     numbers: NumberAllocator,
     temp: AtomicU64,
-    /// The last beat of each member that this process speaks for.
+    /// The last heartbeat of each member that this process publishes.
     beats: Mutex<HashMap<String, LastBeat>>,
 }
 
 impl FileStore {
-    /// Makes the store in directory `root`. `me` is this process's owner name, `block` how many
-    /// numbers it takes at a time.
+    /// Creates the store in directory `root`. `me` is this process's owner name, and `block` how
+    /// many numbers it claims at a time.
     pub fn new(fs: Arc<dyn Fs>, root: PathBuf, me: &str, block: u64) -> FileStore {
         let block = block.max(1);
         let (numbers, beats) = (NumberAllocator::default(), Mutex::default());
@@ -89,17 +89,17 @@ impl FileStore {
         self.dir(TEMP).join(format!("{}.{n}.{:08x}", self.me, random_u32()))
     }
 
-    /// Lists the names in `dir`; none where it is missing.
+    /// Lists the names in `dir`; returns an empty list if it is missing.
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
         match surely(&*self.fs, dir, || self.fs.list(dir)) {
             Ok(names) => Ok(names),
-            // A file in place of a directory has no names in it.
+            // A file in place of a directory counts as an empty directory.
             Err(error) if error.is_gone() || error.source.kind() == ErrorKind::NotADirectory => Ok(Vec::new()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Removes the file `path`. Leaves a directory alone, since the store never makes one of that
+    /// Removes the file `path`. Ignores a directory, because the store never creates one of that
     /// name.
     fn forget(&self, path: &Path) -> Result<()> {
         match self.fs.forget_file(path) {
@@ -108,8 +108,8 @@ impl FileStore {
         }
     }
 
-    /// Does `action`. Where a directory is missing, makes the store's directories, and `below`, and
-    /// does it again, more than once: another process may be removing them at the same time.
+    /// Runs `action`. If a directory is missing, creates the store's directories and `below`, and
+    /// runs it again; several times, because another process may be removing them meanwhile.
     fn with_dirs<T>(&self, below: Option<&Path>, action: impl Fn() -> FsResult<T>) -> FsResult<T> {
         let mut done = action();
         for pause in REMOVED_MEANWHILE {
@@ -131,7 +131,7 @@ impl FileStore {
         below.map_or(Ok(()), |dir| self.fs.ensure_dir(dir))
     }
 
-    /// Creates the empty file `path`, unless it is there.
+    /// Creates the empty file `path`, unless it exists.
     fn mark(&self, below: Option<&Path>, path: &Path) -> Result<()> {
         match self.with_dirs(below, || self.fs.create_new(path)) {
             Ok(file) => Ok(file.close()?),
@@ -140,7 +140,7 @@ impl FileStore {
         }
     }
 
-    /// Reads and decodes the file `path`; `None` when it is missing.
+    /// Reads and decodes the file `path`. Returns `None` if it is missing.
     fn read<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>> {
         match self.fs.read(path, MAX_BYTES) {
             Ok(bytes) => match serde_json::from_slice(&bytes) {
@@ -153,8 +153,8 @@ impl FileStore {
         }
     }
 
-    /// Reads like [`FileStore::read`], and returns `None` for contents that cannot be decoded: a
-    /// file that was cut off.
+    /// Like [`FileStore::read`], but returns `None` for contents that cannot be decoded, such as
+    /// those of a truncated file.
     fn read_hint<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>> {
         match self.read(path) {
             Err(Error::Coordination(why)) => {
@@ -170,7 +170,7 @@ impl FileStore {
     }
 }
 
-/// Whether the name is a directory, a link or a device, which the store never makes.
+/// Returns whether the name is a directory, a link or a device, which the store never creates.
 fn is_no_file(error: &FsError) -> bool {
     let errno = Errno::from_io_error(&error.source);
     errno.is_none() || matches!(errno, Some(Errno::ISDIR | Errno::LOOP))
@@ -196,7 +196,7 @@ impl CoordinationStore for FileStore {
         let bytes = Self::encode(status)?;
         let publish = || self.with_dirs(None, || publish(&*self.fs, &self.temp(), &target, &bytes, false));
         if !publish()? && self.read_hint::<SwapStatus>(&target)?.is_none() {
-            self.forget(&target)?; // it says nothing
+            self.forget(&target)?; // it is unreadable
             publish()?;
         }
         let names = self.list(&self.dir(STATUSES))?;

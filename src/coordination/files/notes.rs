@@ -1,4 +1,4 @@
-//! Notes: a file for each, written once.
+//! Notes: one file for each, written once.
 
 use super::{FileStore, MAX_BYTES, is_no_file};
 use crate::coordination::Notes;
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::fs::atomic_publish::publish;
 use std::path::PathBuf;
 
-/// The directory of notes, with one for each folder.
+/// The directory of notes, with a subdirectory for each folder.
 pub const NOTES: &str = "notes";
 
 impl FileStore {
@@ -62,7 +62,7 @@ impl Notes for FileStore {
     fn remove_note(&self, folder: &str, name: &str) -> Result<()> {
         let dir = self.note_dir(folder);
         self.forget(&dir.join(name))?;
-        let _ = self.fs.remove_dir(&dir); // the last one takes its folder with it
+        let _ = self.fs.remove_dir(&dir); // succeeds after the last note was removed
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
-//! The connection: made by the process that uses it, with time-outs of seconds. While the server
-//! does not answer, calls fail at once.
+//! The connection to a MongoDB: created by the process that uses it, with time-outs of seconds.
+//! While the server does not answer, calls fail immediately.
 //!
-//! The rest of the crate is synchronous. The driver runs on a thread of its own, so a connection
-//! can be used from anywhere, also from inside another runtime.
+//! The rest of the crate is synchronous. The driver runs on a separate thread, so a connection can
+//! be used from anywhere, even from inside another runtime.
 
 use super::diagnosis::{self, MongoFailure};
 use super::documents::{Collections, OtherRing, RingName};
@@ -18,12 +18,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// An operation that fails within this time did not wait for the server, and is done once more.
+/// An operation that fails within this time did not wait for the server, and is tried once more.
 const AT_ONCE: Duration = Duration::from_millis(300);
-/// Longest time until opening a store succeeds or fails.
+/// Time limit for opening a store.
 const OPENING_LIMIT: Duration = Duration::from_millis(4800);
 
-/// A server, and a place on it.
+/// A connection to a server, and a place on it.
 pub struct Connection {
     place: MongoPlace,
     shown: String,
@@ -35,9 +35,9 @@ impl Connection {
     /// Connects to the server at `place`, or diagnoses why it cannot. Takes less than five seconds.
     ///
     /// # Errors
-    /// [`Error::Config`] for an invalid connection string; [`Error::CoordinationDenied`] for a wrong user
-    /// or password, or where the two sides do not agree upon TLS; [`Error::CoordinationUnavailable`] for a server
-    /// that does not answer, with [`IfUnreachable::Fail`].
+    /// [`Error::Config`] for an invalid connection string; [`Error::CoordinationDenied`] for a
+    /// wrong user or password, or a failed TLS handshake; [`Error::CoordinationUnavailable`] for a
+    /// server that does not answer, with [`IfUnreachable::Fail`].
     pub fn open(place: &MongoPlace, if_unreachable: IfUnreachable) -> Result<Connection> {
         let begun = Instant::now();
         let process = ProcessLink::make(place)?;
@@ -60,25 +60,25 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Returns where the server is, without its password.
+    /// Returns the address of the server, without its password.
     pub fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// Returns which server does not answer, and why, while that is so. A task searches for it
-    /// meanwhile.
+    /// Returns which server does not answer and why, or `None` if the server answers. A background
+    /// task tries to reconnect meanwhile.
     pub fn silence(&self) -> Option<String> {
         let here = self.here().ok()?;
         let away = here.away.load(Ordering::Acquire);
         away.then(|| self.error(MongoFailure::Away(here.log().why.clone())).to_string())
     }
 
-    /// Sets the ring that the store is to be of, and claims the place for it. A server that does
-    /// not answer is no error: the claim is made when it does.
+    /// Sets the ring that the store belongs to, and claims the place for it. A server that does not
+    /// answer is not an error: the claim is made once it answers.
     ///
     /// # Errors
-    /// [`Error::RingMismatch`] when the place is another ring's and is not to be taken over;
-    /// [`Error::CoordinationDenied`] when the server does not let us write.
+    /// [`Error::RingMismatch`] if the place belongs to another ring and is not to be taken over;
+    /// [`Error::CoordinationDenied`] if the server does not let this process write.
     pub fn belongs_to(&self, owner: RingName, claim: Claim) -> Result<()> {
         let _ = self.owner.set((owner, claim));
         let held = self.ask(move |collections| async move {
@@ -99,13 +99,13 @@ impl Connection {
         }
     }
 
-    /// Does `op`. Where the connection breaks in the middle, it may be done twice, which is
-    /// harmless for all operations of a store. Fails at once while the server is known not to
+    /// Runs `op`. If the connection breaks during the operation, it may run twice, which is
+    /// harmless for all operations of a store. Fails immediately while the server is known not to
     /// answer.
     ///
     /// # Errors
-    /// [`Error::CoordinationUnavailable`] or [`Error::CoordinationDenied`] when it cannot be done; [`Error::RingMismatch`]
-    /// when the place is another ring's.
+    /// [`Error::CoordinationUnavailable`] or [`Error::CoordinationDenied`] if the operation fails;
+    /// [`Error::RingMismatch`] if the place belongs to another ring.
     pub fn call<T, F>(&self, op: impl FnOnce(Collections) -> F + Clone) -> Result<T>
     where
         T: Send + 'static,
@@ -114,7 +114,7 @@ impl Connection {
         self.ask(op)?.map_err(|finding| self.error(finding))
     }
 
-    /// Does `op` like [`Connection::call`], and returns why it was not done.
+    /// Runs `op` like [`Connection::call`], and returns the reason if it failed.
     fn ask<T, F>(&self, op: impl FnOnce(Collections) -> F + Clone) -> Result<std::result::Result<T, MongoFailure>>
     where
         T: Send + 'static,
@@ -127,7 +127,7 @@ impl Connection {
         let attempt = |op| here.driver.start(LIMIT, op).recv().unwrap_or_default();
         let begun = Instant::now();
         let mut done = attempt((op.clone())(self.collections(&here.database())));
-        // The driver may have tried again by itself; then there is no third time.
+        // The driver may already have retried; then there is no third attempt.
         let broken = matches!(&done, Some(Err(error)) if diagnosis::is_broken_connection(error));
         if broken && begun.elapsed() < AT_ONCE {
             done = attempt(op(self.collections(&here.database())));
@@ -175,8 +175,8 @@ impl Connection {
         Error::RingMismatch { path, message }
     }
 
-    /// Notes that an operation was not done. If the server does not serve us at all, later calls
-    /// fail at once, and a task searches for the server.
+    /// Records that an operation failed. If the server is unreachable or refuses access, later
+    /// calls fail immediately, and a background task tries to reconnect.
     fn fell_silent(&self, here: &Arc<ProcessState>, finding: &MongoFailure) {
         let why = self.place.scrub(finding.words());
         let silent = !matches!(finding, MongoFailure::Failed(_));

@@ -1,4 +1,4 @@
-//! The counter: a document for each generation, changed by findAndModify.
+//! The counter: one document for each generation, changed by findAndModify.
 
 use super::{ATTEMPTS, MongoStore, documents, int, whole};
 use crate::coordination::Counter;
@@ -7,7 +7,8 @@ use crate::error::Result;
 use mongodb::bson::{Document, doc};
 
 impl MongoStore {
-    /// Claims the next block of numbers of `generation`; `None` when it is closed.
+    /// Claims the next block of numbers of `generation`. Returns `None` if the generation is
+    /// closed.
     fn claim_numbers(&self, generation: u64) -> Result<Option<NumberRange>> {
         let counter =
             self.change_counter(generation, doc! { "$inc": { "next": int(self.block) } }, doc! { "closed": false })?;
@@ -18,7 +19,8 @@ impl MongoStore {
         Ok(Some(NumberRange { generation, next: end - self.block, end }))
     }
 
-    /// Changes the counter of `generation`; makes it, with `created` in it, where there is none.
+    /// Changes the counter of `generation`. If it does not exist, creates it with the fields of
+    /// `created`.
     fn change_counter(&self, generation: u64, mut change: Document, created: Document) -> Result<Document> {
         change.insert("$setOnInsert", created);
         let id = doc! { "_id": int(generation) };

@@ -1,4 +1,4 @@
-//! Why a server cannot be used, in words that say what to check.
+//! Diagnoses why a server cannot be used, with messages that say what to check.
 
 use mongodb::Collection;
 use mongodb::bson::{Document, doc};
@@ -10,28 +10,28 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Time limits of the first look, together less than five seconds: to look up a name, to connect to
-/// a host (a first packet that is lost is sent again after a second), to get an answer through the
-/// driver, and to find out whether the server speaks without TLS.
+/// Time limits of the first check, together less than five seconds: to resolve a name, to connect
+/// to a host (a lost first packet is sent again after a second), to get an answer through the
+/// driver, and to find out whether the server accepts connections without TLS.
 const LOOKUP: Duration = Duration::from_millis(700);
 const KNOCK: Duration = Duration::from_millis(1300);
 const PING: Duration = Duration::from_millis(2200);
 const PLAIN: Duration = Duration::from_millis(600);
-/// Pauses before a question is asked again whose connection broke.
+/// Pauses before a request is repeated after its connection broke.
 const PAUSES: [Duration; 3] = [Duration::from_millis(20), Duration::from_millis(60), Duration::from_millis(180)];
 
-/// Codes of MongoDB's errors (`src/mongo/base/error_codes.yml` in its source).
+/// MongoDB error codes (`src/mongo/base/error_codes.yml` in its source).
 const UNAUTHORIZED: i32 = 13;
 const AUTHENTICATION_FAILED: i32 = 18;
 
-/// Why an operation was not done.
+/// Why an operation failed.
 #[derive(Debug)]
 pub enum MongoFailure {
-    /// The server does not answer, and may do so later.
+    /// The server does not answer, but may do so later.
     Away(String),
-    /// The server refuses us until somebody changes something.
+    /// The server refuses access until the configuration of one side is changed.
     Refused(String),
-    /// The server answered, and did not do this operation.
+    /// The server answered, but this operation failed.
     Failed(String),
 }
 
@@ -44,13 +44,13 @@ impl MongoFailure {
     }
 }
 
-/// Returns the finding for no answer within `limit`.
+/// Returns the failure for no answer within `limit`.
 pub fn silence(limit: Duration) -> MongoFailure {
     let seconds = limit.as_secs_f64();
-    MongoFailure::Away(format!("no answer in {seconds:.1} s: is the server overloaded, or the network cut?"))
+    MongoFailure::Away(format!("no answer in {seconds:.1} s: is the server overloaded, or the network down?"))
 }
 
-/// Returns what an error of the driver means.
+/// Classifies an error of the driver.
 pub fn of_error(error: &Error) -> MongoFailure {
     let login = |said: &str| format!("login refused ({said}): check user, password and authSource in MONGOURI");
     match &*error.kind {
@@ -59,20 +59,22 @@ pub fn of_error(error: &Error) -> MongoFailure {
             MongoFailure::Refused(login(&command.message))
         }
         ErrorKind::Command(command) if command.code == UNAUTHORIZED => MongoFailure::Failed(format!(
-            "not allowed ({}): give a user in MONGOURI who has the role readWrite on this database",
+            "not allowed ({}): set a user in MONGOURI that has the role readWrite on this database",
             command.message
         )),
-        ErrorKind::Command(command) => MongoFailure::Failed(format!("refused ({})", command.message)),
+        ErrorKind::Command(command) => MongoFailure::Failed(format!("operation refused ({})", command.message)),
         ErrorKind::Write(WriteFailure::WriteError(error)) => {
-            MongoFailure::Failed(format!("refused ({})", error.message))
+            MongoFailure::Failed(format!("operation refused ({})", error.message))
         }
-        ErrorKind::Write(failure) => MongoFailure::Failed(format!("refused ({failure:?})")),
-        ErrorKind::InvalidResponse { message, .. } => MongoFailure::Failed(format!("not understood ({message})")),
+        ErrorKind::Write(failure) => MongoFailure::Failed(format!("operation refused ({failure:?})")),
+        ErrorKind::InvalidResponse { message, .. } => MongoFailure::Failed(format!("invalid response ({message})")),
         ErrorKind::ServerSelection { message, .. } => {
             MongoFailure::Away(format!("no server can be used ({})", cause(message)))
         }
         ErrorKind::Io(error) => MongoFailure::Away(format!("the connection broke ({error})")),
-        ErrorKind::DnsResolve { message, .. } => MongoFailure::Away(format!("a name cannot be looked up ({message})")),
+        ErrorKind::DnsResolve { message, .. } => {
+            MongoFailure::Away(format!("a host name cannot be resolved ({message})"))
+        }
         ErrorKind::InvalidArgument { message, .. } | ErrorKind::InvalidTlsConfig { message, .. } => {
             MongoFailure::Refused(message.clone())
         }
@@ -81,18 +83,18 @@ pub fn of_error(error: &Error) -> MongoFailure {
     }
 }
 
-/// Whether host names could not be looked up.
+/// Returns whether host names could not be resolved.
 pub fn is_of_names(error: &Error) -> bool {
     matches!(&*error.kind, ErrorKind::DnsResolve { .. })
 }
 
-/// Whether a connection broke that had worked: the server may have been restarted, and the next one
-/// may work.
+/// Returns whether an established connection broke: the server may have been restarted, and a new
+/// connection may work.
 pub fn is_broken_connection(error: &Error) -> bool {
     matches!(&*error.kind, ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. })
 }
 
-/// Returns the error of a server out of the driver's message, which describes the whole topology.
+/// Extracts the server's error from the driver's message, which describes the whole topology.
 fn cause(message: &str) -> &str {
     match message.split_once("Error: Kind: ") {
         Some((_, error)) => error.split(", labels: ").next().unwrap_or(error),
@@ -100,19 +102,19 @@ fn cause(message: &str) -> &str {
     }
 }
 
-/// Asks a server at the first connection whether it serves us. Changes nothing there.
+/// Checks at the first connection whether the server can be used. Changes nothing on the server.
 pub async fn ask(options: ClientOptions, counters: Collection<Document>, may_write: bool) -> Result<(), MongoFailure> {
     knock_at_all(&options.hosts).await?;
     let nothing = doc! { "_id": -1_i64 };
     let ask_once = || async {
         match may_write {
-            // A change of a document that is not there: it takes the right to write.
+            // An update of a document that does not exist requires write permission.
             true => counters.update_one(nothing.clone(), doc! { "$set": { "next": 0_i64 } }).await.map(drop),
             false => counters.find_one(nothing.clone()).await.map(drop),
         }
     };
     let asked = async {
-        // A connection may break once or twice while a network or a server is changed.
+        // A connection may break once or twice while a network or a server is reconfigured.
         for pause in PAUSES {
             match ask_once().await {
                 Err(error) if is_broken_connection(&error) => tokio::time::sleep(pause).await,
@@ -133,56 +135,56 @@ pub async fn ask(options: ClientOptions, counters: Collection<Document>, may_wri
     if let Some(Tls::Enabled(tls)) = options.tls.clone() {
         if speaks_without_tls(options.clone()).await {
             return Err(MongoFailure::Refused(
-                "MONGOURI asks for TLS, and the server speaks without it: leave tls=true out, or turn TLS on at the \
+                "MONGOURI requests TLS, but the server does not use TLS: remove tls=true, or enable TLS on the \
                  server"
                     .to_owned(),
             ));
         }
         if let Some(check) = of_handshake(&said, tls.ca_file_path.is_some()) {
-            return Err(MongoFailure::Refused(format!("TLS could not be agreed upon ({said}): {check}")));
+            return Err(MongoFailure::Refused(format!("the TLS handshake failed ({said}): {check}")));
         }
     }
     Err(MongoFailure::Away(match (&options.repl_set_name, options.hosts.len()) {
         (Some(set), _) => format!(
-            "no server of the replica set {set} can be used ({said}): is replicaSet in MONGOURI the set's name, and do \
-             the hosts belong to it?"
+            "no server of the replica set {set} can be used ({said}): is replicaSet in MONGOURI the set's name, and \
+             do the hosts belong to it?"
         ),
-        (None, 2..) => format!(
-            "no server can be used ({said}): where several hosts are given, MONGOURI has to name their replicaSet"
-        ),
+        (None, 2..) => {
+            format!("no server can be used ({said}): with several hosts, MONGOURI has to name their replicaSet")
+        }
         (None, _) => format!(
-            "it takes connections, and does not answer as a MongoDB does ({said}): is it one, and not overloaded? If it \
-             wants TLS, add tls=true to MONGOURI"
+            "it accepts connections but does not answer as a MongoDB does ({said}): is it a MongoDB? Is it overloaded? \
+             If it requires TLS, add tls=true to MONGOURI"
         ),
     }))
 }
 
-/// Returns what to check where a side refused the other's TLS; `None` where it did not, and the
-/// server may answer later. The driver hands on nothing but the text of rustls.
+/// Returns what to check if one side refused the other's TLS. Returns `None` for other failures,
+/// after which the server may answer later. The driver exposes only the error text of rustls.
 fn of_handshake(said: &str, has_ca_file: bool) -> Option<&'static str> {
     let says = |words: &str| said.contains(words);
     if says("not valid for name") {
-        Some("check the host's name in MONGOURI, and the names in the server's certificate")
+        Some("check the host name in MONGOURI, and the names in the server's certificate")
     } else if says("UnknownIssuer") && has_ca_file {
-        Some("tlsCAFile in MONGOURI is not of the authority that signed the server's certificate")
+        Some("tlsCAFile in MONGOURI does not contain the authority that signed the server's certificate")
     } else if says("UnknownIssuer") {
         Some(
-            "give tlsCAFile in MONGOURI, the certificate of the authority that signed the server's certificate \
-             (without it, public authorities are trusted, and not those that this machine trusts)",
+            "set tlsCAFile in MONGOURI to the certificate of the authority that signed the server's certificate \
+             (without it, only public authorities are trusted, not those of this machine)",
         )
     } else if says("invalid peer certificate") {
         Some("check the server's certificate")
     } else if says("CertificateRequired") {
-        Some("the server wants a certificate from us: give tlsCertificateKeyFile in MONGOURI")
+        Some("the server requires a client certificate: set tlsCertificateKeyFile in MONGOURI")
     } else if says("received fatal alert") || says("peer is incompatible") || says("received corrupt message") {
-        Some("check what the server's log says of it")
+        Some("check the server's log for the reason")
     } else {
         None
     }
 }
 
-/// Checks that the files that TLS needs can be read and hold a certificate or key, which the driver
-/// does not report.
+/// Checks that the files that TLS needs can be read and contain a certificate or key, because the
+/// driver does not report this.
 pub fn check_tls_files(options: &ClientOptions) -> Result<(), String> {
     let Some(Tls::Enabled(tls)) = &options.tls else { return Ok(()) };
     let files = [
@@ -194,13 +196,13 @@ pub fn check_tls_files(options: &ClientOptions) -> Result<(), String> {
         let shown = path.display();
         let held = std::fs::read(path).map_err(|error| format!("{option}: {shown} cannot be read ({error})"))?;
         if !String::from_utf8_lossy(&held).contains(&format!("{wanted}-----")) {
-            return Err(format!("{option}: {shown} holds no {}", wanted.to_lowercase()));
+            return Err(format!("{option}: {shown} contains no {}", wanted.to_lowercase()));
         }
     }
     Ok(())
 }
 
-/// Whether the server answers a greeting in plain text. (No user or password is sent.)
+/// Returns whether the server answers a ping without TLS. (No user or password is sent.)
 async fn speaks_without_tls(mut options: ClientOptions) -> bool {
     options.tls = Some(Tls::Disabled);
     options.credential = None;
@@ -208,7 +210,7 @@ async fn speaks_without_tls(mut options: ClientOptions) -> bool {
     let admin = client.database("admin");
     match timeout(PLAIN, admin.run_command(doc! { "ping": 1 })).await {
         Ok(Ok(_)) => true,
-        Ok(Err(error)) => matches!(&*error.kind, ErrorKind::Command(_)), // a refusal, in MongoDB's words
+        Ok(Err(error)) => matches!(&*error.kind, ErrorKind::Command(_)), // an error reply of MongoDB
         Err(_) => false,
     }
 }
@@ -219,7 +221,7 @@ async fn knock_at_all(hosts: &[ServerAddress]) -> Result<(), MongoFailure> {
     for host in hosts {
         match host {
             ServerAddress::Tcp { host, port } => drop(knocks.spawn(knock(host.clone(), port.unwrap_or(27_017)))),
-            _ => return Ok(()), // a socket on this machine: the driver will tell
+            _ => return Ok(()), // a socket on this machine, which the driver checks
         }
     }
     let mut findings = Vec::new();
@@ -238,9 +240,9 @@ async fn knock(host: String, port: u16) -> Result<(), String> {
     let addresses = match timeout(LOOKUP, tokio::net::lookup_host((host.as_str(), port))).await {
         Ok(Ok(addresses)) => addresses,
         Ok(Err(error)) => return Err(format!("the host name {host:?} is not known ({error}): check MONGOHOST")),
-        Err(_) => return Err(format!("the name server does not say where {host:?} is: check MONGOHOST")),
+        Err(_) => return Err(format!("the name server does not answer for {host:?}: check MONGOHOST")),
     };
-    // All addresses at once, so that one that does not answer does not delay one that does.
+    // Connects to all addresses at once, so that an unresponsive one does not delay the others.
     let mut connects = JoinSet::new();
     addresses.for_each(|address| drop(connects.spawn(timeout(KNOCK, TcpStream::connect(address)))));
     let mut refused = None;
@@ -253,10 +255,10 @@ async fn knock(host: String, port: u16) -> Result<(), String> {
     }
     Err(match refused {
         Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => format!(
-            "nothing listens at {at} (connection refused): is mongod running there, for other hosts too (bindIp), and \
-             is PORT right?"
+            "nothing listens at {at} (connection refused): is mongod running there, does it accept other \
+             hosts (bindIp), and is PORT right?"
         ),
         Some(error) => format!("{at} cannot be reached ({error}): is the host up, and MONGOHOST right?"),
-        None => format!("{at} does not answer: is the host up, or does a firewall stand in between?"),
+        None => format!("{at} does not answer: is the host up, or does a firewall block the port?"),
     })
 }

@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use crate::config::{MongoPlace, STATUS_COLLECTION};
 
-/// The code of "this `_id` is there already".
+/// MongoDB's error code for an `_id` that exists already.
 const DUPLICATE_KEY: i32 = 11_000;
 
 /// The ring that a store belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingName {
-    /// Its id, as in its `ring.json`.
+    /// The id in its `ring.json`.
     pub id: String,
-    /// Its directory: for people to read.
+    /// Its directory, for display.
     pub path: String,
 }
 
@@ -25,20 +25,20 @@ pub struct RingName {
 pub struct Collections {
     /// Counters by generation.
     pub counters: Collection<Document>,
-    /// Everything else.
+    /// All other documents.
     pub status: Collection<Document>,
     names: Arc<(String, RingName)>,
-    /// Whether a place that belongs to no ring becomes ours when it is used.
+    /// Whether this ring claims a place that belongs to no ring when it uses the place.
     claims: bool,
 }
 
-/// The place holds the store of another ring. Travels as a custom error of the driver.
+/// The error that the place belongs to another ring, wrapped in a custom error of the driver.
 #[derive(Clone, Debug)]
 pub struct OtherRing(pub RingName);
 
 impl Collections {
-    /// Returns the store of `owner` at `place`. With `claims`, a place that belongs to no ring
-    /// becomes ours when it is used.
+    /// Returns the store of `owner` at `place`. With `claims`, it claims a place that belongs to no
+    /// ring when it uses the place.
     pub fn new(database: &Database, place: &MongoPlace, owner: &RingName, claims: bool) -> Collections {
         Collections {
             counters: database.collection(&place.counters),
@@ -58,8 +58,8 @@ impl Collections {
         &self.names.1.id
     }
 
-    /// Returns the name of the collection of counters, which tells this store apart from others in
-    /// the database.
+    /// Returns the name of the counter collection, which identifies this store among others in the
+    /// database.
     pub fn name(&self) -> &str {
         &self.names.0
     }
@@ -99,8 +99,8 @@ impl Collections {
         id.strip_prefix(self.name())?.strip_prefix(".member.")
     }
 
-    /// Returns `found`, if our ring owns it. Removes a document that another ring left in a place
-    /// that is ours.
+    /// Returns `found` if our ring owns it. Removes a document that another ring left in a place
+    /// that now belongs to us.
     pub async fn ours(&self, table: &Collection<Document>, found: Option<Document>) -> Result<Option<Document>> {
         let Some(document) = found else { return Ok(None) };
         if document.get_str("ring").is_ok_and(|ring| ring == self.ring()) {
@@ -116,9 +116,9 @@ impl Collections {
         self.ours(table, table.find_one(id).await?).await
     }
 
-    /// Changes the document `id`, or makes it; never another ring's. Returns `None` when it has to
-    /// be tried again: the document was another ring's and was removed, or another process made it
-    /// at the same time.
+    /// Changes the document `id`, or creates it; never changes another ring's. Returns `None` if
+    /// the caller has to try again: the document belonged to another ring and was removed, or
+    /// another process created it at the same time.
     pub async fn change(
         &self,
         table: &Collection<Document>,
@@ -137,8 +137,8 @@ impl Collections {
         }
     }
 
-    /// Claims a place that belongs to no ring, if this process may. Fails with [`OtherRing`] for
-    /// another ring's.
+    /// Claims a place that belongs to no ring, if this process may. Fails with [`OtherRing`] if the
+    /// place belongs to another ring.
     pub async fn hold(&self) -> Result<()> {
         let mut holder = self.status.find_one(self.swap()).await?;
         if holder.is_none() && self.claims {
@@ -165,14 +165,13 @@ impl Collections {
         Err(Error::custom(OtherRing(RingName { id: text("ring"), path: text("path") })))
     }
 
-    /// Removes everything of our ring.
+    /// Removes all documents of our ring.
     pub async fn clear(&self) -> Result<()> {
         self.counters.delete_many(doc! { "ring": self.ring() }).await?;
         self.status.delete_many(doc! { "of": self.name(), "ring": self.ring() }).await.map(|_| ())
     }
 
-    /// Removes everything of other rings. Leaves documents without a ring (Wirehead's counters)
-    /// alone.
+    /// Removes all documents of other rings. Keeps documents without a ring (Wirehead's counters).
     pub async fn clear_others(&self) -> Result<()> {
         let others = || doc! { "$exists": true, "$ne": self.ring() };
         self.counters.delete_many(doc! { "ring": others() }).await?;
@@ -183,7 +182,7 @@ impl Collections {
     }
 }
 
-/// Whether the error says that the `_id` is there already.
+/// Returns whether the error means that the `_id` exists already.
 pub fn is_duplicate(error: &Error) -> bool {
     match &*error.kind {
         ErrorKind::Command(command) => command.code == DUPLICATE_KEY,
@@ -192,7 +191,7 @@ pub fn is_duplicate(error: &Error) -> bool {
     }
 }
 
-/// Returns the error for a document that others changed each time that it was tried.
+/// Returns the error for a document that other processes changed during each attempt.
 pub fn contested() -> Error {
-    Error::custom("others changed the same document at the same time".to_owned())
+    Error::custom("other processes changed the same document at the same time".to_owned())
 }

@@ -1,4 +1,4 @@
-//! Leases: a document for each role, changed only to a higher token.
+//! Leases: one document for each role, changed only to a higher token.
 
 use super::{ATTEMPTS, MongoStore, documents, int, text, whole};
 use crate::coordination::{Lease, Leases};
@@ -35,7 +35,7 @@ impl Leases for MongoStore {
                     return Ok(true);
                 }
                 if let Some(lease) = collections.find(&collections.status, collections.lease(&role)).await? {
-                    // It is ours if the reply got lost, or the request came twice.
+                    // It is ours if the reply was lost, or the request was sent twice.
                     return Ok(whole(&lease, "token") == token && text(&lease, "holder") == holder);
                 }
                 let mut first = collections.lease(&role);

@@ -1,4 +1,4 @@
-//! Members: a document for each, whose beat only grows.
+//! Members: one document for each, whose heartbeat only grows.
 
 use super::{ATTEMPTS, MongoStore, documents, int, text, whole};
 use crate::coordination::{Membership, Report};
@@ -11,7 +11,7 @@ impl Membership for MongoStore {
         let member = member.to_owned();
         self.call(move |collections| async move {
             let set = doc! { "of": collections.name(), "report": report };
-            // A request that comes late, or twice, does not turn the beat back.
+            // A request that arrives late or twice does not decrease the heartbeat.
             let update = doc! { "$set": set, "$max": { "beat": int(beat) } };
             for _ in 0..ATTEMPTS {
                 if collections.change(&collections.status, collections.member(&member), update.clone()).await?.is_some()
@@ -49,7 +49,7 @@ impl Membership for MongoStore {
         let found = self
             .call(move |collections| async move { collections.status.find_one(collections.member(&member)).await })?;
         let said = found.filter(|found| whole(found, "beat") == beat);
-        // A report that cannot be decoded was written by a person.
+        // A report that cannot be decoded was edited by hand, and is ignored.
         Ok(said.and_then(|mut said| deserialize_from_document(said.get_document_mut("report").ok()?.clone()).ok()))
     }
 }

@@ -1,4 +1,4 @@
-//! The store kept in a MongoDB: only what a plain server does, each operation on one document.
+//! The coordination store in a MongoDB. It uses only basic operations, each on one document.
 //!
 //! ```text
 //! COUNTER_COLLECTION   { _id: <generation>, ring, next, closed }
@@ -8,8 +8,9 @@
 //!                      { _id: "<COUNTER_COLLECTION>.note.<folder>/<name>", ring, of, folder, name, text }
 //! ```
 //!
-//! Field by field in `docs/operations/mongodb.md`. No answer is relied upon: a counter that repeats itself, a
-//! reply that came twice or not at all, a server that lost everything cost work, and no sample.
+//! `docs/operations/mongodb.md` describes the fields. Correctness does not depend on the answers: a
+//! counter that repeats itself, a reply that arrives twice or never, and a server that lost all
+//! data cost work, but no sample.
 
 mod connection;
 mod counter;
@@ -34,12 +35,13 @@ use mongodb::bson::{Bson, Document};
 use std::fmt;
 use std::future::Future;
 
-/// No generation, token or count comes near it, and sums with it do not overflow.
+/// Upper limit of numbers that are read. No generation, token or count gets near it, and sums with
+/// it do not overflow.
 const LARGEST: u64 = 1 << 62;
-/// Tries of an operation while others change the same document.
+/// Attempts of an operation while other processes change the same document.
 const ATTEMPTS: usize = 4;
 
-/// See the module.
+/// The coordination store in a MongoDB; see the module.
 pub struct MongoStore {
     connection: Connection,
     numbers: NumberAllocator,
@@ -53,12 +55,12 @@ impl fmt::Debug for MongoStore {
 }
 
 impl MongoStore {
-    /// Makes the store behind `connection`, which knows its ring. Takes `block` numbers at a time.
+    /// Creates the store on `connection`, which knows its ring. Takes `block` numbers at a time.
     pub fn new(connection: Connection, block: u64) -> MongoStore {
         MongoStore { connection, numbers: NumberAllocator::default(), block: block.max(1) }
     }
 
-    /// Does `op`; see [`Connection::call`].
+    /// Runs `op`; see [`Connection::call`].
     fn call<T, F>(&self, op: impl FnOnce(Collections) -> F + Clone) -> Result<T>
     where
         T: Send + 'static,
@@ -68,13 +70,12 @@ impl MongoStore {
     }
 }
 
-/// Returns a number as MongoDB keeps it: no generation or count comes near its end.
+/// Converts a number to MongoDB's type. No generation or count gets near the limit.
 fn int(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// Returns a whole number, in whichever type a server or a person at a shell wrote it; 0 where
-/// there is none.
+/// Returns a whole number, in whichever type a server or a person stored it, or 0 if it is missing.
 fn whole(document: &Document, field: &str) -> u64 {
     match document.get(field) {
         Some(Bson::Int64(n)) => u64::try_from(*n).unwrap_or_default(),
@@ -85,7 +86,7 @@ fn whole(document: &Document, field: &str) -> u64 {
     .min(LARGEST)
 }
 
-/// Returns a text; an empty one where the field is missing or not a text.
+/// Returns a string, or an empty one if the field is missing or not a string.
 fn text(document: &Document, field: &str) -> String {
     document.get_str(field).unwrap_or_default().to_owned()
 }

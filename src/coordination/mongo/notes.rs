@@ -1,4 +1,4 @@
-//! Notes: a document for each, inserted once.
+//! Notes: one document for each, inserted once.
 
 use super::{ATTEMPTS, MongoStore, documents, text};
 use crate::coordination::Notes;

@@ -1,11 +1,11 @@
-//! The log of outages: the first one, and then at most one of a kind a minute.
+//! The log of outages: the first one is logged, then at most one of a kind per minute.
 
 use std::time::{Duration, Instant};
 
-/// An outage like the last one that was logged is not logged again within this time.
+/// An outage of the same kind as the last one logged is not logged again within this time.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Why the server does not answer, and what was logged of that.
+/// Why the server does not answer, and what has been logged about it.
 #[derive(Default)]
 pub struct OutageLog {
     /// Why the last operation failed.
@@ -13,12 +13,12 @@ pub struct OutageLog {
     /// Whether the present outage was logged.
     pub logged_now: bool,
     last_logged: Option<(String, Instant)>,
-    /// Outages since the last one that was logged.
+    /// Number of outages since the last one that was logged.
     suppressed: u32,
 }
 
 impl OutageLog {
-    /// Notes an outage (`silent`), or an operation that failed, and logs it if it is due.
+    /// Records an outage (`silent`) or a failed operation, and logs it if it is due.
     pub fn outage(&mut self, shown: &str, why: &str, silent: bool) {
         why.clone_into(&mut self.why);
         let due = self
@@ -33,14 +33,14 @@ impl OutageLog {
             return;
         }
         let more = if self.suppressed > 0 {
-            format!(" ({} times more since that was told last)", self.suppressed)
+            format!(" ({} more since the last message)", self.suppressed)
         } else {
             String::new()
         };
         if silent {
-            tracing::warn!("{shown}: {why}{more}. The ring goes on without its index until it answers");
+            tracing::warn!("{shown}: {why}{more}. The ring continues without its index until the server answers");
         } else {
-            tracing::warn!("{shown}: {why}{more}. The ring goes on without that");
+            tracing::warn!("{shown}: {why}{more}. The ring continues without this operation");
         }
         (self.last_logged, self.suppressed) = (Some((why.to_owned(), Instant::now())), 0);
     }

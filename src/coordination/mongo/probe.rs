@@ -1,5 +1,5 @@
-//! Measures a server for the doctor, in a collection of its own, which is dropped. The ring's
-//! documents are only read.
+//! Measures a server for `ringreel doctor`, in a temporary collection that is dropped afterwards.
+//! The documents of the ring are only read.
 
 use super::connection::Connection;
 use super::documents::RingName;
@@ -23,7 +23,7 @@ const EACH: usize = 16;
 /// The measurements.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// Where the server is, without passwords.
+    /// The address of the server, without passwords.
     pub place: String,
     /// Its version, as it reports it.
     pub version: String,
@@ -31,15 +31,15 @@ pub struct Probe {
     pub whose: &'static str,
     /// Round-trip times of a ping.
     pub round_trips: Delays,
-    /// Numbers that many threads asked for at the same time.
+    /// How many numbers many threads requested at the same time.
     pub asked: usize,
-    /// Different numbers among the answers.
+    /// How many different numbers they got.
     pub distinct: usize,
     /// The write concern that was configured.
     pub write_concern: Option<String>,
     /// Whether the server acknowledges writes with that write concern.
     pub acknowledged: bool,
-    /// By how much its clock is ahead of ours, in seconds; `None` where it does not tell its time.
+    /// How far its clock is ahead of ours, in seconds; `None` if it does not report its time.
     pub clock_ahead_seconds: Option<f64>,
 }
 
@@ -51,12 +51,12 @@ pub struct ServerProbe {
 }
 
 impl ServerProbe {
-    /// Connects to `place`, and finds out which ring owns it. `ring_id` and `path` are the ring's,
-    /// where there is one.
+    /// Connects to `place`, and finds out which ring owns it. `ring_id` and `path` are those of the
+    /// ring, if it exists.
     ///
     /// # Errors
-    /// As for a role of the ring: a server that does not answer or refuses us, the store of another
-    /// ring.
+    /// The same as for a role of the ring: a server that does not answer or refuses access, the
+    /// store of another ring.
     pub fn open(place: &MongoPlace, ring_id: Option<&str>, path: &Path) -> Result<ServerProbe> {
         // The first call reports a server that does not answer.
         let connection = Connection::open(place, IfUnreachable::Continue)?;
@@ -67,15 +67,15 @@ impl ServerProbe {
         let holder =
             connection.call(|collections| async move { collections.status.find_one(collections.swap()).await })?;
         let whose = match (holder, ring_id) {
-            (None, _) => "nobody's yet",
-            (Some(_), Some(_)) => "this ring's",
-            (Some(_), None) => "a ring's already (of which this is to be told when there is one here)",
+            (None, _) => "not used by any ring yet",
+            (Some(_), Some(_)) => "used by this ring",
+            (Some(_), None) => "used by a ring (run doctor again when this ring exists, to see whose it is)",
         };
         let scratch = format!("{}.doctor-{:08x}", place.counters, random_u32());
         Ok(ServerProbe { connection, scratch, whose })
     }
 
-    /// Measures, and removes what it wrote, also after an error.
+    /// Measures the server, and removes what it wrote, also after an error.
     ///
     /// # Errors
     /// Those of the server.
@@ -136,10 +136,11 @@ impl ServerProbe {
         })
     }
 
-    /// Takes numbers in many threads, as generators do. Returns how many they got, and how many
-    /// different ones.
+    /// Takes numbers in many threads, as generators do. Returns how many numbers they got, and how
+    /// many different ones.
     fn count(&self) -> Result<(usize, usize)> {
-        // The first one makes the document: whether two can make it at once is another question.
+        // The first call creates the document. Whether two processes could create it at once is not
+        // tested here.
         self.next()?;
         let took: Vec<Result<Vec<i64>>> = std::thread::scope(|scope| {
             let all: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| (0..EACH).map(|_| self.next()).collect())).collect();

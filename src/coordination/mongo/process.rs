@@ -1,5 +1,5 @@
-//! What belongs to one process: the driver's client, the thread that drives it, and whether the
-//! server answers.
+//! The state of one process: the driver's client, the thread that runs it, and whether the server
+//! answers.
 
 use super::diagnosis;
 use super::outage_log::OutageLog;
@@ -13,17 +13,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 
-/// Longest time for an operation.
+/// Time limit of an operation.
 pub const LIMIT: Duration = Duration::from_secs(2);
-/// Longest time to connect, TLS included, and to find a server that accepts the connection. The
+/// Time limit to connect, TLS included, and to find a server that accepts the connection. The
 /// connection string may set others.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
-/// Connections of a process. It needs few, and a server of many processes has no more to spare.
+/// Maximum number of connections of a process. It needs few, and a server with many client
+/// processes cannot provide more.
 const POOL: u32 = 4;
 
-/// The state of one process, and behind it that of the child that it was forked into. A child never
-/// touches its parent's, whose locks may be held for ever and whose threads it does not have. No
-/// lock is taken on the way there.
+/// The state of one process, and a link to the state of the child that was forked from it. A child
+/// never uses the state of its parent, whose locks may be held forever and whose threads do not
+/// exist in the child. Following the link takes no lock.
 pub struct ProcessLink {
     pid: u32,
     state: Arc<ProcessState>,
@@ -34,13 +35,13 @@ pub struct ProcessLink {
 pub struct ProcessState {
     pub options: ClientOptions,
     pub database: Mutex<Database>,
-    /// The server does not answer; calls fail at once.
+    /// Whether the server does not answer, so that calls fail immediately.
     pub away: AtomicBool,
     pub log: Mutex<OutageLog>,
     pub driver: DriverRuntime,
 }
 
-/// The runtime that drives the driver. It may be dropped anywhere, inside another runtime too.
+/// The runtime that runs the driver. It may be dropped anywhere, even inside another runtime.
 pub struct DriverRuntime {
     pub handle: Handle,
     runtime: Option<Runtime>,
@@ -55,7 +56,7 @@ impl Drop for DriverRuntime {
 }
 
 impl DriverRuntime {
-    /// Begins `future`. `None` is received when it takes longer than `limit`.
+    /// Starts `future`. The receiver gets `None` if it takes longer than `limit`.
     pub fn start<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -70,7 +71,7 @@ impl DriverRuntime {
 impl Drop for ProcessLink {
     fn drop(&mut self) {
         if self.pid != std::process::id() {
-            std::mem::forget(self.state.clone()); // never dropped here: its threads are the parent's
+            std::mem::forget(self.state.clone()); // never dropped here, because its threads belong to the parent
         }
     }
 }
@@ -88,12 +89,12 @@ impl ProcessState {
 }
 
 impl ProcessLink {
-    /// Makes the state of this process. Talks to no server, but for the lookup of names in the
+    /// Creates the state of this process. Contacts no server, except to resolve names in the
     /// connection string.
     ///
     /// # Errors
     /// [`Error::Config`] for a connection string or TLS files that cannot be used;
-    /// [`Error::CoordinationUnavailable`] when a name server does not answer.
+    /// [`Error::CoordinationUnavailable`] if a name server does not answer.
     pub fn make(place: &MongoPlace) -> Result<ProcessLink> {
         let origin = || format!("MONGOURI or MONGOHOST ({})", place.shown());
         let broken = |message: &str| Error::Config { origin: origin(), message: place.without_secrets(message) };
@@ -102,7 +103,7 @@ impl ProcessLink {
             .thread_name("ringreel-mongodb")
             .enable_all()
             .build()
-            .map_err(|error| Error::Coordination(format!("no thread for the MongoDB driver: {error}")))?;
+            .map_err(|error| Error::Coordination(format!("cannot start a thread for the MongoDB driver: {error}")))?;
         let driver = DriverRuntime { handle: runtime.handle().clone(), runtime: Some(runtime) };
         let uri = place.uri().to_owned();
         let parsed = driver.start(LIMIT, async move { ClientOptions::parse(uri).await }).recv();
@@ -136,10 +137,10 @@ impl ProcessLink {
         Ok(ProcessLink { pid: std::process::id(), state: Arc::new(state), next: OnceLock::new() })
     }
 
-    /// Returns the state of this process, which a forked child makes at its first call.
+    /// Returns the state of this process. A forked child creates it at its first call.
     ///
     /// # Errors
-    /// Those of [`ProcessLink::make`].
+    /// Errors of [`ProcessLink::make`].
     pub fn here(&self, place: &MongoPlace) -> Result<&Arc<ProcessState>> {
         let mut link = self;
         while link.pid != std::process::id() {

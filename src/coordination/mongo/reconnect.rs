@@ -1,4 +1,4 @@
-//! The search for a server that does not answer.
+//! Reconnects to a server that does not answer.
 
 use super::diagnosis;
 use super::documents::{Collections, OtherRing};
@@ -10,26 +10,27 @@ use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, Weak};
 use std::time::Duration;
 
-/// Time between two tries to reach the server.
+/// Interval between two attempts to reach the server.
 const PROBE: Duration = Duration::from_millis(500);
 
-/// Asks the server until it answers, or the connection is dropped.
+/// Polls the server until it answers or the connection is dropped.
 pub struct Reconnect {
     pub state: Weak<ProcessState>,
-    /// `None` while it is not known which ring the store is to be of.
+    /// `None` while the ring of the store is not known.
     pub collections: Option<Collections>,
     pub place: MongoPlace,
     pub shown: String,
 }
 
 impl Reconnect {
-    /// Runs the search.
+    /// Runs until the server answers or the connection is dropped.
     pub async fn run(self) {
         let mut fresh = false;
         loop {
             tokio::time::sleep(jittered(PROBE)).await;
             let Some(state) = self.state.upgrade() else { return };
-            // After a time-out, connections that look well may be dead: the next try makes new ones.
+            // After a time-out, connections that look intact may be dead, so the next attempt makes
+            // new ones.
             let database = match fresh.then(|| Client::with_options(state.options.clone())) {
                 Some(Ok(client)) => client.database(&self.place.database),
                 _ => state.database(),
@@ -54,7 +55,7 @@ impl Reconnect {
                 }
                 Ok(Err(error)) => {
                     let why = match error.get_custom() {
-                        Some(OtherRing(other)) => format!("it holds the index of another ring (id {})", other.id),
+                        Some(OtherRing(other)) => format!("the place belongs to another ring (id {})", other.id),
                         None => self.place.scrub(diagnosis::of_error(&error).words()),
                     };
                     state.log().why = why;

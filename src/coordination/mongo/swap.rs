@@ -1,4 +1,4 @@
-//! The store as a whole: whose it is, and the swap status, in one document.
+//! The store as a whole: its owner and the swap status, in one document.
 
 use super::{ATTEMPTS, MongoStore, int, whole};
 use crate::coordination::{CoordinationStore, SwapStatus};
