@@ -174,7 +174,7 @@ fn generators_survive(more: &str) {
                     assert_tells(&error, &what);
                     // A directory that was not synced stays so.
                     let is_unsynced =
-                        more.contains("node") && error.to_string().contains("a second sync would not tell");
+                        more.contains("node") && error.to_string().contains("a second sync would not report it");
                     assert!(!fault.passes() || at < opening || is_unsynced, "{what} ended the generator: {error}");
                     *ended.entry(name).or_default() += 1;
                 } else {

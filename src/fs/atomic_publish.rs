@@ -1,4 +1,5 @@
-//! Publishing: a file appears under its name whole or not at all, and the first who publishes a name wins.
+//! Atomic publication: a file appears under its name complete or not at all, and the first process
+//! that publishes a name wins.
 
 use super::openat::OPEN_DIR;
 use super::{Fs, FsError, FsResult};
@@ -6,20 +7,21 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// Syncs of directories, none of which is done any more once a disk has failed at one: it may have forgotten what it
-/// could not write, and say of the next sync that all is well. (<https://wiki.postgresql.org/wiki/Fsync_Errors>. A file is
-/// thrown away then and written again; the names in a directory that others have seen cannot be.)
+/// Directory syncs. After one sync has failed with EIO, this process does no further sync, because
+/// the kernel may have dropped the data that it could not write and report success for the next
+/// sync (<https://wiki.postgresql.org/wiki/Fsync_Errors>). A file is discarded and written again in
+/// this case, but names in a directory that other processes have already seen cannot be.
 #[derive(Clone, Debug, Default)]
 pub struct DirSyncs {
     failed: Arc<OnceLock<PathBuf>>,
 }
 
 impl DirSyncs {
-    /// Brings the names in `dir` to the disk.
+    /// Syncs the names in `dir` to the disk.
     ///
     /// # Errors
-    /// What the filesystem says. After an EIO (of any directory) this error again, which does not pass. Other errors say
-    /// that there was no sync, and it may be tried again.
+    /// Filesystem errors. After an EIO on any directory, every call returns this error. After other
+    /// errors no sync happened, and the call may be repeated.
     pub fn sync(&self, fs: &dyn Fs, dir: &Path) -> FsResult<()> {
         const EIO: i32 = 5;
         if let Some(failed) = self.failed.get() {
@@ -33,27 +35,27 @@ impl DirSyncs {
 }
 
 fn not_again(dir: &Path) -> FsError {
-    let why = "the disk failed (EIO): names in this directory may be gone after a power cut, and a second sync would not \
-               tell. Nothing is built upon them here, and what is staged stays. Look at the kernel's log, check the disk, \
-               then start again";
+    let why = "the disk failed (EIO): names in this directory may be lost in a power cut, and a second sync would not \
+               report it. This process stops using them, and staged segments stay. Check the kernel log and the disk, \
+               then start it again";
     FsError::new("sync directory", dir, io::Error::other(why))
 }
 
-/// Writes a file's contents.
+/// A function that writes the contents of a file.
 pub type Write<'a> = &'a dyn Fn(&mut dyn io::Write) -> io::Result<()>;
 
-/// Bytes that are written at once, where the contents are written in small pieces.
+/// Buffer size for contents that are written in small pieces, in bytes.
 const WRITE_BUFFER: usize = 64 << 10;
 
-/// Writes a new file, whole, under a name that nobody else looks at.
+/// Writes a complete new file under a name that no other process uses.
 ///
 /// # Errors
-/// What the filesystem says; the file is removed then.
+/// Filesystem errors; the file is removed then.
 pub fn write_new(fs: &dyn Fs, path: &Path, bytes: &[u8], sync: bool) -> FsResult<()> {
     write_new_by(fs, path, &|file| file.write_all(bytes), sync)
 }
 
-/// As [`write_new`], of contents that need not be in memory at once.
+/// Like [`write_new`], for contents that need not be in memory at once.
 ///
 /// # Errors
 /// As [`write_new`].
@@ -61,27 +63,28 @@ pub fn write_new_by(fs: &dyn Fs, path: &Path, write: Write<'_>, sync: bool) -> F
     let mut file = fs.create_new(path)?;
     let mut buffered = io::BufWriter::with_capacity(WRITE_BUFFER, &mut file);
     let written = write(&mut buffered).and_then(|()| buffered.flush());
-    drop(buffered.into_parts()); // what a failed write left in it is not tried again
+    drop(buffered.into_parts()); // data that a failed write left in the buffer is not written again
     let written = written.map_err(|source| FsError::new("write", path, source));
     let written = written.and_then(|()| if sync { file.sync() } else { Ok(()) });
     let closed = file.close();
     let result = written.and(closed);
     if result.is_err() {
-        let _ = fs.forget_file(path); // it is ours alone, and of no use
+        let _ = fs.forget_file(path); // no other process uses it
     }
     result
 }
 
-/// Publishes `bytes` as `target`, by way of `temp` (a name of ours alone, on the same filesystem). True: what stands
-/// there now is ours. False: somebody else was first.
+/// Publishes `bytes` as `target` through `temp`, a name on the same filesystem that no other
+/// process uses. Returns true if `target` is now this process's file, and false if another process
+/// published it first.
 ///
 /// # Errors
-/// What the filesystem says, when it did not happen.
+/// Filesystem errors, if the file was not published.
 pub fn publish(fs: &dyn Fs, temp: &Path, target: &Path, bytes: &[u8], sync: bool) -> FsResult<bool> {
     publish_by(fs, temp, target, &|file| file.write_all(bytes), sync)
 }
 
-/// As [`publish`], of contents that need not be in memory at once.
+/// Like [`publish`], for contents that need not be in memory at once.
 ///
 /// # Errors
 /// As [`publish`].
@@ -89,23 +92,24 @@ pub fn publish_by(fs: &dyn Fs, temp: &Path, target: &Path, write: Write<'_>, syn
     write_new_by(fs, temp, write, sync)?;
     let result = match fs.link(temp, target) {
         Ok(()) => Ok(true),
-        // Either another one was first, or the reply to our own call was lost and it was sent again; and a call that
-        // failed may have happened all the same.
+        // Another process may have been first. Or the reply to our own call was lost and the call
+        // was sent again. And a call that failed may still have had its effect.
         Err(error) => match same_file(fs, temp, target) {
             Ok(Some(ours)) => Ok(ours),
-            // It is taken, says one call, and another one cannot tell by whom: not seen yet, or our temp is gone.
+            // The name is taken, but a second call cannot find out by whom, because it is not
+            // visible yet, or `temp` is gone.
             _ if error.is_taken() => Ok(false),
             _ => Err(error),
         },
     };
-    let _ = fs.forget_file(temp); // litter at worst
+    let _ = fs.forget_file(temp); // if this fails, recovery removes it as litter
     result
 }
 
-/// Whether `a` and `b` are one file; none where `b` is not there.
+/// Returns whether `a` and `b` are the same file, or `None` if `b` does not exist.
 ///
 /// # Errors
-/// What the filesystem says.
+/// Filesystem errors.
 pub fn same_file(fs: &dyn Fs, a: &Path, b: &Path) -> FsResult<Option<bool>> {
     match fs.identity(b) {
         Ok(target) => Ok(Some(fs.identity(a)?.inode == target.inode)),

@@ -1,11 +1,12 @@
-//! The real filesystem, as far as one ring goes: nothing below its directory is reached through a link.
+//! The real filesystem, confined to one ring: links below the ring's directory are never followed.
 //!
-//! Whoever may write to a ring may put a link in place of any of its directories. A manager that empties `trash/` would
-//! then remove what lies elsewhere, under rights that are not the other one's. So each call opens the directory that it is
-//! about from the ring's own on, without following a link on the way (openat2(2) with RESOLVE_NO_SYMLINKS; where a
-//! system has none, one directory after the other with O_NOFOLLOW), and works on a name in it. Nobody can change between
-//! the look and the deed what the deed is about. The ring's directory itself may be reached by links: who names it means
-//! it.
+//! A user with write access to a ring may replace any of its directories by a link. A manager that
+//! empties `trash/` would then remove files elsewhere, with its own permissions instead of that
+//! user's. So each call opens the directory in question from the ring's directory on without
+//! following a link (openat2(2) with RESOLVE_NO_SYMLINKS; on systems without it, one directory
+//! after the other with O_NOFOLLOW), and works on a name in it. The target cannot be replaced
+//! between the check and the call. The path of the ring's directory itself may contain links,
+//! because the user configured it.
 
 use super::openat::{DirEntryAt, Modes, OPEN_DIR};
 use super::{FileReader, FileWriter, Fs, FsError, FsResult, Identity, Kind, Posix, Space};
@@ -18,25 +19,27 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Once;
 use std::time::SystemTime;
 
-/// See the module. Paths that are not below the ring's directory are as [`Posix`] has them.
+/// The confined filesystem; see the module. Paths outside the ring's directory behave as in
+/// [`Posix`].
 #[derive(Debug)]
 pub struct Confined {
     root: PathBuf,
     modes: Option<Modes>,
-    /// Done once a directory that was made did not keep the setgid bit.
+    /// Completed once a new directory did not keep the setgid bit and a warning was logged.
     warned: Once,
 }
 
 impl Confined {
-    /// The filesystem for the ring in `root`. What is made there gets these modes; none: what the umask leaves.
+    /// Creates the filesystem for the ring in `root`. New files and directories get `modes`; with
+    /// `None`, the umask decides.
     pub fn new(root: &Path, modes: Option<Modes>) -> Confined {
         Confined { root: root.to_owned(), modes, warned: Once::new() }
     }
 
-    /// Opens a file for reading, as [`Fs::open`] does, for whoever needs the file itself.
+    /// Opens a file for reading, as [`Fs::open`] does, for callers that need the file itself.
     ///
     /// # Errors
-    /// What the system says; a link on the way.
+    /// System errors; a link on the way.
     pub fn open_file(&self, path: &Path) -> FsResult<File> {
         self.at("open", path)?.open_file()
     }
@@ -58,7 +61,7 @@ fn open_dir(at: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(at, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// The directory at `below`, from `root` on. No link is followed.
+/// Opens the directory at `below`, relative to `root`, without following a link.
 fn descend(root: OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
     if below.as_os_str().is_empty() {
         return Ok(root);
@@ -66,13 +69,13 @@ fn descend(root: OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
     match rustix::fs::openat2(&root, below, flags, Mode::empty(), resolve) {
-        // An older system, or one that is kept from this call.
+        // The system is too old for openat2(2), or blocks it.
         Err(Errno::NOSYS | Errno::PERM) => step_by_step(root, below),
         other => other,
     }
 }
 
-/// As [`descend`], one directory after the other.
+/// Like [`descend`], but opens one directory after the other.
 fn step_by_step(root: OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
     below.components().try_fold(root, |dir, component| match component {
         Component::Normal(name) => {
@@ -86,7 +89,7 @@ fn step_by_step(root: OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
 fn explained(errno: Errno) -> io::Error {
     match errno {
         Errno::LOOP | Errno::XDEV => {
-            io::Error::other("a link stands in place of a directory of the ring; it is not followed: remove it")
+            io::Error::other("a directory of the ring was replaced by a link, which is not followed: remove the link")
         }
         errno => errno.into(),
     }
@@ -161,15 +164,15 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn both_ways_down_follow_no_link_and_find_what_is_there() {
+    fn descents_find_directories_and_follow_no_link() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
         symlink("a", dir.path().join("link")).unwrap();
         symlink("../..", dir.path().join("a/up")).unwrap();
         let root = || open_dir(CWD, dir.path()).unwrap();
         for way in [descend, step_by_step] {
-            for there in ["a", "a/b"] {
-                assert!(way(root(), Path::new(there)).is_ok(), "{there}");
+            for exists in ["a", "a/b"] {
+                assert!(way(root(), Path::new(exists)).is_ok(), "{exists}");
             }
             for link in ["link", "link/b", "a/up", "a/up/a", "..", "a/../../x"] {
                 assert!(way(root(), Path::new(link)).is_err(), "{link}");
@@ -178,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn unique_names_are_created_with_their_modes_and_follow_no_link() {
+    fn create_unique_sets_modes_and_follows_no_link() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let fenced = Confined::new(dir.path(), Some(Modes::new(0o660)));

@@ -1,30 +1,30 @@
-//! Times that were measured, one by one.
+//! Measured delays.
 
 use std::time::Duration;
 
-/// Times that were measured.
+/// Measured delays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
-    /// Of what was seen.
+    /// Delays of the events that were observed.
     pub seen: Vec<Duration>,
-    /// How many were not, for as long as anybody looked.
+    /// Number of events that were not observed before the time limit.
     pub never: usize,
 }
 
 impl Delays {
-    /// Half of them are not longer.
+    /// Returns the median; zero if there is no delay.
     pub fn median(&self) -> Duration {
         let mut sorted = self.seen.clone();
         sorted.sort();
         sorted.get(sorted.len() / 2).copied().unwrap_or_default()
     }
 
-    /// The longest.
+    /// Returns the longest delay; zero if there is none.
     pub fn max(&self) -> Duration {
         self.seen.iter().max().copied().unwrap_or_default()
     }
 
-    /// Adds one.
+    /// Adds a delay, or `None` for an event that was not observed.
     pub fn add(&mut self, delay: Option<Duration>) {
         match delay {
             Some(delay) => self.seen.push(delay),

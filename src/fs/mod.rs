@@ -1,8 +1,9 @@
-//! What the ring asks of a filesystem, and nothing more.
+//! The filesystem operations that a ring needs.
 //!
-//! [`Fs`] is the contract; [`Posix`] keeps it on a real one. Tests put one in between that injects faults. The calls
-//! are few on purpose: coordination is by the presence of names (create, link, mkdir and rename have one winner on
-//! every filesystem that was measured), never by locks or by contents that change.
+//! [`Fs`] is the contract; [`Posix`] implements it on a real filesystem. Tests wrap it to inject
+//! faults. The operations are few on purpose: processes coordinate by the existence of names
+//! (create, link, mkdir and rename have one winner on every filesystem that was measured), never by
+//! locks or by file contents that change.
 
 mod absence;
 pub mod atomic_publish;
@@ -29,99 +30,104 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Short for what a filesystem call returns.
+/// The result type of filesystem calls.
 pub type FsResult<T> = std::result::Result<T, FsError>;
 
-/// What tells two files apart, and how large one is in this client's view (which may be stale on a network).
+/// The identity of a file, and its size as this client sees it, which may be outdated on a network
+/// filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Device and inode.
+    /// Device and inode number.
     pub inode: (u64, u64),
-    /// Bytes.
+    /// Size in bytes.
     pub len: u64,
     /// Whether it is a directory.
     pub is_dir: bool,
 }
 
-/// Room on a filesystem, for this user.
+/// Free space on a filesystem for this user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes free.
+    /// Free bytes.
     pub bytes: u64,
-    /// Inodes free; none where the filesystem does not count them.
+    /// Free inodes; `None` if the filesystem does not count them.
     pub inodes: Option<u64>,
 }
 
-/// Which kind of filesystem a directory lies on.
+/// The kind of filesystem that holds a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// Its name, as `mount` would say it, where known.
+    /// Its name as `mount` reports it, or `unknown`.
     pub name: &'static str,
-    /// Known to be used by this machine alone: mapping is safe, inotify fires, what one process does all others see.
+    /// Whether only this machine uses it: mapping is safe, inotify reports all changes, and every
+    /// process sees the changes of the others at once.
     pub local: bool,
 }
 
 /// How to map a range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapMode {
-    /// Read-only, shared with everybody who maps the file.
+    /// Read-only, shared between all processes that map the file.
     Shared,
-    /// Copy on write: whoever writes into it changes his own copy, and nobody else's.
+    /// Copy on write: writes change only this map, not the file or other maps.
     Private,
 }
 
-/// A file that is being written, by this process alone.
+/// A file that only this process writes.
 pub trait FileWriter: Write + Send {
-    /// Puts `bytes` in place of as many that were written before, at byte `at`. Writing goes on at the end.
+    /// Overwrites bytes that were written before, from byte `at` on. Later writes continue at the
+    /// end.
     ///
     /// # Errors
-    /// What the system says; some of them may have been put there.
+    /// System errors; some of the bytes may have been overwritten.
     fn write_over(&mut self, at: u64, bytes: &[u8]) -> FsResult<()>;
 
-    /// Cuts the file back to `len` bytes, after which writing goes on there.
+    /// Truncates the file to `len` bytes; later writes continue there.
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn cut(&mut self, len: u64) -> FsResult<()>;
 
-    /// Brings everything written to the disk (or to the server).
+    /// Syncs everything written to the disk or to the file server.
     ///
     /// # Errors
-    /// What the system says. After that the file's contents are unknown: throw it away, never sync it again.
+    /// System errors. After an error the contents of the file are unknown: the caller has to
+    /// discard the file, and never sync it again.
     fn sync(&mut self) -> FsResult<()>;
 
-    /// Closes the file. On a network filesystem this is where a failed write may show.
+    /// Closes the file. On a network filesystem, only this may report a failed write.
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn close(self: Box<Self>) -> FsResult<()>;
 }
 
-/// Most bytes that [`Fs::read_blocks`] reads at once.
+/// Block size of [`Fs::read_blocks`] in bytes.
 const BLOCK: u64 = 256 << 10;
 
-/// A file that is being read.
+/// A file that is open for reading.
 pub trait FileReader: Send + Sync {
-    /// Bytes in it, in this client's view.
+    /// Returns its size in bytes, as this client sees it.
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn size(&self) -> FsResult<u64>;
 
-    /// Fills `buffer` from byte `offset` on.
+    /// Fills `buffer` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// What the system says; an end of the file before the buffer is full.
+    /// System errors; the end of the file before the buffer is full.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<()>;
 
-    /// Maps bytes of a file that will never change. None where this filesystem cannot map.
+    /// Maps bytes of a file that never changes. Returns `None` if this filesystem does not support
+    /// maps.
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn map(&self, range: Range<u64>, mode: MapMode) -> FsResult<Option<Bytes>>;
 }
 
-/// `fs` for the ring in `root`: see [`Fs::fenced`].
+/// Returns `fs` confined to the ring in `root`; see [`Fs::fenced`].
 pub fn within(fs: Arc<dyn Fs>, root: &Path, modes: Option<Modes>) -> Arc<dyn Fs> {
     fs.fenced(root, modes).unwrap_or(fs)
 }
@@ -136,132 +142,137 @@ fn presence(looked: FsResult<Identity>) -> FsResult<bool> {
 
 /// A filesystem.
 pub trait Fs: Send + Sync + fmt::Debug {
-    /// Creates a file that does not exist. Of several who try, one wins; the others get [`FsError::is_taken`].
+    /// Creates a file that does not exist. If several processes try, one wins, and the others get
+    /// an error that [`FsError::is_taken`].
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn create_new(&self, path: &Path) -> FsResult<Box<dyn FileWriter>>;
 
-    /// Creates a file whose name holds at least 128 random bits that the caller drew for this call.
-    /// No other file has that name, so the create need not be exclusive. On NFS, an exclusive one
-    /// costs a request more, by which the client sets the file's times.
+    /// Creates a file whose name has at least 128 random bits that the caller drew for this call.
+    /// No other file has that name, so the create need not be exclusive. On NFS, an exclusive
+    /// create costs one more request, in which the client sets the times of the file.
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn create_unique(&self, path: &Path) -> FsResult<Box<dyn FileWriter>> {
         self.create_new(path)
     }
 
-    /// Opens a file. A link in place of a file is refused.
+    /// Opens a file. Fails if `path` is a link.
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn open(&self, path: &Path) -> FsResult<Box<dyn FileReader>>;
 
-    /// The names in a directory, unsorted; names that are not UTF-8 are left out (no name of ours is such).
+    /// Returns the names in a directory, unsorted. Leaves out names that are not UTF-8, which
+    /// ringreel never creates.
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn list(&self, dir: &Path) -> FsResult<Vec<String>>;
 
-    /// Makes one directory. [`FsError::is_taken`] when it is there.
+    /// Creates one directory. If it exists, [`FsError::is_taken`] of the error returns true.
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn make_dir(&self, path: &Path) -> FsResult<()>;
 
-    /// Gives a file a second name, which must not exist. May fail after it happened, when the reply is lost.
+    /// Creates a second name of a file, which must not exist. If the reply is lost, this may fail
+    /// although it had its effect.
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn link(&self, from: &Path, to: &Path) -> FsResult<()>;
 
-    /// Moves a file or a directory. May fail after it happened, when the reply is lost.
+    /// Renames a file or a directory. If the reply is lost, this may fail although it had its
+    /// effect.
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn rename(&self, from: &Path, to: &Path) -> FsResult<()>;
 
-    /// Removes a file's name.
+    /// Removes the name of a file.
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn remove_file(&self, path: &Path) -> FsResult<()>;
 
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn remove_dir(&self, path: &Path) -> FsResult<()>;
 
-    /// What is at `path`; links are not followed.
+    /// Returns the identity of the file at `path`. Does not follow links.
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn identity(&self, path: &Path) -> FsResult<Identity>;
 
-    /// Returns when the file, or its name, last changed (`st_ctime`), by the filesystem's clock.
+    /// Returns when the file or its name last changed (`st_ctime`), by the filesystem's clock.
     ///
     /// # Errors
-    /// What the system says; `Unsupported` where this filesystem keeps no such time.
+    /// System errors; `Unsupported` if this filesystem has no such time.
     fn changed(&self, path: &Path) -> FsResult<SystemTime> {
         let source = std::io::ErrorKind::Unsupported.into();
-        Err(FsError::new("ask for the time of", path, source))
+        Err(FsError::new("get the change time of", path, source))
     }
 
-    /// Opens a directory for reading and closes it, so that this client forgets which of its names
-    /// were absent, if the server says that the directory changed: see [`surely`].
+    /// Opens a directory for reading and closes it. If the server reports that the directory
+    /// changed, this client then drops its cached failed lookups of names in it: see [`surely`].
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn refresh(&self, dir: &Path) -> FsResult<()> {
         self.list(dir).map(drop)
     }
 
-    /// Brings a directory's names to the disk.
+    /// Syncs the names in a directory to the disk.
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn sync_dir(&self, path: &Path) -> FsResult<()>;
 
-    /// Room left where `path` lies.
+    /// Returns the free space of the filesystem that holds `path`.
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn space(&self, path: &Path) -> FsResult<Space>;
 
-    /// Which kind of filesystem `path` lies on.
+    /// Returns the kind of filesystem that holds `path`.
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn kind(&self, path: &Path) -> FsResult<Kind>;
 
-    /// The same filesystem for the ring in `root`, on which no link below `root` is followed, and what is made has these
-    /// modes (none: what the umask leaves). None where that is left to this one.
+    /// Returns this filesystem confined to the ring in `root`: it follows no link below `root`, and
+    /// new files and directories get `modes` (with `None`, the umask decides). Returns `None` if
+    /// this filesystem needs no confinement.
     fn fenced(&self, _root: &Path, _modes: Option<Modes>) -> Option<Arc<dyn Fs>> {
         None
     }
 
-    /// A small file, whole: at most `limit` bytes. An absent file is looked for [`surely`].
+    /// Reads a small file of at most `limit` bytes. A missing file is looked up [`surely`].
     ///
     /// # Errors
-    /// What the system says; a file that is larger.
+    /// System errors; a file that is larger than `limit`.
     fn read(&self, path: &Path, limit: u64) -> FsResult<Vec<u8>> {
         let mut bytes = Vec::new();
         self.read_blocks(path, limit, &mut |block| bytes.extend_from_slice(block))?;
         Ok(bytes)
     }
 
-    /// Reads the file as [`Fs::read`] does, and gives `take` a block at a time, so that nobody needs
-    /// memory for all of it.
+    /// Reads a file like [`Fs::read`], but passes one block at a time to `take`, so that the file
+    /// need not be in memory as a whole.
     ///
     /// # Errors
-    /// As [`Fs::read`]; `take` may have been given some blocks.
+    /// As [`Fs::read`]; `take` may have been called for some blocks.
     fn read_blocks(&self, path: &Path, limit: u64, take: &mut dyn FnMut(&[u8])) -> FsResult<()> {
         let file = surely(self, path, || self.open(path))?;
         let len = file.size()?;
         if len > limit {
-            let why = std::io::Error::other(format!("it has {len} bytes, {limit} are allowed"));
+            let why = std::io::Error::other(format!("it has {len} bytes, more than the limit of {limit}"));
             return Err(FsError::new("read", path, why));
         }
         let mut block = vec![0; len.min(BLOCK) as usize];
@@ -275,10 +286,10 @@ pub trait Fs: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Makes a directory, which may be there already.
+    /// Creates a directory, unless it exists.
     ///
     /// # Errors
-    /// What the system says.
+    /// System errors.
     fn ensure_dir(&self, path: &Path) -> FsResult<()> {
         match self.make_dir(path) {
             Err(error) if error.is_taken() => Ok(()),
@@ -286,28 +297,28 @@ pub trait Fs: Send + Sync + fmt::Debug {
         }
     }
 
-    /// Returns whether `path` exists. Before it answers no, it opens the parent directory and looks
-    /// again, as [`surely`] does.
+    /// Returns whether `path` exists. Before it returns false, it opens the parent directory and
+    /// repeats the lookup, as [`surely`] does.
     ///
     /// # Errors
-    /// What the system says, except that the name is absent.
+    /// System errors, except that the name is missing.
     fn exists(&self, path: &Path) -> FsResult<bool> {
         presence(surely(self, path, || self.identity(path)))
     }
 
-    /// Returns whether one lookup finds `path`. True is certain; false may be out of date by a
-    /// minute. For polls in which a wrong false only delays what the caller does.
+    /// Returns whether one lookup finds `path`. True is certain; false may be outdated by a minute.
+    /// For polls in which a false "not found" only causes a delay.
     ///
     /// # Errors
-    /// What the system says, except that the name is absent.
+    /// System errors, except that the name is missing.
     fn seen(&self, path: &Path) -> FsResult<bool> {
         presence(self.identity(path))
     }
 
-    /// Removes a file's name, which may be gone already.
+    /// Removes the name of a file, unless it is missing.
     ///
     /// # Errors
-    /// What the system says, but for a name that is gone.
+    /// System errors, except that the name is missing.
     fn forget_file(&self, path: &Path) -> FsResult<()> {
         match self.remove_file(path) {
             Err(error) if error.is_gone() => Ok(()),

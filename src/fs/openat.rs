@@ -1,4 +1,4 @@
-//! One name in one directory, and the system's calls on it.
+//! A name in an open directory, and the system calls on it.
 
 use super::{FileReader, FileWriter, FsError, FsResult, Identity, MapMode, map};
 use bytes::Bytes;
@@ -13,26 +13,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What files and directories are made with where nothing else is said; the umask takes away from it.
+/// Default modes of new files and directories; the umask clears bits of them.
 const FILE: Mode = Mode::from_raw_mode(0o666);
 const DIRECTORY: Mode = Mode::from_raw_mode(0o777);
 
-/// The bit by which names in a directory belong to the directory's group.
+/// The bit that makes new entries of a directory belong to the directory's group.
 const SETGID: u32 = 0o2000;
-/// What to do where a directory cannot keep it.
+/// What a user can do if a directory cannot keep the bit.
 pub const SETGID_CURE: &str = "add this user to that group, or give the directory above the ring a group that all \
      its users are in (`chgrp GROUP DIR; chmod g+s DIR`), or set a default ACL there (`setfacl -d -m g:GROUP:rwx DIR`)";
 
-/// What failed before a directory could be synced.
+/// The operation that fails if a directory could not be opened for a sync.
 pub(crate) const OPEN_DIR: &str = "open directory";
 
-/// Modes of what is made, whatever the umask says.
+/// The modes of new files and directories, independent of the umask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Modes(u32);
 
 impl Modes {
-    /// Files get the bits for reading and writing of `mode`. Directories get all of it, and may be entered by whoever may
-    /// read.
+    /// Creates the modes from RING_MODE. Files get the read and write bits of `mode`. Directories
+    /// get all of its bits, and execute permission for every class that has read permission.
     pub fn new(mode: u32) -> Modes {
         Modes(mode)
     }
@@ -51,29 +51,30 @@ impl Modes {
     }
 }
 
-/// A name, in an open directory or as a path. A link under this name is never followed, but for a path that is listed or
-/// synced.
+/// A name, relative to an open directory or as a path. Links are not followed, except for a path
+/// that is listed or synced.
 pub struct DirEntryAt<'p> {
-    /// None: `name` is a path.
+    /// The directory; `None` if `name` is a path.
     dir: Option<OwnedFd>,
     name: &'p Path,
-    /// For messages.
+    /// The path, for messages.
     path: &'p Path,
     modes: Option<(Modes, &'p Once)>,
 }
 
 impl<'p> DirEntryAt<'p> {
-    /// `path`, looked up as ever.
+    /// Creates an entry for `path`, which is resolved as usual.
     pub fn plain(path: &'p Path) -> DirEntryAt<'p> {
         DirEntryAt { dir: None, name: path, path, modes: None }
     }
 
-    /// `name` in `dir`, which is at `path`.
+    /// Creates an entry for `name` in `dir`; `path` is used in messages.
     pub fn within(dir: OwnedFd, name: &'p Path, path: &'p Path) -> DirEntryAt<'p> {
         DirEntryAt { dir: Some(dir), name, path, modes: None }
     }
 
-    /// Gives what is made here these modes. `warned` is done once the setgid bit was found missing.
+    /// Sets the modes of new files and directories. `warned` completes once a directory did not
+    /// keep the setgid bit.
     pub fn with_modes(self, modes: Option<Modes>, warned: &'p Once) -> DirEntryAt<'p> {
         DirEntryAt { modes: modes.map(|modes| (modes, warned)), ..self }
     }
@@ -90,7 +91,7 @@ impl<'p> DirEntryAt<'p> {
         rustix::fs::openat(self.dir(), self.name, flags | OFlags::CLOEXEC, mode)
     }
 
-    /// A directory is read by whoever opened it: where the ring is fenced in, it is no link.
+    /// Opens the directory for reading. In a confined ring, fails if it is a link.
     fn open_dir(&self) -> Result<OwnedFd, Errno> {
         let fenced = if self.dir.is_some() { OFlags::NOFOLLOW } else { OFlags::empty() };
         self.open_with(OFlags::RDONLY | OFlags::DIRECTORY | fenced, Mode::empty())
@@ -119,7 +120,7 @@ impl<'p> DirEntryAt<'p> {
     }
 
     pub fn open_file(&self) -> FsResult<File> {
-        // Neither a link that leads out of the ring nor a FIFO that would make us wait for ever.
+        // Fails for a link, which may lead out of the ring, and does not block on a FIFO.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = File::from(self.on("open", self.open_with(flags, Mode::empty()))?);
         let meta = file.metadata().map_err(|source| FsError::new("look at", self.path, source))?;
@@ -152,8 +153,9 @@ impl<'p> DirEntryAt<'p> {
             (Some((modes, warned)), Ok(())) => {
                 self.on("set the mode of", self.set_mode(modes, warned)).inspect_err(|_| drop(self.remove_dir()))
             }
-            // Ours may lack its mode: whoever made it died, or was told of it twice. One below the ring, that is: the
-            // ring's own directory may have been made by a person.
+            // A directory of this user may lack its mode because the process that created it died
+            // before setting it, or because the reply was lost and the call was repeated. The
+            // ring's own directory is left alone, because a person may have created it.
             (Some((modes, warned)), Err(Errno::EXIST)) if self.dir.is_some() => {
                 let _ = self.set_mode(modes, warned);
                 self.on("make directory", made)
@@ -162,9 +164,10 @@ impl<'p> DirEntryAt<'p> {
         }
     }
 
-    /// Gives a directory of ours its mode, by the open directory: nobody puts a link in its place meanwhile. What it
-    /// inherited of the group stays. chmod(2) drops the setgid bit without an error where this user
-    /// is not in the directory's group; that is a warning, the first time.
+    /// Sets the mode of a directory that this user owns, through the open directory, so that it
+    /// cannot be replaced by a link meanwhile. A setgid bit that it has already stays. chmod(2)
+    /// clears the setgid bit without an error if this user is not in the directory's group; this
+    /// logs a warning the first time.
     fn set_mode(&self, modes: Modes, warned: &Once) -> Result<(), Errno> {
         let dir = self.open_with(OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
         let stat = rustix::fs::fstat(&dir)?;
@@ -180,8 +183,8 @@ impl<'p> DirEntryAt<'p> {
                 let (path, group) = (self.path.display(), stat.st_gid);
                 tracing::warn!(
                     "{path} did not keep the setgid bit: this user is not in its group {group}, or the filesystem drops the \
-                     bit. What is made in it belongs to its maker's own group, not to {group}. \
-                     What to do: {SETGID_CURE}"
+                     bit. New files in it belong to their creator's own group, not to {group}. \
+                     To fix it, {SETGID_CURE}"
                 );
             });
         }
@@ -218,10 +221,12 @@ impl<'p> DirEntryAt<'p> {
     }
 
     pub fn sync_dir(&self) -> FsResult<()> {
-        // Told apart: an error of opening is none of the disk's.
+        // Opening and syncing are separate operations, because an error of opening is not a disk
+        // error.
         let dir = self.on(OPEN_DIR, self.open_dir())?;
-        // An xfs that was shut down (its disk failed, its power was cut) answers "synced" all the same, as of Linux 6.18:
-        // what it did not write down it has forgotten. Asked for anything else, it tells.
+        // After a shutdown (its disk failed, or its power was cut), XFS still reports success for
+        // fsync, as of Linux 6.18, although it lost the names that were not yet written. Any other
+        // call on the directory reports the error.
         let synced = rustix::fs::fsync(&dir).and_then(|()| rustix::fs::fstat(&dir));
         self.on("sync directory", synced).map(drop)
     }

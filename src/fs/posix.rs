@@ -1,4 +1,4 @@
-//! A real filesystem, through the system's own calls.
+//! A real filesystem, accessed by system calls.
 
 use super::confined::Confined;
 use super::openat::{DirEntryAt, Modes};
@@ -11,7 +11,7 @@ use std::time::SystemTime;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Posix;
 
-/// Magic numbers of filesystems that one machine has to itself (`linux/magic.h`).
+/// Magic numbers of filesystems that only one machine uses (`linux/magic.h`).
 const LOCAL: [(u64, &str); 10] = [
     (0xef53, "ext4"),
     (0x5846_5342, "xfs"),
@@ -24,7 +24,7 @@ const LOCAL: [(u64, &str); 10] = [
     (0xca45_1a4e, "bcachefs"),
     (0x7371_7368, "squashfs"),
 ];
-/// And of some that many machines share.
+/// Magic numbers of filesystems that many machines share.
 const SHARED: [(u64, &str); 9] = [
     (0x6969, "nfs"),
     (0x0bd0_0bd0, "lustre"),
@@ -91,14 +91,15 @@ impl Fs for Posix {
     }
 
     fn space(&self, path: &Path) -> FsResult<Space> {
-        // One question for both: a generator asks before each sample.
-        let stat = rustix::fs::statvfs(path).map_err(|errno| FsError::new("ask for space", path, errno.into()))?;
+        // One call for both values, because a generator checks them before each sample.
+        let stat =
+            rustix::fs::statvfs(path).map_err(|errno| FsError::new("get the free space of", path, errno.into()))?;
         let bytes = stat.f_frsize.saturating_mul(stat.f_bavail);
         Ok(Space { bytes, inodes: (stat.f_files > 0).then_some(stat.f_favail) })
     }
 
     fn kind(&self, path: &Path) -> FsResult<Kind> {
-        let no = |errno: rustix::io::Errno| FsError::new("ask for the kind of filesystem", path, errno.into());
+        let no = |errno: rustix::io::Errno| FsError::new("get the filesystem type of", path, errno.into());
         let magic = rustix::fs::statfs(path).map_err(no)?.f_type as u64 & 0xffff_ffff;
         let named = |table: &[(u64, &'static str)]| table.iter().find(|row| row.0 == magic).map(|row| row.1);
         Ok(match named(&LOCAL) {

@@ -1,23 +1,29 @@
-//! Who reads a mapped file that somebody truncates is not ended by SIGBUS.
+//! Keeps the process alive when a mapped file is truncated underneath it.
 //!
-//! Maps are registered in a table. A handler for SIGBUS, put in place with the first of them, looks whether the address
-//! lies in a registered map; if so, it puts zeros there and marks the map as torn. The instruction is then done again and
-//! reads the zeros. All else goes to whoever handled SIGBUS before, or ends the process as it would have. (systemd's
-//! journal reader does the same: `src/basic/sigbus.c`.)
+//! Maps are registered in a table. A handler for SIGBUS, installed with the first map, checks
+//! whether the fault address is in a registered map. If so, it maps zeros there and marks the map
+//! as torn; the faulting instruction is then repeated and reads the zeros. All other signals go to
+//! the previous handler, or end the process as they would have without this one. (systemd's journal
+//! reader does the same: `src/basic/sigbus.c`.)
 //!
-//! - Reading costs nothing. A map costs one registration, a map that is taken down another one.
-//! - [`is_truncated`] tells whether bytes lie in such a map: asked after bytes were checked, and before they are given away.
-//!   [`newly_torn`] gives each torn file's path once: for what was torn in the hands of a user.
-//! - A handler that others put above ours (Python's faulthandler, torch's workers) keeps ours from working until the next
-//!   map is made: then ours is put above it again, and calls it for all that is not ours. It may hand on to the one that it
-//!   found, which is ours: then the one before it is called, and in the end the default. One that returns and has mended
-//!   nothing is called for the same fault a thousand times at most.
-//! - One that is above ours and gives way by raising the signal anew (faulthandler does) is let do so: a fault comes
-//!   again at once, to us. For the same reason one SIGBUS that a thread sends to itself is let pass, while there are maps.
-//! - A child made by fork has table and handler as its parent had. There are no locks that it could find locked.
+//! - Reads cost nothing. A map costs one registration, and one more operation when it is unmapped.
+//! - [`is_truncated`] returns whether bytes are in a torn map. Readers call it after the bytes were
+//!   checked and before they are handed out. [`newly_torn`] returns the path of each torn file
+//!   once, for maps that were torn after they were handed out.
+//! - If other code installs a handler above this one (Python's faulthandler, torch's workers), this
+//!   one does not run until the next map is made. Then it is installed again above the other, and
+//!   calls the other for every fault that is not in a registered map. The other may in turn call
+//!   the handler that it found, which is this one; then the handler before it is called, and in the
+//!   end the default action. A handler that returns without having resolved the fault is called for
+//!   the same fault at most a thousand times.
+//! - A handler above this one that gives way by raising the signal again (as faulthandler does) may
+//!   do so: a fault recurs at once, and then reaches this handler. For the same reason, one SIGBUS
+//!   that a thread sends to itself is ignored while maps are registered.
+//! - A forked child has the table and the handler of its parent. There are no locks that could be
+//!   held at the fork.
 //!
-//! The handler may interrupt anything, so it takes no lock, allocates nothing, and calls only what signal-safety(7)
-//! allows, and mmap(2), which is a system call and nothing else on Linux.
+//! The handler may interrupt any code, so it takes no lock, allocates nothing, and calls only
+//! functions that signal-safety(7) allows, and mmap(2), which is a plain system call on Linux.
 #![allow(unsafe_code)]
 
 use libc::{c_int, c_void, sigaction, siginfo_t};
@@ -27,50 +33,52 @@ use std::ptr::{null, null_mut};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize};
 
-/// Maps in one block of the table, and blocks at most: a million maps, sixteen times what Linux allows a process by
-/// default.
+/// Number of maps per block of the table, and maximum number of blocks: together a million maps,
+/// sixteen times what Linux allows a process by default.
 const BLOCK: usize = 1024;
 const BLOCKS: usize = 1024;
-/// si_code: an address behind the end of the file, or that cannot be read. (Not: broken memory.)
+/// si_code: an address beyond the end of the file, or one that cannot be read. (Not a hardware
+/// memory error.)
 const BUS_ADRERR: c_int = 2;
-/// si_code: sent by tgkill(2), as raise(3) does.
+/// si_code: sent by tgkill(2), which raise(3) uses.
 const SI_TKILL: c_int = -6;
 
 /// One registered map.
 struct Slot {
     taken: AtomicBool,
-    /// First byte; 0: nothing is here. Set after the others, and cleared before them.
+    /// First byte of the map; 0 if the slot is empty. Set after the other fields, and cleared
+    /// before them.
     start: AtomicUsize,
     end: AtomicUsize,
     writable: AtomicBool,
-    /// Times that a page of it was missing.
+    /// Number of faults in the map.
     faults: AtomicU32,
-    /// Its file's name, until it is torn.
+    /// The path of its file, until the map is torn.
     name: AtomicPtr<Name>,
 }
 
-/// A file's path, in the list of those that were torn.
+/// The path of a file, as an element of the list of torn files.
 struct Name {
     path: PathBuf,
     next: *mut Name,
 }
 
-/// A handler that was found in place.
+/// A handler that was installed before ours.
 struct Previous {
     action: sigaction,
-    /// The one that was found before it.
+    /// The handler that was found before this one.
     earlier: *const Previous,
 }
 
-/// A call of the handlers that were there before.
+/// A call of a previous handler.
 struct HandedOn {
     thread: AtomicI32,
-    /// Address of the system's account of the signal, and of something on the stack of the call.
+    /// Address of the signal's siginfo, and an address on the stack of the call.
     info: AtomicUsize,
     frame: AtomicUsize,
-    /// Which of the handlers was called: 0 is the last one that was found.
+    /// Which previous handler was called; 0 is the last one that was found.
     level: AtomicUsize,
-    /// Where the fault was, and how often it came from there.
+    /// Address of the fault, and how often it has recurred from there.
     address: AtomicUsize,
     times: AtomicU32,
 }
@@ -87,11 +95,12 @@ impl HandedOn {
         }
     }
 
-    /// Notes a call of this thread. Says which handler is to be called, how often this fault came already, and where the
-    /// call before was.
+    /// Records a call by this thread. Returns which previous handler to call, how often this fault
+    /// has recurred, and the stack address of the previous call.
     ///
-    /// A handler that we called and that calls us has the same account of the signal, on a deeper stack. (One that left by
-    /// siglongjmp has not: its next fault finds the stack as it was.)
+    /// If a previous handler calls this one, the call has the same siginfo on a deeper stack. (A
+    /// handler that left by siglongjmp does not look like that: its next fault finds the stack as
+    /// it was.)
     fn note(&self, thread: c_int, info: usize, frame: usize, address: usize) -> (usize, u32, usize) {
         let is_mine = self.thread.swap(thread, Relaxed) == thread;
         let (info_before, frame_before) = (self.info.swap(info, Relaxed), self.frame.swap(frame, Relaxed));
@@ -108,7 +117,8 @@ impl HandedOn {
         (level, times, frame_before)
     }
 
-    /// The call is over. What comes now from the one around it is nested in that.
+    /// Records the end of a call, so that a later call from the enclosing one counts as nested in
+    /// that.
     fn is_over(&self, level: usize, frame_before: usize) {
         if let Some(around) = level.checked_sub(1) {
             self.level.store(around, Relaxed);
@@ -122,25 +132,28 @@ type Block = [Slot; BLOCK];
 static TABLE: [AtomicPtr<Block>; BLOCKS] = [const { AtomicPtr::new(null_mut()) }; BLOCKS];
 /// No slot before this one is free, as far as is known.
 static FREE_FROM: AtomicUsize = AtomicUsize::new(0);
-/// Maps that are registered.
+/// Number of registered maps.
 static MAPS: AtomicUsize = AtomicUsize::new(0);
-/// Maps that were torn since the process began.
+/// Number of maps that were torn since the start of the process.
 static TRUNCATED: AtomicUsize = AtomicUsize::new(0);
-/// Of them, those that are registered still.
+/// Number of torn maps that are still registered.
 static LIVE_TORN: AtomicUsize = AtomicUsize::new(0);
-/// Paths of torn maps that were not asked for yet.
+/// Paths of torn maps that [`newly_torn`] has not returned yet.
 static NAMES: AtomicPtr<Name> = AtomicPtr::new(null_mut());
-/// What handled SIGBUS before, the last one first.
+/// The previous handlers of SIGBUS, the latest first.
 static PREVIOUS: AtomicPtr<Previous> = AtomicPtr::new(null_mut());
-/// What was handed on last, by each thread. (Threads may share a place: then one of them forgets.)
+/// The last call of a previous handler by each thread. (Threads may share an entry; then one of
+/// them loses its state.)
 static HANDED_ON: [HandedOn; 64] = [const { HandedOn::new() }; 64];
-/// A fault that was handed on so often, and comes again from the same place each time, is mended by nobody.
+/// A fault that recurs from the same place after this many calls of previous handlers will not be
+/// resolved by them.
 const PATIENCE: u32 = 1000;
 static PAGE: AtomicUsize = AtomicUsize::new(0);
-/// A thread has sent itself a SIGBUS since the last fault.
+/// Whether a thread has sent itself a SIGBUS since the last fault.
 static RAISED: AtomicBool = AtomicBool::new(false);
 
-/// A map in the table; dropping it takes it out. To be dropped before the map is taken down.
+/// A map in the table; dropping it unregisters the map. It must be dropped before the map is
+/// unmapped.
 #[derive(Debug)]
 pub(super) struct Registered {
     slot: &'static Slot,
@@ -153,10 +166,11 @@ impl std::fmt::Debug for Slot {
     }
 }
 
-/// Registers the map of `len` bytes at `start`, of the file at `path`, and sees to it that the handler is in place.
+/// Registers the map of `len` bytes at `start`, of the file at `path`, and makes sure that the
+/// handler is installed.
 ///
 /// # Errors
-/// What the system says against a handler; a table that is full.
+/// System errors of installing the handler; a full table.
 pub(super) fn register(start: usize, len: usize, writable: bool, path: &Path) -> io::Result<Registered> {
     ensure_handler()?;
     let page = PAGE.load(Relaxed);
@@ -179,7 +193,8 @@ impl Drop for Registered {
         }
         let name = self.slot.name.swap(null_mut(), AcqRel);
         if !name.is_null() {
-            // SAFETY: it came from Box::into_raw in `register`, and who swaps it out of the slot is its only owner.
+            // SAFETY: it came from Box::into_raw in `register`, and the code that swaps it out of
+            // the slot is its only owner.
             drop(unsafe { Box::from_raw(name) });
         }
         self.slot.taken.store(false, Release);
@@ -187,17 +202,17 @@ impl Drop for Registered {
     }
 }
 
-/// Whether `bytes` lie in a map of which pages were missing when somebody looked: what they show there is zeros.
+/// Returns whether `bytes` are in a torn map, whose missing pages read as zeros.
 pub fn is_truncated(bytes: &[u8]) -> bool {
     LIVE_TORN.load(Acquire) > 0 && find(bytes.as_ptr() as usize).is_some_and(|slot| slot.faults.load(Acquire) > 0)
 }
 
-/// Maps that were torn since the process began.
+/// Returns the number of maps that were torn since the start of the process.
 pub fn torn() -> usize {
     TRUNCATED.load(Acquire)
 }
 
-/// The files whose maps were torn since this was asked last, by anybody in this process.
+/// Returns the files whose maps were torn since the last call in this process.
 pub fn newly_torn() -> Vec<PathBuf> {
     let mut paths = Vec::new();
     if NAMES.load(Relaxed).is_null() {
@@ -205,8 +220,8 @@ pub fn newly_torn() -> Vec<PathBuf> {
     }
     let mut next = NAMES.swap(null_mut(), AcqRel);
     while !next.is_null() {
-        // SAFETY: each came from Box::into_raw in `register` and was put into the list once, by the one who swapped it out
-        // of its slot; the whole list is ours since the swap.
+        // SAFETY: each came from Box::into_raw in `register` and was put into the list once, by the
+        // code that swapped it out of its slot; the whole list belongs to this call since the swap.
         let name = unsafe { Box::from_raw(next) };
         next = name.next;
         paths.push(name.path);
@@ -214,7 +229,7 @@ pub fn newly_torn() -> Vec<PathBuf> {
     paths
 }
 
-/// A free slot, and its number.
+/// Takes a free slot; returns its number and the slot.
 fn take_slot() -> Option<(usize, &'static Slot)> {
     let from = FREE_FROM.load(Relaxed);
     for number in (from..BLOCK * BLOCKS).chain(0..from) {
@@ -227,7 +242,8 @@ fn take_slot() -> Option<(usize, &'static Slot)> {
     None
 }
 
-/// A block of the table, made where it is not there yet. It stays for ever.
+/// Returns a block of the table, which is allocated if it does not exist yet. Blocks are never
+/// freed.
 fn block(number: usize) -> &'static Block {
     let place = &TABLE[number];
     let mut block = place.load(Acquire);
@@ -244,27 +260,30 @@ fn block(number: usize) -> &'static Block {
         block = match place.compare_exchange(null_mut(), new, AcqRel, Acquire) {
             Ok(_) => new,
             Err(there) => {
-                // SAFETY: made by Box::into_raw just now, and seen by nobody else: another thread's was first.
+                // SAFETY: made by Box::into_raw just now, and not visible to any other thread,
+                // because another thread's block was stored first.
                 drop(unsafe { Box::from_raw(new) });
                 there
             }
         };
     }
-    // SAFETY: what stands in the table came from Box::into_raw and is never freed. All of it is atomics.
+    // SAFETY: a pointer in the table came from Box::into_raw and is never freed. All fields are
+    // atomics.
     unsafe { &*block }
 }
 
-/// The registered map in which this address lies. Used in the handler.
+/// Returns the registered map that contains this address. Called in the handler.
 fn find(address: usize) -> Option<&'static Slot> {
     for place in &TABLE {
         let block = place.load(Acquire);
         if block.is_null() {
-            return None; // they are made in order
+            return None; // blocks are allocated in order
         }
         // SAFETY: as in `block`.
         for slot in unsafe { &*block } {
             let start = slot.start.load(Acquire);
-            // The slot may be given to another map meanwhile; then its start is another, or both numbers are the new map's.
+            // The slot may be reused for another map meanwhile. Then its start differs, or both
+            // numbers are those of the new map.
             let inside = start != 0 && (start..slot.end.load(Acquire)).contains(&address);
             if inside && slot.start.load(Acquire) == start {
                 return Some(slot);
@@ -274,18 +293,19 @@ fn find(address: usize) -> Option<&'static Slot> {
     None
 }
 
-/// Bytes of a page of memory.
+/// Returns the size of a memory page in bytes.
 pub(super) fn page() -> usize {
     if PAGE.load(Relaxed) == 0 {
-        // SAFETY: it takes and gives a number.
+        // SAFETY: sysconf takes and returns a number.
         PAGE.store(unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize, Relaxed);
     }
     PAGE.load(Relaxed)
 }
 
-/// What handles SIGBUS now.
+/// Returns the current handler of SIGBUS.
 fn current() -> io::Result<sigaction> {
-    // SAFETY: all zeros are a value of this structure of numbers and optional pointers; the call only writes to it.
+    // SAFETY: all zeros are a valid value of this structure of numbers and optional pointers; the
+    // call only writes to it.
     let (result, now) = unsafe {
         let mut now: sigaction = std::mem::zeroed();
         (libc::sigaction(libc::SIGBUS, null(), &raw mut now), now)
@@ -297,16 +317,16 @@ fn is_ours(action: &sigaction) -> bool {
     action.sa_sigaction == handle as *const () as usize
 }
 
-/// Puts our handler above whatever is there, unless it is there itself.
+/// Installs our handler above the current one, unless ours is the current one.
 fn ensure_handler() -> io::Result<()> {
     let there = current()?;
     if is_ours(&there) {
         return Ok(());
     }
-    page(); // the handler knows it from here
+    page(); // stores the page size for the handler
     remember(there);
-    // SAFETY: as in `current`; `handle` is what SA_SIGINFO asks for. On the alternative stack, if the thread has one: so
-    // that it can call a handler that needs it.
+    // SAFETY: as in `current`; `handle` has the signature that SA_SIGINFO requires. It runs on the
+    // alternate stack, if the thread has one, so that it can call a handler that needs that stack.
     let (result, before) = unsafe {
         let (mut ours, mut before): (sigaction, sigaction) = std::mem::zeroed();
         ours.sa_sigaction = handle as *const () as usize;
@@ -318,28 +338,28 @@ fn ensure_handler() -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     if !is_ours(&before) && before.sa_sigaction != there.sa_sigaction {
-        remember(before); // put there between the two calls
+        remember(before); // installed between the two calls
     }
     Ok(())
 }
 
-/// It is kept for ever, since the handler may be using it. Nobody puts many different ones in place: one that is known is
-/// not kept twice.
+/// Stores a previous handler. It is never freed, because the handler may be using it. Programs do
+/// not install many different handlers, and one that is known already is not stored twice.
 fn remember(action: sigaction) {
     let last = PREVIOUS.load(Acquire);
     let is_same = |known: &sigaction| (known.sa_sigaction, known.sa_flags) == (action.sa_sigaction, action.sa_flags);
-    // SAFETY: what stands there came from Box::into_raw below and is never freed.
+    // SAFETY: a pointer in PREVIOUS came from Box::into_raw below and is never freed.
     let same = unsafe { last.as_ref() }.is_some_and(|known| is_same(&known.action));
     if !same {
         PREVIOUS.store(Box::into_raw(Box::new(Previous { action, earlier: last })), Release);
     }
 }
 
-/// The handler that was found `level` handlers before the last one.
+/// Returns the handler that was found `level` handlers before the last one.
 fn previous(level: usize) -> Option<&'static sigaction> {
     let mut found = PREVIOUS.load(Acquire).cast_const();
     for _ in 0..level {
-        // SAFETY: as in `remember`: all of the list stays for ever, and is never changed.
+        // SAFETY: as in `remember`: no element of the list is ever freed or changed.
         found = unsafe { found.as_ref() }.map_or(null(), |previous| previous.earlier);
     }
     // SAFETY: the same.
@@ -347,8 +367,8 @@ fn previous(level: usize) -> Option<&'static sigaction> {
 }
 
 extern "C" fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the system calls us with SA_SIGINFO, so `info` is valid; `si_addr` and `si_pid` are read where `si_code` says
-    // that they are there. errno belongs to this thread.
+    // SAFETY: the system calls this function with SA_SIGINFO, so `info` is valid; `si_addr` and
+    // `si_pid` are read only if `si_code` says that they are set. errno belongs to this thread.
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;
@@ -367,13 +387,15 @@ extern "C" fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
     }
 }
 
-/// Puts zeros where the file has none. Each time more of them: a map that lost its file costs few faults, and a page of
-/// a disk that cannot be read costs that page. Pages of a private map that a user has written into stay as they are.
-/// False: the address is not ours, or there is no memory.
+/// Maps zeros where the file has no bytes, twice as many at each fault of a map: so a map that lost
+/// its file causes few faults, and an unreadable page of a disk replaces only that page. Pages of a
+/// private map that a user has written stay as they are. Returns false if the address is not in a
+/// registered map, or no memory is left.
 fn mend(address: usize) -> bool {
     let Some(slot) = find(address) else { return false };
     let page = PAGE.load(Relaxed);
-    // Marked before the zeros are there: who reads them without a fault is to know.
+    // Marked as torn before the zeros are mapped, so that code that reads them without a fault can
+    // find out.
     let times = slot.faults.fetch_add(1, AcqRel);
     if times == 0 {
         TRUNCATED.fetch_add(1, AcqRel);
@@ -384,13 +406,14 @@ fn mend(address: usize) -> bool {
     let is_writable = slot.writable.load(Relaxed);
     let len = if is_writable { page * unwritten(at / page, most / page) } else { most };
     if len == 0 {
-        return true; // another thread has mended this page, and may have written into it
+        return true; // another thread has replaced this page, and may have written into it
     }
     let protection = if is_writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-    // SAFETY: the pages lie in a map of ours that is not taken down: this thread is reading it. They are beyond the file's
-    // end, or cannot be read, or follow such a page in a file that is not what it was; nobody can rely on what is there.
-    // Of a private map, none of them was written into when `unwritten` looked.
+    // SAFETY: the pages are in a registered map that is not being unmapped, because this thread is
+    // reading it. They are beyond the end of the file, or cannot be read, or follow such a page in
+    // a file that has changed, so no code can rely on their contents. In a private map, none of
+    // them had been written when `unwritten` checked.
     let zeros = unsafe { libc::mmap(at as *mut c_void, len, protection, flags, -1, 0) };
     if zeros == libc::MAP_FAILED {
         return false;
@@ -399,7 +422,8 @@ fn mend(address: usize) -> bool {
     if !name.is_null() {
         let mut first = NAMES.load(Relaxed);
         loop {
-            // SAFETY: it came from Box::into_raw in `register`, and is ours since the swap.
+            // SAFETY: it came from Box::into_raw in `register`, and belongs to this call since the
+            // swap.
             unsafe { (*name).next = first };
             match NAMES.compare_exchange(first, name, AcqRel, Relaxed) {
                 Ok(_) => break,
@@ -410,17 +434,19 @@ fn mend(address: usize) -> bool {
     true
 }
 
-/// How many pages of a private map, from page number `first` on and `most` at most, are the file's or nobody's. 0: the first
-/// one is in memory and is not the file's. Used in the handler. Where the system does not tell, only the first page is known:
-/// it has just failed to be read.
+/// Returns how many pages of a private map, from page number `first` on and at most `most`, have
+/// not been written by a user. 0: the first one is in memory and was written. Called in the
+/// handler. If the system does not report it, only the first page is known to be unwritten, because
+/// reading it has just failed.
 fn unwritten(first: usize, most: usize) -> usize {
     const PRESENT: u64 = 1 << 63;
     const SWAPPED: u64 = 1 << 62;
     const OF_A_FILE: u64 = 1 << 61;
-    let mut entries = [0u64; 64]; // small: the alternate stack of a signal handler may have a page left
+    let mut entries = [0u64; 64]; // small, because the alternate stack of a signal handler may have only a page left
     let bytes = most.min(entries.len()) * size_of::<u64>();
-    // SAFETY: the path ends with a zero; the call to pread writes `bytes` bytes at most to `entries`, which is as long or
-    // longer; the file is closed once. signal-safety(7) allows all three calls.
+    // SAFETY: the path ends with a zero byte; pread writes at most `bytes` bytes to `entries`,
+    // which is at least that long; the file is closed once. signal-safety(7) allows all three
+    // calls.
     let read = unsafe {
         let table = libc::open(c"/proc/self/pagemap".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         if table < 0 {
@@ -433,21 +459,22 @@ fn unwritten(first: usize, most: usize) -> usize {
     };
     let is_users = |entry: &u64, there: u64| entry & there != 0 && entry & OF_A_FILE == 0;
     match entries[..read].first() {
-        Some(entry) if is_users(entry, PRESENT) => 0, // a page that is swapped out may be what failed
+        Some(entry) if is_users(entry, PRESENT) => 0, // a swapped-out page may be the one that failed
         _ => 1 + entries[..read].iter().skip(1).take_while(|entry| !is_users(entry, PRESENT | SWAPPED)).count(),
     }
 }
 
-/// What would have happened without us.
+/// Does what would have happened without our handler.
 ///
 /// # Safety
-/// Called by the handler, with its arguments.
+/// Must only be called by the handler, with its arguments.
 unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: what stands in PREVIOUS was given by sigaction(2) and is never freed; a handler in it is called as its flags
-    // say. The other calls take numbers, and addresses of values that live until they return.
+    // SAFETY: a handler in PREVIOUS was returned by sigaction(2) and is never freed; it is called
+    // as its flags require. The other calls take numbers, and addresses of values that live until
+    // they return.
     unsafe {
         let was_sent = (*info).si_code <= 0;
-        // glibc has gettid(2) as a function from 2.30 on only; the wheels run with 2.17.
+        // glibc has gettid(2) as a function only since 2.30; the wheels support 2.17.
         let thread = libc::syscall(libc::SYS_gettid) as libc::pid_t;
         let frame = &raw const was_sent as usize;
         let address = if was_sent { 0 } else { (*info).si_addr() as usize };
@@ -461,12 +488,12 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
         if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
             restore_default(signal);
             if was_sent {
-                libc::raise(signal); // it comes when we have returned; a fault comes again by itself
+                libc::raise(signal); // it is delivered after this handler returns; a fault recurs anyway
             }
             return;
         }
         if previous.is_some_and(|previous| previous.sa_flags & libc::SA_RESETHAND != 0) {
-            restore_default(signal); // it is to be called once
+            restore_default(signal); // SA_RESETHAND: it may be called only once
         }
         if previous.is_some_and(|previous| previous.sa_flags & libc::SA_SIGINFO != 0) {
             let call: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = std::mem::transmute(handler);
@@ -476,7 +503,8 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
             call(signal);
         }
         calls.is_over(level, frame_before);
-        // It gave way by raising the signal anew, for whom it found before itself. If that was us, there is nobody else.
+        // The previous handler gave way by raising the signal again for the handler that it had
+        // found. If that is ours, no other handler is left.
         let mut pending: libc::sigset_t = std::mem::zeroed();
         libc::sigpending(&raw mut pending);
         if libc::sigismember(&raw const pending, signal) == 1 && current().is_ok_and(|now| is_ours(&now)) {

@@ -249,7 +249,7 @@ fn failed_directory_syncs_are_never_built_upon() {
             if is_it && !failed.swap(true, Ordering::SeqCst) { Action::Refuse(EIO) } else { Action::Pass }
         });
         let error = ring.promote(PromoteWhen::Full).unwrap_err();
-        assert!(!error.is_retryable() && error.to_string().contains("check the disk"), "{failing}: {error}");
+        assert!(!error.is_retryable() && error.to_string().contains("Check the kernel log"), "{failing}: {error}");
         for _ in 0..3 {
             assert!(!matches!(ring.promote(PromoteWhen::Full), Ok(Promoted::Done(_))), "{failing}");
             let _ = ring.recover(&mut FailureDetector::new(Duration::ZERO));

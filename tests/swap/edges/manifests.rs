@@ -105,7 +105,8 @@ fn contradictory_manifests_are_refused_despite_their_checksum() {
     assert!(refused(text.trim_end()).contains("truncated") && refused("").contains("truncated"));
     assert!(refused(&sealed(&body.replace("node-1-ab", ".."), 2, 3)).contains("not a valid file or owner name"));
     for file in ["2.4.rec", "000002.rec", "000002.3.rec"] {
-        assert!(refused(&sealed(&body.replace("000002.4.rec", file), 2, 3)).contains("not a valid file or owner name"), "{file}");
+        let why = refused(&sealed(&body.replace("000002.4.rec", file), 2, 3));
+        assert!(why.contains("not a valid file or owner name"), "{file}: {why}");
     }
 }
 
