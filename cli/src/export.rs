@@ -94,7 +94,7 @@ pub fn run(options: &Options) -> anyhow::Result<i32> {
             Ok(i32::from(report.is_incomplete()))
         }
         // A path that leads nowhere, as much as one that leads to nothing of ours.
-        Err(error) if matches!(error.downcast_ref(), Some(Error::Fs { source }) if source.op == "look at") => {
+        Err(error) if matches!(error.downcast_ref(), Some(Error::Fs { source }) if source.op == "stat") => {
             Ok(failed(&error, 2))
         }
         Err(error) => Err(error),

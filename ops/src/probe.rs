@@ -88,7 +88,7 @@ impl Extra for System {
             let (mode, uid, gid) = (meta.mode() & 0o7777, meta.uid(), meta.gid());
             Ok(Facts { mode, uid, gid, modified: meta.modified()? })
         };
-        look().map_err(|error| FsError::new("look at", path, error))
+        look().map_err(|error| FsError::new("stat", path, error))
     }
 
     fn may_write(&self, path: &Path) -> bool {

@@ -224,7 +224,7 @@ impl RecordReader {
                 let (need, have) = (8, meta.len().saturating_sub(at));
                 refused(py, &self.path, FormatError::Truncated { at, what: "a record", need, have })
             }
-            Err(source) => failed(py, "look at", &self.path, source),
+            Err(source) => failed(py, "stat", &self.path, source),
         }
     }
 }
@@ -244,7 +244,7 @@ impl RecordReader {
         let record = self.record(py, None)?;
         if record.is_none() {
             let at = self.position(py);
-            let size = self.file.metadata().map_err(|source| failed(py, "look at", &self.path, source))?.len();
+            let size = self.file.metadata().map_err(|source| failed(py, "stat", &self.path, source))?.len();
             if at > size {
                 return Err(self.beyond(py, at));
             }

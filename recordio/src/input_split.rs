@@ -199,8 +199,7 @@ impl InputSplit {
     /// No path; a directory without `.rec` files; a file that is named twice; an index that does not match its file;
     /// by records and with [`OnDamage::Fail`], damage in the headers; filesystem errors.
     pub fn open<P: AsRef<Path>>(paths: &[P], share: Share, options: SplitOptions) -> Result<InputSplit> {
-        let resolve: Resolve =
-            |path| std::fs::canonicalize(path).map_err(|source| FsError::new("look at", path, source));
+        let resolve: Resolve = |path| std::fs::canonicalize(path).map_err(|source| FsError::new("stat", path, source));
         InputSplit::open_with(Arc::new(Posix), paths, share, options, resolve)
     }
 

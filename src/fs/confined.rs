@@ -117,7 +117,7 @@ impl Fs for Confined {
     }
 
     fn make_dir(&self, path: &Path) -> FsResult<()> {
-        self.at("make directory", path)?.make_dir()
+        self.at("create directory", path)?.make_dir()
     }
 
     fn link(&self, from: &Path, to: &Path) -> FsResult<()> {
@@ -137,11 +137,11 @@ impl Fs for Confined {
     }
 
     fn identity(&self, path: &Path) -> FsResult<Identity> {
-        self.at("look at", path)?.identity()
+        self.at("stat", path)?.identity()
     }
 
     fn changed(&self, path: &Path) -> FsResult<SystemTime> {
-        self.at("look at", path)?.changed()
+        self.at("stat", path)?.changed()
     }
 
     fn sync_dir(&self, path: &Path) -> FsResult<()> {

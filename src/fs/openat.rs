@@ -123,7 +123,7 @@ impl<'p> DirEntryAt<'p> {
         // Fails for a link, which may lead out of the ring, and does not block on a FIFO.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = File::from(self.on("open", self.open_with(flags, Mode::empty()))?);
-        let meta = file.metadata().map_err(|source| FsError::new("look at", self.path, source))?;
+        let meta = file.metadata().map_err(|source| FsError::new("stat", self.path, source))?;
         if !meta.is_file() {
             return Err(FsError::new("open", self.path, io::Error::other("it is not a plain file")));
         }
@@ -158,9 +158,9 @@ impl<'p> DirEntryAt<'p> {
             // ring's own directory is left alone, because a person may have created it.
             (Some((modes, warned)), Err(Errno::EXIST)) if self.dir.is_some() => {
                 let _ = self.set_mode(modes, warned);
-                self.on("make directory", made)
+                self.on("create directory", made)
             }
-            _ => self.on("make directory", made),
+            _ => self.on("create directory", made),
         }
     }
 
@@ -208,14 +208,14 @@ impl<'p> DirEntryAt<'p> {
     }
 
     pub fn identity(&self) -> FsResult<Identity> {
-        let stat = self.on("look at", rustix::fs::statat(self.dir(), self.name, AtFlags::SYMLINK_NOFOLLOW))?;
+        let stat = self.on("stat", rustix::fs::statat(self.dir(), self.name, AtFlags::SYMLINK_NOFOLLOW))?;
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         Ok(Identity { inode: (stat.st_dev, stat.st_ino), len: stat.st_size as u64, is_dir })
     }
 
     pub fn changed(&self) -> FsResult<SystemTime> {
         let look = rustix::fs::statat(self.dir(), self.name, AtFlags::SYMLINK_NOFOLLOW);
-        let stat = self.on("look at", look)?;
+        let stat = self.on("stat", look)?;
         let seconds = u64::try_from(stat.st_ctime).unwrap_or_default();
         Ok(UNIX_EPOCH + Duration::new(seconds, stat.st_ctime_nsec as u32))
     }
@@ -261,7 +261,7 @@ impl FileWriter for Writer {
     }
 
     fn cut(&mut self, len: u64) -> FsResult<()> {
-        on("cut", &self.path, self.file.set_len(len))?;
+        on("truncate", &self.path, self.file.set_len(len))?;
         on("seek", &self.path, self.file.seek(SeekFrom::Start(len)).map(|_| ()))
     }
 
@@ -281,7 +281,7 @@ struct Reader {
 
 impl FileReader for Reader {
     fn size(&self) -> FsResult<u64> {
-        on("look at", &self.path, self.file.metadata().map(|meta| meta.len()))
+        on("stat", &self.path, self.file.metadata().map(|meta| meta.len()))
     }
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<()> {

@@ -148,7 +148,8 @@ fn validation_must_match_the_ring_or_be_left_out() {
                 Ok(()) => assert!(ok, "{more}"),
                 Err(error) => {
                     let says = more.trim_end_matches('\n').replace("VALIDATION: ", "");
-                    let text = format!("it was made with VALIDATION 6, but the configuration has VALIDATION {says}: use 6");
+                    let text =
+                        format!("it was made with VALIDATION 6, but the configuration has VALIDATION {says}: use 6");
                     assert!(!ok && matches!(error, Error::RingMismatch { .. }), "{more}: {error}");
                     assert!(error.to_string().contains(&text), "{error}");
                 }
@@ -189,7 +190,11 @@ fn a_ring_that_holds_nothing_out_is_as_it_ever_was() {
     }
     let says = with(without.ring.parent().unwrap(), "VALIDATION: 3\n");
     assert!(
-        Reader::open(&says).err().unwrap().to_string().contains("made with VALIDATION 0, but the configuration has VALIDATION 3")
+        Reader::open(&says)
+            .err()
+            .unwrap()
+            .to_string()
+            .contains("made with VALIDATION 0, but the configuration has VALIDATION 3")
     );
 }
 

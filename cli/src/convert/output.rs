@@ -53,12 +53,12 @@ impl Output {
                 // No locks on this filesystem: they only save from two at once.
                 Ok(()) | Err(TryLockError::Error(_)) => {}
             }
-            let ours = file.metadata().map_err(bad("look at"))?;
+            let ours = file.metadata().map_err(bad("stat"))?;
             if fs::symlink_metadata(&part).is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
                 break file;
             }
         };
-        file.set_len(0).map_err(bad("cut"))?;
+        file.set_len(0).map_err(bad("truncate"))?;
         Ok(Output { path: path.to_owned(), part, file: Some(BufWriter::with_capacity(BUFFER, file)), written: 0 })
     }
 

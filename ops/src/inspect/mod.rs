@@ -54,9 +54,9 @@ impl Subject {
     /// # Errors
     /// Nothing there; a directory that is neither a ring nor a generation in one; what the filesystem says.
     pub fn at(fs: &dyn Fs, path: &Path) -> Result<Subject> {
-        let path = std::path::absolute(path).map_err(|error| FsError::new("look at", path, error))?;
+        let path = std::path::absolute(path).map_err(|error| FsError::new("stat", path, error))?;
         // Whoever looks may be given a link, even to a file. What lies below is not followed.
-        let path = std::fs::canonicalize(&path).map_err(|error| FsError::new("look at", &path, error))?;
+        let path = std::fs::canonicalize(&path).map_err(|error| FsError::new("stat", &path, error))?;
         if !fs.identity(&path)?.is_dir {
             return Ok(Subject::File(path));
         }
@@ -71,7 +71,7 @@ impl Subject {
             return Ok(Subject::Generation(ring, dir));
         }
         let why = "this directory is no ring (it holds no ring.json), and no generation of one (read.<n> or write.<n>)";
-        Err(Error::Fs { source: FsError::new("look at", &path, io::Error::other(why)) })
+        Err(Error::Fs { source: FsError::new("stat", &path, io::Error::other(why)) })
     }
 
     /// The filesystem to look at it with: in a ring, one that follows no link. (A file is what the user named.)

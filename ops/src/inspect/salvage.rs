@@ -78,8 +78,8 @@ pub fn salvage(
 
 /// Makes the directory; an error where it lies in the ring.
 fn outside(fs: &Arc<dyn Fs>, layout: &Layout, dir: &Path) -> Result<()> {
-    let dir = std::path::absolute(dir).map_err(|error| FsError::new("look at", dir, error))?;
-    let real = |path: &Path| std::fs::canonicalize(path).map_err(|error| FsError::new("look at", path, error));
+    let dir = std::path::absolute(dir).map_err(|error| FsError::new("stat", dir, error))?;
+    let real = |path: &Path| std::fs::canonicalize(path).map_err(|error| FsError::new("stat", path, error));
     let there = dir.ancestors().find(|above| fs.exists(above).unwrap_or(false)).unwrap_or(&dir);
     if real(there)?.starts_with(real(layout.root())?) {
         let message = format!("--salvage {}: this directory lies in the ring: choose another one", dir.display());

@@ -290,7 +290,7 @@ impl Fs for Disk {
 
     fn make_dir(&self, path: &Path) -> FsResult<()> {
         let mut state = self.lock();
-        let ino = state.make("make directory", path, Node::Dir(BTreeMap::new()))?;
+        let ino = state.make("create directory", path, Node::Dir(BTreeMap::new()))?;
         state.dirs.insert(ino);
         if path.components().any(|part| part.as_os_str() == "index") {
             state.hints.insert(ino);
@@ -328,7 +328,7 @@ impl Fs for Disk {
 
     fn identity(&self, path: &Path) -> FsResult<Identity> {
         let state = self.lock();
-        let ino = state.find(path).ok_or_else(|| error("look at", path, ENOENT))?;
+        let ino = state.find(path).ok_or_else(|| error("stat", path, ENOENT))?;
         Ok(match &state.nodes[&ino] {
             Node::File(bytes) => Identity { inode: (1, ino), len: bytes.len() as u64, is_dir: false },
             Node::Dir(_) => Identity { inode: (1, ino), len: 0, is_dir: true },

@@ -33,7 +33,7 @@ impl<'a> Folder<'a> {
     /// A folder that holds anything else, or another export; what the filesystem says.
     pub fn open(options: &'a Options, plan: &serde_json::Value, report: &'a mut Report) -> Result<Folder<'a>> {
         let out = options.out.as_path();
-        fs::create_dir_all(out).map_err(|error| FsError::new("make directory", out, error))?;
+        fs::create_dir_all(out).map_err(|error| FsError::new("create directory", out, error))?;
         let mut journal = Journal::open(&out.join(JOURNAL), plan, options.force)?;
         let entries = fs::read_dir(out).map_err(|error| FsError::new("list", out, error))?;
         for entry in entries {

@@ -107,7 +107,7 @@ fn line(shard: &Shard) -> String {
 fn read(path: &Path) -> Result<Option<String>> {
     let is_plain = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(FsError::new("look at", path, error).into()),
+        Err(error) => return Err(FsError::new("stat", path, error).into()),
         Ok(there) => there.is_file() && there.len() <= LIMIT,
     };
     if !is_plain {

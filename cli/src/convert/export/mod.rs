@@ -264,7 +264,7 @@ fn plan(
     positions: &Range<u64>,
 ) -> Result<serde_json::Value> {
     let file = |path: &Path| -> Result<serde_json::Value> {
-        let there = std::fs::metadata(path).map_err(|error| FsError::new("look at", path, error))?;
+        let there = std::fs::metadata(path).map_err(|error| FsError::new("stat", path, error))?;
         Ok(
             json!({ "path": path.to_string_lossy(), "bytes": there.len(), "changed": (there.mtime(), there.mtime_nsec()) }),
         )

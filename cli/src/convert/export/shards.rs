@@ -48,7 +48,7 @@ impl<'a> Shards<'a> {
             return Err(Error::Sample(format!("{out} is a directory: give the beginning of a file's name in it")));
         }
         if let Some(dir) = options.out.parent() {
-            fs::create_dir_all(dir).map_err(|error| FsError::new("make directory", dir, error))?;
+            fs::create_dir_all(dir).map_err(|error| FsError::new("create directory", dir, error))?;
         }
         let mut journal = Journal::open(&with_end(&options.out, ".export.jsonl"), plan, options.force)?;
         if !journal.is_ours && !options.force {

@@ -72,7 +72,7 @@ pub fn find(paths: &[PathBuf], patterns: &[Pattern]) -> Result<(Vec<Input>, Vec<
     let (mut inputs, mut notes) = (Vec::new(), Vec::new());
     let mut were_given = false;
     for path in paths {
-        let there = fs::metadata(path).map_err(|error| FsError::new("look at", path, error))?;
+        let there = fs::metadata(path).map_err(|error| FsError::new("stat", path, error))?;
         let is_given = !there.is_dir();
         let mut found = Vec::new();
         if !is_given {

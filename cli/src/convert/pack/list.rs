@@ -143,7 +143,7 @@ fn find(root: &Path, options: &Options, lists: &mut Lists) -> Result<Vec<Image>>
         if !options.recursive {
             break;
         }
-        let here = fs::metadata(root.join(&dir)).map_err(|error| FsError::new("look at", &root.join(&dir), error))?;
+        let here = fs::metadata(root.join(&dir)).map_err(|error| FsError::new("stat", &root.join(&dir), error))?;
         above.push((here.dev(), here.ino()));
         for name in dirs.into_iter().rev() {
             let path = dir.join(&name);

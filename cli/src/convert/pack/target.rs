@@ -67,7 +67,7 @@ impl Journal {
         let names = whole.lines().map(serde_json::from_str::<String>).collect::<std::result::Result<HashSet<_>, _>>();
         let names = names.map_err(|_| Error::Sample(format!("{} is not the journal of a pack", path.display())))?;
         let file = OpenOptions::new().append(true).create(true).open(path).map_err(bad("open"))?;
-        file.set_len(whole.len() as u64).map_err(bad("cut"))?;
+        file.set_len(whole.len() as u64).map_err(bad("truncate"))?;
         Ok(Journal { path: path.to_owned(), file, there: names })
     }
 
