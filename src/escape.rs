@@ -1,13 +1,13 @@
 //! Escapes text that other users may have chosen (owner names, meta, error messages) before it
 //! leaves the process.
 //!
-//! A process that may write to the ring chooses these texts. Unescaped, they could move a terminal's
-//! cursor, reverse the direction of writing, or add forged lines to a log.
+//! Any process with write access to the ring chooses these texts. Unescaped, they could move a
+//! terminal's cursor, reverse the writing direction, or add forged lines to a log.
 
 use std::borrow::Cow;
 
-/// Whether a terminal acts on `c` instead of showing it: control characters, line separators, and
-/// the characters that change the direction of writing.
+/// Returns whether a terminal acts on `c` instead of showing it: control characters, line
+/// separators, and the characters that change the writing direction.
 pub fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -26,7 +26,7 @@ pub fn escape(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns `value` as JSON text on one line. JSON requires escapes only below U+0020; this escapes
-/// every character that a terminal would act on. (Such a character can only stand in a string.)
+/// every character that a terminal would act on. (Such a character can only be in a string.)
 pub fn json_text(value: &serde_json::Value) -> String {
     let mut text = String::new();
     for c in value.to_string().chars() {

@@ -1,9 +1,9 @@
-//! The log of failures: the errors that ended generators and managers, kept in the store so that they
-//! outlive their processes.
+//! The failure log: the errors that ended generators and managers, kept in the coordination store
+//! so that they outlive their processes.
 //!
-//! Each is a note in the folder `failures`, under the owner name of the process that failed; of two
-//! under one name, the first one stays. People read it. No decision depends on it, and nothing fails
-//! where it cannot be written.
+//! Each failure is a note in the folder `failures`, under the owner name of the process that
+//! failed; the first note of a process stays. The log is only for people: no decision depends on
+//! it, and an error of writing it is ignored.
 
 use crate::coordination::{Notes, if_available};
 use crate::error::Result;
@@ -11,35 +11,35 @@ use crate::role::Role;
 use crate::unix_ms;
 use serde::{Deserialize, Serialize};
 
-/// Failures that are kept, the newest ones.
+/// Number of failures that are kept; the newest ones.
 pub const KEPT: usize = 16;
-/// Longest message in bytes; the rest is cut off.
+/// Maximum length of a message in bytes; the rest is cut off.
 pub const MAX_MESSAGE: usize = 4096;
 const FOLDER: &str = "failures";
 
 /// A process of the ring that ended with an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Its owner name.
+    /// The owner name of the process.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The word for its role: generator or manager.
+    /// The name of its role: `generator` or `manager`.
     pub role: String,
-    /// Its host.
+    /// The name of its host.
     pub host: String,
-    /// Its process id there.
+    /// Its process id on that host.
     pub pid: u32,
-    /// When, by its clock: milliseconds since 1970.
+    /// Time of the failure by the process's clock, in milliseconds since 1970.
     pub unix_ms: u64,
     /// The error.
     pub message: String,
 }
 
-/// Writes down that `member`, which is this process in `role`, ends with the error `message`. Only logs
-/// that it could not be written.
+/// Records that `member`, which is this process in `role`, ends with the error `message`. If it
+/// cannot be recorded, this is only logged.
 pub fn record(notes: &dyn Notes, member: &str, role: Role, message: &str) {
     let failure = Failure {
-        name: String::new(), // the note's own
+        name: String::new(), // the name of the note
         role: role.to_string(),
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         pid: std::process::id(),
@@ -47,7 +47,7 @@ pub fn record(notes: &dyn Notes, member: &str, role: Role, message: &str) {
         message: cut(message),
     };
     if let Err(error) = write(notes, member, &failure) {
-        tracing::debug!(%error, "a failure could not be written to the index");
+        tracing::debug!(%error, "cannot record a failure in the index");
     }
 }
 
@@ -64,14 +64,15 @@ fn write(notes: &dyn Notes, member: &str, failure: &Failure) -> Result<()> {
     Ok(())
 }
 
-/// Returns the last failures, the newest first; none where the server of the store is away.
+/// Returns the recorded failures, the newest first; none while the server of the store is
+/// unreachable.
 ///
 /// # Errors
 /// All other errors of the store.
 pub fn failures(notes: &dyn Notes) -> Result<Vec<Failure>> {
     let found = notes.note_names(FOLDER).and_then(|names| read(notes, names));
     let mut found = if_available(found)?.unwrap_or_default();
-    found.truncate(KEPT); // two that write at once may leave a few more
+    found.truncate(KEPT); // two processes that write at once may leave a few more
     Ok(found)
 }
 
@@ -82,14 +83,14 @@ fn read(notes: &dyn Notes, names: Vec<String>) -> Result<Vec<Failure>> {
         let Some(text) = notes.read_note(FOLDER, &name)? else { continue };
         match serde_json::from_str::<Failure>(&text) {
             Ok(failure) => found.push(Failure { name, ..failure }),
-            Err(error) => tracing::debug!(%error, name, "a failure cannot be decoded"),
+            Err(error) => tracing::debug!(%error, name, "cannot decode a recorded failure"),
         }
     }
     found.sort_by(|a, b| b.unix_ms.cmp(&a.unix_ms).then_with(|| b.name.cmp(&a.name)));
     Ok(found)
 }
 
-/// Returns the message, or the beginning of a long one.
+/// Returns the message, truncated to [`MAX_MESSAGE`] bytes.
 fn cut(message: &str) -> String {
     const MORE: &str = " ...";
     if message.len() <= MAX_MESSAGE {
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_sixteen_stay_whatever_order_they_were_written_in() {
+    fn newest_failures_are_kept_in_any_order_of_writing() {
         let notes = MemoryStore::default();
         for n in (0..40).map(|n| n * 7 % 40) {
             write(&notes, &format!("member-{n}"), &at(n)).unwrap();
@@ -122,12 +123,13 @@ mod tests {
         assert_eq!((found[0].name.as_str(), found[0].message.as_str()), ("member-39", "failure 39"));
     }
 
-    /// The failure that ended a process stays on record; failures that follow from it do not replace it.
+    /// The failure that ended a process stays recorded; failures that follow from it do not replace
+    /// it.
     #[test]
     fn first_failure_of_a_process_is_kept_over_later_ones() {
         let notes = MemoryStore::default();
         record(&notes, "me", Role::Generator, "the cause");
-        record(&notes, "me", Role::Generator, "what came of it");
+        record(&notes, "me", Role::Generator, "a consequence");
         record(&notes, "other", Role::Manager, "another's");
         let found = failures(&notes).unwrap();
         let mut all: Vec<_> = found.iter().map(|f| (f.name.as_str(), f.role.as_str(), f.message.as_str())).collect();
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_that_makes_no_sense_is_skipped_and_is_the_first_to_go() {
+    fn invalid_note_is_skipped_and_removed_first() {
         let notes = MemoryStore::default();
         notes.add_note(FOLDER, "zzz", "{").unwrap();
         (0..3).for_each(|n| write(&notes, &format!("member-{n}"), &at(n)).unwrap());
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_cut_between_characters() {
+    fn long_message_is_cut_between_characters() {
         for message in ["x".repeat(10_000), "ü".repeat(5_000), format!("y{}", "€".repeat(3_000))] {
             let kept = cut(&message);
             let (begin, end) = kept.split_at(kept.len() - 4);

@@ -1,5 +1,5 @@
-//! The heartbeat of a role: a thread that publishes a growing number, with a report, while the role
-//! runs.
+//! The heartbeat of a role: a thread that publishes an increasing number, with a report, while the
+//! role runs.
 
 use crate::coordination::{BEATS_PER_LEASE, Membership, Report};
 use crate::role::Role;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Tries in the time of one lease, while the store accepts none.
+/// Number of attempts per lease while the store accepts no heartbeat.
 const TRIES_PER_LEASE: u32 = 16;
 
 struct Shared {
@@ -18,7 +18,7 @@ struct Shared {
 }
 
 /// The heartbeat of a running role. Dropping it stops the thread and removes the member from the
-/// store; a killed process just falls silent.
+/// store; the heartbeat of a killed process just stops.
 pub struct Heartbeat {
     store: Arc<dyn Membership>,
     member: String,
@@ -27,12 +27,12 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Starts to beat as `member` in `role`. Publishes the first beat before it returns.
+    /// Starts the heartbeat of `member` in `role`. Publishes the first heartbeat before it returns.
     pub fn start(store: Arc<dyn Membership>, member: &str, role: Role, lease: Duration) -> Heartbeat {
         Heartbeat::start_with(store, member, role, lease, |_| ())
     }
 
-    /// Like [`Heartbeat::start`], and calls `also` in its thread after each beat.
+    /// Like [`Heartbeat::start`], and calls `also` in its thread after each heartbeat.
     pub fn start_with(
         store: Arc<dyn Membership>,
         member: &str,
@@ -54,7 +54,8 @@ impl Heartbeat {
                 also(&*store);
                 let mut stopped = shared.stopped.lock().unwrap_or_else(PoisonError::into_inner);
                 while !*stopped {
-                    // After a failure it tries again soon, so that a store that is back sees all members alive.
+                    // After a failure it tries again soon, so that a store that is reachable again
+                    // soon lists all members as alive.
                     let pause = lease / if heard { BEATS_PER_LEASE } else { TRIES_PER_LEASE };
                     let waited = shared.wake.wait_timeout(stopped, pause).unwrap_or_else(PoisonError::into_inner);
                     stopped = waited.0;
@@ -71,13 +72,13 @@ impl Heartbeat {
         Heartbeat { store, member: member.to_owned(), shared, thread: thread.ok() }
     }
 
-    /// Changes the report that the next beat publishes.
+    /// Changes the report that the next heartbeat publishes.
     pub fn report(&self, change: impl FnOnce(&mut Report)) {
         change(&mut self.shared.report.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-/// Publishes one beat. Returns whether the store took it.
+/// Publishes one heartbeat. Returns whether the store accepted it.
 fn beat(store: &dyn Membership, member: &str, number: u64, shared: &Shared) -> bool {
     let report = {
         let mut report = shared.report.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,8 +87,9 @@ fn beat(store: &dyn Membership, member: &str, number: u64, shared: &Shared) -> b
     };
     let taken = store.beat(member, number, &report);
     if let Err(error) = &taken {
-        // A reader may have no right to write here. The others may be taken for dead, which costs work only.
-        tracing::debug!(%error, member, "a heartbeat could not be published");
+        // A reader may have no permission to write here. If other processes then consider it dead,
+        // that costs only work.
+        tracing::debug!(%error, member, "cannot publish a heartbeat");
     }
     taken.is_ok()
 }
@@ -100,7 +102,7 @@ impl Drop for Heartbeat {
             let _ = thread.join();
         }
         if let Err(error) = self.store.leave(&self.member) {
-            tracing::debug!(%error, member = self.member, "a member could not be removed from the list");
+            tracing::debug!(%error, member = self.member, "cannot remove a member from the list");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Numbers, sizes and times as text for people.
+//! Formats numbers, sizes and times for people.
 
 /// Returns `n` with its noun: "1 sample", "2 samples".
 pub fn counted(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Returns `bytes` in the unit that fits: "17 B", "1.5 MiB".
+/// Returns `bytes` with a suitable unit: "17 B", "1.5 MiB".
 pub fn human_bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes as f64;
@@ -17,7 +17,7 @@ pub fn human_bytes(bytes: u64) -> String {
     if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
 }
 
-/// Returns `seconds` in the unit that fits: "1.5 s", "2.0 h".
+/// Returns `seconds` with a suitable unit: "1.5 s", "2.0 h".
 pub fn human_seconds(seconds: f64) -> String {
     match seconds {
         s if s < 120.0 => format!("{s:.1} s"),
@@ -27,8 +27,8 @@ pub fn human_seconds(seconds: f64) -> String {
     }
 }
 
-/// Returns a time in UTC as `2026-11-22` and `09:15:07`. From days to a date by Howard Hinnant's `civil_from_days`
-/// (<https://howardhinnant.github.io/date_algorithms.html>).
+/// Returns a time in UTC as `2026-11-22` and `09:15:07`. Converts days to a date by Howard
+/// Hinnant's `civil_from_days` (<https://howardhinnant.github.io/date_algorithms.html>).
 pub fn utc(unix_ms: u64) -> (String, String) {
     let seconds = unix_ms / 1000;
     let (days, second) = (seconds / 86_400, seconds % 86_400);
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_those_of_the_calendar() {
+    fn utc_times_match_the_calendar() {
         let text = |ms| {
             let (date, time) = utc(ms);
             format!("{date} {time}")

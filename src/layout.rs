@@ -1,4 +1,4 @@
-//! Paths and names of a ring, and the phase of a generation's directory.
+//! The paths and names of a ring, and the phase of a generation's directory.
 
 use ringreel_format::SegmentId;
 use std::fmt;
@@ -10,12 +10,12 @@ pub struct Layout {
     root: PathBuf,
 }
 
-/// The scratch directories of `ringreel doctor` begin with it. No name of a ring does.
+/// Prefix of the scratch directories of `ringreel doctor`. No other name of a ring begins with it.
 pub const SCRATCH: &str = ".doctor-";
-/// The directories that every ring has from its birth on.
+/// The directories that every ring has since its creation.
 pub const DIRECTORIES: [&str; 5] = ["manifests", "staging", "index", "quarantine", "trash"];
 
-/// A directory of the ring that holds a generation.
+/// A directory that holds a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GenerationDir {
     /// `write.<n>`
@@ -24,33 +24,36 @@ pub enum GenerationDir {
     Read(u64),
 }
 
-/// What the directory of a generation is, by its name and the newest manifest alone.
+/// The phase of a generation's directory, which depends only on its name and the newest manifest.
 ///
-/// Whether the generation has a manifest, and whether the directory may be removed, are other questions: a manifest may be
-/// lost or pruned, and a reader may still need an old generation.
+/// It does not imply that the generation has a manifest, or that the directory may be removed: a
+/// manifest may be lost or pruned, and a reader may still need an old generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The generation fills: the next one, or the one after it while the next one waits for its manifest.
+    /// The generation is filling: the next one, or the one after it while the next one waits for
+    /// its manifest.
     Filling,
     /// The next generation, after its rename and before its manifest.
     Promoting,
     /// A generation that was promoted.
     Promoted,
-    /// `write.<n>` of a generation that was promoted, made again by a late mkdir or rename.
+    /// `write.<n>` of a generation that was promoted, created again by a late mkdir or rename.
     Retired,
-    /// A number that no manifest leads up to: manifests are lost, or it is litter.
+    /// The number is too high for the newest manifest: manifests are lost, or the directory is
+    /// litter.
     Ahead,
 }
 
 impl GenerationDir {
-    /// The generation's number.
+    /// Returns the number of the generation.
     pub fn number(self) -> u64 {
         match self {
             GenerationDir::Write(n) | GenerationDir::Read(n) => n,
         }
     }
 
-    /// Returns what the directory is, where `next` is the generation after the newest one that has a manifest.
+    /// Returns the phase of the directory, where `next` is the generation after the newest one that
+    /// has a manifest.
     pub fn phase(self, next: u64) -> Phase {
         match self {
             GenerationDir::Write(n) if n < next => Phase::Retired,
@@ -61,7 +64,7 @@ impl GenerationDir {
         }
     }
 
-    /// The generation's number in a directory's name.
+    /// Parses the name of a generation's directory.
     pub fn parse(name: &str) -> Option<GenerationDir> {
         let (kind, number) = name.split_once('.')?;
         let number = parse_number(number)?;
@@ -90,27 +93,27 @@ pub fn read_generations<'a>(names: impl IntoIterator<Item = &'a String>) -> impl
     })
 }
 
-/// Every number of ours is below: there is always a next one.
+/// Upper limit of valid numbers, so that every number has a successor.
 const NUMBERS_END: u64 = 1 << 62;
 
-/// A number as we write it: digits, without leading zeros.
+/// Parses a number in the form that ringreel writes: digits without leading zeros.
 pub fn parse_number(text: &str) -> Option<u64> {
     let number = text.parse::<u64>().ok()?;
     (number < NUMBERS_END && number.to_string() == text).then_some(number)
 }
 
-/// The name of a segment in its generation: `000017.rec` with one sample, `000017.12.rec` with 12. The
-/// number of samples is there so that a listing shows how full a generation is.
+/// The name of a segment in its generation: `000017.rec` with one sample, `000017.12.rec` with 12.
+/// It contains the number of samples, so that a listing shows how full the generation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentName {
-    /// Its number in its generation.
+    /// The index of the segment in its generation.
     pub index: u64,
-    /// How many samples it holds.
+    /// The number of samples in the segment.
     pub samples: u64,
 }
 
 impl SegmentName {
-    /// Returns what a segment's name says; `None` for other names.
+    /// Parses the name of a segment. Returns `None` for other names.
     pub fn parse(name: &str) -> Option<SegmentName> {
         let stem = name.strip_suffix(".rec")?;
         let (index, samples) = stem.split_once('.').unwrap_or((stem, "1"));
@@ -128,94 +131,96 @@ impl fmt::Display for SegmentName {
     }
 }
 
-/// Returns the name of a segment of `samples` samples at `index` in its generation.
+/// Returns the name of a segment with `samples` samples at `index` in its generation.
 pub fn segment_name(index: u64, samples: u64) -> String {
     SegmentName { index, samples }.to_string()
 }
 
-/// The id in the staging name of a finished segment.
+/// Parses the staging name of a sealed segment.
 pub fn sealed_id(name: &str) -> Option<SegmentId> {
     name.strip_suffix(".rec")?.parse().ok()
 }
 
-/// Whether `owner` may be a directory's name: ours are host, pid and a random number.
+/// Returns whether `owner` is a valid owner name, which is also a directory name: host, pid and a
+/// random number.
 pub fn is_owner(owner: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !owner.is_empty() && owner.len() <= 200 && !owner.starts_with('.') && owner.bytes().all(plain)
 }
 
 impl Layout {
-    /// The layout of the ring in `root`.
+    /// Creates the layout of the ring in `root`.
     pub fn new(root: &Path) -> Layout {
         Layout { root: root.to_owned() }
     }
 
-    /// The ring's directory.
+    /// Returns the directory of the ring.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// What the ring is, once and for all.
+    /// Returns the path of `ring.json`, the ring descriptor.
     pub fn ring_json(&self) -> PathBuf {
         self.root.join("ring.json")
     }
 
-    /// Manifests, named by their generation.
+    /// Returns the directory of the manifests, which are named by their generation.
     pub fn manifests(&self) -> PathBuf {
         self.root.join("manifests")
     }
 
-    /// The manifest of generation `n`.
+    /// Returns the path of the manifest of generation `n`.
     pub fn manifest(&self, n: u64) -> PathBuf {
         self.manifests().join(n.to_string())
     }
 
-    /// Generation `n` while it fills.
+    /// Returns the directory of generation `n` while it fills.
     pub fn write(&self, n: u64) -> PathBuf {
         self.generation(GenerationDir::Write(n))
     }
 
-    /// Generation `n` from its promotion on.
+    /// Returns the directory of generation `n` from its promotion on.
     pub fn read(&self, n: u64) -> PathBuf {
         self.generation(GenerationDir::Read(n))
     }
 
-    /// The directory of a generation.
+    /// Returns the directory of a generation.
     pub fn generation(&self, dir: GenerationDir) -> PathBuf {
         self.root.join(dir.to_string())
     }
 
-    /// Directories of all owners.
+    /// Returns the directory of the staging directories of all owners.
     pub fn staging(&self) -> PathBuf {
         self.root.join("staging")
     }
 
-    /// What `owner` is writing, and what it finished that no manifest lists yet.
+    /// Returns the staging directory of `owner`: segments that it is writing, and sealed ones that
+    /// no manifest lists yet.
     pub fn staging_of(&self, owner: &str) -> PathBuf {
         self.staging().join(owner)
     }
 
-    /// A finished segment.
+    /// Returns the path of a sealed segment in staging.
     pub fn sealed(&self, owner: &str, id: SegmentId) -> PathBuf {
         self.staging_of(owner).join(format!("{id}.rec"))
     }
 
-    /// A segment that its owner is writing.
+    /// Returns the path of a segment that its owner is writing.
     pub fn part(&self, owner: &str, id: SegmentId) -> PathBuf {
         self.staging_of(owner).join(format!("{id}.part"))
     }
 
-    /// The index kept in files.
+    /// Returns the directory of the coordination store in files.
     pub fn index(&self) -> PathBuf {
         self.root.join("index")
     }
 
-    /// What was found broken.
+    /// Returns the directory of segments that were found damaged.
     pub fn quarantine(&self) -> PathBuf {
         self.root.join("quarantine")
     }
 
-    /// What is being removed.
+    /// Returns the directory of directories that are being removed.
     pub fn trash(&self) -> PathBuf {
         self.root.join("trash")
     }
@@ -228,7 +233,7 @@ mod tests {
 
     /// Generation 5 is the next one.
     #[test]
-    fn phase_follows_from_the_number_of_the_next_generation() {
+    fn phase_depends_on_the_next_generation() {
         let phases = |dir: fn(u64) -> GenerationDir| [4, 5, 6, 7, u64::MAX].map(|n| dir(n).phase(5));
         let ahead = Phase::Ahead;
         assert_eq!(phases(GenerationDir::Write), [Phase::Retired, Phase::Filling, Phase::Filling, ahead, ahead]);
@@ -237,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_as_we_write_them_are_ours() {
+    fn only_canonical_names_are_parsed() {
         assert_eq!(GenerationDir::parse("write.12"), Some(GenerationDir::Write(12)));
         for name in ["write.012", "write.", "write", "read.-1", "read.1x", "trash.1", "write.1.2"] {
             assert_eq!(GenerationDir::parse(name), None, "{name}");

@@ -1,5 +1,5 @@
-//! How much memory this process may use: what somebody else's file claims is compared with it, and with what the process
-//! holds of such claims already, in whatever thread, for whichever reader.
+//! Memory budgets of this process. Sizes that are claimed in files of other users are compared with
+//! the available memory, and with what all threads and readers of the process already hold.
 
 use std::io;
 use std::path::Path;
@@ -7,10 +7,12 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Condvar, LazyLock, Mutex, OnceLock, PoisonError};
 
-/// Less than this is not counted: whoever holds many small things has asked for each.
+/// Smaller sizes are not counted, because a caller that holds many small samples has requested each
+/// of them.
 const COUNTED: u64 = 1 << 20;
 
-/// The least `memory.max` from this process's control group up (version 2).
+/// Returns the smallest `memory.max` of this process's control group and its ancestors (cgroup
+/// version 2).
 pub fn group_limit() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -20,8 +22,8 @@ pub fn group_limit() -> Option<u64> {
     up.filter_map(|dir| std::fs::read_to_string(dir.join("memory.max")).ok()?.trim().parse().ok()).min()
 }
 
-/// Bytes of memory that this machine has, that its group may use, or that this process may have addresses for (`ulimit
-/// -v`), whichever is less. Asked of the system once.
+/// Returns the memory in bytes that this process may use: the smallest of the machine's memory, its
+/// control group's limit, and its address space limit (`ulimit -v`). Queries the system once.
 pub fn bytes() -> u64 {
     static BYTES: OnceLock<u64> = OnceLock::new();
     *BYTES.get_or_init(|| {
@@ -32,24 +34,26 @@ pub fn bytes() -> u64 {
     })
 }
 
-/// For what readers read and hand out. An eighth is left to all else.
+/// The budget of samples that readers read and hand out. An eighth of the memory is left for
+/// everything else.
 pub static HANDED_OUT: LazyLock<Budget> = LazyLock::new(|| Budget::new(bytes() - bytes() / 8));
-/// For what is read in order to be checked, and forgotten.
+/// The budget of data that is read only to be verified.
 pub static CHECKED: LazyLock<Budget> = LazyLock::new(|| Budget::new(bytes() / 4 * 3));
 
-/// Memory that all threads together may hold for one purpose. Taking some and giving it back takes no lock: it happens for
-/// each sample, and a child that was forked meanwhile goes on with it.
+/// Memory that all threads together may hold for one purpose. Reserving and releasing it takes no
+/// lock, because both happen for each sample, and a child that is forked meanwhile continues to use
+/// the budget.
 #[derive(Debug)]
 pub struct Budget {
     most: u64,
     held: AtomicU64,
-    /// How many wait for others to give back.
+    /// Number of threads that wait for others to release memory.
     waiting: AtomicUsize,
     lock: Mutex<()>,
     less: Condvar,
 }
 
-/// Some of a budget, until it is dropped.
+/// A part of a budget, which is released when it is dropped.
 #[derive(Debug)]
 pub struct Reservation<'b> {
     of: &'b Budget,
@@ -57,7 +61,7 @@ pub struct Reservation<'b> {
 }
 
 impl Budget {
-    /// One of `most` bytes.
+    /// Creates a budget of `most` bytes.
     pub fn new(most: u64) -> Budget {
         let (held, waiting) = (AtomicU64::new(0), AtomicUsize::new(0));
         Budget { most, held, waiting, lock: Mutex::default(), less: Condvar::new() }
@@ -68,10 +72,11 @@ impl Budget {
         self.held.fetch_update(SeqCst, SeqCst, more).is_ok()
     }
 
-    /// `len` bytes of it, now.
+    /// Reserves `len` bytes, without waiting.
     ///
     /// # Errors
-    /// [`io::ErrorKind::OutOfMemory`]: it is more than there ever is. [`io::ErrorKind::ResourceBusy`]: others hold it.
+    /// [`io::ErrorKind::OutOfMemory`] if `len` exceeds the whole budget;
+    /// [`io::ErrorKind::ResourceBusy`] if too much of it is reserved.
     pub fn take(&self, len: u64) -> io::Result<Reservation<'_>> {
         let len = if len < COUNTED { 0 } else { len };
         if len == 0 || self.try_take(len) {
@@ -80,14 +85,15 @@ impl Budget {
         let (most, held) = (self.most, self.held.load(SeqCst));
         let kind = if len > most { io::ErrorKind::OutOfMemory } else { io::ErrorKind::ResourceBusy };
         let why = format!(
-            "there is no memory for {len} bytes: this process may hold {most} of samples, and holds {held} (hold fewer \
-             samples, lower PREFETCH_BYTES or the number of workers; MAX_PART refuses what only claims to be large)"
+            "not enough memory for {len} bytes: this process may hold {most} bytes of samples and holds {held} (hold \
+             fewer samples, lower PREFETCH_BYTES or the number of workers; MAX_PART refuses parts that only claim to be \
+             large)"
         );
         Err(io::Error::new(kind, why))
     }
 
-    /// `len` bytes of it, or all of it where that is less, as soon as others have given back enough. (Who waits holds
-    /// nothing of it.)
+    /// Reserves `len` bytes, at most the whole budget, as soon as other threads have released
+    /// enough. A waiting thread holds nothing of the budget.
     pub fn wait_for(&self, len: u64) -> Reservation<'_> {
         let len = len.min(self.most);
         if !self.try_take(len) {
@@ -108,7 +114,7 @@ impl Drop for Reservation<'_> {
             return;
         }
         self.of.held.fetch_sub(self.len, SeqCst);
-        // Who began to wait after this question sees what was given back.
+        // A thread that begins to wait after this check sees the released bytes.
         if self.of.waiting.load(SeqCst) > 0 {
             drop(self.of.lock.lock());
             self.of.less.notify_all();
@@ -122,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_all_hold_together_is_never_more_than_the_budget() {
+    fn reservations_never_exceed_the_budget() {
         let budget = Budget::new(10 * COUNTED);
         let first = budget.take(6 * COUNTED).unwrap();
         let refused = budget.take(5 * COUNTED).map(drop).unwrap_err();
@@ -130,13 +136,14 @@ mod tests {
         let claimed = budget.take(u64::MAX).map(drop).unwrap_err();
         assert!(claimed.kind() == io::ErrorKind::OutOfMemory && claimed.to_string().contains("MAX_PART"));
         let second = budget.take(4 * COUNTED).unwrap();
-        assert!(budget.take(COUNTED).is_err() && budget.take(COUNTED - 1).is_ok(), "small ones are not counted");
+        assert!(budget.take(COUNTED).is_err() && budget.take(COUNTED - 1).is_ok(), "small sizes are not counted");
         drop(first);
         drop(second);
         assert_eq!(budget.held.load(SeqCst), 0);
     }
 
-    /// Every waiting thread gets its bytes, and a request for more than the budget gets the whole budget.
+    /// Every waiting thread gets its bytes, and a request for more than the budget gets the whole
+    /// budget.
     #[test]
     fn waiters_make_progress_and_requests_are_capped() {
         let budget = Budget::new(100);

@@ -1,11 +1,11 @@
-//! Limits the log of a role that works for days: a line a minute at most.
+//! Limits the log of a long-running role to one line per minute.
 
 use std::time::{Duration, Instant};
 
-/// Least time between two lines about ordinary progress.
+/// Minimum time between two lines about ordinary progress.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Says when the next line about progress is due.
+/// Decides when the next line about progress is due.
 #[derive(Debug)]
 pub(crate) struct Minutely {
     every: Duration,
@@ -13,17 +13,18 @@ pub(crate) struct Minutely {
 }
 
 impl Minutely {
-    /// The first line is due a minute after now.
+    /// Creates a limit whose first line is due in a minute.
     pub fn from_now() -> Minutely {
         Minutely { every: EVERY, last: Some(Instant::now()) }
     }
 
-    /// The first line is due at once.
+    /// Creates a limit whose first line is due at once.
     pub fn at_once() -> Minutely {
         Minutely { every: EVERY, last: None }
     }
 
-    /// Whether a line is due. The caller asks when something changed, and then logs it.
+    /// Returns whether a line is due. The caller calls this when something changed, and logs a line
+    /// if it is due.
     pub fn is_due(&mut self) -> bool {
         let due = self.last.is_none_or(|last| last.elapsed() >= self.every);
         if due {

@@ -1,23 +1,24 @@
-//! What a process does in a ring, and the word for it in the index, in reports and in lists of failures.
+//! The roles of processes in a ring, and their names in the coordination store, in reports and in
+//! the failure log.
 
 use std::fmt;
 
 /// A role in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Makes samples.
+    /// Writes samples.
     Generator,
-    /// Keeps the ring turning.
+    /// Runs maintenance continuously.
     Manager,
-    /// Takes samples out.
+    /// Reads samples.
     Reader,
 }
 
 impl Role {
-    /// All of them.
+    /// All roles.
     pub const ALL: [Role; 3] = [Role::Generator, Role::Manager, Role::Reader];
 
-    /// Returns the word for it on the disk and on a server. It never changes.
+    /// Returns the name of the role in files and on servers. It never changes.
     pub const fn as_str(self) -> &'static str {
         match self {
             Role::Generator => "generator",
@@ -26,7 +27,7 @@ impl Role {
         }
     }
 
-    /// Returns the role with this word; `None` for words of later versions.
+    /// Parses the name of a role. Returns `None` for the names of later versions.
     pub fn parse(word: &str) -> Option<Role> {
         Role::ALL.into_iter().find(|role| role.as_str() == word)
     }
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_roles_are_parsed_and_no_others() {
+    fn only_names_of_roles_are_parsed() {
         for role in Role::ALL {
             assert_eq!(Role::parse(&role.to_string()), Some(role));
         }

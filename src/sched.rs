@@ -1,10 +1,12 @@
-//! Threads that work ahead of a consumer. Results come in the order of the work, for any number of threads.
+//! Threads that work ahead of a consumer. Results are taken in the order of the work, for any
+//! number of threads.
 //!
-//! [`Pool`] owns its threads, and its caller says how much work is given out ahead. [`in_order`] borrows what it works
-//! on, and has a window of its own. Nothing spins.
+//! [`Pool`] owns its threads, and its caller decides how much work is queued ahead. [`in_order`]
+//! borrows its input and limits the work ahead to a window. No thread spins.
 //!
-//! Two others differ for a reason: `Prefetch` has one producer, which is called in sequence and gets its buffers back;
-//! `verify` adds up results in any order, since one large file would hold up the window of all threads.
+//! Two other thread pools differ for a reason: `Prefetch` has one producer, which is called in
+//! sequence and gets its buffers back; `verify` combines results in any order, because one large
+//! file would stall the window of all threads.
 
 use crate::error::{Error, Result};
 use std::collections::{HashMap, VecDeque};
@@ -15,15 +17,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::Duration;
 
-/// Longest time for which a wait does not ask whether it shall stop.
+/// Maximum time for which a wait does not check whether to stop.
 const SLICE: Duration = Duration::from_millis(50);
-/// Threads of [`in_order`] at most.
+/// Maximum number of threads of [`in_order`].
 const MOST_THREADS: usize = 1024;
-/// Numbers for each of its threads that are begun and not taken, at most.
+/// Maximum number of items per thread of [`in_order`] that are begun and not taken.
 const WINDOW: usize = 4;
 
-/// A pool of threads whose results are taken in the order in which the work was given out. Dropping it stops the
-/// threads after what they are doing, and joins them.
+/// A thread pool whose results are taken in the order in which the work was queued. Dropping it
+/// lets each thread finish its current item, and joins all threads.
 pub struct Pool<T, R> {
     shared: Arc<Shared<T, R>>,
     threads: Vec<JoinHandle<()>>,
@@ -39,7 +41,7 @@ struct Shared<T, R> {
 
 struct State<T, R> {
     tasks: VecDeque<(u64, T)>,
-    /// None for work that panicked.
+    /// Results by number; `None` for work that panicked.
     results: HashMap<u64, Option<R>>,
     stopped: bool,
 }
@@ -70,10 +72,11 @@ impl<T, R> Shared<T, R> {
 }
 
 impl<T, R> Pool<T, R> {
-    /// Starts `threads` threads, at least one. They do not preempt others ([`do_not_preempt`]).
+    /// Starts `threads` threads, at least one. They do not preempt other threads
+    /// ([`do_not_preempt`]).
     ///
     /// # Errors
-    /// The system starts no further thread.
+    /// The system cannot start another thread.
     pub fn new(threads: usize, work: impl Fn(T) -> R + Send + Sync + 'static) -> io::Result<Pool<T, R>>
     where
         T: Send + 'static,
@@ -98,15 +101,15 @@ impl<T, R> Pool<T, R> {
         Pool { shared, threads: Vec::new(), given: 0, taken: 0 }
     }
 
-    /// Gives out a piece of work.
+    /// Queues a piece of work.
     pub fn give(&mut self, task: T) {
         self.shared.lock().tasks.push_back((self.given, task));
         self.given += 1;
         self.shared.wanted.notify_one();
     }
 
-    /// The result of the first piece of work whose result was not taken yet. None where `stop`, which is asked while it
-    /// waits, says so: the result can be taken later.
+    /// Returns the next result, in the order of the work. Returns `None` if `stop`, which is called
+    /// during the wait, returns true; the result can be taken later.
     ///
     /// # Errors
     /// The work panicked, which is a bug.
@@ -116,7 +119,7 @@ impl<T, R> Pool<T, R> {
             if let Some(result) = state.results.remove(&self.taken) {
                 self.taken += 1;
                 let panicked =
-                    || Error::Sample("a thread that reads ahead has panicked: a bug; please report it".into());
+                    || Error::Sample("a read-ahead thread panicked, which is a bug; please report it".into());
                 return result.ok_or_else(panicked).map(Some);
             }
             let waited = self.shared.done.wait_timeout(state, SLICE).unwrap_or_else(PoisonError::into_inner);
@@ -137,16 +140,18 @@ impl<T, R> Drop for Pool<T, R> {
         self.shared.lock().stopped = true;
         self.shared.wanted.notify_all();
         for thread in self.threads.drain(..) {
-            let _ = thread.join(); // its panics were caught
+            let _ = thread.join(); // panics of the work were caught
         }
     }
 }
 
-/// Does `work` for each number of `range` in `threads` threads, and gives each result to `take`, in order, in this
-/// thread. At most four results per thread exist at a time. The calls of `take` do not depend on `threads`.
+/// Runs `work` for each number of `range` in `threads` threads, and passes the results to `take` in
+/// order, in this thread. At most four results per thread exist at a time. The calls of `take` do
+/// not depend on `threads`.
 ///
 /// # Errors
-/// The first error of `take`, after which no further work is begun. A thread that cannot be started. The work panicked.
+/// The first error of `take`, after which no further work is begun; a thread that cannot be
+/// started; a panic of `work`.
 pub fn in_order<R: Send>(
     range: Range<u64>,
     threads: usize,
@@ -156,12 +161,12 @@ pub fn in_order<R: Send>(
     let numbers = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(MOST_THREADS);
     let threads = threads.clamp(1, MOST_THREADS).min(numbers);
     thread::scope(|scope| {
-        let mut pool = Pool::without_threads(); // those of the scope, which end when it is dropped
+        let mut pool = Pool::without_threads(); // the threads belong to the scope and end when the pool is dropped
         for _ in 0..threads {
             let shared = pool.shared.clone();
             let run = move || shared.run(work);
             let started = Builder::new().name("ringreel-convert".into()).spawn_scoped(scope, run);
-            started.map_err(|error| Error::Sample(format!("a thread cannot be started: {error}")))?;
+            started.map_err(|error| Error::Sample(format!("cannot start a thread: {error}")))?;
         }
         let mut ahead = range.start;
         for number in range.clone() {
@@ -177,17 +182,20 @@ pub fn in_order<R: Send>(
     })
 }
 
-/// Makes the calling thread preempt no other when it wakes up (`SCHED_BATCH`, see sched(7)); its share of time stays the
-/// same. Changes nothing on other systems than Linux, or where another policy was set already.
+/// Prevents the calling thread from preempting another thread when it wakes up (`SCHED_BATCH`, see
+/// sched(7)); its share of CPU time stays the same. Does nothing on systems other than Linux, or if
+/// another policy is set already.
 ///
-/// A thread that was asleep is let onto a processor at once, and where none is idle the thread that woke it has to wait
-/// until it sleeps again: the consumer of a stream, while one sample is read. On a machine of two cores with a generator
-/// beside it that was 4 ms at the 99th percentile of a training loop's waits, and is 0.4 ms with this policy.
+/// Otherwise the scheduler runs a thread that wakes up at once. If no core is idle, the thread that
+/// woke it has to wait until it sleeps again; here that is the consumer of a stream, for as long as
+/// one sample is read. On a machine with two cores and a generator, this took 4 ms at the 99th
+/// percentile of a training loop's waits, against 0.4 ms with this policy.
 #[allow(unsafe_code)]
 pub fn do_not_preempt() {
     #[cfg(target_os = "linux")]
     {
-        // SAFETY: both calls take numbers, and the address of a value that lives until they return; 0 is this thread.
+        // SAFETY: both calls take numbers, and the address of a value that lives until they return;
+        // 0 is this thread.
         let refused = unsafe {
             let priority: libc::sched_param = std::mem::zeroed();
             libc::sched_getscheduler(0) == libc::SCHED_OTHER
@@ -195,7 +203,7 @@ pub fn do_not_preempt() {
         };
         if refused {
             let error = io::Error::last_os_error();
-            tracing::debug!(%error, "a thread in the background keeps its scheduling policy");
+            tracing::debug!(%error, "cannot change the scheduling policy of a background thread");
         }
     }
 }
@@ -256,7 +264,8 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn pool_threads_do_not_preempt_the_consumer() {
-        /// proc(5): the 41st field, counted behind the name, which may hold anything.
+        /// The scheduling policy is field 41 in proc(5), counted after the name, which may contain
+        /// any character.
         fn policy(_: ()) -> String {
             let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
             stat.rsplit_once(')').unwrap().1.split_whitespace().nth(38).unwrap().to_owned()
@@ -296,7 +305,7 @@ mod tests {
             })?;
             assert_eq!(taken, (5..205).map(|n| (n, n * n)).collect::<Vec<_>>());
         }
-        in_order(3..3, 4, &|n| n, |_, _| Err(Error::Sample("nothing was to be done".to_owned())))
+        in_order(3..3, 4, &|n| n, |_, _| Err(Error::Sample("there was no work".to_owned())))
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The elements of a part as numbers: their range, and each of them by its place.
+//! The elements of a part as numbers: their statistics, and access to single elements.
 
 use half::{bf16, f16};
 use ringreel_format::DType;
@@ -7,16 +7,17 @@ use serde::Serialize;
 /// One element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// A bool (0 or 1), or an integer.
+    /// A bool (0 or 1) or an integer.
     Whole(i128),
-    /// A float; the wider ones as they are, the narrower ones widened, which loses nothing.
+    /// A float. Types narrower than 64 bits are widened, which loses nothing.
     Float(f64),
     /// Real and imaginary part.
     Complex(f64, f64),
 }
 
 impl Number {
-    /// As a float, which an integer above 2^53 may not fit exactly; of a complex one, its absolute value.
+    /// Converts the number to a float. An integer above 2^53 may lose precision; a complex number
+    /// becomes its absolute value.
     pub fn to_f64(self) -> f64 {
         match self {
             Number::Whole(n) => n as f64,
@@ -26,12 +27,13 @@ impl Number {
     }
 }
 
-/// Reads one element from the front of its bytes.
+/// A function that decodes one element from the front of its bytes.
 pub type Decode = fn(&[u8]) -> Number;
 
-/// How elements of this type are read. None: it has no numbers (NumPy's other types, those of a later version).
+/// Returns the decoder for elements of this type, or `None` if they are not numbers (NumPy's other
+/// types, those of a later version).
 pub fn decoder(dtype: &DType) -> Option<Decode> {
-    /// The first bytes, as many as the element has. (There are so many: a part has whole elements.)
+    /// Returns the first `N` bytes. They always exist, because a part has only whole elements.
     fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
         bytes.first_chunk().copied().unwrap_or([0; N])
     }
@@ -62,31 +64,31 @@ pub fn decoder(dtype: &DType) -> Option<Decode> {
     Some(decode)
 }
 
-/// The elements in `data`, in the order of memory. None as [`decoder`].
+/// Returns the elements in `data`, in memory order, or `None` as [`decoder`].
 pub fn numbers<'a>(dtype: &DType, data: &'a [u8]) -> Option<impl Iterator<Item = Number> + 'a> {
     let decode = decoder(dtype)?;
     Some(data.chunks_exact(dtype.itemsize() as usize).map(decode))
 }
 
-/// The range of some elements. Of complex ones, that of their absolute values.
+/// Statistics of elements. Complex elements count by their absolute values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Range {
-    /// How many there are.
+    /// Number of elements.
     pub elements: u64,
-    /// Of those, how many are NaN.
+    /// Number of NaN elements.
     pub nan: u64,
-    /// Of those, how many are infinite.
+    /// Number of infinite elements.
     pub infinite: u64,
-    /// The smallest that is finite.
+    /// The smallest finite element.
     pub min: Option<f64>,
-    /// The largest that is finite.
+    /// The largest finite element.
     pub max: Option<f64>,
-    /// The mean of those that are finite.
+    /// The mean of the finite elements.
     pub mean: Option<f64>,
 }
 
 impl Range {
-    /// That of the elements in `data`. None as [`decoder`].
+    /// Computes the statistics of the elements in `data`. Returns `None` as [`decoder`].
     pub fn of(dtype: &DType, data: &[u8]) -> Option<Range> {
         let mut range = Range::default();
         let mut sum = 0.0;
@@ -107,7 +109,7 @@ impl Range {
         Some(range)
     }
 
-    /// Says how many elements of part `name` are not finite. None: all are.
+    /// Describes how many elements of part `name` are not finite. Returns `None` if all are finite.
     pub fn not_finite(&self, name: &str) -> Option<String> {
         let Range { elements, nan, infinite, .. } = self;
         let what = || format!("part {name:?} holds {nan} NaN and {infinite} infinite of {elements} elements");
@@ -118,7 +120,7 @@ impl Range {
         self.elements - self.nan - self.infinite
     }
 
-    /// That of both together.
+    /// Combines the statistics of two sets of elements.
     pub fn with(self, other: Range) -> Range {
         let both = |a: Option<f64>, b: Option<f64>, of: fn(f64, f64) -> f64| match (a, b) {
             (Some(a), Some(b)) => Some(of(a, b)),
@@ -143,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_counts_what_has_none() {
+    fn statistics_count_values_that_are_not_finite() {
         let data: Vec<u8> = [1.0f32, f32::NAN, -3.0, f32::INFINITY, 5.0].iter().flat_map(|x| x.to_le_bytes()).collect();
         let range = Range::of(&DType::F32, &data).unwrap();
         let want = Range { elements: 5, nan: 1, infinite: 1, min: Some(-3.0), max: Some(5.0), mean: Some(1.0) };
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_of_numbers_is_read() {
+    fn every_numeric_type_is_decoded() {
         let cases: [(DType, &[u8], Number); 9] = [
             (DType::Bool, &[2], Number::Whole(1)),
             (DType::I8, &[0xff], Number::Whole(-1)),
