@@ -200,7 +200,7 @@ pub enum Error {
         samples: u64,
     },
     /// A wait exceeded its limit.
-    #[error("waited {seconds:.0} s for {what}")]
+    #[error("timed out after {seconds:.0} s waiting for {what}")]
     Timeout {
         /// How long the call waited.
         seconds: f64,
@@ -258,7 +258,7 @@ fn advice(source: &FsError) -> String {
         " (no room: free some space or inodes, raise the quota, or lower KEEP or SWAP_CAP)".to_owned()
     } else if source.source.kind() == io::ErrorKind::PermissionDenied {
         let owner = owner_of(&source.path).map_or(String::new(), |owner| format!("{owner}; "));
-        format!(" ({owner}its owner can share a ring with a group by RING_MODE)")
+        format!(" ({owner}the owner of a ring can share it with a group, see RING_MODE)")
     } else if source.is_denied() {
         " (the filesystem is mounted read-only)".to_owned()
     } else {

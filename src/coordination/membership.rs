@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The report that a process publishes with each heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The word for its [`Role`](crate::role::Role): `generator`, `manager` or `reader`.
+    /// The name of its [`Role`](crate::role::Role): `generator`, `manager` or `reader`.
     pub role: String,
     /// The name of its host.
     pub host: String,

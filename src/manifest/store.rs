@@ -11,7 +11,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The newest manifests, this many, are never pruned.
+/// Number of newest manifests that are never pruned.
 pub const MANIFESTS_KEPT: u64 = if cfg!(feature = "short-history") { 32 } else { 1024 };
 
 /// Returns the first generation whose manifest must exist if `newest` is the newest generation.

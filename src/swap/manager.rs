@@ -176,7 +176,7 @@ impl Manager {
         let Some(recovered) = round.recovered else { return Ok(None) };
         self.schedule.note_dead(self.ring.failure_detector().dead());
         if let Some(words) = recovered.words() {
-            tracing::info!("dead generators: {words}");
+            tracing::info!("recovered files of dead generators: {words}");
         }
         if let Err(error) = self.ring.check_is_there() {
             self.problem(&error);

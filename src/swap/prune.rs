@@ -30,7 +30,7 @@ const MOST_ENTRIES: usize = 100_000;
 /// could list them.
 const MOST_FOOTERS: usize = 1_000;
 
-/// A sealed segment in a staging directory, or linked into the generation that fills.
+/// A sealed segment in a staging directory, or linked into the filling generation.
 struct StagedName {
     /// Its staging name; `None` if it is only linked.
     path: Option<PathBuf>,
