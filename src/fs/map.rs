@@ -47,7 +47,7 @@ pub fn map_sealed(file: &File, path: &Path, range: Range<u64>, mode: MapMode) ->
     options.offset(range.start).len((range.end - range.start) as usize);
     // SAFETY: a map must not change while it is borrowed as a slice. The file is a sealed segment:
     // no process of this project opens a sealed segment for writing (rule 1 of
-    // docs/internals/protocol.md, enforced by `segment::staging`), so nothing changes it. Other users
+    // docs/internals/protocol.md, enforced by `segment::writer`), so nothing changes it. Other users
     // with write access to the ring's directory can break this; then the bytes that are read may be
     // wrong, which checksums that are compared afterwards detect. A truncated file reads as zeros
     // (`sigbus`). On network filesystems, and with `READ: pread`, nothing is mapped.
