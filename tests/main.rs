@@ -170,4 +170,6 @@ mod docs {
     mod glossary;
     /// Pages made from the code: configuration keys and the command line.
     mod reference;
+    /// The table of errors and warnings.
+    mod troubleshooting;
 }

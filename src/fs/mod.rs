@@ -143,7 +143,7 @@ fn presence(looked: FsResult<Identity>) -> FsResult<bool> {
 /// A filesystem.
 pub trait Fs: Send + Sync + fmt::Debug {
     /// Creates a file that does not exist. If several processes try, one wins, and the others get
-    /// an error that [`FsError::is_taken`].
+    /// an error for which [`FsError::is_taken`] returns true.
     ///
     /// # Errors
     /// System errors.
