@@ -99,7 +99,7 @@ torch_tests() {
     # Debian's torch is built for NumPy 1.
     VENV=.venv-torch WHEEL=$(echo "${CARGO_TARGET_DIR:-target}"/wheels/dev/*.whl) scripts/install.sh '[test]'
     .venv-torch/bin/pip install --quiet --disable-pip-version-check 'numpy<2'
-    .venv-torch/bin/python -m pytest --quiet docs --deselect docs/test_pages.py::test_notebook_runs
+    .venv-torch/bin/python -m pytest --quiet docs examples/pytorch --deselect docs/test_pages.py::test_notebook_runs
     # What uses torch, or may depend on the version of NumPy. The rest ran above.
     .venv-torch/bin/python -m pytest --quiet python/tests/test_torch*.py python/tests/test_*_torch.py \
         python/tests/test_sample.py python/tests/test_sample_dlpack.py python/tests/test_convert.py \

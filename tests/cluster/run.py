@@ -216,6 +216,13 @@ def slurm(lab, options):
     return verdict.good() and verdict.seen > 0
 
 
+def train(lab, options):
+    """See training.py."""
+    import training
+
+    return training.run(lab)
+
+
 NFS_PARTS = {
     "skip": skipped,
     "storm": storm,
@@ -237,7 +244,7 @@ FUSE_PARTS = {
     "throughput": throughput,
 }
 PARTS = {
-    "gluster": {**FUSE_PARTS, "late": late_links, "slurm": slurm},
+    "gluster": {**FUSE_PARTS, "late": late_links, "slurm": slurm, "train": train},
     "moosefs": {**FUSE_PARTS, "late": late_links},
     "cephfs": FUSE_PARTS,
     "nfs": NFS_PARTS,
