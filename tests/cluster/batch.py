@@ -1,7 +1,7 @@
-"""The jobs of examples/slurm, on two nodes, while everything happens to them that happens to jobs.
+"""The jobs of examples/slurm on two nodes, under the faults that batch jobs meet.
 
-One process is killed, a whole task is killed and queued again, an urgent job preempts tasks, a task's time runs out, a
-node loses its power and comes back. What all processes' ledgers call finished must be listed by exactly one manifest.
+A process is killed, a whole task is killed and queued again, an urgent job preempts tasks, a task's time runs out, a
+node loses power and returns. Exactly one manifest must list each sample that a ledger calls finished.
 """
 
 import shutil
@@ -28,7 +28,7 @@ class Batch:
         (lab.dir / "bin" / "ringreel").symlink_to(lab.ringreel)
 
     def tell(self, text):
-        """A line for whoever looks on."""
+        """Prints a progress line."""
         print(f"{time.monotonic() - self.begun:6.1f} s  {text}", flush=True)
 
     def submit(self, name, *options):
@@ -38,29 +38,29 @@ class Batch:
         return self.slurm.submit(f"--chdir={self.job}", *options, self.job / name, PATH=path, **told)
 
     def lines_of(self, task):
-        """Lines in the ledgers of one task."""
+        """The lines in the ledgers of one task."""
         return sum(len(self.ledger(2 * task + n)) for n in range(2))
 
     def ledger(self, worker):
-        """One process's ledger."""
+        """The path of one process's ledger."""
         paths = self.ledgers.glob(f"*.{worker}.ledger")
         return [line for path in paths for line in path.read_text().splitlines()]
 
     def grows(self, tasks, seconds=60):
-        """Wait until these tasks finish samples (again)."""
+        """Waits until these tasks finish samples (again)."""
         before = {task: self.lines_of(task) for task in tasks}
         until(f"samples of tasks {tasks}", lambda: all(self.lines_of(t) > n for t, n in before.items()), seconds)
 
     def pending(self, job, seconds=90):
-        """Wait until some task of the job is queued again; which ones."""
+        """Waits until a task of the job is queued again; returns these tasks."""
         return until("a task to be queued again", lambda: self.in_state(job, "PD"), seconds)
 
     def in_state(self, job, state):
-        """Tasks in this state."""
+        """The tasks in this state."""
         return sorted(int(task.split("_")[1]) for task, (is_, _) in self.slurm.states(job).items() if is_ == state)
 
     def resume(self, job):
-        """Let what was queued again run at once, until all eight do."""
+        """Releases queued tasks at once, and waits until all eight run."""
 
         def all_run():
             self.slurm.start_now()
@@ -69,7 +69,7 @@ class Batch:
         until("all tasks to run", all_run, 120, pause=1.0)
 
     def disturb(self, job):
-        """What happens to the array `job`."""
+        """Applies all faults to the array `job`."""
         self.grows(range(8))
         self.tell("all 16 generators of the array run")
 
@@ -83,22 +83,22 @@ class Batch:
         self.slurm.ask("scontrol", "requeue", f"{job}_1", check=False)
         self.resume(job)
         self.grows([1])
-        self.tell("task 1 was killed, and queued again, and runs again")
+        self.tell("task 1 was killed and queued again, and runs")
 
         urgent = self.submit("urgent.sbatch")
         self.pending(job, 60)
         until("the urgent job's start", lambda: "R" in str(self.slurm.states(urgent)), 60)
         preempted = self.in_state(job, "PD")
-        self.tell(f"an urgent job came: tasks {preempted} were preempted, and are queued again")
+        self.tell(f"an urgent job preempted tasks {preempted}; they are queued again")
         until("the urgent job's end", lambda: not self.slurm.states(urgent), 60)
         self.resume(job)
         self.grows(preempted)
-        self.tell("they run again")
+        self.tell("the preempted tasks run again")
 
         late = self.in_state(job, "R")[-1]
         self.slurm.ask("scontrol", "update", f"JobId={job}_{late}", "TimeLimit=1")
         again = self.pending(job)
-        self.tell(f"the time of task {late} ran out: it sealed what it had, and queued itself again")
+        self.tell(f"task {late} reached its time limit: it sealed its samples and queued itself again")
         if again != [late]:
             raise LabError(f"tasks {again} were queued again")
         self.slurm.ask("scontrol", "update", f"JobId={job}_{late}", "TimeLimit=240", check=False)
@@ -108,21 +108,21 @@ class Batch:
         self.lose_node(job)
 
     def lose_node(self, job):
-        """The second node loses its power, and comes back when SLURM has noticed."""
+        """Cuts the second node's power, and restores it when SLURM has noticed."""
         other = self.lab.nodes[1]
         other.stop()
-        self.tell(f"{other.name} lost its power")
+        self.tell(f"{other.name} lost power")
         lost = self.pending(job, 180)
         self.tell(f"SLURM noticed: tasks {lost} are queued again")
         self.lab.start_node(other)
         self.slurm.start_node(other)
-        time.sleep(10)  # what SLURM still has to say about the jobs of before would meet the new ones
+        time.sleep(10)  # SLURM's late messages about the old jobs would reach the new ones
         self.resume(job)
         self.grows(lost)
-        self.tell(f"{other.name} is back, and they run again")
+        self.tell(f"{other.name} is back, and its tasks run again")
 
     def run(self):
-        """All of it; the verdict."""
+        """Runs all of it; returns the verdict."""
         self.slurm.start()
         job_dir = self.lab.nodes[0].path(self.job)
         shutil.copytree(EXAMPLES, job_dir)
@@ -141,7 +141,7 @@ class Batch:
                 shutil.copy(log, logs)
 
     def drain(self, job, trainer):
-        """End the generators as a user does, and wait until the manager has brought in what all of them finished."""
+        """Ends the generators as a user does, and waits until the manager has committed all finished samples."""
         self.slurm.ask("scancel", job)
         until("the generators' end", lambda: not self.slurm.states(job), 60)
         ids, manifests = ledger_ids(self.ledgers.iterdir()), Manifests(self.lab, "job/ring")
@@ -157,5 +157,5 @@ class Batch:
 
 
 def run(lab):
-    """One run; the verdict."""
+    """Runs once; returns the verdict."""
     return Batch(lab).run()

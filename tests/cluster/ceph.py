@@ -48,11 +48,11 @@ class CephLab(NamespaceLab):
         self.run = self.dir / "run"
 
     def on_server(self, path):
-        """The server's own mount: nothing lies on its disk under its own name."""
+        """The server's own mount, because its disk does not have the files under their names."""
         return self.truth / path.relative_to(self.shared)
 
     def requests(self):
-        """Each client counts what was answered by the MDS and what it sent to the OSD."""
+        """Each client counts the replies of the MDS and its requests to the OSD."""
         told = {}
         for node in self.nodes:
             dump = json.loads(
@@ -66,7 +66,7 @@ class CephLab(NamespaceLab):
         return told
 
     def ceph(self, *words):
-        """The command `ceph` on the server."""
+        """Runs the command `ceph` on the server."""
         return self.server.run("ceph", "-c", self.run / "ceph.conf", *words)
 
     def daemon(self, kind, *words):
@@ -75,14 +75,14 @@ class CephLab(NamespaceLab):
         self.server.run(f"ceph-{kind}", "-c", self.run / "ceph.conf", "-i", name, *words)
 
     def mount(self, machine):
-        """A client with default options."""
+        """Mounts a client with default options."""
         where = self.truth if machine is self.server else self.shared
         machine.run(
             "ceph-fuse", "-c", self.run / "ceph.conf", "--id", machine.name, where, timeout=120
         )
 
     def start_server(self):
-        """The configuration, all servers, a filesystem, and the server's own mount."""
+        """Writes the configuration, starts all servers, makes a filesystem and mounts it."""
         fsid, block = uuid.uuid4(), (self.disk_mb - 2048) << 20
         text = CONF.format(
             fsid=fsid, server=SERVER, run=self.run, logs=self.logs, disk=self.disk, block=block
@@ -112,7 +112,7 @@ class CephLab(NamespaceLab):
         self.mount(self.server)
 
     def server_faults(self, seconds):
-        """Each of Ceph's servers is killed."""
+        """Kills each of Ceph's servers."""
         return [
             Fault(
                 f"{kind} killed",
@@ -124,11 +124,11 @@ class CephLab(NamespaceLab):
         ]
 
     def fill_disk(self):
-        """Ceph calls a disk full from a ratio on."""
+        """Lowers the ratio at which Ceph considers a disk full."""
         self.full_at("0.01")
 
     def free_disk(self):
-        """The ratio that it was."""
+        """Restores the ratio."""
         self.full_at("0.95")
 
     def full_at(self, ratio):
@@ -136,13 +136,13 @@ class CephLab(NamespaceLab):
         self.ceph("osd", "set-full-ratio", ratio)
 
     def heal(self, node):
-        """Replaces the mount if the MDS evicted the client, as it does after a minute of silence."""
+        """Replaces the mount if the MDS evicted the client, as it does after a silent minute."""
         super().heal(node)
         if ADDRESS % node.number + ":" in self.ceph("osd", "blocklist", "ls"):
             node.run("umount", "--lazy", self.shared)
             node.run("kill", "-9", (self.run / f"client.{node.name}.pid").read_text().strip())
             self.wait_mounted(node)
-            print(f"{node.name} was evicted, and mounted again")
+            print(f"{node.name} was evicted; mounted again")
 
     def kill(self, kind):
         """Kills a server."""

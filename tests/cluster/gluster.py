@@ -15,7 +15,7 @@ class GlusterLab(NamespaceLab):
     name, kind = "gluster", "fuse.glusterfs"
 
     def on_server(self, path):
-        """The brick: the files on the server's disk, of which no client has a stale view."""
+        """The brick: the files on the server's disk, as no client caches them."""
         return self.disk / "data" / path.relative_to(self.shared)
 
     def requests(self):
@@ -26,13 +26,13 @@ class GlusterLab(NamespaceLab):
         return {"both nodes": collections.Counter({line[2]: int(line[1]) for line in lines})}
 
     def mount(self, machine):
-        """A client with default options."""
+        """Mounts a client with default options."""
         log = self.logs / f"glusterfs-{machine.name}.log"
         where = [f"--volfile-server={SERVER}", f"--volfile-id=/{VOLUME}", f"--log-file={log}"]
         machine.run("glusterfs", "--process-name", "fuse", *where, self.shared)
 
     def start_server(self):
-        """glusterd, and a volume."""
+        """Starts glusterd and a volume."""
         run = self.dir / "run"
         options = {
             "working-directory": run,
@@ -60,21 +60,21 @@ class GlusterLab(NamespaceLab):
         self.gluster("volume", "start", VOLUME)
 
     def gluster(self, *command, check=True):
-        """The command `gluster` on the server."""
+        """Runs the command `gluster` on the server."""
         sock = f"--glusterd-sock={self.dir / 'run' / 'glusterd.sock'}"
         return self.server.run("gluster", "--mode=script", sock, *command, check=check)
 
     def server_faults(self, seconds):
-        """The process that serves the files is killed."""
+        """Kills the process that serves the files."""
         return [Fault("server killed", seconds, self.kill_brick, self.start_brick)]
 
     def kill_brick(self):
-        """The process that serves the files is killed."""
+        """Kills the process that serves the files."""
         pid_file = next((self.dir / "run").glob(f"run/vols/{VOLUME}/*.pid"))
         self.server.run("kill", "-9", pid_file.read_text().strip())
 
     def start_brick(self):
-        """And started again. (At first, glusterd may think that it still lives.)"""
+        """Starts it again. (At first, glusterd may believe that it still runs.)"""
 
         def starts():
             self.gluster("volume", "start", VOLUME, "force", check=False)

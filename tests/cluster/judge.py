@@ -1,8 +1,8 @@
-"""Judges a run: what generators called finished, what manifests list, what readers saw.
+"""Judges a run: compares finished samples, manifests, and what readers saw.
 
 A ledger is the file of `ringreel generate --ledger`: a line for each finished sample, with its id.
-Manifests are read from the server's disk by code of the judge's own, so it trusts no client's view
-and no code under test.
+The judge reads manifests from the server's disk with an independent parser, so it trusts no
+client's view and no code under test.
 """
 
 import collections
@@ -43,7 +43,7 @@ class Manifests:
 
 @dataclass
 class Verdict:
-    """What came of a run."""
+    """The result of a run."""
 
     finished: int = 0
     listed: int = 0
@@ -56,7 +56,7 @@ class Verdict:
     left_out: list = field(default_factory=list)
 
     def good(self):
-        """Returns whether every promise was kept."""
+        """Returns whether all guarantees were kept."""
         broken = self.lost or self.twice or self.torn or self.left_out
         return not broken and self.finished > 0
 
@@ -64,7 +64,7 @@ class Verdict:
 def judge(ledgers, manifests, seen, drained=True):
     """Returns the verdict. `seen` are files of `ringreel read --json`.
 
-    Where the ring was not drained, what is not listed yet is not lost.
+    If the ring was not drained, unlisted samples do not count as lost.
     """
     wanted, listed = ledger_ids(ledgers), manifests.look()
     verdict = Verdict(
@@ -89,7 +89,7 @@ def judge(ledgers, manifests, seen, drained=True):
 
 
 def is_whole(read, listed):
-    """Whether a sample is listed where its reader says, and has its generator's contents."""
+    """Whether a sample is listed where its reader found it, and has the generator's contents."""
     if "error" in read or listed.get(read["sample_id"]) != [read["generation"]]:
         return False
     given = read["meta"]["crc32"]

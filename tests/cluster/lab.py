@@ -1,11 +1,11 @@
-"""What every lab offers: a server and nodes that share a filesystem, and the faults it can make.
+"""What every lab provides: a server and nodes that share a filesystem, and faults.
 
-The parts (storm.py, skip.py, late.py, ...) use only what is here, so they run on each filesystem.
+The parts (storm.py, skip.py, late.py, ...) use only this interface, so they run on each filesystem.
 
-- `lab.dir` is a directory of the host. A node sees a directory of its own at the same path, and
-  what its processes write there comes to the host by `lab.sync()`.
+- `lab.dir` is a directory of the host. A node has a separate directory at the same path;
+  `lab.sync()` copies what its processes write there to the host.
 - `lab.shared` is the shared filesystem, at the same path on each node. `lab.on_server(path)` is the
-  same file as the server names it on its own disk.
+  path of the same file on the server's own disk.
 - A machine has `name`, `number`, `alive()`, `stop()` (cuts its power), `run()`, `do()`, `spawn()`.
 """
 
@@ -23,7 +23,7 @@ class LabError(Exception):
 
 @dataclass
 class Done:
-    """How a command ended. `status` is None where it did not end in time."""
+    """How a command ended. `status` is None if it did not end in time."""
 
     status: int | None
     out: str
@@ -32,7 +32,7 @@ class Done:
 
 @dataclass
 class Fault:
-    """Something that happens to a cluster for `seconds`."""
+    """A fault that lasts `seconds`, and how to undo it."""
 
     name: str
     seconds: float
@@ -86,9 +86,9 @@ class Lab:
 
     name = ""
     pace = Pace(3, 15, 30, 2, 1.5, 6)
-    # What the configuration of the ring {name} says of its index.
+    # The configuration keys for the index of the ring {name}.
     index = "INDEX: files\n"
-    # Seconds for which everybody may wait after the server was away.
+    # Seconds for which every process may wait after the server was away.
     grace = 0.0
 
     def __init__(self, ringreel):
@@ -127,26 +127,26 @@ class Lab:
         raise NotImplementedError
 
     def put(self, path, text):
-        """Writes a file below `dir` on each node. It is there again after a node lost its power."""
+        """Writes a file below `dir` on each node. It is restored when a node lost its power."""
         raise NotImplementedError
 
     def sync(self):
-        """Brings what processes on the nodes and the server wrote below `dir` to the host."""
+        """Copies what processes on the nodes and the server wrote below `dir` to the host."""
 
     def on_server(self, path):
-        """The server's own path of a file below `shared`."""
+        """The path of a file below `shared` on the server's own disk."""
         raise NotImplementedError
 
     def manifests(self, ring):
-        """A directory of the host with a ring's manifests, as they are on the server's disk."""
+        """A host directory with copies of a ring's manifests, as stored on the server's disk."""
         raise NotImplementedError
 
     def late_watch(self, ring):
-        """Returns the program of guest/ that reports late links on the server, and its words."""
+        """The program in guest/ that reports late links on the server, and its arguments."""
         return "watch.py", self.on_server(ring)
 
     def promoted(self, ring):
-        """{generation: when its manifest came, by the server's clock}."""
+        """{generation: the time its manifest was published, by the server's clock}."""
         where = self.on_server(self.shared / ring) / "manifests"
         told = self.server.run("find", where, "-name", "[0-9]*", "-printf", "%f %T@\n")
         return {int(line.split()[0]): float(line.split()[1]) for line in told.splitlines()}
@@ -163,7 +163,7 @@ class Lab:
         """Undoes what a part did to the mounts."""
 
     def requests(self):
-        """Requests to the server so far: {whose: Counter of operations}."""
+        """Requests to the server so far: {client: Counter of operations}."""
         raise NotImplementedError
 
     def drop_caches(self, node):

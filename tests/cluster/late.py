@@ -1,12 +1,12 @@
-"""Late links: a generator on one node links into a directory that another node has renamed already.
+"""Late links: a generator on one node links into a directory that another node has already renamed.
 
-A client of a network filesystem may use a directory's old path for a while: for about a second on
-GlusterFS, for 20 s and more on NFS. A generator that found room, and whose link comes after the
-rename, then links into the *promoted* directory. By that nothing may be lost, and nothing delivered
-twice. The links are counted on the server (guest/watch.py, guest/changelog.py).
+A client of a network filesystem may keep using a directory's old path: for about a second on
+GlusterFS, for 20 s and more on NFS. A generator whose link arrives after the rename then links into
+the *promoted* directory. This must not lose a sample, and must not deliver one twice. The links are
+counted on the server (guest/watch.py, guest/changelog.py).
 
-To have many of them, `ringreel promote` on one node promotes generations before they are full, while
-generators on the other one link small samples as fast as they can.
+To provoke many of them, `ringreel promote` on one node promotes generations before they are full,
+while generators on the other node link small samples as fast as they can.
 """
 
 import signal
@@ -30,13 +30,13 @@ GUEST = Path(__file__).parent / "guest"
 def run(lab, wanted=100, seconds=120):
     """Runs until `wanted` late links were seen, or for `seconds`.
 
-    Returns (verdict, late links, those of them that their manifest lists, promotions).
+    Returns (verdict, late links, those that their manifest lists, promotions).
     """
     directory, ring = lab.part("late"), lab.shared / "late.ring"
     config = directory / "config.yaml"
     lab.put(config, CONFIG.format(ring=ring, lease=max(4, lab.pace.lease)))
     one, other = lab.nodes
-    # Makes the ring.
+    # Creates the ring.
     first = [lab.ringreel, "generate", "-c", config, "--samples", 1, "--shape", 8, "--promote"]
     one.run(*first, timeout=120)
     events = directory / "events"

@@ -1,4 +1,4 @@
-"""Counts wrong answers to calls whose reply was lost while the server restarted: a report."""
+"""Reports wrong answers to calls whose reply was lost while the server restarted."""
 
 import time
 from pathlib import Path
@@ -10,7 +10,7 @@ SECONDS = 60
 
 
 def run(lab):
-    """Returns a line for each node."""
+    """Returns one line per node."""
     directory, roles = lab.part("lost"), []
     for node in lab.nodes:
         script = "import sys; exec(sys.argv.pop(1))"

@@ -1,4 +1,4 @@
-"""A MongoDB on the host for the index of rings: mongo-java-server, which keeps all of it in memory."""
+"""A MongoDB on the host for the rings' index: mongo-java-server, which stores data in memory."""
 
 import signal
 import subprocess
@@ -12,7 +12,7 @@ INDEX = f"INDEX: mongodb\nMONGOURI: mongodb://{HOST}:{HOST_PORT}/\nDBNAME: {{nam
 
 
 class Mongo:
-    """While it lasts, the lab's rings have their index here. The server ends with this program."""
+    """While this context is open, the lab's rings use this server. It ends with this program."""
 
     def __init__(self, lab):
         self.lab, self.popen = lab, None
@@ -27,7 +27,7 @@ class Mongo:
         self.kill()
 
     def start(self):
-        """Starts the server, with nothing in it."""
+        """Starts an empty server."""
         command = [
             "setpriv",
             "--pdeathsig",
@@ -50,7 +50,7 @@ class Mongo:
         self.popen.communicate()
 
     def faults(self, seconds):
-        """It does not answer; it is gone, and comes back empty."""
+        """Two faults: the server does not answer; the server is killed and restarts empty."""
         send = self.popen.send_signal
         return [
             Fault(

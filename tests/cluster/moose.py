@@ -27,7 +27,7 @@ MASTER_HOST = {server}
 MASTER_RECONNECTION_DELAY = 1
 CSSERV_LISTEN_HOST = {server}
 """
-# The server's own client, which keeps nothing in memory.
+# The server's own client does not cache.
 UNCACHED = "mfsnice=0,mfscachemode=DIRECT,mfsattrcacheto=0,mfsdirentrycacheto=0"
 
 
@@ -37,20 +37,20 @@ class MooseLab(NamespaceLab):
     name, kind = "moosefs", "fuse"
 
     def __init__(self, ringreel):
-        # What was removed stays in MooseFS's own trash for a day.
+        # MooseFS keeps removed files in its trash for a day.
         super().__init__(ringreel, disk_mb=6144)
         self.truth = self.dir / "truth"
 
     def on_server(self, path):
-        """The server's own mount: nothing lies on its disk under its own name."""
+        """The server's own mount, because its disk does not have the files under their names."""
         return self.truth / path.relative_to(self.shared)
 
     def late_watch(self, ring):
-        """The master's log of changes, because inotify does not report what other clients do."""
+        """The master's log of changes, because inotify does not report other clients' changes."""
         return "changelog.py", self.dir / "run" / "mfsmaster" / "changelog.0.mfs", ring.name
 
     def requests(self):
-        """Each client counts what it asks the master."""
+        """Each client counts its requests to the master."""
         told = {}
         for node in self.nodes:
             sent = re.search(
@@ -60,14 +60,14 @@ class MooseLab(NamespaceLab):
         return told
 
     def mount(self, machine):
-        """A client with default options; on the server, one that keeps nothing in memory."""
+        """Mounts a client with default options; the one on the server does not cache."""
         where, options = self.shared, "mfsnice=0"
         if machine is self.server:
             where, options = self.truth, UNCACHED
         machine.run("mfsmount", "-H", SERVER, "-o", options, where, timeout=120)
 
     def start_server(self):
-        """The configuration, both servers, and the server's own mount."""
+        """Writes the configuration, starts both servers and mounts the filesystem."""
         run = self.dir / "run"
         for name, own in (("mfsmaster", MASTER), ("mfschunkserver", CHUNKSERVER)):
             data = run / name
@@ -83,7 +83,7 @@ class MooseLab(NamespaceLab):
         self.daemon("mfschunkserver", "start")
         self.truth.mkdir()
         self.mount(self.server)
-        # The chunk server has to tell how much room it has.
+        # The chunk server has to report its free space first.
         until("room", lambda: int(self.server.run("stat", "-fc", "%a", self.truth)) > 1000, 60)
 
     def daemon(self, name, *words):
@@ -91,7 +91,7 @@ class MooseLab(NamespaceLab):
         self.server.run(name, "-c", self.dir / "run" / f"{name}.cfg", *words)
 
     def server_faults(self, seconds):
-        """The process with the names, and the one with the bytes, is killed."""
+        """Kills the master, and then the chunk server."""
         return [
             Fault(
                 f"{name} killed", seconds, lambda n=name: self.kill(n), lambda n=name: self.again(n)
@@ -105,5 +105,5 @@ class MooseLab(NamespaceLab):
         self.server.run("kill", "-9", pid)
 
     def again(self, name):
-        """Starts a server again. The master finds out from its logs what it had not saved."""
+        """Starts a server again. The master restores unsaved changes from its logs."""
         self.daemon(name, *(["-a"] if name == "mfsmaster" else []), "start")

@@ -1,12 +1,11 @@
 """Labs whose machines are namespaces of this machine.
 
 Each machine is a set of Linux namespaces (network, mounts, processes, host name) that one process
-holds. When that process ends, everything in the machine ends with it, as if its power was cut, and
-it ends with this program, however this program ends. So nothing is left behind but the lab's own
-directory, which is in /tmp.
+holds. When that process ends, everything in the machine ends, as in a power cut; it ends with this
+program, however this program ends. Only the lab's directory in /tmp can remain.
 
-The network is a bridge in the server's namespace; no packet leaves it. A lab needs root, and what
-scripts/cluster.sh installs.
+The network is a bridge in the server's namespace; no packet leaves it. A lab needs root, and the
+packages that scripts/cluster.sh installs.
 """
 
 import os
@@ -18,13 +17,13 @@ from lab import Done, Fault, Lab, LabError, do, sh, until
 
 ADDRESS = "10.77.0.%d"
 SERVER = ADDRESS % 1
-# GlusterFS keeps up to 65,536 directories of its own, a few more with each file, and removes none.
+# GlusterFS makes up to 65,536 internal directories, a few more with each file, and removes none.
 INODES = 400_000
 INIT = "hostname %s && ip link set lo up && echo ready && while :; do sleep 1d & wait; done"
 
 
 def child_of(pid):
-    """The first child of a process, or none."""
+    """The first child of a process, or None."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
@@ -42,7 +41,7 @@ class Process:
         )
 
     def send(self, number):
-        """Signal the process itself, not the one that leads into the machine."""
+        """Signals the process itself, not the one that enters the machine for it."""
         inner = child_of(self.popen.pid)
         try:
             os.kill(inner or self.popen.pid, number)
@@ -50,11 +49,11 @@ class Process:
             pass
 
     def ended(self):
-        """Its exit status; none while it runs. What it was killed by is negative."""
+        """The exit status; None while it runs, negative if a signal killed it."""
         return self.popen.poll()
 
     def end(self, number=signal.SIGKILL, seconds=60):
-        """Signal it, and wait for its end; its exit status."""
+        """Signals the process and waits for its end; returns its exit status."""
         while self.ended() is None:
             self.send(number)
             try:
@@ -112,7 +111,7 @@ class Machine:
         return self.holder is not None
 
     def path(self, path):
-        """A path of this machine, as the host can use it."""
+        """The host's path of a path in this machine."""
         return Path(f"/proc/{self.pid}/root") / str(path).lstrip("/")
 
     def enter(self, *command):
@@ -129,27 +128,27 @@ class Machine:
         ]
 
     def run(self, *command, check=True, timeout=60):
-        """Runs a command in this machine; its output."""
+        """Runs a command in this machine; returns its output."""
         return sh(*self.enter(*command), check=check, timeout=timeout)
 
     def do(self, *command, timeout=60) -> Done:
-        """Runs a command in this machine; how it ended."""
+        """Runs a command in this machine; returns how it ended."""
         return do(self.enter(*command), timeout)
 
     def spawn(self, name, *command, stdout="/dev/null", stderr="/dev/null"):
-        """Starts a command in this machine; its output is appended to files."""
+        """Starts a command in this machine; appends its output to files."""
         with open(stdout, "ab") as out, open(stderr, "ab") as err:
             return Process(self, name, self.enter(*command), out, err)
 
     def ip(self, *command):
-        """Change its network. (In the host's numbering of processes.)"""
+        """Changes the machine's network. (The pid is the host's.)"""
         return sh("nsenter", f"--target={self.pid}", "--net", "--", "ip", *command)
 
 
 class NamespaceLab(Lab):
-    """A server with a disk of `disk_mb`, and nodes that see its filesystem at `shared`."""
+    """A server with a disk of `disk_mb` MB, and nodes that see its filesystem at `shared`."""
 
-    # What /proc/mounts calls the filesystem.
+    # The filesystem's type in /proc/mounts.
     kind = ""
 
     def __init__(self, ringreel, nodes=2, disk_mb=2048):
@@ -157,7 +156,7 @@ class NamespaceLab(Lab):
         self.disk_mb = disk_mb
         self.server = Machine("server", 1)
         self.nodes = [Machine(f"node{n}", 11 + n) for n in range(nodes)]
-        # A disk of the server.
+        # The server's disk.
         self.disk = self.dir / "brick"
 
     def start(self):
@@ -185,27 +184,27 @@ class NamespaceLab(Lab):
         """Begins to mount the shared filesystem on a machine."""
         raise NotImplementedError
 
-    # The nodes use the host's disk, so nothing has to be brought anywhere.
+    # The nodes use the host's disk, so nothing has to be copied.
 
     def part(self, name):
-        """A directory of the host."""
+        """Makes a directory on the host."""
         (self.dir / name).mkdir()
         return self.dir / name
 
     def put(self, path, text):
-        """A file of the host."""
+        """Writes a file on the host."""
         path.write_text(text)
 
     def manifests(self, ring):
-        """The ring as the server names it, seen from the host."""
+        """The ring's directory on the server, through the host's path."""
         return self.server.path(self.on_server(self.shared / ring)) / "manifests"
 
     def drop_caches(self, node):
-        """All machines have one kernel, so the server's cache is emptied too."""
+        """Empties the server's cache too, because all machines share one kernel."""
         Path("/proc/sys/vm/drop_caches").write_text("3")
 
     def start_node(self, node):
-        """Power on, and mount the shared filesystem."""
+        """Turns on a node, and mounts the shared filesystem."""
         node.start()
         subprocess.run(
             self.network("link", "del", node.link), capture_output=True
@@ -235,7 +234,7 @@ class NamespaceLab(Lab):
     # Faults
 
     def faults(self, seconds):
-        """The long cut exceeds the 42 s after which a client of GlusterFS calls the server dead."""
+        """The long cut exceeds the 42 s after which a GlusterFS client considers the server dead."""
         short, long = max(2, seconds / 60), max(4, seconds / 9)
         other = self.nodes[1]
         return [
@@ -251,11 +250,11 @@ class NamespaceLab(Lab):
         raise NotImplementedError
 
     def cut(self, node):
-        """The node's cable is pulled."""
+        """Pulls the node's network cable."""
         self.server.ip("link", "set", node.link, "down")
 
     def heal(self, node):
-        """And put back."""
+        """Plugs the node's network cable in again."""
         self.server.ip("link", "set", node.link, "up")
 
     def fill_disk(self):
@@ -265,5 +264,5 @@ class NamespaceLab(Lab):
         sh("fallocate", "--length", room.f_bavail * room.f_frsize - (1 << 16), disk / "filler")
 
     def free_disk(self):
-        """Removes what filled it."""
+        """Removes the filler."""
         (self.server.path(self.disk) / "filler").unlink(missing_ok=True)

@@ -14,7 +14,7 @@ OUT = "/run/lab"
 
 
 class NfsLab(Lab):
-    """The lab. `options` are the mount options, and are otherwise the default ones."""
+    """The lab. `options` are added to the default mount options."""
 
     pace = Pace(generators=2, rate=4, cap=20, lease=5, kill_every=4, late_generators=2)
 
@@ -55,13 +55,13 @@ class NfsLab(Lab):
         )
 
     def mounted(self):
-        """The mount's options, as the kernel has them."""
+        """The mount options as the kernel reports them."""
         return re.search(rf" {self.shared} nfs4? (\S+)", self.nodes[0].run("cat", "/proc/mounts"))[
             1
         ]
 
     def mount(self, node, options=None, where=None, what="/ring"):
-        """Mounts an export. NFS 3 names it by the server's path, 4 from the root of its exports."""
+        """Mounts an export, named by the server's path (NFS 3) or from the root of the exports (4)."""
         options, where = options or self.options, where or self.shared
         path = f"/export{what}" if "vers=3" in options else what
         node.run("mkdir", "-p", where)
@@ -69,31 +69,31 @@ class NfsLab(Lab):
         node.run("mount", "-t", "nfs", "-o", options, source, where, timeout=60 + 2 * self.grace)
 
     def remount(self, more=""):
-        """Mounts again with more options, or with the lab's own."""
+        """Mounts again with more options, or with the lab's default ones."""
         self.options = ",".join(filter(None, (OPTIONS[self.name], more)))
         for node in self.nodes:
             node.run("umount", self.shared)
             self.mount(node)
 
     def restore(self):
-        """The lab's own mount options."""
+        """Restores the lab's mount options."""
         if self.options != OPTIONS[self.name]:
             self.remount()
 
     def start_node(self, node):
-        """Turns on a node, mounts, and writes the files that were put there."""
+        """Turns on a node, mounts, and restores the files that `put` wrote."""
         node.start()
         for path, data in self.files.items():
             node.put(path, data)
         self.mount(node)
 
     def stop_node(self, node):
-        """Cuts a node's power. What it had written below `dir` is brought here before."""
+        """Copies what a node wrote below `dir` to the host, and cuts its power."""
         self.sync()
         node.stop()
 
     def part(self, name):
-        """Files of nodes below `dir` are on their own disks."""
+        """Makes the directory on each machine, because nodes have separate disks."""
         self.current, self.files = self.dir / name, {}
         self.current.mkdir()
         self.server.put(self.current / "of", name.encode())
@@ -108,7 +108,7 @@ class NfsLab(Lab):
             node.put(path, data)
 
     def sync(self):
-        """The files of this part, of all machines with power."""
+        """Copies the files of this part from all machines with power."""
         for vm in (self.server, *self.nodes):
             if vm.alive():
                 vm.fetch(self.current, self.current)
@@ -125,11 +125,11 @@ class NfsLab(Lab):
         return here
 
     def drop_caches(self, node):
-        """A node has a kernel of its own."""
+        """Each node has a separate kernel."""
         node.run("sh", "-c", "echo 3 > /proc/sys/vm/drop_caches")
 
     def requests(self):
-        """The client's kernel counts them."""
+        """Read from the counters of the client's kernel."""
         told = {}
         for node in self.nodes:
             text = node.run("cat", "/proc/self/mountstats")
@@ -154,11 +154,11 @@ class NfsLab(Lab):
         )
 
     def free_disk(self):
-        """Removes what filled it."""
+        """Removes the filler."""
         self.server.run("rm", "-f", "/export/filler")
 
     def fault(self, name, seconds):
-        """A fault by its name."""
+        """Returns a fault by its name."""
         other = self.nodes[1]
         does = {
             "cable": (lambda: other.cable(False), lambda: other.cable(True)),
@@ -170,7 +170,7 @@ class NfsLab(Lab):
         return Fault(name, seconds, *does[name])
 
     def faults(self, seconds):
-        """The short slice boots no machine again."""
+        """The faults of a storm. A short storm reboots no machine."""
         short = max(2.0, min(12.0, seconds / 30))
         names = ["cable", "nfsd stopped", "disk full"]
         if seconds >= 60:

@@ -26,7 +26,7 @@ FAILED = Path("target/cluster")
 
 
 def told(verdict):
-    """A verdict in words."""
+    """Formats a verdict."""
     text = f"{verdict.finished} samples finished, {verdict.listed} listed"
     text += f" in {verdict.generations} generations"
     text += f", {len(verdict.lost)} lost, {len(verdict.twice)} twice"
@@ -34,14 +34,14 @@ def told(verdict):
 
 
 def complain(verdict):
-    """Prints examples of what must not be."""
+    """Prints examples of broken guarantees."""
     for word in ("lost", "twice", "torn", "left_out"):
         for one in getattr(verdict, word)[:5]:
             print(f"    {word.replace('_', ' ')}: {one}")
 
 
 def whether(run, options):
-    """Runs a storm, prints what came of it, and returns whether every promise was kept."""
+    """Runs a storm, prints its results, and returns whether every guarantee was kept."""
     verdict = run.run()
     print(f"{told(verdict)}; {len(verdict.left_out)} generations left out; {len(run.stuck)} stuck")
     print(
@@ -50,10 +50,10 @@ def whether(run, options):
     print(f"    starts refused while the server was away: {run.refused}")
     for name, longest in run.stalls.longest.items():
         print(f"    longest time without a finished sample, {name}: {longest:.1f} s")
-    for text, number in run.said().most_common(options.told):
+    for text, number in run.said().most_common(options.warnings):
         print(f"    {number:4} times: {text}")
-    for failure in run.failures[: options.told]:
-        print(f"    ended by itself: {failure}")
+    for failure in run.failures[: options.warnings]:
+        print(f"    unexpected end: {failure}")
     for name in run.stuck:
         print(f"    stuck: {name}")
     complain(verdict)
@@ -81,11 +81,11 @@ def power(lab, options):
 
 
 def soft(lab, options):
-    """A soft mount: calls fail while the server is away for longer than 15 s."""
+    """A soft mount: calls fail if the server is away for longer than 15 s."""
     seconds = max(60.0, min(options.seconds, 120.0))
     faults = [lab.fault("nfsd stopped", seconds / 3)]
     lab.remount("soft,timeo=50,retrans=2")
-    # A role that starts meanwhile is refused.
+    # A role that starts during this time exits with an error.
     refusals = ("os error 5)", "os error 110)")
     return whether(
         Storm(lab, seconds, "soft", faults, seed=options.seed, refusals=refusals), options
@@ -93,7 +93,7 @@ def soft(lab, options):
 
 
 def noac(lab, options):
-    """Mounted with noac: nothing is answered from the client's memory."""
+    """Mounted with noac: the client caches no attributes."""
     seconds = max(20.0, min(options.seconds, 60.0))
     lab.remount("noac")
     return whether(Storm(lab, seconds, "noac", [lab.fault("cable", 3)], seed=options.seed), options)
@@ -117,7 +117,7 @@ def skipped(lab, options, part="skip"):
     tries = skip.TRIES if options.seconds >= 60 else 3
     right, wrong, longest = skip.by_hand(lab, tries, part)
     print(
-        f"    by hand: {right} of {tries} tries gave every sample; "
+        f"    by hand: {right} of {tries} tries read every sample; "
         f"longest read of the newest {longest:.1f} s"
     )
     for text in wrong:
@@ -129,7 +129,7 @@ def skipped(lab, options, part="skip"):
         print(f"    {'in turn' if in_turn else 'beside'}: {told(verdict)}")
         for name, got, due, left_out, there in readers:
             text = (
-                f"got {got} of {there} generations; {due} were due, left out {left_out or 'none'}"
+                f"got {got} of {there} generations; {due} were due, skipped {left_out or 'none'}"
             )
             print(f"        reader on {name}: {text}")
             good &= got > 0 and not left_out
@@ -141,7 +141,7 @@ def skipped(lab, options, part="skip"):
 
 
 def doctor(lab, options):
-    """What a node says of the filesystem, and what two nodes see of each other."""
+    """What `ringreel doctor` reports on a node, and what two nodes see of each other."""
     directory, good = lab.part("doctor"), True
     config = directory / "config.yaml"
     lab.put(
@@ -166,7 +166,7 @@ def doctor(lab, options):
 
 
 def findings(text):
-    """What of a doctor's output is no plain `ok`."""
+    """The lines of a doctor's output that are not a plain `ok`."""
     return "\n".join(line for line in text.splitlines() if not re.match(r"  ok |\w+$", line))
 
 
@@ -180,29 +180,29 @@ def root_squash(lab, options):
 
 
 def lost_replies(lab, options):
-    """See lost.py. A report."""
+    """Wrong answers to lost replies; see lost.py. A report."""
     for line in lost.run(lab):
         print(f"    {line}")
     return True
 
 
 def throughput(lab, options):
-    """See throughput.py. A report."""
+    """Speed and requests; see throughput.py. A report."""
     Throughput(lab).run()
     return True
 
 
 def mongodb(lab, options):
-    """Skip, and a storm in which the server of the index is away; see mongo.py."""
+    """Skip, and a storm in which the index server is away; see mongo.py."""
     seconds = max(60.0, min(options.seconds, 120.0))
     with mongo.Mongo(lab) as server:
         good = skipped(lab, options, "mongodb")
         faults = [*server.faults(seconds / 6), lab.fault("cable", 3)]
-        # A role that starts while its server is away is refused.
+        # A role that starts while its server is away exits with an error.
         run = Storm(lab, seconds, "mongodb", faults, seed=options.seed, refusals=("MongoDB at",))
         good &= whether(run, options)
     told = sum("MongoDB" in text for text in run.said())
-    print(f"    the roles told {told} different things of MongoDB")
+    print(f"    the roles logged {told} different messages about MongoDB")
     return good and told > 0
 
 
@@ -273,7 +273,7 @@ def main():
         "--grace", type=int, help="seconds of a restarted NFS server's grace period"
     )
     parser.add_argument(
-        "--told", type=int, default=12, help="number of different complaints to show"
+        "--warnings", type=int, default=12, help="number of different warnings to print"
     )
     parser.add_argument(
         "--keep", action="store_true", help=f"keep the logs in {FAILED}, as after a failure"
@@ -311,7 +311,7 @@ def main():
             except BaseException:
                 keep(lab)
                 raise
-            print(f"    {'in order' if good else 'NOT IN ORDER'}, {time.monotonic() - begun:.0f} s")
+            print(f"    {'ok' if good else 'FAILED'}, {time.monotonic() - begun:.0f} s")
             if not good:
                 bad.append(part)
         if bad or options.keep:
@@ -320,17 +320,17 @@ def main():
 
 
 def make(options):
-    """The lab of a filesystem, without power yet."""
+    """Makes the lab of a filesystem, without power."""
     namespaces = {"gluster": GlusterLab, "moosefs": MooseLab, "cephfs": CephLab}
     if options.fs in namespaces:
         return namespaces[options.fs](options.ringreel)
-    # Linux's own default is 90 s, which is most of a short storm.
+    # Linux's default is 90 s, which is most of a short storm.
     grace = options.grace or (90 if options.seconds >= 300 else 20)
     return NfsLab(options.ringreel, options.images, options.fs, grace)
 
 
 def keep(lab):
-    """Keeps the logs where a user will look for them."""
+    """Keeps the logs of a failed part in a directory for the user."""
     failed = FAILED / lab.name
     shutil.rmtree(failed, ignore_errors=True)
     large = ("brick", "shared", "truth", "disk.img", "program.tar", "vl.*", "*.monitor")

@@ -1,17 +1,18 @@
-"""Whether readers get every generation, where a node's client remembers that a name was absent.
+"""Whether readers read every generation although their node's client caches that a name is absent.
 
-A client of NFS that looked for a name and found none answers from that memory for up to a minute. A
-generator or a manager on the reader's own node looks for `read.<n>` before generation n is there.
+An NFS client that did not find a name answers from its cache for up to a minute. A generator or a
+manager on the reader's own node looks up `read.<n>` before generation n exists.
 
-- by hand: node1 looks for `read.<n>`; node0 seals generation n; `ringreel read` on node1 must give
-  generation n, and with --all every sample;
-- beside: a generator and a reader on both nodes, each reader for itself;
-- in turn: the same, and both readers are a run whose `REUSE: {min: 1}` holds back the next
+- by hand: node1 looks up `read.<n>`; node0 promotes generation n; `ringreel read` on node1 must
+  read generation n, and with --all every sample;
+- beside: a generator and a reader on both nodes; the readers are independent;
+- in turn: the same, but both readers are ranks of a run, whose `REUSE: {min: 1}` delays the next
   generation until all of them have read the last one.
 
-The judge says for each reader which generations it should have got. In turn that is every one. A
-reader for itself takes the newest one each time, so a generation is due if no other one came within
-`DUE_SECONDS` after it: more than the longest pause between two looks, and the time to read it.
+For each reader the judge determines which generations it should have read: in turn, every one. An
+independent reader takes the newest one each time, so a generation is due if no other one was
+published within `DUE_SECONDS` after it: longer than the longest pause between two polls, plus the
+time to read it.
 """
 
 import collections
@@ -31,13 +32,13 @@ KEEP: 20
 """
 IN_TURN = "REUSE: {min: 1, max: 1}\n"
 DUE_SECONDS = 5
-# Two generators of one sample a second fill a generation in seven seconds.
+# Two generators at one sample per second fill a generation in seven seconds.
 CAP, RATE = 14, 1
 TRIES = 10
 
 
 def by_hand(lab, tries=TRIES, part="skip"):
-    """Returns in how many of the tries all samples came, and what was wrong with the others."""
+    """Returns the number of tries that read all samples, and descriptions of the others."""
     name = f"{part}-by-hand"
     directory, ring = lab.part(name), lab.shared / f"{name}.ring"
     config = directory / "config.yaml"
@@ -48,7 +49,7 @@ def by_hand(lab, tries=TRIES, part="skip"):
     one.run(*generate, timeout=120)
     wrong, longest = [], 0.0
     for n in range(2, 2 + tries):
-        # As a generator that polls for the next generation does.
+        # As a generator does that polls for the next generation.
         other.do("stat", ring / f"read.{n}")
         one.run(*generate, "--seed", n, timeout=120)
         every = other.do(*read, "--all", timeout=120)
@@ -114,7 +115,7 @@ class Beside:
                 command += ["--run", "skip", "--rank", n, "--world-size", len(lab.nodes)]
             seen, log = self.dir / f"{node.name}.seen", self.dir / f"{node.name}.reader.log"
             readers[node.name] = node.spawn("reader", *command, stdout=seen, stderr=log)
-        # The readers count from the generation that each of them takes first.
+        # Readers count from the generation that each of them reads first.
         time.sleep(5)
         for node in lab.nodes:
             log = self.dir / f"{node.name}.generator.log"
@@ -130,7 +131,7 @@ class Beside:
         for role in others:
             role.end(signal.SIGTERM)
         stopped = self.server_time()
-        # What came last has its time too.
+        # Readers need time for the last generations.
         time.sleep(DUE_SECONDS + 2)
         for name, reader in readers.items():
             if (status := reader.end(signal.SIGTERM)) != 0:
@@ -139,7 +140,7 @@ class Beside:
         return self.judge(stopped)
 
     def sync(self):
-        """Brings the readers' words here."""
+        """Copies the readers' output to the host."""
         self.lab.sync()
 
     def judge(self, stopped):

@@ -9,7 +9,7 @@ import time
 from namespaces import ADDRESS, SERVER
 from lab import until
 
-CPUS = 10  # of a node, as SLURM is told
+CPUS = 10  # per node, in SLURM's configuration
 CONF = """\
 ClusterName=lab
 SlurmctldHost={server.name}({address})
@@ -53,7 +53,7 @@ class Slurm:
         self.conf = self.dir / "slurm.conf"
 
     def start(self):
-        """Start all of it, and wait until the nodes are idle."""
+        """Starts all daemons, and waits until the nodes are idle."""
         server = self.lab.server
         (self.dir / "state").mkdir(parents=True)
         (self.dir / "munge").mkdir(mode=0o700)
@@ -75,19 +75,19 @@ class Slurm:
         until("idle nodes", lambda: self.ask("sinfo", "-h", "-o", "%t", "-p", "spare").split() == ["idle"])
 
     def start_node(self, node):
-        """Start a node's slurmd."""
+        """Starts a node's slurmd."""
         (self.dir / f"spool.{node.name}").mkdir(exist_ok=True)
         node.run("slurmd", "-f", self.conf, "-N", node.name)
 
     def ask(self, *command, check=True, **environment):
-        """A command of SLURM on the first node; its output."""
+        """Runs a SLURM command on the first node; returns its output."""
         path = os.environ["PATH"]
         pairs = {"SLURM_CONF": self.conf, "PATH": path, **environment}
         given = [f"{name}={value}" for name, value in pairs.items()]
         return self.lab.nodes[0].run("env", *given, *command, check=check)
 
     def submit(self, *options, **environment):
-        """sbatch; the job's number."""
+        """Runs sbatch; returns the job's number."""
         return self.ask("sbatch", "--parsable", *options, **environment).strip()
 
     def states(self, job):
@@ -97,9 +97,9 @@ class Slurm:
         return {row[0]: (row[1], row[2] if len(row) > 2 else "") for row in rows}
 
     def start_now(self):
-        """What was queued again waits for about two minutes, unless it is told not to.
+        """Starts requeued tasks now; SLURM would let them wait for about two minutes.
 
-        Not at once: a node does not start a job for whose earlier life it still holds a credential.
+        This must not happen at once: a node does not start a job while it holds the credential of its earlier run.
         """
         time.sleep(5)
         for task in self.ask("squeue", "-h", "-r", "-t", "PD", "-o", "%i").split():

@@ -1,8 +1,8 @@
 """A ring of two users on an export with root_squash.
 
-Two users of a group share a ring in a directory of that group (RING_MODE 2770). The server takes
-root for the user nobody, so root is refused with a reason; root's own ring belongs to nobody and
-works.
+Two users of a group share a ring in a directory of that group (RING_MODE 2770). The server maps
+root to the user nobody, so root is refused there with a reason; a ring of root's belongs to nobody
+and works.
 """
 
 CONFIG = """\
@@ -15,7 +15,7 @@ LEASE_SECONDS: 3
 
 
 def user(number, *command):
-    """A command as a user of the group."""
+    """A command line that runs as a user of the group."""
     return [
         "setpriv",
         "--reuid",
@@ -29,7 +29,7 @@ def user(number, *command):
 
 
 def run(lab):
-    """Returns [(what, whether it is as promised, what was said)]."""
+    """Returns [(step, whether it met the expectation, output)]."""
     directory, where = lab.part("squash"), lab.dir / "squashed"
     shared, own = directory / "shared.yaml", directory / "own.yaml"
     lab.put(shared, CONFIG.format(ring=where / "group/of.ring") + 'RING_MODE: "2770"\n')

@@ -1,10 +1,10 @@
-"""A ring on two nodes while everything happens to it that happens to clusters.
+"""A ring on two nodes under the faults that clusters meet.
 
-Managers, generators and readers on both nodes are killed at random and start again. Meanwhile the
+Managers, generators and readers on both nodes are killed at random and started again. Meanwhile the
 lab's faults happen one after another: a cable is pulled, the server goes away, its disk is full, a
-machine loses its power. In the end every finished sample must be listed by exactly one manifest,
-readers must have seen nothing torn and left out no generation that KEEP covers, and everybody must
-have gone on after the last fault.
+machine loses power. In the end exactly one manifest must list each finished sample, readers must
+have seen nothing torn and skipped no generation that KEEP covers, and every role must have resumed
+work after the last fault.
 """
 
 import collections
@@ -30,7 +30,7 @@ LEFT_OUT = "is missing, although KEEP covers it"
 
 
 class Storm:
-    """One run. `refusals` are words of an error with which a role may end at its start."""
+    """One run. `refusals` are parts of error messages with which a role may exit at its start."""
 
     def __init__(self, lab, seconds, name="storm", faults=None, more="", seed=None, refusals=()):
         self.lab, self.seconds, self.refusals = lab, seconds, refusals
@@ -49,14 +49,14 @@ class Storm:
     # Roles: (kind, node, number) -> process
 
     def wanted(self):
-        """The roles that are to run."""
+        """The roles that should run."""
         for number, node in enumerate(self.lab.nodes):
             yield "manager", node, 0
             yield "reader", node, number
             yield from (("generator", node, n) for n in range(self.lab.pace.generators))
 
     def start(self, role):
-        """Starts a role. Its log, ledger and output lie on the node's own disk."""
+        """Starts a role. Its log, ledger and output are on the node's own disk."""
         kind, node, number = role
         born = next(self.numbers)
         name = f"{born:04}.{kind}.{node.name}"
@@ -74,7 +74,7 @@ class Storm:
         self.roles[role] = node.spawn(name, *command, stdout=out, stderr=log)
 
     def tend(self):
-        """Starts what is missing. Notes each role that ended without being killed."""
+        """Starts missing roles. Records each role that ended without being killed."""
         for role in self.wanted():
             process = self.roles.get(role)
             if not role[1].alive():
@@ -89,11 +89,11 @@ class Storm:
                 del self.roles[role]
 
     def failed(self, process, status):
-        """A role ended by itself. At its start it may, where no server answers for a lease."""
+        """Handles an unexpected exit, which is allowed at the start if no server answers for a lease."""
         self.lab.sync()
         path = self.dir / f"{process.name}.log"
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
-        last = lines[-1] if lines else "(no word)"
+        last = lines[-1] if lines else "(no output)"
         unanswered = "ring.json" in last and "which does not answer" in last
         if len(lines) <= 2 and (unanswered or any(word in last for word in self.refusals)):
             self.refused += 1
@@ -120,23 +120,23 @@ class Storm:
         return plan
 
     def step(self):
-        """Starts what is missing, looks for new samples, and rests a moment."""
+        """Starts missing roles, looks for new samples, and sleeps."""
         self.tend()
         self.lab.sync()
         self.stalls.look(self.dir)
         time.sleep(0.1)
 
     def run(self):
-        """Runs everything; the verdict."""
+        """Runs everything; returns the verdict."""
         plan, begun, next_kill = self.plan(), time.monotonic(), self.lab.pace.kill_every
-        # What was begun late is undone all the same.
+        # A fault that begins late is undone nevertheless.
         while (now := time.monotonic() - begun) < self.seconds or plan:
             if plan and now >= plan[0][0]:
                 _, name, act = plan.pop(0)
                 print(f"{now:6.1f} s  {name}", flush=True)
                 acted = time.monotonic()
                 act()
-                # The clock stands still while a machine boots, so faults do not crowd.
+                # The time that a machine takes to boot is excluded, so that faults stay apart.
                 begun += time.monotonic() - acted
                 self.stalls.phase(name if not name.startswith("end") else None)
             if now >= next_kill:
@@ -146,7 +146,7 @@ class Storm:
         return self.end()
 
     def sizes(self):
-        """Bytes in the ledgers and in the readers' output of each node."""
+        """Sizes of the ledgers and of the readers' output on each node, in bytes."""
         told = collections.Counter()
         for kind in ("ledger", "seen"):
             for node in self.lab.nodes:
@@ -157,8 +157,8 @@ class Storm:
         return told
 
     def settle(self):
-        """Waits until generators and readers on both nodes go on; the others are stuck."""
-        self.step()  # what was written before comes here
+        """Waits until generators and readers on both nodes make progress; records stuck ones."""
+        self.step()  # fetches what was written before
         before, end = self.sizes(), time.monotonic() + 120 + 2 * self.lab.grace
         while time.monotonic() < end:
             self.step()
@@ -168,7 +168,7 @@ class Storm:
         self.stuck = [name for name, size in self.sizes().items() if size == before[name]]
 
     def end(self):
-        """Ends all but a manager, waits until everything finished is listed, and judges."""
+        """Ends all roles but a manager, waits until every finished sample is listed, and judges."""
         self.settle()
         for role, process in list(self.roles.items()):
             if role[0] != "manager" and process.end() is None:
@@ -193,7 +193,7 @@ class Storm:
         return verdict
 
     def left_out(self):
-        """What readers logged as missing although it was to be kept."""
+        """Generations that readers logged as missing although KEEP covers them."""
         lines = []
         for log in self.dir.glob("*.reader.*.log"):
             lines += [
@@ -214,20 +214,20 @@ class Storm:
 
 
 class Stalls:
-    """The longest times without a finished sample anywhere, in each fault and outside of them."""
+    """The longest times without a finished sample, in each fault and outside of faults."""
 
     def __init__(self):
         self.longest, self.name = collections.Counter(), None
         self.lines, self.moved, self.over = 0, None, True
 
     def phase(self, name):
-        """A fault begins or (None) ends. It is blamed until samples flow again."""
+        """A fault begins or (None) ends. A stall counts for it until samples are finished again."""
         if name:
             self.name = f"{self.name}, then {name}" if self.name else name
         self.over = name is None
 
     def look(self, directory):
-        """Looks whether the ledgers have grown."""
+        """Checks whether the ledgers have grown."""
         now, size = (
             time.monotonic(),
             sum(path.stat().st_size for path in directory.glob("*.ledger")),

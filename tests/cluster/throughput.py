@@ -1,4 +1,4 @@
-"""How fast samples go to the server and come back, and how many requests that takes: a report."""
+"""Reports write and read speed, and the number of requests to the server."""
 
 import json
 import signal
@@ -17,7 +17,7 @@ SMALL = 200
 IDLE_SECONDS = 30
 ROUNDS = 3
 LATENCY_SECONDS, LATENCY_CAP = 90, 5
-# Runs a command, and prints when each line of its output came.
+# Runs a command, and prints each line of its output with the time at which it was written.
 STAMP = """import subprocess, sys, time
 command = ["setpriv", "--pdeathsig", "TERM", *sys.argv[1:]]
 for line in subprocess.Popen(command, stdout=subprocess.PIPE).stdout:
@@ -32,20 +32,20 @@ class Throughput:
         self.one, self.other = lab.nodes
 
     def config(self, name, cap, ring=None):
-        """A ring's configuration, on each node."""
+        """Writes a ring's configuration on each node."""
         path = self.dir / f"{name}.yaml"
         self.lab.put(path, CONFIG.format(ring=ring or self.lab.shared / f"{name}.ring", cap=cap))
         return path
 
     def timed(self, node, *command):
-        """Seconds that a command takes on a node, measured there."""
+        """Returns the seconds that a command takes, measured on the node."""
         script = (
             'begun=$(date +%s%N); "$@" >/dev/null 2>&1 || exit 1; echo $(($(date +%s%N) - begun))'
         )
         return int(node.run("bash", "-c", script, "timed", *command, timeout=600)) / 1e9
 
     def counted(self, what, do, per, unit):
-        """Requests of both nodes while something is done."""
+        """Prints the requests of both nodes while `do` runs."""
         before = self.lab.requests()
         do()
         for whose, new in self.lab.requests().items():
@@ -59,7 +59,7 @@ class Throughput:
                 )
 
     def large(self, number):
-        """Write 24 samples of 2 MiB, read them on the other node; dd and cat do the same."""
+        """Writes 24 samples of 2 MiB, reads them on the other node, and compares with dd and cat."""
         source, files = "/dev/shm/source", self.lab.shared / f"dd.{number}"
         config = self.config(f"large{number}", SAMPLES)
         memory = self.config(f"memory{number}", SAMPLES, f"/dev/shm/memory{number}.ring")
@@ -68,7 +68,7 @@ class Throughput:
         each = f"dd if={source} of={files}/$i bs=2M count=1 skip=$((i - 1)) conv=fsync || exit 1"
         dd = self.timed(self.one, "bash", "-c", f"for i in $(seq {SAMPLES}); do {each}; done")
         self.one.run("rm", source)
-        # What it costs to make the samples, and nothing else: the same in memory.
+        # The time to make the samples without the server: the same run, in memory.
         generate = [
             self.lab.ringreel,
             "generate",
@@ -85,7 +85,7 @@ class Throughput:
         read = [self.lab.ringreel, "read", "--all", "-c", config]
         self.lab.drop_caches(self.other)
         cat = self.timed(self.other, "bash", "-c", f"cat {files}/* | cat > /dev/null")
-        # Not the program itself, which lies on the node's own disk.
+        # Loads the program, which is on the node's own disk, into the page cache.
         self.other.run("sh", "-c", f"cat {self.lab.ringreel} > /dev/null")
         cold = self.timed(self.other, *read)
         warm = self.timed(self.other, *read)
@@ -99,7 +99,7 @@ class Throughput:
         return dd / wrote, cat / cold
 
     def small(self):
-        """Requests per sample, of one that writes and one that reads."""
+        """Requests per sample, of a writer and of a reader."""
         config = self.config("small", SMALL)
         generate = [
             self.lab.ringreel,
@@ -111,7 +111,7 @@ class Throughput:
             config,
             "--samples",
         ]
-        # The first one makes the ring.
+        # The first one creates the ring.
         self.one.run(*generate, 10, timeout=300)
         one, other, n = self.one, self.other, SMALL
         self.counted(
@@ -135,7 +135,7 @@ class Throughput:
         self.counted("50 of them read", lambda: other.run(*read, timeout=600), 50, "a sample")
 
     def waiting(self):
-        """Requests of a reader that waits, of a manager and a generator with nothing to do."""
+        """Requests of a waiting reader, an idle manager and an idle generator."""
         config = self.config("idle", 1000)
         command = [
             self.lab.ringreel,
@@ -158,7 +158,7 @@ class Throughput:
             command = [self.lab.ringreel, *words, "-c", config]
             role = self.other.spawn(name, *command, stdout=out, stderr=err)
             time.sleep(8)
-            # A manager looks less and less often, until it has found nothing for 32 s.
+            # A manager polls less and less often, until it has been idle for 32 s.
             for told in (name, f"{name}, from {8 + IDLE_SECONDS} s on"):
                 self.counted(told, lambda: time.sleep(IDLE_SECONDS), IDLE_SECONDS, "a second")
             role.end(signal.SIGTERM)
@@ -181,7 +181,7 @@ class Throughput:
         return min(look() for _ in range(5))[1]
 
     def latency(self):
-        """How long after a promotion a reader on the other node has its first sample."""
+        """Time from a promotion to the first sample of a reader on the other node."""
         name = "latency"
         config, seen = self.config(name, LATENCY_CAP), self.dir / f"{name}.seen"
         generate = [self.lab.ringreel, "generate", "--shape", "8", "-c", config]
@@ -201,7 +201,7 @@ class Throughput:
             when, sample = line.split(" ", 1)
             first.setdefault(json.loads(sample)["generation"], float(when))
         promoted = self.lab.promoted(f"{name}.ring")
-        # The first one was there before the reader.
+        # The first generation existed before the reader.
         took = [first[g] - promoted[g] + before for g in sorted(first)[1:]]
         print(
             f"    from a promotion to its first sample on the other node: median "
@@ -211,7 +211,7 @@ class Throughput:
         )
 
     def run(self):
-        """All of it."""
+        """Runs all of it."""
         self.waiting()
         self.latency()
         self.small()

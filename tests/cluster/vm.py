@@ -1,9 +1,9 @@
-"""Virtual machines under QEMU, each with a kernel of its own.
+"""Virtual machines under QEMU, each with a separate kernel.
 
 They share a network that is multicast on the loopback device, so they run in a network namespace
-without any other device (scripts/cluster.sh makes it). Each machine has a second card, by which the
-lab talks to the agent on it (guest/agent.py), and the machine reaches one port of the host. KVM is
-not needed; `LAB_ACCEL=kvm` uses it.
+without any other device (scripts/cluster.sh makes it). Through a second network card the lab talks
+to the agent on each machine (guest/agent.py), and the machine reaches one port of the host. KVM is
+not required; `LAB_ACCEL=kvm` uses it.
 """
 
 import json
@@ -19,15 +19,15 @@ from pathlib import Path
 from lab import Done, LabError, until
 
 ADDRESS = "10.78.0.%d"
-# How a machine calls the host, and the port that it reaches there.
+# The host's address and port, as seen from a machine.
 HOST, HOST_PORT = "10.0.2.100", 27017
-# A kernel that boots on a busy host may miss timer ticks and would take its timer for broken.
+# On a busy host a booting kernel may miss timer ticks and would consider its timer broken.
 FLAGS = "mitigations=off no_timer_check"
 BOOT_SECONDS = 150
 
 
 def free_port():
-    """A free port of the loopback device."""
+    """Returns a free port of the loopback device."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -40,7 +40,7 @@ class VmProcess:
         self.vm, self.name, self.pid, self.life, self.status = vm, name, pid, vm.life, None
 
     def ended(self):
-        """Its exit status, or None while it runs. With its machine's power it ends by SIGKILL."""
+        """The exit status, or None while it runs. A power cut counts as SIGKILL."""
         if self.status is None:
             if self.life != self.vm.life or not self.vm.alive():
                 self.status = -signal.SIGKILL
@@ -54,7 +54,7 @@ class VmProcess:
             self.vm.ask({"do": "kill", "pid": self.pid, "number": int(number)})
 
     def end(self, number=signal.SIGKILL, seconds=60):
-        """Signals it, then waits; its exit status, or None where even SIGKILL does not end it."""
+        """Signals it and waits; returns its exit status, or None if SIGKILL does not end it."""
         for one in (number, signal.SIGKILL):
             self.send(one)
             end = time.monotonic() + seconds
@@ -82,7 +82,7 @@ class Vm:
         self.lock, self.known, self.asked = threading.Lock(), {}, 0.0
 
     def power(self):
-        """Turns the machine on, without waiting for it."""
+        """Turns the machine on without waiting for it."""
         self.port, self.life, self.known = free_port(), self.life + 1, {}
         words = f"lab.name={self.name} lab.number={self.number} lab.role={self.role} {self.words}"
         command = ["setpriv", "--pdeathsig", "KILL", "nice", "-n", "5", "qemu-system-x86_64"]
@@ -108,7 +108,7 @@ class Vm:
         for path, option in disks:
             command += ["-drive", f"file={path},if=virtio,format=raw,{option}"]
         line = f"hostfwd=tcp:127.0.0.1:{self.port}-10.0.2.15:5000"
-        # QEMU starts this for each connection, and would send its error messages to the machine.
+        # QEMU starts this for each connection; its error messages must not reach the machine.
         relay = f"sh -c 'exec busybox nc 127.0.0.1 {HOST_PORT} 2>/dev/null'"
         line += f",guestfwd=tcp:{HOST}:{HOST_PORT}-cmd:{relay}"
         command += ["-netdev", f"user,id=line,restrict=on,{line}"]
@@ -118,13 +118,13 @@ class Vm:
         command += ["-device", f"virtio-net-pci,netdev=lan,id=lan0,mac={address},romfile="]
         command += ["-monitor", f"unix:{self.monitor},server=on,wait=off"]
         command += ["-serial", f"file:{self.console()}"]
-        environment = {**os.environ, "TMPDIR": str(self.dir)}  # for the changes to root.img
+        environment = {**os.environ, "TMPDIR": str(self.dir)}  # for QEMU's writes to root.img
         self.popen = subprocess.Popen(
             list(map(str, command)), stdin=subprocess.DEVNULL, env=environment
         )
 
     def console(self):
-        """The console's output since the last time the power was turned on."""
+        """The file with the console's output since the power was last turned on."""
         return self.dir / "logs" / f"{self.name}.{self.life}.console"
 
     def wait_up(self):
@@ -155,7 +155,7 @@ class Vm:
         self.wait_up()
 
     def stop(self):
-        """Cuts its power: what its kernel did not give to its disk is lost."""
+        """Cuts its power; what its kernel did not write to its disk is lost."""
         if self.popen:
             self.popen.kill()
             self.popen.wait()
@@ -166,7 +166,7 @@ class Vm:
         return self.popen is not None and self.popen.poll() is None
 
     def cable(self, there):
-        """Pulls the cable to the cluster's network, or puts it back."""
+        """Pulls the cable to the cluster's network, or plugs it in."""
         with socket.socket(socket.AF_UNIX) as line:
             line.settimeout(10)
             line.connect(str(self.monitor))
@@ -177,7 +177,7 @@ class Vm:
     # The agent
 
     def ask(self, request, seconds=60, data=b""):
-        """One request to the agent; its answer, with the bytes as `data`."""
+        """Sends a request to the agent; returns the answer, with its bytes as `data`."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=10) as line:
                 line.settimeout(seconds)
@@ -192,20 +192,20 @@ class Vm:
         return answer
 
     def statuses(self):
-        """Exit statuses of all that was spawned, at most 0.3 s old."""
+        """Exit statuses of all spawned processes, at most 0.3 s old."""
         with self.lock:
             if time.monotonic() - self.asked > 0.3:
                 self.known, self.asked = self.ask({"do": "poll"})["statuses"], time.monotonic()
             return self.known
 
     def do(self, *command, timeout=60):
-        """Runs a command; how it ended."""
+        """Runs a command; returns how it ended."""
         request = {"do": "run", "argv": list(map(str, command)), "timeout": timeout}
         answer = self.ask(request, timeout + 30)
         return Done(answer["status"], answer["out"], answer["err"])
 
     def run(self, *command, check=True, timeout=60):
-        """Runs a command; its output."""
+        """Runs a command; returns its output."""
         done = self.do(*command, timeout=timeout)
         if check and done.status != 0:
             words = " ".join(map(str, command))
@@ -213,7 +213,7 @@ class Vm:
         return done.out
 
     def spawn(self, name, *command, stdout="/dev/null", stderr="/dev/null"):
-        """Starts a command; its output is appended to files of the machine."""
+        """Starts a command; appends its output to files of the machine."""
         request = {
             "do": "spawn",
             "argv": list(map(str, command)),
@@ -227,7 +227,7 @@ class Vm:
         self.ask({"do": "put", "path": str(path), "size": len(data)}, data=data)
 
     def fetch(self, directory, here):
-        """Brings to the host by how much the files of a directory have grown."""
+        """Copies to the host what the files of a directory have grown by."""
         have = {}
         for top, _, names in os.walk(here):
             for name in names:

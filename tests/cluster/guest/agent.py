@@ -34,7 +34,7 @@ class Handler(socketserver.StreamRequestHandler):
         try:
             out, err = child.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
-            # It may hang in a system call, where no signal reaches it. It is left behind.
+            # It may hang in a system call, where no signal reaches it, so it is abandoned.
             child.kill()
             return {"status": None, "out": "", "err": f"no end within {timeout} s"}, b""
         out, err = out.decode(errors="replace"), err.decode(errors="replace")
@@ -54,7 +54,7 @@ class Handler(socketserver.StreamRequestHandler):
         return {"statuses": {pid: child.poll() for pid, child in list(SPAWNED.items())}}, b""
 
     def do_kill(self, pid, number):
-        """Signals a spawned process. Until it is polled it is a zombie at least: its pid is its own."""
+        """Signals a spawned process. Until it is polled it is a zombie, so its pid is not reused."""
         if SPAWNED[pid].returncode is None:
             os.kill(pid, number)
         return {}, b""
@@ -68,7 +68,7 @@ class Handler(socketserver.StreamRequestHandler):
         return {}, b""
 
     def do_grown(self, directory, have):
-        """What the files of a directory have more than the host has: {path: bytes}, and the bytes."""
+        """What the files of a directory have beyond the host's copy: {path: bytes}, and the bytes."""
         grown, data = {}, []
         for top, _, names in os.walk(directory):
             for name in names:
@@ -87,7 +87,7 @@ class Handler(socketserver.StreamRequestHandler):
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """Listens on the line to the host alone."""
+    """Listens only on the network card that leads to the host."""
 
     allow_reuse_address = True
     daemon_threads = True

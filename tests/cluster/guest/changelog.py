@@ -1,4 +1,4 @@
-"""As watch.py, for a MooseFS: names are taken from the master's log of all changes.
+"""Like watch.py, but for MooseFS: reads the names from the master's log of all changes.
 
 `changelog.py LOG RING` prints "watching", then a line "promoted N" or "late N NAME" per event,
 until it is killed. RING is the name of a ring in the filesystem's root.

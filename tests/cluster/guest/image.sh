@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes what the virtual machines boot from, once: Debian's kernel, an initial RAM disk, one root
-# filesystem for all of them. Nothing of it is installed on this machine.
+# Builds, once, what the virtual machines boot from: Debian's kernel, an initial RAM disk, and one
+# root filesystem for all of them. Installs nothing on this machine.
 #   tests/cluster/guest/image.sh DIRECTORY
 # A second call with the same scripts ends at once. Downloads 125 MB, takes 400 MB of disk.
 set -euo pipefail

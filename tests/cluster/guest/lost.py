@@ -1,7 +1,7 @@
 """Makes unique names by link, O_EXCL, mkdir and rename, and counts wrong answers.
 
-`lost.py DIRECTORY SECONDS` prints a line of JSON. Any answer but success is a reply that was lost,
-and given wrongly when the client asked again.
+`lost.py DIRECTORY SECONDS` prints a line of JSON. Every answer but success is wrong: the reply was
+lost, and the server answered the repeated request as if it were new.
 """
 
 import collections
@@ -19,7 +19,7 @@ open(source, "w").close()
 
 
 def create(path):
-    """Creates a file that must not be there."""
+    """Creates a file that must not exist."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
 
 

@@ -1,7 +1,7 @@
-"""Names that come into being in a generation after it was promoted, on the server's own disk.
+"""Reports names that appear in a generation after its promotion, on the server's own disk.
 
 `watch.py RING` prints "watching", then a line "promoted N" or "late N NAME" per event, until it is
-killed. An inotify watch stays with a directory that is renamed.
+killed. An inotify watch follows a directory that is renamed.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ EVENT = struct.Struct("iIII")
 
 
 class Watcher:
-    """Watches a ring's directory, and each generation from its creation on."""
+    """Watches a ring's directory, and each generation from its creation."""
 
     def __init__(self, ring):
         self.ring, self.libc = ring, ctypes.CDLL(None, use_errno=True)
