@@ -1,8 +1,9 @@
-//! Power cuts, with DURABILITY: node. A journal of what generators and a manager did to a simulated disk is cut after
-//! every operation; of what was not synced, any part is left. Whatever is left, what somebody was told to be finished
-//! is delivered in the end, once, with its bytes; and what a reader had seen stays in its generation.
+//! Power cuts, with DURABILITY: node. The test records the operations of generators and a manager on a simulated disk,
+//! and cuts the journal after every operation; of unsynced data, any subset survives. In every such image, each sample
+//! that was reported as finished is delivered once, with its bytes, and a sample that a reader had seen stays in its
+//! generation.
 //!
-//! `RINGREEL_CRASH_IMAGES=200000 cargo test --release --test crash_images -- --nocapture` looks at so many.
+//! `RINGREEL_CRASH_IMAGES=200000 cargo test --release --test crash_images -- --nocapture` sets the number of images.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 use ringreel::format::frame::MAGIC;
@@ -28,10 +29,10 @@ fn config(more: &str) -> Config {
     Config::parse(&yaml, "test", Path::new("/"), true).unwrap()
 }
 
-/// What is done to a ring on a disk.
+/// A sequence of operations on a ring on a disk.
 type Script<'a> = dyn Fn(&Disk, &Config) + Sync + 'a;
 
-/// A generator alone, which promotes what it filled.
+/// One generator, which promotes the generations that it fills.
 fn alone(disk: &Disk, config: &Config) {
     let mut generator = Generator::open_on(Arc::new(disk.clone()), config).unwrap();
     for n in 0..10 {
@@ -41,7 +42,7 @@ fn alone(disk: &Disk, config: &Config) {
     generator.finish(true, &never).unwrap();
 }
 
-/// One whose samples are large: their heads are written last.
+/// One generator of large samples, whose heads are written last.
 fn of_large_samples(disk: &Disk, config: &Config) {
     let mut generator = Generator::open_on(Arc::new(disk.clone()), config).unwrap();
     let mut data = vec![7; 2 << 20];
@@ -54,11 +55,11 @@ fn of_large_samples(disk: &Disk, config: &Config) {
     generator.finish(true, &never).unwrap();
 }
 
-/// Two generators and a manager, which promotes, adopts what a dead one left, and reclaims.
+/// Two generators and a manager, which promotes, adopts the segments of a dead owner, and reclaims.
 fn company(disk: &Disk, config: &Config) {
     let mut manager = Manager::open_on(Arc::new(disk.clone()), config).unwrap();
     manager.turn().unwrap();
-    // Another one dies when it has published a manifest, and before it has synced that.
+    // A second manager dies after it has published a manifest, and before it has synced it.
     let hooks = Arc::new(HookFs::on(disk.clone()));
     let dying = Ring::find_or_make(hooks.clone(), config).unwrap();
     let dies = |path: &Path, op: &str| op == "sync_dir" && path.ends_with("manifests");
@@ -75,7 +76,7 @@ fn company(disk: &Disk, config: &Config) {
         disk.told(&write(&mut two, 100 + n).unwrap());
         manager.turn().unwrap();
     }
-    // One dies, and is adopted.
+    // One generator dies, and its segments are adopted.
     drop(two);
     let ring = manager.ring().clone();
     let mut watch = FailureDetector::new(Duration::ZERO);
@@ -89,7 +90,7 @@ fn company(disk: &Disk, config: &Config) {
     ring.reclaim().unwrap();
 }
 
-/// Three generators that write, end, die and are adopted, and a manager, in the order that `seed` draws.
+/// A manager, and three generators that write, end, die and are adopted, in an order that `seed` determines.
 fn at_random(seed: u64, disk: &Disk, config: &Config) {
     let open = || Generator::open_on(Arc::new(disk.clone()), config).unwrap();
     let mut manager = Manager::open_on(Arc::new(disk.clone()), config).unwrap();
@@ -100,7 +101,7 @@ fn at_random(seed: u64, disk: &Disk, config: &Config) {
         let draw = splitmix(&mut state);
         let who = (draw >> 8) as usize % generators.len();
         match draw % 16 {
-            0 => generators[who] = open(), // the other one is dead
+            0 => generators[who] = open(), // the previous generator dies
             1 => disk.told(&generators[who].seal(&never).unwrap()),
             2 | 3 => drop(manager.ring().recover(&mut watch).unwrap()),
             4 | 5 => drop(manager.turn().unwrap()),
@@ -115,22 +116,22 @@ fn at_random(seed: u64, disk: &Disk, config: &Config) {
 
 const KEEP_ALL: &str = "KEEP: 100\n";
 
-/// What was wrong with what came of an image.
+/// What is wrong with the ring that an image contains.
 #[derive(Default)]
 struct Wrong {
     lost: usize,
     twice: usize,
-    /// Listed by a generation that a reader had seen before, and by another one now.
+    /// Samples that a reader had seen in one generation, and that another one lists now.
     moved: usize,
     torn: Vec<String>,
 }
 
-/// Each sample, and the generations that list it.
+/// Each sample, with the generations that list it.
 fn listed(disk: &Disk, config: &Config) -> BTreeMap<SampleId, Vec<u64>> {
     listed_on(Arc::new(disk.clone()), &config.ring)
 }
 
-/// The machine starts again: whatever was staged is brought in, and everything is made visible.
+/// Restarts the machine: commits all staged segments, and promotes them.
 fn judge(image: &Image, seen: &BTreeMap<SampleId, Vec<u64>>, config: &Config) -> Result<Wrong, Error> {
     let ring = Ring::find_or_make(Arc::new(image.disk.clone()), config)?;
     try_bring_in(&ring)?;
@@ -157,13 +158,13 @@ struct Found {
     first: Option<String>,
 }
 
-/// Cuts the power after every operation of `script`, and looks at `most` images in all, each of them another one.
+/// Cuts the power after every operation of `script`, and checks at most `most` distinct images in all.
 fn cut(script: &Script<'_>, config: &Config, lie: Lie, most: usize) -> Found {
     let disk = Disk::new(lie);
     script(&disk, config);
     let history = disk.history();
     let len = history.operations();
-    // Few images of many moments show little: rather many of every third.
+    // Few images of many operations find little, so this takes several images of every third operation.
     let step = if most < 8 * len { 3 } else { 1 };
     let (next, images, wrong) = (AtomicUsize::new(1), AtomicUsize::new(0), AtomicUsize::new(0));
     let first = std::sync::Mutex::new(None);
@@ -201,7 +202,7 @@ fn cut(script: &Script<'_>, config: &Config, lie: Lie, most: usize) -> Found {
 }
 
 #[test]
-fn a_power_cut_at_any_moment_loses_and_doubles_nothing() {
+fn power_cut_at_any_operation_loses_or_duplicates_no_sample() {
     let most: usize = std::env::var("RINGREEL_CRASH_IMAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(1500);
     let mut all = 0;
     let mut look = |name: &str, script: &Script<'_>, config: &Config| {
@@ -211,23 +212,23 @@ fn a_power_cut_at_any_moment_loses_and_doubles_nothing() {
         all += found.images;
         all
     };
-    look("a generator alone", &alone, &config(KEEP_ALL));
+    look("one generator", &alone, &config(KEEP_ALL));
     look("three samples a segment", &alone, &config("KEEP: 100\nSEGMENT_SAMPLES: 3\n"));
     look("large samples, two a segment", &of_large_samples, &config("KEEP: 100\nSEGMENT_SAMPLES: 2\n"));
-    look("two and a manager", &company, &config(KEEP_ALL));
-    look("two, a manager, and reclaim", &company, &config("KEEP: 1\nSEGMENT_SAMPLES: 2\n"));
+    look("two generators and a manager", &company, &config(KEEP_ALL));
+    look("two generators, a manager, and reclaim", &company, &config("KEEP: 1\nSEGMENT_SAMPLES: 2\n"));
     for seed in 1.. {
         let more = ["KEEP: 100\n", "KEEP: 1\nSEGMENT_SAMPLES: 2\n", "KEEP: 2\nSEGMENT_SAMPLES: 4\n"][seed as usize % 3];
-        if look(&format!("at random, {seed}"), &|disk, config| at_random(seed, disk, config), &config(more)) >= most {
+        if look(&format!("random, seed {seed}"), &|disk, config| at_random(seed, disk, config), &config(more)) >= most {
             break;
         }
     }
-    println!("{all} images of power cuts, nothing lost, nothing twice");
+    println!("{all} images of power cuts: no sample lost or duplicated");
 }
 
-/// The images are worth something: a disk that leaves out any of the syncs is found out.
+/// Checks the test itself: it detects a disk that omits any kind of sync.
 #[test]
-fn a_disk_that_only_says_that_it_synced_loses_samples() {
+fn disk_that_fakes_a_sync_loses_samples() {
     for lie in
         [Lie::Files, Lie::Dirs("staging"), Lie::Dirs("manifests"), Lie::Dirs("read."), Lie::Dirs("t.ring"), Lie::Owners]
     {

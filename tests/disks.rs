@@ -1,6 +1,6 @@
-//! Disks that are small, that lose their power, and clocks that are wrong: with real processes on real filesystems.
+//! Small disks, disks that lose power, and wrong clocks: real processes on real filesystems.
 //!
-//! `RINGREEL_POWER_CUTS=30 cargo test --test disks -- --nocapture` cuts the power so often for each filesystem.
+//! `RINGREEL_POWER_CUTS=30 cargo test --test disks -- --nocapture` sets the number of power cuts for each filesystem.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 use std::collections::BTreeSet;
@@ -10,22 +10,22 @@ use std::process::Command;
 use std::time::Duration;
 use testkit::cli::{Mount, Place, Running, eventually, ledger, loudly, there_is_strace};
 
-/// What the generators told to be finished: their ledgers lie beside the configuration, on another disk.
+/// The samples that generators reported as finished, from the ledgers beside the configuration, on another disk.
 fn told(place: &Place) -> BTreeSet<String> {
     let files = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path());
     let ledgers = files.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("ledger"));
     ledgers.flat_map(|path| ledger(&path)).collect()
 }
 
-/// A ring at `ring`, configured in a directory elsewhere, with all generations kept.
+/// A ring at `ring`, with its configuration in another directory; it keeps all generations.
 fn place_of(ring: &Path, more: &str) -> Place {
     Place::new(&format!("RING: {}\nSWAP_CAP: 10\nSAMPLE: [data]\nKEEP: 500\n{more}", ring.display()))
 }
 
-/// Brings everything in, and compares with the ledgers.
+/// Commits and promotes everything, and compares the ring with the ledgers.
 fn assert_nothing_lost(place: &Place, what: &str) -> usize {
     let manager = place.start(&["manager"]);
-    eventually("all is delivered", || {
+    eventually("all samples are delivered", || {
         place.run(&["promote"]); // there may be nothing to promote
         place.run(&["status", "--json"]).ok().json()[0]["samples_waiting"] == 0
     });
@@ -33,14 +33,14 @@ fn assert_nothing_lost(place: &Place, what: &str) -> usize {
     manager.finish().ok();
     let delivered = place.run(&["read", "--all", "--json"]).ok().values("sample_id");
     let once: BTreeSet<String> = delivered.iter().cloned().collect();
-    assert_eq!(once.len(), delivered.len(), "{what}: something was delivered twice");
+    assert_eq!(once.len(), delivered.len(), "{what}: a sample was delivered twice");
     let told = told(place);
     let lost: Vec<_> = told.difference(&once).collect();
     assert!(lost.is_empty(), "{what}: lost {} of {}: {lost:?}", lost.len(), told.len());
     told.len()
 }
 
-/// Two generators and a manager work until the disk has no more room; then it has, and they go on.
+/// Two generators and a manager work until the disk is full, and resume when `give_room` has freed space.
 fn fills_up(mount: &Mount, waits_for: &str, give_room: &dyn Fn()) {
     let place = place_of(&mount.path().join("ring"), "");
     let manager = place.start(&["manager"]);
@@ -51,9 +51,9 @@ fn fills_up(mount: &Mount, waits_for: &str, give_room: &dyn Fn()) {
     generators.iter_mut().for_each(|one| one.await_err(waits_for));
     let before = told(&place).len();
     give_room();
-    eventually("they go on", || told(&place).len() >= before + 20);
+    eventually("the generators resume", || told(&place).len() >= before + 20);
     for mut one in generators {
-        assert!(one.is_running(), "it ended: {}", one.err());
+        assert!(one.is_running(), "a generator ended: {}", one.err());
         one.terminate();
         one.finish().ok();
     }
@@ -63,19 +63,19 @@ fn fills_up(mount: &Mount, waits_for: &str, give_room: &dyn Fn()) {
 }
 
 #[test]
-fn a_disk_of_four_megabytes_fills_up_and_is_enlarged() {
+fn roles_wait_on_a_full_tmpfs_until_it_is_enlarged() {
     let Some(mount) = Mount::tmpfs("a disk of four megabytes", "size=4m") else { return };
     fills_up(&mount, "waiting for room on the disk", &|| mount.remount("size=64m"));
 }
 
 #[test]
-fn a_disk_runs_out_of_inodes_and_gets_more() {
+fn roles_wait_without_inodes_until_more_are_added() {
     let Some(mount) = Mount::tmpfs("a disk with few inodes", "size=64m,nr_inodes=60") else { return };
     fills_up(&mount, "inodes", &|| mount.remount("size=64m,nr_inodes=20000"));
 }
 
 #[test]
-fn births_with_twenty_inodes_succeed_or_name_what_is_missing() {
+fn ring_creation_with_few_inodes_succeeds_or_names_the_lack() {
     let Some(mount) = Mount::tmpfs("twenty inodes", "size=4m,nr_inodes=20") else { return };
     let place = place_of(&mount.path().join("ring"), "");
     let mut generator = place.start(&["generate", "--shape", "8", "--ledger", "ledger.1", "--samples", "40"]);
@@ -86,7 +86,7 @@ fn births_with_twenty_inodes_succeed_or_name_what_is_missing() {
 }
 
 #[test]
-fn a_full_ext4_fills_up_and_somebody_else_makes_room() {
+fn roles_wait_on_a_full_ext4_until_files_are_removed() {
     let home = tempfile::tempdir().unwrap();
     let Some(mount) = Mount::disk("a full ext4", "ext4", 16, home.path()) else { return };
     let others = mount.path().join("others");
@@ -94,7 +94,7 @@ fn a_full_ext4_fills_up_and_somebody_else_makes_room() {
     fills_up(&mount, "waiting for room on the disk", &|| fs::remove_file(&others).unwrap());
 }
 
-/// The command here; with `late`, each fsync begins 20 ms later than it would, so that many a cut comes just before one.
+/// Starts the command. With `late`, each fsync is delayed by 20 ms, so that many power cuts come just before one.
 fn syncing(place: &Place, late: bool, args: &[&str]) -> Running {
     let command = place.command(args);
     if !late {
@@ -106,7 +106,7 @@ fn syncing(place: &Place, late: bool, args: &[&str]) -> Running {
     Running::start(traced)
 }
 
-/// The power of a disk is cut while generators and a manager work, and comes back, many times.
+/// Cuts the power of a disk many times while generators and a manager work.
 fn loses_its_power(kind: &str, mib: u64, late_syncs: bool) {
     let home = tempfile::tempdir().unwrap();
     let Some(mount) = Mount::disk(&format!("power cuts on {kind}"), kind, mib, home.path()) else { return };
@@ -125,21 +125,21 @@ fn loses_its_power(kind: &str, mib: u64, late_syncs: bool) {
         eventually("samples are finished", || told(&place).len() >= before + 30);
         std::thread::sleep(Duration::from_millis(37 * cut % 200));
         mount.cut_power();
-        drop(all); // killed
+        drop(all); // kills the processes
         mount.start_again();
     }
     let told = assert_nothing_lost(&place, &format!("{cuts} power cuts on {kind}"));
-    println!("{kind}: {cuts} power cuts, {told} samples were told to be finished, lost 0, twice 0");
+    println!("{kind}: {cuts} power cuts, {told} finished samples, 0 lost, 0 duplicated");
     assert!(told as u64 >= 30 * cuts);
 }
 
 #[test]
-fn an_ext4_whose_power_is_cut_loses_nothing_that_was_finished() {
+fn power_cuts_on_ext4_lose_no_finished_sample() {
     loses_its_power("ext4", 300, false);
 }
 
 #[test]
-fn an_xfs_whose_power_is_cut_loses_nothing_that_was_finished() {
+fn power_cuts_on_xfs_lose_no_finished_sample() {
     loses_its_power("xfs", 320, false);
 }
 
@@ -152,7 +152,7 @@ fn syncs_begun_after_a_power_cut_do_not_count() {
     loses_its_power("ext4", 300, true);
 }
 
-/// The command with a clock of its own, as `file` sets it. (Its monotonic clock is the machine's.)
+/// Starts the command with a separate wall clock, which `file` sets. (Its monotonic clock is the machine's.)
 fn with_clock(place: &Place, library: &Path, file: &Path, args: &[&str]) -> Running {
     let mut command = place.command(args);
     command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", file);
@@ -167,9 +167,9 @@ fn faketime() -> Option<PathBuf> {
 }
 
 #[test]
-fn clocks_that_are_set_back_and_forth_cost_nothing() {
+fn clock_steps_lose_no_sample_and_stop_no_role() {
     let Some(library) = faketime() else {
-        return loudly("SKIPPED: clocks that are set back and forth: there is no libfaketime");
+        return loudly("SKIPPED: clocks that are set back and forth: libfaketime is missing");
     };
     let place = Place::new("SWAP_CAP: 10\nSAMPLE: [data]\nKEEP: 500\n");
     let clock = |name: &str| place.path().join(name);
@@ -183,17 +183,17 @@ fn clocks_that_are_set_back_and_forth_cost_nothing() {
     };
     let managers = [start("clock.a", &["manager"]), start("clock.b", &["manager"])];
     let mut all: Vec<_> = managers.into_iter().chain([generate("1", "clock.a"), generate("2", "clock.b")]).collect();
-    eventually("there is a ring", || place.ring().join("manifests/0").exists());
+    eventually("the ring exists", || place.ring().join("manifests/0").exists());
     let mut generations = 0;
     for (a, b) in [("-2d", "+1y"), ("+3y", "-4h"), ("-20y", "+0"), ("+1h", "-1h")] {
         set("clock.a", a);
         set("clock.b", b);
         let newest = || place.run(&["status", "--json"]).ok().json()[0]["newest"].as_u64().unwrap();
-        eventually("generations go on", || newest() >= generations + 4);
+        eventually("new generations are promoted", || newest() >= generations + 4);
         generations = newest();
     }
     for one in &mut all {
-        assert!(one.is_running(), "it ended: {}", one.err());
+        assert!(one.is_running(), "a process ended: {}", one.err());
         one.terminate();
     }
     for one in all {

@@ -1,7 +1,8 @@
-//! Every call to the filesystem × everything that may go wrong with it, for each role: an error says what and where,
-//! whoever can goes on, and nothing is lost, doubled, or read wrongly.
+//! Every call to the filesystem × every fault, for each role: the error names the cause and the path, roles that can
+//! continue do, and no sample is lost, duplicated, or read with wrong bytes.
 //!
-//! An eighth of the calls for each fault; `RINGREEL_ALL_FAULTS=1 cargo test --test faults -- --nocapture` takes all.
+//! For each fault, an eighth of the calls is tested; `RINGREEL_ALL_FAULTS=1 cargo test --test faults -- --nocapture`
+//! tests all of them.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 use ringreel::ring::Ring;
@@ -19,14 +20,14 @@ use testkit::ring::{Action, EACCES, EINTR, EIO, ESTALE, HookFs, assert_delivered
 
 const SAMPLES: u64 = 10;
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
-    /// The call is refused with this errno.
+    /// The call fails with this errno.
     Refused(i32),
-    /// Of a write, half is written.
+    /// Only half of a write is written.
     Short,
-    /// It is done, and says that it failed.
+    /// The call succeeds, but returns an error.
     DoneButError,
     Slow,
 }
@@ -56,7 +57,7 @@ impl Fault {
         }
     }
 
-    /// Whether who waits may go on; EACCES is for a person to mend.
+    /// Whether a role may wait and retry; EACCES needs a person.
     fn passes(self) -> bool {
         self != Fault::Refused(EACCES)
     }
@@ -68,7 +69,7 @@ fn config(more: &str) -> Config {
     Config::parse(&format!("{yaml}{more}"), "test", Path::new("/"), true).unwrap()
 }
 
-/// A ring on a disk in memory, and somebody's own way to it, on which calls `from..from + many` go wrong.
+/// A ring on a disk in memory, and a filesystem on which calls `from..from + many` fail.
 struct Scene {
     disk: Disk,
     config: Config,
@@ -87,18 +88,19 @@ impl Scene {
         self.fs.hook(move |n, _, _| if (from..from + many).contains(&n) { fault.action() } else { Action::Pass });
     }
 
-    /// What somebody else sees.
+    /// The ring as another process sees it.
     fn ring(&self) -> Ring {
         Ring::find_or_make(Arc::new(self.disk.clone()), &self.config).unwrap()
     }
 
-    /// Ten samples, made without trouble; not all of them are in a generation yet.
+    /// Writes ten samples without faults; some of them are not in a generation yet.
     fn filled(&self) -> Vec<SampleId> {
         let mut generator = Generator::open_on(Arc::new(self.disk.clone()), &self.config).unwrap();
         (0..SAMPLES).flat_map(|n| write(&mut generator, n).unwrap()).collect()
     }
 
-    /// Brings everything in, and looks: each of `told` is listed once, nothing is listed twice.
+    /// Commits and promotes everything, and checks that each of `told` is listed once and that no sample is listed
+    /// twice.
     fn assert_delivered_once(&self, told: &[SampleId], what: &str) {
         let ring = self.ring();
         bring_in(&ring);
@@ -106,7 +108,7 @@ impl Scene {
         self.assert_each_number_once(&ring, what);
     }
 
-    /// No two samples that are kept hold the same number: what is written again counts once.
+    /// Checks that no two kept samples hold the same number, so that no retry has duplicated one.
     fn assert_each_number_once(&self, ring: &Ring, what: &str) {
         let reader = Reader::open_on(Arc::new(self.disk.clone()), &self.config).unwrap();
         let mut numbers = Vec::new();
@@ -118,24 +120,24 @@ impl Scene {
         let all = numbers.len();
         numbers.sort_unstable();
         numbers.dedup();
-        assert_eq!(numbers.len(), all, "{what}: the same contents twice, at {}", ring.layout.root().display());
+        assert_eq!(numbers.len(), all, "{what}: duplicate contents, at {}", ring.layout.root().display());
     }
 }
 
-/// An error that a person can use: it says of which file or generation it is.
+/// Checks that an error names a file or a generation.
 fn assert_tells(error: &Error, what: &str) {
     let text = error.to_string();
     let names = ["t.ring", "generation", "sync_dir /", "sync directory /"]; // the last: the directory above the ring
     assert!(names.iter().any(|name| text.contains(name)), "{what}: {error}");
 }
 
-/// The calls at which fault number `fault` begins: all of them, or some, other ones for each.
+/// The calls at which fault number `fault` begins: all of them, or a subset that differs for each fault.
 fn moments(calls: usize, fault: usize) -> impl Iterator<Item = usize> {
     let all = std::env::var_os("RINGREEL_ALL_FAULTS").is_some();
     (0..calls).filter(move |at| all || (at + fault).is_multiple_of(8))
 }
 
-/// What a generator told to be finished, and the error at which it ended, if it did.
+/// Returns the samples that a generator reported as finished, and the error that ended it, if any.
 fn generate(scene: &Scene) -> (Vec<SampleId>, Option<Error>) {
     let mut told = Vec::new();
     let done = (|| -> Result<()> {
@@ -150,7 +152,7 @@ fn generate(scene: &Scene) -> (Vec<SampleId>, Option<Error>) {
     (told, done.err())
 }
 
-/// Calls a role makes when nothing goes wrong.
+/// Counts the calls of a role without faults.
 fn calls_of(more: &str, role: impl Fn(&Scene)) -> usize {
     let scene = Scene::new(more);
     role(&scene);
@@ -172,7 +174,7 @@ fn generators_survive(more: &str) {
                 runs += 1;
                 if let Some(error) = error {
                     assert_tells(&error, &what);
-                    // A directory that was not synced stays so.
+                    // A directory whose sync failed stays unsynced.
                     let is_unsynced =
                         more.contains("node") && error.to_string().contains("a second sync would not report it");
                     assert!(!fault.passes() || at < opening || is_unsynced, "{what} ended the generator: {error}");
@@ -192,7 +194,7 @@ fn generators_deliver_what_they_reported_at_any_failing_call() {
 }
 
 #[test]
-fn synced_generators_deliver_what_they_reported() {
+fn durable_generators_deliver_what_they_reported() {
     generators_survive("DURABILITY: node\n");
 }
 
@@ -238,7 +240,7 @@ fn managers_deliver_everything_at_any_failing_call() {
     println!("manager: {calls} calls, {runs} runs");
 }
 
-/// Reads everything that can be read; gives the errors. Panics when a sample holds another number than it should.
+/// Reads every readable sample and collects the errors. Panics if a sample holds a wrong number.
 fn read_all(reader: &Reader, numbers: &BTreeMap<SampleId, u64>, errors: &mut Vec<Error>) -> usize {
     let kept = match reader.kept() {
         Ok(kept) => kept,
@@ -287,9 +289,9 @@ fn readers_give_right_bytes_or_errors_at_any_failing_call() {
                 });
                 let reader = reader.unwrap();
                 let read = read_all(&reader, &numbers, &mut errors);
-                // Names that stay stale look as if a generation were gone.
+                // With stale names a generation may appear to be reclaimed.
                 let told = !errors.is_empty() || (fault, many) == (Fault::Refused(ESTALE), 5);
-                assert!(read == all || told, "{what}: {read} of {all} were read, and no error was told");
+                assert!(read == all || told, "{what}: {read} of {all} were read without an error");
                 errors.iter().for_each(|error| assert_tells(error, &what));
                 scene.fs.unhook();
                 let mut after = Vec::new();

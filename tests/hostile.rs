@@ -1,9 +1,9 @@
-//! Somebody truncates, overwrites and deletes segments under living readers, again and again: two processes, and two
-//! threads of this one. Nobody dies. What cannot be read is told, each time; with READ: pread and VERIFY: always no wrong
-//! byte is delivered. (A map shows what becomes of its file, also after its checksum was compared: there wrong bytes are
-//! counted and told, and are no failure.)
+//! Segments are truncated, overwritten and deleted again and again while two processes and two threads of this process
+//! read them. No reader dies. Each unreadable sample is reported, every time; with READ: pread and VERIFY: always, no
+//! wrong byte is delivered. (A map shows later changes to its file, also after its checksum was compared, so with maps
+//! wrong bytes are only counted and printed.)
 //!
-//! `RINGREEL_HOSTILE=1000 cargo test --test hostile -- --nocapture` does it a thousand times, and prints what it saw.
+//! `RINGREEL_HOSTILE=1000 cargo test --test hostile -- --nocapture` damages files a thousand times, and prints counts.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use ringreel::{Config, Error, Generator, NamedPart, Reader};
@@ -22,14 +22,14 @@ use std::time::Duration;
 use testkit::cli::{Place, eventually, loudly};
 
 const SAMPLES: u64 = 16;
-/// Large enough for a map of its own.
+/// Large enough for a separate map.
 const LEN: usize = 200_000;
 
 fn bytes_of(n: u64) -> Vec<u8> {
     (0..LEN as u64).map(|i| (i * 31 + n * 7 + i / 251) as u8 | 1).collect()
 }
 
-/// What readers saw.
+/// Counts of what readers saw.
 #[derive(Default)]
 struct Seen {
     right: AtomicU64,
@@ -63,7 +63,7 @@ fn ring(how: &str) -> (Place, Vec<(PathBuf, Vec<u8>)>) {
     (place, files)
 }
 
-/// A process that reads on and on, and a thread that looks at each line it says.
+/// Starts a process that reads repeatedly, and a thread that checks each line of its output.
 fn process(place: &Place, crcs: Arc<HashMap<u64, u64>>, seen: Arc<Seen>) -> (Child, JoinHandle<()>) {
     let mut command = place.command(&["read", "--json", "--shuffle"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -82,7 +82,7 @@ fn process(place: &Place, crcs: Arc<HashMap<u64, u64>>, seen: Arc<Seen>) -> (Chi
     (child, look)
 }
 
-/// Reads every position, on and on: each is right, or wrong, or told to be damaged; and no other error.
+/// Reads every position repeatedly: each sample is right, wrong, or reported as damaged; no other error occurs.
 fn thread(config: Config, stop: Arc<AtomicBool>, seen: Arc<Seen>, private: bool) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let reader = Reader::open(&config).unwrap();
@@ -108,11 +108,11 @@ fn thread(config: Config, stop: Arc<AtomicBool>, seen: Arc<Seen>, private: bool)
                 }
             }
         }
-        assert_eq!(reader.damaged(), reported, "each is counted");
+        assert_eq!(reader.damaged(), reported, "each damaged sample is counted");
     })
 }
 
-/// Random enough, and the same in each run.
+/// A pseudo-random number, the same in each run.
 fn next(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -127,7 +127,7 @@ fn harm(path: &Path, len: u64, random: &mut u64) {
         0 => file.set_len(at).unwrap(),
         1 => file.write_all_at(&vec![next(random) as u8; (next(random) % 100_000) as usize], at).unwrap(),
         2 => {
-            // Shorter, and as long as it was.
+            // Truncated, and extended to its old length.
             file.set_len(at).unwrap();
             file.set_len(len).unwrap();
         }
@@ -151,7 +151,7 @@ fn storm(how: &str, times: u64) -> [u64; 3] {
         for (child, _) in &mut processes {
             assert!(child.try_wait().unwrap().is_none(), "a reader died at damage {n}: {:?}", child.wait());
         }
-        // Whole again, under the same name: not in place, as who has the file open has it as it is.
+        // Restored under the same name, by rename: a process that has the file open keeps the old contents.
         let whole = path.with_extension("whole");
         fs::write(&whole, bytes).unwrap();
         fs::rename(&whole, path).unwrap();
@@ -172,7 +172,7 @@ fn storm(how: &str, times: u64) -> [u64; 3] {
         "{told}: {times} times: {} samples right, {} wrong, {} reported, 0 deaths",
         all[0], all[1], all[2]
     ));
-    assert!(all[2] > 0, "no damage was seen at all");
+    assert!(all[2] > 0, "no reader saw any damage");
     all
 }
 
@@ -187,11 +187,11 @@ fn pread_with_verify_always_delivers_no_wrong_byte() {
 }
 
 #[test]
-fn readers_that_map_survive_whatever_is_done_to_the_files() {
+fn mmap_readers_survive_any_change_to_the_files() {
     storm("READ: mmap\nVERIFY: first\n", times());
 }
 
 #[test]
-fn readers_that_map_and_compare_every_checksum_survive_as_well() {
+fn mmap_readers_with_verify_always_survive_any_change() {
     storm("READ: mmap\nVERIFY: always\n", times());
 }

@@ -1,14 +1,14 @@
-//! The tests of a ring and of its command: one module for each subject, in folders by journey. They run in one process,
-//! beside each other.
+//! The tests of a ring and of its command: one module per subject, in folders by task. They run in one process, in
+//! parallel.
 //!
 //! Where a test belongs:
 //! - a rule of the format: `format/tests/`; a private function: beside its code;
 //! - behaviour that a caller of the crate or a user of the command can see: a module here;
-//! - a test that changes or measures its process (environment, working directory, umask, limits, signal handlers, panic hook,
-//!   memory, threads, processor time), or that reads a list that belongs to the process: `process/` or `memory/`, where it
-//!   runs alone;
-//! - a soak run that a script or the Makefile starts by name: a program of its own, as `storm`, `crash_images`, `faults`,
-//!   `syscalls`, `disks` and `hostile` are;
+//! - a test that changes or measures its process (environment, working directory, umask, limits, signal handlers, panic
+//!   hook, memory, threads, processor time), or that reads process-wide state: `process/` or `memory/`, where it runs
+//!   alone;
+//! - a soak test that a script or the Makefile starts by name: a separate program, like `storm`, `crash_images`,
+//!   `faults`, `syscalls`, `disks` and `hostile`;
 //! - a test of the index in MongoDB: `mongodb/`;
 //! - code that several modules need: `testkit/`.
 //!
@@ -17,7 +17,7 @@
 
 /// A sample is written: generator, segment, commit.
 mod write {
-    /// Many samples at once: written, stacked and lent.
+    /// Batches of samples: written, stacked and borrowed.
     mod batch;
     /// CHECK_FINITE.
     mod check_finite;
@@ -27,21 +27,21 @@ mod write {
     mod grouping;
     /// Segments of large samples, whose heads are written last.
     mod heads_last;
-    /// VALIDATION: samples that are held out.
+    /// VALIDATION: the held-out samples.
     mod held_out;
     /// Generators that disagree on a part's dtype or shape.
     mod schema;
-    /// Commit and promotion under lost replies, late calls, crashes and rivals.
+    /// Commit and promotion under lost replies, delayed calls, crashes and competing processes.
     mod steps;
 }
 
 /// A generation is swapped: scan, promote, manifest, reclaim.
 mod swap {
-    /// Numbers, counts and single failing calls of each step.
+    /// Limits, counters and single failing calls of each step.
     mod edges;
-    /// Rings that have turned many times.
+    /// Rings that have been swapped many times.
     mod many_generations;
-    /// Counter-examples of the model, played to the ring.
+    /// Counter-examples of the model, replayed on the implementation.
     mod traces;
     /// Generators while a generation waits for its manifest.
     mod writers;
@@ -55,31 +55,31 @@ mod read {
     mod many_samples;
     /// REUSE, ON_STALE, STALE_AFTER.
     mod policy;
-    /// Which samples a reader gets, in which order, and how their bytes lie in memory.
+    /// Which samples a reader returns, in which order, and their memory layout.
     mod reading;
-    /// Streams of workers that read together.
+    /// Streams of workers that share a run.
     mod streaming;
 }
 
 /// Ranks that read together: logs of runs, passes, pins.
 mod runs {
-    /// Runs that are over.
+    /// Finished runs.
     mod finished;
     /// RUN_GRACE.
     mod grace;
-    /// What the log of a run decides.
+    /// Decisions by the log of a run.
     mod logs;
-    /// What many runs cost.
+    /// The cost of many runs.
     mod many;
 }
 
-/// The coordination store, and who takes part.
+/// The coordination store, and its members.
 mod coordination {
-    /// The stores that need no server, against their contract.
+    /// The stores without a server fulfil their contract.
     mod index;
     /// Heartbeats.
     mod members;
-    /// A store that holds wrong values.
+    /// A store with wrong values.
     mod planted_hints;
 }
 
@@ -90,17 +90,17 @@ mod fs {
     mod limits;
     /// No decision in the sources depends on a plain lookup.
     mod lookups;
-    /// Calls that are made once and not again.
+    /// Calls that are not repeated.
     mod needless;
     /// A file server that is away.
     mod server_away;
     /// Several users, RING_MODE and the umask.
     mod sharing;
-    /// Clients that remember absent names.
+    /// Clients that cache absent names.
     mod stale;
     /// Random schedules of all roles on such clients.
     mod stale_schedules;
-    /// A ring that strangers write to.
+    /// A ring that untrusted users write to.
     mod untrusted;
 }
 
@@ -118,7 +118,7 @@ mod ops {
     mod promote_partial;
     /// ringreel repair.
     mod repair;
-    /// Repair that dies at each of its calls.
+    /// Repair that is interrupted at each of its calls.
     mod repair_steps;
     /// ringreel verify.
     mod verify;
@@ -128,9 +128,9 @@ mod ops {
 
 /// The command: its input, its output, and converting samples.
 mod cli {
-    /// What messages tell the user to do next.
+    /// Next steps in the command's messages.
     mod advice;
-    /// Wrong input is refused.
+    /// Bad input is refused.
     mod bad_input;
     /// ringreel cat.
     mod cat;
@@ -138,9 +138,9 @@ mod cli {
     mod export;
     /// Extreme values of every numeric option.
     mod extremes;
-    /// The output of each subcommand about fixed rings.
+    /// The output of each subcommand for fixed rings.
     mod golden;
-    /// Exit status where a generation is missing.
+    /// The exit status if a generation is missing.
     mod incomplete;
     /// Log lines and progress bars.
     mod logging;
@@ -152,7 +152,7 @@ mod cli {
     mod report;
     /// Passwords.
     mod secrets;
-    /// SIGTERM during the start.
+    /// SIGTERM during startup.
     mod signals;
     /// ringreel top.
     mod top;

@@ -38,12 +38,12 @@ fn cat_and_metrics_write_to_stdout_for_a_dash() {
         assert!(!said.out.is_empty() && !place.path().join("-").exists(), "{said:?}");
     }
     let again = ["metrics", "demo.ring", "--every", "1", "-o", "-"];
-    assert_eq!(place.run(&again).code, Some(2), "text again and again needs a file");
+    assert_eq!(place.run(&again).code, Some(2), "repeated metrics in text format need an output file");
 }
 
-/// The contact sheet shows the first 8 digits of an id.
+/// Ids are shortened to the first 8 digits, as in the captions of a contact sheet.
 #[test]
-fn inspect_and_cat_accept_the_short_ids_that_picture_prints() {
+fn inspect_and_cat_accept_short_ids_printed_by_preview() {
     let place = ring();
     let ids = place.run(&["read", "--all", "--json"]).ok().values("sample_id");
     let (segment, ordinal) = ids[0].split_once('.').unwrap();
@@ -60,7 +60,7 @@ fn inspect_and_cat_accept_the_short_ids_that_picture_prints() {
     assert!(said.code == Some(2) && said.err.contains("4 to 32"), "{said:?}");
 }
 
-/// A damage, how it is done to a ring, and the command that every other command names for it.
+/// One kind of damage: its name, the function that inflicts it on a ring, and the command that fixes it.
 type Damage = (&'static str, fn(&Path), &'static str);
 
 const REPAIR: &str = "`ringreel repair -c config.yaml`";
@@ -75,9 +75,9 @@ const DAMAGES: [Damage; 6] = [
     ("a segment is damaged", |ring| fs::write(ring.join("read.2/000000.rec"), "x").unwrap(), SALVAGE),
 ];
 
-/// `verify` names a next command, `repair` says the same, and no command sends the user elsewhere.
+/// `verify` and `repair` name the same next command, and no other command suggests a different one.
 #[test]
-fn all_commands_name_the_same_next_command_for_a_damage() {
+fn all_commands_suggest_the_same_next_command_for_damage() {
     for (what, damage, next) in DAMAGES {
         let place = ring();
         damage(&place.ring());
@@ -115,7 +115,7 @@ fn finish_reports_a_removed_ring() {
 }
 
 #[test]
-fn a_generator_whose_ring_was_removed_ends_with_an_error() {
+fn generator_exits_with_error_when_its_ring_is_removed() {
     let place = ring();
     let mut running = place.start(&["generate", "--rate", "200", "--shape", "8", "--json"]);
     eventually("samples are generated", || running.out().lines().count() > 10);

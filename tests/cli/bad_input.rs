@@ -1,4 +1,4 @@
-//! Bad input is refused in a sentence, and leaves what is there as it was.
+//! Bad input is refused with one message, and leaves all existing files unchanged.
 
 use ringreel::Generator;
 use ringreel::fs::{FsResult, Posix, Space};
@@ -14,25 +14,25 @@ use testkit::fault::{Answer, Call, FaultyFs, Next};
 use testkit::hook::{Action, HookFs};
 
 const SMALL: &str = "SWAP_CAP: 4\nSAMPLE: [data, label]\n";
-/// Every subcommand that uses a ring. `read --all` stands for the reader, which would wait for a ring.
+/// Every subcommand that uses a ring. `read --all` represents the reader, because plain `read` would wait for a ring.
 const READERS: [&[&str]; 2] = [&["status"], &["read", "--all"]];
 const MAKERS: [&[&str]; 2] = [&["manager"], &["generate", "--samples", "1", "--shape", "8"]];
 
-/// Runs it, and holds it to what every refusal is: status 1 or 2, nothing on stdout, one sentence on stderr that holds
-/// all of `words`, and everything under `dir` byte for byte as it was.
+/// Runs a command and checks that it is refused: status 1 or 2, nothing on stdout, one line on stderr that contains
+/// all of `words`, and every file under `dir` unchanged.
 fn refused_in(dir: &Path, run: impl FnOnce() -> Said, words: &[&str]) -> Said {
     let before = listing(dir);
     let said = run();
     assert!(matches!(said.code, Some(1 | 2)) && said.out.is_empty() && !said.err.contains("panicked"), "{said:?}");
     let sentence = said.err.lines().find(|line| line.starts_with("ringreel: ") || line.starts_with("error: "));
-    let sentence = sentence.unwrap_or_else(|| panic!("no sentence: {said:?}"));
+    let sentence = sentence.unwrap_or_else(|| panic!("no error message: {said:?}"));
     for word in words {
         assert!(sentence.contains(word), "{word:?} is not in: {sentence}");
     }
     let after = listing(dir);
     let new: Vec<_> = after.keys().filter(|path| !before.contains_key(*path)).collect();
-    assert!(new.is_empty(), "refused with {sentence:?}, and made {new:?}");
-    assert!(before == after, "refused with {sentence:?}, and changed something");
+    assert!(new.is_empty(), "refused with {sentence:?}, but created {new:?}");
+    assert!(before == after, "refused with {sentence:?}, but changed a file");
     said
 }
 
@@ -77,14 +77,14 @@ fn binary_configurations_are_refused_by_path() {
 }
 
 #[test]
-fn whoever_makes_a_ring_is_told_which_key_is_needed_for_it() {
+fn ring_creation_names_the_missing_configuration_key() {
     for (yaml, key) in [("DBNAME: demo\nSAMPLE: [data]\n", "SWAP_CAP"), ("DBNAME: demo\nSWAP_CAP: 3\n", "SAMPLE")] {
         let place = Place::verbatim(yaml);
         refused(&place, &["manager"], &["demo.ring", key, "configuration"]);
     }
 }
 
-/// In a place without a ring, and in one with a ring.
+/// Checks each case in a directory without a ring and in one with a ring.
 fn refused_with_and_without_a_ring(cases: &[(&[&str], &[&str])]) {
     let places = [Place::new(SMALL), Place::new(SMALL)];
     generate(&places[1].config(), 0..6);
@@ -96,7 +96,7 @@ fn refused_with_and_without_a_ring(cases: &[(&[&str], &[&str])]) {
 }
 
 #[test]
-fn senseless_arguments_are_refused_and_change_nothing() {
+fn invalid_arguments_are_refused_and_change_nothing() {
     refused_with_and_without_a_ring(&[
         (&["generate", "--samples", "1", "--dtype", "float7"], &["--dtype", "float7", "f32"]),
         (&["generate", "--samples", "1", "--shape", "4294967296,4294967296"], &["--shape"]),
@@ -112,7 +112,7 @@ fn senseless_arguments_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn a_timeout_that_is_no_time_is_refused_by_its_name() {
+fn invalid_timeout_is_refused_by_option_name() {
     refused_with_and_without_a_ring(&[
         (&["read", "--timeout=-1"], &["timeout"]),
         (&["read", "--timeout=nan"], &["timeout"]),
@@ -121,7 +121,7 @@ fn a_timeout_that_is_no_time_is_refused_by_its_name() {
 }
 
 #[test]
-fn parts_against_the_configuration_make_no_ring() {
+fn parts_that_contradict_the_configuration_create_no_ring() {
     refused_with_and_without_a_ring(&[
         (&["generate", "--samples", "1", "--parts", "data,mask"], &["mask", "data, label"]),
         (&["generate", "--samples", "1", "--parts", "data"], &["label", "data, label"]),
@@ -131,13 +131,13 @@ fn parts_against_the_configuration_make_no_ring() {
 }
 
 #[test]
-fn shapes_of_too_many_axes_make_no_ring() {
+fn shapes_with_too_many_axes_create_no_ring() {
     let axes = ["1"; 65].join(",");
     refused_with_and_without_a_ring(&[(&["generate", "--samples", "1", "--shape", &axes], &["65", "64", "axes"])]);
 }
 
 #[test]
-fn parts_that_cannot_be_a_sample_make_no_ring() {
+fn invalid_part_lists_create_no_ring() {
     for parts in ["data,data", "", "data,,label"] {
         let place = Place::new("SWAP_CAP: 4\n");
         refused(&place, &["generate", "--samples", "1", "--parts", parts], &["part"]);
@@ -145,7 +145,7 @@ fn parts_that_cannot_be_a_sample_make_no_ring() {
 }
 
 #[test]
-fn unusable_places_for_a_ring_are_refused_and_stay_unchanged() {
+fn unusable_ring_directories_are_refused_and_unchanged() {
     let place = Place::new(SMALL);
     fs::create_dir(place.path().join("full")).unwrap();
     fs::write(place.path().join("full/thesis.tex"), "years of work").unwrap();
@@ -170,7 +170,7 @@ fn unusable_places_for_a_ring_are_refused_and_stay_unchanged() {
 }
 
 #[test]
-fn an_empty_directory_and_a_relative_or_absolute_ring_are_fine() {
+fn empty_directory_and_relative_or_absolute_paths_are_accepted() {
     let place = Place::new(SMALL);
     fs::create_dir(place.path().join("empty")).unwrap();
     let absolute = format!("{}/absolute", place.path().display());
@@ -212,7 +212,7 @@ fn rings_of_other_names_or_versions_are_refused() {
 
 #[test]
 fn unwritable_directories_are_refused_by_path() {
-    let test = "a directory that may not be written";
+    let test = "an unwritable directory";
     let place = Place::new(&format!("RING: closed/ring\n{SMALL}"));
     let closed = place.path().join("closed");
     fs::create_dir(&closed).unwrap();
@@ -240,11 +240,11 @@ fn unwritable_directories_are_refused_by_path() {
         close(0o755);
     }
     let said = as_nobody(test, &place, &["read", "--all", "--json"]).unwrap().ok();
-    assert_eq!(said.json().len(), 6, "reading needs no right to write");
+    assert_eq!(said.json().len(), 6, "readers need no write permission");
 }
 
 #[test]
-fn read_only_filesystems_are_refused_by_path_and_readable() {
+fn read_only_filesystems_refuse_writers_and_allow_readers() {
     let Some(mount) = Mount::tmpfs("a read-only filesystem", "size=4m") else { return };
     let place = Place::new(&format!("RING: {}/ring\n{SMALL}", mount.path().display()));
     for born in [false, true] {
@@ -265,16 +265,16 @@ fn read_only_filesystems_are_refused_by_path_and_readable() {
 }
 
 #[test]
-fn what_the_system_said_is_told_once() {
+fn operating_system_error_is_printed_once() {
     let name = "long".repeat(100);
     let place = Place::new(&format!("RING: {name}\n{SMALL}"));
     let said = refused(&place, &["manager"], &[&name, "too long"]);
     assert_eq!(said.err.matches("(os error").count(), 1, "{}", said.err);
 }
 
-/// A ring that could not be made for lack of something: nothing is left; or, where its `ring.json` was out already
-/// (others may have found it), the same call makes it whole once there is enough.
-fn born_on_a_full_disk(mount: &Mount, place: &Place, reclaim_before_promote: impl FnOnce()) -> bool {
+/// Creates a ring where space or inodes may not suffice; returns whether they did. A failed creation leaves no files,
+/// or, if `ring.json` is already published (another process may have found it), a retry completes the ring.
+fn creation_succeeds_on_full_disk(mount: &Mount, place: &Place, reclaim_before_promote: impl FnOnce()) -> bool {
     let before = listing(mount.path());
     let said = place.run(&["generate", "--samples", "0"]);
     if said.code == Some(0) {
@@ -286,7 +286,7 @@ fn born_on_a_full_disk(mount: &Mount, place: &Place, reclaim_before_promote: imp
     }
     assert_eq!((said.code, said.out.as_str()), (Some(1), ""));
     if !mount.path().join("ring/ring.json").exists() {
-        assert!(listing(mount.path()) == before, "something was left: {:?}", listing(mount.path()).keys());
+        assert!(listing(mount.path()) == before, "files were left: {:?}", listing(mount.path()).keys());
     }
     reclaim_before_promote();
     place.run(&["generate", "--samples", "3", "--shape", "8", "--promote"]).ok();
@@ -295,12 +295,12 @@ fn born_on_a_full_disk(mount: &Mount, place: &Place, reclaim_before_promote: imp
 }
 
 #[test]
-fn full_disks_without_room_for_a_ring_are_left_clean() {
+fn failed_ring_creation_on_a_full_disk_leaves_no_files() {
     for pages in 0.. {
-        let Some(mount) = Mount::tmpfs("birth on a full disk", "size=512k") else { return };
+        let Some(mount) = Mount::tmpfs("ring creation on a full disk", "size=512k") else { return };
         let place = Place::new(&format!("RING: {}/ring\n{SMALL}", mount.path().display()));
         mount.fill_up(pages);
-        if born_on_a_full_disk(&mount, &place, || fs::remove_file(mount.path().join("filler")).unwrap()) {
+        if creation_succeeds_on_full_disk(&mount, &place, || fs::remove_file(mount.path().join("filler")).unwrap()) {
             assert!(pages > 0 && pages < 20, "{pages} pages were enough");
             return;
         }
@@ -308,11 +308,11 @@ fn full_disks_without_room_for_a_ring_are_left_clean() {
 }
 
 #[test]
-fn disks_without_inodes_for_a_ring_are_left_clean() {
+fn failed_ring_creation_without_inodes_leaves_no_files() {
     for inodes in 1.. {
-        let Some(mount) = Mount::tmpfs("birth without inodes", &format!("size=2m,nr_inodes={inodes}")) else { return };
+        let Some(mount) = Mount::tmpfs("few inodes", &format!("size=2m,nr_inodes={inodes}")) else { return };
         let place = Place::new(&format!("RING: {}/ring\n{SMALL}", mount.path().display()));
-        if born_on_a_full_disk(&mount, &place, || mount.remount("nr_inodes=1000")) {
+        if creation_succeeds_on_full_disk(&mount, &place, || mount.remount("nr_inodes=1000")) {
             assert!(inodes > 8 && inodes < 40, "{inodes} inodes were enough");
             return;
         }
@@ -320,7 +320,7 @@ fn disks_without_inodes_for_a_ring_are_left_clean() {
 }
 
 #[test]
-fn generators_on_a_full_disk_wait_and_readers_go_on() {
+fn generators_on_a_full_disk_wait_while_readers_continue() {
     let Some(mount) = Mount::tmpfs("a generator on a full disk", "size=1m") else { return };
     let ring = mount.path().join("ring");
     let place = Place::new(&format!("RING: {}\nSWAP_CAP: 10\nSAMPLE: [data]\nKEEP: 500\n", ring.display()));
@@ -331,15 +331,15 @@ fn generators_on_a_full_disk_wait_and_readers_go_on() {
     let last = finished().len();
     let visible = place.run(&["read", "--all", "--json"]).ok().values("sample_id").len();
     assert!(visible > 0 && visible.is_multiple_of(10) && visible <= last, "{visible} of {last}");
-    eventually("status says what it waits for", || {
+    eventually("status names the missing resource", || {
         place.run(&["status"]).ok().out.contains("waiting for room on the disk")
     });
     for n in 0..20 {
-        fs::write(mount.path().join(format!("noise.{n}")), [1]).unwrap(); // others use what little there is
+        fs::write(mount.path().join(format!("noise.{n}")), [1]).unwrap(); // another program uses the remaining space
         std::thread::sleep(Duration::from_millis(30));
     }
     let lines = generator.err().matches("room on the disk").count();
-    assert!(lines <= 3, "it says so again and again, {lines} times");
+    assert!(lines <= 3, "the wait was logged {lines} times");
 
     generator.terminate();
     let said = generator.finish().ok();
@@ -347,11 +347,11 @@ fn generators_on_a_full_disk_wait_and_readers_go_on() {
     let finished = finished();
     let status = &place.run(&["status", "--json"]).ok().json()[0];
     let all = finished.len() as u64;
-    assert_eq!(status["samples_generated"], all, "all that was finished is there");
+    assert_eq!(status["samples_generated"], all, "status counts all finished samples");
 
     mount.remount("size=16m");
     let manager = place.start(&["manager"]);
-    eventually("all is delivered", || {
+    eventually("all samples are delivered", || {
         place.run(&["generate", "--samples", "10", "--seed", "1", "--shape", "8", "--promote"]).ok();
         place.run(&["status", "--json"]).ok().json()[0]["samples_waiting"] == 0
     });
@@ -359,17 +359,17 @@ fn generators_on_a_full_disk_wait_and_readers_go_on() {
     manager.finish().ok();
     let delivered = place.run(&["read", "--all", "--json"]).ok().values("sample_id");
     let once: BTreeSet<String> = delivered.iter().cloned().collect();
-    assert_eq!(once.len(), delivered.len(), "something was delivered twice");
+    assert_eq!(once.len(), delivered.len(), "a sample was delivered twice");
     assert!(finished.is_subset(&once), "lost: {:?}", finished.difference(&once));
 }
 
-/// A server that says that there is room, and has none when it comes to it.
+/// A server that reports free space although writes fail with ENOSPC.
 fn roomy(call: Call<'_>, next: Next<'_>) -> FsResult<Answer> {
     if call.op == "space" { Ok(Space { bytes: 1 << 40, inodes: None }.into()) } else { next(call) }
 }
 
 #[test]
-fn writes_on_a_full_disk_are_repeated_when_there_is_room() {
+fn writes_on_a_full_disk_are_retried_after_space_is_freed() {
     let Some(mount) = Mount::tmpfs("a write to a full disk", "size=256k") else { return };
     let ring = mount.path().join("ring");
     for more in ["", "SEGMENT_SAMPLES: 7\n"] {
@@ -391,20 +391,20 @@ fn writes_on_a_full_disk_are_repeated_when_there_is_room() {
                 std::thread::sleep(Duration::from_millis(300));
                 std::mem::replace(&mut last, written.load(Ordering::SeqCst)) == last && last > 0
             });
-            assert!(last < 100, "everything found a place");
+            assert!(last < 100, "the disk was never full");
             mount.remount("size=16m");
         });
         let said = place.run(&["read", "--all", "--json"]).ok();
         let numbers: Vec<u64> = said.json().iter().map(|line| line["meta"]["n"].as_u64().unwrap()).collect();
         assert_eq!(numbers.len(), 100);
-        assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>().len(), 100, "one was delivered twice");
+        assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>().len(), 100, "a sample was delivered twice");
         fs::remove_dir_all(&ring).unwrap();
         mount.remount("size=256k");
     }
 }
 
 #[test]
-fn budgets_are_used_and_kept_and_waiting_is_reported() {
+fn budgets_are_filled_but_not_exceeded_and_waits_are_logged() {
     for (budget, segments, most) in
         [("MAX_BYTES: 60000", "1", 13), ("MAX_FILES: 9", "1", 9), ("MAX_BYTES: 60000", "auto", 13)]
     {
@@ -420,13 +420,13 @@ fn budgets_are_used_and_kept_and_waiting_is_reported() {
 }
 
 #[test]
-fn rings_created_by_two_processes_at_once_are_one() {
+fn concurrent_creation_by_two_processes_makes_one_ring() {
     let place = Place::new(SMALL);
     let (ring, config) = (place.ring(), place.config());
     let fs = HookFs::default();
     fs.hook(move |_, op, path| {
         if op == "make_dir" && path == ring && !ring.exists() {
-            generate(&config, 0..8); // somebody else was faster, and far faster
+            generate(&config, 0..8); // another process creates and fills the ring first
         }
         Action::Pass
     });
@@ -437,7 +437,7 @@ fn rings_created_by_two_processes_at_once_are_one() {
 }
 
 #[test]
-fn counters_forgotten_by_others_do_not_stop_delivery() {
+fn delivery_survives_removed_counter_directories() {
     let place = Place::new(SMALL);
     let left = AtomicU64::new(5);
     let fs = HookFs::default();
@@ -455,7 +455,7 @@ fn counters_forgotten_by_others_do_not_stop_delivery() {
 }
 
 #[test]
-fn many_who_make_the_ring_at_the_same_time_make_one() {
+fn concurrent_creation_by_many_processes_makes_one_ring() {
     for round in 0..6 {
         let place = Place::new(&format!("SWAP_CAP: {}\nSAMPLE: [data]\nKEEP: 500\n", [1, 4][round % 2]));
         let name = |n: usize| format!("ledger.{n}");

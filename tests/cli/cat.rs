@@ -1,4 +1,4 @@
-//! `ringreel cat`: a part comes out as it went in, in every format, and nothing else is touched.
+//! `ringreel cat` writes a part unchanged, in every format, and modifies nothing else.
 
 use ringreel::{Generator, NamedPart};
 use ringreel_format::recordio::RecordWriter;
@@ -16,7 +16,7 @@ fn ring() -> Place {
     place
 }
 
-/// A generation of one sample with these parts.
+/// A generation of one sample with the given parts.
 fn sample_of(parts: &[NamedPart<'_>]) -> Place {
     let names: Vec<&str> = parts.iter().map(|part| part.name).collect();
     let place = Place::new(&format!("SWAP_CAP: 1\nSAMPLE: [{}]\n", names.join(", ")));
@@ -35,12 +35,12 @@ fn segment(place: &Place) -> PathBuf {
 }
 
 #[test]
-fn a_part_comes_out_as_it_went_in_and_the_ring_is_not_touched() {
+fn cat_writes_part_bytes_unchanged_and_leaves_ring_untouched() {
     let place = ring();
     let before = listing(&place.ring());
     let out = place.path().join("x.bin");
     place.run(&["cat", "demo.ring", "-n", "3", "--part", "data", "-o", "x.bin"]).ok();
-    assert!(fs::read(&out).unwrap() == contents(8, 0, cli::DATA), "the newest generation is the second");
+    assert!(fs::read(&out).unwrap() == contents(8, 0, cli::DATA), "generation 2 is the newest");
     place.run(&["cat", "demo.ring", "--generation", "1", "--part", "label", "-o", "y.bin"]).ok();
     assert!(fs::read(place.path().join("y.bin")).unwrap() == contents(0, 1, cli::LABEL));
     // A pipe gets the same bytes.
@@ -50,7 +50,7 @@ fn a_part_comes_out_as_it_went_in_and_the_ring_is_not_touched() {
 }
 
 #[test]
-fn a_sample_is_found_by_its_id_wherever_in_the_ring_it_is() {
+fn cat_finds_a_sample_id_in_every_directory_of_the_ring() {
     let place = ring();
     let mut generator = Generator::open(&place.config()).unwrap();
     let waiting = cli::put(&mut generator, 77)[0].to_string();
@@ -68,7 +68,7 @@ fn a_sample_is_found_by_its_id_wherever_in_the_ring_it_is() {
 }
 
 #[test]
-fn existing_files_stay_and_failed_output_leaves_nothing() {
+fn cat_keeps_existing_files_and_removes_failed_output() {
     let place = ring();
     let file = place.path().join("x.npy");
     let cat = |more: &[&str]| place.run(&[&["cat", "demo.ring", "--part", "data", "-o", "x.npy"], more].concat());
@@ -78,7 +78,7 @@ fn existing_files_stay_and_failed_output_leaves_nothing() {
     assert_eq!(fs::read(&file).unwrap(), b"mine");
     cat(&["--force"]).ok();
     assert_eq!(fs::read(&file).unwrap().len(), 128 + cli::DATA);
-    // 4096 elements on one axis are no picture; a longer image than NIfTI-1 can be; two parts, no choice.
+    // An axis of 4096 elements cannot be drawn; the image is longer than NIfTI-1 allows; two parts need a choice.
     for args in [&["--part", "data", "-o", "no.png"][..], &["-o", "no.npy"], &["--part", "nothing", "-o", "no.npy"]] {
         let said = place.run(&[&["cat", "demo.ring"], args].concat());
         assert!(said.code == Some(2) && said.err.lines().count() == 1, "{said:?}");
@@ -97,7 +97,7 @@ fn binary_is_not_written_to_a_terminal() {
     let command = format!("{} cat demo.ring --part data", testkit::binary());
     let run = Command::new("script").args(["-qec", &command, "/dev/null"]).current_dir(place.path()).output();
     let Ok(said) = run else {
-        return loudly("SKIPPED: binary_is_not_written_to_a_terminal: there is no `script` to make a terminal");
+        return loudly("SKIPPED: binary_is_not_written_to_a_terminal: the command `script` is missing");
     };
     let text = String::from_utf8_lossy(&said.stdout);
     assert!(said.status.code() == Some(2) && text.contains("-o FILE") && text.len() < 400, "{said:?}");
@@ -119,7 +119,7 @@ fn a_nifti_image_has_the_first_axis_fastest() {
 }
 
 #[test]
-fn a_png_keeps_bytes_and_scales_the_rest() {
+fn png_keeps_u8_values_and_scales_other_types() {
     let gray: Vec<u8> = (0..6).collect();
     let wide = bytes_of([0u16, 1, 300, 65535].map(u16::to_le_bytes));
     let volume = bytes_of((0..30).map(|n| (n as f32 - 3.0).to_le_bytes()));
@@ -151,7 +151,7 @@ fn a_png_keeps_bytes_and_scales_the_rest() {
 }
 
 #[test]
-fn json_has_values_as_they_are() {
+fn json_prints_exact_values() {
     let floats = bytes_of([0.1f32, f32::NAN, f32::NEG_INFINITY, 1e30].map(f32::to_le_bytes));
     let place = sample_of(&[
         NamedPart::new("floats", DType::F32, &[2, 2], &floats),
@@ -172,7 +172,7 @@ fn json_has_values_as_they_are() {
 }
 
 #[test]
-fn an_image_of_another_ones_file_comes_without_its_header() {
+fn mxnet_image_record_is_written_without_its_header() {
     let place = Place::verbatim("");
     let mut file = Vec::new();
     let mut writer = RecordWriter::new(&mut file);
@@ -189,7 +189,7 @@ fn an_image_of_another_ones_file_comes_without_its_header() {
 }
 
 #[test]
-fn a_damaged_sample_is_one_and_the_others_still_come() {
+fn cat_fails_for_damaged_samples_only() {
     let place = ring();
     let file = segment(&place);
     let mut bytes = fs::read(&file).unwrap();
@@ -210,7 +210,7 @@ fn a_damaged_sample_is_one_and_the_others_still_come() {
 }
 
 #[test]
-fn every_vector_of_the_format_has_a_status_and_a_sentence() {
+fn every_format_vector_gives_a_status_and_one_message() {
     let place = Place::verbatim("");
     let vectors = testkit::workspace().join("format/vectors");
     for kind in ["ok", "bad"] {

@@ -1,4 +1,4 @@
-//! `ringreel export`: what comes out is what is in the ring, in its order, whatever interrupts it.
+//! `ringreel export` writes the ring's samples in their order, also after an interruption.
 
 use ringreel::Generator;
 use ringreel::fs::{Fs, Posix};
@@ -25,18 +25,18 @@ fn export(place: &Place, args: &[&str]) -> Said {
     place.run(&[&["export", "demo.ring", "--json"], args].concat())
 }
 
-/// A number of the summary.
+/// Returns a number of the summary.
 fn said(said: &Said, key: &str) -> u64 {
     said.json()[0][key].as_u64().unwrap()
 }
 
-/// Files of a directory, by their names.
+/// Reads the files of a directory, by name.
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     listing(dir).into_iter().map(|(path, (_, bytes))| (name(&path), bytes)).collect()
 }
 
-/// The number of the sample in each member of a tar file whose name ends so.
+/// Returns the sample number and the contents of each member of a tar file whose name ends with `end`.
 fn members(path: &Path, end: &str) -> Vec<(String, Vec<u8>)> {
     let mut archive = tar::Archive::new(fs::File::open(path).unwrap());
     let mut all = Vec::new();
@@ -53,7 +53,7 @@ fn members(path: &Path, end: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn shard_bytes_takes_units_as_the_configuration_does() {
+fn shard_bytes_accepts_the_configurations_units() {
     let place = ring();
     let run = |bytes, out| {
         let args = ["export", "demo.ring", "-o", out, "--part", "data"];
@@ -62,7 +62,7 @@ fn shard_bytes_takes_units_as_the_configuration_does() {
     let files = |out| run("0.5 KiB", out).ok().json()[0]["files"].as_array().unwrap().len();
     let plain = run("512", "plain").ok().json()[0]["files"].as_array().unwrap().len();
     assert_eq!(files("units"), plain);
-    assert!(plain > 2, "a shard for every few samples");
+    assert!(plain > 2, "--shard-bytes makes several shards");
     for wrong in ["0", "10GX", "-1", "many"] {
         let said = run(wrong, "wrong");
         assert!(said.code == Some(2) && said.err.contains("as in 10GB or 512MiB"), "{said:?}");
@@ -70,7 +70,7 @@ fn shard_bytes_takes_units_as_the_configuration_does() {
 }
 
 #[test]
-fn every_format_holds_every_sample_in_the_rings_order() {
+fn every_export_format_has_all_samples_in_ring_order() {
     let place = ring();
     for format in ["rec", "npy", "wds"] {
         let said_of = export(&place, &["-o", &format!("{format}/x"), "--as", format]).ok();
@@ -115,7 +115,7 @@ fn the_bytes_do_not_depend_on_the_threads() {
 }
 
 #[test]
-fn a_part_and_some_positions_can_be_chosen() {
+fn export_selects_a_part_and_positions() {
     let place = ring();
     export(&place, &["-o", "one.rec", "--part", "label", "--samples", "5..8"]).ok();
     assert_eq!(records(&place.path().join("one.rec")), [5, 6, 7].map(|n| contents(n, 1, LABEL)));
@@ -126,7 +126,7 @@ fn a_part_and_some_positions_can_be_chosen() {
 }
 
 #[test]
-fn records_of_another_program_come_out_as_they_are() {
+fn foreign_records_are_exported_unchanged() {
     let place = Place::verbatim("");
     let payloads: Vec<Vec<u8>> =
         (0..50u32).map(|n| [&0xced7_230a_u32.to_le_bytes()[..], &n.to_le_bytes()].concat()).collect();
@@ -147,7 +147,7 @@ fn records_of_another_program_come_out_as_they_are() {
 }
 
 #[test]
-fn a_damaged_sample_is_left_out_and_named() {
+fn export_omits_and_names_damaged_samples() {
     let place = ring();
     let segment = place.ring().join("read.1");
     let mut names: Vec<PathBuf> = listing(&segment).into_keys().collect();
@@ -160,7 +160,7 @@ fn a_damaged_sample_is_left_out_and_named() {
         let done = export(&place, &["-o", &format!("{format}/x"), "--as", format]);
         assert_eq!((done.code, said(&done, "samples"), said(&done, "skipped")), (Some(1), 29, 1), "{done:?}");
         assert!(done.err.contains("sample 13 is left out") && done.err.contains("CRC-32"), "{done:?}");
-        // What is complete but for that sample says so again.
+        // A second run keeps the finished files and reports the damaged sample again.
         let again = export(&place, &["-o", &format!("{format}/x"), "--as", format]);
         assert_eq!((again.code, said(&again, "kept"), said(&again, "skipped")), (Some(1), 29, 1), "{again:?}");
     }
@@ -168,36 +168,36 @@ fn a_damaged_sample_is_left_out_and_named() {
     let expected = (0..SAMPLES).filter(|n| *n != 13).map(|n| contents(n, 0, DATA));
     assert_eq!(data, expected.collect::<Vec<_>>());
     let index = fs::read(place.path().join("rec/x.data.idx")).unwrap();
-    assert!(!entries(&index).any(|entry| entry.unwrap().key == "13"), "keys are positions");
+    assert!(!entries(&index).any(|entry| entry.unwrap().key == "13"), "the index uses positions as keys");
 }
 
 #[test]
-fn an_interrupted_export_goes_on_behind_what_is_whole() {
+fn interrupted_export_resumes_after_complete_files() {
     let place = ring();
     let options = ["--as", "wds", "--shard-samples", "4"];
     export(&place, &[&["-o", "clean/x"], &options[..]].concat()).ok();
     export(&place, &[&["-o", "torn/x"], &options[..]].concat()).ok();
     let clean = files(&place.path().join("clean"));
     let torn = place.path().join("torn");
-    // As somebody who was killed in the sixth file leaves it: the fourth is there without its line in the journal.
+    // An export that was killed in the sixth file: the fourth is complete, but its line in the journal is missing.
     let journal = fs::read_to_string(torn.join("x.export.jsonl")).unwrap();
     let lines: Vec<&str> = journal.lines().collect();
     fs::write(torn.join("x.export.jsonl"), format!("{}\n{}", lines[..4].join("\n"), &lines[4][..9])).unwrap();
     (5..8).for_each(|n| fs::remove_file(torn.join(format!("x-{n:06}.tar"))).unwrap());
     fs::write(torn.join("x-000004.tar.part"), "the beginning of something").unwrap();
-    // And somebody else cut the third one short.
+    // The third file was truncated later.
     let third = torn.join("x-000002.tar");
     let bytes = fs::read(&third).unwrap();
     fs::write(&third, &bytes[..bytes.len() - 512]).unwrap();
     let done = export(&place, &[&["-o", "torn/x"], &options[..]].concat()).ok();
-    assert_eq!((said(&done, "samples"), said(&done, "kept")), (30, 8), "two files were whole: {done:?}");
+    assert_eq!((said(&done, "samples"), said(&done, "kept")), (30, 8), "two files were complete: {done:?}");
     assert!(files(&torn) == clean);
     let again = export(&place, &[&["-o", "torn/x"], &options[..]].concat()).ok();
     assert_eq!(said(&again, "kept"), 30);
 }
 
 #[test]
-fn whoever_is_killed_leaves_nothing_that_looks_whole_and_is_not() {
+fn killed_export_leaves_no_incomplete_file_under_a_final_name() {
     let place = Place::new("SAMPLE: [data, label]\nSWAP_CAP: 200\nSEGMENT_SAMPLES: 100");
     generate(&place.config(), 0..200);
     for format in ["rec", "npy", "wds"] {
@@ -214,24 +214,24 @@ fn whoever_is_killed_leaves_nothing_that_looks_whole_and_is_not() {
             "npy" => "x/000000025.meta.json",
             _ => "x-000002.tar",
         });
-        cli::eventually("the first files are there", || first.exists());
+        cli::eventually("the first files exist", || first.exists());
         drop(running); // SIGKILL
         let whole = files(&place.path().join(&clean));
         for (name, bytes) in files(&place.path().join(&torn)) {
             let known = name.ends_with(".part") || name.ends_with(".jsonl") || whole.get(&name) == Some(&bytes);
-            assert!(known, "{format}: {name} looks whole");
+            assert!(known, "{format}: {name} looks complete");
         }
         let done = place.run(&run(&torn).split(' ').collect::<Vec<_>>()).ok();
         assert_eq!(said(&done, "samples"), 200);
         assert!(said(&done, "kept") >= 20, "{done:?}");
         let mut there = files(&place.path().join(&torn));
-        there.retain(|name, _| !name.ends_with(".part")); // of a sample that was written at another moment
+        there.retain(|name, _| !name.ends_with(".part")); // sample n may have been in progress
         assert!(there == whole, "{format}");
     }
 }
 
 #[test]
-fn nobody_elses_file_is_written_over() {
+fn export_never_overwrites_foreign_files() {
     let place = ring();
     fs::create_dir(place.path().join("x")).unwrap();
     fs::write(place.path().join("x/precious.txt"), "mine").unwrap();
@@ -246,7 +246,7 @@ fn nobody_elses_file_is_written_over() {
         }
     }
     assert_eq!(fs::read(place.path().join("x/precious.txt")).unwrap(), b"mine");
-    // Another export of the same name is not ours either; by force, nothing of the old one stays.
+    // Files of another export with the same name are kept too; `--force` removes all of them.
     export(&place, &["-o", "s", "--as", "wds", "--shard-samples", "5"]).ok();
     let other = export(&place, &["-o", "s", "--as", "wds", "--shard-samples", "20"]);
     assert!(other.code == Some(2) && other.err.contains("another export"), "{other:?}");
@@ -256,7 +256,7 @@ fn nobody_elses_file_is_written_over() {
 }
 
 #[test]
-fn what_went_away_meanwhile_is_no_damage() {
+fn samples_removed_during_export_are_not_called_damaged() {
     let place = Place::new("SAMPLE: [data, label]\nSWAP_CAP: 30\nSEGMENT_SAMPLES: 3");
     let mut generator = Generator::open(&place.config()).unwrap();
     (0..15).for_each(|n| drop(put(&mut generator, n)));
@@ -281,7 +281,7 @@ fn what_went_away_meanwhile_is_no_damage() {
     };
     let promoted = export(&write, &|| fs::rename(&write, &read).unwrap());
     assert!(promoted.contains("generation 1 was promoted"), "{promoted}");
-    // What the filesystem says of a file is not damage either: another attempt may read it.
+    // An error of the filesystem is not damage either, because a later read may succeed.
     fs::rename(&read, &write).unwrap();
     let first = listing(&write).into_keys().next().unwrap();
     let denied = export(&write, &|| {
@@ -292,7 +292,7 @@ fn what_went_away_meanwhile_is_no_damage() {
 }
 
 #[test]
-fn what_makes_no_sense_is_two() {
+fn invalid_arguments_exit_with_status_2() {
     let place = ring();
     let senseless: [&[&str]; 6] = [
         &["--samples", "5..5"],

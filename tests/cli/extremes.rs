@@ -1,12 +1,12 @@
-//! Every numeric option of every subcommand, with values that overflow, that are no numbers, or that
-//! ask for more memory than there is.
+//! Runs every numeric option of every subcommand with values that overflow, that are not numbers, or that request
+//! more memory than the machine has.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 use testkit::cli::{PATIENCE, Place, Running, Said, generate};
 
-/// Value names in `--help` that stand for numbers.
+/// Names of numeric values in `--help`.
 const NUMBERS: [&str; 15] = [
     "<N>",
     "<S>",
@@ -60,7 +60,7 @@ const COMMANDS: [&[&str]; 16] = [
     &["verify", "demo.ring"],
 ];
 
-/// The numeric options that `--help` lists.
+/// Returns the numeric options that `--help` lists.
 fn options(help: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in help.lines().map(str::trim).filter(|line| line.starts_with('-')) {
@@ -73,7 +73,7 @@ fn options(help: &str) -> Vec<String> {
     found
 }
 
-/// Runs the command to its end. One that goes on is asked to stop after a moment.
+/// Runs the command to its end; sends SIGTERM if it has not ended after a moment.
 fn run(place: &Place, args: &[&str]) -> Said {
     let mut running: Running = place.start(args);
     let begun = Instant::now();
@@ -98,20 +98,20 @@ fn extreme_numbers_never_panic_or_abort_a_command() {
     for command in COMMANDS {
         for option in options(&place.run(&[command[0], "--help"]).ok().out) {
             for value in VALUES {
-                // The option as given last; clap refuses one that is given twice.
+                // Passes the option last, because clap refuses an option that is given twice.
                 let at = command.iter().position(|word| *word == option);
                 let rest = command.iter().enumerate().filter(|(n, _)| at.is_none_or(|at| *n != at && *n != at + 1));
                 let given = format!("{option}={value}");
                 let args: Vec<&str> = rest.map(|(_, word)| *word).chain([given.as_str()]).collect();
                 let said = run(&place, &args);
-                let stopped = said.status.signal() == Some(15); // before it could listen for signals
+                let stopped = said.status.signal() == Some(15); // the signal came before the handler was installed
                 assert!(stopped || said.code.is_some_and(|code| (0..=2).contains(&code)), "{args:?}: {said:?}");
                 assert!(!said.err.contains("panicked") && !said.err.contains("overflow"), "{args:?}: {said:?}");
                 tried += 1;
             }
         }
     }
-    assert!(tried > 30 * VALUES.len(), "--help lists fewer numeric options than there are: {tried}");
+    assert!(tried > 30 * VALUES.len(), "--help lists too few numeric options: {tried} runs");
 }
 
 #[test]

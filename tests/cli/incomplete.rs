@@ -1,4 +1,4 @@
-//! Nothing that is incomplete exits with status 0: each consumer names a generation that must be there and is not.
+//! No command exits with status 0 on an incomplete ring: each names the required generation that is missing.
 
 use ringreel::{Error, Generator, Reader, Stream, StreamOptions};
 use std::fs::{self, Permissions};
@@ -31,7 +31,7 @@ fn first_file(place: &Place, generation: u64) -> PathBuf {
     files.swap_remove(0)
 }
 
-/// What `ringreel verify` finds: kinds and messages.
+/// Returns the kinds and messages of the findings of `ringreel verify`.
 fn findings(said: &Said) -> Vec<(String, String)> {
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
     let found = said.json().into_iter().filter_map(|line| line.get("finding").cloned());
@@ -39,7 +39,7 @@ fn findings(said: &Said) -> Vec<(String, String)> {
 }
 
 #[test]
-fn read_all_fails_where_a_kept_manifest_is_missing() {
+fn read_all_fails_if_a_kept_manifest_is_missing() {
     let place = ring();
     fs::remove_file(place.ring().join("manifests/2")).unwrap();
     let said = place.run(&["read", "--all"]);
@@ -48,7 +48,7 @@ fn read_all_fails_where_a_kept_manifest_is_missing() {
     assert!(said.err.contains("manifests/2 is missing, although KEEP covers it"), "{said:?}");
 }
 
-/// With ranks, each reader names the generation.
+/// Every rank names the missing generation.
 #[test]
 fn read_all_fails_for_each_rank() {
     let place = ring();
@@ -60,7 +60,7 @@ fn read_all_fails_for_each_rank() {
 }
 
 #[test]
-fn read_all_fails_where_a_directory_cannot_be_read() {
+fn read_all_fails_if_a_directory_is_unreadable() {
     let place = ring();
     let dir = place.ring().join("read.2");
     fs::set_permissions(&dir, Permissions::from_mode(0o700)).unwrap();
@@ -68,9 +68,9 @@ fn read_all_fails_where_a_directory_cannot_be_read() {
     assert!(said.code == Some(1) && said.err.contains("demo.ring/read.2"), "{said:?}");
 }
 
-/// Of a generation that is old, a replay counts the samples as gone. One within KEEP is missing.
+/// A replay counts the samples of a generation older than KEEP as gone; a generation within KEEP is missing.
 #[test]
-fn read_replay_fails_where_a_kept_generation_is_missing() {
+fn read_replay_fails_if_a_kept_generation_is_missing() {
     for manifest in [false, true] {
         let place = ring();
         place.run(&["read", "--samples", "4", "--run", "seen"]).ok();
@@ -87,7 +87,7 @@ fn read_replay_fails_where_a_kept_generation_is_missing() {
     }
 }
 
-/// The reader blocks in a pipe that is full when the signal comes.
+/// The reader blocks in a full pipe when the signal arrives.
 #[test]
 fn read_all_fails_if_a_signal_ends_it() {
     let place = Place::new("SWAP_CAP: 3000\nSEGMENT_SAMPLES: 3000\nSAMPLE: [data, label]\n");
@@ -103,7 +103,7 @@ fn read_all_fails_if_a_signal_ends_it() {
     for line in lines {
         line.unwrap();
         read += 1;
-        std::thread::sleep(Duration::from_millis(2)); // so that it notices before all is written
+        std::thread::sleep(Duration::from_millis(2)); // gives the reader time to notice the signal
     }
     let done = reader.wait_with_output().unwrap();
     let err = String::from_utf8_lossy(&done.stderr);
@@ -111,7 +111,7 @@ fn read_all_fails_if_a_signal_ends_it() {
     assert!(err.contains("interrupted before all samples were read"), "{err}");
 }
 
-/// KEEP is in no file of the ring: without `--keep`, a gap is named and counts as reclaimed.
+/// No file of the ring records KEEP: without `--keep`, a gap is reported and counts as reclaimed.
 #[test]
 fn verify_names_a_gap_and_fails_where_keep_covers_it() {
     let place = ring();
@@ -128,7 +128,7 @@ fn verify_names_a_gap_and_fails_where_keep_covers_it() {
     let lost = "the directory of generation 2 is missing: 4 samples lost";
     assert!(said.code == Some(1) && found == [("damage".to_owned(), lost.to_owned())], "{said:?}");
     assert_eq!(said.json().pop().unwrap()["unreadable"], 4);
-    // With nothing older beside it, nothing is to be seen without `--keep`.
+    // Without an older generation, a gap is invisible unless `--keep` is given.
     remove_dir(&place, 1);
     assert!(findings(&place.run(&["verify", ring, "--json"]).ok()).is_empty());
     assert_eq!(findings(&place.run(&["verify", ring, "--json", "--keep", "5"])).len(), 2);
@@ -142,9 +142,9 @@ fn verify_needs_no_keep_for_newest_and_held_out_generations() {
     generate(&place.config(), 0..20);
     let ring = place.ring();
     let ring = ring.to_str().unwrap();
-    // Of generations 1 to 5, the first two hold out samples, and the newest one is there.
+    // Of generations 1 to 5, the first two contain the validation split, and generation 5 is the newest.
     assert!(!place.ring().join("read.3").exists() && place.ring().join("read.2").exists());
-    assert!(findings(&place.run(&["verify", ring, "--json"]).ok()).is_empty(), "reclaimed generations are no gap");
+    assert!(findings(&place.run(&["verify", ring, "--json"]).ok()).is_empty(), "reclaimed generations are not a gap");
     for generation in [2, 5] {
         remove_dir(&place, generation);
         let said = place.run(&["verify", ring, "--json"]);
@@ -159,7 +159,7 @@ fn verify_needs_no_keep_for_newest_and_held_out_generations() {
 }
 
 #[test]
-fn export_fails_where_a_generation_or_a_segment_is_missing() {
+fn export_fails_if_a_generation_or_segment_is_missing() {
     let place = ring();
     let ring = place.ring();
     let ring = ring.to_str().unwrap();
@@ -180,7 +180,7 @@ fn export_fails_where_a_generation_or_a_segment_is_missing() {
 }
 
 #[test]
-fn inspect_names_gaps_and_files_that_are_missing() {
+fn inspect_names_missing_generations_and_files() {
     let place = ring();
     fs::remove_file(first_file(&place, 3)).unwrap();
     let said = place.run(&["inspect", "demo.ring", "--generation", "3"]);
@@ -192,7 +192,7 @@ fn inspect_names_gaps_and_files_that_are_missing() {
     assert!(said.code == Some(2) && said.err.contains("has no generation 2"), "{said:?}");
 }
 
-/// By a ring's directory alone KEEP is not known, and only the newest generation must be there.
+/// A ring's directory alone does not tell KEEP, so only the newest generation is required.
 #[test]
 fn status_and_report_name_missing_generations() {
     let place = ring();
@@ -208,7 +208,7 @@ fn status_and_report_name_missing_generations() {
     assert!(page.out.contains("Generations that KEEP covers and that are missing: [1, 3]."), "{page:?}");
 }
 
-/// A sample by position, many at once, and a stream: each names the generation, once.
+/// Reading by position, in batches and as a stream names the missing generation, once.
 #[test]
 fn readers_and_streams_count_a_missing_generation() {
     let place = ring();

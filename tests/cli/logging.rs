@@ -1,4 +1,4 @@
-//! How much the roles log, by which clock, and that log lines do not tear progress bars.
+//! How much the roles log, with which time stamps, and that log lines do not tear progress bars.
 
 use std::process::Command;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use testkit::cli::{Place, Running, eventually, loudly};
 const YAML: &str = "SWAP_CAP: 5\nSAMPLE: [data]\n";
 const SAMPLES: &str = "400";
 
-/// Whether a line begins as `2026-11-23T21:06:50.123Z`.
+/// Returns whether a line begins with a time stamp such as `2026-11-23T21:06:50.123Z`.
 fn has_iso_time(line: &str) -> bool {
     let pattern = "0000-00-00T00:00:00.000Z ";
     line.len() > pattern.len()
@@ -17,7 +17,7 @@ fn has_iso_time(line: &str) -> bool {
         })
 }
 
-/// The first and the last line, one in between for each minute, and no more.
+/// Checks for the first and last line, and for at most one line per minute in between.
 fn check_log(err: &str, begun: Instant, first: &str, last: &str) {
     let lines: Vec<&str> = err.lines().collect();
     let most = 3 + begun.elapsed().as_secs() / 60;
@@ -27,14 +27,14 @@ fn check_log(err: &str, begun: Instant, first: &str, last: &str) {
 }
 
 #[test]
-fn a_generator_without_a_manager_logs_its_start_and_its_end() {
+fn generator_without_manager_logs_start_and_end() {
     let (place, begun) = (Place::new(YAML), Instant::now());
     let said = place.run(&["generate", "--samples", SAMPLES, "--shape", "8"]).ok();
     check_log(&said.err, begun, "started", "400 samples finished, 400 readable, 80 swaps");
 }
 
 #[test]
-fn a_generator_beside_a_manager_and_the_manager_log_as_little() {
+fn generator_and_manager_log_start_and_end_only() {
     let (place, begun) = (Place::new(YAML), Instant::now());
     let mut manager = place.start(&["manager", "-c", "config.yaml"]);
     manager.await_err("this manager holds the lease");
@@ -49,7 +49,7 @@ fn a_generator_beside_a_manager_and_the_manager_log_as_little() {
 #[test]
 fn log_lines_do_not_tear_the_progress_bar() {
     if Command::new("script").arg("--version").output().is_err() {
-        loudly("SKIPPED: log_lines_do_not_tear_the_progress_bar: there is no `script` (package util-linux)");
+        loudly("SKIPPED: log_lines_do_not_tear_the_progress_bar: `script` is missing (package util-linux)");
         return;
     }
     let place = Place::new(YAML);
@@ -66,7 +66,7 @@ fn log_lines_do_not_tear_the_progress_bar() {
     let lines: Vec<usize> = times.filter(|at| said.out.get(*at..).is_some_and(has_iso_time)).collect();
     assert!(lines.len() > 10 && said.out.contains("generating"), "{said:?}");
     for at in lines {
-        // At a line's beginning: after its end, a return, or the sequence that clears it.
+        // A log line begins after a line feed, a carriage return, or the sequence that clears the line.
         let before = &said.out[..at];
         assert!(
             before.is_empty() || before.ends_with(['\n', '\r', 'K']),
@@ -84,9 +84,9 @@ fn manager_reports_a_removed_ring_once() {
     manager.await_err("this manager holds the lease");
     std::fs::rename(place.ring(), place.path().join("moved")).unwrap();
     manager.await_err(REMOVED);
-    manager.terminate(); // it may have ended by itself
+    manager.terminate(); // it may have exited already
     eventually("the manager ends", || !manager.is_running());
     let said = manager.finish();
     assert_eq!(said.err.matches(REMOVED).count(), 1, "{said:?}");
-    assert!(!place.ring().exists(), "the manager made a part of the ring again");
+    assert!(!place.ring().exists(), "the manager recreated a part of the ring");
 }

@@ -1,5 +1,5 @@
-//! `ringreel pack`: every input becomes a record or a sample, in order, whatever the threads and whatever is broken.
-//! (That lists and records are those of MXNet's im2rec is compared in python/tests/test_cli_pack_im2rec.py.)
+//! `ringreel pack` turns every valid input into one record or sample, in order, with any number of threads.
+//! (python/tests/test_cli_pack_im2rec.py compares lists and records with those of MXNet's im2rec.)
 
 use flate2::{Compression, write::GzEncoder};
 use image::{GrayImage, RgbImage};
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::Command;
 use testkit::cli::{Place, Said, eventually, loudly, records};
 
-/// A folder `photos` of eight images in four directories, with names that are not easy.
+/// A folder `photos` of eight images in four directories; some names have spaces, capitals or non-ASCII letters.
 fn photos() -> Place {
     let place = Place::verbatim("");
     for dir in ["", "b", "a/x", "Ä ö"] {
@@ -36,7 +36,7 @@ fn pack(place: &Place, args: &str) -> Said {
     place.run(&[&["pack", "--json"], &args.split(' ').collect::<Vec<_>>()[..]].concat())
 }
 
-/// A number of the summary.
+/// Returns a number of the summary.
 fn said(said: &Said, key: &str) -> u64 {
     said.json()[0][key].as_u64().unwrap()
 }
@@ -45,7 +45,7 @@ fn keys(path: &Path) -> Vec<String> {
     entries(&fs::read(path).unwrap()).map(|entry| entry.unwrap().key.to_owned()).collect()
 }
 
-/// An `.npy` file, written here a second time.
+/// An `.npy` file, by an implementation that is independent of the product's.
 fn npy(descr: &str, fortran: bool, shape: &str, data: &[u8]) -> Vec<u8> {
     let fortran = if fortran { "True" } else { "False" };
     let mut header = format!("{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': ({shape}), }}");
@@ -59,13 +59,13 @@ fn samples(place: &Place) -> Vec<ReadSample> {
     (0..generation.summary.samples).map(|n| reader.sample(&generation, n).unwrap()).collect()
 }
 
-/// The input that a sample is made of.
+/// Returns the name of the sample's input.
 fn input(sample: &ReadSample) -> &str {
     sample.meta.text("input").unwrap()
 }
 
 #[test]
-fn lists_name_every_image_once_with_its_directory_label() {
+fn lists_contain_every_image_once_with_its_directory_label() {
     let place = photos();
     symlink("..", place.path().join("photos/b/up")).unwrap();
     fs::write(place.path().join("photos/a/tab\there.png"), "x").unwrap();
@@ -73,13 +73,13 @@ fn lists_name_every_image_once_with_its_directory_label() {
     let expected = "0\t0.000000\tUP 1.PNG\n1\t0.000000\tgray.png\n2\t1.000000\ta/x/UP 1.PNG\n3\t1.000000\ta/x/gray.png\n\
                     4\t2.000000\tb/UP 1.PNG\n5\t2.000000\tb/gray.png\n6\t3.000000\tÄ ö/UP 1.PNG\n7\t3.000000\tÄ ö/gray.png\n";
     assert_eq!(fs::read_to_string(place.path().join("train.lst")).unwrap(), expected);
-    assert_eq!(done.code, Some(1), "two things were left out: {done:?}");
+    assert_eq!(done.code, Some(1), "two files are skipped: {done:?}");
     assert!(done.err.contains("leads back") && done.err.contains("tab\\there.png"), "{done:?}");
     assert_eq!(done.json()[0]["labels"], serde_json::json!([".", "a/x", "b", "Ä ö"]));
 
     pack(&place, "--list --no-shuffle --exts .png flat photos").ok();
     assert_eq!(fs::read_to_string(place.path().join("flat.lst")).unwrap().lines().count(), 2);
-    // Shuffled and divided: all of them once, with the same numbers and labels.
+    // Shuffled and split, the lists contain every image once, with the same numbers and labels.
     pack(&place, "--list --recursive --train-ratio 0.5 --test-ratio 0.25 --chunks 2 part photos");
     let mut lines: Vec<String> = Vec::new();
     for name in ["0_train", "0_test", "0_val", "1_train", "1_test", "1_val"] {
@@ -94,7 +94,7 @@ fn lists_name_every_image_once_with_its_directory_label() {
 }
 
 #[test]
-fn records_hold_header_labels_and_the_files_bytes() {
+fn records_contain_header_labels_and_file_bytes() {
     let place = photos();
     let list = "7\t1.5\t2\t-3\tb/gray.png\n3\t0.25\tÄ ö/UP 1.PNG\n";
     fs::write(place.path().join("train.lst"), list).unwrap();
@@ -126,7 +126,7 @@ fn the_bytes_do_not_depend_on_the_threads() {
 }
 
 #[test]
-fn images_get_the_size_and_the_channels_that_are_wished_for() {
+fn images_have_the_requested_size_and_channels() {
     let place = photos();
     fs::write(place.path().join("train.lst"), "0\t0\tUP 1.PNG\n").unwrap();
     for (options, size, gray) in [
@@ -146,7 +146,7 @@ fn images_get_the_size_and_the_channels_that_are_wished_for() {
 }
 
 #[test]
-fn what_is_broken_is_named_and_left_out() {
+fn pack_omits_and_names_broken_inputs() {
     let place = photos();
     fs::write(place.path().join("photos/b/broken.png"), b"\x89PNG\r\n\x1a\n and no more").unwrap();
     assert!(Command::new("mkfifo").arg(place.path().join("photos/b/fifo.png")).status().unwrap().success());
@@ -162,20 +162,20 @@ fn what_is_broken_is_named_and_left_out() {
     assert!(strict.code == Some(2) && strict.out.is_empty(), "{strict:?}");
     let left =
         fs::read_dir(place.path()).unwrap().any(|entry| entry.unwrap().path().to_string_lossy().contains("other"));
-    assert!(!left, "nothing is left of what was not finished");
+    assert!(!left, "unfinished output is removed");
 }
 
 #[test]
-fn whoever_is_killed_leaves_nothing_that_looks_whole() {
+fn killed_pack_leaves_no_complete_looking_file() {
     let place = photos();
     let list: String = (0..3000).map(|n| format!("{n}\t0\tUP 1.PNG\n")).collect();
     fs::write(place.path().join("train.lst"), list).unwrap();
     let args = ["pack", "train", "photos", "--encoding", ".png", "--resize", "64"];
     let running = place.start(&args);
-    eventually("it has begun", || place.path().join("train.rec.part").exists());
+    eventually("packing has begun", || place.path().join("train.rec.part").exists());
     drop(running); // SIGKILL
     if place.path().join("train.rec").exists() {
-        loudly("SKIPPED: whoever_is_killed_leaves_nothing_that_looks_whole: it had ended before it was killed");
+        loudly("SKIPPED: killed_pack_leaves_no_complete_looking_file: it ended before it was killed");
         return;
     }
     assert!(!place.path().join("train.idx").exists());
@@ -209,7 +209,7 @@ fn arrays_become_records_of_npy_files() {
 }
 
 #[test]
-fn lines_become_records() {
+fn text_lines_become_records() {
     let place = Place::new("SAMPLE: [text]\nSWAP_CAP: 100");
     fs::write(place.path().join("a.txt"), "first\r\n\nthird, long ä\nlast").unwrap();
     fs::write(place.path().join("b.txt"), "another\n").unwrap();
@@ -223,7 +223,7 @@ fn lines_become_records() {
     assert_eq!((there[3].meta.text("file"), there[3].meta.get("line")), (Some("a.txt"), Some(&Value::Int(4))));
 }
 
-/// Two volumes, of which one has no segmentation, in files as other programs write them.
+/// Volumes of which one has no segmentation, in files as other programs write them.
 fn scans() -> Place {
     let place = Place::new("SAMPLE: [data, label]\nSWAP_CAP: 3");
     let write = |path: &str, bytes: &[u8]| {
@@ -245,7 +245,7 @@ fn volume(n: u8) -> Vec<u8> {
     (0..24u8).flat_map(|i| (f32::from(i) + f32::from(n) * 100.0).to_le_bytes()).collect()
 }
 
-/// As `ringreel cat --as nifti` writes it.
+/// A NIfTI file as `ringreel cat --as nifti` writes it.
 fn nifti(dtype: DType, shape: &[u64], data: &[u8]) -> Vec<u8> {
     let part = Part::new(dtype, shape.to_vec(), data.to_vec().into()).unwrap();
     let mut out = Vec::new();
@@ -254,13 +254,13 @@ fn nifti(dtype: DType, shape: &[u64], data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn volumes_that_belong_together_become_samples_of_a_ring() {
+fn matching_volumes_become_ring_samples() {
     let place = scans();
     let parts = "--part data=*_t1.nii.gz --part label=*_seg.nii.gz";
     let done = pack(&place, &format!("--from nifti scans -c config.yaml --journal done {parts}"));
     assert_eq!((done.code, said(&done, "samples"), said(&done, "skipped")), (Some(1), 4, 1), "{done:?}");
     assert!(done.err.contains("\"s3/x\" has no file for the part label"), "{done:?}");
-    // Generation 1 held three of them; the last one is not full, and can be read all the same.
+    // Generation 1 has three of the samples; the last generation is not full, but is readable.
     let there = samples(&place);
     assert_eq!((there.len(), input(&there[0])), (1, "s4/x"));
     let (data, label) = (&there[0].parts[0], &there[0].parts[1]);
@@ -270,7 +270,7 @@ fn volumes_that_belong_together_become_samples_of_a_ring() {
     );
     assert!(data.data().unwrap()[..] == volume(4) && label.data().unwrap()[..] == [4; 24]);
 
-    // Once more, with the file that was missing: only that sample is new.
+    // A second run, after the missing file was added, packs only that sample.
     fs::copy(place.path().join("scans/s2/x_seg.nii.gz"), place.path().join("scans/s3/x_seg.nii.gz")).unwrap();
     let done = pack(&place, &format!("--from nifti scans -c config.yaml --journal done {parts}")).ok();
     assert_eq!((said(&done, "samples"), said(&done, "kept")), (1, 4), "{done:?}");
@@ -278,7 +278,7 @@ fn volumes_that_belong_together_become_samples_of_a_ring() {
 }
 
 #[test]
-fn a_journal_tells_files_of_the_same_name_apart() {
+fn journal_distinguishes_files_with_the_same_name() {
     let place = Place::new("SAMPLE: [data]\nSWAP_CAP: 100");
     for day in ["day1", "day2"] {
         fs::create_dir(place.path().join(day)).unwrap();
@@ -303,7 +303,7 @@ fn a_journal_tells_files_of_the_same_name_apart() {
 }
 
 #[test]
-fn what_cannot_be_written_takes_nothing_away() {
+fn failed_writes_keep_the_existing_output() {
     let place = Place::verbatim("");
     fs::write(place.path().join("a.txt"), "old\n").unwrap();
     pack(&place, "--from text a.txt -o words").ok();
@@ -318,7 +318,7 @@ fn what_cannot_be_written_takes_nothing_away() {
 }
 
 #[test]
-fn a_path_that_is_no_utf8_is_told_all_the_same() {
+fn non_utf8_paths_are_accepted_and_printed() {
     let place = Place::verbatim("");
     fs::write(place.path().join("a.txt"), "one\n").unwrap();
     let odd = OsStr::from_bytes(b"odd\xff.rec");
@@ -333,7 +333,7 @@ fn a_path_that_is_no_utf8_is_told_all_the_same() {
 }
 
 #[test]
-fn files_that_are_given_one_by_one_go_together_by_the_patterns() {
+fn single_files_are_grouped_by_part_patterns() {
     let place = scans();
     let given = "scans/s0/x_seg.nii.gz scans/s1/x_t1.nii.gz scans/s0/x_t1.nii.gz scans/s1/x_seg.nii.gz";
     let parts = "--part data=*_t1.nii.gz --part label=*_seg.nii.gz";
@@ -360,7 +360,7 @@ fn arrays_of_any_order_become_row_major() {
 }
 
 #[test]
-fn what_makes_no_sense_is_two() {
+fn invalid_arguments_exit_with_status_2() {
     let place = scans();
     fs::write(place.path().join("a.txt"), "line\n").unwrap();
     fs::create_dir(place.path().join("none")).unwrap();

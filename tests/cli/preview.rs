@@ -1,4 +1,4 @@
-//! `ringreel preview`: what is bright is bright where it lies, labels have their colours, and damage is marked.
+//! `ringreel preview` draws intensities in the right places, labels in colours, and marks damaged samples.
 
 use base64::Engine;
 use image::{Rgb, RgbImage};
@@ -17,7 +17,7 @@ use testkit::cli::{Place, Said, listing, loudly};
 
 const BLACK: Rgb<u8> = Rgb([0; 3]);
 const WHITE: Rgb<u8> = Rgb([255; 3]);
-/// A volume, with axes of three lengths, and a box in it that the middle slices meet.
+/// A volume with three different axis lengths, and a box in it that all middle slices intersect.
 const SHAPE: [u64; 3] = [40, 60, 50];
 const BOX: [std::ops::Range<u64>; 3] = [10..25, 20..50, 22..45];
 
@@ -31,7 +31,7 @@ fn in_box(at: [u64; 3]) -> bool {
     at.iter().zip(&BOX).all(|(n, range)| range.contains(n))
 }
 
-/// A ring of one generation, of these samples.
+/// A ring of one generation with these samples.
 fn ring(parts: &str, samples: &[Vec<NamedPart<'_>>]) -> Place {
     let place = Place::new(&format!("SWAP_CAP: {}\nSAMPLE: [{parts}]\n", samples.len()));
     let mut generator = Generator::open(&place.config()).unwrap();
@@ -52,7 +52,7 @@ fn sheet(place: &Place, options: &SheetOptions) -> Sheet {
     contact_sheet(&open(&place.ring()), options).unwrap()
 }
 
-/// The only sample's picture.
+/// Returns the picture of the only sample.
 fn drawn(place: &Place, options: &SheetOptions) -> RgbImage {
     let mut sheet = sheet(place, options);
     assert_eq!(sheet.tiles.len(), 1);
@@ -73,11 +73,11 @@ fn segments(place: &Place) -> Vec<PathBuf> {
     found
 }
 
-/// Where pixels of this kind begin and end, as shares of a piece of a picture.
+/// Returns where matching pixels begin and end, as fractions of the tile.
 fn extent(picture: &RgbImage, x: u32, width: u32, height: u32, is: impl Fn(Rgb<u8>) -> bool) -> [f64; 4] {
     let piece = image::imageops::crop_imm(picture, x, 0, width, height).to_image();
     let found: Vec<_> = piece.enumerate_pixels().filter(|(_, _, pixel)| is(**pixel)).collect();
-    assert!(!found.is_empty(), "nothing of it at {x}");
+    assert!(!found.is_empty(), "no matching pixel in the tile at {x}");
     let share = |n: u32, of: u32| f64::from(n) / f64::from(of);
     let ends = |n: Vec<u32>, of| [share(*n.iter().min().unwrap(), of), share(n.iter().max().unwrap() + 1, of)];
     let [left, right] = ends(found.iter().map(|pixel| pixel.0).collect(), width);
@@ -91,25 +91,25 @@ fn near(found: [f64; 4], expected: [f64; 4]) {
 }
 
 #[test]
-fn bright_boxes_are_drawn_where_they_lie_to_scale() {
+fn bright_boxes_are_drawn_in_place_and_to_scale() {
     let bytes = volume(|at| if in_box(at) { 900.0 } else { 100.0 });
     let place = ring("data", &[vec![NamedPart::new("data", DType::F32, &SHAPE, &bytes)]]);
     let picture = drawn(&place, &options(600, 1));
     // Two gaps of 4 pixels; 40 + 40 + 60 columns of the volume share the rest.
     let scale = f64::from(picture.width() - 8) / 140.0;
     let wide = |len: f64| (len * scale) as u32;
-    assert_eq!(picture.height(), wide(60.0), "the tallest slice has 60 rows");
+    assert_eq!(picture.height(), wide(60.0), "the height is that of the tallest slice, 60 rows");
     let bright = |pixel| pixel == WHITE;
     let share = |range: &std::ops::Range<u64>, len: f64| [range.start as f64 / len, range.end as f64 / len];
     let ([x0, x1], [y0, y1], [z0, z1]) = (share(&BOX[0], 40.0), share(&BOX[1], 60.0), share(&BOX[2], 50.0));
     let above = extent(&picture, 0, wide(40.0), wide(60.0), bright);
-    near(above, [x0, x1, 1.0 - y1, 1.0 - y0]); // the front is on top
-    // The other two have 50 rows, in the middle of the row of 60.
+    near(above, [x0, x1, 1.0 - y1, 1.0 - y0]); // anterior is on top
+    // The other two slices have 50 rows and are centred in the row of 60.
     let off = f64::from((wide(60.0) - wide(50.0)) / 2) / f64::from(wide(60.0));
     let up = |z: f64| off + (1.0 - z) * 50.0 / 60.0;
     near(extent(&picture, wide(40.0) + 4, wide(40.0), wide(60.0), bright), [x0, x1, up(z1), up(z0)]);
     near(extent(&picture, 2 * wide(40.0) + 8, wide(60.0), wide(60.0), bright), [y0, y1, up(z1), up(z0)]);
-    // As a stack of images: the outermost axis goes down.
+    // Drawn as a stack of images, the outermost axis points down.
     let picture = drawn(&place, &SheetOptions { axes: Axes::Zyx, ..options(600, 1) });
     let scale = f64::from(picture.width() - 8) / 160.0;
     let first = (50.0 * scale) as u32;
@@ -117,9 +117,9 @@ fn bright_boxes_are_drawn_where_they_lie_to_scale() {
 }
 
 #[test]
-fn labels_are_translucent_over_the_image_each_in_its_colour() {
+fn labels_are_drawn_translucent_in_distinct_colours() {
     let image = volume(|at| if in_box(at) { 900.0 } else { 100.0 });
-    // Label 2 on the left half, label 1 in the box's right half, nothing elsewhere.
+    // Label 2 covers the left half, label 1 the right half of the box.
     let labels: Vec<u8> = volume(|[x, y, z]| if x < 15 { 2.0 } else { f32::from(in_box([x, y, z])) })
         .chunks(4)
         .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()) as u8)
@@ -127,19 +127,19 @@ fn labels_are_translucent_over_the_image_each_in_its_colour() {
     let (one, two) = (of_label(1).unwrap(), of_label(2).unwrap());
     let half =
         |below: Rgb<u8>, over: Rgb<u8>| Rgb([0, 1, 2].map(|n| ((u16::from(below[n]) + u16::from(over[n])) / 2) as u8));
-    // By its name, or because it holds few whole numbers; but not where it has another shape.
+    // A part is a label by its name, or because it has few integer values; but only if its shape is the image's.
     for (name, dtype) in [("label", DType::I8), ("brain_seg", DType::U8), ("b", DType::U8)] {
         let parts = vec![NamedPart::new("a", DType::F32, &SHAPE, &image), NamedPart::new(name, dtype, &SHAPE, &labels)];
         let place = ring(&format!("a, {name}"), &[parts]);
         let picture = drawn(&place, &options(600, 1));
         let tall = (60.0 * f64::from(picture.width() - 8) / 140.0) as u32;
-        assert_eq!(picture.height(), 2 * tall + 4, "{name}: a row of images, a row with labels over them");
+        assert_eq!(picture.height(), 2 * tall + 4, "{name}: one row of images, one row with labels");
         let pixels: Vec<_> = picture.enumerate_pixels().filter(|pixel| pixel.1 >= tall + 4).map(|p| *p.2).collect();
         for expected in [half(WHITE, one), half(WHITE, two), half(BLACK, two), BLACK] {
             assert!(pixels.iter().filter(|pixel| **pixel == expected).count() > 100, "{name}: {expected:?}");
         }
-        assert!(!pixels.contains(&half(BLACK, one)), "{name}: label 1 is only where the box is");
-        // Alone, where it is asked for alone.
+        assert!(!pixels.contains(&half(BLACK, one)), "{name}: label 1 is outside the box");
+        // Drawn alone on request.
         let alone =
             drawn(&place, &SheetOptions { part: Some("a".to_owned()), label: Some("a".to_owned()), ..options(600, 1) });
         assert!(alone.pixels().all(|pixel| *pixel != half(WHITE, two)));
@@ -188,7 +188,7 @@ fn every_number_type_is_drawn_despite_nan_and_infinity() {
 }
 
 #[test]
-fn images_are_drawn_and_other_parts_become_curves_and_words() {
+fn preview_draws_images_and_curves_and_prints_other_parts() {
     let colours: Vec<u8> = (0..20 * 30).flat_map(|n| if n % 30 < 15 { [200, 30, 40] } else { [10, 120, 60] }).collect();
     let curve: Vec<u8> = (0..500u16).flat_map(|n| (n % 50).to_le_bytes()).collect();
     let age = 42.5f64.to_le_bytes();
@@ -205,9 +205,9 @@ fn images_are_drawn_and_other_parts_become_curves_and_words() {
     let picture = tile.picture.as_ref().unwrap();
     assert_eq!(picture.get_pixel(picture.width() / 4, 20), &Rgb([200, 30, 40]));
     assert_eq!(picture.get_pixel(picture.width() * 3 / 4, 20), &Rgb([10, 120, 60]));
-    assert!(picture.height() > picture.width() * 2 / 3 + picture.width() / 5, "a curve is below it");
+    assert!(picture.height() > picture.width() * 2 / 3 + picture.width() / 5, "a curve is below the image");
     assert_eq!(tile.texts, ["curve: from 0 to 49", "age: 42.5", "name: Jürge", "empty f64 0x3, not drawn"]);
-    // One part alone, and one that is not there.
+    // A selected part, and a part that does not exist.
     let (said, _) = draw(&place, &place.ring(), &["--part", "photo"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let (said, none) = draw(&place, &place.ring(), &["--part", "phot"]);
@@ -218,7 +218,7 @@ fn images_are_drawn_and_other_parts_become_curves_and_words() {
 }
 
 #[test]
-fn of_very_many_images_and_curves_a_few_are_drawn() {
+fn preview_limits_the_number_of_images_and_curves() {
     let (curve, photo) = ([1u8; 40], png(&RgbImage::new(20, 30)).unwrap());
     let shape = [photo.len() as u64];
     let names: Vec<String> = (0..10).map(|n| format!("part{n}")).collect();
@@ -229,7 +229,7 @@ fn of_very_many_images_and_curves_a_few_are_drawn() {
     let place = ring(&names.join(", "), &[parts.collect()]);
     let sheet = sheet(&place, &options(400, 1));
     assert!(sheet.notes.iter().any(|note| note.contains("4 parts are drawn, \"part4\" and others are not")));
-    // The one that is asked for is drawn.
+    // A selected part is always drawn.
     for part in ["part4", "part9"] {
         let (said, drawn) = draw(&place, &place.ring(), &["--part", part]);
         assert!(said.code == Some(0) && drawn.is_some(), "{said:?}");
@@ -237,7 +237,7 @@ fn of_very_many_images_and_curves_a_few_are_drawn() {
 }
 
 #[test]
-fn samples_come_from_all_over_the_generation() {
+fn preview_spreads_samples_over_the_generation() {
     let image = [7u8; 256];
     let samples: Vec<_> = (0..20).map(|_| vec![NamedPart::new("data", DType::U8, &[16, 16], &image)]).collect();
     let place = ring("data", &samples);
@@ -257,7 +257,7 @@ fn samples_come_from_all_over_the_generation() {
 }
 
 #[test]
-fn a_damaged_sample_is_marked_and_told_and_the_others_are_drawn() {
+fn preview_marks_and_reports_damaged_samples() {
     let image = volume(|at| if in_box(at) { 900.0 } else { 100.0 });
     let samples: Vec<_> = (0..3).map(|_| vec![NamedPart::new("data", DType::F32, &SHAPE, &image)]).collect();
     let place = ring("data", &samples);
@@ -270,19 +270,19 @@ fn a_damaged_sample_is_marked_and_told_and_the_others_are_drawn() {
     flip(&segments(&place)[1]);
     let before = listing(&place.ring());
     let (said, picture) = draw(&place, &place.ring(), &["--json"]);
-    assert_eq!(listing(&place.ring()), before, "nothing is written into the ring");
+    assert_eq!(listing(&place.ring()), before, "preview wrote into the ring");
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.err.contains("sample 1 is left out") && said.err.contains("CRC-32"), "{said:?}");
     let told = &said.json()[0];
     let damage = |n: usize| told["samples"][n]["damage"].is_string();
     assert_eq!((damage(0), damage(1), damage(2), told["damaged"].as_u64()), (false, true, false, Some(1)));
     let words = told["samples"][1]["damage"].as_str().unwrap();
-    assert!(words.contains("CRC-32") && !words.contains(".rec"), "there is little room: {words}");
+    assert!(words.contains("CRC-32") && !words.contains(".rec"), "the caption must be short: {words}");
     let red = |pixel: &&Rgb<u8>| pixel.0 == [235, 87, 87];
-    assert!(picture.unwrap().pixels().filter(red).count() > 500, "its place is marked");
+    assert!(picture.unwrap().pixels().filter(red).count() > 500, "the damaged sample's tile is marked");
     [0, 2].iter().for_each(|n| flip(&segments(&place)[*n]));
     let (said, none) = draw(&place, &place.ring(), &[]);
-    assert_eq!((said.code, none), (Some(2), None), "nothing is left to be shown");
+    assert_eq!((said.code, none), (Some(2), None), "no sample can be drawn");
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn recordio_images_are_drawn_with_and_without_mxnet_headers() {
             .count()
     };
     assert!(count(0) > 1000 && count(1) > 1000, "{} red, {} green", count(0), count(1));
-    // One that is cut off, one that says it is huge, and one that is none.
+    // A truncated image, an image that claims a huge size, and a record that is not an image.
     let mut huge = png(&red).unwrap();
     huge[16..24].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff]);
     let crc = crc32fast::hash(&huge[12..29]);
@@ -330,7 +330,7 @@ fn recordio_images_are_drawn_with_and_without_mxnet_headers() {
 }
 
 #[test]
-fn without_a_terminal_and_without_a_file_it_says_what_to_do() {
+fn preview_without_terminal_or_file_suggests_an_option() {
     let place = ring("data", &[vec![NamedPart::new("data", DType::U8, &[16, 16], &[200; 256])]]);
     let path = place.ring();
     let run = |more: &[&str]| place.run(&[&["preview", path.to_str().unwrap()], more].concat());
@@ -342,13 +342,13 @@ fn without_a_terminal_and_without_a_file_it_says_what_to_do() {
     assert_eq!(said.code, Some(2), "{said:?}");
     let blocks = run(&["--as", "blocks", "--width", "80"]).ok().out;
     assert!(blocks.contains("\x1b[38;2;200;200;200;48;2;200;200;200m▀"), "{blocks:?}");
-    assert!(blocks.starts_with("#0  "), "captions are text: {blocks:?}");
+    assert!(blocks.starts_with("#0  "), "captions must be text: {blocks:?}");
     assert!(run(&["--as", "kitty"]).ok().out.starts_with("\x1b_Ga=T,f=100,q=2,"));
     let sixels = run(&["--as", "sixel", "--width", "200"]).ok().out;
     assert!(sixels.starts_with("\x1bPq\"1;1;200;") && sixels.ends_with("\x1b\\\n"));
 }
 
-/// What a terminal makes of sixels.
+/// Decodes sixels as a terminal does.
 fn from_sixels(text: &str) -> RgbImage {
     let body = text.strip_prefix("\x1bPq\"").unwrap().strip_suffix("\x1b\\\n").unwrap();
     let (raster, body) = body.split_at(body.find('#').unwrap());
@@ -404,7 +404,7 @@ fn from_sixels(text: &str) -> RgbImage {
 }
 
 #[test]
-fn terminals_get_the_picture_that_a_file_gets() {
+fn terminal_and_file_output_show_the_same_picture() {
     let picture = RgbImage::from_fn(37, 23, |x, y| Rgb([(x * 6) as u8, (y * 11) as u8, 255 - (x * 6) as u8]));
     let coded: String =
         kitty(&picture).unwrap().split("\x1b\\").filter_map(|command| command.split_once(';')).map(|c| c.1).collect();
@@ -412,7 +412,7 @@ fn terminals_get_the_picture_that_a_file_gets() {
     assert_eq!(image::load_from_memory(&file).unwrap().to_rgb8(), picture);
     let shown = from_sixels(&sixel(&picture));
     assert_eq!(shown.dimensions(), picture.dimensions());
-    // Few colours, mixed by dithering: neighbourhoods have the same mean.
+    // The palette is small and dithered, so only means of neighbourhoods are compared.
     for (x, y) in [(0, 0), (13, 3), (25, 11)] {
         for channel in 0..3 {
             let mean = |of: &RgbImage| {
@@ -447,7 +447,7 @@ fn hostile_names_do_not_reach_the_terminal() {
 }
 
 #[test]
-fn every_vector_of_the_format_is_drawn_or_refused() {
+fn every_format_vector_is_drawn_or_refused() {
     let vectors = testkit::workspace().join("format/vectors");
     let (mut whole, mut damaged, mut refused) = (0, 0, 0);
     for kind in ["ok", "bad"] {

@@ -1,4 +1,4 @@
-//! `ringreel report`: one page that needs nothing else, tells what there is, and lets no name be markup.
+//! `ringreel report` writes one self-contained page on the ring's state, and escapes all names.
 
 use base64::Engine;
 use ringreel::fs::Posix;
@@ -13,7 +13,7 @@ use testkit::cli::{Place, listing};
 
 const NASTY: &str = "<script>alert('1')</script>&\"";
 
-/// A ring of three generations of small images, one part of it with a name that is none for a page.
+/// A ring of three generations of small images; the name of one part contains markup.
 fn ring() -> Place {
     let place = Place::new("SWAP_CAP: 4\nSAMPLE: [data, \"<script>alert('1')</script>&\\\"\"]\nKEEP: 5\n");
     let mut generator = Generator::open(&place.config()).unwrap();
@@ -33,30 +33,30 @@ fn report(place: &Place, more: &[&str]) -> String {
     let ring = place.ring();
     let args = ["report", ring.to_str().unwrap(), "-o", out.to_str().unwrap()];
     place.run(&[&args, more].concat()).ok();
-    assert_eq!(listing(&place.ring()), before, "nothing is written into the ring");
+    assert_eq!(listing(&place.ring()), before, "report wrote into the ring");
     fs::read_to_string(out).unwrap()
 }
 
-/// Every tag is closed by its own, in order; attributes have quotes; and so on, as far as our pages go.
+/// Checks that tags are closed in order, that attributes are quoted, and other rules that the pages need.
 fn check_tags(html: &str) {
     let mut open: Vec<String> = Vec::new();
     let body = html.strip_prefix("<!DOCTYPE html>\n").unwrap();
     for piece in body.split('<').skip(1) {
-        let (tag, text) = piece.split_once('>').unwrap_or_else(|| panic!("a tag has no end: {piece:.80}"));
-        assert_eq!(tag.matches('"').count() % 2, 0, "a quote is open: <{tag:.200}>");
-        assert!(!tag.contains(" on"), "no handlers of events: <{tag:.200}>");
+        let (tag, text) = piece.split_once('>').unwrap_or_else(|| panic!("an unclosed tag: {piece:.80}"));
+        assert_eq!(tag.matches('"').count() % 2, 0, "an unclosed quote: <{tag:.200}>");
+        assert!(!tag.contains(" on"), "an event handler: <{tag:.200}>");
         let name = tag.split_whitespace().next().unwrap().trim_end_matches('/');
-        assert!(open.last().is_some_and(|tag| tag == "style") || !text.contains('>'), "a > in a text: {text:.80}");
+        assert!(open.last().is_some_and(|tag| tag == "style") || !text.contains('>'), "a bare > in text: {text:.80}");
         match name.strip_prefix('/') {
             Some(name) => assert_eq!(open.pop().as_deref(), Some(name), "before {text:.80}"),
             None if tag.ends_with('/') || ["meta", "img"].contains(&name) => {}
             None => open.push(name.to_owned()),
         }
     }
-    assert!(open.is_empty(), "{open:?} are open at the end");
+    assert!(open.is_empty(), "tags without an end: {open:?}");
 }
 
-/// No address, no script, no other file.
+/// Checks that the page refers to no address, script or other file.
 fn check_self_contained(html: &str) {
     let mut without_pictures = String::new();
     for (n, piece) in html.split("base64,").enumerate() {
@@ -70,7 +70,7 @@ fn check_self_contained(html: &str) {
 }
 
 #[test]
-fn a_page_needs_nothing_else_and_tells_what_there_is() {
+fn report_is_self_contained_and_lists_the_rings_state() {
     let place = ring();
     let html = report(&place, &[]);
     check_tags(&html);
@@ -92,7 +92,7 @@ fn a_page_needs_nothing_else_and_tells_what_there_is() {
     ] {
         assert!(html.contains(words), "{words}");
     }
-    assert_eq!(html.matches("<svg").count(), 5, "four over time, and reuse");
+    assert_eq!(html.matches("<svg").count(), 5, "four charts over time, and one of reuse");
     assert!(!report(&place, &["--samples", "0"]).contains("base64"));
 }
 
@@ -102,7 +102,7 @@ fn facts(place: &Place) -> Facts {
 }
 
 #[test]
-fn damage_is_told_and_does_not_stop_the_page() {
+fn report_names_damage_and_is_written_nevertheless() {
     let place = ring();
     fs::remove_file(place.ring().join("manifests/2")).unwrap();
     for entry in fs::read_dir(place.ring().join("read.3")).unwrap() {
@@ -112,11 +112,11 @@ fn damage_is_told_and_does_not_stop_the_page() {
     let html = report(&place, &[]);
     check_tags(&html);
     assert!(html.contains("Manifests of these swaps that are missing or damaged: 1."), "{html}");
-    assert!(html.contains("No pictures: "), "of the newest generation nothing can be read");
+    assert!(html.contains("No pictures: "), "no sample of the newest generation is readable");
 }
 
 #[test]
-fn a_ring_without_a_generation_has_a_page() {
+fn report_covers_a_ring_without_generations() {
     let place = Place::new("SWAP_CAP: 4\nSAMPLE: [data]\n");
     drop(Generator::open(&place.config()).unwrap());
     let html = report(&place, &[]);
@@ -127,13 +127,13 @@ fn a_ring_without_a_generation_has_a_page() {
 }
 
 #[test]
-fn pages_of_many_swaps_stay_small_and_show_every_gap() {
+fn report_of_many_swaps_is_small_and_shows_every_gap() {
     let place = ring();
     let mut facts = facts(&place);
     let begin = facts.unix_ms - 100_000_000 - 3_600_000;
     let swap = |n: u64| Swap {
         generation: n,
-        // A second each, with an hour of nothing in the middle.
+        // One swap per second, with a gap of an hour in the middle.
         unix_ms: begin + n * 1000 + if n > 60_000 { 3_600_000 } else { 0 },
         samples: 4,
         bytes: 1000,

@@ -1,4 +1,4 @@
-//! The password in a configuration is in nothing that anybody says, logs, or writes down.
+//! The configuration's password appears in no output, log or file.
 
 use std::fs;
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use testkit::cli::{self, Place, generate, listing};
 const SECRET: &str = "s3cr3tWord";
 const YAML: &str = "SWAP_CAP: 2\nSAMPLE: [data, label]\nPOLL_SECONDS: 0.01\nLEASE_SECONDS: 0.5\n";
 
-/// Every subcommand that takes a configuration. What becomes of it does not matter here.
+/// Every subcommand that takes a configuration. Their results do not matter here.
 const COMMANDS: [&[&str]; 27] = [
     &["config"],
     &["config", "--json"],
@@ -40,7 +40,7 @@ const COMMANDS: [&[&str]; 27] = [
 
 #[test]
 fn passwords_are_in_no_output_and_no_file() {
-    // Nobody is there; and somebody who says nothing that a server would.
+    // Nothing listens on one port; a listener on the other sends what no MongoDB server would.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let places = [
         format!(
@@ -60,7 +60,7 @@ fn passwords_are_in_no_output_and_no_file() {
                 command.args(["-c", "config.yaml"]).env("RINGREEL_LOG", "trace").env("RUST_BACKTRACE", "1");
                 (args, cli::Running::start(command).finish())
             };
-            // Each waits for a server; none for another.
+            // Each waits for the server; they run at the same time.
             let all: Vec<_> = COMMANDS.iter().map(|args| scope.spawn(move || run(args))).collect();
             for done in all {
                 let (args, said) = done.join().unwrap();
@@ -69,15 +69,15 @@ fn passwords_are_in_no_output_and_no_file() {
                 answered += usize::from(said.err.contains("MongoDB") || said.out.contains("***"));
             }
         });
-        assert!(answered > 2, "the place was named, but for its password: {answered}");
+        assert!(answered > 2, "too few outputs name the server without its password: {answered}");
         fs::remove_file(place.path().join("config.yaml")).unwrap();
         for (path, (_, contents)) in listing(place.path()) {
             let there = contents.windows(SECRET.len()).any(|window| window == SECRET.as_bytes());
             assert!(!there && !path.to_string_lossy().contains(SECRET), "{}", path.display());
         }
         for report in ["report.html", "report2.html"] {
-            // With one that is no connection string nothing goes further.
-            assert!(place.path().join(report).exists() || mongo.contains("/@"), "{report} was written, and looked at");
+            // An invalid connection string makes the command fail earlier.
+            assert!(place.path().join(report).exists() || mongo.contains("/@"), "{report} was not written");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! SIGTERM at an early moment: the roles catch it from their first action on.
+//! The roles handle SIGTERM from their first action on.
 
 use std::fs;
 use std::process::Command;
 use testkit::cli::{Place, eventually};
 
-/// The configuration is a named pipe, so each role stops where it opens its configuration.
+/// The configuration is a named pipe, so each role blocks while it opens its configuration.
 #[test]
 fn roles_catch_sigterm_before_they_read_the_configuration() {
     let yaml = "DBNAME: demo\nSWAP_CAP: 2\nSAMPLE: [data]\nINDEX: files\n";

@@ -1,4 +1,4 @@
-//! `ringreel top`: what it shows of rings in every state, in every size, and that it leaves a terminal as it was.
+//! `ringreel top` draws rings in every state, at every size, and restores the terminal.
 
 use ringreel::Generator;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ fn once(place: &Place, size: &str) -> Said {
 }
 
 #[test]
-fn a_frame_shows_fill_swaps_rates_and_who_takes_part() {
+fn frame_shows_fill_swaps_rates_and_members() {
     let place = place("");
     let mut generator = Generator::open(&place.config()).unwrap();
     (0..22).for_each(|n| drop(put(&mut generator, n)));
@@ -48,7 +48,7 @@ fn a_frame_shows_fill_swaps_rates_and_who_takes_part() {
 }
 
 #[test]
-fn every_size_is_drawn() {
+fn frame_is_drawn_at_every_terminal_size() {
     let place = place("");
     generate(&place.config(), 0..15);
     for size in ["1x1", "2x7", "10x3", "19x9", "20x6", "40x12", "69x24", "70x10", "81x15", "120x35", "300x100"] {
@@ -80,7 +80,7 @@ fn absent_empty_and_damaged_rings_are_named() {
 }
 
 #[test]
-fn an_index_that_is_away_is_told_and_the_rest_is_shown() {
+fn top_reports_an_unreachable_index_and_shows_the_rest() {
     let place = place("");
     generate(&place.config(), 0..10);
     let away = "MONGOURI: mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=200\nINDEX: mongodb\n";
@@ -90,7 +90,7 @@ fn an_index_that_is_away_is_told_and_the_rest_is_shown() {
 }
 
 #[test]
-fn failures_are_shown_on_one_line_each_whatever_they_say() {
+fn failures_are_escaped_and_shown_on_one_line_each() {
     let place = place("");
     generate(&place.config(), 0..5);
     let ring = ringreel::Ring::find(std::sync::Arc::new(ringreel::fs::Posix), &place.config()).unwrap();
@@ -100,7 +100,7 @@ fn failures_are_shown_on_one_line_each_whatever_they_say() {
 }
 
 #[test]
-fn without_a_terminal_it_points_elsewhere() {
+fn top_without_terminal_suggests_other_commands() {
     let place = place("");
     let said = place.run(&["top"]);
     assert!(said.code == Some(2) && said.err.contains("status --watch") && said.err.contains("metrics"), "{said:?}");
@@ -111,12 +111,11 @@ fn without_a_terminal_it_points_elsewhere() {
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 
-/// The command in a terminal of its own; what it draws is its output. None, loudly, where there is no `script`.
-///
-/// (Only what changes is drawn, and of words those that were not there; so single words are looked for.)
+/// Runs the command in a separate terminal; its output is what it draws. Returns none, with a message, if `script`
+/// is missing.
 fn in_a_terminal(test: &str, place: &Place, then: &str) -> Option<(Running, std::process::ChildStdin)> {
     if Command::new("script").arg("--version").output().is_err() {
-        loudly(&format!("SKIPPED: {test}: there is no command `script`"));
+        loudly(&format!("SKIPPED: {test}: the command `script` is missing"));
         return None;
     }
     let top = format!("stty rows 24 cols 80; {} top --interval 0.1{then}; echo ended $?; stty -a", testkit::binary());
@@ -125,7 +124,7 @@ fn in_a_terminal(test: &str, place: &Place, then: &str) -> Option<(Running, std:
     Some(Running::start_with_input(command))
 }
 
-/// What a terminal shows that was sent `out`. (The program sends only the cells that change, so a word may come in pieces.)
+/// What a terminal shows after it received `out`. (The program sends only changed cells, so words arrive in pieces.)
 fn screen(out: &str) -> String {
     let (mut cells, mut row, mut column) = (BTreeMap::new(), 1, 1);
     let mut chars = out.chars();
@@ -169,15 +168,15 @@ fn screen(out: &str) -> String {
 }
 
 #[test]
-fn keys_are_heard_and_the_terminal_is_left_as_it_was() {
+fn top_handles_keys_and_restores_the_terminal() {
     let place = place("");
-    let Some((mut running, mut keys)) = in_a_terminal("keys_are_heard", &place, "") else { return };
-    eventually("it says that there is no ring", || screen(&running.out()).contains("no ring at"));
+    let Some((mut running, mut keys)) = in_a_terminal("top_handles_keys", &place, "") else { return };
+    eventually("top reports that the ring is missing", || screen(&running.out()).contains("no ring at"));
     generate(&place.config(), 0..10);
-    eventually("it finds the ring", || screen(&running.out()).contains("generation"));
+    eventually("top finds the ring", || screen(&running.out()).contains("generation"));
     assert!(running.out().contains(ENTER) && !running.out().contains(LEAVE));
     keys.write_all(b"?").unwrap();
-    eventually("it tells its keys", || screen(&running.out()).contains("words"));
+    eventually("top shows its keys", || screen(&running.out()).contains("words"));
     assert!(running.is_running());
     keys.write_all(b"qq").unwrap();
     let said = running.finish();
@@ -186,7 +185,7 @@ fn keys_are_heard_and_the_terminal_is_left_as_it_was() {
 }
 
 #[test]
-fn a_signal_leaves_the_terminal_as_it_was() {
+fn top_restores_the_terminal_after_a_signal() {
     let place = place("");
     generate(&place.config(), 0..10);
     for signal in ["TERM", "HUP", "INT", "QUIT"] {
@@ -194,7 +193,7 @@ fn a_signal_leaves_the_terminal_as_it_was() {
             format!(" </dev/tty & top=$!; while ! [ -e go ]; do sleep 0.02; done; kill -{signal} $top; wait $top");
         let _ = std::fs::remove_file(place.path().join("go"));
         let Some((running, _keys)) = in_a_terminal("a_signal_leaves_the_terminal", &place, &then) else { return };
-        eventually("it shows the ring", || screen(&running.out()).contains("generation"));
+        eventually("top shows the ring", || screen(&running.out()).contains("generation"));
         std::fs::write(place.path().join("go"), "").unwrap();
         let said = running.finish();
         let (_, after) = said.out.rsplit_once(LEAVE).unwrap();
@@ -205,7 +204,7 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     }
 }
 
-/// Processes of the command that were started in this directory.
+/// Counts the processes of the command that were started in this directory.
 fn running_in(dir: &std::path::Path) -> usize {
     let dir = dir.canonicalize().unwrap();
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
@@ -217,11 +216,11 @@ fn running_in(dir: &std::path::Path) -> usize {
 }
 
 #[test]
-fn it_ends_with_its_terminal() {
+fn top_exits_when_its_terminal_closes() {
     let place = place("");
     generate(&place.config(), 0..10);
-    let Some((running, keys)) = in_a_terminal("it_ends_with_its_terminal", &place, "") else { return };
-    eventually("it shows the ring", || screen(&running.out()).contains("generation"));
+    let Some((running, keys)) = in_a_terminal("top_exits_when_its_terminal_closes", &place, "") else { return };
+    eventually("top shows the ring", || screen(&running.out()).contains("generation"));
     assert_eq!(running_in(place.path()), 1);
     drop((running, keys));
     eventually("it ends", || running_in(place.path()) == 0);

@@ -1,4 +1,4 @@
-//! The indexes that need no server, against the contract that all of them share.
+//! The indexes without a server fulfil the contract that all indexes share.
 
 use ringreel::coordination::{CoordinationStore, FileStore, MemoryStore, Report, SwapStatus};
 use ringreel::fs::Posix;
@@ -25,7 +25,7 @@ fn files_place() -> Place {
 }
 
 #[test]
-fn files_give_no_number_twice_to_processes() {
+fn file_counters_give_each_number_to_one_process() {
     let dir = tempfile::tempdir().unwrap();
     contract::gives_no_number_twice_to_processes(
         &testkit::test_name!("child_of_files"),
@@ -41,7 +41,7 @@ fn child_of_files() {
 }
 
 #[test]
-fn files_that_were_deleted_by_hand_are_made_again() {
+fn deleted_index_files_are_recreated() {
     let dir = tempfile::tempdir().unwrap();
     let index = files_at(&dir.path().join("index"), "me");
     assert_eq!(index.next_index(1).unwrap(), Some(0));
@@ -53,7 +53,7 @@ fn files_that_were_deleted_by_hand_are_made_again() {
 }
 
 #[test]
-fn files_that_were_cut_off_say_nothing_and_are_written_anew() {
+fn truncated_index_files_are_ignored_and_rewritten() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("index");
     let index = files_at(&root, "me");

@@ -1,4 +1,4 @@
-//! Members of a ring: how long each may be silent, and who is counted as living.
+//! Members of a ring: how long each may miss heartbeats, and which ones count as alive.
 
 use ringreel::Config;
 use ringreel::coordination::{MemoryStore, Report};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use testkit::ring::{Action, HookFs, another, config, scratch};
 
 const EACCES: i32 = 13;
-/// Only catches hangs.
+/// A timeout that only catches hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
@@ -35,7 +35,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
-/// A file that `owner` began, as a killed generator leaves it.
+/// A file that `owner` began to write, as a killed generator leaves it.
 fn begun(ring: &Ring, owner: &str) -> PathBuf {
     let dir = ring.layout.staging_of(owner);
     std::fs::create_dir_all(&dir).unwrap();
@@ -44,13 +44,13 @@ fn begun(ring: &Ring, owner: &str) -> PathBuf {
     path
 }
 
-/// A ring of short leases.
+/// A configuration with short leases.
 fn impatient(dir: &Path) -> Config {
     Config { lease: Duration::from_millis(40), ..config(dir, 8, "") }
 }
 
 #[test]
-fn each_member_is_judged_by_its_own_lease() {
+fn members_are_judged_by_their_own_lease() {
     type Round = fn(&Ring);
     let rounds: [Round; 2] =
         [|ring| gc::gc(ring).unwrap(), |ring| assert!(ring.recover(&mut ring.failure_detector()).is_ok())];
@@ -66,7 +66,7 @@ fn each_member_is_judged_by_its_own_lease() {
         assert!(ring.coordination.claim_lease("manager", 1, "patient-1-a").unwrap());
         let ring = Arc::new(ring);
         let mut manager = Manager::on_ring(ring.clone());
-        wait_until("the impatient one's file is removed", || {
+        wait_until("the file of the owner with the short lease is removed", || {
             round(&ring);
             assert_eq!(manager.turn().unwrap().map(|swap| swap.generation), None);
             !impatient.exists()
@@ -104,17 +104,17 @@ fn status_does_not_count_members_without_heartbeat() {
     ring.coordination.beat("killed-1-a", 40, &old(now() - 38 * 60_000)).unwrap();
     ring.coordination.beat("ahead-2-b", 40, &old(now() + 38 * 60_000)).unwrap();
     assert!(ring.coordination.claim_lease("manager", 1, "killed-1-a").unwrap());
-    // Each time like a command of its own: only the filesystem's clock tells that the lease is over.
-    wait_until("both are silent", || {
+    // Each check opens the ring anew, like a separate command, so only the filesystem's clock shows the lease's end.
+    wait_until("both have no heartbeat", || {
         let Status { generators, silent, manager, .. } = status(&another(&config)).unwrap();
         let are_silent = names(&silent) == ["ahead-2-b", "killed-1-a"];
-        assert!(!are_silent || manager.is_none(), "a dead manager manages nothing");
+        assert!(!are_silent || manager.is_none(), "a dead manager is shown as the manager");
         are_silent && generators.is_empty()
     });
 }
 
-/// A ring with a member whose last report is as old as 1970 by its clock, and the lists of members
-/// that one call of `status` asked for.
+/// A ring with a member whose last report is dated 1970; returns its status, and how often one call of `status` listed
+/// the members.
 fn status_with_old_report(refused: &'static str) -> (Status, usize) {
     let dir = scratch();
     let config = Config { lease: Duration::from_secs(600), ..config(dir.path(), 8, "") };
@@ -161,19 +161,19 @@ fn long_lived_observers_stop_counting_a_killed_generator() {
         (line.unwrap().rsplit_once(' ').unwrap().1.to_owned(), is_rated)
     };
     let mut beat = 0;
-    // Its clock is an hour ahead: the time in its report never grows old.
+    // The member's clock is an hour ahead, so the time in its report never becomes old.
     let report = Report { unix_ms: now() + 3_600_000, ..report(0.2) };
-    wait_until("it is counted while it lives", || {
+    wait_until("the live generator is counted", || {
         beat += 1;
         ring.coordination.beat("killed-1-a", beat, &report).unwrap();
         counted(&mut watcher) == ("1".to_owned(), true)
     });
-    wait_until("it is not counted any more", || counted(&mut watcher) == ("0".to_owned(), false));
+    wait_until("the killed generator is no longer counted", || counted(&mut watcher) == ("0".to_owned(), false));
     assert_eq!(names(&watcher.look().unwrap().status.silent), ["killed-1-a"]);
 }
 
 #[test]
-fn files_held_open_elsewhere_hold_up_no_other_owner() {
+fn files_held_open_elsewhere_do_not_delay_other_owners() {
     const EBUSY: i32 = 16;
     let dir = scratch();
     let config = impatient(dir.path());
@@ -187,7 +187,7 @@ fn files_held_open_elsewhere_hold_up_no_other_owner() {
         true if call == "remove_file" => Action::Refuse(EBUSY),
         _ => Action::Pass,
     });
-    wait_until("the others' files are removed", || {
+    wait_until("the files of the other owners are removed", || {
         ring.recover(&mut ring.failure_detector()).unwrap();
         files.iter().enumerate().all(|(n, file)| n == 1 || !file.exists())
     });

@@ -1,5 +1,5 @@
-//! The index is a hint, and may be wrong: whatever names and values stand in it, every step of the ring comes to an end,
-//! and samples are delivered once.
+//! The index is a hint and may be wrong: with any names and values in it, every step of the ring terminates, and every
+//! sample is delivered once.
 
 use ringreel::coordination::{CoordinationStore, MemoryStore, Report, SwapStatus};
 use ringreel::fs::Posix;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use testkit::ring::assert_delivered_once;
 use testkit::stream::{self, Dice, SHAPE, World, data, next, one, worker};
 
-/// Only catches hangs.
+/// A timeout that only catches hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const NUMBERS: [&str; 12] = [
@@ -35,14 +35,14 @@ const NUMBERS: [&str; 12] = [
 const RUNS: [&str; 5] = ["r", "own-0123456789abcdef", ".hidden", "a b", "ü"];
 const MEMBERS: [&str; 4] = ["x", "_left", "host-1-aa", "a.b.c"];
 
-/// Fails the test when `work` does not end in time.
+/// Fails the test if `work` does not end in time.
 fn within_limit(what: &str, work: impl FnOnce() + Send + 'static) {
     let (done, ended) = channel::<()>();
     let worker = std::thread::spawn(move || {
-        let _done = done; // dropped at the end, also by a panic
+        let _done = done; // dropped at the end, and by a panic
         work();
     });
-    assert!(ended.recv_timeout(LIMIT) != Err(std::sync::mpsc::RecvTimeoutError::Timeout), "it hangs: {what}");
+    assert!(ended.recv_timeout(LIMIT) != Err(std::sync::mpsc::RecvTimeoutError::Timeout), "{what} hangs");
     if let Err(panic) = worker.join() {
         println!("{what}");
         std::panic::resume_unwind(panic);
@@ -80,7 +80,7 @@ fn report(dice: &mut Dice) -> Report {
     }
 }
 
-/// The folder, name and text of some note.
+/// The folder, name and text of a random note.
 fn note(dice: &mut Dice) -> (String, String, String) {
     let [a, b, c] = [(); 3].map(|()| dice.one_of(&NUMBERS));
     let (run, member) = (dice.one_of(&RUNS), dice.one_of(&MEMBERS));
@@ -103,7 +103,7 @@ fn note(dice: &mut Dice) -> (String, String, String) {
     (folder, name, text)
 }
 
-/// Says things through the index that no process of a ring would say.
+/// Writes values through the index that no process of a ring would write.
 fn tell(index: &dyn CoordinationStore, dice: &mut Dice) {
     let generation = dice.below(6);
     let n = number(dice);
@@ -121,7 +121,7 @@ fn tell(index: &dyn CoordinationStore, dice: &mut Dice) {
     }
 }
 
-/// Puts a name into an index in files: a file, a directory or a link.
+/// Adds a file, a directory or a link with a random name to an index in files.
 fn plant(root: &Path, dice: &mut Dice) {
     let n = dice.one_of(&NUMBERS);
     let path = match dice.below(6) {
@@ -141,7 +141,7 @@ fn plant(root: &Path, dice: &mut Dice) {
     };
     let _ = std::fs::create_dir_all(path.parent().unwrap());
     let _ = match dice.below(4) {
-        0 => std::fs::create_dir(path), // of some, a file stands there already
+        0 => std::fs::create_dir(path), // fails if a file of this name exists
         1 => std::os::unix::fs::symlink("nowhere", path),
         _ => std::fs::write(path, text),
     };
@@ -201,7 +201,7 @@ fn round(seed: u64, in_memory: bool) {
 }
 
 #[test]
-fn planted_hints_hang_nothing_and_lose_no_sample() {
+fn planted_hints_cause_no_hang_and_lose_no_sample() {
     for seed in 0..30 {
         within_limit(&format!("seed {seed}"), move || round(seed, false));
         within_limit(&format!("seed {seed}, in memory"), move || round(seed, true));
@@ -209,7 +209,7 @@ fn planted_hints_hang_nothing_and_lose_no_sample() {
 }
 
 #[test]
-fn only_listed_epochs_are_looked_at() {
+fn unlisted_epochs_are_ignored() {
     let place = World::new("SWAP_CAP: 2\nREUSE: {min: 1}\n");
     place.generation(0..2);
     let mut stream = place.stream(StreamOptions { run: Some("r".into()), ..worker(0, 2) });
@@ -221,6 +221,6 @@ fn only_listed_epochs_are_looked_at() {
         assert_eq!(ring.pinned().unwrap(), [1].into());
         assert_eq!((ring.passes(1).unwrap(), ring.run_names().unwrap()), (0, vec!["r".to_owned()]));
         let turn = ringreel::run_log::Turn { rank: 1, token: "t".into() };
-        assert_eq!(ring.run("r").unwrap().join_pass(1, 2, &turn, 1, None).unwrap(), 1, "after the only epoch");
+        assert_eq!(ring.run("r").unwrap().join_pass(1, 2, &turn, 1, None).unwrap(), 1, "the next epoch is 1");
     });
 }

@@ -1,4 +1,4 @@
-//! docs/glossary.md: it explains each term once, and the code that it names is there.
+//! docs/glossary.md explains each term once, and names only files that exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,11 +10,11 @@ fn glossary_explains_terms_once_and_names_code_that_exists() {
     let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| term")).collect();
     assert!(rows.len() > 40, "{} terms", rows.len());
     let terms: BTreeSet<&str> = rows.iter().filter_map(|row| row.split('|').nth(1)).collect();
-    assert_eq!(terms.len(), rows.len(), "a term is explained twice");
+    assert_eq!(terms.len(), rows.len(), "a term has two rows");
     for row in rows {
         let code = row.trim_end_matches('|').rsplit('|').next().unwrap();
         let paths: Vec<&str> = code.split('`').skip(1).step_by(2).collect();
-        assert!(!paths.is_empty(), "no code is named: {row}");
+        assert!(!paths.is_empty(), "a row names no file: {row}");
         assert!(paths.iter().all(|path| workspace().join(path).exists()), "{row}");
     }
 }

@@ -1,5 +1,5 @@
-//! Limits of the operating system (open files, maps, memory) and missing permissions are errors of the process that meets
-//! them. They are never damage, and a generator or manager outlives them.
+//! Limits of the operating system (open files, maps, memory) and missing permissions are errors of the affected
+//! process. They never count as damage, and generators and managers survive them.
 
 use ringreel::read::stream::Item;
 use ringreel::swap::manager::Manager;
@@ -15,7 +15,7 @@ use testkit::stream::{World, number};
 const ENOMEM: i32 = 12;
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
-/// Each limit, and what the error has to name.
+/// Each limit, and a word that the error must contain.
 const LIMITS: [(i32, &str); 3] = [(EMFILE, "ulimit -n"), (ENFILE, "fs.file-max"), (ENOMEM, "memory")];
 const SAMPLES: u64 = 6;
 
@@ -26,12 +26,13 @@ fn world(more: &str) -> World {
     world
 }
 
+/// A reader on a filesystem whose calls a test can change.
 fn hooked(world: &World) -> (Arc<HookFs>, Reader) {
     let fs = Arc::new(HookFs::default());
     (fs.clone(), Reader::open_on(fs, &world.config()).unwrap())
 }
 
-/// Refuses to open any segment that is being read.
+/// Makes the opening of every promoted segment fail.
 fn refuse_segments(fs: &HookFs, errno: i32) {
     let is_segment = |path: &std::path::Path| path.extension().is_some_and(|end| end == "rec");
     fs.hook(move |_, op, path| if op == "open" && is_segment(path) { Action::Refuse(errno) } else { Action::Pass });
@@ -54,7 +55,7 @@ fn readers_name_the_limit_and_report_no_damage() {
     }
 }
 
-/// In a process that may hold few files open: reads a generation with many more segments.
+/// Runs in a process with a low limit on open files: reads a generation with many more segments.
 fn read_with_few_files(place: &str) {
     const FILES: u64 = 40;
     let hard = getrlimit(Resource::Nofile).maximum;
@@ -92,8 +93,8 @@ fn readers_close_segments_when_files_run_out() {
 }
 
 #[test]
-fn samples_are_read_where_they_cannot_be_mapped() {
-    const LEN: u64 = 100 << 10; // smaller ones get no private map
+fn samples_are_read_if_mapping_fails() {
+    const LEN: u64 = 100 << 10; // smaller parts get no private map
     let dir = scratch();
     let config = ring::config(dir.path(), 3, "READ: mmap\nSEGMENT_SAMPLES: 3\n");
     let mut generator = Generator::open(&config).unwrap();
@@ -128,10 +129,10 @@ fn streams_wait_a_lease_for_a_limit_and_then_fail() {
         let mut told = String::new();
         let error = stream.next(&never, &mut |what| told.push_str(what)).unwrap_err();
         assert!(matches!(error, Error::Fs { .. }), "{error}");
-        assert_eq!(told, error.to_string(), "a wait names what it waits for");
+        assert_eq!(told, error.to_string(), "the wait reports the error that it waits for");
         fs.unhook();
         let Some(Item::Sample(sample)) = stream.next(&never, &mut |_| {}).unwrap() else { panic!("no sample") };
-        assert_eq!(number(&sample), 0, "the sample that failed comes next");
+        assert_eq!(number(&sample), 0, "the failed sample is returned next");
     }
 }
 
@@ -146,7 +147,7 @@ fn generators_wait_out_file_limits_at_any_call() {
             let refused = Arc::new(AtomicUsize::new(0));
             let count = refused.clone();
             fs.hook(move |_, op, _| {
-                // Calls on an open file need no further one.
+                // Calls on an open file need no further descriptor.
                 let opens =
                     !matches!(op, "write" | "write_over" | "cut" | "sync" | "close" | "size" | "read" | "space");
                 let is_it = opens && count.fetch_add(1, Ordering::SeqCst) == at;
@@ -155,18 +156,18 @@ fn generators_wait_out_file_limits_at_any_call() {
             for n in 0..10 {
                 write(&mut generator, n).unwrap();
             }
-            assert_eq!(generator.written(), 10, "no open segment is thrown away ({durability}call {at})");
+            assert_eq!(generator.written(), 10, "no open segment is discarded ({durability}call {at})");
             let summary = generator.finish(true, &never).unwrap();
             assert_eq!((summary.finished, summary.delivered), (10, 10), "{durability}call {at}");
             if refused.load(Ordering::SeqCst) <= at {
-                break; // each call of a run was refused once
+                break; // each call of a run has failed once
             }
         }
     }
 }
 
 #[test]
-fn managers_outlive_a_lack_of_files() {
+fn managers_survive_a_lack_of_file_descriptors() {
     let dir = scratch();
     let fs = Arc::new(HookFs::default());
     let config = ring::config(dir.path(), 4, "");
@@ -179,7 +180,7 @@ fn managers_outlive_a_lack_of_files() {
         let error = manager.turn().unwrap_err();
         assert!(error.is_retryable() && error.to_string().contains("ulimit -n"), "{error}");
     }
-    // A process that opens the ring waits as well, and names the limit when it gives up.
+    // A process that opens the ring waits too, and names the limit when it times out.
     let mut config = ring::config(dir.path(), 4, "");
     config.lease = std::time::Duration::from_millis(100);
     let error = Ring::find_or_make(fs, &config).map(drop).unwrap_err();
@@ -187,7 +188,7 @@ fn managers_outlive_a_lack_of_files() {
 }
 
 #[test]
-fn promotion_leaves_out_no_segment_for_lack_of_files() {
+fn promotion_omits_no_segment_for_lack_of_descriptors() {
     let dir = scratch();
     let config = ring::config(dir.path(), 4, "");
     a_manager_seems_to_live(&config);
@@ -195,7 +196,7 @@ fn promotion_leaves_out_no_segment_for_lack_of_files() {
     (0..4).for_each(|n| drop(write(&mut generator, n).unwrap()));
     let fs = Arc::new(HookFs::default());
     let ring = Ring::find_or_make(fs.clone(), &config).unwrap();
-    // Another process began, and died.
+    // Another process began a segment, and died.
     std::fs::create_dir(ring.layout.write(2)).unwrap();
     std::fs::rename(ring.layout.write(1), ring.layout.read(1)).unwrap();
     let victim = ring.layout.read(1).join(ringreel::layout::segment_name(2, 1));

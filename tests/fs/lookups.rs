@@ -1,9 +1,9 @@
-//! A lookup that a client answers from memory must not decide what a role does (`src/fs/absence.rs`).
+//! No role decides by a lookup that a client may answer from its cache (`src/fs/absence.rs`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files whose lookups concern no name of a ring that another client makes.
+/// Files whose lookups concern no name of a ring that another client creates.
 const EXEMPT: [(&str, &str); 5] = [
     ("src/fs/", "implements both kinds of lookup"),
     ("ops/src/doctor/", "measures plain lookups"),
@@ -11,18 +11,18 @@ const EXEMPT: [(&str, &str); 5] = [
     ("recordio/src/", "reads files that the user names, in no ring"),
     ("cli/src/report/", "writes a page in no ring"),
 ];
-/// Calls that a client may answer from memory. (`Fs::read` and `Fs::exists` look again by themselves.)
+/// Calls that a client may answer from its cache. (`Fs::read` and `Fs::exists` revalidate.)
 const LOOKUPS: [&str; 4] = ["fs.identity(", "fs.list(", "fs.open(", "fs.changed("];
-/// Calls whose ENOENT may be about a name that is there.
+/// Calls whose ENOENT may concern a name that exists.
 const CHANGES: [&str; 2] = ["fs.link(", "fs.rename("];
-/// What makes a statement decide by the outcome of a call.
+/// Code that makes a statement decide by the outcome of a call.
 const DECIDES: [&str; 8] = ["match ", "let Err(", "let Ok(", "is_err()", "is_ok", "unwrap_or", "map_or", ".ok()"];
 
-/// What of a source stands in one statement: to a `;`, or to a brace that opens or closes a block.
+/// One statement of a source: up to a `;`, or to a brace that opens or closes a block.
 struct Statement {
     line: usize,
     text: String,
-    /// The comments just above it, and in it.
+    /// The comments directly above the statement, and in it.
     comments: String,
 }
 
@@ -45,7 +45,7 @@ fn without_strings(line: &str) -> String {
     kept
 }
 
-/// The statements before the tests of a source.
+/// The statements of a source before its tests.
 fn statements(source: &str) -> Vec<Statement> {
     let mut found = Vec::new();
     let (mut text, mut comments, mut begin) = (String::new(), String::new(), 0);
@@ -68,8 +68,8 @@ fn statements(source: &str) -> Vec<Statement> {
     found
 }
 
-/// The lookups of a source by which it decides, where neither `surely` is used nor a comment says why a false "not
-/// found" (also called a wrong no) is harmless. And each rename or link whose ENOENT it takes for an absence.
+/// Finds the lookups by which a source decides without `surely` and without a comment on why a wrong "absent" is
+/// harmless, and each rename or link whose ENOENT the source treats as an absence.
 fn violations(source: &str) -> Vec<String> {
     let all = statements(source);
     let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").replace(" .", ".");
@@ -79,7 +79,7 @@ fn violations(source: &str) -> Vec<String> {
         let text = &texts[n];
         let has = |calls: &[&str]| calls.iter().any(|call| text.contains(call));
         let decides = DECIDES.iter().any(|how| text.contains(how));
-        // The arms of a match, and what follows a `let` of its outcome, are the next few statements.
+        // The arms of a match, or the use of a `let` with its outcome, are within the next few statements.
         let next = texts[n + 1..(n + 7).min(texts.len())].join(" ");
         let named = text.split_once("let ").and_then(|(_, rest)| rest.split_once(" = ")).map(|(name, _)| name.trim());
         let decided_later = named.is_some_and(|name| {
@@ -137,9 +137,9 @@ fn no_role_acts_on_an_absence_from_a_plain_lookup() {
     );
 }
 
-/// One violation of each form, and beside it what makes it right.
+/// One violation of each form, with a corrected version.
 #[test]
-fn each_form_of_a_decision_by_a_lookup_is_found() {
+fn check_finds_each_form_of_decision_by_a_plain_lookup() {
     let snippets = [
         "match self.fs.identity(&path) {\n    Err(error) if error.is_gone() => a(),\n    _ => b(),\n}",
         "match self\n    .ring\n    .fs\n    .list(&dir)\n{\n    Err(_) => a(),\n    Ok(_) => b(),\n}",

@@ -1,4 +1,4 @@
-//! Whoever waits, and whoever looks again, does not do what it did before once more. Counted: calls to the filesystem.
+//! Roles that wait or poll do not repeat calls to the filesystem without need: these tests count calls.
 
 use ringreel::config::{IndexPlace, Reuse};
 use ringreel::coordination::Report;
@@ -18,7 +18,7 @@ use testkit::ring::{
     self, Action, EIO, HookFs, a_manager_seems_to_live, another, config, manage, never, scratch, write, write_until,
 };
 
-/// Counts calls of this name whose path has this in it, from now on.
+/// Counts, from now on, calls of this name whose path contains `within`.
 fn count(fs: &HookFs, op: &'static str, within: &'static str) -> Arc<AtomicU32> {
     let counted = Arc::new(AtomicU32::new(0));
     let counts = counted.clone();
@@ -42,12 +42,12 @@ fn managers_do_not_relist_generations_without_news() {
     let started = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| manage(manager, || stop.load(Ordering::SeqCst)));
-        std::thread::sleep(Duration::from_secs(1)); // about 1,000 looks
+        std::thread::sleep(Duration::from_secs(1)); // about 1,000 polls
         stop.store(true, Ordering::SeqCst);
     });
     let (lists, seconds) = (lists.load(Ordering::SeqCst), started.elapsed().as_secs());
     assert!((1..10 + seconds as u32).contains(&lists), "{lists} times in {seconds} s");
-    // And it promotes nevertheless what fills later.
+    // It still promotes a generation that fills later.
     drop(generator);
     let (manager, stop) = (Manager::open(&config).unwrap(), AtomicBool::new(false));
     let ring = manager.ring().clone();
@@ -57,14 +57,14 @@ fn managers_do_not_relist_generations_without_news() {
         let mut generator = Generator::open(&config).unwrap();
         (1..10).for_each(|n| drop(write(&mut generator, n).unwrap()));
         while ring.manifests.newest().unwrap() == 0 {
-            assert!(started.elapsed() < Duration::from_secs(60), "it never promotes");
+            assert!(started.elapsed() < Duration::from_secs(60), "the manager never promotes");
             std::thread::sleep(Duration::from_millis(5));
         }
         stop.store(true, Ordering::SeqCst);
     });
 }
 
-/// A listing of 100,000 names takes long, and no name comes into a full generation.
+/// Listing 100,000 names takes long, and a full generation gets no new name.
 #[test]
 fn manager_waiting_for_readers_does_not_list_the_generation() {
     let dir = scratch();
@@ -89,7 +89,7 @@ fn manager_waiting_for_readers_does_not_list_the_generation() {
         let waits =
             || onlooker.count_samples(2).is_ok_and(|fill| fill == 10) && onlooker.held_back().unwrap().is_some();
         while !waits() || looks.load(Ordering::SeqCst) < 500 {
-            assert!(started.elapsed() < Duration::from_secs(120), "it does not look at the readers");
+            assert!(started.elapsed() < Duration::from_secs(120), "the manager does not poll the readers");
             std::thread::sleep(Duration::from_millis(5));
         }
         stop.store(true, Ordering::SeqCst);
@@ -108,11 +108,11 @@ fn waiting_generators_do_not_list_the_generation_they_filled() {
     let mut generator = Generator::open_on(Arc::new(fs.clone()), &config).unwrap();
     (0..4).for_each(|n| drop(write(&mut generator, n).unwrap()));
     let (lists, started) = (count(&fs, "list", "write.1"), Instant::now());
-    write(&mut generator, 4).unwrap(); // it has no place yet
+    write(&mut generator, 4).unwrap(); // the generation is full, so this segment has no index yet
     drop(write_until(&mut generator, 5, &|| started.elapsed() > Duration::from_millis(300)));
-    assert!(started.elapsed() > Duration::from_millis(300), "it waits for nothing");
+    assert!(started.elapsed() > Duration::from_millis(300), "the generator does not wait");
     assert_eq!(lists.load(Ordering::SeqCst), 0);
-    // It sees all the same that the next one fills.
+    // It still notices that the next generation fills.
     std::fs::create_dir(config.ring.join("write.2")).unwrap();
     std::fs::rename(config.ring.join("write.1"), config.ring.join("read.1")).unwrap();
     let started = Instant::now();
@@ -139,7 +139,7 @@ fn waiting_readers_open_no_file_of_the_filling_generation() {
 }
 
 #[test]
-fn recovery_does_not_ask_again_for_linked_files_of_the_dead() {
+fn recovery_does_not_reopen_linked_files_of_dead_owners() {
     let dir = scratch();
     let config = config(dir.path(), 100, "");
     let mut generator = Generator::open(&config).unwrap();
@@ -149,7 +149,7 @@ fn recovery_does_not_ask_again_for_linked_files_of_the_dead() {
     let ring = Ring::find_or_make(Arc::new(fs.clone()), &config).unwrap();
     let mut watch = FailureDetector::new(Duration::ZERO);
     for _ in 0..2 {
-        ring.recover(&mut watch).unwrap(); // nobody is dead at first sight
+        ring.recover(&mut watch).unwrap(); // an owner is never dead at the first observation
         std::thread::sleep(Duration::from_millis(1));
     }
     let (calls, opened) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
@@ -171,7 +171,7 @@ fn recovery_does_not_ask_again_for_linked_files_of_the_dead() {
 }
 
 #[test]
-fn generators_leave_waiting_for_readers_to_a_living_manager() {
+fn generators_leave_promotion_checks_to_a_live_manager() {
     let dir = scratch();
     let mut config = config(dir.path(), 2, "");
     (config.reuse, config.lease) = (Reuse { min: 1, max: 0 }, Duration::from_secs(2));
@@ -180,19 +180,19 @@ fn generators_leave_waiting_for_readers_to_a_living_manager() {
     let fs = HookFs::default();
     std::thread::scope(|scope| {
         scope.spawn(|| manage(manager, || stop.load(Ordering::SeqCst)));
-        // A generator that finds no manager works in its place until it looks for one again.
+        // A generator without a manager does its work until the generator checks for one again.
         while ring.coordination.lease("manager").unwrap().is_none() {
             assert!(started.elapsed() < Duration::from_secs(60), "the manager never takes its lease");
             std::thread::sleep(Duration::from_millis(5));
         }
         let mut generator = Generator::open_on(Arc::new(fs.clone()), &config).unwrap();
-        (0..5).for_each(|n| drop(write(&mut generator, n).unwrap())); // one generation to be read, a full one, and one more
+        (0..5).for_each(|n| drop(write(&mut generator, n).unwrap())); // a readable generation, a full one, and a sample
         let (lists, started) = (count(&fs, "list", "trash"), Instant::now());
-        let waits = || started.elapsed() > Duration::from_secs(2); // about 2,000 looks
+        let waits = || started.elapsed() > Duration::from_secs(2); // about 2,000 polls
         let one_more = NamedPart::new("data", DType::U64, &[1], &[5; 8]);
         let waited = generator.write(&[one_more], &Meta::new(), &waits);
         assert!(matches!(waited, Err(Error::Interrupted { .. }) | Ok(_)), "{waited:?}");
-        assert!(started.elapsed() > Duration::from_secs(2), "it waited for nobody");
+        assert!(started.elapsed() > Duration::from_secs(2), "the generator did not wait for readers");
         let leases = (started.elapsed().as_secs_f64() / 2.0) as u32 + 1;
         let lists = lists.load(Ordering::SeqCst);
         stop.store(true, Ordering::SeqCst);
@@ -200,7 +200,7 @@ fn generators_leave_waiting_for_readers_to_a_living_manager() {
     });
 }
 
-/// A manager promotes, and dies before it removes any staging name.
+/// A manager that promotes, and dies before it removes any staging name.
 fn promote_and_die(config: &Config) {
     let fs = HookFs::default();
     let ring = Ring::find_or_make(Arc::new(fs.clone()), config).unwrap();
@@ -209,7 +209,7 @@ fn promote_and_die(config: &Config) {
 }
 
 #[test]
-fn calls_for_one_sample_do_not_wait_for_a_whole_listing() {
+fn cleanup_is_spread_over_the_samples_of_a_generation() {
     let dir = scratch();
     let config = config(dir.path(), 500, "");
     let fs = HookFs::default();
@@ -224,8 +224,8 @@ fn calls_for_one_sample_do_not_wait_for_a_whole_listing() {
         ids.extend(write(&mut generator, n).unwrap());
         (most, removed) = (most.max(here.load(Ordering::SeqCst)), removed + here.load(Ordering::SeqCst));
     }
-    assert!((1..50).contains(&most), "{most} in one call");
-    // All the same, the names of a generation are gone before the next one is full.
+    assert!((1..50).contains(&most), "{most} removals in one call");
+    // Still, the names of a generation are removed before the next one is full.
     assert!(removed >= 800, "{removed}");
     assert_eq!(std::fs::read_dir(&staging).unwrap().count(), 400);
     generator.finish(true, &never).unwrap();
@@ -234,7 +234,7 @@ fn calls_for_one_sample_do_not_wait_for_a_whole_listing() {
 }
 
 #[test]
-fn who_waits_for_room_holds_no_names_of_what_was_delivered() {
+fn blocked_generator_keeps_no_names_of_delivered_segments() {
     let dir = scratch();
     let config = config(dir.path(), 500, "MAX_FILES: 100");
     let mut generator = Generator::open(&config).unwrap();
@@ -250,7 +250,7 @@ fn who_waits_for_room_holds_no_names_of_what_was_delivered() {
 }
 
 #[test]
-fn a_reader_that_waits_for_the_first_generation_is_woken_by_it() {
+fn waiting_reader_is_woken_by_the_first_generation() {
     let dir = scratch();
     let mut config = config(dir.path(), 2, "");
     let mut generator = Generator::open(&config).unwrap();
@@ -264,13 +264,13 @@ fn a_reader_that_waits_for_the_first_generation_is_woken_by_it() {
         });
         let what = tells.recv().unwrap();
         assert!(what.contains("the first generation of"), "{what}");
-        std::thread::sleep(Duration::from_millis(200)); // it sleeps by now
+        std::thread::sleep(Duration::from_millis(200)); // the reader sleeps by now
         (0..3).for_each(|n| drop(write(&mut generator, n).unwrap()));
         waits.join().unwrap().unwrap();
     });
 }
 
-/// A ring with one generation and half of the next one, and the generator that made them.
+/// A ring with one generation and half of the next one, and its generator.
 fn one_and_a_half_generations(dir: &Path, poll: Duration) -> (Config, Generator) {
     let config = Config { poll: Some(poll), ..config(dir, 10, "") };
     let mut generator = Generator::open(&config).unwrap();
@@ -278,7 +278,7 @@ fn one_and_a_half_generations(dir: &Path, poll: Duration) -> (Config, Generator)
     (config, generator)
 }
 
-/// A reader that waits for a generation looks for its manifest. It asks for all else less often.
+/// A waiting reader looks up the next manifest; it polls everything else less often.
 #[test]
 fn reader_that_waits_makes_fewer_than_two_calls_per_poll() {
     let dir = scratch();
@@ -293,15 +293,15 @@ fn reader_that_waits_makes_fewer_than_two_calls_per_poll() {
     let stopped = stream.next(&|| calls.of_name("identity", "manifests/2") >= 400, &mut |_| ());
     assert!(matches!(stopped, Err(Error::Interrupted { .. })), "{stopped:?}");
     let (polls, seconds) = (calls.of_name("identity", "manifests/2"), started.elapsed().as_secs() as u32);
-    // Some calls more in every twentieth poll, to say what it waits for, and a listing every 2 s.
+    // Every twentieth poll has more calls, which determine what it waits for; a listing runs every 2 s.
     let most = polls + polls * 4 / 20 + 40 + 4 * seconds;
     assert!(calls.all() < most, "{polls} polls in {seconds} s: {calls:#?}");
 }
 
-/// A manager on a network filesystem, which announces no new names, looks less and less often while
-/// no file arrives: in the end twice a lease. It still promotes a generation that fills.
+/// A manager on a network filesystem, which does not announce new names, polls less and less often while no file
+/// arrives, down to twice a lease. It still promotes a generation that fills.
 #[test]
-fn manager_with_nothing_to_do_looks_less_often() {
+fn idle_manager_polls_less_often() {
     let dir = scratch();
     let (config, mut generator) = one_and_a_half_generations(dir.path(), Duration::from_millis(10));
     let config = Config { lease: Duration::from_millis(800), ..config };
@@ -324,18 +324,18 @@ fn manager_with_nothing_to_do_looks_less_often() {
         stop.store(true, Ordering::SeqCst);
         (looks, reclaims, all, seconds, promoted())
     });
-    // About 40 until it looks every 320 ms, and 8 more.
-    assert!((3..80).contains(&looks), "{looks} looks in {seconds} s");
-    // A lookup and two calls about the generation; the rest is for each lease.
+    // About 40 polls until the interval is 320 ms, and 8 more.
+    assert!((3..80).contains(&looks), "{looks} polls in {seconds} s");
+    // Each poll makes a lookup and two calls on the generation; the rest is per lease.
     let leases = (seconds / config.lease.as_secs_f64()) as u32 + 1;
-    assert!(all < 4 * looks + 40 * leases, "{all} calls in {looks} looks and {leases} leases");
-    // One that finds nothing stands for six leases.
+    assert!(all < 4 * looks + 40 * leases, "{all} calls in {looks} polls and {leases} leases");
+    // A reclaim that removes nothing suffices for six leases.
     assert!((1..=1 + leases / 6).contains(&reclaims), "{reclaims} reclaims in {leases} leases");
-    assert!(promoted, "it never promotes");
+    assert!(promoted, "the manager never promotes");
 }
 
-/// A beat whose report says nothing new is one rename, however many came before. Readers of its file
-/// compute the time and the rate of the report from the number of beats.
+/// A heartbeat with an unchanged report is one rename, however many preceded it. Readers of its file compute the time
+/// and the rate of the report from the number of heartbeats.
 #[test]
 fn heartbeat_without_news_is_one_rename() {
     let dir = scratch();
@@ -343,7 +343,7 @@ fn heartbeat_without_news_is_one_rename() {
     let config = Config { index: IndexPlace::Files, ..config(dir.path(), 8, "") };
     let ring = Ring::find_or_make(Arc::new(fs.clone()), &config).unwrap();
     let index = ring.coordination.clone();
-    // With a lease of 8 s, beats are 2 s apart.
+    // With a lease of 8 s, heartbeats are 2 s apart.
     let report = |n: u64, samples: u64, doing: &str| {
         let (lease_seconds, doing, unix_ms) = (8.0, doing.to_owned(), n * 2000);
         let per_second = samples as f64 / (n * 2) as f64;
@@ -356,29 +356,29 @@ fn heartbeat_without_news_is_one_rename() {
         let renames = calls.of_name("rename", &format!("members/me.{beat}"));
         (renames, calls.all() - 1) // the listing
     };
-    let (one_rename, a_report) = ((1, 1), (1, 5)); // a file is created, written and closed, renamed; one is removed
+    let (one_rename, a_report) = ((1, 1), (1, 5)); // (renames, calls); a report: create, write, close, rename, remove
     assert_eq!(beat(1, &report(1, 0, "")).0, 1);
-    let others = another(&config).coordination; // knows only what the files hold
+    let others = another(&config).coordination; // knows only the files' contents
     for n in 2..40 {
         assert_eq!(beat(n, &report(n, 0, "")), one_rename, "{n}");
         assert_eq!(others.report("me", n).unwrap(), Some(report(n, 0, "")));
     }
-    // A report with news is published at once, except for details of a wait: these at the third beat.
+    // A changed report is published at once, except for details of a wait, which wait for the third heartbeat.
     assert_eq!(beat(40, &report(40, 1, "")), a_report);
     assert_eq!(beat(41, &report(41, 1, "waiting for room")), a_report);
     assert_eq!(beat(42, &report(42, 1, "waiting for more room")), one_rename);
     assert_eq!(beat(43, &report(43, 1, "waiting for more room")), one_rename);
     assert_eq!(others.report("me", 43).unwrap(), Some(report(43, 1, "waiting for room")));
     assert_eq!(beat(44, &report(44, 1, "waiting for more room")), a_report);
-    // A beat that comes later than others compute from its number publishes its time.
+    // A heartbeat that is later than its number implies publishes its time.
     assert_eq!(beat(45, &report(46, 1, "waiting for more room")), one_rename);
     assert_eq!(beat(46, &report(48, 1, "waiting for more room")), a_report);
     assert_eq!(others.report("me", 46).unwrap(), Some(report(48, 1, "waiting for more room")));
-    // After the index was removed, a beat publishes the report again.
+    // After the index was removed, a heartbeat publishes the report again.
     std::fs::remove_dir_all(ring.layout.root().join("index")).unwrap();
     beat(47, &report(49, 1, "waiting for more room"));
     assert_eq!(others.report("me", 47).unwrap(), Some(report(49, 1, "waiting for more room")));
-    // A rename whose reply is lost counts. One that fails is an error, and the next beat follows.
+    // A rename with a lost reply counts. A failed one is an error, and the next heartbeat retries it.
     fs.hook(|_, op, _| if op == "rename" { Action::LoseReply(2) } else { Action::Pass });
     index.beat("me", 48, &report(50, 1, "waiting for more room")).unwrap();
     fs.hook(|_, op, _| if op == "rename" { Action::Refuse(EIO) } else { Action::Pass });
@@ -401,9 +401,9 @@ fn status_opens_each_waiting_segment_once() {
     assert_eq!(u64::from(opened.load(Ordering::SeqCst)), seen.samples_waiting);
 }
 
-/// On NFS, the length of a file that was read from costs a request.
+/// On NFS, each query of the length of a file that was read costs a request.
 #[test]
-fn first_sample_of_a_segment_asks_no_second_time_for_its_length() {
+fn first_sample_of_a_segment_requests_its_length_once() {
     let dir = scratch();
     let config = config(dir.path(), 10, "READ: pread\n");
     let mut generator = Generator::open(&config).unwrap();
@@ -418,7 +418,7 @@ fn first_sample_of_a_segment_asks_no_second_time_for_its_length() {
     }
 }
 
-/// Calls by name and path, from now on.
+/// Counts calls by name and path.
 #[derive(Debug)]
 struct Calls(Arc<Mutex<BTreeMap<(String, PathBuf), u32>>>);
 
@@ -437,7 +437,7 @@ impl Calls {
         self.0.lock().unwrap().values().sum()
     }
 
-    /// Calls of this kind of a path that ends so.
+    /// Counts calls of this kind whose path ends with `end`.
     fn of_name(&self, op: &str, end: &str) -> u32 {
         let calls = self.0.lock().unwrap();
         calls.iter().filter(|((called, path), _)| called == op && path.ends_with(end)).map(|(_, n)| n).sum()

@@ -1,4 +1,4 @@
-//! A server that is away for a few calls: nobody ends because of it, and nothing is lost or doubled.
+//! A server that is away for a few calls: no role ends because of it, and no sample is lost or duplicated.
 
 use ringreel::ring::failure_detector::FailureDetector;
 use ringreel::swap::manager::Manager;
@@ -15,8 +15,8 @@ const SAMPLES: u64 = 10;
 const ENOTCONN: i32 = 107;
 
 #[test]
-fn a_server_that_is_away_for_one_call_ends_no_generator() {
-    const EBADFD: i32 = 77; // GlusterFS, of a directory that was open when the connection was lost
+fn server_absent_for_one_call_ends_no_generator() {
+    const EBADFD: i32 = 77; // GlusterFS, for a directory that was open when the connection was lost
     const ESHUTDOWN: i32 = 108;
     for errno in [ENOTCONN, EBADFD, ESHUTDOWN] {
         for at in 0.. {
@@ -31,13 +31,13 @@ fn a_server_that_is_away_for_one_call_ends_no_generator() {
             let summary = generator.finish(true, &never).unwrap();
             assert_eq!((summary.finished, summary.delivered), (SAMPLES, SAMPLES), "errno {errno} at call {at}");
             if fs.calls() <= at {
-                break; // all calls of a run were refused once
+                break; // each call of a run has failed once
             }
         }
     }
 }
 
-/// Refuses the first `calls` calls with `errno`.
+/// Makes the first `calls` calls fail with `errno`.
 fn away_for(calls: usize, errno: i32) -> Arc<HookFs> {
     let fs = Arc::new(HookFs::default());
     fs.hook(move |n, _, _| if n < calls { Action::Refuse(errno) } else { Action::Pass });
@@ -45,7 +45,7 @@ fn away_for(calls: usize, errno: i32) -> Arc<HookFs> {
 }
 
 #[test]
-fn a_role_that_starts_while_the_server_is_away_waits_for_it() {
+fn roles_started_while_the_server_is_away_wait_for_it() {
     const EBADFD: i32 = 77;
     const ESHUTDOWN: i32 = 108;
     const EHOSTDOWN: i32 = 112;
@@ -62,10 +62,10 @@ fn a_role_that_starts_while_the_server_is_away_waits_for_it() {
 }
 
 #[test]
-fn absent_servers_fail_after_a_lease_and_wrong_paths_at_once() {
+fn absent_servers_fail_after_a_lease_wrong_paths_at_once() {
     let dir = scratch();
     let mut config = config(dir.path(), CAP, "");
-    config.lease = Duration::from_secs(1); // long enough for a second attempt on a busy machine
+    config.lease = Duration::from_secs(1); // time for a second attempt on a busy machine
     for errno in [ENOTCONN, ESTALE] {
         let fs = away_for(usize::MAX, errno);
         let error = Generator::open_on(fs.clone(), &config).map(drop).unwrap_err();
@@ -78,7 +78,7 @@ fn absent_servers_fail_after_a_lease_and_wrong_paths_at_once() {
     assert!(error.to_string().contains("does not exist") && fs.calls() < 10, "{error} after {} calls", fs.calls());
 }
 
-/// A file that is open is stale from now on, each one, until it is opened (or made) anew.
+/// Makes every open file stale (ESTALE) from now on, until it is opened or created again.
 fn restart(fs: &HookFs) -> Arc<Mutex<BTreeSet<PathBuf>>> {
     let (fresh, stale) = (Mutex::new(BTreeSet::new()), Arc::new(Mutex::new(BTreeSet::new())));
     let seen = stale.clone();
@@ -105,7 +105,7 @@ fn files_open_across_a_server_restart_are_opened_again() {
         let config = config(dir.path(), CAP, &format!("READ: {read}\nSEGMENT_SAMPLES: 2"));
         let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
         for n in 0..CAP + 1 {
-            write(&mut generator, n).unwrap(); // one more than is sealed
+            write(&mut generator, n).unwrap(); // the last sample is in an unsealed segment
         }
         let reader = Reader::open_on(fs.clone(), &config).unwrap();
         let newest = reader.newest().unwrap();
@@ -121,22 +121,22 @@ fn files_open_across_a_server_restart_are_opened_again() {
         }
         generator.finish(true, &never).unwrap();
         let of = |end: &str| stale.lock().unwrap().iter().filter(|path| path.to_string_lossy().ends_with(end)).count();
-        assert_eq!((of(".rec"), of(".part")), (2, 1), "{read}: each was met, once: {:?}", stale.lock().unwrap());
-        // What was in the file that was being written was never told to be finished.
+        assert_eq!((of(".rec"), of(".part")), (2, 1), "{read}: stale files met: {:?}", stale.lock().unwrap());
+        // Samples in the unsealed file were never reported as finished.
         let delivered = listed(&config.ring);
         assert!(delivered.values().all(|generations| generations.len() == 1) && delivered.len() as u64 >= CAP * 2 - 1);
     }
 }
 
 #[test]
-fn servers_lost_while_a_segment_is_named_double_no_sample() {
+fn lost_server_during_the_seal_duplicates_no_sample() {
     for (happens, away) in [(true, 1), (true, 2), (true, 5), (false, 1), (false, 5)] {
         let dir = scratch();
         let fs = Arc::new(HookFs::default());
         let config = config(dir.path(), CAP, "");
         let mut generator = Generator::open_on(fs.clone(), &config).unwrap();
         let lost = Mutex::new(0);
-        // The fifth segment's rename, and the calls after it: but for those by which it is thrown away.
+        // The rename of the fifth segment and the calls after it fail, except those that discard the segment.
         fs.hook(move |_, op, path| {
             let mut lost = lost.lock().unwrap();
             let of_name = op == "rename" && path.extension().is_some_and(|is| is == "rec");
@@ -151,7 +151,7 @@ fn servers_lost_while_a_segment_is_named_double_no_sample() {
             write(&mut generator, n).unwrap();
         }
         let summary = generator.finish(true, &never).unwrap();
-        let heir = another(&config); // brings in what was thrown away, and had got its name after all
+        let heir = another(&config); // commits the discarded segment, whose rename had succeeded
         for _ in 0..3 {
             heir.recover(&mut FailureDetector::new(Duration::ZERO)).unwrap();
             heir.promote(PromoteWhen::NotEmpty).unwrap();

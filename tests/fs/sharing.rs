@@ -1,4 +1,4 @@
-//! Several users in one ring: what is made there can be read by those who are to, whatever a user's umask says.
+//! Several users in one ring: permitted users can read all files, whatever each user's umask is.
 
 use ringreel::Generator;
 use std::fs::{self, Permissions};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testkit::cli::{self, Place, Running, as_nobody, eventually, loudly};
 
-/// Modes of everything below a directory, and of itself.
+/// Returns the modes of a directory and everything below it.
 fn modes(dir: &Path) -> Vec<(PathBuf, u32, bool)> {
     let (mut all, mut todo) = (Vec::new(), vec![dir.to_owned()]);
     while let Some(path) = todo.pop() {
@@ -21,7 +21,7 @@ fn modes(dir: &Path) -> Vec<(PathBuf, u32, bool)> {
     all
 }
 
-/// The command under this umask.
+/// Runs the command under this umask.
 fn under_umask(place: &Place, umask: &str, args: &[&str]) {
     let mut command = std::process::Command::new("sh");
     let run = format!("umask {umask}; exec \"$@\"");
@@ -51,7 +51,7 @@ fn modes_follow_the_umask_without_ring_mode() {
 }
 
 #[test]
-fn with_ring_mode_they_have_that_whatever_the_umask_says() {
+fn modes_follow_ring_mode_under_any_umask() {
     for (given, file, dir) in
         [("0660", 0o660, 0o770), ("\"2770\"", 0o660, 0o2770), ("0644", 0o644, 0o755), ("0600", 0o600, 0o700)]
     {
@@ -66,7 +66,7 @@ fn with_ring_mode_they_have_that_whatever_the_umask_says() {
     }
 }
 
-/// A ring of root's and of the group 65534's, to which nobody belongs.
+/// A ring that belongs to root and to group 65534, which has no members.
 fn shared(yaml: &str) -> Option<Place> {
     if !rustix::process::geteuid().is_root() {
         loudly("SKIPPED: two users in one ring: this user is not root");
@@ -91,7 +91,7 @@ fn group_members_use_a_ring_made_under_umask_077() {
     as_nobody(test, &place, &["gc", "-c", "config.yaml", "--apply"]).unwrap().ok();
     let said = place.run(&["read", "--all", "--json"]).ok();
     assert!(said.json().len() >= 2, "{said:?}");
-    // What nobody made belongs to the group as well.
+    // Directories that a removal recreates belong to the group as well.
     for (path, mode, is_dir) in modes(&place.ring()) {
         assert_eq!(mode, if is_dir { 0o2770 } else { 0o660 }, "{}", path.display());
         assert_eq!(fs::symlink_metadata(&path).unwrap().gid(), 65534, "{}", path.display());
@@ -99,7 +99,7 @@ fn group_members_use_a_ring_made_under_umask_077() {
 }
 
 #[test]
-fn lost_setgid_bit_is_one_warning_and_named_by_doctor() {
+fn lost_setgid_bit_is_warned_of_once_and_named_by_doctor() {
     if !rustix::process::geteuid().is_root() {
         return loudly("SKIPPED: a directory of a group that its user is not in: this user is not root");
     }
@@ -115,7 +115,7 @@ fn lost_setgid_bit_is_one_warning_and_named_by_doctor() {
         assert!(of("measured").contains(words) && of("advice").contains("chgrp"), "{said:?}");
         Some(())
     };
-    // Before there is a ring, and of the ring that was made.
+    // Once before the ring exists, and once for the ring.
     if doctor("of group 4711 loses the setgid bit").is_none() {
         return;
     }
@@ -126,20 +126,20 @@ fn lost_setgid_bit_is_one_warning_and_named_by_doctor() {
         assert!(said.err.contains(words), "{words}: {said:?}");
     }
     doctor("the ring's directory, of group 4711, has lost the setgid bit (mode 770)");
-    // Root loses nothing.
+    // Root keeps the bit.
     let said = place.run(&generate).ok();
     assert!(!said.err.contains("setgid"), "{said:?}");
 }
 
 #[test]
-fn without_ring_mode_the_umask_077_keeps_others_out() {
+fn umask_077_without_ring_mode_denies_other_users() {
     let Some(place) = shared("") else { return };
     let Some(said) = as_nobody("umask 077", &place, &["read", "--all", "--json"]) else { return };
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.err.contains("Permission denied"), "{said:?}");
 }
 
-/// Puts a sample that its owner, who is root, staged and did not link. The name of its segment's file.
+/// Stages a sample of a dead owner, root, without linking it. Returns the name of its segment's file.
 fn left_by_the_dead(place: &Place) -> PathBuf {
     let mut generator = Generator::open(&place.config()).unwrap();
     let layout = generator.ring().layout.clone();
@@ -158,7 +158,7 @@ fn left_by_the_dead(place: &Place) -> PathBuf {
 }
 
 #[test]
-fn managers_adopt_only_what_they_may_of_other_users() {
+fn managers_adopt_other_users_files_only_if_permitted() {
     let hardlinks = fs::read_to_string("/proc/sys/fs/protected_hardlinks").unwrap_or_default();
     for (mode, may) in [("\"2770\"", true), ("\"2750\"", false)] {
         let Some(place) = shared(&format!("RING_MODE: {mode}\n")) else { return };
@@ -166,7 +166,7 @@ fn managers_adopt_only_what_they_may_of_other_users() {
             return;
         }
         let name = left_by_the_dead(&place);
-        // Directories are the group's in both cases: it is about the file.
+        // The directories belong to the group in both cases, so only the file's mode matters.
         for (path, _, is_dir) in modes(&place.ring()) {
             if is_dir {
                 fs::set_permissions(&path, Permissions::from_mode(0o2770)).unwrap();
@@ -177,12 +177,12 @@ fn managers_adopt_only_what_they_may_of_other_users() {
         command.uid(65534).gid(65534);
         let mut manager = Running::start(command);
         if may {
-            eventually("it is linked", || links() == 2 || !manager.is_running());
+            eventually("the segment is linked", || links() == 2 || !manager.is_running());
             assert_eq!(links(), 2, "{}", manager.err());
         } else if hardlinks.trim() == "1" {
             std::thread::sleep(Duration::from_secs(3));
             assert!(manager.is_running(), "{}", manager.err());
-            assert_eq!(links(), 1, "a file that nobody may write is not nobody's to link");
+            assert_eq!(links(), 1, "the user nobody linked a file that it may not write");
         } else {
             loudly("SKIPPED: what may not be linked is left alone: fs.protected_hardlinks is not set");
         }

@@ -1,4 +1,4 @@
-//! Rings on a filesystem whose clients remember absent names (`docs/operations/filesystems.md`).
+//! Rings on a filesystem whose clients cache absent names (`docs/operations/filesystems.md`).
 
 use ringreel::fs::Fs;
 use ringreel::fs::atomic_publish::publish;
@@ -23,14 +23,14 @@ use testkit::ring::{
 };
 use testkit::stale::{self, Chances, StaleClient};
 
-/// A hang, and nothing else, takes longer.
+/// A timeout that only catches hangs.
 const HANG: Duration = Duration::from_secs(60);
 
 fn client(dir: &Path) -> Arc<StaleClient> {
     Arc::new(StaleClient::new(dir))
 }
 
-/// A new client that made one generation of three samples, and sealed it.
+/// A new client that writes one generation of three samples and promotes it.
 fn sealed_generation(dir: &TempDir, config: &Config) -> Vec<SampleId> {
     let fs = client(dir.path());
     let mut generator = Generator::open_on(fs.clone(), config).unwrap();
@@ -41,7 +41,7 @@ fn sealed_generation(dir: &TempDir, config: &Config) -> Vec<SampleId> {
     ids
 }
 
-/// Plants, in the memory of a client, that generations 1 to 5 have no directories.
+/// Makes a client cache that generations 1 to 5 have no directories.
 fn look_too_early(fs: &StaleClient, config: &Config) {
     let layout = Layout::new(&config.ring);
     for n in 1..6 {
@@ -52,7 +52,7 @@ fn look_too_early(fs: &StaleClient, config: &Config) {
 }
 
 #[test]
-fn a_reader_that_looked_too_early_gets_every_sample() {
+fn reader_with_a_stale_cache_gets_every_sample() {
     let dir = ring::scratch();
     let config = config(dir.path(), 10, "KEEP: 5\nINDEX: files\n");
     sealed_generation(&dir, &config);
@@ -64,12 +64,12 @@ fn a_reader_that_looked_too_early_gets_every_sample() {
     let kept = reader.kept().unwrap();
     let read: u64 =
         kept.iter().map(|m| (0..m.summary.samples).filter(|n| reader.sample(m, *n).is_ok()).count() as u64).sum();
-    assert!(fs.lies() > 0, "the client never lied: the test tests nothing");
+    assert!(fs.lies() > 0, "the client never answered from its cache, so the test is void");
     assert_eq!(read, 6);
 }
 
 #[test]
-fn a_stream_that_looked_too_early_gets_the_fresh_generation() {
+fn stream_with_a_stale_cache_gets_the_new_generation() {
     let dir = ring::scratch();
     let config = config(dir.path(), 10, "KEEP: 5\nINDEX: files\n");
     sealed_generation(&dir, &config);
@@ -85,11 +85,11 @@ fn a_stream_that_looked_too_early_gets_the_fresh_generation() {
         let Item::Sample(sample) = item else { panic!("{item:?}") };
         seen.insert(sample.id);
     }
-    assert!(fs.lies() > 0, "the client never lied: the test tests nothing");
+    assert!(fs.lies() > 0, "the client never answered from its cache, so the test is void");
     assert_eq!(seen, fresh);
 }
 
-/// Reads `generations` epochs of a run, from a client of its own.
+/// Reads `generations` epochs of a run, from a separate client.
 fn read(config: &Config, run: &str, generations: u64, stop: &dyn Fn() -> bool) -> BTreeSet<SampleId> {
     let fs = client(config.ring.parent().unwrap());
     look_too_early(&fs, config);
@@ -105,8 +105,8 @@ fn read(config: &Config, run: &str, generations: u64, stop: &dyn Fn() -> bool) -
     seen
 }
 
-/// Each role is a client of its own. With REUSE min 1 a generation is not promoted before the one
-/// before it was read, so the reader has every sample unless it skips a generation.
+/// Each role has a separate client. With REUSE min 1, a generation is promoted only after the previous one was read,
+/// so the reader sees every sample unless it skips a generation.
 #[test]
 fn roles_with_stale_clients_deliver_and_read_everything() {
     const GENERATIONS: u64 = 4;
@@ -142,19 +142,19 @@ fn roles_with_stale_clients_deliver_and_read_everything() {
         managing.join().unwrap();
         (ids, seen)
     });
-    assert!(!hangs(), "a role waits for ever");
+    assert!(!hangs(), "a role hangs");
     let all: BTreeSet<SampleId> =
         listed(&config.ring).into_iter().filter(|(_, of)| of[0] <= GENERATIONS).map(|(id, _)| id).collect();
-    assert_eq!(seen, all, "the reader skipped some");
-    // What the generators left staged.
+    assert_eq!(seen, all, "the reader skipped samples");
+    // Commits what the generators left in staging.
     bring_in(&another(&ring::config(dir.path(), 6, "KEEP: 1\nINDEX: files\n")));
     assert_delivered_once(&config.ring, &ids, "all");
 }
 
-/// The reply to the rename that seals a segment is lost, the server answers the second request with ENOENT, and the
-/// client still remembers that the new name was absent.
+/// The reply to the rename that seals a segment is lost, the server answers the repeated request with ENOENT, and the
+/// client still caches that the new name is absent.
 #[test]
-fn a_seal_whose_reply_is_lost_is_recognized() {
+fn seal_with_a_lost_reply_is_recognized() {
     let dir = ring::scratch();
     let config = config(dir.path(), 10, "INDEX: files\n");
     let fs = client(dir.path());
@@ -163,16 +163,16 @@ fn a_seal_whose_reply_is_lost_is_recognized() {
     let asked = AtomicUsize::new(0);
     let ids = write_until(&mut generator, 0, &|| asked.fetch_add(1, Ordering::Relaxed) > 1000).unwrap();
     stale::begin(0, Chances::ABSENT);
-    assert!(fs.lies() > 0, "the client never lied: the test tests nothing");
+    assert!(fs.lies() > 0, "the client never answered from its cache, so the test is void");
     assert_eq!(ids.len(), 1);
     drop(generator);
     bring_in(&another(&config));
     assert_eq!(listed(&config.ring).keys().collect::<Vec<_>>(), ids.iter().collect::<Vec<_>>());
 }
 
-/// The publisher was stopped for so long that its temporary file was swept away.
+/// The publisher paused until its temporary file was removed as litter.
 #[test]
-fn publisher_without_its_temporary_file_learns_it_was_second() {
+fn publisher_without_its_temporary_file_knows_it_lost() {
     let dir = ring::scratch();
     let (temp, target) = (dir.path().join("temp"), dir.path().join("target"));
     std::fs::write(&target, "first").unwrap();
@@ -187,9 +187,9 @@ fn publisher_without_its_temporary_file_learns_it_was_second() {
     assert!(!temp.exists() && std::fs::read(&target).unwrap() == b"first");
 }
 
-/// A client that looked while the ring was made may remember some of its directories as absent.
+/// A client that looked while the ring was created may cache that some of its directories are absent.
 #[test]
-fn recovery_after_an_early_look_finds_what_is_staged() {
+fn recovery_with_a_stale_cache_finds_staged_segments() {
     for seed in 0..50 {
         let dir = ring::scratch();
         let config = config(dir.path(), 10, "INDEX: files\n");
@@ -224,7 +224,7 @@ fn exported(fs: Arc<StaleClient>, dir: &Path, generation: Option<u64>) -> Report
 }
 
 #[test]
-fn an_export_that_looked_too_early_has_every_sample() {
+fn export_with_a_stale_cache_has_every_sample() {
     let dir = ring::scratch();
     let config = config(dir.path(), 10, "KEEP: 5\nINDEX: files\n");
     sealed_generation(&dir, &config);
@@ -232,7 +232,7 @@ fn an_export_that_looked_too_early_has_every_sample() {
     look_too_early(&fs, &config);
     sealed_generation(&dir, &config);
     let report = exported(fs.clone(), dir.path(), Some(2));
-    assert!(fs.lies() > 0, "the client never lied: the test tests nothing");
+    assert!(fs.lies() > 0, "the client never answered from its cache, so the test is void");
     assert_eq!((report.generation, report.samples, report.is_incomplete()), (Some(2), 3, false));
     std::fs::remove_dir_all(Layout::new(&config.ring).read(2)).unwrap();
     let report = exported(client(dir.path()), dir.path(), None);

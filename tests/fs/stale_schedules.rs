@@ -1,8 +1,8 @@
-//! Random schedules of all roles on a filesystem whose clients remember what was absent.
+//! Random schedules of all roles on a filesystem whose clients cache absent names.
 //!
-//! Each process is a client of its own. One thread runs a step of one process after the other;
-//! another process may run before any call of the filesystem. The seed decides about everything but
-//! the random numbers that the product draws itself. `RINGREEL_STALE_SEEDS=a..b` chooses the seeds.
+//! Each process has a separate client. One thread runs steps of the processes, one after the other; another process may
+//! run before any call to the filesystem. The seed decides everything but the random numbers that the product draws.
+//! `RINGREEL_STALE_SEEDS=a..b` chooses the seeds.
 
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
@@ -29,13 +29,13 @@ use tempfile::TempDir;
 use testkit::ring::{self, config, splitmix, write_until};
 use testkit::stale::{self, Chances, StaleClient, advance, begin, preempt_by, random};
 
-/// Steps of one schedule, before it is brought to its end.
+/// Steps of one schedule before its final phase.
 const STEPS: usize = 100;
-/// Rounds in which everything must have come to its end.
+/// Rounds within which the final phase must complete.
 const ROUNDS: usize = 300;
-/// Schedules at a time.
+/// Schedules that run at the same time.
 const THREADS: usize = 4;
-/// Processes that run within a call of another one.
+/// Processes that may run within a call of another one.
 const DEPTH: usize = 3;
 
 const RUNS: [&str; 2] = ["one", "two"];
@@ -45,18 +45,18 @@ const RUNS: [&str; 2] = ["one", "two"];
 enum Process {
     Generator(Option<Generator>),
     Manager(Manager),
-    /// Promotes, reclaims, seals or repairs, or adopts what owners left, all of which it takes for
-    /// dead. The seed decides which of these comes next.
+    /// Promotes, reclaims, promotes partially, repairs, or adopts the segments of owners, all of which it considers
+    /// dead. The seed decides which of these is next.
     Helper(Box<Ring>, FailureDetector),
     Reader(Reader),
     Stream(Follower),
 }
 
-/// A stream of a run, and what it got.
+/// A stream of a run, and what it has read.
 struct Follower {
     stream: Stream,
     run: &'static str,
-    /// The generations of its epochs, with the number of samples that it got of each.
+    /// The generations of its epochs, with the number of samples that it read of each.
     got: Vec<(u64, u64)>,
 }
 
@@ -72,23 +72,23 @@ struct World {
     lies: RefCell<Vec<Arc<StaleClient>>>,
 }
 
-/// What is known of the ring, by looks at the real filesystem after each step.
+/// Observations of the ring on the real filesystem after each step.
 #[derive(Default)]
 struct Known {
     newest: u64,
     finished: BTreeSet<SampleId>,
-    /// The generation that lists a sample: by its id, and by the number that it holds.
+    /// The generation that lists a sample, by the sample's id and by the number that it holds.
     listed: BTreeMap<SampleId, u64>,
     numbers: BTreeMap<u64, u64>,
     next: u64,
     /// Samples of each generation.
     samples: BTreeMap<u64, u64>,
-    /// The generation of each epoch of each run, and whether it was there when the epoch was noted.
+    /// The generation of each epoch of each run, and whether it existed when the epoch was noted.
     epochs: BTreeMap<(&'static str, u64), (u64, bool)>,
 }
 
 impl Known {
-    /// Samples that are finished, and that no manifest lists.
+    /// Finished samples that no manifest lists.
     fn lost(&self) -> Vec<&SampleId> {
         self.finished.iter().filter(|id| !self.listed.contains_key(id)).collect()
     }
@@ -98,7 +98,7 @@ fn at_once() -> bool {
     true
 }
 
-/// Errors that a role meets and tries again after.
+/// Errors that a role retries.
 fn passes(error: &Error) -> bool {
     error.is_retryable() || matches!(error, Error::Interrupted { .. })
 }
@@ -115,7 +115,7 @@ impl World {
             if reuse { "REUSE: { min: 1 }\n" } else { "" }
         );
         let mut config = config(dir.path(), cap, &more);
-        // No process looks again because time has passed, except for the helpers.
+        // No process polls because time has passed, except for the helpers.
         config.poll = Some(Duration::from_secs(10));
         let layout = Layout::new(&config.ring);
         let (processes, known, lies) = (Vec::new(), RefCell::default(), RefCell::default());
@@ -171,7 +171,7 @@ impl World {
         let share = Share::new(rank, world).unwrap();
         let options = StreamOptions { share, repeat: false, run: Some(run.to_owned()), ..StreamOptions::default() };
         let mut follower = Follower { stream: Stream::new(reader, options).unwrap(), run, got: Vec::new() };
-        self.follow(&mut follower); // it takes part from here on
+        self.follow(&mut follower); // the stream takes part from here on
         follower
     }
 
@@ -179,7 +179,7 @@ impl World {
         Manifests::new(Arc::new(Posix), self.layout.clone())
     }
 
-    /// A step of one process, unless it is in the midst of one.
+    /// Runs a step of one process, unless the process is within one.
     fn step_of(self: &Rc<World>, n: usize) {
         let Ok(mut process) = self.processes[n].try_borrow_mut() else { return };
         // Streams of one ring share a lock in this process.
@@ -199,7 +199,7 @@ impl World {
         self.look();
     }
 
-    /// What was done; none after an error that a role waits out.
+    /// Returns the result, or none after an error that a role retries.
     fn bear<T>(&self, done: ringreel::Result<T>) -> Option<T> {
         match done {
             Ok(done) => Some(done),
@@ -210,7 +210,7 @@ impl World {
 
     fn generate(&self, at_work: &mut Option<Generator>) {
         if random().is_multiple_of(16) {
-            *at_work = None; // it dies; what it sealed stays
+            *at_work = None; // the generator dies; its sealed segments remain
         }
         let generator = at_work.get_or_insert_with(|| self.generator());
         let n = self.known.borrow().next;
@@ -222,12 +222,12 @@ impl World {
                     self.known.borrow_mut().finished.extend(ids);
                     return;
                 }
-                // A helper took it for dead, and removed its directory.
+                // A helper considered it dead, and removed its directory.
                 Err(Error::Fs { source }) if source.is_gone() => return,
                 Err(error) => drop(self.bear::<()>(Err(error))),
             }
             if generator.written() <= before {
-                return; // it was not written
+                return; // the sample was not written
             }
         }
     }
@@ -244,12 +244,12 @@ impl World {
         }
     }
 
-    /// In a ring in which nothing is damaged there is nothing to repair.
+    /// An undamaged ring has nothing to repair.
     fn repair(&self, ring: &Ring) {
         let Some(plan) = self.bear(repair::plan_repair(ring, &Liveness::Unknown)) else { return };
         let wrong: Vec<_> =
             plan.open().filter(|mend| ["ring", "manifest", "segment", "held-out"].contains(&mend.what)).collect();
-        // Others work meanwhile where they may run within its calls: then what was seen is not of one moment.
+        // If others may work within the calls of the scan, its findings are not of one moment.
         if !wrong.is_empty() && self.depth.get() == 1 && self.is_calm() {
             panic!("seed {}: {wrong:?}", self.seed);
         }
@@ -260,7 +260,7 @@ impl World {
         stale::chances().is_none_or(|chances| chances.preempt == 0)
     }
 
-    /// As `read --all`: each sample of each generation that is kept, as this process sees it.
+    /// Like `read --all`: reads each sample of each kept generation, as this process sees it.
     fn read_all(&self, reader: &Reader) {
         if random().is_multiple_of(2) {
             self.bear(reader.ring().manifests.newest_listed());
@@ -284,7 +284,7 @@ impl World {
         assert_eq!(reader.damaged(), 0, "seed {}", self.seed);
     }
 
-    /// The next sample of a stream, where there is one.
+    /// Reads the next sample of a stream, if available.
     fn follow(&self, follower: &mut Follower) {
         match follower.stream.next(&at_once, &mut |_| ()) {
             Ok(Some(Item::Sample(sample))) => match follower.got.last_mut() {
@@ -296,7 +296,7 @@ impl World {
         }
     }
 
-    /// What must hold after each step.
+    /// Checks what must hold after each step.
     fn look(&self) {
         let manifests = self.manifests();
         let Ok(newest) = manifests.newest_listed() else { return };
@@ -335,13 +335,13 @@ impl World {
             let is_read = finished.get(run).is_none_or(|finished| k < finished);
             assert!(
                 is_read || !was_there || self.layout.read(*generation).exists(),
-                "seed {}: read.{generation} is gone, which run {run} reads in epoch {k}",
+                "seed {}: read.{generation}, which run {run} reads in epoch {k}, is gone",
                 self.seed
             );
         }
     }
 
-    /// Epochs that a run has noted since the last look, with their generations.
+    /// Returns the epochs that a run has noted since the last check, with their generations.
     fn new_epochs(&self, run: &'static str, known: &Known) -> Vec<(&'static str, u64, u64)> {
         let dir = self.layout.index().join(format!("notes/epochs.{run}"));
         let names = std::fs::read_dir(&dir).into_iter().flatten();
@@ -353,7 +353,7 @@ impl World {
         numbers.filter(|k| !known.epochs.contains_key(&(run, *k))).map(epoch).collect()
     }
 
-    /// How many epochs the slowest worker of each run has finished; runs in the midst of a step left out.
+    /// How many epochs the slowest worker of each run has finished, without runs that are within a step.
     fn finished(&self) -> BTreeMap<&'static str, u64> {
         let mut finished = BTreeMap::new();
         let mut busy = BTreeSet::new();
@@ -371,7 +371,7 @@ impl World {
         finished
     }
 
-    /// Brings everything to its end: processes take turns, and time passes.
+    /// The final phase: processes take turns, and time passes.
     fn end(self: &Rc<World>) {
         preempt_by(None);
         let Chances { absent, .. } = stale::chances().unwrap();
@@ -415,7 +415,7 @@ impl World {
         self.known.borrow().lost().is_empty() && self.behind().is_none() && self.stuck_generator().is_none()
     }
 
-    /// A generator that has not seen all that it finished listed.
+    /// A generator whose finished samples are not all listed.
     fn stuck_generator(&self) -> Option<Summary> {
         self.processes.iter().find_map(|process| match &*process.borrow() {
             Process::Generator(Some(generator)) => Some(generator.summary()).filter(|summary| summary.waiting > 0),
@@ -423,7 +423,7 @@ impl World {
         })
     }
 
-    /// A run that has not read the newest generation to its end.
+    /// A run that has not finished the newest generation.
     fn behind(&self) -> Option<&'static str> {
         let known = self.known.borrow();
         self.finished().into_iter().find_map(|(run, finished)| {
@@ -455,7 +455,7 @@ impl World {
         if self.reuse {
             let read: BTreeSet<u64> = known.epochs.values().map(|(generation, _)| *generation).collect();
             let left_out: Vec<_> = (1..=known.newest).filter(|n| !read.contains(n)).collect();
-            assert!(left_out.is_empty(), "seed {seed}: left out {left_out:?}");
+            assert!(left_out.is_empty(), "seed {seed}: skipped {left_out:?}");
         }
     }
 }
@@ -475,7 +475,7 @@ fn run(seed: u64) -> u64 {
 }
 
 #[test]
-fn schedules_on_stale_clients_keep_every_promise() {
+fn random_schedules_on_stale_clients_keep_all_guarantees() {
     let given = std::env::var("RINGREEL_STALE_SEEDS").ok();
     let (from, to) = given.as_deref().map_or((0, 100), |given| {
         let (from, to) = given.split_once("..").unwrap();
@@ -493,5 +493,5 @@ fn schedules_on_stale_clients_keep_every_promise() {
         }
     });
     let lies = lies.into_inner();
-    assert!(lies > 0 || given.is_some(), "no client ever answered from memory: the test tests nothing");
+    assert!(lies > 0 || given.is_some(), "no client ever answered from its cache, so the test is void");
 }

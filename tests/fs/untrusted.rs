@@ -1,5 +1,5 @@
-//! A ring that somebody else may write to: he may put in what he likes, and neither read, nor change, nor remove by our
-//! hands what lies elsewhere, nor keep us waiting, nor have us take all the memory.
+//! A ring that an untrusted user may write to. Whatever he puts in it, no process of ours reads, changes or removes
+//! files outside of the ring, blocks, or uses excessive memory.
 
 use ringreel::fs::Posix;
 use ringreel::segment::reader::{check_stored, check_whole};
@@ -19,7 +19,7 @@ use testkit::cli::{self, Place, eventually, generate, listing, put};
 const YAML: &str =
     "SWAP_CAP: 2\nSAMPLE: [data, label]\nKEEP: 0\nINDEX: files\nLEASE_SECONDS: 0.05\nPOLL_SECONDS: 0.01\n";
 
-/// A ring of three generations, and a directory of somebody else's, whose names are all that a ring might remove.
+/// A ring of three generations, and a foreign directory that has all the names that a ring might remove.
 fn ring_and_foreign() -> (Place, PathBuf) {
     let place = Place::verbatim(&format!("DBNAME: demo\n{YAML}"));
     (0..3).for_each(|n| generate(&place.config(), 2 * n..2 * n + 2));
@@ -36,9 +36,9 @@ fn ring_and_foreign() -> (Place, PathBuf) {
     (place, foreign)
 }
 
-/// Everything that removes, moves or makes files does so: a manager with what old and dead ones left, a generator, and
-/// the commands. What they say of it is up to them.
-fn everybody_works(place: &Place) -> Vec<String> {
+/// Runs everything that removes, moves or creates files: a manager, with the files of earlier and dead processes, a
+/// generator, and the commands. Returns their errors, which may be of any kind.
+fn run_all_roles_and_commands(place: &Place) -> Vec<String> {
     let mut said = Vec::new();
     let mut note = |result: Result<(), Error>| said.extend(result.err().map(|error| error.to_string()));
     let config = place.config();
@@ -55,7 +55,7 @@ fn everybody_works(place: &Place) -> Vec<String> {
     match Manager::open(&config) {
         Ok(mut manager) => {
             let begun = Instant::now();
-            // Beyond the time after which what the dead had begun is removed.
+            // Longer than the time after which unfinished files of dead owners are removed.
             while begun.elapsed() < Duration::from_millis(700) {
                 note(manager.turn().map(drop));
                 std::thread::sleep(Duration::from_millis(10));
@@ -80,7 +80,7 @@ fn everybody_works(place: &Place) -> Vec<String> {
     said
 }
 
-/// Puts a link to `to` in place of what is at `path`, if anything is.
+/// Replaces the file at `path`, if it exists, with a link to `to`.
 fn replace(path: &Path, to: &Path) {
     if path.is_dir() {
         fs::remove_dir_all(path).unwrap();
@@ -127,7 +127,7 @@ fn links_in_place_of_directories_are_not_followed() {
                     let (place, foreign) = ring_and_foreign();
                     let before = listing(&foreign);
                     replace(&place.ring().join(at), &foreign);
-                    let said = everybody_works(&place);
+                    let said = run_all_roles_and_commands(&place);
                     unchanged(&before, &foreign, &format!("{at}: {said:?}"));
                 }
             });
@@ -136,7 +136,7 @@ fn links_in_place_of_directories_are_not_followed() {
 }
 
 #[test]
-fn links_to_the_very_same_bytes_are_refused_by_readers() {
+fn readers_refuse_links_even_to_identical_bytes() {
     for at in ["read.3", "manifests", "manifests/3", "ring.json"] {
         let (place, _) = ring_and_foreign();
         let (path, elsewhere) = (place.ring().join(at), place.path().join("elsewhere"));
@@ -152,27 +152,27 @@ fn links_to_the_very_same_bytes_are_refused_by_readers() {
 }
 
 #[test]
-fn a_dead_owner_that_is_a_link_holds_up_nobody_elses_segments() {
+fn linked_owner_directory_does_not_block_other_segments() {
     let (place, foreign) = ring_and_foreign();
     symlink(&foreign, place.ring().join("staging/a-1-00000000")).unwrap();
     let mut generator = Generator::open(&place.config()).unwrap();
     let owner = generator.ring().layout.staging_of(&generator.ring().me);
     let id = put(&mut generator, 0)[0].segment;
-    // As if another one had written it, who died before he could link it.
+    // Another process wrote it, and died before it could link it.
     let dead = place.ring().join("staging/b-1-00000000");
     fs::create_dir(&dead).unwrap();
     fs::rename(owner.join(format!("{id}.rec")), dead.join(format!("{id}.rec"))).unwrap();
     let linked = || fs::read_dir(place.ring().join("write.4")).unwrap().map(|entry| entry.unwrap().path());
     linked().for_each(|path| fs::remove_file(path).unwrap());
     let mut manager = Manager::open(&place.config()).unwrap();
-    eventually("it is linked", || {
+    eventually("the segment is linked", || {
         manager.turn().unwrap();
         linked().count() == 1
     });
 }
 
 #[test]
-fn a_link_in_the_trash_is_removed_and_not_what_it_leads_to() {
+fn link_in_the_trash_is_removed_and_its_target_is_kept() {
     let (place, foreign) = ring_and_foreign();
     let (before, link) = (listing(&foreign), place.ring().join("trash/read.0.00000000"));
     symlink(&foreign, &link).unwrap();
@@ -182,7 +182,7 @@ fn a_link_in_the_trash_is_removed_and_not_what_it_leads_to() {
 }
 
 #[test]
-fn a_ring_that_is_reached_by_a_link_is_a_ring() {
+fn ring_directory_may_be_a_symbolic_link() {
     let (place, _) = ring_and_foreign();
     symlink(place.ring(), place.path().join("link.ring")).unwrap();
     let config: Config = place.with("RING: link.ring");
@@ -191,7 +191,7 @@ fn a_ring_that_is_reached_by_a_link_is_a_ring() {
 }
 
 #[test]
-fn a_pipe_or_a_device_in_place_of_any_file_keeps_nobody_waiting() {
+fn pipe_or_device_in_place_of_a_file_blocks_no_process() {
     for at in [
         "ring.json",
         "manifests/3",
@@ -204,12 +204,12 @@ fn a_pipe_or_a_device_in_place_of_any_file_keeps_nobody_waiting() {
         let path = place.ring().join(at);
         let _ = fs::remove_file(&path);
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-        everybody_works(&place);
+        run_all_roles_and_commands(&place);
     }
 }
 
 #[test]
-fn huge_sparse_files_are_refused_unread() {
+fn huge_sparse_files_are_refused_without_reading() {
     for at in ["ring.json", "manifests/3", "index/status/3", "index/leases/manager.1", "index/members/a-1-00000000.1"] {
         let (place, _) = ring_and_foreign();
         let path = place.ring().join(at);
@@ -226,7 +226,7 @@ fn huge_sparse_files_are_refused_unread() {
 }
 
 #[test]
-fn parts_that_claim_too_much_are_checked_and_not_decoded() {
+fn parts_with_excessive_lengths_are_checked_but_not_decoded() {
     let place = Place::verbatim(&format!("DBNAME: demo\n{YAML}COMPRESS: 3\n"));
     generate(&place.config(), 0..2);
     let path = place.ring().join("read.1/000000.rec");

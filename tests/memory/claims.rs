@@ -1,5 +1,5 @@
-//! Files that claim a lot of memory, in a process that has little: all of it together is bounded, in whatever thread, and
-//! what is too much is an error, not the end of the process.
+//! Files that claim much memory, in a process with little: the total is bounded over all threads, and an excess is an
+//! error that does not end the process.
 
 use ringreel::read::stream::Item;
 use ringreel::{Error, Generator, NamedPart, Reader, Stream, StreamOptions};
@@ -13,7 +13,7 @@ const MIB: u64 = 1 << 20;
 /// Bytes of each part.
 const LEN: u64 = 90 * MIB;
 const SAMPLES: u64 = 4;
-/// Addresses that a process may have: enough for three of them, not for four, nor for two as they are stored and decoded.
+/// Limit on the address space: enough for three parts, but not for four, nor for two with their compressed forms.
 const ADDRESSES: u64 = 400 * MIB;
 
 fn ring(more: &str) -> Place {
@@ -34,13 +34,13 @@ fn verify_stays_within_memory_in_many_threads() {
     let verify = format!("ulimit -v {} && exec \"$0\" \"$@\"", ADDRESSES >> 10);
     let mut command = Command::new("sh");
     command.args(["-c", &verify, testkit::binary(), "verify", "--threads", "16"]).arg(place.ring());
-    // Each thread has its own heap else, which takes 64 MiB of addresses.
+    // Without this, each thread has a separate heap, which takes 64 MiB of address space.
     let done = command.env("MALLOC_ARENA_MAX", "1").output().unwrap();
     let said = String::from_utf8_lossy(&done.stderr) + String::from_utf8_lossy(&done.stdout);
     assert_eq!(done.status.code(), Some(0), "{:?}: {said}", done.status);
 }
 
-/// In a process that may have few addresses: holds all samples that it gets, in several threads.
+/// Runs in a process with little address space: holds all samples that it gets, in several threads.
 fn hold_all(place: &str) {
     let hard = getrlimit(Resource::As).maximum;
     setrlimit(Resource::As, Rlimit { current: Some(ADDRESSES), maximum: hard }).unwrap();
@@ -58,12 +58,12 @@ fn hold_all(place: &str) {
             let text = refused.to_string();
             assert!(!matches!(refused, Error::Damaged { .. }) && text.contains("no memory"), "{text}");
         }
-        assert_eq!(reader.damaged(), 0, "want of memory is no damage");
-        assert!(reader.sample(&newest, SAMPLES - 1).is_ok(), "there is memory again");
+        assert_eq!(reader.damaged(), 0, "a lack of memory counts as damage");
+        assert!(reader.sample(&newest, SAMPLES - 1).is_ok(), "memory is available again");
     }
 }
 
-/// In a process that may have few addresses: takes samples of a stream and gives none of them back.
+/// Runs in a process with little address space: takes samples from a stream and keeps all of them.
 fn hold_all_of_stream(place: &str) {
     let hard = getrlimit(Resource::As).maximum;
     setrlimit(Resource::As, Rlimit { current: Some(ADDRESSES), maximum: hard }).unwrap();
@@ -80,17 +80,17 @@ fn hold_all_of_stream(place: &str) {
     };
     assert!(!held.is_empty() && error.contains("hold fewer samples"), "{} held: {error}", held.len());
     held.clear();
-    assert!(matches!(stream.next(&|| false, &mut |_| {}).unwrap(), Some(Item::Sample(_))), "there is memory again");
+    assert!(matches!(stream.next(&|| false, &mut |_| {}).unwrap(), Some(Item::Sample(_))), "memory is available again");
 }
 
 #[test]
-fn streams_fail_after_a_lease_when_the_caller_holds_all_memory() {
-    let name = testkit::test_name!("streams_fail_after_a_lease_when_the_caller_holds_all_memory");
+fn streams_fail_after_a_lease_if_the_caller_holds_all_memory() {
+    let name = testkit::test_name!("streams_fail_after_a_lease_if_the_caller_holds_all_memory");
     if let Ok(place) = std::env::var("RINGREEL_HOLD_STREAM") {
         return hold_all_of_stream(&place);
     }
     let (_alone, place) = (alone(), ring(""));
-    let mut command = Command::new("timeout"); // the defect was a wait for ever
+    let mut command = Command::new("timeout"); // a defect would be an endless wait
     command.arg("60").arg(std::env::current_exe().unwrap()).args(["--exact", &name]);
     command.env("RINGREEL_HOLD_STREAM", place.path().join("config.yaml")).env("MALLOC_ARENA_MAX", "1");
     let done = command.output().unwrap();
@@ -100,15 +100,15 @@ fn streams_fail_after_a_lease_when_the_caller_holds_all_memory() {
 }
 
 #[test]
-fn readers_stay_within_memory_and_go_on_when_some_is_free() {
+fn readers_stay_within_memory_and_resume_when_some_is_free() {
     if let Ok(place) = std::env::var("RINGREEL_HOLD_ALL") {
         return hold_all(&place);
     }
-    let name = testkit::test_name!("readers_stay_within_memory_and_go_on_when_some_is_free");
+    let name = testkit::test_name!("readers_stay_within_memory_and_resume_when_some_is_free");
     let _alone = alone();
     for more in ["", "COMPRESS: 1\n"] {
         let place = ring(more);
-        let mut command = Command::new("timeout"); // who has no memory to say so may wait for ever
+        let mut command = Command::new("timeout"); // without memory for an error message, it may wait for ever
         command.arg("60").arg(std::env::current_exe().unwrap());
         command.args(["--exact", &name]);
         command.env("RINGREEL_HOLD_ALL", place.path().join("config.yaml")).env("MALLOC_ARENA_MAX", "1");

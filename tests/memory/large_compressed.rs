@@ -1,5 +1,5 @@
-//! Finding out whether to compress a large part takes no memory for it, and compressing takes what it becomes. Alone in its
-//! process, whose peak is measured.
+//! The decision whether to compress a large part takes no memory in proportion to it, and compression takes only the
+//! size of its result. Runs alone in its process, because it measures the process's peak.
 
 use ringreel::format::{DType, Meta};
 use ringreel::{Config, Generator, NamedPart};
@@ -9,14 +9,14 @@ const MIB: usize = 1 << 20;
 const LEN: usize = 300 * MIB;
 const ALLOWED: u64 = 24 * MIB as u64;
 
-/// Most bytes that this process ever had in memory.
+/// The peak resident memory of this process, in bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// Bytes that nothing can be made of.
+/// Incompressible bytes.
 fn noise() -> Vec<u8> {
     let mut state = 1u64;
     let mut data = vec![0; LEN];

@@ -1,4 +1,4 @@
-//! A segment of more than 4 GiB (a sparse file): what lies behind that is found.
+//! Samples beyond 4 GiB in a segment (a sparse file) can be read.
 
 use ringreel::format::{
     DType, Meta, PartRef, ReadOptions, SampleRef, Schema, SegmentId, SegmentInfo, SegmentWriter, WriteOptions,
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use testkit::process::in_own_process;
 
-/// A file in which zeros leave a hole.
+/// A file that stores zeros as holes.
 struct Sparse(File);
 
 impl Write for Sparse {
@@ -28,8 +28,8 @@ impl Write for Sparse {
 }
 
 #[test]
-fn samples_behind_4_gib_are_read() {
-    in_own_process(&testkit::test_name!("samples_behind_4_gib_are_read"), body);
+fn samples_beyond_4_gib_are_read() {
+    in_own_process(&testkit::test_name!("samples_beyond_4_gib_are_read"), body);
 }
 
 fn body() {
@@ -66,5 +66,5 @@ fn body() {
         assert_eq!(sample.parts[1].data().unwrap()[..], label(5)[..], "{access:?}");
     }
     assert_eq!(check_whole(&Posix, &path).unwrap().footer.count, COUNT);
-    println!("a segment of {} bytes: samples behind 4 GiB are read", sealed.len);
+    println!("a segment of {} bytes: samples beyond 4 GiB are read", sealed.len);
 }

@@ -1,5 +1,5 @@
-//! A part that needs several records, written and read with memory for itself and little more. Alone in its process,
-//! whose peak is measured.
+//! A part of several records is written and read in little more memory than its size. Runs alone in its process,
+//! because it measures the process's peak.
 
 use ringreel::format::{
     DType, Meta, PartRef, ReadOptions, SampleRef, Schema, SegmentId, SegmentInfo, SegmentWriter, WriteOptions, frame,
@@ -17,14 +17,14 @@ const MIB: u64 = 1 << 20;
 const LEN: u64 = 600 * MIB;
 const ALLOWED: u64 = 64 * MIB;
 
-/// Most bytes that this process ever had in memory.
+/// The peak resident memory of this process, in bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// A sink that compares what it is given with a file.
+/// A sink that compares the bytes written to it with a file.
 struct Same(BufReader<File>);
 
 impl Write for Same {
@@ -40,7 +40,7 @@ impl Write for Same {
     }
 }
 
-/// Bytes that differ from page to page; the magic stands at each of `magics`.
+/// Bytes that differ from page to page, with the RecordIO magic number at each of `magics`.
 fn tensor(magics: &[u64]) -> Vec<u8> {
     let page: Vec<u8> = (0..4096u32).map(|n| (n * 7 % 251) as u8).collect();
     let mut data = vec![0; LEN as usize];
@@ -65,7 +65,7 @@ fn body() {
     let layout = Layout::new(dir.path());
     let before = peak();
     let unsplit: &[u64] = &[];
-    // At the beginning, across the border of the first two records, and in the last one.
+    // At the beginning, across the border of the first two records, and in the last record.
     let split: &[u64] = &[0, 4, 256 * MIB - 4, 256 * MIB, 599 * MIB + 8];
     for (n, magics) in [unsplit, split].into_iter().enumerate() {
         let schema = Schema::new([("data", DType::U8, vec![LEN]), ("label", DType::U8, vec![2000])]).unwrap();
@@ -94,7 +94,7 @@ fn body() {
         let sample = SampleRef { parts: &parts, meta: &Meta::new(), unix_ms: 0 };
         writer.sample(&sample).unwrap();
         let (_, path) = writer.seal().unwrap();
-        // Written in order, it has the same bytes.
+        // Written in order, the segment has the same bytes.
         let mut same = Same(BufReader::with_capacity(MIB as usize, File::open(&path).unwrap()));
         let mut writer = SegmentWriter::begin(&mut same, info, WriteOptions::default()).unwrap();
         writer.sample(&mut same, &sample).unwrap();

@@ -1,4 +1,4 @@
-//! What the doctor says of a server.
+//! The doctor's findings on a server.
 
 use crate::support::{Kind, Server};
 use crate::{config_at, unique};
@@ -17,7 +17,7 @@ fn examined(config: &Config) -> Vec<Check> {
     checks.into_iter().filter(|check| check.group == "index").collect()
 }
 
-/// Everything in the database: collections, and how many documents each has.
+/// Returns all collections in the database, with their number of documents.
 fn contents(config: &Config) -> Vec<(String, u64)> {
     use mongodb::bson::{Document, doc};
     let IndexPlace::MongoDb(place) = &config.index else { panic!("no MongoDB") };
@@ -40,7 +40,7 @@ fn verdicts(checks: &[Check]) -> Vec<(&str, Verdict)> {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn good_servers_pass_and_the_doctor_leaves_nothing() {
+fn doctor_passes_good_servers_and_leaves_no_documents() {
     let server = Server::good();
     let dir = tempfile::tempdir().unwrap();
     let config = config_at(&server.uri(), dir.path(), 4, "");
@@ -68,7 +68,7 @@ fn good_servers_pass_and_the_doctor_leaves_nothing() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn a_counter_that_gives_numbers_twice_is_named() {
+fn doctor_names_a_counter_that_repeats_numbers() {
     let server = Server::start(Kind::Racy);
     let dir = tempfile::tempdir().unwrap();
     let config = config_at(&server.uri(), dir.path(), 4, "");
@@ -77,12 +77,12 @@ fn a_counter_that_gives_numbers_twice_is_named() {
         let counter = checks.iter().find(|check| check.check == "atomic counter").unwrap();
         counter.verdict == Verdict::Warning && measured(counter).contains("twice")
     });
-    assert!(repeats, "no number came twice");
+    assert!(repeats, "no number was given twice");
 }
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn a_place_of_another_ring_and_unacknowledged_writes_are_named() {
+fn doctor_names_foreign_databases_and_unacknowledged_writes() {
     let server = Server::good();
     let dir = tempfile::tempdir().unwrap();
     let database = unique("test");

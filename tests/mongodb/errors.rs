@@ -1,4 +1,4 @@
-//! A wrong address is an error that says what is wrong and shows no password.
+//! An error on a wrong address names the cause and shows no password.
 
 use crate::support::{Kind, Server, blackhole, free_port};
 use crate::{config_at, unique};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use testkit::ring;
 
-/// Returns the error of opening a generator, which ends a wait by itself and makes no ring.
+/// Returns the error of opening a generator, which gives up after a lease and creates no ring.
 pub(crate) fn error_at(uri: &str) -> Error {
     let dir = tempfile::tempdir().unwrap();
     let config = config_at(uri, dir.path(), 10, "");
@@ -18,7 +18,7 @@ fn error_of(config: &Config, dir: &Path) -> Error {
     let begun = Instant::now();
     let error = Generator::open(config).map(|_| ()).unwrap_err();
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}: {error}", begun.elapsed());
-    assert_eq!(std::fs::read_dir(dir).unwrap().count(), 0, "a ring was made: {error}");
+    assert_eq!(std::fs::read_dir(dir).unwrap().count(), 0, "a ring was created: {error}");
     println!("{:.2} s: {error}", begun.elapsed().as_secs_f64());
     error
 }
@@ -26,12 +26,12 @@ fn error_of(config: &Config, dir: &Path) -> Error {
 pub(crate) fn assert_says(error: &Error, words: &[&str]) {
     let text = error.to_string();
     assert!(words.iter().all(|word| text.contains(word)), "{text}");
-    assert!(!text.contains("labels:") && !text.contains("Topology"), "the driver's own words: {text}");
+    assert!(!text.contains("labels:") && !text.contains("Topology"), "the message contains the driver's text: {text}");
 }
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn wrong_ports_and_hosts_have_errors_of_their_own() {
+fn wrong_ports_and_wrong_hosts_have_separate_errors() {
     let port = free_port();
     let wrong_port = error_at(&format!("mongodb://127.0.0.1:{port}"));
     assert!(matches!(wrong_port, Error::CoordinationUnavailable { .. }));
@@ -45,7 +45,7 @@ fn wrong_ports_and_hosts_have_errors_of_their_own() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn tls_that_is_expected_and_not_spoken_is_named() {
+fn server_without_requested_tls_is_named() {
     let server = Server::start(Kind::Good);
     let error = error_at(&format!("mongodb://127.0.0.1:{}/?tls=true", server.port()));
     assert!(matches!(error, Error::CoordinationDenied { .. }), "{error:?}");
@@ -54,7 +54,7 @@ fn tls_that_is_expected_and_not_spoken_is_named() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn a_server_of_another_kind_is_named() {
+fn server_with_another_protocol_is_named() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -68,7 +68,7 @@ fn a_server_of_another_kind_is_named() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
-fn ferretdb_a_wrong_password_is_named_and_never_shown() {
+fn ferretdb_wrong_password_is_reported_but_never_shown() {
     let server = Server::start(Kind::FerretDbWithUsers);
     let (user, password, port) = (server.user(), server.password(), server.port());
     let dir = tempfile::tempdir().unwrap();
@@ -119,7 +119,7 @@ fn invalid_connection_strings_are_reported_without_the_password() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn rings_in_one_database_stay_apart_one_in_each_place() {
+fn rings_in_one_database_stay_apart() {
     let server = Server::good();
     let dir = tempfile::tempdir().unwrap();
     let database = unique("test");
@@ -148,8 +148,8 @@ fn rings_in_one_database_stay_apart_one_in_each_place() {
     for words in [id.as_str(), "/one", "DBNAME", "COUNTER_COLLECTION", "--take-over"] {
         assert!(text.contains(words), "{text}");
     }
-    assert_eq!(generators[0].ring().coordination.members().unwrap().len(), 1, "it was left alone");
-    // In the middle of a run, too: the place is given to another ring, and the first one is told.
+    assert_eq!(generators[0].ring().coordination.members().unwrap().len(), 1, "the foreign member was counted");
+    // The same in the middle of a run: when another ring takes over the database, the first one gets an error.
     let first = &generators[0].ring().coordination;
     first.clear().unwrap();
     assert_eq!(first.next_index(7).unwrap(), Some(0));
@@ -168,9 +168,9 @@ fn rings_in_one_database_stay_apart_one_in_each_place() {
         let error = said.unwrap_err();
         assert!(matches!(error, Error::RingMismatch { .. }) && error.to_string().contains("/four"), "{error:?}");
     }
-    assert_eq!(second.handed_out(9).unwrap(), 1, "the first one wrote there");
+    assert_eq!(second.handed_out(9).unwrap(), 1, "the first ring wrote to it");
     assert_eq!(second.next_index(9).unwrap(), Some(1));
-    // What the first one left behind does not disturb the second one.
+    // What the first ring left behind does not disturb the second one.
     assert!(second.members().unwrap().iter().all(|(name, _)| name != "one-of-the-first"));
     assert_eq!(second.lease("manager").unwrap(), None);
     assert!(second.claim_lease("manager", 1, "me").unwrap());
@@ -179,7 +179,7 @@ fn rings_in_one_database_stay_apart_one_in_each_place() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn looking_claims_nothing_and_bad_documents_stay_alone() {
+fn status_claims_no_database_and_bad_documents_fail_alone() {
     let server = Server::good();
     let dir = tempfile::tempdir().unwrap();
     let config = config_at(&server.uri(), dir.path(), 4, "");
@@ -189,10 +189,10 @@ fn looking_claims_nothing_and_bad_documents_stay_alone() {
     index.clear().unwrap();
     let reader = ringreel::Reader::open(&config).unwrap();
     reader.ring().coordination.ping().unwrap();
-    // Nobody's place: another ring may take it, whoever looked at it before.
+    // An unclaimed database: another ring may take it, whichever process read it before.
     let other = crate::index_of(&config, "another").unwrap();
     other.clear().unwrap();
-    // A counter that somebody spoiled fails for itself; signs of life go on.
+    // A damaged counter fails alone; heartbeats continue.
     index.ping().unwrap();
     index.next_index(2).unwrap();
     crate::spoil(&config, 2);
@@ -205,7 +205,7 @@ fn looking_claims_nothing_and_bad_documents_stay_alone() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn an_error_inside_of_another_runtime_is_an_error_and_no_panic() {
+fn error_inside_another_async_runtime_causes_no_panic() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         error_at("mongodb://127.0.0.1/?authMechanism=NONE");

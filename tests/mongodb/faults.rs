@@ -1,5 +1,5 @@
-//! Servers that are down, slow, emptied, that repeat their counter, lose replies and get requests twice: nothing is lost,
-//! nothing is delivered twice, and the ring goes on.
+//! Servers that are down, slow or emptied, repeat their counter, lose replies or get requests twice: no sample is lost
+//! or delivered twice, and the ring continues.
 
 use crate::support::{Faults, Kind, Proxy, Server};
 use crate::turning::{Turned, drain, turn};
@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use testkit::ring::{another, assert_delivered_once, write};
 
-/// Short times, since these tests wait for leases to run out.
+/// Short times, because these tests wait for leases to expire.
 const SHORT: &str = "LEASE_SECONDS: 1\nPOLL_SECONDS: 0.02\n";
-/// Longest time that anything here is waited for.
+/// The longest wait in these tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn told(what: &str, turned: &Turned) {
@@ -26,7 +26,7 @@ fn told(what: &str, turned: &Turned) {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn cut_delayed_and_repeated_messages_lose_and_double_nothing() {
+fn message_faults_lose_or_duplicate_no_sample() {
     let server = Server::start(Kind::Good);
     let proxy = Proxy::start(server.address());
     let dir = tempfile::tempdir().unwrap();
@@ -55,12 +55,12 @@ fn cut_delayed_and_repeated_messages_lose_and_double_nothing() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn connections_that_break_while_a_ring_is_opened_are_made_again() {
+fn connections_broken_while_opening_a_ring_are_retried() {
     let server = Server::start(Kind::Good);
     let proxy = Proxy::start(server.address());
     let dir = tempfile::tempdir().unwrap();
     let config = config_at(&proxy.uri(), dir.path(), 200, SHORT);
-    // The driver asks twice by itself.
+    // The driver retries once.
     proxy.set(Faults { cut_before: 1.0, cuts: Some(3), ..Faults::default() });
     Ring::find_or_make(Arc::new(Posix), &config).unwrap();
     assert!(proxy.counts().cut >= 3);
@@ -68,7 +68,7 @@ fn connections_that_break_while_a_ring_is_opened_are_made_again() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn a_server_that_comes_back_empty_is_used_again() {
+fn server_that_restarts_empty_is_used_again() {
     let mut server = Some(Server::start(Kind::Good));
     let port = server.as_ref().unwrap().port();
     let dir = tempfile::tempdir().unwrap();
@@ -86,7 +86,7 @@ fn a_server_that_comes_back_empty_is_used_again() {
         if let Some(back) = back
             && used_after.is_none()
         {
-            // All of it is there again: whose it is, the status, a counter.
+            // Everything is restored: the owner, the status, a counter.
             let ring = another(&config);
             let said = ring
                 .coordination
@@ -109,7 +109,7 @@ fn a_server_that_comes_back_empty_is_used_again() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn a_server_that_hangs_is_done_without_and_used_when_it_answers() {
+fn hanging_server_is_bypassed_until_it_answers() {
     let server = Server::start(Kind::Good);
     let proxy = Proxy::start(server.address());
     let dir = tempfile::tempdir().unwrap();
@@ -132,14 +132,14 @@ fn a_server_that_hangs_is_done_without_and_used_when_it_answers() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn readers_go_on_without_a_server_and_new_generators_fail() {
+fn readers_continue_without_a_server_but_generators_fail() {
     let server = Server::start(Kind::Good);
     let dir = tempfile::tempdir().unwrap();
     let config = config_at(&server.uri(), dir.path(), 5, SHORT);
     let mut generator = Generator::open(&config).unwrap();
     (0..10).for_each(|n| drop(write(&mut generator, n).unwrap()));
     server.kill();
-    // What was open goes on.
+    // Open readers continue.
     (10..20).for_each(|n| drop(write(&mut generator, n).unwrap()));
     let reader = ringreel::Reader::open(&config).unwrap();
     assert_eq!(reader.newest().unwrap().summary.generation, 4);
@@ -148,7 +148,7 @@ fn readers_go_on_without_a_server_and_new_generators_fail() {
     assert!(Generator::open(&config).is_err());
 }
 
-/// Real processes: `generators` of them, with what they say in files.
+/// Runs `generators` real processes; returns their logs.
 fn processes(dir: &Path, config: &Config, generators: usize, samples: u64) -> Vec<String> {
     let ringreel::config::IndexPlace::MongoDb(place) = &config.index else { panic!("no MongoDB") };
     let yaml = format!(
@@ -171,7 +171,7 @@ fn processes(dir: &Path, config: &Config, generators: usize, samples: u64) -> Ve
     (0..generators).map(|n| std::fs::read_to_string(dir.join(format!("{n}.log"))).unwrap()).collect()
 }
 
-/// How many of 1,600 numbers, taken by 16 at once, had been handed out before.
+/// How many of 1,600 numbers, taken by 16 threads, were handed out twice.
 fn repeats(server: &Server) -> usize {
     let config = config_at(&server.uri(), Path::new("/"), 1, "");
     let indices: Vec<_> = (0..16).map(|_| index_of(&config, "x").unwrap()).collect();
@@ -185,25 +185,25 @@ fn repeats(server: &Server) -> usize {
     numbers.len() - numbers.iter().collect::<HashSet<_>>().len()
 }
 
-fn a_counter_that_repeats(kind: Kind) {
+fn assert_counter_repeats_are_harmless(kind: Kind) {
     let server = Server::start(kind);
-    // It repeats itself when requests meet, which on a quiet machine they may not.
+    // Numbers repeat when requests overlap, which may not happen on a quiet machine.
     let repeated = (0..20).map(|_| repeats(&server)).find(|repeated| *repeated > 0);
     println!("{kind:?}: {repeated:?} numbers were handed out before");
-    assert!(repeated.is_some(), "this counter is a good one, and the test shows nothing");
+    assert!(repeated.is_some(), "this counter never repeats, so the test is void");
     let dir = tempfile::tempdir().unwrap();
     let turned = turn(&config_at(&server.uri(), dir.path(), 100, SHORT), 8, 500, |_| true);
     told(&format!("{kind:?}"), &turned);
-    assert!((0..20).any(|_| told_of_repeats(&server)), "nobody was told that the counter repeats itself");
+    assert!((0..20).any(|_| repeats_were_logged(&server)), "no process logged that the counter repeats");
 }
 
-/// Whether one of 8 processes was told that the counter repeats itself; none is told so twice, and nothing is lost.
-fn told_of_repeats(server: &Server) -> bool {
+/// Returns whether one of 8 processes logged that the counter repeats; checks that none logs it twice and none is lost.
+fn repeats_were_logged(server: &Server) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let config = config_at(&server.uri(), dir.path(), 100, SHORT);
     let logs = processes(dir.path(), &config, 8, 250);
     let repeats: Vec<usize> = logs.iter().map(|log| log.matches("the counter repeats itself").count()).collect();
-    println!("told of repeats, by process: {repeats:?}");
+    println!("warnings of repeats, by process: {repeats:?}");
     assert!(repeats.iter().all(|times| *times <= 1), "{repeats:?}");
     let ledgers: String =
         (0..8).map(|n| std::fs::read_to_string(dir.path().join(format!("ledger.{n}"))).unwrap()).collect();
@@ -216,12 +216,12 @@ fn told_of_repeats(server: &Server) -> bool {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn a_counter_that_is_not_atomic_loses_and_doubles_nothing() {
-    a_counter_that_repeats(Kind::Racy);
+fn non_atomic_counter_loses_or_duplicates_no_sample() {
+    assert_counter_repeats_are_harmless(Kind::Racy);
 }
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
-fn ferretdb_stuck_counter_loses_and_doubles_nothing() {
-    a_counter_that_repeats(Kind::FerretDb);
+fn ferretdb_non_atomic_counter_loses_or_duplicates_no_sample() {
+    assert_counter_repeats_are_harmless(Kind::FerretDb);
 }

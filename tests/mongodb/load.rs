@@ -1,4 +1,4 @@
-//! What a ring asks of its server.
+//! The load that a ring puts on its server.
 
 use crate::config_at;
 use crate::support::{Kind, Proxy, Server};
@@ -6,10 +6,10 @@ use crate::turning::turn;
 use std::collections::BTreeMap;
 use testkit::ring;
 
-/// What a connection asks for its own sake.
+/// Commands that a connection sends for its own purposes.
 const OF_THE_DRIVER: [&str; 6] = ["hello", "isMaster", "ismaster", "ping", "endSessions", "buildInfo"];
 
-/// That [`turn`] has.
+/// The number of readers in [`turn`].
 const READERS: u64 = 2;
 
 fn asked(operations: &BTreeMap<String, u64>) -> u64 {
@@ -18,7 +18,7 @@ fn asked(operations: &BTreeMap<String, u64>) -> u64 {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn a_segment_costs_at_most_two_operations() {
+fn segment_costs_at_most_two_operations() {
     for (cap, samples) in [(20, 500), (400, 500)] {
         let server = Server::start(Kind::Good);
         let proxy = Proxy::start(server.address());
@@ -28,9 +28,9 @@ fn a_segment_costs_at_most_two_operations() {
         let operations = proxy.operations();
         let each = asked(&operations) as f64 / turned.finished as f64;
         println!("SWAP_CAP {cap}: {each:.2} operations for each of {} segments: {operations:?}", turned.finished);
-        // Besides, a reader writes down what it reads, and it is looked which generations readers need.
+        // In addition, readers log their epochs, and managers query which generations readers need.
         let reading = (READERS * 8 * turned.generations) as f64 / turned.finished as f64;
-        // And all give signs of life and look at others', which costs more the longer it takes.
+        // All members send and poll heartbeats, at a cost that grows with the run's length.
         let living = 14.0 * turned.seconds / turned.finished as f64;
         assert!(each <= 2.0 + reading + living, "{each} with SWAP_CAP {cap}: {operations:?}");
     }
@@ -38,7 +38,7 @@ fn a_segment_costs_at_most_two_operations() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn sixty_four_generators_on_one_server_do_not_drown_it() {
+fn sixty_four_generators_do_not_overload_one_server() {
     let mut rates = Vec::new();
     for generators in [4, 64] {
         let server = Server::good();

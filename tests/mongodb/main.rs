@@ -1,6 +1,6 @@
-//! The index in a MongoDB, against servers that these tests start and kill. `scripts/mongodb.sh` builds them, and
-//! `cargo test --test mongodb -- --ignored` runs all of it; the tests whose names begin with `ferretdb` need the one
-//! that is written in Go. With RINGREEL_TEST_MONGOURI, what needs a good server is run on that one.
+//! The index in MongoDB, against servers that these tests start and kill. `scripts/mongodb.sh` builds the servers, and
+//! `cargo test --test mongodb -- --ignored` runs all tests; those whose names begin with `ferretdb` need FerretDB,
+//! which is written in Go. With RINGREEL_TEST_MONGOURI, tests that need a correct server use that one.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 mod doctor;
@@ -23,28 +23,28 @@ use testkit::contract::{self, Place};
 
 testkit::contract!(on_a_server, crate::good_place, ignore = "needs a server: scripts/mongodb.sh java");
 
-/// A name that no other test has used, on a server that may be a lasting one.
+/// A name that no other test has used, because the server may be permanent.
 fn unique(prefix: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
     format!("{prefix}-{:x}-{:x}-{}", time, std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A configuration with its index at `uri`, in a database of its own.
+/// A configuration with its index at `uri`, in a separate database.
 fn config_at(uri: &str, dir: &Path, cap: u64, more: &str) -> Config {
     let yaml =
         format!("DBNAME: {}\nMONGOURI: '{uri}'\nRING: a.ring\nSWAP_CAP: {cap}\nSAMPLE: [data]\n{more}", unique("test"));
     Config::parse(&yaml, "test", dir, true).unwrap()
 }
 
-/// The index of ring `ring_id`, as a process of its own would open it.
+/// Opens the index of ring `ring_id` as a separate process would.
 fn index_of(config: &Config, ring_id: &str) -> ringreel::Result<Arc<dyn CoordinationStore>> {
     let path = Path::new("/a/ring");
     let ring = RingContext { ring_id, path, files: path.join("index"), swap_cap: 64, me: "me" };
     Backend::connect(&config.index, IfUnreachable::Fail)?.open(Arc::new(Posix), ring, Claim::IfUnowned)
 }
 
-/// Makes nonsense of the counter of `generation`, as somebody at a shell might.
+/// Overwrites the counter of `generation` with an invalid value, as a user at a shell might.
 fn spoil(config: &Config, generation: i64) {
     use mongodb::bson::{Document, doc};
     let IndexPlace::MongoDb(place) = &config.index else { panic!("no MongoDB") };
@@ -68,7 +68,7 @@ fn good_place() -> Place {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn sixteen_processes_take_sixteen_thousand_different_numbers() {
+fn sixteen_processes_take_16000_distinct_numbers() {
     let server = Server::good();
     let place = format!("{} {}", server.uri(), unique("test"));
     contract::gives_no_number_twice_to_processes(&testkit::test_name!("child_of_mongodb"), &place, 16, 1000);

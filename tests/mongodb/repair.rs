@@ -1,4 +1,4 @@
-//! `ringreel repair` and `ringreel index move`: the index comes from the directory, and goes where it is wanted.
+//! `ringreel repair` rebuilds the index from the directory, and `ringreel index move` moves it.
 
 use crate::support::Server;
 use crate::unique;
@@ -27,7 +27,7 @@ fn configure(dir: &Path, yaml: &str) -> Config {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh java"]
-fn an_emptied_index_is_rebuilt_and_moved_there_and_back() {
+fn emptied_index_is_rebuilt_and_moved_there_and_back() {
     let server = Server::good();
     let dir = tempfile::tempdir().unwrap();
     let yaml = yaml_at(&server.uri());
@@ -43,7 +43,7 @@ fn an_emptied_index_is_rebuilt_and_moved_there_and_back() {
     let (code, said) = ringreel(dir.path(), &["repair"]);
     assert_eq!(code, 1);
     assert!(said.contains("no swap status") && said.contains("numbers below 7 are taken"), "{said}");
-    assert_eq!(index.handed_out(4).unwrap(), 0, "nothing was done yet");
+    assert_eq!(index.handed_out(4).unwrap(), 0, "repair without --apply changed the index");
     assert_eq!(ringreel(dir.path(), &["repair", "--apply"]).0, 0);
     assert_eq!(ringreel(dir.path(), &["repair"]).0, 0);
     let status = index.status().unwrap().unwrap();
@@ -91,7 +91,7 @@ fn index_of_a_lost_ring_is_taken_over_on_request() {
     assert_eq!(ringreel(dir.path(), &["repair"]).0, 2);
     assert_eq!(ringreel(dir.path(), &["repair", "--apply", "--take-over"]).0, 0);
     let mut generator = Generator::open(&config).unwrap();
-    assert_eq!(generator.ring().coordination.status().unwrap(), None, "nothing of the old one is left");
+    assert_eq!(generator.ring().coordination.status().unwrap(), None, "the old ring's index is removed");
     (0..10).for_each(|n| drop(write(&mut generator, n).unwrap()));
     assert_eq!(generator.ring().coordination.status().unwrap().unwrap().generation, 1);
 }

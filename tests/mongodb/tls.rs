@@ -1,4 +1,4 @@
-//! TLS and logins: what is agreed upon works, what is not is named, and nothing secret is said before.
+//! TLS and logins: agreed settings work, mismatches are named, and no secret is sent without TLS if TLS is requested.
 
 use crate::config_at;
 use crate::errors::{assert_says, error_at};
@@ -24,7 +24,7 @@ fn trusting(name: &str) -> String {
     format!("&tlsCAFile={}", Server::tls_file(name))
 }
 
-/// Writes 20 samples, reads them, and looks at what the index says of them.
+/// Writes 20 samples, reads them, and checks their entries in the index.
 fn twenty_samples(uri: &str) {
     let dir = tempfile::tempdir().unwrap();
     let config = config_at(uri, dir.path(), 5, "KEEP: 4");
@@ -36,7 +36,7 @@ fn twenty_samples(uri: &str) {
     generator.finish(false, &|| false).unwrap();
     assert_eq!(ids.len(), 20);
     assert_delivered_once(&config.ring, &ids, uri);
-    assert_eq!(strays(&config), 0, "the index was done without");
+    assert_eq!(strays(&config), 0, "the index was bypassed");
 
     let reader = Reader::open(&config).unwrap();
     let mut read = Vec::new();
@@ -50,7 +50,7 @@ fn twenty_samples(uri: &str) {
     assert_eq!(read, (0..20).collect::<Vec<u64>>());
 }
 
-/// Segments whose name has no number of the index.
+/// Counts segments whose name has no index from the counter.
 fn strays(config: &Config) -> usize {
     const STRAY: u64 = 1 << 40;
     let manifests = Manifests::new(Arc::new(Posix), Layout::new(&config.ring));
@@ -59,11 +59,11 @@ fn strays(config: &Config) -> usize {
     segments.filter(|segment| segment.index >= STRAY).count()
 }
 
-/// Takes connections, hands them on to a server, and keeps what those who came said.
+/// Forwards connections to a server, and records what the clients send.
 struct Relay {
     address: SocketAddr,
     heard: Arc<Mutex<Vec<Vec<u8>>>>,
-    /// From now on who comes is taken, and gets no answer.
+    /// If set, connections are accepted, but get no answer.
     silent: Arc<AtomicBool>,
 }
 
@@ -99,7 +99,7 @@ impl Relay {
         self.address.port()
     }
 
-    /// One entry for each connection.
+    /// What each client sent, one entry per connection.
     fn heard(&self) -> Vec<Vec<u8>> {
         self.heard.lock().unwrap().clone()
     }
@@ -121,12 +121,12 @@ fn hand_on(mut from: TcpStream, mut to: TcpStream, keep: &Mutex<Vec<Vec<u8>>>, n
     }
 }
 
-/// A record of TLS that holds a handshake; what speaks MongoDB begins with the length of a message.
+/// Whether this is a TLS record with a handshake; a MongoDB message begins with its length.
 fn is_tls(said: &[u8]) -> bool {
     said.starts_with(&[0x16, 0x03])
 }
 
-/// A refusal that holds these words, and no password of this server's.
+/// Checks for an error that contains these words and no password of this server.
 fn refusal(server: &Server, uri: &str, words: &[&str]) {
     let error = error_at(uri);
     assert!(matches!(error, Error::CoordinationDenied { .. }), "{error:?}");
@@ -143,20 +143,20 @@ fn assert_quiet(server: &Server, error: &Error) {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
-fn ferretdb_a_ring_has_its_index_behind_tls() {
+fn ferretdb_index_works_over_tls() {
     let server = Server::start(Kind::FerretDbWithTls);
     let relay = Relay::start(Ipv4Addr::LOCALHOST, server.address());
     twenty_samples(&uri_with(&server, "localhost", relay.port(), &trusting("ca.pem")));
     twenty_samples(&server.uri());
     let mut heard = relay.heard();
-    heard.retain(|said| !said.is_empty()); // some only look whether somebody is there
+    heard.retain(|said| !said.is_empty()); // some connections only check for a listener
     assert!(heard.len() > 1 && heard.iter().all(|said| is_tls(said)), "{heard:?}");
     assert!(!relay.heard_of(server.user()) && !relay.heard_of("ringreel"));
 }
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
-fn ferretdb_a_certificate_that_is_not_trusted_is_named() {
+fn ferretdb_untrusted_certificate_is_named() {
     let server = Server::start(Kind::FerretDbWithTls);
     let port = server.port();
     for options in [trusting("other-ca.pem"), String::new()] {
@@ -166,7 +166,7 @@ fn ferretdb_a_certificate_that_is_not_trusted_is_named() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
-fn ferretdb_a_certificate_for_another_host_is_named() {
+fn ferretdb_certificate_for_another_host_is_named() {
     let server = Server::start(Kind::FerretDbWithTls);
     let relay = Relay::start(Ipv4Addr::new(127, 0, 0, 2), server.address());
     let uri = uri_with(&server, "127.0.0.2", relay.port(), &trusting("ca.pem"));
@@ -186,10 +186,10 @@ fn ferretdb_server_that_requires_tls_is_named() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
-fn ferretdb_a_file_of_tls_that_cannot_be_used_is_named() {
+fn ferretdb_unusable_tls_file_is_named() {
     let server = Server::start(Kind::FerretDbWithTls);
     let at = |options: &str| error_at(&uri_with(&server, "localhost", server.port(), options));
-    // There is none, or it does not hold what it should.
+    // The file is missing, or has the wrong contents.
     let wrong = [("tlsCAFile", "server-key.pem"), ("tlsCertificateKeyFile", "ca.pem")];
     for (option, file) in wrong.into_iter().chain(wrong.map(|(option, _)| (option, "no-such-file.pem"))) {
         let error = at(&format!("&{option}={}", Server::tls_file(file)));
@@ -201,7 +201,7 @@ fn ferretdb_a_file_of_tls_that_cannot_be_used_is_named() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
-fn ferretdb_silent_server_behind_tls_is_done_without() {
+fn ferretdb_silent_tls_server_is_bypassed() {
     let server = Server::start(Kind::FerretDbWithTls);
     let relay = Relay::start(Ipv4Addr::LOCALHOST, server.address());
     let dir = tempfile::tempdir().unwrap();
@@ -222,7 +222,7 @@ fn ferretdb_silent_server_behind_tls_is_done_without() {
 
 #[test]
 #[ignore = "needs a server: scripts/mongodb.sh ferretdb"]
-fn ferretdb_a_server_that_wants_a_certificate_of_ours_gets_it() {
+fn ferretdb_server_gets_the_client_certificate_it_requires() {
     let server = Server::start(Kind::FerretDbWithClientCertificates);
     twenty_samples(&server.uri());
     let without = uri_with(&server, "localhost", server.port(), &trusting("ca.pem"));
@@ -260,7 +260,7 @@ fn ferretdb_credentials_are_never_sent_without_requested_tls() {
         assert!(plain > 0 && heard.iter().any(|said| is_tls(said)), "{plain} of {}", heard.len());
         assert!(!relay.heard_of(user) && !relay.heard_of(password), "{mechanism}: {heard:?}");
         assert!(!relay.heard_of("sasl") && !relay.heard_of("peculativeAuth"), "{mechanism}: {heard:?}");
-        // Who does not ask for it is heard: the user's name, and by PLAIN the password.
+        // Without requested TLS, the relay sees the user's name and, with PLAIN, the password.
         let _ = Generator::open(&config_at(&login, tempfile::tempdir().unwrap().path(), 5, ""));
         assert!(relay.heard_of(user), "{mechanism}");
         assert_eq!(relay.heard_of(password), mechanism == "PLAIN", "{mechanism}");

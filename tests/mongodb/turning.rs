@@ -1,4 +1,4 @@
-//! A ring that turns: generators, a manager and readers in threads, until so many samples are finished.
+//! Runs a ring: generators, a manager and readers in threads, until a number of samples is finished.
 
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
@@ -17,34 +17,34 @@ use std::thread;
 use std::time::{Duration, Instant};
 use testkit::ring::{self, assert_delivered_once, listed, manage, write};
 
-/// Numbers from here on are drawn at random, where the index gave none.
+/// Indices from here on are random, drawn when the index store gave none.
 const STRAY: u64 = 1 << 40;
 
-/// How it went.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Turned {
     pub finished: u64,
     #[allow(dead_code, reason = "printed")]
     pub read: u64,
-    /// Segments whose name has a number of the index, and whose has a random one.
+    /// Segments with an index from the counter, and with a random index.
     pub counted: u64,
     pub stray: u64,
     pub generations: u64,
     pub seconds: f64,
-    /// Longest time in which no sample was finished.
+    /// The longest time in which no sample was finished.
     #[allow(dead_code, reason = "printed")]
     pub longest: Duration,
 }
 
-/// `generators` threads finish `samples` each, and go on until `meanwhile` returns true, which is called again and again
-/// with the number of finished samples. Nothing finished is lost or listed twice, and what readers read is what was put
-/// in.
+/// Runs `generators` threads that finish `samples` each, and continue until `meanwhile`, which is called repeatedly
+/// with the number of finished samples, returns true. Checks that no finished sample is lost or listed twice, and that
+/// readers read what was written.
 pub fn turn(config: &Config, generators: u64, samples: u64, mut meanwhile: impl FnMut(u64) -> bool) -> Turned {
     let (finished, may_end) = (AtomicU64::new(0), AtomicBool::new(false));
     let (stop, read) = (AtomicBool::new(false), AtomicU64::new(0));
     let begun = Instant::now();
     let (mut last, mut moved, mut longest) = (0, begun, Duration::ZERO);
-    drop(Generator::open(config).unwrap()); // the ring is there, for the readers
+    drop(Generator::open(config).unwrap()); // creates the ring, for the readers
     let ids: Vec<SampleId> = thread::scope(|scope| {
         let manager = scope.spawn(|| manage(Manager::open(config).unwrap(), || stop.load(Ordering::SeqCst)));
         let readers =
@@ -102,7 +102,7 @@ fn read_on(config: &Config, rank: u64, stop: &AtomicBool, read: &AtomicU64) {
                 let n = u64::from_le_bytes(sample.parts[0].data().unwrap()[..].try_into().unwrap());
                 assert_eq!(sample.meta.get("n"), Some(&Value::Int(i128::from(n))));
                 read.fetch_add(1, Ordering::SeqCst);
-                thread::sleep(Duration::from_millis(1)); // the others want the machine too
+                thread::sleep(Duration::from_millis(1)); // leaves the processor to the other threads
             }
             Err(Error::Interrupted { .. }) => return,
             other => panic!("{other:?}"),
@@ -113,7 +113,8 @@ fn read_on(config: &Config, rank: u64, stop: &AtomicBool, read: &AtomicU64) {
     }
 }
 
-/// Brings in what those who left had staged, and promotes it, until all of `wanted` are listed; all that is.
+/// Commits and promotes the staged segments of departed generators until all of `wanted` are listed; returns all
+/// listed.
 pub fn drain(config: &Config, wanted: &HashSet<String>) -> Vec<SampleId> {
     let soon = Config { lease: Duration::from_millis(500), ..config.clone() };
     let ring = ring::another(&soon);

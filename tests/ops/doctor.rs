@@ -1,4 +1,4 @@
-//! `ringreel doctor`: a healthy place has no failures, each thing that is wrong is named, and nothing is left behind.
+//! `ringreel doctor`: a healthy filesystem has no failures, each problem is named, and no files are left behind.
 
 use ringreel::config::Config;
 use ringreel::fs::Space;
@@ -19,11 +19,11 @@ use testkit::liar::{self, Liar, Lie, examined, examined_with, leftovers, wrong};
 
 const YAML: &str = "SWAP_CAP: 10\nSAMPLE: [data, label]";
 
-/// What the command said about `check`: verdict, measured, advice.
+/// Returns verdict, measured and advice for `check`.
 fn said_of(said: &Said, check: &str) -> (String, String, String) {
     let lines = said.json();
     let line = lines.iter().find(|line| line["check"] == check);
-    let line = line.unwrap_or_else(|| panic!("nothing is said of {check}: {said:?}"));
+    let line = line.unwrap_or_else(|| panic!("no finding for {check}: {said:?}"));
     let text = |key: &str| line[key].as_str().unwrap().to_owned();
     assert!(!text("why").is_empty() && !text("group").is_empty());
     (text("verdict"), text("measured"), text("advice"))
@@ -58,20 +58,20 @@ fn assert_healthy(place: &Place) {
 }
 
 #[test]
-fn a_healthy_place_has_no_failures_with_a_ring_and_without() {
+fn healthy_filesystem_passes_with_and_without_a_ring() {
     let place = Place::new(YAML);
     assert_healthy(&place);
-    assert!(!place.ring().exists(), "no ring was made");
+    assert!(!place.ring().exists(), "doctor created a ring");
     generate(&place.config(), 0..30);
     let before = listing(&place.ring());
     assert_healthy(&place);
-    assert_eq!(listing(&place.ring()), before, "nothing of the ring is changed");
+    assert_eq!(listing(&place.ring()), before, "doctor changed the ring");
     let (_, measured, _) = said_of(&doctor(&place), "room");
-    assert!(measured.contains("in 10 files"), "the size of a generation is known: {measured}");
+    assert!(measured.contains("in 10 files"), "doctor knows the size of a generation: {measured}");
 }
 
 #[test]
-fn memory_is_a_healthy_place() {
+fn in_memory_filesystem_passes() {
     let place = Place::new(YAML);
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     place.configure(&format!("RING: {}/ring\n{YAML}", dir.path().display()));
@@ -80,7 +80,7 @@ fn memory_is_a_healthy_place() {
 }
 
 #[test]
-fn text_says_the_same_without_colours_in_a_pipe() {
+fn text_output_has_the_same_findings_without_colours() {
     let place = Place::new(YAML);
     generate(&place.config(), 0..10);
     place.configure("DBNAME: demo\nSWAP_CAP: 11\nSAMPLE: [data, label]");
@@ -104,7 +104,7 @@ fn unloadable_configurations_are_reported_without_any_check() {
 }
 
 #[test]
-fn a_ring_that_does_not_fit_is_told_with_its_own_value() {
+fn mismatched_ring_is_reported_with_its_own_value() {
     let place = Place::new(YAML);
     generate(&place.config(), 0..10);
     place.configure("DBNAME: demo\nSWAP_CAP: 11\nSAMPLE: [data, label]");
@@ -118,7 +118,7 @@ fn a_ring_that_does_not_fit_is_told_with_its_own_value() {
 }
 
 #[test]
-fn a_place_that_is_none_is_told() {
+fn unusable_ring_path_is_reported() {
     let place = Place::new(YAML);
     for (ring, word) in
         [("nowhere/ring", "nowhere"), ("config.yaml", "another directory for RING"), (".", "holds other things")]
@@ -131,9 +131,9 @@ fn a_place_that_is_none_is_told() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_to_is_told() {
+fn unwritable_directory_is_reported() {
     let place = Place::new(YAML);
-    let Some(said) = as_nobody("a_directory_that_cannot_be_written_to_is_told", &place, &["doctor", "--json"]) else {
+    let Some(said) = as_nobody("unwritable_directory_is_reported", &place, &["doctor", "--json"]) else {
         return;
     };
     assert_eq!(said.code, Some(1), "{said:?}");
@@ -141,11 +141,11 @@ fn a_directory_that_cannot_be_written_to_is_told() {
 }
 
 #[test]
-fn a_ring_of_somebody_else_is_told_to_who_would_generate() {
+fn foreign_ring_is_reported_as_unwritable() {
     let place = Place::new(YAML);
     generate(&place.config(), 0..10);
     fs::set_permissions(place.ring(), fs::Permissions::from_mode(0o777)).unwrap();
-    let test = "a_ring_of_somebody_else_is_told_to_who_would_generate";
+    let test = "foreign_ring_is_reported_as_unwritable";
     let Some(said) = as_nobody(test, &place, &["doctor", "--json"]) else { return };
     if fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) != 0) {
         return loudly(&format!("SKIPPED: {test}: only root can be another user"));
@@ -155,8 +155,8 @@ fn a_ring_of_somebody_else_is_told_to_who_would_generate() {
 }
 
 #[test]
-fn a_full_disk_is_told() {
-    let Some(mount) = Mount::tmpfs("a_full_disk_is_told", "size=2m") else { return };
+fn full_disk_is_reported() {
+    let Some(mount) = Mount::tmpfs("full_disk_is_reported", "size=2m") else { return };
     let place = Place::new(YAML);
     place.configure(&format!("RING: {}/ring\n{YAML}", mount.path().display()));
     mount.fill_up(8);
@@ -170,7 +170,7 @@ fn a_full_disk_is_told() {
 }
 
 #[test]
-fn few_open_files_are_told() {
+fn low_open_file_limit_is_reported() {
     let place = Place::new(YAML);
     let mut command = Command::new("sh");
     let run = format!("ulimit -n 100; exec {} doctor --json", testkit::binary());
@@ -182,7 +182,7 @@ fn few_open_files_are_told() {
 
 #[test]
 #[cfg(feature = "mongodb")]
-fn a_mongodb_that_is_not_there_is_told_without_its_password() {
+fn unreachable_mongodb_is_reported_without_its_password() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let place = Place::new(YAML);
     place.configure(&format!("DBNAME: demo\n{YAML}\nMONGOURI: 'mongodb://me:s3cr3t@127.0.0.1:{port}'"));
@@ -193,7 +193,7 @@ fn a_mongodb_that_is_not_there_is_told_without_its_password() {
 }
 
 #[test]
-fn each_lie_of_a_filesystem_is_named_and_nothing_else() {
+fn each_filesystem_defect_is_named_and_no_other() {
     use Verdict::{Failure, Warning};
     let cases: Vec<(Lie, &[(&str, Verdict)])> = vec![
         (Lie::None, &[]),
@@ -254,7 +254,7 @@ fn each_lie_of_a_filesystem_is_named_and_nothing_else() {
 }
 
 #[test]
-fn ring_mode_with_setgid_is_tried_and_looked_at() {
+fn doctor_tests_ring_mode_with_setgid() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let of = |lie: Lie, mode: &str| liar::examined_as(dir.path(), lie, &format!("RING_MODE: \"{mode}\""));
     let checked = |checks: &[Check]| checks.iter().any(|check| check.check == "RING_MODE");
@@ -265,7 +265,7 @@ fn ring_mode_with_setgid_is_tried_and_looked_at() {
 }
 
 #[test]
-fn what_is_known_of_a_lie_is_in_the_words() {
+fn findings_include_error_numbers_and_causes() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let words = |lie: Lie, check: &str| {
         let checks = examined(dir.path(), lie);
@@ -280,7 +280,7 @@ fn what_is_known_of_a_lie_is_in_the_words() {
 }
 
 #[test]
-fn a_call_that_hangs_is_named_and_not_waited_for() {
+fn hanging_call_is_named_and_not_awaited() {
     let dir = tempfile::tempdir().unwrap();
     let checks = examined_with(dir.path(), Lie::HangsAt("race-O_EXCL"), |doctor| doctor.limit = Duration::from_secs(8));
     let of_place = checks.iter().filter(|check| check.group != "machine");
@@ -289,12 +289,12 @@ fn a_call_that_hangs_is_named_and_not_waited_for() {
         matches!(hangs[..], [one] if one.check == "O_EXCL has one winner" && one.verdict == Verdict::Failure),
         "{checks:#?}"
     );
-    assert!(checks.iter().any(|check| check.group == "machine"), "the rest is looked at");
+    assert!(checks.iter().any(|check| check.group == "machine"), "the remaining groups are checked");
     assert!(!checks.iter().any(|check| check.check == "flock"), "other calls would hang too");
 }
 
 #[test]
-fn whenever_it_is_interrupted_nothing_is_left_behind() {
+fn interrupted_doctor_leaves_no_files() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let yaml = format!("DBNAME: demo\n{YAML}");
     let config = Config::parse(&yaml, "test", dir.path(), true).unwrap();
@@ -315,14 +315,14 @@ fn whenever_it_is_interrupted_nothing_is_left_behind() {
 }
 
 #[test]
-fn what_a_killed_doctor_left_is_removed_a_day_later() {
+fn files_of_a_killed_doctor_are_removed_after_a_day() {
     let place = Place::new(YAML);
     let (old, new) = (place.path().join(".doctor-00000001"), place.path().join(".doctor-00000002"));
     for dir in [&old, &new] {
         fs::create_dir_all(dir.join("race-link")).unwrap();
         fs::write(dir.join("race-link/of-1"), "x").unwrap();
     }
-    // What only has such a name, and what a link leads to, is somebody else's.
+    // A foreign file with such a name, and the target of a link, are kept.
     let (notes, data, link) = (".doctor-notes", place.path().join("data"), place.path().join(".doctor-00000003"));
     fs::create_dir(place.path().join(notes)).unwrap();
     fs::create_dir(&data).unwrap();
@@ -350,10 +350,10 @@ fn empty_directories_are_measured_and_stay_usable_for_a_ring() {
 }
 
 #[test]
-fn a_signal_ends_it_and_nothing_is_left_behind() {
+fn doctor_ends_on_a_signal_and_leaves_no_files() {
     let place = Place::new(YAML);
     let running = place.start(&["doctor", "--peer"]);
-    eventually("it waits", || place.path().join(".doctor-peers").exists());
+    eventually("the doctor waits", || place.path().join(".doctor-peers").exists());
     running.terminate();
     let said = running.finish();
     assert_eq!(said.code, Some(2), "{said:?}");
@@ -362,10 +362,10 @@ fn a_signal_ends_it_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn room_is_compared_to_what_a_ring_takes() {
+fn free_space_is_compared_to_the_rings_needs() {
     let size = Some(Size { generation: (100 << 20, 50), ring: (150 << 20, 80) });
     let free = |mib: u64, inodes| Space { bytes: mib << 20, inodes };
-    // KEEP 1: it can live with 3 generations, and takes up to 4.
+    // KEEP 1: the ring needs space for at least 3 generations, and takes up to 4.
     for (space, expected) in [
         (free(149, None), Verdict::Failure),
         (free(150, None), Verdict::Warning),
@@ -394,7 +394,7 @@ fn room_is_compared_to_what_a_ring_takes() {
 }
 
 #[test]
-fn a_ring_of_several_users_needs_their_umask_and_no_sticky_bit() {
+fn shared_ring_needs_a_matching_umask_and_no_sticky_bit() {
     let facts = |mode, uid| Facts { mode, uid, gid: 7, modified: SystemTime::UNIX_EPOCH };
     let rights = |place, made, is_ring| Rights { place, made, is_ring, closed: Vec::new() };
     let (mine, group) = (facts(0o755, 5), facts(0o2775, 9));
@@ -414,7 +414,7 @@ fn a_ring_of_several_users_needs_their_umask_and_no_sticky_bit() {
 }
 
 #[test]
-fn keys_that_do_not_fit_the_place_are_named() {
+fn unsuitable_configuration_keys_are_named() {
     let place = Place::new(YAML);
     place.configure(&format!("DBNAME: demo\n{YAML}\nPOLL_SECONDS: 3\nLEASE_SECONDS: 2"));
     let (verdict, measured, _) = said_of(&doctor(&place), "POLL_SECONDS");
@@ -425,5 +425,5 @@ fn keys_that_do_not_fit_the_place_are_named() {
     let of = |lie: Lie, more: &str| liar::examined_as(dir.path(), lie, more);
     assert_eq!(wrong(&of(Lie::Shared, "READ: mmap")), [("READ".to_owned(), Verdict::Warning)]);
     assert_eq!(wrong(&of(Lie::Shared, "READ: auto")), []);
-    assert_eq!(wrong(&of(Lie::MapsNothing, "READ: pread")), [], "nothing is mapped");
+    assert_eq!(wrong(&of(Lie::MapsNothing, "READ: pread")), [], "READ: pread maps nothing");
 }

@@ -1,5 +1,5 @@
-//! `ringreel doctor --peer`: two sides tell the same, name what one of them does not see, and leave nothing behind,
-//! whoever dies.
+//! `ringreel doctor --peer`: both sides report the same, name what one of them does not see, and leave no files behind,
+//! even if one dies.
 
 use ringreel::Config;
 use ringreel_cli::render::doctor::{advice, measured};
@@ -21,7 +21,7 @@ fn times() -> Times {
 
 type Looked = (Vec<Check>, Result<(), CannotMeasure>);
 
-/// One side, on a filesystem with this lie.
+/// One side, on a filesystem with this defect.
 fn side(dir: &Path, lie: Lie, times: Times, stop: &Stop) -> Looked {
     let mut checks = Vec::new();
     let mut doctor = Doctor::new(Liar(lie).subject(), stop.clone(), |check| checks.push(check));
@@ -34,7 +34,7 @@ fn never() -> Stop {
     Arc::new(|| false)
 }
 
-/// Both sides, on filesystems that lie alike: what both say.
+/// Runs both sides on filesystems with the same defect; returns their common report.
 fn pair(lie: &Lie) -> Vec<Check> {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let one = || side(dir.path(), lie.clone(), times(), &never());
@@ -43,7 +43,7 @@ fn pair(lie: &Lie) -> Vec<Check> {
         (one(), other.join().unwrap())
     });
     assert_eq!((&a.1, &b.1), (&Ok(()), &Ok(())), "{lie:?}");
-    assert_eq!(a.0, b.0, "{lie:?}: both sides say the same");
+    assert_eq!(a.0, b.0, "{lie:?}: the sides' reports differ");
     assert_eq!(leftovers(dir.path()), Vec::<String>::new(), "{lie:?}");
     a.0
 }
@@ -53,7 +53,7 @@ fn of<'a>(checks: &'a [Check], check: &str) -> &'a Check {
 }
 
 #[test]
-fn what_one_node_does_not_see_of_the_other_is_named() {
+fn doctor_peer_names_what_one_node_does_not_see() {
     use Verdict::{Failure, Ok, Warning};
     let cases: Vec<(Lie, &str, Verdict, &str)> = vec![
         (Lie::None, "late names", Ok, "no name by the old path"),
@@ -86,11 +86,11 @@ fn what_one_node_does_not_see_of_the_other_is_named() {
             let checks = pair(lie);
             let found = of(&checks, check);
             assert!(found.verdict == *verdict && measured(found).contains(words), "{lie:?}: {found:#?}");
-            let only = ["nodes", check]; // both are on one node here, which is said
+            let only = ["nodes", check]; // expected, because both sides are on one node here
             let others = checks.iter().filter(|one| one.verdict != Ok && !only.contains(&one.check.as_str()));
             assert_eq!(others.collect::<Vec<_>>(), Vec::<&Check>::new(), "{lie:?}");
             let end = checks.last().unwrap();
-            assert_eq!(end.check == "end", *verdict != Failure, "{lie:?}: nothing follows a failure");
+            assert_eq!(end.check == "end", *verdict != Failure, "{lie:?}: no check follows a failure");
         }
     };
     std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(work))));
@@ -108,7 +108,7 @@ fn remembered_absence_has_a_cure_for_other_programs() {
 
 #[test]
 fn slow_filesystem_gets_fewer_rounds() {
-    // Each message creates a name, which takes at least 0.12 s; a round has two messages or more.
+    // Each message creates a name, which takes at least 0.12 s here; a round has two messages or more.
     let checks = pair(&Lie::Slow(Duration::from_millis(120)));
     let rounds = |check: &str, after: &str, before: &str| {
         let text = measured(of(&checks, check));
@@ -134,7 +134,7 @@ fn verdicts(said: &Said) -> Vec<String> {
 }
 
 #[test]
-fn four_nodes_make_two_pairs_and_two_sides_say_the_same() {
+fn four_nodes_form_two_pairs_with_equal_reports() {
     let place = Place::new(YAML);
     let all: Vec<_> = (0..4).map(|_| start(place.path(), &["--peer"])).collect();
     let said: Vec<Said> = all.into_iter().map(|one| one.finish().ok()).collect();
@@ -147,7 +147,7 @@ fn four_nodes_make_two_pairs_and_two_sides_say_the_same() {
 }
 
 #[test]
-fn a_directory_is_enough_for_a_pair() {
+fn doctor_peer_works_with_a_plain_directory() {
     let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let peer = format!("--peer={}", dir.path().display());
     let other = start(elsewhere.path(), &[&peer]);
@@ -157,7 +157,7 @@ fn a_directory_is_enough_for_a_pair() {
 }
 
 #[test]
-fn one_whose_partner_never_comes_says_so_in_time() {
+fn doctor_peer_without_a_partner_times_out() {
     let place = Place::new(YAML);
     let said = place.run(&["doctor", "--peer", "--peer-timeout", "1"]);
     assert_eq!((said.code, said.out.as_str()), (Some(2), "0 ok, 0 warnings, 0 failures\n"), "{said:?}");
@@ -168,7 +168,7 @@ fn one_whose_partner_never_comes_says_so_in_time() {
 }
 
 #[test]
-fn whoever_died_while_waiting_is_passed_over() {
+fn dead_waiting_peers_are_skipped() {
     let place = Place::new(YAML);
     let dir = place.path().join(".doctor-peers");
     std::fs::create_dir(&dir).unwrap();
@@ -180,7 +180,7 @@ fn whoever_died_while_waiting_is_passed_over() {
 }
 
 #[test]
-fn a_side_that_is_interrupted_anywhere_tells_the_other_by_going() {
+fn interrupted_side_ends_the_other_one_with_a_reason() {
     for at in [1, 3, 10, 30, 60, 100, 200, 400] {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let asked = AtomicUsize::new(0);
@@ -204,7 +204,7 @@ fn a_side_that_is_interrupted_anywhere_tells_the_other_by_going() {
 }
 
 #[test]
-fn side_that_ends_before_the_verdict_is_named() {
+fn side_that_exits_before_the_verdict_is_named() {
     for call in ["write", "rename"] {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let said = std::thread::scope(|scope| {
@@ -219,12 +219,12 @@ fn side_that_ends_before_the_verdict_is_named() {
 }
 
 #[test]
-fn a_side_that_is_killed_is_missed_and_the_other_cleans_up() {
+fn killed_side_is_detected_and_the_other_one_cleans_up() {
     let dir = tempfile::tempdir().unwrap();
     let peer = format!("--peer={}", dir.path().display());
     let mut child = Some(start(dir.path(), &[&peer]));
-    eventually("it waits", || dir.path().join(".doctor-peers").exists());
-    // It is killed (kill -9) when we have looked so often that both are in the middle of it.
+    eventually("the doctor waits", || dir.path().join(".doctor-peers").exists());
+    // It is killed (kill -9) after a number of polls at which both sides are in the middle of the exchange.
     let killed = std::sync::Mutex::new(child.take());
     let asked = AtomicUsize::new(0);
     let stop: Stop = Arc::new(move || {
@@ -241,7 +241,7 @@ fn a_side_that_is_killed_is_missed_and_the_other_cleans_up() {
 }
 
 #[test]
-fn a_filesystem_that_hangs_under_a_pair_is_named() {
+fn doctor_peer_names_a_hanging_filesystem() {
     let dir = tempfile::tempdir().unwrap();
     let hung = |lie: Lie| {
         let stop = never();
@@ -251,7 +251,7 @@ fn a_filesystem_that_hangs_under_a_pair_is_named() {
     };
     let why = hung(Lie::HangsAt(".doctor-peers")).unwrap_err().0;
     assert!(why.contains("hangs"), "{why}");
-    // Before they meet, the place is looked for.
+    // Before the sides meet, the path is looked up.
     let config = Config::parse("DBNAME: t\nSWAP_CAP: 4\nSAMPLE: [data]\n", "test", dir.path(), true).unwrap();
     let mut doctor = Doctor::new(Liar(Lie::HangsAt("t.ring")).subject(), never(), |_| ());
     doctor.limit = Duration::from_secs(8);

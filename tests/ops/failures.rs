@@ -1,4 +1,4 @@
-//! What ended a generator or a manager is known when it is gone.
+//! The reason why a generator or a manager ended is recorded after its end.
 
 use ringreel::failure_log::{Failure, failures};
 use ringreel::fs::Posix;
@@ -21,7 +21,7 @@ fn failing_commands_record_why_and_others_do_not() {
     let failed = place.run(&[&args[..], &["--ledger", "/dev/full"]].concat());
     assert_eq!(failed.code, Some(1), "{failed:?}");
     let status = place.run(&["status", "--json"]).ok().json().remove(0);
-    assert_eq!(status["generators"].as_array().unwrap().len(), 0, "it is on no list any more");
+    assert_eq!(status["generators"].as_array().unwrap().len(), 0, "the generator is still listed");
     let [failure] = &status["failures"].as_array().unwrap()[..] else { panic!("{status}") };
     assert!(failed.err.contains(failure["message"].as_str().unwrap()), "{failure} {}", failed.err);
     assert!(failure["message"].as_str().unwrap().starts_with("the ledger /dev/full: No space left"), "{failure}");
@@ -34,7 +34,7 @@ fn failing_commands_record_why_and_others_do_not() {
 }
 
 #[test]
-fn a_reader_of_its_output_that_goes_away_is_no_failure() {
+fn closed_output_pipe_is_not_recorded_as_a_failure() {
     let place = Place::new("SWAP_CAP: 4\nSAMPLE: [data, label]\n");
     let shell = format!("'{}' generate --json --shape 8 --samples 100 | head -n 1", testkit::binary());
     let done = std::process::Command::new("sh").args(["-c", &shell]).current_dir(place.path()).output().unwrap();
@@ -43,7 +43,7 @@ fn a_reader_of_its_output_that_goes_away_is_no_failure() {
 }
 
 #[test]
-fn generators_and_managers_record_why_a_ruined_ring_ended_them() {
+fn roles_ended_by_a_damaged_ring_record_the_reason() {
     let place = Place::new("SWAP_CAP: 2\nSAMPLE: [data, label]\n");
     let mut generator = Generator::open(&place.config()).unwrap();
     (0..3).for_each(|n| drop(put(&mut generator, n)));
@@ -51,7 +51,7 @@ fn generators_and_managers_record_why_a_ruined_ring_ended_them() {
     let text = fs::read_to_string(&manifest).unwrap();
     fs::write(&manifest, text.replacen("generation", "degeneration", 1)).unwrap();
     let mut other = Generator::open(&place.config()).unwrap();
-    put(&mut other, 3); // the generation is full now, and follows one that nobody understands
+    put(&mut other, 3); // the generation is full now, and follows one with an unreadable manifest
     let error = other.finish(true, &|| false).unwrap_err().to_string();
     let said = known(&place);
     let [failure] = &said[..] else { panic!("{said:?}") };
@@ -67,7 +67,7 @@ fn generators_and_managers_record_why_a_ruined_ring_ended_them() {
 }
 
 #[test]
-fn failures_reported_by_hand_are_kept_and_later_ones_are_not() {
+fn first_failure_reported_by_the_caller_is_kept() {
     let place = Place::new("SWAP_CAP: 4\nSAMPLE: [data, label]\n");
     let mut generator = Generator::open(&place.config()).unwrap();
     let me = generator.ring().me.clone();

@@ -1,4 +1,4 @@
-//! `ringreel inspect`: it says what is there, whatever is there, and writes nothing.
+//! `ringreel inspect` describes every ring and file, damaged or not, and writes nothing.
 
 use ringreel::format::describe::FieldKind;
 use ringreel::fs::{Fs, Posix};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use testkit::cli::{Place, Said, as_nobody, listing, put};
 
-/// Generations 1 to 3 of ten samples each, and three finished samples that wait for theirs.
+/// Generations 1 to 3 of ten samples each, and three finished samples in the generation that fills.
 fn ring() -> Place {
     let place = Place::new("SWAP_CAP: 10\nSAMPLE: [data, label]\nKEEP: 5\nCOMPRESS: {data: 3}\n");
     let mut generator = Generator::open(&place.config()).unwrap();
@@ -40,7 +40,7 @@ fn segments(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Puts samples of one part in, each with these elements, and makes them visible.
+/// Writes samples of one part with these elements, and promotes them.
 fn floats(config: &Config, samples: &[(&[u64], &[f32])]) {
     let mut generator = Generator::open(config).unwrap();
     for (shape, values) in samples {
@@ -51,7 +51,7 @@ fn floats(config: &Config, samples: &[(&[u64], &[f32])]) {
 }
 
 #[test]
-fn a_ring_is_told_as_it_is_by_whoever_may_only_read() {
+fn inspect_describes_a_ring_with_read_permission_only() {
     let place = ring();
     let before = listing(&place.ring());
     let told = &json(&place, &["demo.ring"])[0];
@@ -79,14 +79,14 @@ fn a_ring_is_told_as_it_is_by_whoever_may_only_read() {
     let text = inspect(&place, &["demo.ring"]).ok();
     assert!(text.out.contains("compressed") && text.out.contains("write.4    3 of 10 samples"), "{}", text.out);
     inspect(&place, &["demo.ring", "--tree"]).ok();
-    assert_eq!(listing(&place.ring()), before, "nothing is written");
-    if let Some(said) = as_nobody("a_ring_is_told_...", &place, &["inspect", "demo.ring"]) {
+    assert_eq!(listing(&place.ring()), before, "inspect wrote into the ring");
+    if let Some(said) = as_nobody("inspect_describes_a_ring", &place, &["inspect", "demo.ring"]) {
         assert!(said.ok().out.contains("nothing odd"));
     }
 }
 
 #[test]
-fn values_that_are_not_finite_are_a_finding() {
+fn non_finite_values_are_a_finding() {
     let place = Place::new("SWAP_CAP: 3\nSAMPLE: [data]\n");
     floats(&place.config(), &[(&[2], &[1.0, f32::NAN]), (&[2], &[f32::INFINITY, f32::NAN]), (&[2], &[0.0, 1.0])]);
     for path in ["demo.ring", "demo.ring/read.1"] {
@@ -101,7 +101,7 @@ fn values_that_are_not_finite_are_a_finding() {
 }
 
 #[test]
-fn what_is_odd_is_said_with_the_next_step() {
+fn problems_are_reported_with_the_next_step() {
     let place = ring();
     let ring = place.ring();
     fs::rename(ring.join("write.4"), ring.join("read.4")).unwrap();
@@ -117,7 +117,7 @@ fn what_is_odd_is_said_with_the_next_step() {
     has(&told, false, "the promotion of generation 4 was begun");
     has(&told, false, "write.2 is litter");
     has(&told, false, "in quarantine");
-    assert_eq!(inspect(&place, &["demo.ring"]).code, Some(0), "a ring in use is no damaged one");
+    assert_eq!(inspect(&place, &["demo.ring"]).code, Some(0), "a working ring counts as damaged");
     fs::write(ring.join("manifests/2"), "x").unwrap();
     let told = odd(&place);
     has(&told, true, "generation 2 cannot be read");
@@ -129,7 +129,7 @@ fn what_is_odd_is_said_with_the_next_step() {
 }
 
 #[test]
-fn shapes_that_differ_and_numbers_that_are_none_are_told() {
+fn inspect_reports_different_shapes_and_nan() {
     let place = Place::new("SWAP_CAP: 3\nSAMPLE: [data]\n");
     floats(&place.config(), &[(&[2], &[1.0, f32::NAN]), (&[2], &[-4.0, 3.0]), (&[1, 3], &[9.0, f32::INFINITY, 1.0])]);
     let told = &json(&place, &["demo.ring"])[0]["glance"];
@@ -150,7 +150,7 @@ fn shapes_that_differ_and_numbers_that_are_none_are_told() {
 }
 
 #[test]
-fn a_sample_is_told_with_its_whole_meta_by_position_and_by_id() {
+fn inspect_shows_a_sample_by_position_and_by_id() {
     let place = ring();
     let told = json(&place, &["demo.ring", "-n", "4"]).remove(0);
     assert_eq!((&told["meta"]["n"], &told["generation"]), (&24.into(), &3.into()));
@@ -167,7 +167,7 @@ fn a_sample_is_told_with_its_whole_meta_by_position_and_by_id() {
 }
 
 #[test]
-fn the_records_of_a_segment_cover_it_and_each_has_its_name() {
+fn inspect_names_records_that_cover_the_whole_segment() {
     let place = ring();
     let file = segments(&place.ring().join("read.2")).remove(0);
     let records = json(&place, &[file.to_str().unwrap(), "--tree"]);
@@ -185,10 +185,10 @@ fn the_records_of_a_segment_cover_it_and_each_has_its_name() {
 }
 
 #[test]
-fn every_byte_of_a_record_has_a_name_and_its_value() {
+fn inspect_names_and_decodes_every_byte_of_a_record() {
     let place = Place::verbatim("");
     let vectors = testkit::workspace().join("format/vectors/ok");
-    // The segment in format/SPEC.md, section 17.
+    // The segment of format/SPEC.md, section 17.
     let spec = vectors.join("spec.rec");
     let field = |record: usize, name: &str| {
         let record = record.to_string();
@@ -211,7 +211,7 @@ fn every_byte_of_a_record_has_a_name_and_its_value() {
 }
 
 #[test]
-fn every_byte_of_every_record_of_every_vector_is_in_one_field() {
+fn inspect_puts_every_byte_of_every_vector_in_one_field() {
     let vectors = testkit::workspace().join("format/vectors");
     for path in [segments(&vectors.join("ok")), segments(&vectors.join("bad"))].concat() {
         if path.extension().is_none_or(|end| end != "rec") {
@@ -257,7 +257,7 @@ fn every_byte_of_every_record_of_every_vector_is_in_one_field() {
 }
 
 #[test]
-fn a_damaged_sample_is_dumped_as_far_as_it_is_understood() {
+fn damaged_sample_is_dumped_up_to_the_damage() {
     let place = ring();
     let file = segments(&place.ring().join("read.3")).remove(2);
     let path = file.to_str().unwrap();
@@ -272,7 +272,7 @@ fn a_damaged_sample_is_dumped_as_far_as_it_is_understood() {
     assert!(said.out.contains("type: S: head of a sample") && said.out.contains("understanding ends here"), "{said:?}");
     let story = inspect(&place, &[path]);
     assert!(story.code == Some(1) && story.out.contains("next: ringreel verify"), "{story:?}");
-    // Cut off in the middle of the head: what is there of it is named.
+    // Truncated in the middle of the head; the remaining bytes are named.
     fs::write(&file, &whole[..at + 20]).unwrap();
     let said = inspect(&place, &[path, "--hex", "--record", "1"]);
     assert!(said.code == Some(1) && said.out.contains("of which 12 are here"), "{said:?}");
@@ -288,7 +288,7 @@ fn large_tensors_are_shortened_with_a_count_of_the_rest() {
 }
 
 #[test]
-fn foreign_records_are_described_by_what_they_look_like() {
+fn foreign_records_are_described_by_their_apparent_type() {
     let place = Place::verbatim("");
     let mut file = Vec::new();
     let mut writer = RecordWriter::new(&mut file);
@@ -307,7 +307,7 @@ fn foreign_records_are_described_by_what_they_look_like() {
     let hex = inspect(&place, &["train.rec", "--hex", "--record", "1"]).ok().out;
     assert!(hex.contains("labels: 1, 2, 3") && hex.contains("content: PNG"), "{hex}");
     assert!(inspect(&place, &["train.rec", "-n", "0"]).ok().out.contains("then JPEG"));
-    // Damage between two records: the stretch is told, and the records behind it.
+    // Damage between two records: the damaged range and the records behind it are reported.
     file[1] ^= 0xff;
     fs::write(place.path().join("train.rec"), &file).unwrap();
     let said = inspect(&place, &["train.rec"]);
@@ -315,7 +315,7 @@ fn foreign_records_are_described_by_what_they_look_like() {
 }
 
 #[test]
-fn every_vector_of_the_format_has_a_status_and_a_sentence() {
+fn every_format_vector_gives_a_status_and_one_message() {
     let place = Place::verbatim("");
     let vectors = testkit::workspace().join("format/vectors");
     for kind in ["ok", "bad"] {
@@ -324,7 +324,7 @@ fn every_vector_of_the_format_has_a_status_and_a_sentence() {
             if name.ends_with(".json") {
                 continue;
             }
-            // What a whole file's records are, byte by byte, is tested above, without starting so many processes.
+            // The bytes of whole files are tested above, without starting a process per file.
             let asked = [&[name][..], &[name, "--tree"], &[name, "--hex", "--record", "0"]];
             for args in asked.iter().take(if kind == "ok" { 1 } else { 3 }) {
                 let said = inspect(&place, args);
@@ -340,7 +340,7 @@ fn every_vector_of_the_format_has_a_status_and_a_sentence() {
 }
 
 #[test]
-fn damage_that_was_seen_is_told_by_the_exit_status() {
+fn inspect_exits_with_1_if_it_sees_damage() {
     let place = ring();
     let filling = segments(&place.ring().join("write.4"));
     fs::write(&filling[1], "x").unwrap();
@@ -349,7 +349,7 @@ fn damage_that_was_seen_is_told_by_the_exit_status() {
         let said = inspect(&place, &[path]);
         assert!(said.code == Some(1) && said.out.contains("(and 1 more like it)"), "{said:?}");
     }
-    // The end is missing, and the first sample is whole; the middle of a RecordIO file is not.
+    // A segment whose end is missing but whose first sample is intact, and a RecordIO file with a damaged middle.
     let segment = segments(&place.ring().join("read.1")).remove(0);
     let bytes = fs::read(&segment).unwrap();
     fs::write(place.path().join("cut.rec"), &bytes[..bytes.len() - 40]).unwrap();
@@ -362,7 +362,7 @@ fn damage_that_was_seen_is_told_by_the_exit_status() {
         let said = inspect(&place, args);
         assert!(said.code == Some(1) && !said.out.is_empty(), "{args:?}: {said:?}");
     }
-    // Without a manifest, a generation is none that readers see, and not damaged.
+    // A generation without a manifest is not readable, but not damaged.
     fs::write(&filling[1], &bytes).unwrap();
     fs::write(&filling[2], &bytes).unwrap();
     fs::rename(place.ring().join("write.4"), place.ring().join("read.4")).unwrap();
@@ -371,7 +371,7 @@ fn damage_that_was_seen_is_told_by_the_exit_status() {
 }
 
 #[test]
-fn a_record_of_very_many_frames_keeps_nobody_busy() {
+fn record_of_very_many_frames_is_inspected_in_bounded_time() {
     let place = ring();
     let segment = segments(&place.ring().join("read.1")).remove(0);
     let mut end = 0;
@@ -389,7 +389,7 @@ fn a_record_of_very_many_frames_keeps_nobody_busy() {
 }
 
 #[test]
-fn whoever_is_hostile_is_survived() {
+fn hostile_files_and_names_are_handled_without_a_panic() {
     let place = ring();
     let ring = place.ring();
     symlink("/etc/passwd", ring.join("read.2/000100.rec")).unwrap();
@@ -407,7 +407,7 @@ fn whoever_is_hostile_is_survived() {
     {
         let said = inspect(&place, args);
         assert!(matches!(said.code, Some(0..=2)), "{said:?}");
-        assert!(said.out.lines().all(|line| !line.starts_with("line.rec")), "a name is one line: {}", said.out);
+        assert!(said.out.lines().all(|line| !line.starts_with("line.rec")), "a name spans several lines: {}", said.out);
     }
     for args in [&["demo.ring/fifo"][..], &["demo.ring/fifo", "--tree"], &["nothing"], &["."], &["demo.ring", "--hex"]]
     {
@@ -417,9 +417,9 @@ fn whoever_is_hostile_is_survived() {
 }
 
 #[test]
-fn directories_of_many_files_are_counted_and_shortened() {
+fn large_directories_are_counted_and_abbreviated() {
     let place = ring();
-    // In memory, where there is such a place: so many files take long to make on a disk.
+    // On a filesystem in memory, if available, because 100,000 files take long to create on a disk.
     let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     assert!(Command::new("cp").arg("-a").arg(place.ring()).arg(memory.path()).status().unwrap().success());
     let ring = memory.path().join("demo.ring");

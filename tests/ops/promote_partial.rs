@@ -1,4 +1,4 @@
-//! `ringreel promote` and `ringreel gc`, and both and repair beside those who work.
+//! `ringreel promote` and `ringreel gc`, and both with `repair` while roles work.
 
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
@@ -12,7 +12,7 @@ use testkit::cli::{Place, eventually, listing, put};
 
 const YAML: &str = "SWAP_CAP: 10\nSAMPLE: [data, label]\nKEEP: 1000\n";
 
-/// All ids that manifests list, each as often as it is listed.
+/// All ids that manifests list, with repetitions.
 fn listed(ring: &Path) -> Vec<String> {
     let manifests = Manifests::new(Arc::new(Posix), Layout::new(ring));
     let of = |n: u64| manifests.get(n).unwrap().unwrap();
@@ -40,7 +40,7 @@ fn ledgers(place: &Place) -> BTreeSet<String> {
 }
 
 #[test]
-fn partial_generations_are_sealed_once_and_the_owner_goes_on() {
+fn partial_generation_is_promoted_once_and_owner_continues() {
     let place = Place::new(YAML);
     let mut generator = Generator::open(&place.config()).unwrap();
     let nothing = place.run(&["promote"]);
@@ -60,7 +60,7 @@ fn partial_generations_are_sealed_once_and_the_owner_goes_on() {
 }
 
 #[test]
-fn half_promoted_and_next_generations_are_sealed_together() {
+fn half_promoted_and_next_generations_are_promoted_together() {
     let place = Place::new(YAML);
     let mut generator = Generator::open(&place.config()).unwrap();
     let ids: Vec<SampleId> = (0..2).flat_map(|n| put(&mut generator, n)).collect();
@@ -73,7 +73,7 @@ fn half_promoted_and_next_generations_are_sealed_together() {
 }
 
 #[test]
-fn what_waits_for_readers_is_not_sealed_and_the_reason_is_told() {
+fn promote_refuses_if_reuse_min_waits_for_readers() {
     let place = Place::new(&format!("{YAML}REUSE: {{min: 1}}\n"));
     let mut generator = Generator::open(&place.config()).unwrap();
     put(&mut generator, 0);
@@ -85,7 +85,7 @@ fn what_waits_for_readers_is_not_sealed_and_the_reason_is_told() {
 }
 
 #[test]
-fn gc_removes_what_a_manager_would_and_lists_it_first() {
+fn gc_lists_and_then_removes_what_a_manager_would() {
     let place = Place::new("SWAP_CAP: 10\nSAMPLE: [data, label]\nKEEP: 5\nSEGMENT_SAMPLES: 2\n");
     let mut generator = Generator::open(&place.config()).unwrap();
     (0..40).for_each(|n| drop(put(&mut generator, n)));
@@ -95,12 +95,12 @@ fn gc_removes_what_a_manager_would_and_lists_it_first() {
     fs::write(ring.join("write.2/000000.rec"), "late").unwrap();
     fs::create_dir(ring.join("trash/read.0.abc")).unwrap();
     fs::write(ring.join("trash/read.0.abc/000000.rec"), [0; 1000]).unwrap();
-    assert_eq!(place.run(&["gc", "demo.ring"]).code, Some(2), "KEEP is not known");
+    assert_eq!(place.run(&["gc", "demo.ring"]).code, Some(2), "gc does not know KEEP");
     let before = listing(&ring);
     let would = place.run(&["gc", "demo.ring", "--keep", "1", "--json"]);
     let now = listing(&ring);
     let same = |path: &PathBuf| !path.starts_with(ring.join("index"));
-    assert!(before.keys().filter(|p| same(p)).eq(now.keys().filter(|p| same(p))), "nothing is removed");
+    assert!(before.keys().filter(|p| same(p)).eq(now.keys().filter(|p| same(p))), "gc without --apply removed files");
     let gone: BTreeSet<String> = would
         .json()
         .iter()
@@ -116,7 +116,7 @@ fn gc_removes_what_a_manager_would_and_lists_it_first() {
 }
 
 #[test]
-fn unfinished_files_of_the_long_dead_are_removed() {
+fn unfinished_files_of_long_dead_owners_are_removed() {
     let place = Place::verbatim(&format!("DBNAME: demo\nINDEX: files\nLEASE_SECONDS: 0.3\n{YAML}"));
     let mut generator = Generator::open(&place.config()).unwrap();
     put(&mut generator, 0);
@@ -124,10 +124,10 @@ fn unfinished_files_of_the_long_dead_are_removed() {
     fs::write(dir.join("x.part"), [0; 500]).unwrap();
     let finished = fs::read_dir(&dir).unwrap().count() - 1;
     let living = place.run(&["gc", "--apply"]);
-    assert!(dir.join("x.part").exists() && finished == 1, "its owner lives: {living:?}");
+    assert!(dir.join("x.part").exists() && finished == 1, "the owner is alive: {living:?}");
     drop(generator);
     fs::create_dir(place.ring().join("staging/empty-1-ab")).unwrap();
-    eventually("it is long dead", || {
+    eventually("the owner is long dead", || {
         place.run(&["gc", "--apply"]).ok();
         !dir.join("x.part").exists() && !place.ring().join("staging/empty-1-ab").exists()
     });
@@ -135,7 +135,7 @@ fn unfinished_files_of_the_long_dead_are_removed() {
 }
 
 #[test]
-fn repair_gc_and_promote_lose_nothing_beside_other_roles() {
+fn repair_gc_and_promote_lose_nothing_while_roles_work() {
     let place = Place::new(YAML);
     let manager = place.start(&["manager"]);
     let generate = |n: u32| {
@@ -146,7 +146,7 @@ fn repair_gc_and_promote_lose_nothing_beside_other_roles() {
     let newest = || Manifests::new(Arc::new(Posix), Layout::new(&place.ring())).numbers().map_or(0, |all| all.len());
     eventually("generations", || newest() > 5);
     for round in 0..2 {
-        generators.remove(0); // killed
+        generators.remove(0); // kills the process
         generators.push(generate(10 + round));
         fs::remove_file(place.ring().join(format!("manifests/{}", newest() / 2))).unwrap();
         let said = place.run(&["repair", "--apply"]);
@@ -161,9 +161,9 @@ fn repair_gc_and_promote_lose_nothing_beside_other_roles() {
     }
     manager.terminate();
     manager.finish();
-    eventually("all is mended", || place.run(&["repair", "--apply"]).code == Some(0));
+    eventually("everything is repaired", || place.run(&["repair", "--apply"]).code == Some(0));
     let ids = ledgers(&place);
-    eventually("all is readable", || {
+    eventually("all samples are readable", || {
         place.run(&["promote"]);
         let there: BTreeSet<String> = listed(&place.ring()).into_iter().collect();
         ids.is_subset(&there)

@@ -1,5 +1,5 @@
-//! `ringreel repair`: it says what it would do and changes nothing; then it mends what can be mended. Nothing is lost,
-//! and nothing is twice.
+//! `ringreel repair` lists its actions and changes nothing; with `--apply` it repairs what it can. No sample is lost or
+//! duplicated.
 
 use ringreel::fs::Posix;
 use ringreel::layout::Layout;
@@ -13,7 +13,7 @@ use testkit::cli::{self, Place, Said, listing, put};
 
 const YAML: &str = "SWAP_CAP: 10\nSAMPLE: [data, label]\nKEEP: 5\n";
 
-/// Generations 1 to 3 of ten samples each, three finished samples in the one that fills, and their owner gone.
+/// Generations 1 to 3 of ten samples each, three finished samples in the generation that fills, and no live owner.
 fn ring() -> (Place, Vec<SampleId>) {
     let place = Place::new(YAML);
     let mut generator = Generator::open(&place.config()).unwrap();
@@ -26,7 +26,7 @@ fn ring() -> (Place, Vec<SampleId>) {
 fn plan(place: &Place) -> Said {
     let before = listing(&place.ring());
     let said = place.run(&["repair", "--json"]);
-    assert_eq!(listing(&place.ring()), before, "a plan changes nothing");
+    assert_eq!(listing(&place.ring()), before, "repair without --apply changed the ring");
     assert!(!said.err.contains("panicked"), "{said:?}");
     said
 }
@@ -37,7 +37,7 @@ fn apply(place: &Place) -> Said {
     said
 }
 
-/// What, path below the ring, state; litter is left out.
+/// Returns action, path relative to the ring, and state of each action, without litter.
 fn mends(said: &Said, ring: &Path) -> Vec<(String, PathBuf, String)> {
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let mends = said.json().into_iter().filter_map(|line| line.get("mend").cloned());
@@ -53,10 +53,10 @@ fn mends(said: &Said, ring: &Path) -> Vec<(String, PathBuf, String)> {
 
 fn healed(place: &Place) {
     let again = plan(place);
-    assert!(again.code == Some(0) && mends(&again, &place.ring()).is_empty(), "nothing more to do: {again:?}");
+    assert!(again.code == Some(0) && mends(&again, &place.ring()).is_empty(), "further actions: {again:?}");
 }
 
-/// Ids of each generation, as the manifests say.
+/// Ids of each generation, from the manifests.
 fn listed(ring: &Path) -> BTreeMap<u64, BTreeSet<String>> {
     let manifests = Manifests::new(Arc::new(Posix), Layout::new(ring));
     let ids = |n: u64| {
@@ -83,7 +83,7 @@ fn segments(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Finished samples, born in generation 1, of an owner who died before he linked them.
+/// Finished samples that an owner began in generation 1, and did not link before he died.
 fn staged(place: &Place, count: u64) -> Vec<SampleId> {
     let other = Place::new(YAML);
     let mut generator = Generator::open(&other.config()).unwrap();
@@ -107,14 +107,14 @@ fn cut(path: &Path, by: u64) {
 }
 
 #[test]
-fn a_healthy_ring_has_nothing_to_mend() {
+fn healthy_ring_needs_no_repair() {
     let (place, ids) = ring();
     healed(&place);
     once(&place.ring(), &ids[..30], "healthy");
 }
 
 #[test]
-fn a_ring_with_five_damages_is_mended_as_far_as_it_can_be() {
+fn ring_with_five_kinds_of_damage_is_repaired() {
     let (place, ids) = ring();
     let ring = place.ring();
     let before = listed(&ring);
@@ -145,11 +145,11 @@ fn a_ring_with_five_damages_is_mended_as_far_as_it_can_be() {
     assert!(mends(&applied, &ring).iter().all(|(_, _, state)| state == "mended"), "{applied:?}");
     let after = listed(&ring);
     for n in 0..=3 {
-        assert_eq!(after[&n], before[&n], "generation {n} lists what it listed");
+        assert_eq!(after[&n], before[&n], "generation {n} changed");
     }
-    assert_eq!(after[&4].len(), 3, "the half promotion was finished");
+    assert_eq!(after[&4].len(), 3, "the half promotion was not finished");
     place.run(&["promote"]).ok();
-    once(&ring, &[&ids[..], &more].concat(), "mended, and sealed");
+    once(&ring, &[&ids[..], &more].concat(), "repaired and promoted");
     let read = place.run(&["read", "--all", "--json"]);
     let seen = read.values("sample_id");
     assert_eq!((seen.len(), seen.iter().collect::<BTreeSet<_>>().len()), (34, 34), "two of 36 are damaged: {read:?}");
@@ -161,7 +161,7 @@ fn a_ring_with_five_damages_is_mended_as_far_as_it_can_be() {
         .map(|line| line["finding"]["path"].as_str().unwrap().rsplit('/').next().unwrap().to_owned())
         .collect();
     let names = [&of_one[2], &of_one[5]].map(|path| path.file_name().unwrap().to_str().unwrap().to_owned());
-    assert_eq!(found, BTreeSet::from(names), "only what cannot be mended: {verified:?}");
+    assert_eq!(found, BTreeSet::from(names), "only irreparable damage remains: {verified:?}");
     healed(&place);
 }
 
@@ -175,7 +175,7 @@ fn damaged_manifests_are_quarantined_and_rebuilt_when_idle() {
     let living = Generator::open(&place.config()).unwrap();
     let beside = apply(&place);
     let states = mends(&beside, &ring);
-    assert!(beside.code == Some(1) && states.iter().all(|(_, _, state)| state == "left"), "somebody lives: {beside:?}");
+    assert!(beside.code == Some(1) && states.iter().all(|(_, _, state)| state == "left"), "alive: {beside:?}");
     drop(living);
     assert_eq!(plan(&place).code, Some(1));
     assert_eq!(apply(&place).code, Some(0));
@@ -188,12 +188,12 @@ fn damaged_manifests_are_quarantined_and_rebuilt_when_idle() {
 }
 
 #[test]
-fn the_newest_manifest_that_is_lost_is_no_half_promotion() {
+fn lost_newest_manifest_is_not_treated_as_half_promotion() {
     let (place, ids) = ring();
     let (ring, before) = (place.ring(), listed(&place.ring()));
     fs::remove_file(ring.join("manifests/3")).unwrap();
     fs::remove_file(ring.join("manifests/2")).unwrap();
-    // A late link, of what was born earlier: a promotion would choose it, and drop what has no other name.
+    // A late link of an earlier segment: a promotion would choose it, and drop a segment that has no other name.
     let late = staged(&place, 1);
     let owners = segments(&ring.join("staging"));
     let of_late =
@@ -208,7 +208,7 @@ fn the_newest_manifest_that_is_lost_is_no_half_promotion() {
 }
 
 #[test]
-fn two_lost_manifests_in_a_row_are_made_again_when_nobody_works() {
+fn two_lost_manifests_are_rebuilt_while_no_process_works() {
     let (place, ids) = ring();
     let before = listed(&place.ring());
     fs::remove_file(place.ring().join("manifests/1")).unwrap();
@@ -220,21 +220,21 @@ fn two_lost_manifests_in_a_row_are_made_again_when_nobody_works() {
     assert_eq!(apply(&place).code, Some(0));
     assert_eq!(listed(&place.ring()), before);
     place.run(&["promote"]).ok();
-    once(&place.ring(), &ids, "two in a row");
+    once(&place.ring(), &ids, "two lost manifests");
 }
 
 #[test]
-fn a_promotion_that_repair_finishes_removes_no_generation() {
+fn promotion_finished_by_repair_removes_no_generation() {
     let place = Place::new("SWAP_CAP: 2\nSAMPLE: [data, label]\nKEEP: 5\n");
     cli::generate(&place.config(), 0..19);
     let ring = place.ring();
-    // Whoever promoted died between the rename and the manifest.
+    // A manager died between the rename and the manifest.
     let next = listed(&ring).keys().max().unwrap() + 1;
     fs::rename(ring.join(format!("write.{next}")), ring.join(format!("read.{next}"))).unwrap();
     let there = || (0..20).filter(|n| ring.join(format!("read.{n}")).exists()).collect::<Vec<_>>();
     let before = there();
     assert!(before.len() >= 6, "{before:?}");
-    // By the directory alone: nobody says how many generations are kept.
+    // Called with the directory only, so KEEP is unknown.
     let said = place.run(&["repair", "demo.ring", "--apply"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(there(), before, "{said:?}");
@@ -242,22 +242,22 @@ fn a_promotion_that_repair_finishes_removes_no_generation() {
 }
 
 #[test]
-fn a_manifest_whose_generation_is_gone_leaves_its_number_taken() {
+fn manifest_of_a_lost_generation_keeps_its_number_taken() {
     let (place, ids) = ring();
     let ring = place.ring();
     fs::remove_file(ring.join("manifests/1")).unwrap();
     fs::remove_dir_all(ring.join("read.1")).unwrap();
-    // Staged, and old enough to have been listed by it: whether it was delivered cannot be told.
+    // A staged segment that the lost manifest may have listed: whether it was delivered is unknown.
     staged(&place, 1);
     assert_eq!(plan(&place).code, Some(1));
     assert_eq!(apply(&place).code, Some(0));
     assert!(listed(&ring)[&1].is_empty());
-    assert_eq!(fs::read_dir(ring.join("quarantine")).unwrap().count(), 2, "the segment, and why");
+    assert_eq!(fs::read_dir(ring.join("quarantine")).unwrap().count(), 2, "the segment and the reason");
     let verified = place.run(&["verify", "demo.ring"]).ok();
     assert!(verified.out.contains("10 samples that it listed are not there any more"), "{verified:?}");
     healed(&place);
     place.run(&["promote"]).ok();
-    once(&ring, &ids[10..], "a generation that is gone");
+    once(&ring, &ids[10..], "a lost generation");
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn last_name_of_an_undelivered_sample_is_recovered() {
     fs::create_dir(ring.join("write.1")).unwrap();
     let fills = segments(&ring.join("write.4"));
     let of_two = segments(&ring.join("read.2"))[0].clone();
-    // Somebody tidied up by hand: what is not listed has names in the wrong places only.
+    // A user moved files by hand: unlisted segments have names only in the wrong places.
     fs::rename(&fills[0], ring.join("write.1/000000.rec")).unwrap();
     fs::rename(&fills[1], ring.join("read.1/000900.rec")).unwrap();
     fs::hard_link(of_two, ring.join("write.1/000001.rec")).unwrap();
@@ -319,7 +319,7 @@ fn damaged_last_names_are_quarantined_and_do_not_block_reclaim() {
     assert_eq!(place.run(&["gc", "--apply"]).code, Some(1));
     assert_eq!(apply(&place).code, Some(0));
     place.run(&["promote"]).ok();
-    once(&ring, &ids[..32], "all but the damaged one");
+    once(&ring, &ids[..32], "all but the damaged samples");
     let kept = fs::read_dir(ring.join("quarantine")).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(kept.filter(|name| name.to_string_lossy().contains(&ids[32].segment.to_string())).count(), 2);
     place.run(&["gc", "--apply"]).ok();
@@ -338,7 +338,7 @@ fn lost_ring_json_is_rebuilt_from_manifests_and_configuration() {
         }
         let by_path = place.run(&["repair", "demo.ring"]);
         assert!(by_path.code == Some(2) && by_path.err.contains("-c config.yaml"), "{by_path:?}");
-        // Guessed wrongly, it would make training samples of those that are held out.
+        // A wrong value would add held-out samples to the training samples.
         let unsaid = place.run(&["repair"]);
         assert!(unsaid.code == Some(2) && unsaid.err.contains("VALIDATION"), "{unsaid:?}");
         let config = place.path().join("config.yaml");
@@ -351,7 +351,7 @@ fn lost_ring_json_is_rebuilt_from_manifests_and_configuration() {
 }
 
 #[test]
-fn when_too_many_manifests_are_lost_nothing_is_delivered_again() {
+fn repair_refuses_redelivery_if_too_many_manifests_are_lost() {
     let place = Place::new("SWAP_CAP: 1\nSAMPLE: [data, label]\nKEEP: 1\n");
     cli::generate(&place.config(), 0..80);
     for left in [&["0"][..], &[]] {
@@ -376,14 +376,14 @@ fn index_newer_than_this_view_is_kept_while_a_process_lives() {
     fs::write(status.join("9"), text).unwrap();
     let living = Generator::open(&place.config()).unwrap();
     let said = apply(&place);
-    assert!(said.code == Some(1) && status.join("9").exists(), "somebody works with it: {said:?}");
+    assert!(said.code == Some(1) && status.join("9").exists(), "a process works with the index: {said:?}");
     drop(living);
     let said = apply(&place);
     assert!(said.code == Some(0) && !status.join("9").exists(), "{said:?}");
 }
 
 #[test]
-fn what_is_left_of_damaged_segments_is_salvaged_elsewhere() {
+fn readable_samples_of_damaged_segments_are_salvaged() {
     let place = Place::new("SWAP_CAP: 10\nSAMPLE: [data, label]\nSEGMENT_SAMPLES: 5\n");
     cli::generate(&place.config(), 0..10);
     let file = segments(&place.ring().join("read.1"))[0].clone();

@@ -1,5 +1,5 @@
-//! Repair dies at every change, or fails at every call: run again, it ends where it would have ended, and nothing is
-//! lost or twice.
+//! Repair is killed at every change, or fails at every call. A second run must reach the same result as an undisturbed
+//! run, and no sample may be lost or duplicated.
 
 use ringreel::coordination::Claim;
 use ringreel::layout::Layout;
@@ -25,8 +25,9 @@ fn config(dir: &Path) -> Config {
     Config::parse(&yaml, "test", dir, true).unwrap()
 }
 
-/// Manifest 2 is gone, manifest 1 damaged, the promotion of 4 half done, a segment's last name is in a wrong place, one is
-/// staged and not linked, one is staged and damaged, the index is emptied.
+/// A ring in which manifest 2 is missing, manifest 1 is damaged, the promotion of 4 is half done, the last name of a
+/// segment is in a wrong place, a segment is staged and not linked, a staged segment is damaged, and the index is
+/// empty.
 fn damaged(dir: &Path) -> Vec<SampleId> {
     let config = config(dir);
     let mut generator = Generator::open(&config).unwrap();
@@ -38,7 +39,7 @@ fn damaged(dir: &Path) -> Vec<SampleId> {
         ids.extend(write(&mut late, 50 + n).unwrap());
     }
     drop(late);
-    // Whatever was promoted, what fills now is generation `n`; three of its segments lose their links.
+    // `n` is the generation that fills now; three of its segments lose their links.
     let n = ring.manifests.newest_listed().unwrap() + 1;
     let fills = ring.fs.list(&ring.layout.write(n)).unwrap();
     assert!(n >= 4 && fills.len() >= 2, "{n} {fills:?}");
@@ -68,7 +69,7 @@ fn repair(fs: Arc<HookFs>, config: &Config) -> ringreel::Result<usize> {
     Ok(repair::plan_repair(&ring, &life)?.open().count())
 }
 
-/// Runs it until nothing is to be mended, and makes all visible; nothing may be lost or twice.
+/// Runs repair until no action remains, promotes everything, and checks that no sample is lost or duplicated.
 fn check(dir: &Path, ids: &[SampleId], lists: &[(u64, BTreeSet<String>)], what: &str) {
     let config = config(dir);
     let staged = |ring: &Ring| {
@@ -76,7 +77,7 @@ fn check(dir: &Path, ids: &[SampleId], lists: &[(u64, BTreeSet<String>)], what: 
         let names = owners.iter().flat_map(|owner| ring.fs.list(&ring.layout.staging_of(owner)).unwrap_or_default());
         names.filter(|name| name.ends_with(".rec")).count()
     };
-    // Times are short: who is dead may be taken for a living one for a while.
+    // With such short times, a dead owner may count as alive for a while.
     for round in 0.. {
         let left = repair(Arc::new(HookFs::default()), &config).unwrap();
         let ring = another(&config);
@@ -86,12 +87,12 @@ fn check(dir: &Path, ids: &[SampleId], lists: &[(u64, BTreeSet<String>)], what: 
         if left == 0 && staged(&ring) == 0 {
             break;
         }
-        assert!(round < 100, "{what}: {left} are left to be mended, {} segments are staged", staged(&ring));
+        assert!(round < 100, "{what}: {left} actions remain, {} segments are staged", staged(&ring));
     }
     let ring = another(&config);
     assert_delivered_once(&config.ring, ids, what);
     for (n, before) in lists {
-        assert_eq!(&of(&config.ring, *n), before, "{what}: generation {n} lists what it listed");
+        assert_eq!(&of(&config.ring, *n), before, "{what}: generation {n} changed");
     }
     let quarantine = ring.fs.list(&ring.layout.quarantine()).unwrap();
     assert!(quarantine.iter().any(|name| name.starts_with("manifest.1.")), "{what}: the damaged manifest is kept");
@@ -113,7 +114,7 @@ impl Case {
         let dir = scratch();
         let here = dir.path().join("0");
         std::fs::create_dir(&here).unwrap();
-        // What the manifests listed is taken from an undamaged copy of the same names: the segments are in read.<n>.
+        // The manifests' contents are taken from an undamaged copy with the same names, whose segments are in read.<n>.
         let ids = damaged(&here);
         let root = config(&here).ring;
         let names =
@@ -125,7 +126,7 @@ impl Case {
         Case { dir, ids, lists }
     }
 
-    /// A copy, hard links and all.
+    /// A copy that preserves hard links.
     fn copy(&self, name: &str) -> PathBuf {
         let to = self.dir.path().join(name);
         let from = self.dir.path().join("0");
@@ -142,7 +143,7 @@ impl Case {
         std::fs::remove_dir_all(dir).unwrap();
     }
 
-    /// How many calls an undisturbed run makes, and how many of them change something.
+    /// Counts the calls of an undisturbed run, and those that change something.
     fn calls(&self) -> (usize, usize) {
         for n in 0..100 {
             let dir = self.copy(&format!("undisturbed.{n}"));
@@ -155,23 +156,23 @@ impl Case {
             });
             let left = repair(fs, &config(&dir)).unwrap();
             let [calls, changes] = [0, 1].map(|k| counts[k].load(Ordering::SeqCst));
-            // Else somebody dead was taken for living: times are short.
+            // Otherwise a dead owner counted as alive, because the times are short.
             if left == 0 && changes > 25 {
                 return (calls, changes);
             }
         }
-        panic!("it never mends all at once")
+        panic!("repair never finishes in one run")
     }
 }
 
 #[test]
-fn repair_may_die_at_every_change() {
+fn repair_survives_a_crash_before_every_change() {
     let case = Case::new();
     let (_, changes) = case.calls();
-    // To die after a change happened is to die before the next one.
+    // A crash after a change equals a crash before the next one.
     for at in 0..=changes {
         let count = AtomicUsize::new(0);
-        case.run(&format!("death before change {at}"), move |_, op, _| {
+        case.run(&format!("crash before change {at}"), move |_, op, _| {
             let changes = CHANGES.contains(&op);
             let n = if changes { count.fetch_add(1, Ordering::SeqCst) } else { count.load(Ordering::SeqCst) };
             if n < at || (n == at && !changes) { Action::Pass } else { Action::Refuse(EACCES) }
@@ -180,7 +181,7 @@ fn repair_may_die_at_every_change() {
 }
 
 #[test]
-fn every_call_of_repair_may_fail_once() {
+fn repair_survives_one_failure_of_every_call() {
     let case = Case::new();
     let (calls, _) = case.calls();
     for at in (0..calls).step_by(5) {
@@ -189,7 +190,7 @@ fn every_call_of_repair_may_fail_once() {
 }
 
 #[test]
-fn the_reply_of_every_change_of_repair_may_be_lost() {
+fn repair_survives_a_lost_reply_of_every_change() {
     let case = Case::new();
     let (_, changes) = case.calls();
     for at in 0..changes {
@@ -202,12 +203,12 @@ fn the_reply_of_every_change_of_repair_may_be_lost() {
 }
 
 #[test]
-fn at_every_change_another_repair_may_do_it_all() {
+fn repair_survives_a_second_repair_at_every_change() {
     let case = Case::new();
     let (_, changes) = case.calls();
     for at in 0..changes {
         let count = AtomicUsize::new(0);
-        let name = format!("a rival at change {at}");
+        let name = format!("a second repair at change {at}");
         let dir = case.dir.path().join(&name);
         case.run(&name, move |_, op, _| {
             if CHANGES.contains(&op) && count.fetch_add(1, Ordering::SeqCst) == at {
@@ -222,7 +223,7 @@ fn at_every_change_another_repair_may_do_it_all() {
 }
 
 #[test]
-fn repair_does_not_mistake_a_turning_ring_for_a_damaged_one() {
+fn repair_does_not_report_a_working_ring_as_damaged() {
     let mut at = 0;
     loop {
         let dir = scratch();
@@ -241,7 +242,7 @@ fn repair_does_not_mistake_a_turning_ring_for_a_damaged_one() {
         });
         let plan = repair::plan_repair(&ring, &Liveness::Unknown).unwrap();
         let wrong: Vec<_> = plan.open().filter(|mend| ["manifest", "promotion"].contains(&mend.what)).collect();
-        assert!(wrong.is_empty(), "it turned at call {at}: {wrong:#?}");
+        assert!(wrong.is_empty(), "the ring was swapped at call {at}: {wrong:#?}");
         if fs.calls() <= at {
             break;
         }

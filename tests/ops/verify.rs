@@ -1,4 +1,4 @@
-//! `ringreel verify`: it names all that is damaged, and nothing that is not, whatever lies there.
+//! `ringreel verify` names all damage, and reports no intact file, whatever files the ring contains.
 
 use ringreel::fs::Posix;
 use ringreel::{Generator, NamedPart};
@@ -15,7 +15,7 @@ use std::process::Command;
 use std::sync::Arc;
 use testkit::cli::{Place, Said, as_nobody, listing, put};
 
-/// Generations 1 to 3 of ten samples each, and three finished samples of an owner who is gone.
+/// Generations 1 to 3 of ten samples each, and three finished samples of an owner that has exited.
 fn ring() -> Place {
     let place = Place::new("SWAP_CAP: 10\nSAMPLE: [data, label]\nKEEP: 5\n");
     let mut generator = Generator::open(&place.config()).unwrap();
@@ -28,12 +28,12 @@ fn ring() -> Place {
 fn verify(place: &Place, path: &Path) -> Said {
     let before = listing(&place.ring());
     let said = place.run(&["verify", path.to_str().unwrap(), "--json"]);
-    assert_eq!(listing(&place.ring()), before, "nothing is written");
+    assert_eq!(listing(&place.ring()), before, "verify wrote into the ring");
     assert!(!said.err.contains("panicked"), "{said:?}");
     said
 }
 
-/// Kinds, paths below the ring, and messages.
+/// Returns kinds, paths relative to the ring, and messages.
 fn findings(said: &Said, ring: &Path) -> Vec<(String, PathBuf, String)> {
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
     let found = said.json().into_iter().filter_map(|line| line.get("finding").cloned());
@@ -57,7 +57,7 @@ fn segments(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_healthy_ring_has_no_damage_and_nothing_is_counted_twice() {
+fn healthy_ring_has_no_damage_and_counts_each_sample_once() {
     let place = ring();
     let said = verify(&place, &place.ring());
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -79,11 +79,11 @@ fn a_healthy_ring_has_no_damage_and_nothing_is_counted_twice() {
 }
 
 #[test]
-fn each_damage_is_named_with_what_it_costs() {
+fn each_damage_is_named_with_its_loss() {
     let place = ring();
     let ring = place.ring();
-    // A flipped byte, a segment that is cut off, one that is gone, a manifest that is gone, a dead manager's half
-    // promotion, three finished samples of a dead owner.
+    // A flipped byte, a truncated segment, a missing segment, a missing manifest, a dead manager's half promotion,
+    // three finished samples of a dead owner.
     let of_one = segments(&ring.join("read.1"));
     let mut bytes = fs::read(&of_one[2]).unwrap();
     let middle = bytes.len() / 2;
@@ -111,14 +111,14 @@ fn each_damage_is_named_with_what_it_costs() {
     );
     has("unfinished", "read.4", "was begun and not finished");
     has("unfinished", "staging", "3 finished segments");
-    assert_eq!(found.iter().filter(|(kind, ..)| kind == "damage").count(), 5, "each once: {found:#?}");
+    assert_eq!(found.iter().filter(|(kind, ..)| kind == "damage").count(), 5, "each is reported once: {found:#?}");
     let summary = summary(&said);
     assert_eq!((&summary["generations"], &summary["unreadable"]), (&2.into(), &3.into()));
     assert_eq!(summary["readable"], 33 - 3);
 }
 
 #[test]
-fn whoever_is_hostile_is_survived() {
+fn hostile_files_and_names_are_handled_without_a_panic() {
     let place = ring();
     let dir = place.ring().join("read.2");
     symlink("/etc/passwd", dir.join("000100.rec")).unwrap();
@@ -135,14 +135,14 @@ fn whoever_is_hostile_is_survived() {
     let path = place.ring();
     let said = place.run(&["verify", path.to_str().unwrap()]);
     assert!(said.code == Some(1) && !said.err.contains("panicked"), "{said:?}");
-    assert!(said.out.lines().all(|line| !line.starts_with("line.rec")), "a name is one line: {}", said.out);
-    assert!(said.out.lines().count() < 200, "what does not belong there is counted, not listed: {}", said.out);
+    assert!(said.out.lines().all(|line| !line.starts_with("line.rec")), "a name spans several lines: {}", said.out);
+    assert!(said.out.lines().count() < 200, "foreign files are counted, not listed: {}", said.out);
     let counted = said.out.lines().rev().nth(2).unwrap();
-    assert!(counted.contains("34 samples can be read"), "one of them in a copy with a lie in it: {counted}");
+    assert!(counted.contains("34 samples can be read"), "one of them in a copy with a false length: {counted}");
 }
 
 #[test]
-fn a_manifest_with_a_number_far_away_keeps_nobody_busy() {
+fn manifest_with_a_huge_number_is_verified_in_bounded_time() {
     let place = ring();
     let far = place.ring().join(format!("manifests/{}", (1u64 << 62) - 1));
     fs::copy(place.ring().join("manifests/3"), far).unwrap();
@@ -155,7 +155,7 @@ fn a_manifest_with_a_number_far_away_keeps_nobody_busy() {
     }
     let before = listing(&place.ring());
     let said = place.run(&["gc", "--apply"]);
-    assert!(said.code == Some(1) && said.err.contains("belongs to generation 3"), "nothing is old for that: {said:?}");
+    assert!(said.code == Some(1) && said.err.contains("belongs to generation 3"), "gc removed a generation: {said:?}");
     assert_eq!(listing(&place.ring()), before);
 }
 
@@ -169,7 +169,7 @@ fn every_format_vector_has_its_exit_status() {
         assert!(files.len() > 50);
         for file in files {
             let said = place.run(&["verify", file.to_str().unwrap()]);
-            // Plain records, or none, are no segment, and a RecordIO file in their own right.
+            // Plain records, or none, are not a segment, but a valid RecordIO file.
             let plain = ["header-plain-record.rec", "cut-empty.rec"]
                 .map(Path::new)
                 .contains(&Path::new(file.file_name().unwrap()));
@@ -181,7 +181,7 @@ fn every_format_vector_has_its_exit_status() {
 }
 
 #[test]
-fn a_path_that_is_no_utf8_is_told_all_the_same() {
+fn non_utf8_paths_are_accepted_and_printed() {
     let place = ring();
     let odd = place.path().join(OsStr::from_bytes(b"od\xffd.ring"));
     fs::rename(place.ring(), &odd).unwrap();
@@ -195,7 +195,7 @@ fn a_path_that_is_no_utf8_is_told_all_the_same() {
 }
 
 #[test]
-fn what_cannot_be_listed_hides_nothing_else() {
+fn unlistable_directories_hide_no_other_finding() {
     let place = ring();
     let ring = place.ring();
     let id =
@@ -226,21 +226,21 @@ fn what_cannot_be_listed_hides_nothing_else() {
         let said = place.run(args);
         assert!(said.code != Some(2) && said.out.contains("write.99"), "{said:?}");
     }
-    let by_nobody = as_nobody("what_cannot_be_listed_...", &place, &["verify", "demo.ring", "--json"]);
+    let by_nobody = as_nobody("unlistable_directories", &place, &["verify", "demo.ring", "--json"]);
     if let Some(said) = by_nobody {
         let found = findings(&said, &ring);
         let path = damaged.strip_prefix(&ring).unwrap().to_str().unwrap();
         for (kind, path) in [("damage", path), ("note", "staging/foreign"), ("damage", "read.1")] {
             has(&found, kind, path);
         }
-        let said = as_nobody("what_cannot_be_listed_...", &place, &["inspect", "demo.ring"]).unwrap();
+        let said = as_nobody("unlistable_directories", &place, &["inspect", "demo.ring"]).unwrap();
         assert!(said.code != Some(2) && said.out.contains("read.3"), "{said:?}");
-        as_nobody("what_cannot_be_listed_...", &place, &["inspect", "demo.ring", "--id", &id]).unwrap().ok();
+        as_nobody("unlistable_directories", &place, &["inspect", "demo.ring", "--id", &id]).unwrap().ok();
     }
 }
 
 #[test]
-fn a_second_name_of_another_segment_is_damage() {
+fn link_to_another_segment_is_damage() {
     let place = ring();
     let of_one = segments(&place.ring().join("read.1"));
     fs::remove_file(&of_one[3]).unwrap();
@@ -253,7 +253,7 @@ fn a_second_name_of_another_segment_is_damage() {
 }
 
 #[test]
-fn very_many_findings_are_counted() {
+fn many_findings_are_counted_instead_of_listed() {
     let place = Place::verbatim("");
     let mut writer = RecordWriter::new(Vec::new());
     writer.write(&[7; 8]).unwrap();
@@ -270,7 +270,7 @@ fn very_many_findings_are_counted() {
 }
 
 #[test]
-fn nothing_in_a_file_is_obeyed_by_a_terminal() {
+fn file_contents_reach_the_terminal_escaped() {
     let place = Place::new("SWAP_CAP: 1\nSAMPLE: [\"da\\e[2Jta\"]\n");
     let mut generator = Generator::open(&place.config()).unwrap();
     let descr = "V4\x1b[2J".to_owned();
@@ -303,7 +303,7 @@ fn nothing_in_a_file_is_obeyed_by_a_terminal() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_two() {
+fn unverifiable_paths_exit_with_status_2() {
     let place = Place::verbatim("");
     for path in ["nothing", "."] {
         let said = place.run(&["verify", path]);

@@ -1,4 +1,4 @@
-//! `ringreel status --watch` and `ringreel metrics`: what they say, again and again, and that they change nothing.
+//! `ringreel status --watch` and `ringreel metrics`: their repeated output, and that they change nothing.
 
 use ringreel::Generator;
 use ringreel::coordination::Report;
@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use testkit::cli::{self, Place, Running, eventually, generate, listing, put};
 
-/// Two generations of five samples each, two samples of the third, and three that are finished and in none.
+/// Two generations of five samples each, two samples in the third, and three finished samples that are not linked.
 fn ring() -> Place {
     let place = Place::new("SWAP_CAP: 5\nSAMPLE: [data, label]\nMAX_BYTES: 123456789\n");
     let mut generator = Generator::open(&place.config()).unwrap();
@@ -19,7 +19,7 @@ fn ring() -> Place {
 }
 
 #[test]
-fn a_damaged_manifest_of_an_old_generation_hides_nothing_else() {
+fn damaged_old_manifest_hides_no_other_generation() {
     let place = Place::new("SWAP_CAP: 5\nSAMPLE: [data, label]\nKEEP: 9\n");
     generate(&place.config(), 0..15);
     let path = place.ring().join("manifests/2");
@@ -30,8 +30,8 @@ fn a_damaged_manifest_of_an_old_generation_hides_nothing_else() {
     place.run(&["report", "-o", "report.html"]).ok();
 }
 
-/// Members choose their names, hosts and error messages. None of these reaches a terminal or a log
-/// as an escape sequence, a bidi override, or a line of its own.
+/// Members choose their names, hosts and error messages. None of these may reach a terminal or a log with an escape
+/// sequence, a bidi override, or a line break.
 #[test]
 fn text_from_the_ring_is_escaped_in_every_output() {
     let nasty = "n\u{1b}[2J\u{7}\u{9b}\u{202e}\u{2028}\r\nringreel_up 0";
@@ -65,7 +65,7 @@ fn text_from_the_ring_is_escaped_in_every_output() {
 }
 
 #[test]
-fn a_report_is_not_written_into_a_ring() {
+fn report_refuses_an_output_path_in_the_ring() {
     let place = ring();
     let before = fs::read(place.ring().join("ring.json")).unwrap();
     let said = place.run(&["report", "-o", "demo.ring/ring.json"]);
@@ -78,7 +78,7 @@ fn no_ring() -> Place {
 }
 
 type Labels = BTreeMap<String, String>;
-/// Kind, and values by labels, of each family.
+/// The type of each metric family, and its values by labels.
 type Families = BTreeMap<String, (String, Vec<(Labels, f64)>)>;
 
 fn is_name(name: &str) -> bool {
@@ -86,7 +86,7 @@ fn is_name(name: &str) -> bool {
     name.starts_with(letter) && name.chars().all(|c| letter(c) || c.is_ascii_digit())
 }
 
-/// The labels between braces, and what follows them.
+/// Splits text into the labels between braces and the rest.
 fn labels(mut text: &str) -> (Labels, &str) {
     let mut labels = Labels::new();
     loop {
@@ -99,7 +99,7 @@ fn labels(mut text: &str) -> (Labels, &str) {
                 (_, '\\') => value.push(match chars.next().unwrap().1 {
                     'n' => '\n',
                     c @ ('\\' | '"') => c,
-                    c => panic!("\\{c} is no escape"),
+                    c => panic!("\\{c} is not an escape"),
                 }),
                 (_, c) => value.push(c),
             }
@@ -112,7 +112,7 @@ fn labels(mut text: &str) -> (Labels, &str) {
     }
 }
 
-/// The text format, version 0.0.4, taken strictly: each family has its HELP, its TYPE and its lines in one place, once.
+/// A strict parser of the text format, version 0.0.4: each family has one HELP, one TYPE and its lines in one block.
 fn prometheus(text: &str) -> Families {
     assert!(text.ends_with('\n') && !text.contains("\n\n"), "{text}");
     let (mut families, mut current) = (Families::new(), (String::new(), 0));
@@ -153,7 +153,7 @@ fn prometheus_text_is_valid_and_agrees_with_status() {
     let place = ring();
     let mut living = Generator::open(&place.config()).unwrap();
     put(&mut living, 12);
-    eventually("it told of its sample", || {
+    eventually("the generator has reported its sample", || {
         let found = prometheus(&place.run(&["metrics"]).ok().out);
         found["ringreel_member_samples_total"].1.iter().any(|(_, samples)| *samples == 1.0)
     });
@@ -191,7 +191,7 @@ fn prometheus_text_is_valid_and_agrees_with_status() {
 }
 
 #[test]
-fn names_that_need_it_are_escaped_in_prometheus_text() {
+fn prometheus_labels_are_escaped() {
     let place = Place::new("SWAP_CAP: 5\nSAMPLE: [data, label]\nRING: \"a \\\"b\\\\c\\nd.ring\"\n");
     generate(&place.config(), 0..5);
     let found = prometheus(&place.run(&["metrics"]).ok().out);
@@ -199,7 +199,7 @@ fn names_that_need_it_are_escaped_in_prometheus_text() {
 }
 
 #[test]
-fn a_json_line_has_our_names_and_wireheads() {
+fn json_lines_have_ringreel_and_wirehead_names() {
     let place = ring();
     let said = place.run(&["metrics", "--json"]).ok().json();
     let mine = place.run(&["status", "--json"]).ok().json().remove(0);
@@ -225,7 +225,7 @@ fn json_lines_continue_while_the_ring_is_absent() {
     let mut running = place.start(&["metrics", "--json", "--every", "0.05"]);
     running.await_err("no ring at");
     generate(&place.config(), 0..10);
-    eventually("it finds the ring", || running.out().contains("\"samples_delivered\":10"));
+    eventually("metrics finds the ring", || running.out().contains("\"samples_delivered\":10"));
     running.terminate();
     let said = running.finish().ok();
     let (first, last) = (&said.json()[0], said.json().pop().unwrap());
@@ -234,19 +234,19 @@ fn json_lines_continue_while_the_ring_is_absent() {
 }
 
 #[test]
-fn prometheus_files_are_whole_and_report_an_absent_ring() {
+fn prometheus_files_are_complete_and_report_absent_rings() {
     let place = ring();
     let file = place.path().join("ring.prom");
     let running = place.start(&["metrics", "--every", "0.05", "-o", "ring.prom"]);
     let up = |file: &Path| fs::read_to_string(file).ok().map(|text| value(&prometheus(&text), "up"));
-    eventually("the file is there", || up(&file) == Some(1.0));
+    eventually("the file exists", || up(&file) == Some(1.0));
     for _ in 0..200 {
-        assert_eq!(up(&file), Some(1.0), "whenever it is read, it is whole");
+        assert_eq!(up(&file), Some(1.0), "the file is complete at every read");
     }
     fs::rename(place.ring(), place.path().join("away")).unwrap();
-    eventually("it says that the ring is away", || up(&file) == Some(0.0));
+    eventually("metrics reports the absence", || up(&file) == Some(0.0));
     fs::rename(place.path().join("away"), place.ring()).unwrap();
-    eventually("it finds the ring again", || up(&file) == Some(1.0));
+    eventually("metrics finds the ring again", || up(&file) == Some(1.0));
     running.terminate();
     running.finish().ok();
     let names: Vec<_> = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -277,14 +277,14 @@ fn metrics_write_nothing_into_the_ring_and_replace_only_files() {
     }
     assert_eq!(listing(&place.ring()), before);
     let said = place.run(&["metrics", "--every", "1"]);
-    assert_eq!(said.code, Some(2), "Prometheus' text again and again on stdout makes no sense: {said:?}");
+    assert_eq!(said.code, Some(2), "repeated Prometheus text on stdout is refused: {said:?}");
     for wrong in [&["--every", "0"][..], &["--every", "x"], &["--listen", "x"], &["--json", "--prometheus"]] {
         assert_eq!(place.run(&[&["metrics"], wrong].concat()).code, Some(2), "{wrong:?}");
     }
     assert_eq!(no_ring().run(&["metrics"]).code, Some(1));
 }
 
-/// The answer to these bytes, as far as it came.
+/// Sends these bytes and returns the answer.
 fn ask(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(cli::PATIENCE)).unwrap();
@@ -326,7 +326,7 @@ fn metrics_are_served_on_a_local_port() {
     let head_only = ask(&address, "HEAD /metrics HTTP/1.0\r\n\r\n");
     assert!(head_only.starts_with("HTTP/1.0 200") && head_only.ends_with("\r\n\r\n"), "{head_only}");
     fs::rename(place.ring(), place.path().join("away")).unwrap();
-    eventually("it says that the ring is away", || value(&prometheus(&get(&address, "/metrics").1), "up") == 0.0);
+    eventually("metrics reports the absence", || value(&prometheus(&get(&address, "/metrics").1), "up") == 0.0);
     running.terminate();
     running.finish().ok();
 }
@@ -337,7 +337,7 @@ fn malformed_or_endless_requests_do_not_block_others() {
     let (running, address) = listening(&place);
     for request in ["\r\n\r\n", "nonsense\r\n\r\n", "GET", "\0\u{1}\r\n\r\n"] {
         let mut stream = TcpStream::connect(&address).unwrap();
-        stream.write_all(request.as_bytes()).unwrap(); // and away
+        stream.write_all(request.as_bytes()).unwrap(); // disconnects without reading
     }
     let long = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n", "y".repeat(1 << 20));
     assert!(!ask(&address, &long).starts_with("HTTP/1.1 200"));
@@ -360,16 +360,16 @@ fn idle_connections_do_not_delay_a_scrape() {
 }
 
 #[test]
-fn a_watched_status_is_the_same_again_and_again_until_a_signal() {
+fn status_watch_repeats_until_a_signal() {
     let place = ring();
     let before = listing(&place.ring());
     let running = place.start(&["status", "--watch", "0.05"]);
     let times = |running: &Running| running.out().matches("\ndelivered  10 samples in 2 swaps").count();
-    eventually("it says it again", || times(&running) > 2);
+    eventually("the status is repeated", || times(&running) > 2);
     running.terminate();
-    assert!(!running.finish().ok().out.contains('\x1b'), "no terminal, no codes");
+    assert!(!running.finish().ok().out.contains('\x1b'), "escape codes without a terminal");
     let running = place.start(&["status", "--json", "--watch", "0.05"]);
-    eventually("it says it again", || running.out().lines().count() > 2);
+    eventually("the status is repeated", || running.out().lines().count() > 2);
     running.terminate();
     let lines = running.finish().ok().json();
     assert!(lines.iter().all(|line| line["samples_delivered"] == 10), "{lines:?}");
@@ -377,12 +377,12 @@ fn a_watched_status_is_the_same_again_and_again_until_a_signal() {
 }
 
 #[test]
-fn a_watched_status_waits_for_a_ring() {
+fn status_watch_waits_for_a_ring() {
     let place = no_ring();
     let running = place.start(&["status", "demo.ring", "--watch", "0.05"]);
-    eventually("it says that there is none", || running.out().starts_with("no ring at "));
+    eventually("status reports that the ring is missing", || running.out().starts_with("no ring at "));
     generate(&place.config(), 0..5);
-    eventually("it finds the ring", || running.out().contains("delivered  5 samples"));
+    eventually("status finds the ring", || running.out().contains("delivered  5 samples"));
     running.terminate();
     running.finish().ok();
     assert_eq!(place.run(&["status", "--watch", "soon"]).code, Some(2));

@@ -1,5 +1,5 @@
-//! Reading ahead: order, buffers that are used again, errors, panics, and an end at every stage. One test at a time: the
-//! threads of this process are counted.
+//! Prefetching: order, reused buffers, errors, panics, and a drop at every stage. The tests run one at a time, because
+//! they count the threads of this process.
 
 use ringreel_recordio::Prefetch;
 use ringreel_recordio::prefetch::{Panicked, Prefetched};
@@ -25,7 +25,7 @@ impl From<Panicked> for Bad {
 type Buffer = Vec<u64>;
 type Numbers = Prefetch<Buffer, Bad>;
 
-/// Threads of ours that run now; checked to be none at the end of a test.
+/// Counts the prefetch threads; checks that none remains at the end of a test.
 struct Threads(#[allow(dead_code)] MutexGuard<'static, ()>);
 
 impl Threads {
@@ -37,7 +37,8 @@ impl Threads {
         let name = |path: std::path::PathBuf| std::fs::read_to_string(path.join("comm")).unwrap_or_default();
         tasks.filter(|task| name(task.as_ref().unwrap().path()).trim() == "prefetch").count()
     }
-    /// None is left. One that has been joined stands in /proc for a moment still: the kernel wakes the joiner first.
+    /// Waits until no thread remains. A joined thread stays in /proc for a moment, because the kernel wakes the joiner
+    /// first.
     fn end(when: &str) {
         let started = Instant::now();
         while Threads::count() != 0 {
@@ -55,7 +56,7 @@ impl Drop for Threads {
     }
 }
 
-/// 0, 1, 2, ... below `end`, each in a buffer of 1000 numbers. `before` is called before each.
+/// Produces 0, 1, 2, ... below `end`, each in a buffer of 1000 numbers. `before` is called before each.
 fn numbers(depth: usize, end: u64, mut before: impl FnMut(u64) -> Result<(), Bad> + Send + 'static) -> Numbers {
     let mut n = 0;
     let produce = move |out: &mut Buffer| {
@@ -76,10 +77,10 @@ fn within<T>(limit: Duration, what: &str, call: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Longest time that anything here is waited for.
+/// The longest wait in these tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until `count` says `n`, and looks whether it stays so.
+/// Waits until `count` is `n`, and checks that it stays `n`.
 fn settles(count: &AtomicUsize, n: usize) {
     let started = Instant::now();
     while count.load(Ordering::SeqCst) != n {
@@ -100,7 +101,7 @@ fn counted() -> (Arc<AtomicUsize>, impl FnMut(u64) -> Result<(), Bad> + Send + '
 }
 
 #[test]
-fn items_come_in_order_in_buffers_that_are_used_again() {
+fn items_arrive_in_order_in_reused_buffers() {
     let _alone = Threads::alone();
     for depth in [0, 1, 2, 7] {
         let mut addresses = BTreeSet::new();
@@ -125,8 +126,8 @@ fn producers_stay_within_their_depth_plus_held_items() {
         settles(&count, depth);
         let held: Vec<Prefetched<Buffer>> = (0..20).map(|_| ahead.next().unwrap().unwrap()).collect();
         settles(&count, depth + 20);
-        assert!(held.iter().enumerate().all(|(n, item)| item[0] == n as u64), "held items stay as they are");
-        // What was held is used again: nothing new for the next twenty.
+        assert!(held.iter().enumerate().all(|(n, item)| item[0] == n as u64), "held items do not change");
+        // Released buffers are reused: the next twenty items need no new one.
         let mut addresses: BTreeSet<_> = held.iter().map(|item| item.as_ptr() as usize).collect();
         drop(held);
         (0..40).for_each(|_| _ = addresses.insert(ahead.next().unwrap().unwrap().as_ptr() as usize));
@@ -135,7 +136,7 @@ fn producers_stay_within_their_depth_plus_held_items() {
 }
 
 #[test]
-fn errors_come_in_order_and_the_producer_waits_after_them() {
+fn errors_arrive_in_order_and_pause_the_producer() {
     let _alone = Threads::alone();
     let (count, mut counter) = counted();
     let mut ahead = numbers(4, 8, move |n| {
@@ -182,7 +183,7 @@ fn panics_become_errors_after_the_items_before_them() {
     drop(std::panic::take_hook());
 }
 
-/// Lets the producer's call number `n` begin and tells so; then it waits for leave to go on.
+/// Reports the start of the producer's call number `n`, and blocks it until it is released.
 fn gate(at: u64) -> (Receiver<()>, Sender<()>, impl FnMut(u64) -> Result<(), Bad> + Send + 'static) {
     let ((begun, is_in), (leave, may_go)) = (channel(), channel());
     (is_in, leave, move |n| {
@@ -195,7 +196,7 @@ fn gate(at: u64) -> (Receiver<()>, Sender<()>, impl FnMut(u64) -> Result<(), Bad
 }
 
 #[test]
-fn dropped_at_every_stage_it_stops_and_joins_its_thread() {
+fn drop_at_every_stage_stops_and_joins_the_thread() {
     let _alone = Threads::alone();
     let drops = |what: &str, ahead: Numbers| {
         within(PATIENCE, what, || drop(ahead));
@@ -207,13 +208,13 @@ fn dropped_at_every_stage_it_stops_and_joins_its_thread() {
     let ahead = numbers(3, 1000, counter);
     settles(&count, 3);
     drops("while it waits for a buffer", ahead);
-    // The consumer holds items, which stay his.
+    // The consumer holds items, and keeps them.
     let mut ahead = numbers(3, 1000, |_| Ok(()));
     let held: Vec<_> = (0..5).map(|_| ahead.next().unwrap().unwrap()).collect();
     drops("while items are held", ahead);
     assert!(held.iter().enumerate().all(|(n, item)| item[0] == n as u64));
     drop(held);
-    // In the middle of a call: after that call, whatever number of free buffers there are.
+    // In the middle of a call: the producer stops after that call, even if buffers are free.
     let (is_in, leave, gate) = gate(2);
     let (count, mut counter) = counted();
     let mut both = gate;
@@ -225,7 +226,7 @@ fn dropped_at_every_stage_it_stops_and_joins_its_thread() {
     });
     drops("while it produces", ahead);
     free.join().unwrap();
-    assert_eq!(count.load(Ordering::SeqCst), 3, "no call after the drop");
+    assert_eq!(count.load(Ordering::SeqCst), 3, "the producer was called after the drop");
     // After an error, taken or not; after the end.
     let mut ahead = numbers(3, 1000, |n| Err(Bad::At(n)));
     assert!(ahead.next().unwrap().is_err());
@@ -233,22 +234,22 @@ fn dropped_at_every_stage_it_stops_and_joins_its_thread() {
     let (count, mut counter) = counted();
     let ahead = numbers(3, 1000, move |n| counter(n).and(Err(Bad::At(n))));
     settles(&count, 1);
-    drops("with an error that nobody took", ahead);
+    drops("with an error that was not taken", ahead);
     let mut ahead = numbers(3, 2, |_| Ok(()));
     assert_eq!(ahead.by_ref().count(), 2);
     drops("after the end", ahead);
-    // The producer and what it holds are gone with it.
+    // The producer, and everything that it holds, is dropped.
     let witness = Arc::new(());
     let kept = witness.clone();
     drops(
-        "with what it holds",
+        "with a value that the producer holds",
         numbers(2, 1000, move |n| if Arc::strong_count(&kept) > 0 { Ok(()) } else { Err(Bad::At(n)) }),
     );
     assert_eq!(Arc::strong_count(&witness), 1);
 }
 
 #[test]
-fn many_begun_and_left_in_the_middle_leave_no_thread() {
+fn many_dropped_prefetchers_leave_no_thread() {
     let _alone = Threads::alone();
     for n in 0..300 {
         let mut ahead = numbers(1 + n % 5, 50, |_| Ok(()));
@@ -257,13 +258,13 @@ fn many_begun_and_left_in_the_middle_leave_no_thread() {
 }
 
 #[test]
-fn nothing_spins_while_it_waits() {
+fn waiting_threads_use_no_processor_time() {
     let _alone = Threads::alone();
     let ticks = || -> u64 {
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
         stat.rsplit(')').next().unwrap().split_whitespace().skip(11).take(2).map(|n| n.parse::<u64>().unwrap()).sum()
     };
-    // The producer waits for the consumer, and the consumer for the producer, 300 ms each.
+    // The producer waits for the consumer, and the consumer for the producer, for 300 ms each.
     let mut ahead = numbers(2, 1000, |n| {
         if n == 2 {
             thread::sleep(Duration::from_millis(300));

@@ -1,11 +1,11 @@
-//! Threads that a dropped stream leaves, counted in this process.
+//! Dropped streams leave no thread in this process.
 
 use ringreel::{Stream, StreamOptions};
 use std::sync::Arc;
 use testkit::process::alone;
 use testkit::stream::{World, drain, eventually, one, worker};
 
-/// Of this process, which read ahead.
+/// Counts the prefetch threads of this process.
 fn threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let name = |path: std::path::PathBuf| std::fs::read_to_string(path.join("comm")).unwrap_or_default();
@@ -13,7 +13,7 @@ fn threads() -> usize {
 }
 
 #[test]
-fn a_stream_that_is_left_in_the_middle_leaves_no_thread() {
+fn stream_dropped_in_mid_epoch_leaves_no_thread() {
     let _alone = alone();
     let place = World::new("SWAP_CAP: 40\n");
     place.generation(0..40);
@@ -22,12 +22,12 @@ fn a_stream_that_is_left_in_the_middle_leaves_no_thread() {
         let options = StreamOptions { prefetch_bytes: 1 << 30, threads: 8, epochs: Some(1), ..worker(0, 1) };
         let mut stream = Stream::new(reader.clone(), options).unwrap();
         (0..given).for_each(|n| assert_eq!(one(&mut stream).position, n));
-        eventually("they have begun", || threads() == if given == 0 { 0 } else { 8 });
+        eventually("the threads have started", || threads() == if given == 0 { 0 } else { 8 });
         if given == 40 {
             assert!(drain(&mut stream).is_empty());
         }
         drop(stream);
-        eventually(&format!("none is left after {given}"), || threads() == 0);
+        eventually(&format!("no thread is left after {given}"), || threads() == 0);
     }
-    assert_eq!(Arc::strong_count(&reader), 1, "nobody holds the reader any more");
+    assert_eq!(Arc::strong_count(&reader), 1, "a reference to the reader is left");
 }

@@ -1,5 +1,5 @@
-//! A segment that is truncated while it is mapped: nobody dies of it, it is told, and a bus error that is not ours ends
-//! the process as it always did. One test at a time: the list of torn files is the process's.
+//! Truncation of a mapped segment: the process survives and reports it, while a foreign bus error still ends the
+//! process. The tests run one at a time, because the list of truncated files is process-wide.
 
 use bytes::Bytes;
 use ringreel::fs::sigbus::{is_truncated, newly_torn};
@@ -38,13 +38,13 @@ fn map(path: &Path, mode: MapMode) -> Bytes {
 }
 
 #[test]
-fn what_a_mapped_file_has_lost_reads_as_zeros_and_is_told_once() {
+fn truncated_pages_read_as_zeros_and_are_reported_once() {
     let (_alone, dir) = (alone(), TempDir::new().unwrap());
     for mode in MODES {
         let (path, other) = (file_of(dir.path(), "a", 64), file_of(dir.path(), "b", 64));
         let (bytes, whole) = (map(&path, mode), map(&other, mode));
         cut(&path, PAGE as u64 * 3 / 2);
-        assert!(!is_truncated(&bytes), "nobody has looked");
+        assert!(!is_truncated(&bytes), "no page was read yet");
         let kept = PAGE * 3 / 2;
         assert!(bytes[..kept].iter().all(|byte| *byte == 7) && bytes[kept..].iter().all(|byte| *byte == 0));
         assert!(
@@ -56,23 +56,23 @@ fn what_a_mapped_file_has_lost_reads_as_zeros_and_is_told_once() {
         assert!(newly_torn().contains(&path) && !newly_torn().contains(&path), "told once");
         drop(bytes);
         assert!(whole.iter().all(|byte| *byte == 7));
-        assert!(!is_truncated(&map(&other, mode)), "a new map in the same place is another one");
+        assert!(!is_truncated(&map(&other, mode)), "a new map at the same address counts as truncated");
     }
 }
 
 #[test]
-fn lookups_in_a_lost_file_cause_few_faults() {
+fn reads_of_a_truncated_file_cause_few_faults() {
     let (_alone, dir) = (alone(), TempDir::new().unwrap());
     let path = file_of(dir.path(), "a", 4096);
     let bytes = map(&path, MapMode::Private);
     cut(&path, 0);
-    // From behind, so that no fault mends what the next one looks at.
+    // Backwards, so that no fault repairs the pages that are read next.
     assert!((0..4096).rev().step_by(7).all(|page| bytes[page * PAGE] == 0));
     assert!(bytes.iter().all(|byte| *byte == 0) && is_truncated(&bytes));
 }
 
 #[test]
-fn maps_come_and_go_in_threads_while_files_are_truncated() {
+fn maps_survive_truncation_in_concurrent_threads() {
     let (_alone, dir) = (alone(), TempDir::new().unwrap());
     std::thread::scope(|scope| {
         for thread in 0..8 {
@@ -100,12 +100,12 @@ fn maps_come_and_go_in_threads_while_files_are_truncated() {
 }
 
 #[test]
-fn a_child_made_by_fork_is_guarded_as_its_parent_was() {
+fn forked_child_is_protected_from_sigbus() {
     let (_alone, dir) = (alone(), TempDir::new().unwrap());
     let path = file_of(dir.path(), "a", 8);
     let bytes = map(&path, MapMode::Private);
     cut(&path, 0);
-    // SAFETY: the child looks at memory, drops a map, and ends.
+    // SAFETY: the child reads memory, drops a map, and exits.
     let status = unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -117,11 +117,11 @@ fn a_child_made_by_fork_is_guarded_as_its_parent_was() {
         libc::waitpid(child, &raw mut status, 0);
         status
     };
-    assert_eq!(status, 0, "it died, or saw something else");
-    assert!(!is_truncated(&bytes), "what the child saw is the child's");
+    assert_eq!(status, 0, "the child died, or read other bytes");
+    assert!(!is_truncated(&bytes), "the child's observation reached the parent");
 }
 
-/// A ring of three samples of `len` bytes, all of them 7, and a filesystem that truncates each segment to `to` bytes as
+/// A ring of three samples of `len` bytes of value 7, and a filesystem that truncates each segment to `to` bytes as
 /// soon as it is mapped.
 fn ring_of_three(len: usize, to: u64, more: &str) -> (Place, Arc<HookFs>) {
     let place = Place::new(&format!("SWAP_CAP: 3\nSAMPLE: [data]\nREAD: mmap\n{more}"));
@@ -140,7 +140,7 @@ fn ring_of_three(len: usize, to: u64, more: &str) -> (Place, Arc<HookFs>) {
     (place, Arc::new(fs))
 }
 
-/// Bytes of a sample.
+/// Returns the bytes of a sample.
 const SIZES: [usize; 2] = [100_000, 3_000_000];
 
 #[test]
@@ -152,9 +152,11 @@ fn segments_truncated_during_the_checksum_are_damage() {
         let reader = Reader::open_on(fs.clone(), &place.config()).unwrap();
         let reader = if private { reader.with_private_maps() } else { reader };
         let newest = reader.newest().unwrap();
-        let Err(Error::Damaged { path, message, .. }) = reader.sample(&newest, 0) else { panic!("not seen: {len}") };
+        let Err(Error::Damaged { path, message, .. }) = reader.sample(&newest, 0) else {
+            panic!("damage not detected: {len}")
+        };
         assert!(path.ends_with("read.1/000000.rec") && message.contains("truncated while it was read"), "{message}");
-        assert!(message.contains("now: "), "and how it looks afterwards: {message}");
+        assert!(message.contains("now: "), "the present state: {message}");
         fs.unhook();
         let sample = reader.sample(&newest, 1).unwrap();
         assert!(sample.parts[0].data().unwrap().iter().all(|byte| *byte == 7) && sample.check_whole().is_ok());
@@ -170,11 +172,11 @@ fn samples_torn_in_use_show_zeros_and_fail_their_check() {
         let reader = Reader::open_on(fs.clone(), &place.config()).unwrap().with_private_maps();
         let newest = reader.newest().unwrap();
         let sample = reader.sample(&newest, 0).unwrap();
-        assert!(sample.check_whole().is_ok(), "nobody has looked yet");
+        assert!(sample.check_whole().is_ok(), "no page was read yet");
         assert_eq!(sample.parts[0].data().unwrap()[len - 1], 0);
         assert!(matches!(sample.check_whole(), Err(Error::Damaged { .. })));
         drop(sample);
-        assert!(newly_torn().iter().any(|path| path.ends_with("read.1/000000.rec")), "and the next call tells");
+        assert!(newly_torn().iter().any(|path| path.ends_with("read.1/000000.rec")), "the next call reports it");
     }
 }
 
@@ -192,9 +194,9 @@ fn streams_report_damage_for_pages_lost_while_prefetching() {
     assert_eq!(reader.damaged(), 3);
 }
 
-/// What a child process does, by its name; it is this program, started again in a directory of its own.
+/// The body of a child process (this program, started again in a separate directory), selected by name.
 fn misbehave(how: &str) {
-    // SAFETY: the call reads a value that lives until it returns. It is to leave no core behind.
+    // SAFETY: the call reads a value that lives until it returns. It suppresses a core dump.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }) };
     let dir = Path::new(".");
     let ours = file_of(dir, "ours", 4);
@@ -202,7 +204,7 @@ fn misbehave(how: &str) {
     cut(&ours, 0);
     assert_eq!(guarded[0], 0);
     let foreign = file_of(dir, "foreign", 4);
-    // SAFETY: the map is looked at after its file was truncated, which is to end this process.
+    // SAFETY: the map is read after its file was truncated, which should end this process.
     let unguarded = unsafe { memmap2::Mmap::map(&File::open(&foreign).unwrap()).unwrap() };
     cut(&foreign, 0);
     let (touch, handlers) = how.split_once(", with ").unwrap_or((how, ""));
@@ -217,22 +219,22 @@ fn misbehave(how: &str) {
         FOUND.store(before, Ordering::SeqCst);
     };
     match handlers {
-        "the default below" => put(libc::SIG_DFL, 0),
-        "nobody to hear it below" => put(libc::SIG_IGN, 0),
-        "a handler below that raises it again" => put(raises_again as *const () as usize, 0),
-        "a handler below that tells and gives way" => put(tells as *const () as usize, libc::SA_SIGINFO),
+        "SIG_DFL below" => put(libc::SIG_DFL, 0),
+        "SIG_IGN below" => put(libc::SIG_IGN, 0),
+        "a handler below that re-raises it" => put(raises_again as *const () as usize, 0),
+        "a handler below that reports and resets" => put(reports as *const () as usize, libc::SA_SIGINFO),
         "a handler below that does nothing" => put(does_nothing as *const () as usize, 0),
-        // That of Rust's own runtime is below ours.
-        "" | "one above that hands it on" | "one between that hands it on" => {}
+        // The handler of Rust's runtime is below ringreel's.
+        "" | "one above that forwards it" | "one between that forwards it" => {}
         other => panic!("{other}"),
     }
-    if handlers.ends_with("hands it on") {
-        put(hands_on as *const () as usize, libc::SA_SIGINFO | libc::SA_ONSTACK);
+    if handlers.ends_with("forwards it") {
+        put(forwards as *const () as usize, libc::SA_SIGINFO | libc::SA_ONSTACK);
     }
     // SAFETY: these calls take numbers.
     unsafe {
         if !handlers.is_empty() && !handlers.starts_with("one above") {
-            drop(map(&file_of(dir, "again", 1), MapMode::Shared)); // ours above it
+            drop(map(&file_of(dir, "again", 1), MapMode::Shared)); // installs ringreel's handler above it
         }
         match touch {
             "touch" => _ = std::hint::black_box(unguarded[PAGE]),
@@ -241,7 +243,7 @@ fn misbehave(how: &str) {
             other => panic!("{other}"),
         }
     }
-    std::thread::sleep(Duration::from_secs(10)); // another thread may have got it
+    std::thread::sleep(Duration::from_secs(10)); // another thread may receive the signal
     std::process::exit(0);
 }
 
@@ -250,7 +252,7 @@ extern "C" fn raises_again(signal: libc::c_int) {
     unsafe { libc::raise(signal) };
 }
 
-/// What the last handler found in place.
+/// The handler that the last call replaced.
 static FOUND: AtomicUsize = AtomicUsize::new(0);
 
 fn say(text: &str) {
@@ -258,22 +260,22 @@ fn say(text: &str) {
     unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }
 
-extern "C" fn tells(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the system gave this account of the signal; the other call takes numbers.
+extern "C" fn reports(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the system filled in this description of the signal; the other call takes numbers.
     let code = unsafe {
         libc::signal(signal, libc::SIG_DFL);
         (*info).si_code
     };
-    say(if code == 2 { "told of a fault\n" } else { "told of something else\n" });
+    say(if code == 2 { "reported a fault\n" } else { "reported something else\n" });
 }
 
 extern "C" fn does_nothing(_: libc::c_int) {}
 
-/// As a handler does that lets others go on: it calls whoever was there before it.
-extern "C" fn hands_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    say("handed on\n");
+/// A cooperative handler: it calls the handler that it replaced.
+extern "C" fn forwards(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    say("forwarded\n");
     let found = FOUND.load(Ordering::SeqCst);
-    // SAFETY: it found ours there, which is called with SA_SIGINFO.
+    // SAFETY: it replaced ringreel's handler, which is installed with SA_SIGINFO.
     unsafe {
         let call: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = std::mem::transmute(found);
         call(signal, info, context);
@@ -281,32 +283,32 @@ extern "C" fn hands_on(signal: libc::c_int, info: *mut libc::siginfo_t, context:
 }
 
 #[test]
-fn a_bus_error_that_is_not_ours_ends_the_process_as_it_did() {
+fn foreign_bus_errors_still_end_the_process() {
     if let Ok(how) = std::env::var("RINGREEL_MISBEHAVE") {
         misbehave(&how);
     }
     let _alone = alone();
     let all = [
         "touch",
-        "touch, with the default below",
-        "touch, with a handler below that raises it again",
-        "kill, with the default below",
-        "raise, with the default below",
-        "touch, with nobody to hear it below",
-        "touch, with a handler below that tells and gives way",
+        "touch, with SIG_DFL below",
+        "touch, with a handler below that re-raises it",
+        "kill, with SIG_DFL below",
+        "raise, with SIG_DFL below",
+        "touch, with SIG_IGN below",
+        "touch, with a handler below that reports and resets",
         "touch, with a handler below that does nothing",
-        "touch, with one above that hands it on",
-        "touch, with one between that hands it on",
+        "touch, with one above that forwards it",
+        "touch, with one between that forwards it",
     ];
     for how in all {
         let dir = TempDir::new().unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.current_dir(dir.path()).args([
             "--exact",
-            &testkit::test_name!("a_bus_error_that_is_not_ours_ends_the_process_as_it_did"),
+            &testkit::test_name!("foreign_bus_errors_still_end_the_process"),
             "--nocapture",
         ]);
-        // Who does not die of it would do so for ever.
+        // Without a limit, a child that survives would loop for ever.
         // SAFETY: between fork and exec, one call that reads a value that lives until it returns.
         unsafe {
             command.pre_exec(|| {
@@ -318,7 +320,7 @@ fn a_bus_error_that_is_not_ours_ends_the_process_as_it_did() {
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         assert_eq!(done.status.signal(), Some(libc::SIGBUS), "{how}: {:?}: {said}", done.status);
         let times = |text| said.matches(text).count();
-        assert_eq!(times("told of a fault"), usize::from(how.contains("tells")), "{how}: {said}");
-        assert!(times("handed on") <= 3 && (times("handed on") > 0) == how.contains("hands"), "{how}: {said}");
+        assert_eq!(times("reported a fault"), usize::from(how.contains("reports")), "{how}: {said}");
+        assert!(times("forwarded") <= 3 && (times("forwarded") > 0) == how.contains("forwards"), "{how}: {said}");
     }
 }

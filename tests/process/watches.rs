@@ -13,7 +13,7 @@ use testkit::stream::{World, eventually, patience, put};
 const SAMPLES: u64 = 6;
 
 #[test]
-fn managers_watch_no_directory_behind_a_link_among_the_notes() {
+fn managers_watch_no_directory_behind_a_linked_note() {
     let _alone = alone();
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\n"));
     let (manager, stop) = (Manager::open(&place.config()).unwrap(), AtomicBool::new(false));
@@ -30,7 +30,7 @@ fn managers_watch_no_directory_behind_a_link_among_the_notes() {
         let mut generator = Generator::open(&place.config()).unwrap();
         (0..2 * SAMPLES).for_each(|n| put(&mut generator, n));
         eventually("it waits", || is_watched(&notes));
-        eventually("it watches the notes of runs", || is_watched(&ours));
+        eventually("the manager watches the notes of runs", || is_watched(&ours));
         assert!(!is_watched(&elsewhere));
         stop.store(true, SeqCst);
     });

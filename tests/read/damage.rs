@@ -1,5 +1,5 @@
-//! A ring whose files somebody damaged: each damage is found, told and counted, the other samples are delivered, and no
-//! reader dies of it. No wrong byte is ever handed out as a sample.
+//! Rings with damaged files: each damage is found, reported and counted, the other samples are delivered, and no reader
+//! dies. No wrong byte is ever delivered as a sample.
 
 use ringreel::layout::Layout;
 use ringreel::read::stream::Item;
@@ -17,7 +17,7 @@ const YAML: &str = "SWAP_CAP: 8\nSAMPLE: [data, label]\n";
 const READS: [&str; 2] = ["READ: mmap\n", "READ: pread\n"];
 const VERIFIES: [&str; 2] = ["VERIFY: first\n", "VERIFY: always\n"];
 
-/// What somebody does to a segment's file.
+/// A kind of damage to a segment's file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Harm {
     TruncatedToNothing,
@@ -36,10 +36,10 @@ enum Harm {
 
 use Harm::*;
 
-/// The file that a reader has open is itself changed.
+/// Whether the file that a reader has open is changed.
 const IN_PLACE: [Harm; 7] =
     [TruncatedToNothing, TruncatedToHalf, TruncatedByOneByte, LongerByOneByte, Zeroed, Scribbled, OverwrittenByAnother];
-/// Another thing stands under its name; whoever has the file open still has it.
+/// Whether the name refers to a new file; a reader with the old file open still has it.
 const BY_NAME: [Harm; 5] = [ReplacedByAnother, Deleted, Link, Fifo, Directory];
 
 fn harm(harm: Harm, victim: &Path, another: &Path) {
@@ -61,7 +61,7 @@ fn harm(harm: Harm, victim: &Path, another: &Path) {
         }
         Deleted => gone(),
         Link => {
-            let elsewhere = victim.with_extension("elsewhere"); // even to the very same bytes
+            let elsewhere = victim.with_extension("elsewhere"); // a link is damage even if the bytes are the same
             fs::rename(victim, &elsewhere).unwrap();
             symlink(&elsewhere, victim).unwrap();
         }
@@ -76,7 +76,7 @@ fn harm(harm: Harm, victim: &Path, another: &Path) {
     }
 }
 
-/// A ring of one generation, and the files of the samples at positions 3 (the victim) and 5.
+/// A ring of one generation; returns the files of the samples at positions 3 (the victim) and 5.
 fn ring_of_eight(more: &str) -> (Place, PathBuf, PathBuf) {
     let place = Place::new(&format!("{YAML}{more}"));
     generate(&place.config(), 0..SAMPLES);
@@ -91,13 +91,13 @@ fn file_of(config: &Config, position: u64) -> PathBuf {
     reader.ring().layout.read(newest.summary.generation).join(file)
 }
 
-/// Reads every position; the damaged ones.
+/// Reads every position; returns the damaged ones.
 fn read_every_position(reader: &Reader) -> Vec<u64> {
     let newest = reader.newest().unwrap();
     let mut damaged = Vec::new();
     for position in 0..newest.summary.samples {
         match reader.sample(&newest, position) {
-            Ok(sample) => assert_eq!(checked(&sample), position, "one generator, so in order"),
+            Ok(sample) => assert_eq!(checked(&sample), position, "one generator writes in order"),
             Err(error) => {
                 is_damage(&error, position, reader);
                 damaged.push(position);
@@ -108,7 +108,7 @@ fn read_every_position(reader: &Reader) -> Vec<u64> {
 }
 
 fn is_damage(error: &Error, at: u64, reader: &Reader) {
-    let Error::Damaged { position, path, message, .. } = error else { panic!("no damage: {error}") };
+    let Error::Damaged { position, path, message, .. } = error else { panic!("not reported as damage: {error}") };
     let newest = reader.newest().unwrap();
     let file = reader.ring().layout.read(newest.summary.generation).join(newest.locate(at).unwrap().0.file());
     assert_eq!((*position, path), (at, &file));
@@ -130,7 +130,7 @@ fn late_readers_report_a_damaged_segment_and_deliver_the_rest() {
             assert_eq!(reader.damaged(), 1);
             let again = reader.sample(&reader.newest().unwrap(), 3);
             assert!(matches!(again, Err(Error::Damaged { .. })), "{kind:?}");
-            assert_eq!(reader.damaged(), 2, "each is counted");
+            assert_eq!(reader.damaged(), 2, "each damaged sample is counted");
         }
     });
 }
@@ -144,7 +144,7 @@ fn readers_with_an_open_segment_survive_and_report_damage() {
             assert_eq!(read_every_position(&reader), [0; 0]);
             harm(kind, &victim, &another);
             let damaged = read_every_position(&reader);
-            // By name, the file itself is as it was: what is handed out are its own bytes, or nothing.
+            // Damage to the name leaves the file intact, so the reader returns its bytes or an error.
             let fine = damaged == [3] || BY_NAME.contains(&kind) && damaged.is_empty();
             assert!(fine, "{kind:?} {how}: {damaged:?}");
             assert_eq!(reader.damaged(), damaged.len() as u64);
@@ -157,7 +157,7 @@ fn next(stream: &mut Stream) -> Result<Option<Item>, Error> {
 }
 
 #[test]
-fn a_stream_skips_a_segment_that_is_damaged_between_two_passes() {
+fn stream_skips_a_segment_damaged_between_two_passes() {
     for read in READS {
         for kind in IN_PLACE {
             let (place, victim, another) = ring_of_eight(&format!("{read}VERIFY: always\n"));
@@ -176,7 +176,7 @@ fn a_stream_skips_a_segment_that_is_damaged_between_two_passes() {
                         is_damage(&error, 3, &reader);
                         seen[pass].1 += 1;
                     }
-                    Item::Replaced(..) => panic!("replaced, and nobody asked for equal steps"),
+                    Item::Replaced(..) => panic!("replaced, although equal steps were not requested"),
                 }
                 if seen[0] == (SAMPLES, 0) && seen[1].0 == 0 {
                     harm(kind, &victim, &another);
@@ -220,7 +220,7 @@ fn only_the_damaged_samples_of_a_segment_are_lost() {
 }
 
 #[test]
-fn flipped_bytes_in_a_part_are_found_at_the_first_read() {
+fn flipped_bytes_are_found_at_the_first_read() {
     let (place, victim, _) = ring_of_eight("");
     let bytes = fs::read(&victim).unwrap();
     let find = |part: u64, len: usize| {
@@ -283,7 +283,7 @@ fn read_prints_each_damage_and_exits_with_1() {
 
 /// (Mapped: tests/process/torn.rs and tests/hostile.rs.)
 #[test]
-fn truncation_during_a_pread_is_survived() {
+fn readers_survive_truncation_during_a_pread() {
     let place = Place::new("SWAP_CAP: 6\nSAMPLE: [data]\nREAD: pread\nVERIFY: always\n");
     place.run(&["generate", "--samples", "6", "--shape", "4000000", "--promote"]).ok();
     let reader = place.start(&["read", "--json", "--timeout", "1"]);
@@ -292,8 +292,8 @@ fn truncation_during_a_pread_is_survived() {
         let file = place.ring().join(format!("read.1/{n:06}.rec"));
         OpenOptions::new().write(true).open(file).unwrap().set_len(1000).unwrap();
     }
-    // The last one that was cut off was seen so in two passes.
-    eventually("it went on over all of them", || reader.err().matches("000004.rec: ").count() > 1);
+    // The last truncated file was reported in two passes.
+    eventually("the reader passed all of them twice", || reader.err().matches("000004.rec: ").count() > 1);
     reader.terminate();
     let said = reader.finish();
     assert_eq!(said.code, Some(1), "{:?}: {}", said.status, said.err);
@@ -303,7 +303,7 @@ fn truncation_during_a_pread_is_survived() {
 }
 
 #[test]
-fn streams_go_on_with_the_newest_after_a_removed_generation() {
+fn streams_continue_with_the_newest_after_a_removed_one() {
     for read in READS {
         let (place, ..) = ring_of_eight(&format!("KEEP: 5\n{read}"));
         let reader = Arc::new(Reader::open(&place.config()).unwrap());
@@ -314,8 +314,8 @@ fn streams_go_on_with_the_newest_after_a_removed_generation() {
         fs::remove_dir_all(place.ring().join("read.1")).unwrap();
         let Some(Item::Sample(second)) = next(&mut stream).unwrap() else { panic!("no sample") };
         assert_eq!((second.generation, second.position, checked(&second)), (2, 0, 8));
-        assert_eq!(reader.damaged(), 0, "a generation that is gone is no damage");
-        assert_eq!(checked(&first), 0, "what was handed out stays as it was");
+        assert_eq!(reader.damaged(), 0, "a removed generation counts as damage");
+        assert_eq!(checked(&first), 0, "a delivered sample has changed");
     }
 }
 
@@ -327,7 +327,7 @@ fn streams_wait_for_the_next_when_the_newest_is_removed() {
     let mut stream = Stream::new(reader.clone(), StreamOptions { timeout, ..StreamOptions::default() }).unwrap();
     assert!(matches!(next(&mut stream).unwrap(), Some(Item::Sample(_))));
     fs::remove_dir_all(place.ring().join("read.1")).unwrap();
-    // What is open already may still be read; then there is nothing.
+    // Open segments can still be read; after them, nothing remains.
     let ended = (0..10).find_map(|_| next(&mut stream).err()).unwrap();
     assert!(matches!(ended, Error::Timeout { .. }), "{ended}");
     generate(&place.config(), 8..16);
@@ -337,7 +337,7 @@ fn streams_wait_for_the_next_when_the_newest_is_removed() {
 
 type NamedHarm = (&'static str, Box<dyn Fn()>);
 
-/// Ways to damage the newest of three manifests.
+/// The ways to damage the newest of three manifests.
 fn manifest_harms(ring: &Path) -> Vec<NamedHarm> {
     let layout = Layout::new(ring);
     let (path, before) = (layout.manifest(3), layout.manifest(2));
@@ -364,11 +364,11 @@ fn manifest_harms(ring: &Path) -> Vec<NamedHarm> {
     vec![
         ("empty", write(Vec::new())),
         ("half", write(bytes[..bytes.len() / 2].to_vec())),
-        ("without its end", write(bytes[..bytes.len() - 1].to_vec())),
+        ("truncated", write(bytes[..bytes.len() - 1].to_vec())),
         ("zeroed", write(vec![0; bytes.len()])),
         ("a flipped bit", write(flipped)),
-        ("a name that leads elsewhere", write((elsewhere + &end).into_bytes())),
-        ("that of another generation", write(fs::read(before).unwrap())),
+        ("a name that leaves the directory", write((elsewhere + &end).into_bytes())),
+        ("another generation's manifest", write(fs::read(before).unwrap())),
         ("a directory", instead(|path| fs::create_dir(path).unwrap())),
         ("a FIFO", instead(|path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success()))),
         ("a link", instead(|path| symlink(path.with_file_name("2"), path).unwrap())),
@@ -382,13 +382,13 @@ fn ring_of_three_generations() -> Place {
 }
 
 #[test]
-fn damaged_manifests_are_clear_errors_and_no_panics() {
+fn damaged_manifests_are_errors_and_cause_no_panic() {
     let harms = manifest_harms(&ring_of_three_generations().ring()).len();
     for n in 0..harms {
         let place = ring_of_three_generations();
         let (name, harm) = manifest_harms(&place.ring()).swap_remove(n);
         harm();
-        let Err(error) = Reader::open(&place.config()).unwrap().newest() else { panic!("{name}: it was read") };
+        let Err(error) = Reader::open(&place.config()).unwrap().newest() else { panic!("{name}: it was accepted") };
         assert!(error.to_string().contains("manifests/3"), "{name}: {error}");
         for args in [&["read", "--all", "--json"][..], &["read", "--samples", "1"], &["status"]] {
             let said = place.run(args);
@@ -396,12 +396,12 @@ fn damaged_manifests_are_clear_errors_and_no_panics() {
             let sentence = said.err.lines().find(|line| line.starts_with("ringreel: ")).unwrap();
             assert!(sentence.contains("manifests/3") && !said.err.contains("panicked"), "{name}, {args:?}: {said:?}");
         }
-        // A manager has to build upon it. It may wait for it to mend (a file may be seen half, for a while), or end.
+        // A manager needs this manifest. It may wait for a repair (a file may be half visible for a while), or exit.
         if name != "a link" {
             let mut generator = Generator::open(&place.config()).unwrap();
             (0..8).for_each(|n| drop(put(&mut generator, n)));
             let mut manager = place.start(&["manager"]);
-            eventually("the manager says what is wrong", || {
+            eventually("the manager names the manifest", || {
                 manager.err().contains("manifests/3") || !manager.is_running()
             });
             manager.terminate();
@@ -421,7 +421,7 @@ fn damaged_old_manifests_do_not_hide_the_newest() {
     assert_eq!(place.run(&["read", "--samples", "8", "--json"]).ok().values("generation"), ["4"; 8]);
 }
 
-/// `read` without `--all` goes on with the next generation, and exits 1 in the end.
+/// `read` without `--all` continues with the next generation, and exits with 1 in the end.
 #[test]
 fn read_names_a_kept_generation_that_is_missing() {
     let (place, ..) = ring_of_eight("KEEP: 5\n");
@@ -434,9 +434,9 @@ fn read_names_a_kept_generation_that_is_missing() {
     assert!(said.out.contains("missing generations: [1]"), "{said:?}");
 }
 
-/// `read --all` names a generation that KEEP covers and that is missing, and exits 1.
+/// `read --all` names a missing generation that KEEP covers, and exits with 1.
 #[test]
-fn read_all_fails_where_a_kept_generation_is_missing() {
+fn read_all_fails_if_a_kept_generation_is_missing() {
     let (place, ..) = ring_of_eight("KEEP: 5\n");
     generate(&place.config(), 8..16);
     assert_eq!(place.run(&["read", "--all", "--json"]).code, Some(0));

@@ -1,4 +1,4 @@
-//! A segment of very many samples: its table of places is as large as other files.
+//! A segment of very many samples, whose sample table is as large as other files.
 
 use ringreel::format::DType;
 use ringreel::{Config, Error, Generator, NamedPart, Reader};
@@ -21,7 +21,7 @@ fn filled(dir: &Path, more: &str) -> (Config, PathBuf) {
 }
 
 #[test]
-fn sample_tables_are_mapped_or_read_as_their_samples_are() {
+fn sample_tables_are_mapped_or_read_like_their_samples() {
     for (read, private, want) in [("mmap", false, [2, 1]), ("mmap", true, [1, 2]), ("pread", false, [0, 3])] {
         let (dir, fs) = (scratch(), HookFs::default());
         let (config, segment) = filled(dir.path(), &format!("READ: {read}"));
@@ -40,7 +40,7 @@ fn sample_tables_are_mapped_or_read_as_their_samples_are() {
             let sample = reader.sample(&manifest, position).unwrap();
             assert_eq!(sample.parts[0].data().unwrap()[..], position.to_le_bytes());
             if position == 0 {
-                // The end of the file, the table, the sample.
+                // One read each for the end of the file, the table and the sample.
                 assert_eq!(made.each_ref().map(|calls| calls.load(Ordering::SeqCst)), want, "{read}, {private}");
             }
         }
@@ -59,7 +59,7 @@ fn sample_tables_that_change_under_a_reader_are_errors() {
         let file = File::options().write(true).open(&segment).unwrap();
         file.set_len(whole.len() as u64 - 100_000).unwrap();
         for again in 0..2 {
-            // As long as it was: the table is zeros now.
+            // The length is unchanged, but the table is all zeros now.
             for position in [SAMPLES - 1, 5] {
                 let error = reader.sample(&manifest, position).unwrap_err();
                 assert!(matches!(error, Error::Damaged { .. }), "{again}: {error}");

@@ -1,4 +1,4 @@
-//! The ratio between generating and reading (REUSE), and what readers do when nothing new comes (ON_STALE, STALE_AFTER).
+//! The ratio between generating and reading (REUSE), and what readers do without new samples (ON_STALE, STALE_AFTER).
 
 use ringreel::config::Reuse;
 use ringreel::read::stream::Item;
@@ -22,7 +22,7 @@ fn of_run(rank: u64, world: u64) -> StreamOptions {
     StreamOptions { run: Some("r".into()), ..worker(rank, world) }
 }
 
-/// As fast as the ring takes them.
+/// Writes as fast as the ring accepts samples.
 fn generate(place: &World, numbers: std::ops::Range<u64>, seal: bool) -> Summary {
     let mut generator = Generator::open(&place.config()).unwrap();
     for n in numbers {
@@ -30,28 +30,28 @@ fn generate(place: &World, numbers: std::ops::Range<u64>, seal: bool) -> Summary
     }
     let stop = patience();
     let summary = generator.finish(seal, &stop).unwrap();
-    assert!(!stop(), "the generator waits for ever: {summary:?}");
+    assert!(!stop(), "the generator hangs: {summary:?}");
     summary
 }
 
-/// Samples by generation that were given to somebody.
+/// Positions read by any stream, by generation.
 type Seen = Mutex<BTreeMap<u64, BTreeSet<u64>>>;
 
-/// Reads up to the first sample of generation `last`. Whoever gets a sample of a generation looks whether all of the one
-/// before it were given.
+/// Reads up to the first sample of generation `last`. At the first sample of each generation, checks that all samples
+/// of the previous one were read.
 fn read_up_to(stream: &mut Stream, last: u64, seen: &Seen) {
     let (mut first, late) = (None, patience());
     loop {
-        assert!(!late(), "it never comes to generation {last}");
+        assert!(!late(), "the stream never reaches generation {last}");
         let got = one(stream);
         let mut seen = seen.lock().unwrap();
         seen.entry(got.generation).or_default().insert(got.position);
         let first = *first.get_or_insert(got.generation);
-        sleep(Duration::from_millis(2)); // generators are faster
+        sleep(Duration::from_millis(2)); // reads more slowly than generators write
         for (generation, positions) in seen.range(first..got.generation) {
             assert_eq!(positions.len() as u64, SAMPLES, "generation {generation} was not read: {positions:?}");
         }
-        assert_eq!(seen.len() as u64, *seen.keys().last().unwrap(), "none is left out");
+        assert_eq!(seen.len() as u64, *seen.keys().last().unwrap(), "no generation is skipped");
         if got.generation == last {
             return;
         }
@@ -81,7 +81,7 @@ fn reuse_min_reads_every_sample_before_the_next_generation() {
 }
 
 #[test]
-fn with_reuse_min_2_each_generation_is_read_twice() {
+fn reuse_min_2_lets_each_generation_be_read_twice() {
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 2, max: 2}}\n"));
     drop(Generator::open(&place.config()).unwrap());
     let mut stream = place.stream(of_run(0, 1));
@@ -100,11 +100,11 @@ fn generators_without_readers_fill_one_generation_ahead() {
     let ring = place.ring();
     scope(|scope| {
         let generator = scope.spawn(|| generate(&place, 0..SAMPLES * 4, false));
-        eventually("the second one is full", || ring.count_samples(2).is_ok_and(|fill| fill == SAMPLES));
+        eventually("the second generation is full", || ring.count_samples(2).is_ok_and(|fill| fill == SAMPLES));
         sleep(Duration::from_millis(200));
         assert_eq!(ring.manifests.newest_listed().unwrap(), 1);
         assert!(!generator.is_finished() && !place.path().join("write.3").exists());
-        // One that only begins is not enough.
+        // Reading has to be complete, not only begun.
         let mut stream = place.stream(of_run(0, 1));
         take(&mut stream, SAMPLES as usize - 1);
         sleep(Duration::from_millis(100));
@@ -114,7 +114,7 @@ fn generators_without_readers_fill_one_generation_ahead() {
 }
 
 #[test]
-fn waiting_managers_learn_of_the_last_sample_at_once() {
+fn waiting_managers_notice_the_last_sample_at_once() {
     for options in [of_run(0, 1), worker(0, 1)] {
         let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1, max: 1}}\nLEASE_SECONDS: 300\n"));
         let mut config = place.config();
@@ -126,24 +126,24 @@ fn waiting_managers_learn_of_the_last_sample_at_once() {
                 let late = patience();
                 manage(manager, || stop.load(SeqCst) || late());
             });
-            eventually("there is a manager", || ring.coordination.lease("manager").unwrap().is_some());
+            eventually("a manager holds the lease", || ring.coordination.lease("manager").unwrap().is_some());
             let mut generator = Generator::open(&place.config()).unwrap();
             (0..SAMPLES).for_each(|n| put(&mut generator, n));
             let mut stream = place.stream(options.clone());
             take(&mut stream, 1);
             (SAMPLES..2 * SAMPLES).for_each(|n| put(&mut generator, n));
-            // It does so only while a full generation waits.
+            // The manager watches only while a full generation waits.
             eventually("it waits", || notes.exists() && is_watched(&notes));
             take(&mut stream, SAMPLES as usize - 1);
-            let asked = stream.next(&patience(), &mut |_| {}); // until then it may not be done with the last one
-            assert!(matches!(asked, Ok(Some(Item::Sample(sample))) if sample.generation == 2), "it looks in minutes");
+            let asked = stream.next(&patience(), &mut |_| {}); // asking for it finishes the previous sample
+            assert!(matches!(asked, Ok(Some(Item::Sample(sample))) if sample.generation == 2), "polled too late");
             stop.store(true, SeqCst);
         });
     }
 }
 
 #[test]
-fn generations_promoted_by_others_are_no_longer_held_back() {
+fn generations_promoted_elsewhere_no_longer_wait() {
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\n"));
     place.generation(0..SAMPLES);
     let mut generator = Generator::open(&place.config()).unwrap();
@@ -155,34 +155,34 @@ fn generations_promoted_by_others_are_no_longer_held_back() {
     hasty.reuse = Reuse { min: 0, max: 0 };
     assert!(ring::another(&hasty).promote(PromoteWhen::Full).unwrap().done().is_some());
     let empty = matches!(ring.promote(PromoteWhen::Full).unwrap(), Promoted::Filling { samples: 0 });
-    assert!(empty, "generation 3 is empty");
+    assert!(empty, "generation 3 must be empty");
 }
 
 #[test]
-fn dead_and_absent_workers_are_not_waited_for() {
+fn dead_and_absent_workers_are_not_awaited() {
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\nLEASE_SECONDS: 3\n"));
     drop(Generator::open(&place.config()).unwrap());
     let ring = place.ring();
     let newest = || ring.manifests.newest_listed().unwrap();
     scope(|scope| {
         let generator = scope.spawn(|| generate(&place, 0..SAMPLES * 4, false));
-        eventually("there is one", || newest() == 1);
+        eventually("generation 1 is readable", || newest() == 1);
         let begun = Instant::now();
         ring.run("r").unwrap().arrive(2, 0, "who-died", 1).unwrap();
         let mut ranks = [0, 1].map(|rank| place.stream(StreamOptions { epochs: Some(1), ..of_run(rank, 3) }));
         assert_eq!(drain(&mut ranks[0]).len(), 2);
         assert_eq!(drain(&mut ranks[1]).len(), 2);
-        eventually("who is dead is not waited for", || newest() == 2);
-        assert!(begun.elapsed() > Duration::from_secs(3), "it might have lived: {:?}", begun.elapsed());
+        eventually("the dead worker is no longer awaited", || newest() == 2);
+        assert!(begun.elapsed() > Duration::from_secs(3), "a live worker was abandoned: {:?}", begun.elapsed());
         drop(ranks);
         let mut ranks = [0, 1].map(|rank| place.stream(StreamOptions { goes_on: turn(rank), ..of_run(rank, 3) }));
         take(&mut ranks[0], 2);
         take(&mut ranks[1], 1);
-        // For a lease it waits for the promotion; then it goes on with what there is.
-        assert_eq!((one(&mut ranks[0]).generation, newest()), (2, 2), "one lives, and has not read all of its share");
+        // The stream waits a lease for the promotion, and continues with the readable generations.
+        assert_eq!((one(&mut ranks[0]).generation, newest()), (2, 2), "one live worker has not finished its share");
         let [mut first, second] = ranks;
         drop(second);
-        eventually("who left is not waited for, and the rest goes round", || {
+        eventually("the worker that left is no longer awaited", || {
             one(&mut first);
             generator.is_finished() && newest() >= 3
         });
@@ -190,9 +190,9 @@ fn dead_and_absent_workers_are_not_waited_for() {
 }
 
 #[test]
-fn last_generation_is_sealed_after_reading_or_stays_staged() {
+fn last_generation_is_promoted_after_reading_or_stays_staged() {
     scope(|scope| {
-        // Who reads is waited for, however long it takes: longer than the patience that a sealed end has otherwise.
+        // Waits for a reader however long it takes, beyond the time limit that otherwise applies at the end.
         scope.spawn(|| {
             let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{min: 1}}\nLEASE_SECONDS: 4\n"));
             place.generation(0..SAMPLES);
@@ -206,7 +206,7 @@ fn last_generation_is_sealed_after_reading_or_stays_staged() {
                     one(&mut stream);
                 }
                 assert!(!end.is_finished() && ring.manifests.newest_listed().unwrap() == 1);
-                eventually("it is promoted", || one(&mut stream).generation == 2);
+                eventually("the generation is promoted", || one(&mut stream).generation == 2);
                 end.join().unwrap()
             });
             assert_eq!((summary.delivered, summary.waiting, summary.swaps), (2, 0, 1));
@@ -217,11 +217,11 @@ fn last_generation_is_sealed_after_reading_or_stays_staged() {
             let (summary, said) = told(|| generate(&place, SAMPLES..SAMPLES + 2, true));
             assert_eq!((summary.finished, summary.delivered, summary.waiting), (2, 0, 2));
             assert!(said.contains("2 samples") && said.contains("generation 1 to be read"), "{said}");
-            // Nothing is lost: the next generator fills it up.
+            // No sample is lost, because the next generator fills the generation.
             let mut stream = place.stream(of_run(0, 1));
             std::thread::scope(|scope| {
                 scope.spawn(|| generate(&place, SAMPLES + 2..SAMPLES * 2, false));
-                eventually("it is promoted", || one(&mut stream).generation == 2);
+                eventually("the generation is promoted", || one(&mut stream).generation == 2);
             });
             assert_eq!(ring::listed(&place.path()).len() as u64, SAMPLES * 2);
         });
@@ -282,11 +282,11 @@ fn passes_are_counted_per_run_over_all_streams() {
     }
     let mut third = place.stream(StreamOptions { goes_on: turn(0), ..soon(of_run(0, 2)) });
     assert!(matches!(next(&mut third), Err(Error::Timeout { .. })));
-    // Nor for who goes on from a state.
+    // A stream that resumes from a state counts no further pass.
     let mut again = place.stream(soon(of_run(1, 2)));
     again.load(&states[3]).unwrap();
     assert!(matches!(next(&mut again), Err(Error::Timeout { .. })));
-    // Nor for a stream without a run.
+    // Nor does a stream without a run.
     let mut alone = place.stream(soon(worker(0, 1)));
     take(&mut alone, SAMPLES as usize + 2);
     let state = alone.state();
@@ -295,7 +295,7 @@ fn passes_are_counted_per_run_over_all_streams() {
     alone.load(&state).unwrap();
     assert_eq!(take(&mut alone, SAMPLES as usize - 2).len() as u64, SAMPLES - 2);
     assert!(matches!(next(&mut alone), Err(Error::Timeout { .. })));
-    // Another run has passes of its own.
+    // Another run counts its passes separately.
     let mut other = place.stream(StreamOptions { run: Some("other".into()), ..soon(worker(0, 1)) });
     assert_eq!(take(&mut other, SAMPLES as usize * 2).len() as u64, SAMPLES * 2);
     place.generation(0..SAMPLES);
@@ -305,7 +305,7 @@ fn passes_are_counted_per_run_over_all_streams() {
 }
 
 #[test]
-fn on_stale_stop_is_an_error_and_warn_says_so_once_and_reads_on() {
+fn on_stale_stop_fails_and_warn_logs_once_and_continues() {
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nREUSE: {{max: 1}}\n"));
     place.generation(0..SAMPLES);
     let open = |on_stale: &str| {
@@ -326,7 +326,7 @@ fn on_stale_stop_is_an_error_and_warn_says_so_once_and_reads_on() {
     place.generation(0..SAMPLES);
     assert_eq!(one(&mut stopping).generation, 2);
     let (_, said) = told(|| take(&mut warning, SAMPLES as usize * 2));
-    assert_eq!(said.matches("reading old samples again").count(), 1, "of the next one again: {said}");
+    assert_eq!(said.matches("reading old samples again").count(), 1, "one warning for the next generation: {said}");
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn samples_are_stale_when_no_generator_lives() {
         Stream::new(Arc::new(reader), soon(worker(0, 1))).unwrap()
     };
     let mut streams = ["wait", "stop", "warn"].map(open);
-    // Reads for so long, or up to an error.
+    // Reads for this time, or up to an error.
     let read = |stream: &mut Stream, seconds: f64| {
         let begun = Instant::now();
         while begun.elapsed().as_secs_f64() < seconds {
@@ -350,7 +350,7 @@ fn samples_are_stale_when_no_generator_lives() {
     };
     let (_, said) = told(|| streams.each_mut().map(|stream| read(stream, 3.5).unwrap()));
     assert_eq!(said, "", "a generator lives");
-    drop(generator); // which leaves
+    drop(generator); // the generator leaves
     let [waiting, stopping, warning] = streams.each_mut();
     let error = read(waiting, 60.0).unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
@@ -358,16 +358,18 @@ fn samples_are_stale_when_no_generator_lives() {
     assert!(matches!(read(stopping, 60.0), Err(Error::Stale { .. })));
     let (_, said) = told(|| read(warning, 0.5).unwrap());
     assert_eq!(said.matches("no generator has been alive for").count(), 1, "{said}");
-    // One that comes back is enough, for who reads on and for who waits.
+    // One returning generator is enough, both for a waiting reader and for one that continues.
     let generator = Generator::open(&place.config()).unwrap();
-    eventually("they read again", || [&mut *waiting, &mut *stopping].into_iter().all(|stream| next(stream).is_ok()));
+    eventually("both streams resume", || {
+        [&mut *waiting, &mut *stopping].into_iter().all(|stream| next(stream).is_ok())
+    });
     drop(generator);
 }
 
 #[test]
-fn streams_made_per_epoch_learn_that_the_generators_ended() {
+fn new_streams_detect_that_all_generators_have_ended() {
     let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nSTALE_AFTER: 3\nLEASE_SECONDS: 3\nON_STALE: stop\n"));
-    place.generation(0..SAMPLES); // by a generator that has left
+    place.generation(0..SAMPLES); // written by a generator that has left
     let mut epochs = 0;
     let error = loop {
         let options = StreamOptions { goes_on: turn(0), epochs: Some(1), run: Some("r".into()), ..worker(0, 1) };
@@ -388,7 +390,7 @@ fn streams_made_per_epoch_learn_that_the_generators_ended() {
     assert!(epochs > 2, "{epochs}");
 }
 
-/// The index does not answer, or does.
+/// Makes the index fail with `errno`, or work again.
 fn index_away(fs: &HookFs, errno: Option<i32>) {
     match errno {
         Some(errno) => fs.hook(move |_, _, path| {
@@ -402,7 +404,7 @@ fn index_away(fs: &HookFs, errno: Option<i32>) {
 const ENOTCONN: i32 = 107;
 
 #[test]
-fn lone_streams_go_on_without_an_index_and_runs_wait_for_it() {
+fn streams_without_a_run_continue_without_an_index() {
     for errno in [ENOTCONN, ring::EACCES] {
         let place = World::new(&format!("SWAP_CAP: {SAMPLES}\nINDEX: files\n"));
         place.generation(0..SAMPLES);

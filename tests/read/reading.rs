@@ -1,4 +1,4 @@
-//! Reading: who gets which samples, in which order, from which generation, and how their bytes lie in memory.
+//! Reading: which reader gets which samples, in which order, from which generation, and their memory layout.
 
 use ringreel::read::shard::Share;
 use ringreel::read::stream::Item;
@@ -14,7 +14,7 @@ use testkit::cli::{self, Place, checked, contents, generate, put};
 
 const READS: [&str; 2] = ["READ: mmap\n", "READ: pread\n"];
 
-/// Waits, but not for ever.
+/// Options with a long timeout.
 fn patient() -> StreamOptions {
     StreamOptions { timeout: Some(cli::PATIENCE), ..StreamOptions::default() }
 }
@@ -23,7 +23,7 @@ fn next(stream: &mut Stream) -> Result<Option<Item>, Error> {
     stream.next(&|| false, &mut |_| {})
 }
 
-/// The next sample, which must be whole.
+/// Returns the next item, which must be an intact sample.
 fn sample(stream: &mut Stream) -> ReadSample {
     match next(stream).unwrap() {
         Some(Item::Sample(sample)) => *sample,
@@ -31,7 +31,7 @@ fn sample(stream: &mut Stream) -> ReadSample {
     }
 }
 
-/// Positions that a worker gets in one pass over the newest generation.
+/// Positions that a worker reads in one pass over the newest generation.
 fn one_pass(config: &Config, rank: u64, world: u64) -> Vec<u64> {
     let share = Share::new(rank, world).unwrap();
     let options = StreamOptions { share, epochs: Some(1), ..patient() };
@@ -46,7 +46,7 @@ fn one_pass(config: &Config, rank: u64, world: u64) -> Vec<u64> {
 }
 
 #[test]
-fn three_workers_get_every_third_sample_each() {
+fn three_workers_read_every_third_sample_each() {
     for segment_samples in [1, 3, 10] {
         let place = Place::new(&format!("SWAP_CAP: 10\nSAMPLE: [data, label]\nSEGMENT_SAMPLES: {segment_samples}\n"));
         let mut generator = Generator::open(&place.config()).unwrap();
@@ -133,7 +133,7 @@ fn large_parts_begin_at_multiples_of_64_in_memory() {
         [("mmap", open(READS[0])), ("pread", open(READS[1])), ("own maps", open(READS[0]).with_private_maps())]
     {
         let newest = reader.newest().unwrap();
-        let mut held = Vec::new(); // so that each lies elsewhere
+        let mut held = Vec::new(); // keeps all samples, so that each is at another address
         for turn in 0..60 {
             let position = turn % 6;
             let sample = reader.sample(&newest, position).unwrap();
@@ -150,12 +150,12 @@ fn large_parts_begin_at_multiples_of_64_in_memory() {
 }
 
 #[test]
-fn streams_survive_generations_that_come_and_go() {
+fn streams_survive_promoted_and_reclaimed_generations() {
     for read in READS {
         for keep in [0, 1] {
             let place = Place::new(&format!("SWAP_CAP: 4\nSAMPLE: [data, label]\nKEEP: {keep}\n{read}"));
             let mut generator = Generator::open(&place.config()).unwrap();
-            (0..6).for_each(|n| drop(put(&mut generator, n))); // the sixth finds the first four's generation full
+            (0..6).for_each(|n| drop(put(&mut generator, n))); // the sixth sample promotes the first four
             let mut stream = Stream::new(Arc::new(Reader::open(&place.config()).unwrap()), patient()).unwrap();
             let mut held: Vec<ReadSample> = Vec::new();
             let mut n = 6;
@@ -172,17 +172,17 @@ fn streams_survive_generations_that_come_and_go() {
                 }
             }
             let generations: BTreeSet<_> = held.iter().map(|sample| sample.generation).collect();
-            assert!(generations.len() >= 15, "{generations:?}"); // none is left before it was read
+            assert!(generations.len() >= 15, "{generations:?}"); // no generation is left before it was read
             assert_eq!(stream.reader().damaged(), 0);
             for sample in &held {
-                checked(sample); // what was handed out stays, though its file is long gone
+                checked(sample); // a delivered sample stays valid after its file was removed
             }
         }
     }
 }
 
 #[test]
-fn streams_survive_a_generator_that_never_rests() {
+fn streams_survive_a_generator_that_never_pauses() {
     for read in READS {
         let place = Place::new(&format!("SWAP_CAP: 3\nSAMPLE: [data, label]\nKEEP: 0\n{read}"));
         generate(&place.config(), 0..3);
@@ -203,7 +203,7 @@ fn streams_survive_a_generator_that_never_rests() {
                             let got = sample(&mut stream);
                             checked(&got);
                             assert!(got.generation >= last && got.position % 2 == rank);
-                            assert!(begun.elapsed() < cli::PATIENCE, "still in generation {last}");
+                            assert!(begun.elapsed() < cli::PATIENCE, "stuck in generation {last}");
                             last = got.generation;
                         }
                         stream.reader().damaged()
@@ -212,7 +212,7 @@ fn streams_survive_a_generator_that_never_rests() {
                 .collect();
             let ends: Vec<_> = readers.into_iter().map(|reader| reader.join()).collect();
             done.store(true, Ordering::SeqCst);
-            ends.into_iter().for_each(|end| assert_eq!(end.unwrap(), 0, "a generation that went is no damage"));
+            ends.into_iter().for_each(|end| assert_eq!(end.unwrap(), 0, "a reclaimed generation counts as damage"));
         });
     }
 }
@@ -224,7 +224,7 @@ fn readers_started_before_the_ring_get_the_first_sample() {
     reader.await_err("waiting for a ring at");
     let mut generator = Generator::open(&place.config()).unwrap();
     std::thread::sleep(Duration::from_millis(200));
-    assert!(reader.is_running(), "now it waits for the first generation: {}", reader.err());
+    assert!(reader.is_running(), "the reader waits for the first generation: {}", reader.err());
     (0..2).for_each(|n| drop(put(&mut generator, n)));
     generator.finish(true, &|| false).unwrap();
     let said = reader.finish().ok();
@@ -236,7 +236,7 @@ fn readers_wait_while_the_ring_is_being_created() {
     let place = Place::new("SWAP_CAP: 2\nSAMPLE: [data, label]\n");
     generate(&place.config(), 0..2);
     let unborn = place.path().join("unborn");
-    fs::rename(place.ring().join("manifests"), &unborn).unwrap(); // ring.json comes first, then this
+    fs::rename(place.ring().join("manifests"), &unborn).unwrap(); // ring.json is created before manifests/
     for empty in [false, true] {
         if empty {
             fs::create_dir(place.ring().join("manifests")).unwrap();
@@ -273,13 +273,13 @@ fn waiting_readers_end_at_signals_and_timeouts() {
 }
 
 #[test]
-fn all_gives_each_kept_sample_once_and_never_waits() {
+fn read_all_prints_each_kept_sample_once_and_never_waits() {
     let place = Place::new("SWAP_CAP: 4\nSAMPLE: [data, label]\nKEEP: 2\n");
     let said = place.run(&["read", "--all", "--json"]);
     assert!(said.code == Some(1) && said.err.contains("no ring at"), "{said:?}");
     let mut generator = Generator::open(&place.config()).unwrap();
-    assert!(place.run(&["read", "--all", "--json"]).ok().json().is_empty(), "there is nothing yet");
-    (0..23).for_each(|n| drop(put(&mut generator, n))); // five generations, and 3 samples more
+    assert!(place.run(&["read", "--all", "--json"]).ok().json().is_empty(), "no sample is readable yet");
+    (0..23).for_each(|n| drop(put(&mut generator, n))); // five generations and 3 more samples
     let said = place.run(&["read", "--all", "--json"]).ok();
     let numbers: Vec<u64> = said.json().iter().map(|line| line["meta"]["n"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (8..20).collect::<Vec<_>>(), "the newest generation and the two before it");
@@ -289,14 +289,14 @@ fn all_gives_each_kept_sample_once_and_never_waits() {
     }
 }
 
-/// CRC-32 as zlib knows it, bit by bit.
+/// CRC-32 as in zlib, computed bit by bit.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))
 }
 
 #[test]
-fn so_many_generations_are_so_many_different_ones_each_once() {
+fn generations_option_reads_n_distinct_generations() {
     let place = Place::new("SWAP_CAP: 4\nSAMPLE: [data, label]\nKEEP: 8\n");
     generate(&place.config(), 0..4);
     let reader = place.start(&["read", "--generations", "5", "--json"]);
@@ -309,7 +309,7 @@ fn so_many_generations_are_so_many_different_ones_each_once() {
     let mut counted: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
     for line in said.json() {
         let (generation, position) = (line["generation"].as_u64().unwrap(), line["position"].as_u64().unwrap());
-        assert!(counted.entry(generation).or_default().insert(position), "{position} of {generation} came twice");
+        assert!(counted.entry(generation).or_default().insert(position), "{position} of {generation} was read twice");
     }
     assert_eq!(counted.len(), 5);
     assert!(counted.values().all(|positions| positions.len() == 4), "{counted:?}");
@@ -340,7 +340,7 @@ fn uneven_segments_lose_nothing_and_respect_the_cap() {
 }
 
 #[test]
-fn only_chosen_parts_are_compressed_and_all_come_back() {
+fn only_selected_parts_are_compressed_and_all_round_trip() {
     let size = |more: &str| {
         let place = Place::new(&format!("SWAP_CAP: 3\nSAMPLE: [data, label]\n{more}"));
         let mut generator = Generator::open(&place.config()).unwrap();
@@ -402,7 +402,7 @@ fn status_says_how_often_generations_were_read() {
 }
 
 #[test]
-fn what_a_run_has_read_is_replayed_and_named_when_it_is_gone() {
+fn replay_repeats_a_run_and_names_reclaimed_samples() {
     let place = Place::new("SWAP_CAP: 4\nSAMPLE: [data, label]\nKEEP: 1\n");
     let fill = |from| {
         let mut generator = Generator::open(&place.config()).unwrap();

@@ -1,6 +1,6 @@
-//! Between a client and a server, and unreliable.
+//! An unreliable proxy between a client and a server.
 //!
-//! Each connection of a client has one of its own to the server, and two threads, one for each direction. Faults befall
+//! Each client connection has a separate connection to the server, and two threads, one per direction. Faults affect
 //! whole messages.
 
 use super::wire::Message;
@@ -10,46 +10,46 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What goes wrong from now on. Each probability is from 0 to 1, and is drawn for each request anew.
+/// The faults from now on. Each probability is from 0 to 1, and is drawn for each request.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     /// The connection is closed, and the server does not see the request.
     pub cut_before: f64,
-    /// So many times at most; none: however often.
+    /// Limits the number of such cuts; none: unlimited.
     pub cuts: Option<u64>,
     /// The server answers the request, and the connection is closed in place of its reply.
     pub cut_after: f64,
-    /// The server gets the request twice, and the client one reply, when the server has done both: the first one.
+    /// The server gets the request twice; when it has answered both, the client gets the first reply.
     pub duplicate: f64,
-    /// Of what is done twice, the client gets the second reply: as if it had asked again itself.
+    /// After a repeated request, the client gets the second reply, as if the client had repeated it.
     pub second_reply: bool,
-    /// The reply comes this much later.
+    /// Replies are delayed by this time.
     pub delay: (f64, Duration),
     /// Connections are cut, and new ones closed at once.
     pub refuse: bool,
-    /// Connections are kept, and accepted, and nothing goes through in any direction until this is over. Then all of
-    /// it does: also a request whose client has given up.
+    /// Connections stay open and are accepted, but no message passes in any direction until this ends. Then all of them
+    /// pass, also requests whose client has given up.
     pub hang: bool,
-    /// Faults with a probability befall the messages too with which drivers greet a server, log in, and see whether it
-    /// is still there.
+    /// The faults with a probability also affect the messages with which drivers greet a server, log in, and check
+    /// whether it is alive.
     pub handshakes: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests that the server got, each once, even when it got them twice.
+    /// Requests that the server got, each counted once, even if repeated.
     pub passed: u64,
-    /// Replies thrown away by `cut_after`.
+    /// Replies discarded by `cut_after`.
     pub dropped: u64,
     /// Requests that the server got twice.
     pub duplicated: u64,
     /// Connections closed by `cut_before`, `cut_after` and `refuse`.
     pub cut: u64,
-    /// Replies that came late.
+    /// Delayed replies.
     pub delayed: u64,
 }
 
-/// A port on 127.0.0.1 that leads to a server. Its connections are cut when this is dropped.
+/// A port on 127.0.0.1 that forwards to a server. Its connections are cut when this is dropped.
 pub struct Proxy {
     port: u16,
     shared: Arc<Shared>,
@@ -75,7 +75,7 @@ struct Connection {
     number: u64,
     client: TcpStream,
     server: TcpStream,
-    /// What shall become of the reply to a request, by the request's id.
+    /// What happens to the reply to a request, by the request's id.
     plans: Mutex<HashMap<i32, Plan>>,
 }
 
@@ -87,13 +87,13 @@ struct Plan {
 }
 
 enum Twin {
-    /// This reply is kept until that to the second of the two requests is there.
+    /// Keeps this reply until the reply to the second of the two requests has arrived.
     First,
     /// The client knows the request by this id.
     Second { of: i32 },
 }
 
-/// The ids of requests that are sent again are of their own range. Drivers count from 0.
+/// Ids of repeated requests are in a separate range, because drivers count from 0.
 const COPIES: i32 = 0x7000_0000;
 
 impl Proxy {
@@ -101,7 +101,7 @@ impl Proxy {
         Proxy::start_seeded(target, 0x9e37_79b9_7f4a_7c15)
     }
 
-    /// With one connection, the same faults befall the same requests for the same seed.
+    /// With one connection, the same seed causes the same faults for the same requests.
     pub fn start_seeded(target: SocketAddr, seed: u64) -> Proxy {
         let port = super::free_port();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
@@ -141,13 +141,12 @@ impl Proxy {
         self.shared.state.lock().unwrap().counts
     }
 
-    /// How many requests of each name the server got: `hello`, `findAndModify`, ... Each once, even when it got them
-    /// twice.
+    /// How many requests of each name the server got: `hello`, `findAndModify`, ... A repeated request counts once.
     pub fn operations(&self) -> BTreeMap<String, u64> {
         self.shared.state.lock().unwrap().operations.clone()
     }
 
-    /// How many connections go through it now.
+    /// The number of open connections.
     pub fn connections(&self) -> usize {
         self.shared.state.lock().unwrap().connections.len()
     }
@@ -160,7 +159,7 @@ impl Drop for Proxy {
         state.cut_all();
         drop(state);
         self.shared.changed.notify_all();
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }
@@ -174,7 +173,7 @@ impl State {
         self.connections.clear();
     }
 
-    /// Whether what has this probability happens. (xorshift64*)
+    /// Returns true with this probability. (xorshift64*)
     fn happens(&mut self, probability: f64) -> bool {
         if probability <= 0.0 {
             return false;
@@ -186,7 +185,7 @@ impl State {
         (drawn as f64) < probability * (1u64 << 53) as f64
     }
 
-    /// What befalls a request. None: its connection is cut before it.
+    /// Draws the faults of a request. None: its connection is cut before it.
     fn plan(&mut self, request: &Message, name: &str) -> Option<Plan> {
         let faults = self.faults.clone();
         let mut plan = Plan::default();
@@ -196,7 +195,7 @@ impl State {
                 return None;
             }
             plan.cut = self.happens(faults.cut_after);
-            // Of a request with any number of replies, none would be the first or the second.
+            // A request with any number of replies has no defined first and second reply.
             if self.happens(faults.duplicate) && !request.may_stream() {
                 plan.twin = Some(Twin::First);
             }
@@ -209,7 +208,7 @@ impl State {
 }
 
 impl Connection {
-    /// Both threads of it find out at their next read or write.
+    /// Closes the connection; both of its threads notice at their next read or write.
     fn close(&self) {
         let _ = self.client.shutdown(Shutdown::Both);
         let _ = self.server.shutdown(Shutdown::Both);
@@ -217,7 +216,7 @@ impl Connection {
 }
 
 impl Shared {
-    /// Waits while nothing shall go through. False: the connection is gone meanwhile.
+    /// Blocks while no message may pass. Returns false if the connection was closed.
     fn may_pass(&self, connection: &Connection) -> bool {
         let state = self.state.lock().unwrap();
         let gone = |state: &State| !state.connections.contains_key(&connection.number);
@@ -225,7 +224,7 @@ impl Shared {
         !gone(&state)
     }
 
-    /// Waits this long. False: the connection is gone meanwhile.
+    /// Sleeps. Returns false if the connection was closed.
     fn sleep(&self, connection: &Connection, duration: Duration) -> bool {
         let end = Instant::now() + duration;
         let mut state = self.state.lock().unwrap();
@@ -239,7 +238,7 @@ impl Shared {
         false
     }
 
-    /// Closes a connection, which is one of those no more before anybody can notice.
+    /// Closes a connection, after removing it from the list, so that it is never counted as open afterwards.
     fn close(&self, connection: &Connection, as_fault: bool) {
         let mut state = self.state.lock().unwrap();
         let removed = state.connections.remove(&connection.number).is_some();
@@ -250,7 +249,7 @@ impl Shared {
     }
 }
 
-/// Those that drivers send by themselves.
+/// Whether a driver sends this command on its own.
 fn is_handshake(name: &str) -> bool {
     ["hello", "isMaster", "saslStart", "saslContinue"].iter().any(|known| known.eq_ignore_ascii_case(name))
 }
@@ -266,7 +265,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             continue;
         }
         drop(state);
-        // Without a server there is no connection: the client's is closed.
+        // Without a server, the client's connection is closed.
         let (Ok(client), Ok(server)) = (client, TcpStream::connect(shared.target)) else { continue };
         let _ = client.set_nodelay(true);
         let _ = server.set_nodelay(true);
@@ -290,7 +289,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// From the client to the server, until one of them closes.
+/// Forwards requests from the client to the server, until either closes.
 fn requests(shared: &Shared, connection: &Connection) {
     let mut copies = COPIES;
     while let Ok(Some(request)) = Message::read(&mut &connection.client) {
@@ -314,7 +313,7 @@ fn requests(shared: &Shared, connection: &Connection) {
             copies += 1;
             request.copy(copies)
         });
-        // Before the request is sent: its reply may be quick.
+        // Before the request is sent, because its reply may be quick.
         if request.has_reply() {
             let mut plans = connection.plans.lock().unwrap();
             let mut last = request.id();
@@ -337,11 +336,11 @@ fn requests(shared: &Shared, connection: &Connection) {
     }
 }
 
-/// From the server to the client, until one of them closes.
+/// Forwards replies from the server to the client, until either closes.
 fn replies(shared: &Shared, connection: &Connection) {
     let mut first = None;
     while let Ok(Some(mut reply)) = Message::read(&mut &connection.server) {
-        // A reply that follows another one by itself answers no request, and has no plan.
+        // A reply that follows another one unrequested answers no request, and has no plan.
         let plan = connection.plans.lock().unwrap().remove(&reply.response_to()).unwrap_or_default();
         match plan.twin {
             None => {}

@@ -15,25 +15,25 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(60);
 const USER: &str = "trainer";
 const PASSWORD: &str = "not-a-secret";
-/// Each of these has a meaning in a connection string, or none outside of ASCII.
+/// Each of these characters has a meaning in a connection string, or is not ASCII.
 const ODD_USER: &str = "träiner@site";
 const ODD_PASSWORD: &str = "n0t:a/s?cr#t@[%41] &=+$,;'€";
-/// Where one that speaks TLS is looked for before anybody else asks it.
+/// The socket at which the test waits for a TLS server, before any client connects.
 const SOCKET: &str = "socket";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// In memory. It does one command after the other.
+    /// In memory; executes one command at a time.
     Good,
-    /// In memory. A counter hands out numbers twice when several connections ask for one at a time.
+    /// In memory; its counter repeats numbers if several connections request one at the same time.
     Racy,
-    /// On SQLite. Its counters are worse: findAndModify reads, and then writes.
+    /// On SQLite; its counters are worse, because findAndModify reads and then writes.
     FerretDb,
-    /// The same, and it wants to know who asks.
+    /// The same, with a login.
     FerretDbWithUsers,
-    /// It speaks TLS and nothing else, as `localhost` and 127.0.0.1, and has an odd user with an odd password.
+    /// Accepts only TLS, as `localhost` and 127.0.0.1, with a user and a password of unusual characters.
     FerretDbWithTls,
-    /// And whoever asks must have a certificate too.
+    /// The same, and requires a client certificate.
     FerretDbWithClientCertificates,
 }
 
@@ -52,7 +52,7 @@ impl Kind {
     }
 }
 
-/// A server on 127.0.0.1. It is killed when this is dropped, and also when this process dies without that.
+/// A server on 127.0.0.1. It is killed when this is dropped, and when this process dies.
 pub struct Server {
     kind: Kind,
     port: u16,
@@ -61,25 +61,24 @@ pub struct Server {
 }
 
 impl Server {
-    /// On a free port, and empty.
+    /// Starts an empty server on a free port.
     pub fn start(kind: Kind) -> Server {
         for _ in 0..4 {
             match Server::try_start(kind, free_port()) {
                 Ok(server) => return server,
-                // Somebody else was quicker.
+                // Another process took the port.
                 Err(log) if log.contains("address already in use") || log.contains("BindException") => {}
                 Err(log) => panic!("{log}"),
             }
         }
-        panic!("each port that was free was in use a moment later");
+        panic!("each free port was taken before the server could bind it");
     }
 
     pub fn start_on(kind: Kind, port: u16) -> Server {
         Server::try_start(kind, port).unwrap_or_else(|log| panic!("{log}"))
     }
 
-    /// The server that tests of what shall work run against: the one that RINGREEL_TEST_MONGOURI names, or one that is
-    /// started for them.
+    /// The server for tests that need a correct one: the one that RINGREEL_TEST_MONGOURI names, or a new one.
     pub fn good() -> Good {
         match std::env::var("RINGREEL_TEST_MONGOURI") {
             Ok(uri) if !uri.is_empty() => Good { uri, server: None },
@@ -98,7 +97,7 @@ impl Server {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// With user and password, where the server has users.
+    /// Contains user and password, if the server has users.
     pub fn uri(&self) -> String {
         let (mut uri, address) = ("mongodb://".to_owned(), self.address());
         if self.kind.login().is_some() {
@@ -127,39 +126,39 @@ impl Server {
         self.kind.login().expect("this server has no users").1
     }
 
-    /// `text` as it stands in a connection string.
+    /// `text` as it is encoded in a connection string.
     pub fn encoded(text: &str) -> String {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
         text.bytes().map(|b| if plain(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect()
     }
 
-    /// Where a file of `tests/mongodb/servers/tls` is.
+    /// The path of a file in `tests/mongodb/servers/tls`.
     pub fn tls_file(name: &str) -> String {
         format!("{}/../tests/mongodb/servers/tls/{name}", env!("CARGO_MANIFEST_DIR"))
     }
 
-    /// How many commands of each name the server was asked for so far. Good and Racy only.
+    /// How many commands of each name the server got. For Good and Racy only.
     pub fn operations(&self) -> BTreeMap<String, u64> {
         let reply = wire::ask(self.port, "testOperations", PATIENCE).unwrap();
         let numbers = wire::numbers(&reply).expect("the server does not count");
         numbers.into_iter().filter_map(|(name, n)| Some((name.strip_prefix("counts.")?.to_owned(), n))).collect()
     }
 
-    /// SIGKILL. It is dead when this returns.
+    /// Sends SIGKILL, and waits until the server is dead.
     pub fn kill(self) {}
 
-    /// Kills it, and starts it again on the same port, without anything that it held.
+    /// Kills it, and starts it again on the same port, empty.
     pub fn restart_empty(&mut self) {
         end(&mut self.process);
         *self = Server::start_on(self.kind, self.port);
     }
 
-    /// What it wrote to stdout and stderr.
+    /// Its stdout and stderr.
     pub fn log(&self) -> String {
         read_log(self.dir.path())
     }
 
-    /// Err: it ended, or did not answer. The text says why, with its log.
+    /// Returns an error, with the server's log, if it exited or did not answer.
     fn try_start(kind: Kind, port: u16) -> Result<Server, String> {
         let dir = TempDir::with_prefix("ringreel-mongodb-").unwrap();
         let log = File::create(dir.path().join("log")).unwrap();
@@ -177,7 +176,8 @@ impl Server {
                 true => ask_socket(&server.dir.path().join(SOCKET)),
                 false => wire::ask(port, "isMaster", Duration::from_secs(1)).map(drop),
             };
-            // Looked at after the answer: one that could not have the port is gone, and somebody else answered.
+            // Checked after the answer, because a server that could not bind the port exits, and another process
+            // answered.
             if let Some(status) = server.process.try_wait().unwrap() {
                 return Err(format!("{kind:?} on port {port} ended with {status}:\n{}", server.log()));
             }
@@ -198,7 +198,7 @@ impl Drop for Server {
     }
 }
 
-/// A server that keeps what MongoDB promises: one that was started, or one that was given.
+/// A correct server: one that was started, or a given one.
 pub struct Good {
     uri: String,
     server: Option<Server>,
@@ -209,14 +209,14 @@ impl Good {
         self.uri.clone()
     }
 
-    /// None: it was given, and may be neither killed nor asked for its counts.
+    /// None: it is a given server, which must not be killed or asked for its counts.
     pub fn server(&mut self) -> Option<&mut Server> {
         self.server.as_mut()
     }
 }
 
 fn end(process: &mut Child) {
-    // Anything written to stdin ends the guard of a FerretDB, which must not kill by an id that is free again.
+    // Anything written to stdin ends the guard of a FerretDB, so that the guard does not kill a reused process id.
     if let Some(mut stdin) = process.stdin.take() {
         let _ = stdin.write_all(b"\n");
     }
@@ -226,7 +226,7 @@ fn end(process: &mut Child) {
 
 fn java(port: u16, threads: u32) -> Command {
     let mut command = Command::new("java");
-    // For a quick start.
+    // For a fast start.
     command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx1g"]);
     command.arg(format!("-Dio.netty.eventLoopThreads={threads}"));
     command.arg("-jar").arg(built("mongo-java-server.jar")).arg("--port").arg(port.to_string());
@@ -234,8 +234,9 @@ fn java(port: u16, threads: u32) -> Command {
 }
 
 fn ferretdb(port: u16, kind: Kind, dir: &Path) -> Command {
-    // FerretDB does not look at its stdin: something beside it does, and kills it when that is closed without a word,
-    // since whoever held it is dead. The shell becomes FerretDB, so that the child's id is FerretDB's.
+    // FerretDB does not read its stdin. A guard beside it does, and kills it when the stdin is closed without a
+    // message, which means that the test process is dead. The shell becomes FerretDB, so that the child's id is
+    // FerretDB's.
     const GUARDED: &str = r#"exec 3<&0; { read -r word <&3 || kill -KILL $$; } & exec "$@" 3<&- </dev/null"#;
     let mut command = Command::new("sh");
     command.args(["-c", GUARDED, "sh"]).arg(built("ferretdb"));
@@ -260,7 +261,7 @@ fn ferretdb(port: u16, kind: Kind, dir: &Path) -> Command {
     command
 }
 
-/// Whether one answers at a socket on this machine. It does not before all its ports are open.
+/// Whether a server answers on its Unix socket, which it does once all its ports are open.
 fn ask_socket(path: &Path) -> io::Result<()> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;

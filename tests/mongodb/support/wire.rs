@@ -1,5 +1,5 @@
-//! Messages as MongoDB frames them: a header of four little-endian i32 (length, id, id of the request that this
-//! answers, kind), then flags, then sections, one of which is the body, a BSON document.
+//! Messages as MongoDB frames them: a header of four little-endian i32 (length, id, id of the answered request, kind),
+//! then flags, then sections, one of which is the body, a BSON document.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -11,15 +11,15 @@ const LONGEST: usize = 64 << 20;
 const OP_QUERY: i32 = 2004;
 const OP_COMPRESSED: i32 = 2012;
 const OP_MSG: i32 = 2013;
-/// Of a request: it gets no reply. Of a reply: another one follows by itself.
+/// In a request: no reply is sent. In a reply: another one follows without a request.
 const MORE_TO_COME: i32 = 1 << 1;
-/// Of a request: it may get more than one reply.
+/// In a request: it may get more than one reply.
 const EXHAUST_ALLOWED: i32 = 1 << 16;
 
 pub struct Message(Vec<u8>);
 
 impl Message {
-    /// None: the peer closed the connection, between two messages.
+    /// None: the peer closed the connection between two messages.
     pub fn read(from: &mut impl Read) -> io::Result<Option<Message>> {
         let mut bytes = vec![0; HEADER];
         if from.read(&mut bytes[..1])? == 0 {
@@ -80,12 +80,12 @@ impl Message {
         self.op() == OP_MSG && int(&self.0, HEADER).unwrap_or(0) & EXHAUST_ALLOWED != 0
     }
 
-    /// Whether a request gets a reply at all.
+    /// Whether a request gets a reply.
     pub fn has_reply(&self) -> bool {
         self.op() != OP_MSG || int(&self.0, HEADER).unwrap_or(0) & MORE_TO_COME == 0
     }
 
-    /// What a request asks for: the first key of its body.
+    /// The name of a request's command: the first key of its body.
     pub fn name(&self) -> String {
         let body = match self.op() {
             OP_COMPRESSED => return "compressed".to_owned(),
@@ -99,7 +99,7 @@ impl Message {
         int(&self.0, 12).unwrap_or(0)
     }
 
-    /// The body of an OP_MSG. Sequences of documents may come before it.
+    /// The body of an OP_MSG. Document sequences may precede it.
     pub fn body(&self) -> Option<&[u8]> {
         let mut sections = self.0.get(HEADER + 4..)?;
         loop {
@@ -111,14 +111,14 @@ impl Message {
         }
     }
 
-    /// The document of an OP_QUERY, in which drivers still send their first message.
+    /// The document of an OP_QUERY, which drivers still use for their first message.
     fn query(&self) -> Option<&[u8]> {
         let collection = self.0.get(HEADER + 4..)?;
         collection.get(text(collection).len() + 1 + 8..)
     }
 }
 
-/// Asks the server on this port of 127.0.0.1, over a connection of its own, and returns the body of the reply.
+/// Sends a command to the server on this port of 127.0.0.1, over a new connection, and returns the body of the reply.
 pub fn ask(port: u16, name: &str, timeout: Duration) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(timeout))?;
@@ -127,8 +127,8 @@ pub fn ask(port: u16, name: &str, timeout: Duration) -> io::Result<Vec<u8>> {
     Ok(reply.body().ok_or(io::ErrorKind::InvalidData)?.to_vec())
 }
 
-/// The whole numbers in a document, and nothing else: `{a: 1, b: {c: 2}}` is `a` to 1, `b.c` to 2. None: it ends early,
-/// or holds types that are not looked for here.
+/// The integers in a document: `{a: 1, b: {c: 2}}` gives `a` = 1 and `b.c` = 2. None: it is truncated, or has types
+/// that this parser does not know.
 pub fn numbers(document: &[u8]) -> Option<BTreeMap<String, u64>> {
     let mut all = BTreeMap::new();
     let mut rest = document.get(4..)?;
@@ -167,7 +167,7 @@ fn int(bytes: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Up to the byte 0.
+/// Reads up to the byte 0.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
 }

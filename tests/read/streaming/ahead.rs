@@ -1,4 +1,4 @@
-//! Reading ahead changes when samples are read, and nothing else.
+//! Prefetching changes when samples are read, and nothing else.
 
 use ringreel::read::shard::Equal;
 use ringreel::read::stream::Item;
@@ -12,8 +12,8 @@ use testkit::stream::{Got, MODES, World, eventually, is_segment, next, number, o
 
 const BYTES: [u64; 4] = [0, 1, 64 << 10, 1 << 30];
 
-/// Three generations, the next one made in the midst of the one before it, some samples damaged: what worker 1 of 2 gets
-/// in five epochs.
+/// What worker 1 of 2 reads in five epochs of three generations, each written during the previous one, with some
+/// damaged samples.
 fn story(equal: Equal, shuffle: bool, prefetch_bytes: u64, threads: usize) -> Vec<Got> {
     let place = World::new("SWAP_CAP: 21\nKEEP: 9\n");
     let add = |n: u64| {
@@ -59,7 +59,7 @@ fn samples_do_not_depend_on_prefetch_and_threads() {
     }
 }
 
-/// A filesystem that counts the segments which are opened.
+/// A filesystem that counts opened segments.
 fn counting() -> (HookFs, Arc<AtomicUsize>) {
     let (fs, opened) = (HookFs::default(), Arc::new(AtomicUsize::new(0)));
     let count = opened.clone();
@@ -74,7 +74,7 @@ fn counting() -> (HookFs, Arc<AtomicUsize>) {
 
 const LEN: u64 = 100_000;
 
-/// Samples of LEN bytes, all zero, one in each file.
+/// Writes samples of LEN zero bytes, one per file.
 fn zeros(place: &World, samples: u64) {
     let mut generator = Generator::open(&place.config()).unwrap();
     for n in 0..samples {
@@ -87,7 +87,7 @@ fn zeros(place: &World, samples: u64) {
 }
 
 #[test]
-fn no_more_is_read_ahead_than_may_be_and_one_sample_always() {
+fn prefetch_obeys_its_limit_but_reads_at_least_one_sample() {
     for compress in ["none", "3"] {
         let place = World::new(&format!("SWAP_CAP: 40\nCOMPRESS: {compress}\n"));
         zeros(&place, 40);
@@ -105,7 +105,7 @@ fn no_more_is_read_ahead_than_may_be_and_one_sample_always() {
                 }
                 assert!(ahead(given) <= most, "{prefetch_bytes} bytes, {compress}: {} after {given}", ahead(given));
                 if (3..30).contains(&given) {
-                    eventually("the next ones are read", || ahead(given) >= least);
+                    eventually("the next samples are prefetched", || ahead(given) >= least);
                 }
             }
             assert!(stream.next(&|| false, &mut |_| {}).unwrap().is_none());
@@ -113,9 +113,9 @@ fn no_more_is_read_ahead_than_may_be_and_one_sample_always() {
     }
 }
 
-/// Who has to wait until thousands are planned gets his first sample late.
+/// If thousands of samples had to be planned first, the first sample would be late.
 #[test]
-fn what_is_read_ahead_grows_with_what_was_given() {
+fn prefetch_depth_grows_with_delivered_samples() {
     let place = World::new("SWAP_CAP: 600\n");
     place.generation(0..600);
     let (fs, opened) = counting();
@@ -124,15 +124,15 @@ fn what_is_read_ahead_grows_with_what_was_given() {
     let mut give = || stream.next(&|| false, &mut |_| {}).unwrap().is_some();
     let opened = || opened.load(Ordering::SeqCst);
     assert!(give());
-    eventually("some are read", || opened() > 50);
+    eventually("some samples are prefetched", || opened() > 50);
     std::thread::sleep(Duration::from_millis(100));
     assert!(opened() < 100, "{}", opened());
     (1..20).for_each(|_| assert!(give()));
-    eventually("all are read", || opened() == 600);
+    eventually("all samples are prefetched", || opened() == 600);
 }
 
 #[test]
-fn streams_wait_for_absent_files_and_go_on_with_the_same_sample() {
+fn streams_wait_for_absent_files_and_resume_at_that_sample() {
     const ENOTCONN: i32 = 107;
     for (equal, prefetch_bytes) in MODES.into_iter().flat_map(|equal| [(equal, 0), (equal, 1 << 30)]) {
         let place = World::new("SWAP_CAP: 9\nKEEP: 9\n");
@@ -146,7 +146,7 @@ fn streams_wait_for_absent_files_and_go_on_with_the_same_sample() {
         let mut got = Vec::new();
         for n in 0.. {
             if n == 1 {
-                place.generation(9..18); // so that two epochs are planned
+                place.generation(9..18); // makes the stream plan two epochs
             }
             fs.hook(
                 |_, op, path| if op == "open" && is_segment(path) { Action::Refuse(ENOTCONN) } else { Action::Pass },
@@ -155,7 +155,7 @@ fn streams_wait_for_absent_files_and_go_on_with_the_same_sample() {
             fs.unhook();
             match away {
                 Ok(None) => break,
-                Ok(Some(item)) => got.push(item), // it was read before
+                Ok(Some(item)) => got.push(item), // it was prefetched before the failure
                 Err(Error::Timeout { .. }) => {
                     let Some(item) = patiently(&mut stream).unwrap() else { break };
                     got.push(item);
@@ -176,7 +176,7 @@ fn streams_wait_for_absent_files_and_go_on_with_the_same_sample() {
 }
 
 #[test]
-fn who_joins_a_run_while_its_index_is_away_waits_for_it() {
+fn worker_joining_a_run_waits_for_an_absent_index() {
     let place = World::new("SWAP_CAP: 2\n");
     place.generation(0..2);
     let fs = HookFs::default();
@@ -197,11 +197,11 @@ fn who_joins_a_run_while_its_index_is_away_waits_for_it() {
     });
     let Some(Item::Sample(_)) = item.unwrap() else { panic!("{told:?}") };
     assert!(matches!(&told[..], [what] if what.contains("notes")), "{told:?}");
-    assert_eq!(stream.epoch(), 1, "it goes on with the run");
+    assert_eq!(stream.epoch(), 1, "the stream continues the run");
 }
 
 #[test]
-fn a_wait_for_a_sample_that_is_interrupted_loses_nothing() {
+fn interrupted_wait_for_a_sample_loses_no_sample() {
     for prefetch_bytes in [0, 1 << 20] {
         let place = World::new("SWAP_CAP: 5\nREUSE: {max: 1}\n");
         place.generation(0..5);

@@ -1,4 +1,4 @@
-//! Who gets what in an epoch.
+//! Which worker gets which samples in an epoch.
 
 use ringreel::read::shard::Equal;
 use ringreel::{Error, Reader, Stream, StreamOptions};
@@ -12,14 +12,14 @@ const EPOCHS: u64 = 2;
 
 #[derive(Clone, Copy, Debug)]
 enum How {
-    /// Each to its end, the first one first.
+    /// One worker after the other, each to its end.
     InTurn,
-    /// A step of each, the last one first.
+    /// One step of each worker in turn, the last worker first.
     StepByStep,
     InThreads,
 }
 
-/// What each of `world` workers of run `run` gets.
+/// Returns what each of `world` workers of run `run` reads.
 fn read(place: &World, how: How, run: &str, world: u64, options: &StreamOptions) -> Vec<Vec<Got>> {
     let shared = place.reader();
     let streams = (0..world).map(|rank| {
@@ -53,7 +53,7 @@ fn read(place: &World, how: How, run: &str, world: u64, options: &StreamOptions)
     }
 }
 
-/// What is due in `epoch`, whose samples come in this order, at each step of `rank`.
+/// The expected position at each step of `rank` in an epoch with this order.
 fn due(order: &[u64], rank: u64, world: u64, equal: Equal) -> Vec<Option<u64>> {
     let samples = order.len() as u64;
     let steps = match equal {
@@ -71,7 +71,7 @@ fn due(order: &[u64], rank: u64, world: u64, equal: Equal) -> Vec<Option<u64>> {
 }
 
 #[test]
-fn every_world_reads_in_equal_steps_disjoint_and_complete() {
+fn workers_read_equal_disjoint_and_complete_shares() {
     for samples in SIZES {
         let place = World::new("SWAP_CAP: 100\nSEGMENT_SAMPLES: 9\n");
         place.generation(0..samples);
@@ -85,11 +85,11 @@ fn every_world_reads_in_equal_steps_disjoint_and_complete() {
                 sorted.sort_unstable();
                 assert_eq!(sorted, (0..samples).collect::<Vec<_>>(), "each sample once");
             }
-            assert!(samples < 7 || (orders[0] == orders[1]) != shuffle, "an epoch has an order of its own");
+            assert!(samples < 7 || (orders[0] == orders[1]) != shuffle, "epochs have the same order");
             for equal in MODES {
                 for (n, world) in WORLDS.into_iter().enumerate() {
                     let options = StreamOptions { equal, ..options.clone() };
-                    // A worker that has no step at all does not decide about the next epoch.
+                    // A worker without a step does not take part in the decision about the next epoch.
                     let how = match n % 3 {
                         _ if equal == Equal::No => How::InTurn,
                         0 => How::InTurn,
@@ -98,7 +98,7 @@ fn every_world_reads_in_equal_steps_disjoint_and_complete() {
                     };
                     let what = format!("{samples} samples, {world} workers, {equal:?}, shuffle {shuffle}, {how:?}");
                     if equal == Equal::Drop && samples < world {
-                        nobody_gets_anything(&place, world, &options);
+                        assert_all_shares_are_empty(&place, world, &options);
                         continue;
                     }
                     let got = read(&place, how, &format!("{equal:?}-{world}-{shuffle}"), world, &options);
@@ -122,8 +122,8 @@ fn every_world_reads_in_equal_steps_disjoint_and_complete() {
     }
 }
 
-/// Fewer samples than workers, and what is left over is not read: each worker says so.
-fn nobody_gets_anything(place: &World, world: u64, options: &StreamOptions) {
+/// Checks that each worker reports an error if there are fewer samples than workers and the remainder is dropped.
+fn assert_all_shares_are_empty(place: &World, world: u64, options: &StreamOptions) {
     let run = format!("nothing-{world}-{}", options.shuffle);
     let reader = place.reader();
     for rank in 0..world.min(3) {
@@ -131,7 +131,7 @@ fn nobody_gets_anything(place: &World, world: u64, options: &StreamOptions) {
         let mut stream = Stream::new(reader.clone(), options).unwrap();
         assert!(matches!(next(&mut stream), Err(Error::Sample(_))));
     }
-    assert_eq!(reader.ring().run(&run).unwrap().epochs().unwrap(), [], "no epoch is decided");
+    assert_eq!(reader.ring().run(&run).unwrap().epochs().unwrap(), [], "an epoch was decided");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn empty_shares_are_errors_that_name_the_numbers_and_ways_out() {
             }
         }
     }
-    // The other policies give each worker a step, and so do fewer workers.
+    // With the other policies, or with fewer workers, each worker has a step.
     for options in
         [StreamOptions { equal: Equal::Wrap, ..worker(31, 32) }, StreamOptions { equal: Equal::Drop, ..worker(3, 24) }]
     {

@@ -1,5 +1,5 @@
-//! Streams: workers that read together get the same number of steps, disjoint and complete; reading ahead changes nothing;
-//! a slow worker follows the others; a state goes on exactly there; a run can be read once more.
+//! Streams: workers of a run get equal, disjoint and complete shares; prefetching changes nothing; a slow worker
+//! follows the others; a saved state resumes exactly; a run can be replayed.
 
 mod ahead;
 mod equal;

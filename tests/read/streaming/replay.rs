@@ -1,4 +1,4 @@
-//! What a run has read is read once more.
+//! Replays read again what a run has read.
 
 use ringreel::read::shard::Equal;
 use ringreel::{Error, Stream, StreamOptions};
@@ -12,7 +12,7 @@ fn replay(name: &str) -> StreamOptions {
     StreamOptions { replay: Some(name.into()), ..worker(0, 1) }
 }
 
-/// A run over three generations, whose samples are shuffled: two epochs of the last one.
+/// A shuffled run over three generations, with two epochs of the last one.
 fn told(keep: u64) -> (World, Vec<Got>) {
     let place = World::new(&format!("SWAP_CAP: 10\nKEEP: {keep}\n"));
     let mut stream = Option::<Stream>::None;
@@ -29,13 +29,13 @@ fn told(keep: u64) -> (World, Vec<Got>) {
 #[test]
 fn replays_give_the_same_order_and_end_with_the_log() {
     let (place, got) = told(9);
-    place.generation(30..40); // newer, but the run did not read it
+    place.generation(30..40); // a newer generation, which the run did not read
     for prefetch_bytes in [0, 1 << 20] {
         let mut stream = place.stream(StreamOptions { prefetch_bytes, ..replay("r") });
         assert_eq!(drain(&mut stream), got);
         assert_eq!((stream.epochs(), stream.run()), (4, "r"));
     }
-    // By more workers than there were: together the same.
+    // More workers than in the run read the same samples together.
     let mut ranks: Vec<_> = (0..3)
         .map(|rank| drain(&mut place.stream(StreamOptions { share: worker(rank, 3).share, ..replay("r") })).into_iter())
         .collect();
@@ -43,11 +43,11 @@ fn replays_give_the_same_order_and_end_with_the_log() {
         assert_eq!(ranks[n % 10 % 3].next().as_ref(), Some(got));
     }
     assert_eq!(drain(&mut place.stream(StreamOptions { epochs: Some(2), ..replay("r") })), got[..20]);
-    assert_eq!(place.ring().run_names().unwrap(), ["r"], "a replay is no run");
+    assert_eq!(place.ring().run_names().unwrap(), ["r"], "a replay is recorded as a run");
 }
 
 #[test]
-fn a_replay_can_be_saved_and_gone_on_from() {
+fn replay_can_be_saved_and_resumed() {
     let (place, got) = told(9);
     let mut stream = place.stream(replay("r"));
     take(&mut stream, 13);
@@ -67,12 +67,12 @@ fn runs_begun_from_a_foreign_state_are_replayed_from_there() {
     let more = take(&mut other, 9);
     assert_eq!(more[..5], got[25..30]);
     let again = drain(&mut place.stream(replay("other")));
-    assert_eq!(again[..10], got[20..30], "its first epoch, whole");
+    assert_eq!(again[..10], got[20..30], "the complete first epoch");
     assert_eq!((again[10..14].iter().collect::<Vec<_>>(), again.len()), (more[5..].iter().collect(), 20));
 }
 
 #[test]
-fn of_a_run_that_nobody_knows_there_is_no_replay() {
+fn replay_of_an_unknown_run_is_an_error() {
     let (place, _) = told(9);
     let error = Stream::new(place.reader(), replay("another")).err().unwrap();
     assert!(matches!(error, Error::Sample(_)) && error.to_string().contains("\"another\""), "{error}");
@@ -91,7 +91,7 @@ fn reclaimed_samples_are_skipped_or_replaced_in_replays() {
 }
 
 #[test]
-fn two_of_a_run_that_come_at_once_read_the_same_whoever_decides() {
+fn concurrent_workers_of_a_run_read_the_same_epoch() {
     let place = World::new("SWAP_CAP: 10\nKEEP: 9\n");
     place.generation(0..10);
     let mut ranks = [0, 1].map(|rank| place.stream(StreamOptions { share: worker(rank, 2).share, ..run("r") }));

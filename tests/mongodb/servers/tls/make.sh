@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Made the certificates and keys beside it, with OpenSSL 3, which are for tests and secure nothing. It is run again, by
-# hand, only for new ones: they are valid from 2020, for clocks that are wrong, and for 100 years.
+# Makes the certificates and keys in this directory, with OpenSSL 3. They are for tests and secure nothing. Run it by
+# hand, only to replace them: they are valid from 2020, because clocks may be wrong, and for 100 years.
 #
-#   ca.pem          who signed server.pem and client.pem (its key is thrown away)
-#   other-ca.pem    who signed none of them
+#   ca.pem          the CA that signed server.pem and client.pem (its key is not kept)
+#   other-ca.pem    a CA that signed none of them
 #   server.pem, server-key.pem    the server at localhost and 127.0.0.1
-#   client.pem      a client's certificate and its key, in one file, as tlsCertificateKeyFile wants it
+#   client.pem      a client's certificate and its key in one file, as tlsCertificateKeyFile requires
 set -euo pipefail
 cd "$(dirname "$0")"
 work=$(mktemp -d)
