@@ -27,7 +27,7 @@ fn files_place() -> Place {
 #[test]
 fn file_counters_give_each_number_to_one_process() {
     let dir = tempfile::tempdir().unwrap();
-    contract::gives_no_number_twice_to_processes(
+    contract::hands_out_each_number_to_one_process(
         &testkit::test_name!("child_of_files"),
         dir.path().to_str().unwrap(),
         8,

@@ -71,7 +71,7 @@ fn good_place() -> Place {
 fn sixteen_processes_take_16000_distinct_numbers() {
     let server = Server::good();
     let place = format!("{} {}", server.uri(), unique("test"));
-    contract::gives_no_number_twice_to_processes(&testkit::test_name!("child_of_mongodb"), &place, 16, 1000);
+    contract::hands_out_each_number_to_one_process(&testkit::test_name!("child_of_mongodb"), &place, 16, 1000);
 }
 
 #[test]

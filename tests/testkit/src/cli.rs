@@ -1,5 +1,5 @@
-//! What the tests share that run the command, or look at a ring from outside: a directory with a configuration, the
-//! binary and what it said, samples that are known by their number, small filesystems, and listings with contents.
+//! What tests share that run the command or examine a ring from outside: a directory with a configuration, the binary
+//! and its output, samples that are identified by a number, small filesystems, and listings with contents.
 
 use crate::{coordination, lines};
 use ringreel::read::ReadSample;
@@ -20,13 +20,13 @@ use tempfile::TempDir;
 
 pub use crate::wait::{PATIENCE, eventually, loudly};
 
-/// A directory that holds a `config.yaml`; its ring is `demo.ring`, unless the configuration says otherwise.
+/// A directory with a `config.yaml`; its ring is `demo.ring` unless the configuration says otherwise.
 pub struct Place {
     dir: TempDir,
 }
 
 impl Place {
-    /// A new directory with this configuration. `DBNAME: demo` and short times are put before it.
+    /// A new directory with this configuration, preceded by `DBNAME: demo` and short times.
     pub fn new(yaml: &str) -> Place {
         let place = Place::verbatim("");
         let index = coordination::lines(place.path());
@@ -34,7 +34,7 @@ impl Place {
         place
     }
 
-    /// A new directory with this configuration and nothing else.
+    /// A new directory with only this configuration.
     pub fn verbatim(yaml: &str) -> Place {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
@@ -48,7 +48,7 @@ impl Place {
         fs::write(self.dir.path().join("config.yaml"), yaml).unwrap();
     }
 
-    /// The same configuration, with these lines after it.
+    /// The same configuration with additional lines.
     pub fn with(&self, more: &str) -> Config {
         let text = fs::read_to_string(self.dir.path().join("config.yaml")).unwrap();
         Config::parse(&format!("{text}\n{more}"), "config.yaml", self.dir.path(), true).unwrap()
@@ -66,25 +66,25 @@ impl Place {
         self.dir.path().join("demo.ring")
     }
 
-    /// The command, to be run here.
+    /// The command with this directory as working directory.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(crate::binary());
         command.args(args).current_dir(self.dir.path()).env_remove("RINGREEL_LOG");
         command
     }
 
-    /// Runs the command here and waits for its end.
+    /// Runs the command in this directory and waits for its end.
     pub fn run(&self, args: &[&str]) -> Said {
         Running::start(self.command(args)).finish()
     }
 
-    /// Starts the command here.
+    /// Starts the command in this directory.
     pub fn start(&self, args: &[&str]) -> Running {
         Running::start(self.command(args))
     }
 }
 
-/// A command that runs. It is killed when it is dropped.
+/// A running command. It is killed when it is dropped.
 pub struct Running {
     child: Child,
     out: Arc<Mutex<Vec<u8>>>,
@@ -92,7 +92,7 @@ pub struct Running {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What a command said.
+/// The output and exit status of a command.
 #[derive(Debug)]
 pub struct Said {
     pub code: Option<i32>,
@@ -106,7 +106,7 @@ impl Running {
         Running::start_with(command, Stdio::null()).0
     }
 
-    /// The same, and the pipe to its stdin.
+    /// The same, with a pipe to its stdin.
     pub fn start_with_input(command: Command) -> (Running, ChildStdin) {
         let (running, input) = Running::start_with(command, Stdio::piped());
         (running, input.unwrap())
@@ -139,8 +139,8 @@ impl Running {
         let begun = Instant::now();
         while !self.err().contains(text) {
             let said = self.err();
-            assert!(self.is_running(), "it ended without saying {text:?}: {said}");
-            assert!(begun.elapsed() < PATIENCE, "it never said {text:?}: {said}");
+            assert!(self.is_running(), "the command ended without printing {text:?}: {said}");
+            assert!(begun.elapsed() < PATIENCE, "the command never printed {text:?}: {said}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -148,7 +148,7 @@ impl Running {
     /// Whether the process catches SIGTERM by now, or has ended.
     pub fn catches_sigterm(&self) -> bool {
         let path = format!("/proc/{}/status", self.child.id());
-        let Ok(status) = fs::read_to_string(path) else { return true }; // it has ended, and was waited for
+        let Ok(status) = fs::read_to_string(path) else { return true }; // it has ended, and was reaped
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
         let caught = u64::from_str_radix(field("SigCgt:"), 16).unwrap();
         caught & (1 << (15 - 1)) != 0 || field("State:").starts_with('Z')
@@ -168,7 +168,7 @@ impl Running {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(begun.elapsed() < PATIENCE, "it does not end: {}", self.err());
+            assert!(begun.elapsed() < PATIENCE, "the command does not end: {}", self.err());
             std::thread::sleep(Duration::from_millis(2));
         };
         self.threads.drain(..).for_each(|thread| thread.join().unwrap());
@@ -212,23 +212,23 @@ impl Said {
     }
 }
 
-/// Whether processes can be traced; what is not tested where they cannot is told.
+/// Whether processes can be traced; if not, prints which test is skipped.
 pub fn there_is_strace(for_what: &str) -> bool {
     let traced = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
     let there = traced.is_ok_and(|done| done.status.success());
     if !there {
-        loudly(&format!("SKIPPED: {for_what}: there is no strace (Debian's package strace), or it may not trace"));
+        loudly(&format!("SKIPPED: {for_what}: strace (Debian package strace) is missing or not permitted"));
     }
     there
 }
 
-/// What a ledger calls finished so far.
+/// The ids of finished samples in a ledger.
 pub fn ledger(path: &Path) -> BTreeSet<String> {
     lines::whole_lines(path).into_iter().collect()
 }
 
-/// Everything below a directory: kind, mode, and contents (for a link, where it leads). The directory's own times and
-/// link counts are left out.
+/// Everything below a directory: kind, mode, and contents (of a link: its target). Times and link counts of directories
+/// are omitted.
 pub fn listing(dir: &Path) -> BTreeMap<PathBuf, (String, Vec<u8>)> {
     let mut all = BTreeMap::new();
     let mut todo = vec![dir.to_owned()];
@@ -253,7 +253,7 @@ pub fn listing(dir: &Path) -> BTreeMap<PathBuf, (String, Vec<u8>)> {
     all
 }
 
-/// The command as a user who is not root. None, loudly, where that cannot be.
+/// Runs the command as another user than root. Returns none, with a message, if this is not possible.
 pub fn as_nobody(test: &str, place: &Place, args: &[&str]) -> Option<Said> {
     let am_root = fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
     let other = |args: &[&str]| {
@@ -272,7 +272,7 @@ pub fn as_nobody(test: &str, place: &Place, args: &[&str]) -> Option<Said> {
     }
 }
 
-/// Runs a tool of the system. False where it cannot be done: the test is then skipped, loudly.
+/// Runs a tool of the system. Returns false, with a message, if this is not possible, so that the test is skipped.
 fn done_or_skipped(test: &str, command: &mut Command) -> bool {
     let tool = command.get_program().to_string_lossy().into_owned();
     let why = match command.output() {
@@ -284,15 +284,15 @@ fn done_or_skipped(test: &str, command: &mut Command) -> bool {
     false
 }
 
-/// A small filesystem of its own, gone when this is dropped.
+/// A small filesystem, unmounted when this is dropped.
 pub struct Mount {
     dir: TempDir,
-    /// The disk that it is on, if any.
+    /// The disk under it, if any.
     image: Option<PathBuf>,
 }
 
 impl Mount {
-    /// A tmpfs with these options. None where this user may not mount.
+    /// Mounts a tmpfs with these options. Returns none if this user must not mount.
     pub fn tmpfs(test: &str, options: &str) -> Option<Mount> {
         let dir = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
@@ -300,8 +300,8 @@ impl Mount {
         done_or_skipped(test, &mut mount).then_some(Mount { dir, image: None })
     }
 
-    /// A filesystem of this kind (`ext4`, `xfs`) on a disk of its own of so many MiB, which is a file in `home`. None
-    /// where this user may not mount, or has no tool to make it.
+    /// Mounts a filesystem of this kind (`ext4`, `xfs`) on a disk of `mib` MiB, which is a file in `home`. Returns none
+    /// if this user must not mount, or if the tool that formats it is missing.
     pub fn disk(test: &str, kind: &str, mib: u64, home: &Path) -> Option<Mount> {
         let image = home.join(format!("disk.{kind}"));
         fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
@@ -317,14 +317,15 @@ impl Mount {
         mount
     }
 
-    /// The power of its disk is cut (FS_IOC_SHUTDOWN without flushing the journal, `linux/fs.h`), whoever works on it.
+    /// Cuts the power of its disk (FS_IOC_SHUTDOWN without flushing the journal, `linux/fs.h`), also while it is in
+    /// use.
     pub fn cut_power(&self) {
         let cut = "import fcntl, os, struct, sys\n\
                    fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587D, struct.pack('I', 2))";
         assert!(Command::new("python3").args(["-c", cut]).arg(self.path()).status().unwrap().success());
     }
 
-    /// The power comes back: what the disk has now is what is there.
+    /// Restores the power: remounts the disk with what it contains.
     pub fn start_again(&self) {
         assert!(Command::new("umount").arg(self.path()).status().unwrap().success());
         assert!(self.mounting().status().unwrap().success());
@@ -334,13 +335,13 @@ impl Mount {
         self.dir.path()
     }
 
-    /// Changes its options.
+    /// Changes its mount options.
     pub fn remount(&self, options: &str) {
         let done = Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(self.path()).status();
         assert!(done.unwrap().success());
     }
 
-    /// Takes all the room there is but for so many pages.
+    /// Fills all space except for this number of pages.
     pub fn fill_up(&self, but_pages: usize) {
         let path = self.path().join("filler");
         let mut file = fs::File::create(&path).unwrap();
@@ -359,21 +360,21 @@ impl Drop for Mount {
     }
 }
 
-/// Bytes of sample `n`'s part `data`, the large one, and of `label`, the small one.
+/// Lengths of the part `data`, the large one, and of `label`, the small one.
 pub const DATA: usize = 4096;
 pub const LABEL: usize = 16;
 
-/// What part `part` of sample `n` holds. Full of zeros where a word of text would be, so that it can be compressed.
+/// The contents of part `part` of sample `n`. Mostly zeros, so that it can be compressed.
 pub fn contents(n: u64, part: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| if i % 8 < 4 { 0 } else { (i / 8 * 31 + n * 7 + part * 101 + i % 8) as u8 }).collect()
 }
 
-/// Puts sample `n` in.
+/// Writes sample `n`.
 pub fn put(generator: &mut Generator, n: u64) -> Vec<ringreel::SampleId> {
     try_put(generator, n, &|| false).unwrap()
 }
 
-/// Puts sample `n` in, unless something is in the way, or `stop` says so.
+/// Writes sample `n`, and returns an error if that fails or `stop` returns true.
 pub fn try_put(
     generator: &mut Generator,
     n: u64,
@@ -389,7 +390,7 @@ pub fn try_put(
     generator.write(&parts, &meta, stop)
 }
 
-/// Puts these samples in, and makes all of them visible.
+/// Writes these samples, and promotes all of them.
 pub fn generate(config: &Config, numbers: std::ops::Range<u64>) {
     let mut generator = Generator::open(config).unwrap();
     numbers.for_each(|n| drop(put(&mut generator, n)));
@@ -397,7 +398,7 @@ pub fn generate(config: &Config, numbers: std::ops::Range<u64>) {
     assert_eq!(summary.waiting, 0, "{summary:?}");
 }
 
-/// The number of a sample that [`put`] made, after a look at every byte of it.
+/// Returns the number of a sample that [`put`] wrote, after comparing every byte.
 pub fn checked(sample: &ReadSample) -> u64 {
     let Some(Value::Int(n)) = sample.meta.get("n") else { panic!("no number: {:?}", sample.meta) };
     let n = *n as u64;
@@ -405,7 +406,7 @@ pub fn checked(sample: &ReadSample) -> u64 {
     assert_eq!(names, ["data", "label"]);
     for (part, (which, len)) in sample.parts.iter().zip([(0, DATA), (1, LABEL)]) {
         assert_eq!(part.shape, [len as u64]);
-        assert!(part.data().unwrap()[..] == contents(n, which, len)[..], "sample {n} has other bytes in {}", part.name);
+        assert!(part.data().unwrap()[..] == contents(n, which, len)[..], "sample {n} has wrong bytes in {}", part.name);
     }
     n
 }

@@ -1,6 +1,6 @@
 //! The contract of `ringreel::coordination::CoordinationStore`, the same for all implementations. `contract!(name,
-//! open)` makes a module of tests; `open` gives an empty place for a store, which each call opens
-//! once more, as another process would.
+//! open)` generates a module of tests; `open` returns a new empty place for a store, and each call of that place opens
+//! the same store again, as another process would.
 
 use ringreel::coordination::{CoordinationStore, Lease, Report, SwapStatus};
 use ringreel::ring::failure_detector::FailureDetector;
@@ -20,10 +20,10 @@ macro_rules! contract {
             use $crate::contract;
 
             $crate::contract!(@ $open; $($ignored)?;
-                gives_no_number_twice, skips_what_is_taken, the_status_never_goes_back,
-                a_lease_has_one_holder_by_token, a_silent_holder_loses_its_lease_and_a_living_one_does_not,
-                members_are_seen_by_their_last_beat_until_they_leave, is_empty_after_it_was_cleared,
-                the_first_note_under_a_name_stays);
+                hands_out_each_number_once, skips_taken_numbers, status_never_goes_back,
+                lease_has_one_holder_per_token, silent_holder_loses_its_lease_and_live_one_keeps_it,
+                members_are_listed_by_last_heartbeat_until_they_leave, store_is_empty_after_clear,
+                first_note_under_a_name_stays);
         }
     };
     (@ $open:path; ; $($test:ident),+) => { $(#[test] fn $test() { contract::$test(&$open()); })+ };
@@ -32,7 +32,7 @@ macro_rules! contract {
     };
 }
 
-/// 16 threads, each with an index of its own.
+/// Runs 16 threads, each with a separate index.
 fn threads<T: Send>(open: &Place, each: impl Fn(u64, Arc<dyn CoordinationStore>) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let each = &each;
@@ -42,7 +42,7 @@ fn threads<T: Send>(open: &Place, each: impl Fn(u64, Arc<dyn CoordinationStore>)
     })
 }
 
-pub fn gives_no_number_twice(open: &Place) {
+pub fn hands_out_each_number_once(open: &Place) {
     let taken = threads(open, |_, index| (0..100).map(|_| index.next_index(1).unwrap().unwrap()).collect::<Vec<_>>());
     let numbers: Vec<u64> = taken.concat();
     assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), 1600);
@@ -53,12 +53,12 @@ pub fn gives_no_number_twice(open: &Place) {
     open().close_generation(1).unwrap();
     assert_eq!(open().next_index(1).unwrap(), None);
     open().forget_before(2).unwrap();
-    assert!(open().next_index(2).unwrap().unwrap() > 0, "what is not old is kept");
+    assert!(open().next_index(2).unwrap().unwrap() > 0, "a newer counter is kept");
     open().close_generation(7).unwrap();
-    assert_eq!(open().next_index(7).unwrap(), None, "closed before anybody asked for a number");
+    assert_eq!(open().next_index(7).unwrap(), None, "closed before any number was requested");
 }
 
-pub fn skips_what_is_taken(open: &Place) {
+pub fn skips_taken_numbers(open: &Place) {
     let index = open();
     assert_eq!(index.next_index(3).unwrap(), Some(0));
     index.skip_to(3, 1000).unwrap();
@@ -74,10 +74,10 @@ fn status(generation: u64) -> SwapStatus {
     SwapStatus { generation, unix_ms: 1_700_000_000_123 + generation, total_samples: generation * 10 }
 }
 
-pub fn the_status_never_goes_back(open: &Place) {
+pub fn status_never_goes_back(open: &Place) {
     assert_eq!(open().status().unwrap(), None);
     assert!(open().publish_status(&status(3)).unwrap());
-    assert!(open().publish_status(&status(3)).unwrap(), "the same once more: a reply may have been lost");
+    assert!(open().publish_status(&status(3)).unwrap(), "the same status again: a reply may be lost");
     assert!(!open().publish_status(&status(2)).unwrap());
     assert_eq!(open().status().unwrap(), Some(status(3)));
     open().forget_before(3).unwrap();
@@ -86,16 +86,16 @@ pub fn the_status_never_goes_back(open: &Place) {
     assert_eq!(open().status().unwrap(), Some(status(19)));
 }
 
-pub fn a_lease_has_one_holder_by_token(open: &Place) {
+pub fn lease_has_one_holder_per_token(open: &Place) {
     assert_eq!(open().lease("manager").unwrap(), None);
     assert!(open().claim_lease("manager", 1, "a").unwrap());
     assert!(!open().claim_lease("manager", 1, "b").unwrap());
     assert!(open().claim_lease("manager", 2, "b").unwrap());
-    assert!(!open().claim_lease("manager", 1, "c").unwrap(), "an old token is nobody's any more");
+    assert!(!open().claim_lease("manager", 1, "c").unwrap(), "an old token has no holder any more");
     let held = open().lease("manager").unwrap().unwrap();
     assert_eq!(held, Lease { token: 2, holder: "b".into(), released: false });
     open().release_lease("manager", 1).unwrap();
-    assert!(!open().lease("manager").unwrap().unwrap().released, "it was another one's");
+    assert!(!open().lease("manager").unwrap().unwrap().released, "a lease of another holder was released");
     open().release_lease("manager", 2).unwrap();
     assert!(open().lease("manager").unwrap().unwrap().released);
     for token in 3..8 {
@@ -106,16 +106,16 @@ pub fn a_lease_has_one_holder_by_token(open: &Place) {
     assert_eq!(open().lease("other").unwrap(), None);
 }
 
-pub fn a_silent_holder_loses_its_lease_and_a_living_one_does_not(open: &Place) {
+pub fn silent_holder_loses_its_lease_and_live_one_keeps_it(open: &Place) {
     let index = open();
     assert!(index.claim_lease("manager", 1, "me").unwrap());
     let ttl = Duration::from_millis(400);
     let mut watch = FailureDetector::new(ttl);
     let mut silent = Instant::now();
-    // The holder lives for three leases, and falls silent.
+    // The holder lives for three leases, and then stops its heartbeats.
     for beat in 1..=30 {
         silent = Instant::now();
-        // Clocks are set back, and it does not matter.
+        // Clocks are set back, which has no effect.
         let report = Report { unix_ms: 1_000_000 - beat, ..Report::default() };
         index.beat("me", beat, &report).unwrap();
         watch.look(&*open()).unwrap();
@@ -133,7 +133,7 @@ pub fn a_silent_holder_loses_its_lease_and_a_living_one_does_not(open: &Place) {
     assert_eq!(index.lease("manager").unwrap().unwrap().holder, "you");
 }
 
-pub fn members_are_seen_by_their_last_beat_until_they_leave(open: &Place) {
+pub fn members_are_listed_by_last_heartbeat_until_they_leave(open: &Place) {
     let report = |samples: u64| Report {
         role: "reader".into(),
         host: "hôst".into(),
@@ -165,7 +165,7 @@ pub fn members_are_seen_by_their_last_beat_until_they_leave(open: &Place) {
     assert!(members.iter().all(|(name, beat)| *beat == if name.starts_with('m') { 19 } else { 9 }), "{members:?}");
 }
 
-pub fn is_empty_after_it_was_cleared(open: &Place) {
+pub fn store_is_empty_after_clear(open: &Place) {
     let index = open();
     index.next_index(5).unwrap();
     index.publish_status(&status(4)).unwrap();
@@ -180,8 +180,8 @@ pub fn is_empty_after_it_was_cleared(open: &Place) {
     assert!(index.claim_lease("manager", 1, "b").unwrap());
 }
 
-/// Takes numbers from many processes: this program once more, as `test`, which is to call [`child`].
-pub fn gives_no_number_twice_to_processes(test: &str, place: &str, processes: usize, each: u64) {
+/// Takes numbers from many processes: starts this program again as `test`, which must call [`child`].
+pub fn hands_out_each_number_to_one_process(test: &str, place: &str, processes: usize, each: u64) {
     let dir = tempfile::tempdir().unwrap();
     let start = |n: usize| -> Child {
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -200,7 +200,7 @@ pub fn gives_no_number_twice_to_processes(test: &str, place: &str, processes: us
     assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
 }
 
-/// What the processes of [`gives_no_number_twice_to_processes`] do. Nothing, when nobody asked for it.
+/// The body of the processes of [`hands_out_each_number_to_one_process`]. Does nothing in an ordinary run.
 pub fn child(open: impl FnOnce(&str) -> Arc<dyn CoordinationStore>) {
     let (Ok(place), Ok(out)) = (std::env::var("INDEX_PLACE"), std::env::var("INDEX_OUT")) else { return };
     let index = open(&place);
@@ -209,16 +209,16 @@ pub fn child(open: impl FnOnce(&str) -> Arc<dyn CoordinationStore>) {
     std::fs::write(out, numbers.join("\n")).unwrap();
 }
 
-pub fn the_first_note_under_a_name_stays(open: &Place) {
+pub fn first_note_under_a_name_stays(open: &Place) {
     let said = threads(open, |n, index| index.add_note("run.a-1", "epoch.0", &format!("by {n}")).unwrap());
-    assert_eq!(said.iter().collect::<HashSet<_>>().len(), 1, "all were told the same");
+    assert_eq!(said.iter().collect::<HashSet<_>>().len(), 1, "all got the same note");
     let index = open();
     assert_eq!(index.read_note("run.a-1", "epoch.0").unwrap().as_ref(), said.first());
     assert_eq!(index.read_note("run.a-1", "epoch.1").unwrap(), None);
-    assert_eq!(index.read_note("run.b", "epoch.0").unwrap(), None, "folders are apart");
+    assert_eq!(index.read_note("run.b", "epoch.0").unwrap(), None, "folders are separate");
     assert_eq!(index.add_note("run.a-1", "at.3.0", "").unwrap(), "");
     assert_eq!(index.add_note("run.a-1", "at.3.0", "").unwrap(), "");
-    assert_eq!(index.add_note("run.a-1", "at.3.0", "late").unwrap(), "", "an empty one stays, too");
+    assert_eq!(index.add_note("run.a-1", "at.3.0", "late").unwrap(), "", "an empty note stays, too");
     let mut names = open().note_names("run.a-1").unwrap();
     names.sort();
     assert_eq!(names, ["at.3.0", "epoch.0"]);
@@ -227,7 +227,7 @@ pub fn the_first_note_under_a_name_stays(open: &Place) {
     index.remove_note("run.a-1", "epoch.0").unwrap();
     assert_eq!(open().note_names("run.a-1").unwrap(), ["at.3.0"]);
     assert_eq!(open().add_note("run.a-1", "epoch.0", "again").unwrap(), "again");
-    assert!(index.members().unwrap().is_empty(), "a note is no member");
+    assert!(index.members().unwrap().is_empty(), "a note counts as a member");
     index.clear().unwrap();
     assert_eq!(open().note_names("run.a-1").unwrap(), Vec::<String>::new());
 }

@@ -1,9 +1,9 @@
-//! Where the rings of these tests keep their index. With RINGREEL_TEST_INDEX=mongodb://..., it is that server: the same
-//! tests, with another index.
+//! Where the rings of these tests store their index. RINGREEL_TEST_INDEX=mongodb://... selects a server, so that the
+//! same tests run with another index.
 
 use std::path::Path;
 
-/// The lines of a configuration that say so, for a ring in `dir`.
+/// The configuration lines for it, for a ring in `dir`.
 pub fn lines(dir: &Path) -> String {
     let Ok(uri) = std::env::var("RINGREEL_TEST_INDEX") else { return String::new() };
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };

@@ -1,12 +1,11 @@
 //! A disk in memory that can lose its power.
 //!
-//! It keeps a journal of what was done to it. What was synced is there after a power cut; of all else, any part may be:
-//! POSIX promises no order between names in directories, and none between names and contents. A rename happens whole or
-//! not at all. <https://www.usenix.org/conference/osdi14/technical-sessions/presentation/pillai> has what real
-//! filesystems do of that.
+//! It keeps a journal of its operations. Synced data survives a power cut; of the rest, any subset may survive: POSIX
+//! promises no order between names in directories, and none between names and contents. A rename is atomic. For real
+//! filesystems, see <https://www.usenix.org/conference/osdi14/technical-sessions/presentation/pillai>.
 //!
-//! It has storage of its own, and is no [fault](crate::fault) on another filesystem: a fault changes what one call
-//! does, and a power cut changes what all earlier calls did.
+//! It is a separate implementation and not a [fault](crate::fault) on another filesystem, because a fault changes what
+//! one call does, and a power cut changes what all earlier calls did.
 
 use crate::fault::{EEXIST, EIO, ENOENT, ENOTDIR, ENOTEMPTY};
 use ringreel::SampleId;
@@ -27,39 +26,39 @@ enum Node {
     Dir(BTreeMap<String, Ino>),
 }
 
-/// One name in one directory: what it is to lead to.
+/// A name in a directory, and what it refers to afterwards.
 #[derive(Clone, Debug)]
 struct Put {
     dir: Ino,
     name: String,
-    /// None: it goes away.
+    /// None: the name is removed.
     leads_to: Option<Ino>,
 }
 
-/// What was done.
+/// An operation.
 #[derive(Clone, Debug)]
 enum Op {
-    /// A name came, went, or moved (two at once).
+    /// A name was added, removed or moved (two at once).
     Names(Vec<Put>),
     Write(Ino, Arc<Vec<u8>>),
-    /// In place of bytes that were there.
+    /// Bytes were overwritten.
     WriteOver(Ino, u64, Arc<Vec<u8>>),
     Cut(Ino, u64),
     SyncFile(Ino),
     SyncDir(Ino),
-    /// Somebody was told that these are finished.
+    /// These samples were reported as finished.
     Told(Vec<SampleId>),
 }
 
-/// Syncs that the disk does not do, and says that it did.
+/// Syncs that the disk omits while it reports success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
     None,
-    /// Those of files.
+    /// Syncs of files.
     Files,
-    /// Those of directories whose name begins so.
+    /// Syncs of directories whose name begins with this.
     Dirs(&'static str),
-    /// Those of the owners' directories in `staging/`.
+    /// Syncs of the owners' directories in `staging/`.
     Owners,
 }
 
@@ -69,12 +68,12 @@ struct State {
     next: Ino,
     journal: Vec<Op>,
     dirs: HashSet<Ino>,
-    /// The directories of the index, whose names are hints: they come and go together.
+    /// The directories of the index, whose names are hints: they survive or disappear together.
     hints: HashSet<Ino>,
     lie: Lie,
 }
 
-/// See the module.
+/// A disk in memory; see the module's documentation.
 #[derive(Clone, Debug)]
 pub struct Disk(Arc<Mutex<State>>);
 
@@ -88,12 +87,12 @@ impl Disk {
         self.0.lock().unwrap()
     }
 
-    /// Notes that somebody was told that these samples are finished.
+    /// Records that these samples were reported as finished.
     pub fn told(&self, ids: &[SampleId]) {
         self.lock().journal.push(Op::Told(ids.to_vec()));
     }
 
-    /// What was done so far.
+    /// The operations so far.
     pub fn history(&self) -> History {
         let state = self.lock();
         History { journal: state.journal.clone(), dirs: state.dirs.clone(), hints: state.hints.clone() }
@@ -118,7 +117,7 @@ impl State {
         })
     }
 
-    /// The directory in which `path` is, and its name there.
+    /// The directory that contains `path`, and the name in it.
     fn place(&self, op: &'static str, path: &Path) -> FsResult<(Ino, String)> {
         let dir = path.parent().and_then(|parent| self.find(parent)).ok_or_else(|| error(op, path, ENOENT))?;
         match self.nodes.get(&dir) {
@@ -161,7 +160,7 @@ impl State {
     }
 }
 
-/// What an operation does to a tree. Where a name is taken that is to come, what was there must have gone before.
+/// Applies an operation to a tree. A name that is taken must have been removed before.
 fn apply(nodes: &mut HashMap<Ino, Node>, op: &Op) {
     match op {
         Op::Names(puts) => {
@@ -181,7 +180,7 @@ fn apply(nodes: &mut HashMap<Ino, Node>, op: &Op) {
         Op::WriteOver(ino, at, bytes) => {
             if let Some(Node::File(file)) = nodes.get_mut(ino) {
                 let (file, end) = (Arc::make_mut(file), *at as usize + bytes.len());
-                file.resize(file.len().max(end), 0); // what was written there may be lost
+                file.resize(file.len().max(end), 0); // the bytes before may be lost
                 file[*at as usize..end].copy_from_slice(bytes);
             }
         }
@@ -205,7 +204,7 @@ impl Write for DiskWriter {
         Ok(bytes.len())
     }
 
-    /// One call, as it is of a file.
+    /// Makes one call of all slices, like a file.
     fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         self.write(&slices.iter().map(|slice| &**slice).collect::<Vec<_>>().concat())
     }
@@ -360,46 +359,46 @@ impl Fs for Disk {
     }
 }
 
-/// What was done to a disk, from its first day on.
+/// All operations on a disk, from the beginning.
 pub struct History {
     journal: Vec<Op>,
     dirs: HashSet<Ino>,
     hints: HashSet<Ino>,
 }
 
-/// Something that a power cut may undo: a set of operations.
+/// A set of operations that a power cut may undo.
 enum Doubt {
-    /// Names that may be there or not.
+    /// Names that may be missing.
     Names,
-    /// Contents of a file that may be there, or half, or not, or be zeros.
+    /// Contents of a file that may be complete, half, missing or zeros.
     Contents,
-    /// All that the index was told since.
+    /// All changes of the index since its last sync.
     Hints,
 }
 
-/// What is left after a power cut.
+/// A disk after a power cut.
 pub struct Image {
     pub disk: Disk,
-    /// Samples of which somebody was told before that they are finished.
+    /// Samples that were reported as finished before the cut.
     pub told: Vec<SampleId>,
-    /// Of what it is the image, to tell two apart.
+    /// A hash of the contents, to distinguish images.
     pub hash: u64,
-    /// Names that did not come about, or did not go.
+    /// Names that were not added, or not removed.
     pub missing: Vec<String>,
 }
 
 impl History {
-    /// How many operations it has.
+    /// The number of operations.
     pub fn operations(&self) -> usize {
         self.journal.len()
     }
 
-    /// The disk after the first `cut` operations, as the living saw it.
+    /// The disk after the first `cut` operations, as running processes saw it.
     pub fn living(&self, cut: usize) -> Disk {
         image(&self.journal[..cut], &self.dirs, &vec![None; cut], &Vec::new()).disk
     }
 
-    /// Images of a power cut after the first `cut` operations: `most` at most. `random` gives numbers.
+    /// Passes at most `most` images of a power cut after the first `cut` operations to `each`. `random` yields numbers.
     pub fn images(&self, cut: usize, most: usize, random: &mut dyn FnMut() -> u64, each: &mut dyn FnMut(Image)) {
         let done = &self.journal[..cut];
         let (mut file_synced, mut dir_synced) = (HashMap::<Ino, usize>::new(), HashMap::<Ino, usize>::new());
@@ -416,7 +415,7 @@ impl History {
         let (mut files, mut hints) = (HashMap::<Ino, usize>::new(), None);
         for (at, op) in done.iter().enumerate() {
             doubt_of[at] = match op {
-                // One of the two directories of a move is enough: it happens whole or not at all.
+                // Syncing one of the two directories of a move suffices, because a move is atomic.
                 Op::Names(puts) if puts.iter().any(|put| synced(at, &dir_synced, &put.dir)) => None,
                 Op::Names(puts) if puts.iter().all(|put| self.hints.contains(&put.dir)) => {
                     Some(*hints.get_or_insert_with(|| push(&mut doubts, Doubt::Hints)))
@@ -440,10 +439,10 @@ fn push(doubts: &mut Vec<Doubt>, doubt: Doubt) -> usize {
     doubts.len() - 1
 }
 
-/// What becomes of a doubt: 0 nothing of it is there, 1 all is; of contents 2 half is, 3 as many zeros are.
+/// The outcome of a doubt: 0 nothing survives, 1 everything; for contents also 2 half, 3 the same number of zeros.
 type Choice = Vec<u8>;
 
-/// All combinations where they are few; else all or nothing, each alone, each alone missing, each prefix, and random ones.
+/// All combinations if they are few; else all, none, each alone, each one missing, each prefix, and random ones.
 fn choices(doubts: &[Doubt], most: usize, random: &mut dyn FnMut() -> u64) -> Vec<Choice> {
     let kinds: Vec<u8> = doubts.iter().map(|doubt| if matches!(doubt, Doubt::Contents) { 4 } else { 2 }).collect();
     let all = kinds.iter().try_fold(1usize, |product, kinds| product.checked_mul(usize::from(*kinds)));
@@ -474,7 +473,7 @@ fn choices(doubts: &[Doubt], most: usize, random: &mut dyn FnMut() -> u64) -> Ve
             all.push(choice);
         }
     }
-    // Near the ends of the list are those that matter; a random choice among them where there are too many.
+    // The ends of the list matter most; if there are too many, a random choice among them.
     while all.len() > most {
         let at = 2 + random() as usize % (all.len() - 2);
         all.swap_remove(at);
@@ -485,7 +484,7 @@ fn choices(doubts: &[Doubt], most: usize, random: &mut dyn FnMut() -> u64) -> Ve
     all
 }
 
-/// Where `choice` says what of the operations that were done is there.
+/// Applies the operations that survive according to `choice`.
 fn image(done: &[Op], dirs: &HashSet<Ino>, doubt_of: &[Option<usize>], choice: &Choice) -> Image {
     let (mut next, mut told) = (1, Vec::new());
     for op in done {
@@ -495,7 +494,7 @@ fn image(done: &[Op], dirs: &HashSet<Ino>, doubt_of: &[Option<usize>], choice: &
             _ => {}
         }
     }
-    // Files and directories exist by themselves; names lead to them or not.
+    // Files and directories exist independently; names refer to them or not.
     let empty = |ino: Ino| match ino == ROOT || dirs.contains(&ino) {
         true => Node::Dir(BTreeMap::new()),
         false => Node::File(Arc::default()),
@@ -528,7 +527,7 @@ fn image(done: &[Op], dirs: &HashSet<Ino>, doubt_of: &[Option<usize>], choice: &
     Image { disk, told, hash: hasher.finish(), missing: missing.collect() }
 }
 
-/// Of what can be reached.
+/// Hashes what is reachable from `ino`.
 fn hash(nodes: &HashMap<Ino, Node>, ino: Ino, hasher: &mut DefaultHasher) {
     match nodes.get(&ino) {
         Some(Node::Dir(names)) => {

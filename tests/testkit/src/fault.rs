@@ -32,8 +32,8 @@ pub struct Call<'a> {
     /// The method, such as "open", "list" or "rename"; `create_new` is "create". Calls to open files are "write",
     /// "write_over", "cut", "sync", "close", "size", "read" and "map".
     pub op: &'static str,
-    /// The path that the call is about, the new one of a link or a rename. Calls to an open file have the path by which
-    /// it was opened, and do not look it up again.
+    /// The path of the call; for a link or a rename, the new one. Calls on an open file have the path by which it was
+    /// opened, and do not look it up again.
     pub path: &'a Path,
     /// The old path of a link or a rename, otherwise empty.
     pub from: &'a Path,
@@ -109,10 +109,10 @@ answers! {
 /// Makes a call on the filesystem below.
 pub type Next<'a> = &'a mut dyn FnMut(Call<'_>) -> FsResult<Answer>;
 
-/// What goes wrong on a filesystem. A closure with the arguments of [`Fault::around`] is a fault too.
+/// A fault of a filesystem. A closure with the arguments of [`Fault::around`] is a fault too.
 pub trait Fault: Send + Sync {
-    /// Stands around each call. `next` makes the call; a fault that does not run it answers in its place. The caller of
-    /// the filesystem gets what this returns.
+    /// Wraps each call. `next` makes the call; a fault that does not run it answers in its place. The caller of the
+    /// filesystem gets the result.
     ///
     /// # Errors
     /// Those of `next`, and those that the fault injects.
@@ -220,7 +220,7 @@ impl<F: Fault + 'static> Fs for FaultyFs<F> {
 }
 
 struct FaultyWriter<F> {
-    /// Nothing once it is closed.
+    /// None after the file was closed.
     inner: Option<Box<dyn FileWriter>>,
     fs: FaultyFs<F>,
     path: PathBuf,
@@ -251,7 +251,7 @@ impl<F: Fault> io::Write for FaultyWriter<F> {
         written.map_err(|error| error.source)
     }
 
-    /// Makes one call of all slices, as a file does.
+    /// Makes one call of all slices, like a file.
     fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         self.write(&slices.iter().map(|slice| &**slice).collect::<Vec<_>>().concat())
     }

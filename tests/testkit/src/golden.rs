@@ -1,7 +1,7 @@
-//! What the command says of fixed rings, kept as text and compared word for word: `tests/golden/`.
+//! Compares the command's output for fixed rings with the text in `tests/golden/`, word for word.
 //!
-//! `tests/golden/healthy.ring` is a ring as generators left it once; the others are made of it, always in the same way.
-//! After a change that is meant: `INSTA_UPDATE=always cargo test --test main cli::golden::`, and read what `git diff` shows.
+//! Generators wrote `tests/golden/healthy.ring` once; the other rings are derived from it, always in the same way.
+//! After an intended change, run `INSTA_UPDATE=always cargo test --test main cli::golden::`, and check `git diff`.
 
 use ringreel_format::recordio::{RecordWriter, image};
 use std::collections::HashMap;
@@ -12,10 +12,10 @@ use tempfile::TempDir;
 
 pub use crate::wait::loudly;
 
-/// The fixed rings, and a file of somebody else's.
+/// The fixed rings, and a foreign file.
 pub const FIXED: [&str; 6] = ["healthy", "half-promoted", "damaged", "other-version", "empty", "foreign"];
 
-/// A copy of one of [`FIXED`], in a directory of its own, beside a `config.yaml`.
+/// A copy of one of [`FIXED`], in a separate directory with a `config.yaml`.
 pub struct Fixed {
     dir: TempDir,
     name: String,
@@ -72,8 +72,8 @@ impl Fixed {
         self.dir.path().join(format!("{}.{end}", self.name))
     }
 
-    /// What the command says, run beside it: `PATH` among the arguments stands for its path. With its exit status, and
-    /// whatever changes from run to run left out.
+    /// Runs the command in that directory and returns its output and exit status, without anything that differs between
+    /// runs. `PATH` among the arguments is replaced by the path.
     pub fn told(&self, args: &[&str]) -> String {
         let path = self.path();
         let name = path.file_name().unwrap().to_str().unwrap();
@@ -91,24 +91,24 @@ impl Fixed {
     }
 }
 
-/// Compares what `ringreel ARGS` says of the fixed ring with what it said, in `tests/golden/snapshots/`.
+/// Compares the output of `ringreel ARGS` for the fixed ring with `tests/golden/snapshots/`.
 pub fn golden(command: &str, fixed: &str, args: &[&str]) {
     golden_lines(command, fixed, args, "");
 }
 
-/// The same of those lines on stdout that hold `words`, and of the exit status.
+/// The same for the lines on stdout that contain `words`, and for the exit status.
 pub fn golden_lines(command: &str, fixed: &str, args: &[&str], words: &str) {
     let told = Fixed::new(fixed).told(args);
     let counts = |line: &&str| !line.starts_with('{') || line.contains(words);
     let told = told.split_inclusive('\n').filter(counts).collect::<String>();
     let mut filters = vec![
-        // As Prometheus' text has times, and room on a disk.
+        // Prometheus' text has times, and free space.
         (r"(?m)^(ringreel_\w*seconds\S*) \S+$", "$1 [TIME]"),
         (r"(?m)^(ringreel_free_\S*) \S+$", "$1 [ROOM]"),
         (r"\d\d:\d\d:\d\d UTC", "[WHEN]"),
         (r"report.html: \S+ \S+", "report.html: [SIZE]"),
         (r"\S+ \S+ free", "[ROOM] free"),
-        // Rates, and times that pass, whatever their unit.
+        // Rates, and durations in any unit.
         (r"\b\d+(\.\d+)? samples/s", "[RATE]"),
         (r"\b\d+(\.\d+)? (ms|s|min|h|d)\b", "[TIME]"),
         (r#""(\w*(?:seconds|_ms|ms_mean))":[0-9.eE+-]+"#, r#""$1":"[TIME]""#),
@@ -116,7 +116,7 @@ pub fn golden_lines(command: &str, fixed: &str, args: &[&str], words: &str) {
         (r"\b\d{4}-\d\d-\d\dT[0-9:.]+Z", "[WHEN]"),
     ];
     if command == "top" {
-        filters.extend([(" +", " "), ("─+", "─"), ("░+", "░"), ("█+", "█")]); // what stands beside a time, moves with it
+        filters.extend([(" +", " "), ("─+", "─"), ("░+", "░"), ("█+", "█")]); // columns next to a time
     }
     insta::with_settings!({
         snapshot_path => home().join("snapshots"), prepend_module_to_snapshot => false, omit_expression => true,
@@ -144,7 +144,7 @@ pub fn listing(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     all
 }
 
-/// Three records: bytes, a payload that holds the magic, and an image of MXNet's.
+/// Three records: bytes, a payload with the magic number, and an MXNet image.
 fn write_foreign(path: &Path) {
     let mut writer = RecordWriter::new(fs::File::create(path).unwrap());
     writer.write(b"hello").unwrap();
@@ -152,12 +152,12 @@ fn write_foreign(path: &Path) {
     writer.write(&image::encode(7, 0, &[3.0], b"\x89PNG\r\n\x1a\nno real image")).unwrap();
 }
 
-/// Copies a directory; what are two names of one segment in a ring (and two files in a repository) becomes one again.
+/// Copies a directory; two names of one segment, which are two files in a repository, become hard links again.
 fn copy(from: &Path, to: &Path) {
     let mut links: HashMap<Vec<u8>, PathBuf> = HashMap::new();
     let mut todo = vec![PathBuf::new()];
     fs::create_dir(to).unwrap();
-    // Empty ones are not kept in a repository.
+    // A repository does not store empty directories.
     for dir in
         ringreel::layout::DIRECTORIES.into_iter().chain(["index/leases", "index/members", "index/notes", "index/tmp"])
     {

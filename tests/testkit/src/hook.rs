@@ -1,4 +1,4 @@
-//! A fault that asks a closure before each call what shall become of it.
+//! A fault that lets a closure decide each call's fate.
 
 use crate::fault::{Answer, Call, EINTR, Fault, FaultyFs, NETWORK, Next};
 use ringreel::fs::{Fs, FsResult, Posix};
@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What shall become of a call.
+/// The fate of a call.
 pub enum Action {
     Pass,
-    /// It is refused with this errno, and does not happen. A write that is refused has written half, unless the errno
-    /// is EINTR, which says that it has written nothing.
+    /// Fails with this errno, without effect. A failing write has written half, unless the errno is EINTR, which means
+    /// that nothing was written.
     Refuse(i32),
-    /// It happens, and says that it failed with this errno: a lost reply.
+    /// Takes effect, and returns this errno: a lost reply.
     LoseReply(i32),
-    /// It happens to another path: a client that looks a directory up by an old name.
+    /// Takes effect on another path: a client that resolves a directory by an old name.
     Elsewhere(PathBuf),
-    /// Of a write, half happens, and it says so.
+    /// Writes half of a write, and reports that.
     Short,
-    /// It happens, and this after it, before the caller has the answer.
+    /// Takes effect; then this runs, before the caller gets the answer.
     Then(Box<dyn FnOnce() + Send>),
 }
 
@@ -31,36 +31,36 @@ type Decide = dyn Fn(usize, &str, &Path) -> Action + Send + Sync;
 /// A filesystem with a hook before each call.
 pub type HookFs = FaultyFs<Hook>;
 
-/// Decides about each call by its number, its name ([`Call::op`]) and the path that it is about.
+/// Decides about each call by its number, its name ([`Call::op`]) and its path.
 #[derive(Default)]
 pub struct Hook {
-    /// Whether the filesystem says that other machines share it.
+    /// Whether the filesystem reports that other machines share it.
     is_network: bool,
     calls: AtomicUsize,
     decide: RwLock<Option<Box<Decide>>>,
 }
 
 impl Default for HookFs {
-    /// On the real one.
+    /// On the real filesystem.
     fn default() -> HookFs {
         HookFs::on(Posix)
     }
 }
 
 impl HookFs {
-    /// On another one.
+    /// On another filesystem.
     pub fn on(inner: impl Fs + 'static) -> HookFs {
         FaultyFs::with(inner, Hook::default())
     }
 
-    /// On the real one, as if other machines shared it.
+    /// On the real filesystem, as if other machines shared it.
     pub fn on_a_network() -> HookFs {
         FaultyFs::with(Posix, Hook { is_network: true, ..Hook::default() })
     }
 }
 
 impl Hook {
-    /// From now on, calls are numbered from 0, and `decide` decides about them.
+    /// From now on, numbers calls from 0, and lets `decide` decide about them.
     pub fn hook(&self, decide: impl Fn(usize, &str, &Path) -> Action + Send + Sync + 'static) {
         self.calls.store(0, Ordering::SeqCst);
         *self.decide.write().unwrap() = Some(Box::new(decide));

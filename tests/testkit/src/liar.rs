@@ -1,4 +1,4 @@
-//! Filesystems that lie, and what the doctor says of them.
+//! Filesystems that break a guarantee, and the doctor's findings on them.
 
 use crate::fault::{
     Answer, Call, EBUSY, EDQUOT, EEXIST, ENAMETOOLONG, ENODEV, ENOENT, ESTALE, Fault, FaultyFs, NETWORK, Next,
@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is not true of a filesystem. Words are directories in which it is not.
+/// The broken guarantee. Words are the directories to which it applies.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lie {
     None,
-    /// It is shared, which is true or not.
+    /// The filesystem reports whether it is shared.
     Shared,
     RenameFails(i32),
     RenameReplaces,
@@ -49,32 +49,32 @@ pub enum Lie {
     Quota,
     TwoDevices,
     HangsAt(&'static str),
-    /// The other side ends, and removes the pair's directory, just before the verdict is written, or just after.
+    /// The other side exits and removes the pair's directory, just before or just after the verdict is written.
     PairEnds(&'static str),
-    /// Names made by a path that was renamed land in the directory of its new name.
+    /// Names created by the path of a renamed directory appear under its new name.
     LateNamesLand,
-    /// And nowhere at all.
+    /// Such names appear nowhere.
     LateNamesVanish,
-    /// They land as long as the client has no reason to ask the server about the path again: no
-    /// directory above the renamed one has changed since.
+    /// Such names appear while the client has no reason to look up the path again, that is, while no directory above
+    /// the renamed one has changed.
     LateNamesLandUntilRefreshed,
-    /// A name that was absent stays so to a plain lookup, until its directory is opened.
+    /// A name that was absent stays absent for a plain lookup until its directory is opened.
     AbsenceIsRemembered,
-    /// Each name takes so long to create.
+    /// Creating a name takes this long.
     Slow(Duration),
     /// A directory loses its setgid bit when its mode is set.
     SetgidIsDropped,
-    /// What was read once is read again, whatever is there now.
+    /// Reads return the bytes of the first read, even if they have changed.
     ReadsStale,
-    /// A rename fails, and the other side is slow to read what came of it.
+    /// A rename fails, and the other side reads the verdict late.
     VerdictIsReadLate,
 }
 
-/// A real filesystem that lies.
+/// A real filesystem that breaks a guarantee.
 #[derive(Clone, Debug)]
 pub struct Liar(pub Lie);
 
-/// Whether `path` lies in a directory of this name.
+/// Whether `path` is in a directory of this name.
 fn is_in(path: &Path, dir: &str) -> bool {
     path.parent().is_some_and(|parent| parent.components().any(|part| part.as_os_str() == dir))
 }
@@ -107,7 +107,7 @@ impl Fault for Liar {
     }
 }
 
-/// One arm for each lie.
+/// One arm for each broken guarantee.
 impl Liar {
     fn create(&self, call: Call<'_>, next: Next<'_>) -> FsResult<Answer> {
         let (path, is_late) = (call.path, name(call.path).starts_with("late"));
@@ -169,7 +169,7 @@ impl Liar {
             }
             (Lie::RenameReplaces, "rename") if path.is_dir() => std::fs::remove_dir_all(path).unwrap(),
             (Lie::LeftoversStay, "remove_file") if is_leftover => {
-                // Busy at the first looks.
+                // Busy at the first attempts.
                 let tries = path.ancestors().nth(3).unwrap().join("tries");
                 let n = std::fs::read(&tries).map_or(0, |bytes| bytes.len());
                 std::fs::write(&tries, vec![0; n + 1]).unwrap();
@@ -191,7 +191,7 @@ impl Liar {
     fn contents(&self, call: Call<'_>, next: Next<'_>) -> FsResult<Answer> {
         let path = call.path;
         match (&self.0, call.op) {
-            // A file that was renamed while it was open is small.
+            // The file that the doctor renames while it is open is small.
             (Lie::Quota, "write")
                 if path.metadata().map_or(0, |meta| meta.len() as usize) + call.bytes.len() > 3 << 20 =>
             {
@@ -259,7 +259,7 @@ impl Liar {
                 let found: Identity = next(call)?.into();
                 return Ok(Identity { inode: (found.inode.0 + 1, found.inode.1), ..found }.into());
             }
-            (_, "space") if path == Path::new("/dev/shm") => {} // the machine's
+            (_, "space") if path == Path::new("/dev/shm") => {} // the machine's own
             (Lie::Free(space), "space") => return Ok((*space).into()),
             (_, "space") => return Ok(Space { bytes: 32 << 20, inodes: None }.into()), // so that little is written
             (Lie::Shared, "kind") => return Ok(NETWORK.into()),
@@ -269,7 +269,7 @@ impl Liar {
     }
 }
 
-/// Stands for what a client knows once it has opened `dir`.
+/// A file that records that the client has opened `dir`.
 fn listed(dir: &Path) -> PathBuf {
     dir.with_file_name(format!("{}.listed", name(dir)))
 }
@@ -317,7 +317,7 @@ impl Extra for Liar {
     }
 }
 
-/// What the doctor says of a ring in `dir` on such a filesystem.
+/// The doctor's findings on a ring in `dir` on such a filesystem.
 pub fn examined(dir: &Path, lie: Lie) -> Vec<Check> {
     examined_with(dir, lie, |_| ())
 }
@@ -326,7 +326,7 @@ pub fn examined_with(dir: &Path, lie: Lie, change: impl FnOnce(&mut Doctor<'_>))
     examine_config(dir, lie, "", change)
 }
 
-/// The same, with these lines in the configuration.
+/// The same with additional configuration lines.
 pub fn examined_as(dir: &Path, lie: Lie, more: &str) -> Vec<Check> {
     examine_config(dir, lie, more, |_| ())
 }
@@ -345,17 +345,17 @@ fn examine_config(dir: &Path, lie: Lie, more: &str, change: impl FnOnce(&mut Doc
     checks
 }
 
-/// What is not in order, but for the machine that the tests run on, and how fast it is.
+/// The findings that are not ok, except for those on the test machine and its speed.
 pub fn wrong(checks: &[Check]) -> Vec<(String, Verdict)> {
     let of_place = checks.iter().filter(|check| check.group != "machine" && check.verdict != Verdict::Ok);
     let of_place = of_place.filter(|check| check.check != "writing" || !matches!(check.fact, Fact::Written { .. }));
-    // Tests that run beside each other may use up this user's inotify instances (EMFILE).
+    // Concurrent tests may exhaust this user's inotify instances (EMFILE).
     let emfile = |fact: &Fact| matches!(fact, Fact::NoInotify { why } if why.contains("os error 24"));
     let of_place = of_place.filter(|check| check.check != "inotify" || !emfile(&check.fact));
     of_place.map(|check| (check.check.clone(), check.verdict)).collect()
 }
 
-/// Names of the doctor's own in a directory.
+/// The doctor's own files in a directory.
 pub fn leftovers(dir: &Path) -> Vec<String> {
     let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
     let mut names: Vec<String> = names.filter(|name| name.starts_with(".doctor-")).collect();

@@ -1,21 +1,21 @@
 //! What the tests of ringreel share.
 //!
-//! | module | what it has |
+//! | module | contents |
 //! |---|---|
-//! | [`ring`] | a small ring, numbered samples, what was delivered |
+//! | [`ring`] | a small ring, numbered samples, delivered samples |
 //! | [`fault`] | a filesystem whose calls pass through a fault: the layer that all doubles below but the disk use |
-//! | [`hook`] | a fault that asks a closure before each call what shall become of it |
-//! | [`stream`] | a ring whose samples are read by streams, and what a stream gave |
+//! | [`hook`] | a fault that lets a closure decide each call's fate |
+//! | [`stream`] | a ring whose samples are read by streams, and the results of a stream |
 //! | [`cli`] | a directory with a configuration, the command `ringreel` and its output, mounts, listings |
-//! | [`golden`] | fixed rings, and the text that the command prints about them |
+//! | [`golden`] | fixed rings, and the command's output for them |
 //! | [`disk`] | a disk in memory that can lose its power |
-//! | [`stale`] | clients of a filesystem that remember absent names |
-//! | [`liar`] | filesystems that break one promise each, and the doctor's findings |
-//! | [`contract`] | the contract of the coordination store, as a macro that makes a module of tests |
-//! | [`process`] | tests that need a process of their own |
-//! | [`log`] | the warnings of a call |
-//! | [`wait`] | waiting until something is true |
-//! | [`index`], [`lines`] | where the rings keep their index; ledgers |
+//! | [`stale`] | clients of a filesystem that cache absent names |
+//! | [`liar`] | filesystems that break one guarantee each, and the doctor's findings |
+//! | [`contract`] | the contract of the coordination store, as a macro that generates a module of tests |
+//! | [`process`] | tests that need a separate process |
+//! | [`log`] | the warnings that a call logs |
+//! | [`wait`] | waiting for a condition |
+//! | [`index`], [`lines`] | the place of the rings' index; ledgers |
 
 pub mod cli;
 pub mod contract;

@@ -1,4 +1,4 @@
-//! The warnings of a call.
+//! The warnings that a call logs.
 
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -6,7 +6,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
-/// Is asked about each event, and wants none.
+/// A subscriber that takes part in the decision on each event, and wants none.
 struct Undecided;
 
 impl Subscriber for Undecided {
@@ -28,8 +28,9 @@ impl Subscriber for Undecided {
 
 /// Registers a second subscriber for the life of the process.
 ///
-/// Each test collects the warnings of its own thread. While a process has one subscriber, `tracing` asks only the subscriber
-/// of the thread that reaches a message first, and caches the answer for all threads. With two, it asks all of them.
+/// Each test collects the warnings of its own thread. While a process has one subscriber, `tracing` queries only the
+/// subscriber of the thread that reaches a message first, and caches the answer for all threads. With two, it queries
+/// all.
 fn ask_all_subscribers() {
     static SECOND: OnceLock<Dispatch> = OnceLock::new();
     SECOND.get_or_init(|| Dispatch::new(Undecided));
@@ -48,7 +49,7 @@ impl io::Write for Text {
     }
 }
 
-/// Runs `call`, and returns what this thread logged meanwhile as warnings and errors, a line each.
+/// Runs `call`, and returns its result and the warnings and errors that this thread logged, one per line.
 pub fn warnings<T>(call: impl FnOnce() -> T) -> (T, String) {
     ask_all_subscribers();
     let text = Text::default();

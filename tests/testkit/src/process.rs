@@ -1,4 +1,4 @@
-//! Tests that change or measure their whole process: one at a time, or each in a process of its own.
+//! Tests that change or measure their whole process: one at a time, or each in a separate process.
 
 use crate::wait::loudly;
 use std::fs;
@@ -7,17 +7,17 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The name of the test that a process of its own runs.
+/// The environment variable with the name of the test that a separate process runs.
 const ALONE: &str = "RINGREEL_TEST_ALONE";
 
-/// Holds back the other tests of this process that call it.
+/// Blocks the other tests of this process that call it.
 pub fn alone() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `body` in a process of its own: the running program once more, with the test `name` and nothing else. One such
-/// process at a time. `name` comes from [`test_name!`](crate::test_name).
+/// Runs `body` in a separate process: starts the running program again with only the test `name`. One such process runs
+/// at a time. `name` comes from [`test_name!`](crate::test_name).
 pub fn in_own_process(name: &str, body: impl FnOnce()) {
     if std::env::var(ALONE).is_ok_and(|test| test == name) {
         return body();
@@ -45,7 +45,7 @@ macro_rules! test_name {
     };
 }
 
-/// Whether this process watches the directory (Linux tells of its own watches in /proc).
+/// Whether this process watches the directory. (Linux lists watches in /proc.)
 pub fn is_watched(dir: &Path) -> bool {
     let inode = format!("ino:{:x} ", fs::metadata(dir).unwrap().ino());
     let all = fs::read_dir("/proc/self/fdinfo").unwrap().map(|entry| entry.unwrap().path());

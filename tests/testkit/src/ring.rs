@@ -1,4 +1,4 @@
-//! What the tests of the ring share: a small ring, numbered samples, and a look at what was delivered.
+//! What the tests of the ring share: a small ring, numbered samples, and checks of delivered samples.
 
 use crate::coordination;
 use ringreel::format::{DType, Meta};
@@ -18,11 +18,11 @@ use std::time::Duration;
 pub use crate::fault::{EACCES, EINTR, EIO, ESTALE};
 pub use crate::hook::{Action, CHANGES, HookFs};
 
-/// A ring for a test: `cap` samples in a generation, parts `data`, short times.
+/// A configuration for a test: `cap` samples per generation, the part `data`, short times.
 pub fn config(dir: &Path, cap: u64, more: &str) -> Config {
     let yaml = format!("DBNAME: t\nSWAP_CAP: {cap}\nSAMPLE: [data]\nPOLL_SECONDS: 0.001\nLEASE_SECONDS: 60\n{more}");
     let yaml = format!("{yaml}\n{}", coordination::lines(dir));
-    // A test that says nothing of segments follows each sample by itself.
+    // Without SEGMENT_SAMPLES, tests follow single samples.
     let segments = if more.contains("SEGMENT_SAMPLES") { "" } else { "SEGMENT_SAMPLES: 1\n" };
     Config::parse(&format!("{segments}{yaml}"), "test", dir, true).unwrap()
 }
@@ -31,18 +31,18 @@ pub fn never() -> bool {
     false
 }
 
-/// Runs a manager until `stop` says so.
+/// Runs a manager until `stop` returns true.
 pub fn manage(manager: Manager, stop: impl Fn() -> bool) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(manager.run(until(stop), |_| ())).unwrap();
 }
 
-/// Writes sample `n`; its one part holds `n`.
+/// Writes sample `n`; its only part contains `n`.
 pub fn write(generator: &mut Generator, n: u64) -> ringreel::Result<Vec<SampleId>> {
     write_until(generator, n, &never)
 }
 
-/// The same; when `stop` says so, it waits no longer.
+/// The same; stops waiting when `stop` returns true.
 pub fn write_until(generator: &mut Generator, n: u64, stop: &dyn Fn() -> bool) -> ringreel::Result<Vec<SampleId>> {
     let data = n.to_le_bytes();
     let mut meta = Meta::new();
@@ -50,12 +50,12 @@ pub fn write_until(generator: &mut Generator, n: u64, stop: &dyn Fn() -> bool) -
     generator.write(&[NamedPart::new("data", DType::U64, &[1], &data)], &meta, stop)
 }
 
-/// From now on generators leave promotion to it, for a lease.
+/// Makes generators leave promotion to a supposed manager, for a lease.
 pub fn a_manager_seems_to_live(config: &Config) {
     assert!(another(config).coordination.claim_lease("manager", 1, "somebody-1-abc").unwrap());
 }
 
-/// Every listed sample, and the generations that list it.
+/// Every listed sample, with the generations that list it.
 pub fn listed(root: &Path) -> BTreeMap<SampleId, Vec<u64>> {
     listed_on(Arc::new(Posix), root)
 }
@@ -67,7 +67,7 @@ pub fn listed_on(fs: Arc<dyn Fs>, root: &Path) -> BTreeMap<SampleId, Vec<u64>> {
     numbers.sort_unstable();
     let mut found: BTreeMap<SampleId, Vec<u64>> = BTreeMap::new();
     for n in numbers {
-        // Who lost one lost what it lists.
+        // A manifest that is lost has lost its list.
         let Ok(Some(manifest)) = manifests.get(n) else { continue };
         for segment in &manifest.segments {
             for ordinal in 0..segment.samples {
@@ -78,7 +78,7 @@ pub fn listed_on(fs: Arc<dyn Fs>, root: &Path) -> BTreeMap<SampleId, Vec<u64>> {
     found
 }
 
-/// Panics unless each of `ids` is listed by exactly one manifest, and nothing is listed twice.
+/// Panics unless exactly one manifest lists each of `ids`, and no sample is listed twice.
 pub fn assert_delivered_once(root: &Path, ids: &[SampleId], what: &str) {
     assert_delivered_once_on(Arc::new(Posix), root, ids, what);
 }
@@ -91,12 +91,12 @@ pub fn assert_delivered_once_on(fs: Arc<dyn Fs>, root: &Path, ids: &[SampleId], 
     assert!(lost.is_empty() && twice.is_empty(), "{what}: lost {lost:?}, twice {twice:?}");
 }
 
-/// Another process's view of the same ring, on the plain filesystem.
+/// The same ring as another process sees it, on the plain filesystem.
 pub fn another(config: &Config) -> Ring {
     Ring::find_or_make(Arc::new(Posix), config).unwrap()
 }
 
-/// A finished sample of an owner that died before it linked it; and its staged file.
+/// A finished sample of an owner that died before it linked it; with its staged file.
 pub fn staged(config: &Config, n: u64) -> (SampleId, PathBuf) {
     let fs = Arc::new(HookFs::default());
     let mut generator = Generator::open_on(fs.clone(), config).unwrap();
@@ -107,7 +107,7 @@ pub fn staged(config: &Config, n: u64) -> (SampleId, PathBuf) {
     (id, ring.layout.sealed(&ring.me, id.segment))
 }
 
-/// The same, linked as number `index` of the generation that fills.
+/// The same, linked as `index` in the generation that fills.
 pub fn linked(config: &Config, index: u64) -> (SampleId, PathBuf) {
     let (id, file) = staged(config, index);
     let ring = another(config);
@@ -122,12 +122,12 @@ pub fn hooked(config: &Config) -> (Ring, Arc<HookFs>) {
     (Ring::find_or_make(fs.clone(), config).unwrap(), fs)
 }
 
-/// Brings in what dead owners left, and makes everything visible.
+/// Commits the segments of dead owners, and promotes everything.
 pub fn bring_in(ring: &Ring) {
     try_bring_in(ring).unwrap();
 }
 
-/// The same, as far as it can be done.
+/// The same, without a panic on errors.
 pub fn try_bring_in(ring: &Ring) -> ringreel::Result<()> {
     let mut watch = FailureDetector::new(Duration::ZERO);
     for _ in 0..20 {
@@ -144,12 +144,12 @@ pub fn try_bring_in(ring: &Ring) -> ringreel::Result<()> {
     Ok(())
 }
 
-/// A directory in memory where there is one: these tests make thousands of rings, each with its own syncs.
+/// A directory in memory, if available, because these tests create thousands of rings with many syncs.
 pub fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// The next number of a row: SplitMix64 (Steele, Lea, Flood 2014; <https://prng.di.unimi.it/splitmix64.c>).
+/// The next number of the sequence SplitMix64 (Steele, Lea, Flood 2014; <https://prng.di.unimi.it/splitmix64.c>).
 pub fn splitmix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

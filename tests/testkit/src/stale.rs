@@ -1,12 +1,12 @@
-//! Clients of a filesystem that answer lookups from what they remember, as NFS clients do.
+//! Clients of a filesystem that answer lookups from a cache, as NFS clients do.
 //!
-//! All clients of one root share the real filesystem below it, and a server that knows when each name
-//! came and went. A client may answer that a name is absent if the name was absent at some moment
-//! within the last 60 s, unless the client opened the name's directory for reading since, or made the
-//! name itself. This is more than a real client does, which remembers only names that one of its
-//! processes looked for. In the same way, a client may follow the old path of a renamed directory.
-//! Creating, linking and renaming ask the server; when the server answers that a name exists, the
-//! client forgets that the name was absent, as Linux does. [`advance`] moves the clock.
+//! All clients of one root share the real filesystem below it, and a server that knows when each name was added and
+//! removed. A client may answer that a name is absent if the name was absent at some moment within the last 60 s,
+//! unless the client has opened the name's directory for reading since, or created the name. This is weaker than a real
+//! client, which caches only names that one of its processes looked up. In the same way, a client may follow the old
+//! path of a renamed directory. Creating, linking and renaming query the server; when the server answers that a name
+//! exists, the client forgets that it was absent, as Linux does. [`advance`] moves the clock. client forgets that the
+//! name was absent, as Linux does. [`advance`] moves the clock.
 
 use crate::fault::{Answer, Call, Fault, FaultyFs, NETWORK, Next};
 use crate::ring::splitmix;
@@ -23,20 +23,20 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
-/// For how long a client remembers.
+/// The lifetime of a cache entry.
 const REMEMBERED_MS: u64 = 60_000;
 
 /// Calls before which another process may run.
 const PREEMPTIBLE: [&str; 10] =
     ["create", "open", "list", "refresh", "make_dir", "link", "rename", "remove_file", "remove_dir", "identity"];
 
-/// A name: the inode of its directory, and what it is called there.
+/// A name: the inode of its directory, and the name in it.
 type Name = (u64, OsString);
 
-/// When something happened: its number among all events, and the time.
+/// The time of an event: its number among all events, and the clock.
 type Moment = (u64, u64);
 
-/// What all clients of one root share.
+/// The state that all clients of one root share.
 #[derive(Debug, Default)]
 struct Server {
     now_ms: AtomicU64,
@@ -47,23 +47,23 @@ struct Server {
 
 static SERVERS: LazyLock<Mutex<HashMap<PathBuf, Arc<Server>>>> = LazyLock::new(Mutex::default);
 
-/// Chances of what goes wrong in this thread, out of 1000.
+/// Probabilities of faults in this thread, out of 1000.
 #[derive(Clone, Copy, Debug)]
 pub struct Chances {
-    /// That a client remembers a name as absent.
+    /// A client caches a name as absent.
     pub absent: u64,
-    /// That a client follows the old path of a renamed directory.
+    /// A client follows the old path of a renamed directory.
     pub old_path: u64,
-    /// That a call happens, and its reply says that it did not.
+    /// A call takes effect, and its reply reports a failure.
     pub lost_reply: u64,
-    /// That another process runs before a call.
+    /// Another process runs before a call.
     pub preempt: u64,
 }
 
 impl Chances {
-    /// Every name that may be remembered as absent is, and nothing else goes wrong.
+    /// Every name that may be cached as absent is, and there are no other faults.
     pub const ABSENT: Chances = Chances { absent: 1000, old_path: 0, lost_reply: 0, preempt: 0 };
-    /// Nothing goes wrong. Threads that a role starts have these.
+    /// No faults. Threads that a role starts have these.
     const NONE: Chances = Chances { absent: 0, old_path: 0, lost_reply: 0, preempt: 0 };
 }
 
@@ -73,18 +73,18 @@ thread_local! {
     static OTHERS: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
 }
 
-/// From now on, in this thread, the chances are these, and `seed` decides.
+/// Sets the probabilities and the seed of this thread.
 pub fn begin(seed: u64, chances: Chances) {
     RANDOM.set(seed);
     CHANCES.set(Some(chances));
 }
 
-/// The chances of this thread.
+/// The probabilities of this thread.
 pub fn chances() -> Option<Chances> {
     CHANCES.get()
 }
 
-/// What runs when a call of this thread is preempted.
+/// Sets what runs when a call of this thread is preempted.
 pub fn preempt_by(others: Option<Rc<dyn Fn()>>) {
     OTHERS.set(others);
 }
@@ -97,7 +97,7 @@ pub fn random() -> u64 {
     next
 }
 
-/// Lets this much time pass for all clients of `root`.
+/// Advances the clock of all clients of `root`.
 pub fn advance(root: &Path, seconds: u64) {
     let servers = SERVERS.lock().unwrap();
     servers[root].now_ms.fetch_add(seconds * 1000, Ordering::SeqCst);
@@ -106,35 +106,35 @@ pub fn advance(root: &Path, seconds: u64) {
 /// One client.
 pub type StaleClient = FaultyFs<StaleCache>;
 
-/// What one client remembers of the server.
+/// The cache of one client.
 pub struct StaleCache {
     root: PathBuf,
     root_inode: u64,
     server: Arc<Server>,
     memory: Mutex<Memory>,
-    /// Chances where [`begin`] set none.
+    /// Probabilities where [`begin`] set none.
     chances: Chances,
-    /// Lookups that memory answered and the server would have answered differently.
+    /// Lookups that the cache answered differently than the server would have.
     lies: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Memory {
-    /// When each directory was opened for reading last.
+    /// When each directory was last opened for reading.
     opened: HashMap<u64, u64>,
-    /// Names that it remembers: whether as absent, and which arrival of the name that concerns.
+    /// Cached names: whether absent, and which addition of the name this concerns.
     names: HashMap<Name, (bool, u64)>,
-    /// Directories that it has seen, by the names that they had.
+    /// Directories that it has seen, by their former names.
     dirs: HashMap<Name, Arc<File>>,
 }
 
 impl StaleClient {
-    /// Remembers every name as absent for as long as it may.
+    /// Caches every name as absent for as long as allowed.
     pub fn new(root: &Path) -> StaleClient {
         FaultyFs::with(Posix, StaleCache::new(root, Chances::ABSENT))
     }
 
-    /// Remembers as [`begin`] says, in the thread that called it.
+    /// Caches according to [`begin`], in the thread that called it.
     pub fn random(root: &Path) -> StaleClient {
         FaultyFs::with(Posix, StaleCache::new(root, Chances::NONE))
     }
@@ -168,14 +168,14 @@ impl StaleCache {
         (self.server.events.fetch_add(1, Ordering::SeqCst) + 1, self.server.now_ms.load(Ordering::SeqCst))
     }
 
-    /// Whether this client may still have the view from before that moment of a name in `dir`.
+    /// Whether this client may still see the state of a name in `dir` from before that moment.
     fn may_predate(&self, memory: &Memory, dir: u64, moment: Option<&Moment>) -> bool {
         let now = self.server.now_ms.load(Ordering::SeqCst);
         let opened = memory.opened.get(&dir).copied().unwrap_or(0);
         moment.is_some_and(|(event, at)| *event > opened && at + REMEMBERED_MS > now)
     }
 
-    /// Looks up each component of `path` below the root, as a kernel does. Returns where it is.
+    /// Looks up each component of `path` below the root, as a kernel does. Returns the real path.
     fn walk(&self, path: &Path) -> FsResult<PathBuf> {
         let Ok(below) = path.strip_prefix(&self.root) else { return Ok(path.to_owned()) };
         let (mut here, mut dir) = (self.root.clone(), self.root_inode);
@@ -186,7 +186,7 @@ impl StaleCache {
         Ok(here)
     }
 
-    /// One component and its inode; none where it is absent, or remembered so.
+    /// Looks up one component; returns its path and inode, or none if it is absent or cached as absent.
     fn step(&self, dir: &Path, name: &Name) -> Option<(PathBuf, u64)> {
         let (path, mut memory) = (dir.join(&name.1), self.memory.lock().unwrap());
         let Ok(found) = path.symlink_metadata() else {
@@ -217,14 +217,14 @@ impl StaleCache {
         Some((path, found.ino()))
     }
 
-    /// Where the last component of `path` is to be made or found; the directories above are looked up.
+    /// The place of the last component of `path`; the directories above are looked up.
     fn place(&self, path: &Path) -> FsResult<PathBuf> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(path.to_owned()) };
         Ok(if parent.starts_with(&self.root) { self.walk(parent)?.join(name) } else { path.to_owned() })
     }
 
-    /// Asks the server to make a name, after which this client knows that it exists. Where the reply is
-    /// lost, the request is sent again, and the server answers with `again`.
+    /// Lets the server create a name, after which this client knows that it exists. If the reply is lost, the request
+    /// is repeated, and the server answers with `again`.
     fn make(&self, call: Call<'_>, again: Option<io::ErrorKind>, next: Next<'_>) -> FsResult<Answer> {
         let place = self.place(call.path)?;
         let made = next(call.at(&place));
@@ -245,7 +245,7 @@ impl StaleCache {
         made
     }
 
-    /// Notes that the name at `place`, which had this name, is gone.
+    /// Records that the name at `place` was removed.
     fn unmake(&self, name: Option<Name>) {
         if let Some(name) = name {
             let moment = self.moment();
@@ -254,7 +254,7 @@ impl StaleCache {
         }
     }
 
-    /// Opens a directory for reading: from now on this client knows which names it has at this moment.
+    /// Opens a directory for reading: from now on this client knows its present names.
     fn open_dir(&self, dir: &Path) -> FsResult<PathBuf> {
         let place = self.walk(dir)?;
         Posix.refresh(&place)?;
@@ -267,7 +267,7 @@ impl StaleCache {
         Ok(place)
     }
 
-    /// Lets other processes run before a call, by chance.
+    /// Lets other processes run before a call, at random.
     fn preempt(&self) {
         if self.happens(|chances| chances.preempt) {
             let others = OTHERS.with_borrow(|others| others.clone());

@@ -1,4 +1,4 @@
-//! What the tests of streams share: a ring whose samples are known by their numbers, and what a stream gave.
+//! What the tests of streams share: a ring whose samples are identified by numbers, and the results of a stream.
 
 use crate::coordination;
 use ringreel::read::shard::{Equal, Share};
@@ -17,25 +17,25 @@ use tempfile::TempDir;
 
 pub use crate::wait::{PATIENCE, eventually};
 
-/// Every element of a sample that is none.
+/// The value of every element of a padding sample.
 pub const FILL: f64 = -7.5;
-/// Of every sample's one part.
+/// The shape of every sample's only part.
 pub const SHAPE: [u64; 2] = [2, 3];
 pub const MODES: [Equal; 4] = [Equal::No, Equal::Drop, Equal::Wrap, Equal::Pad];
 
-/// A ring in a directory of its own.
+/// A ring in a separate directory.
 pub struct World {
     dir: TempDir,
     yaml: String,
 }
 
 impl World {
-    /// With these lines in its configuration besides short times.
+    /// A ring with these configuration lines, and short times.
     pub fn new(yaml: &str) -> World {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let lease = if yaml.contains("LEASE_SECONDS") { "" } else { "LEASE_SECONDS: 30\n" };
         let index = coordination::lines(dir.path());
-        // A test that says nothing of segments follows each sample by itself.
+        // Without SEGMENT_SAMPLES, tests follow single samples.
         let segments = if yaml.contains("SEGMENT_SAMPLES") { "" } else { "SEGMENT_SAMPLES: 1\n" };
         let keys = format!("DBNAME: demo\nSAMPLE: [data]\nPOLL_SECONDS: 0.002\n{segments}{lease}");
         World { dir, yaml: format!("{keys}{yaml}\n{index}") }
@@ -45,7 +45,7 @@ impl World {
         self.with("")
     }
 
-    /// The same configuration with these lines after it.
+    /// The same configuration with additional lines.
     pub fn with(&self, more: &str) -> Config {
         Config::parse(&format!("{}\n{more}", self.yaml), "test", self.dir.path(), true).unwrap()
     }
@@ -54,12 +54,12 @@ impl World {
         self.dir.path().join("demo.ring")
     }
 
-    /// Like another process.
+    /// A reader as in another process.
     pub fn reader(&self) -> Arc<Reader> {
         Arc::new(Reader::open(&self.config()).unwrap())
     }
 
-    /// Like another process.
+    /// The ring as in another process.
     pub fn ring(&self) -> Ring {
         Ring::find(Arc::new(ringreel::fs::Posix), &self.config()).unwrap()
     }
@@ -69,7 +69,7 @@ impl World {
         Ring::find(Arc::new(fs), &self.config()).unwrap()
     }
 
-    /// One more generation, of these samples.
+    /// Writes and promotes one more generation of these samples.
     pub fn generation(&self, numbers: Range<u64>) {
         let mut generator = Generator::open(&self.config()).unwrap();
         numbers.for_each(|n| put(&mut generator, n));
@@ -77,12 +77,12 @@ impl World {
         assert_eq!(summary.waiting, 0, "{summary:?}");
     }
 
-    /// Whether the samples of this generation are still there.
+    /// Whether this generation's directory exists.
     pub fn has(&self, generation: u64) -> bool {
         self.path().join(format!("read.{generation}")).exists()
     }
 
-    /// A stream of its own reader, which waits, but not for ever.
+    /// A stream with a separate reader and a long timeout.
     pub fn stream(&self, options: StreamOptions) -> Stream {
         Stream::new(self.reader(), options).unwrap()
     }
@@ -101,7 +101,7 @@ impl World {
     }
 }
 
-/// Options of worker `rank` of `world`, who waits, but not for ever.
+/// Options of worker `rank` of `world`, with a long timeout.
 pub fn worker(rank: u64, world: u64) -> StreamOptions {
     let share = Share::new(rank, world).unwrap();
     StreamOptions { share, pad_value: FILL, timeout: Some(PATIENCE), ..StreamOptions::default() }
@@ -111,13 +111,13 @@ pub fn data(n: u64) -> Vec<u8> {
     (0..6).flat_map(|i| (n as f32 + i as f32 / 8.0).to_le_bytes()).collect()
 }
 
-/// Says stop after a long time, so that a test that would hang fails.
+/// Returns true after a long time, so that a test that would hang fails.
 pub fn patience() -> impl Fn() -> bool {
     let begun = Instant::now();
     move || begun.elapsed() > PATIENCE
 }
 
-/// Puts sample `n` in, for which there is to be room in time.
+/// Writes sample `n`; the ring must have space for it in time.
 pub fn put(generator: &mut Generator, n: u64) {
     let mut meta = Meta::new();
     meta.set("n", n);
@@ -131,7 +131,7 @@ pub fn number(sample: &ReadSample) -> u64 {
     *n as u64
 }
 
-/// What a stream gave.
+/// An item that a stream returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Got {
     /// The run's number of the epoch.
@@ -139,11 +139,11 @@ pub struct Got {
     pub generation: u64,
     pub position: u64,
     pub is_padding: bool,
-    /// The position of a sample that is damaged: nothing came instead, if it is the same.
+    /// The position of a damaged sample. If it equals `position`, no replacement was returned.
     pub damaged: Option<u64>,
 }
 
-/// The next item, whose every byte is looked at. None at the end.
+/// Returns the next item after comparing every byte. None at the end.
 pub fn next(stream: &mut Stream) -> Result<Option<Got>, Error> {
     let Some(item) = stream.next(&|| false, &mut |_| {})? else { return Ok(None) };
     let epoch = stream.epoch();
@@ -167,7 +167,7 @@ pub fn next(stream: &mut Stream) -> Result<Option<Got>, Error> {
     Ok(Some(Got { epoch, generation, position, is_padding, damaged }))
 }
 
-/// Returns the next item of a stream with a short timeout of its own, and asks again after each timeout.
+/// Returns the next item of a stream with a short timeout, and retries after each timeout.
 pub fn patiently(stream: &mut Stream) -> Result<Option<Got>, Error> {
     let late = patience();
     loop {
@@ -182,17 +182,17 @@ pub fn one(stream: &mut Stream) -> Got {
     next(stream).unwrap().expect("the stream has ended")
 }
 
-/// All up to the end.
+/// Returns all items up to the end.
 pub fn drain(stream: &mut Stream) -> Vec<Got> {
     std::iter::from_fn(|| next(stream).unwrap()).collect()
 }
 
-/// At most so many.
+/// Returns at most `count` items.
 pub fn take(stream: &mut Stream, count: usize) -> Vec<Got> {
     (0..count).map_while(|_| next(stream).unwrap()).collect()
 }
 
-/// Decides that this run reads these generations, one an epoch.
+/// Decides that this run reads these generations, one per epoch.
 pub fn decide(ring: &Ring, run: &str, generations: &[u64], workers: u64) {
     for (k, generation) in generations.iter().enumerate() {
         let samples = ring.manifests.get(*generation).unwrap().unwrap().summary.samples;
@@ -202,7 +202,7 @@ pub fn decide(ring: &Ring, run: &str, generations: &[u64], workers: u64) {
     }
 }
 
-/// Numbers at random, the same each time.
+/// Pseudo-random numbers, the same each time.
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -220,12 +220,12 @@ impl Dice {
     }
 }
 
-/// Segments lie below it.
+/// Whether the path names a segment.
 pub fn is_segment(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "rec")
 }
 
-/// A turn of a rank of one worker, which was never taken before.
+/// A new turn of a rank of one worker.
 pub fn turn(rank: u64) -> Option<Turn> {
     static TURNS: AtomicU64 = AtomicU64::new(0);
     Some(Turn { rank, token: TURNS.fetch_add(1, Ordering::SeqCst).to_string() })
